@@ -1,0 +1,1 @@
+//! One test body for every backend and protocol.

@@ -1,0 +1,105 @@
+//! The operations a PIR server needs, as a trait over buffers that the backend owns.
+//!
+//! A backend supplies coarse operations on whole batches; the control flow of a protocol lives in the
+//! protocol, once. The database is uploaded once and stays where the backend wants it. Every backend
+//! gives the same bytes for the same input: the arithmetic is exact modulo 2^32.
+
+mod layout;
+
+use std::path::{Path, PathBuf};
+
+pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
+
+/// Degree of the ring Z_q[X]/(X^256 + 1) over which the public matrix is structured.
+pub const RING_DEGREE: usize = 256;
+
+/// The largest number of query columns that one call of [`Backend::scalar_fold`] takes.
+pub const MAX_BATCH: usize = 256;
+
+/// Why a backend refused or failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// Shapes that do not fit together, or are out of range.
+    #[error("shape: {0}")]
+    Shape(String),
+    /// A matrix file could not be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The backend cannot run here, and what to do about it.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// How a backend holds a matrix that lies in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Residence {
+    /// Copied into memory the backend owns, in huge pages where the system has them: the fastest scan.
+    #[default]
+    Copied,
+    /// Mapped: starts at once and shares the page cache; a scan pays for small pages.
+    Mapped,
+}
+
+/// The public matrix A of a hint in ring form: `block_rows` x `rank` polynomials of degree below
+/// [`RING_DEGREE`] with coefficients modulo 2^32, row-major, coefficient 0 first.
+///
+/// Block (i, j) with polynomial a stands for the 256 x 256 matrix M of multiplication by a:
+/// `M[k][l] = a[k - l]` for k >= l and `-a[256 + k - l]` for k < l, so that `M s` is the product a s.
+#[derive(Clone, Copy, Debug)]
+pub struct RingMatrix<'a> {
+    /// Polynomials, `block_rows * rank * 256` coefficients.
+    pub coefficients: &'a [u32],
+    /// Rows of blocks; block row i meets the database's columns 256 i to 256 i + 255.
+    pub block_rows: usize,
+    /// Columns of blocks.
+    pub rank: usize,
+}
+
+/// The operations of a PIR server on matrices it owns.
+///
+/// All results are exact modulo 2^32 and the same on every backend, bit for bit.
+pub trait Backend: Send + Sync + 'static {
+    /// A database matrix where this backend wants it.
+    type Matrix: Send + Sync;
+
+    /// Name for reports, such as `cpu-avx2`.
+    fn name(&self) -> String;
+
+    /// Takes a matrix from memory: `bytes` in the order of `layout`.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if the length is not `layout.bytes()`.
+    fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<Self::Matrix, BackendError>;
+
+    /// Takes a matrix from a file whose whole content is the matrix in the order of `layout`.
+    ///
+    /// # Errors
+    /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs.
+    fn open(&self, layout: PanelLayout, path: &Path, residence: Residence) -> Result<Self::Matrix, BackendError>;
+
+    /// The layout of a matrix.
+    fn layout(&self, matrix: &Self::Matrix) -> PanelLayout;
+
+    /// Step `scalar_fold` (VIPIR section 4.1): the database times a batch of query columns.
+    ///
+    /// `queries` holds B = 1 to [`MAX_BATCH`] queries one after another, each `layout.columns()` words;
+    /// the result holds B answers one after another, each `layout.rows()` words:
+    /// `answer[b][r] = sum over c of matrix[r][c] * queries[b][c] mod 2^32`.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if `queries` is not a whole number of queries within the bounds.
+    fn scalar_fold(&self, matrix: &Self::Matrix, queries: &[u32]) -> Result<Vec<u32>, BackendError>;
+
+    /// Step `scalar_fold` against a structured public matrix: the database times A, through
+    /// number-theoretic transforms. The result is row-major, `layout.rows()` x (`a.rank` * 256).
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if the columns are not `a.block_rows * 256`.
+    fn module_fold(&self, matrix: &Self::Matrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError>;
+}

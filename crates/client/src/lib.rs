@@ -1,0 +1,1 @@
+//! The client: sessions, hint cache, transport and retries.

@@ -1,0 +1,1 @@
+//! From bytes to bytes: databases, admission and the answering of queries.

@@ -1,0 +1,1 @@
+//! LWE ciphertexts, public matrices and noise bounds for Spirea's lattice protocols.

@@ -1,0 +1,1 @@
+//! Ingest of tables, keyword index and hashed snapshots on disk.

@@ -1,0 +1,1 @@
+//! The wire envelope: protobuf messages, errors and limits.
