@@ -1,1 +1,9 @@
-//! LWE ciphertexts, public matrices and noise bounds for Spirea's lattice protocols.
+//! Lattice objects: so far LWE, with its public matrix, its one-hot queries and its noise.
+//!
+//! Scalar encryption as in VIPIR appendix A.1: q = 2^32, bytes as plaintexts, scale 2^24, phase
+//! `b + a s = 2^24 m + e`.
+
+pub mod lwe;
+pub mod noise;
+
+pub use lwe::{LweEncryptor, LweSecret, LweSet, PublicMatrix, Structure};

@@ -1,1 +1,15 @@
-//! Moduli, number-theoretic transforms, samplers and seeded randomness: portable, safe, and the oracle of every faster kernel.
+//! Moduli, number-theoretic transforms, samplers and seeded randomness.
+//!
+//! Everything here is portable and safe, written to be read: it is the oracle of every faster kernel
+//! and the arithmetic of clients that have no SIMD.
+
+pub mod crt;
+pub mod modulus;
+pub mod ntt;
+pub mod random;
+pub mod sample;
+pub mod schoolbook;
+
+pub use crt::PrimePair;
+pub use modulus::{Modulus, ShoupWord};
+pub use ntt::NttPlan;

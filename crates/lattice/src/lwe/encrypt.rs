@@ -1,0 +1,221 @@
+//! One-hot queries under fresh secrets.
+
+use spirea_math::random::SecretRng;
+use spirea_math::sample::{LWE_NOISE, ternary};
+use spirea_math::{Modulus, NttPlan, PrimePair, ShoupWord};
+use zeroize::Zeroizing;
+
+use super::{DEGREE, PublicMatrix, RANK, RING_DEGREE, SCALE_BITS, Structure};
+
+/// A ternary LWE secret: made with one query, used for its answer, erased when dropped.
+///
+/// It cannot be reused: A is fixed, so two queries under one secret differ by their plaintexts and noise,
+/// which a server could read.
+pub struct LweSecret(Zeroizing<Box<[i8]>>);
+
+impl LweSecret {
+    fn sample(rng: &mut SecretRng) -> Self {
+        Self(Zeroizing::new((0..DEGREE).map(|_| ternary(rng)).collect()))
+    }
+
+    /// `a s` mod 2^32 for a row `a` of 1280 words, by masks: no branch depends on the secret.
+    ///
+    /// # Panics
+    /// If the row is not 1280 words.
+    #[inline]
+    pub fn inner_product(&self, row: &[u32]) -> u32 {
+        assert_eq!(row.len(), DEGREE);
+        row.iter().zip(self.0.iter()).fold(0u32, |sum, (&a, &s)| {
+            let s = i32::from(s);
+            // -a = !a + 1: the sign mask flips and adds one, the last factor drops a where s is 0.
+            let negative = (s >> 31) as u32;
+            let nonzero = (-(s & 1)) as u32;
+            sum.wrapping_add(((a ^ negative).wrapping_sub(negative)) & nonzero)
+        })
+    }
+}
+
+/// What a client prepares once for a public matrix, to encrypt many queries.
+pub struct LweEncryptor {
+    matrix: PublicMatrix,
+    ring: Option<RingProduct>,
+}
+
+impl LweEncryptor {
+    /// Prepares `matrix`: for a structured one, its polynomials in transformed form, 20 bytes for each
+    /// column of the database and prime.
+    pub fn new(matrix: PublicMatrix) -> Self {
+        let ring = match matrix.set().structure() {
+            Structure::Module => Some(RingProduct::new(&matrix)),
+            Structure::Uniform => None,
+        };
+        Self { matrix, ring }
+    }
+
+    /// Encrypts the unit vector of `position` under a fresh secret: the bodies `b = -A s + e + 2^24 u`, one
+    /// for each column.
+    ///
+    /// # Panics
+    /// If `position` is not a column.
+    pub fn encrypt_unit(&self, position: usize, rng: &mut SecretRng) -> (Vec<u32>, LweSecret) {
+        assert!(position < self.matrix.columns(), "position out of range");
+        let secret = LweSecret::sample(rng);
+        let mut bodies = match &self.ring {
+            Some(ring) => ring.times(&secret),
+            None => self.uniform_times(&secret),
+        };
+        for (column, body) in bodies.iter_mut().enumerate() {
+            // Every column computes the comparison, so that time and memory do not tell the position.
+            let differs = (column ^ position) as u64;
+            let unit = (differs.wrapping_sub(1) >> 63) as u32;
+            *body = (unit << SCALE_BITS).wrapping_sub(*body).wrapping_add(LWE_NOISE.sample(rng) as u32);
+        }
+        (bodies, secret)
+    }
+
+    /// A s by rows of the stream, which are made and forgotten: A is 5 KiB a column.
+    fn uniform_times(&self, secret: &LweSecret) -> Vec<u32> {
+        let mut row = vec![0; DEGREE];
+        (0..self.matrix.columns())
+            .map(|column| {
+                self.matrix.stream_row(column, &mut row);
+                secret.inner_product(&row)
+            })
+            .collect()
+    }
+}
+
+/// A s for the structured A: a product of polynomials over two primes, recombined modulo 2^32.
+///
+/// Exact: with A's coefficients centred, a sum of 1280 terms is at most 1280 * 2^31 < 2^42, far below half
+/// the product of the primes.
+struct RingProduct {
+    halves: [PrimeHalf; 2],
+}
+
+struct PrimeHalf {
+    plan: NttPlan,
+    /// The polynomials' values with Shoup's companions, so that products by secrets need no division.
+    values: Vec<ShoupWord>,
+}
+
+impl PrimeHalf {
+    fn new(modulus: Modulus, stream: &[u32]) -> Self {
+        let plan = NttPlan::new(modulus, RING_DEGREE);
+        let mut values = Vec::with_capacity(stream.len());
+        let mut polynomial = [0; RING_DEGREE];
+        for coefficients in stream.chunks_exact(RING_DEGREE) {
+            for (value, &coefficient) in polynomial.iter_mut().zip(coefficients) {
+                *value = modulus.from_signed(i64::from(coefficient as i32));
+            }
+            plan.forward(&mut polynomial);
+            values.extend(polynomial.iter().map(|&value| modulus.shoup(value)));
+        }
+        Self { plan, values }
+    }
+
+    fn transform(&self, secret: &LweSecret) -> Zeroizing<Vec<u32>> {
+        let modulus = self.plan.modulus();
+        let mut values = Zeroizing::new(secret.0.iter().map(|&s| modulus.lift(s.into())).collect::<Vec<_>>());
+        values.chunks_exact_mut(RING_DEGREE).for_each(|polynomial| self.plan.forward(polynomial));
+        values
+    }
+
+    /// Block row `block` of A s: the sum over j of a_j s_j, in coefficients.
+    fn block(&self, block: usize, secret: &[u32], sum: &mut [u32; RING_DEGREE]) {
+        let modulus = self.plan.modulus();
+        let row = &self.values[block * DEGREE..][..DEGREE];
+        sum.fill(0);
+        for j in 0..RANK {
+            let (a, s) = (&row[j * RING_DEGREE..][..RING_DEGREE], &secret[j * RING_DEGREE..][..RING_DEGREE]);
+            for ((sum, &a), &s) in sum.iter_mut().zip(a).zip(s) {
+                // Below q + 2q.
+                *sum = modulus.reduce_lazy(*sum + modulus.mul_lazy(s, a));
+            }
+        }
+        self.plan.inverse(sum);
+    }
+}
+
+impl RingProduct {
+    const PRIMES: PrimePair = PrimePair::LARGEST;
+
+    fn new(matrix: &PublicMatrix) -> Self {
+        let stream = matrix.stream();
+        Self {
+            halves: [Self::PRIMES.first(), Self::PRIMES.second()]
+                .map(|modulus| PrimeHalf::new(modulus, &stream)),
+        }
+    }
+
+    fn times(&self, secret: &LweSecret) -> Vec<u32> {
+        let [first, second] = &self.halves;
+        let (s0, s1) = (first.transform(secret), second.transform(secret));
+        let blocks = first.values.len() / DEGREE;
+        let mut product = Vec::with_capacity(blocks * RING_DEGREE);
+        let mut sums = Zeroizing::new([[0; RING_DEGREE]; 2]);
+        for block in 0..blocks {
+            let [r0, r1] = &mut *sums;
+            first.block(block, &s0, r0);
+            second.block(block, &s1, r1);
+            product.extend(r0.iter().zip(r1.iter()).map(|(&r0, &r1)| Self::PRIMES.recombine(r0, r1) as u32));
+        }
+        product
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lwe::LweSet;
+    use proptest::prelude::*;
+
+    fn noise_of(set: LweSet, seed: [u8; 32], blocks: usize, position: usize) -> Vec<i32> {
+        let matrix = PublicMatrix::new(set, seed, blocks * RING_DEGREE);
+        let (bodies, secret) =
+            LweEncryptor::new(matrix).encrypt_unit(position, &mut SecretRng::deterministic_for_tests(9));
+        let entries = matrix.entries();
+        bodies
+            .iter()
+            .zip(entries.chunks_exact(DEGREE))
+            .enumerate()
+            .map(|(column, (body, row))| {
+                let plain = if column == position { 1 << SCALE_BITS } else { 0 };
+                body.wrapping_add(secret.inner_product(row)).wrapping_sub(plain) as i32
+            })
+            .collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+        #[test]
+        fn phases_are_the_unit_vector_and_small_noise(seed: [u8; 32], blocks in 1usize..4, position in 0usize..256) {
+            for set in LweSet::ALL {
+                let noise = noise_of(set, seed, blocks, position + 256 * (blocks - 1));
+                prop_assert!(noise.iter().all(|e| e.abs() <= 31), "{noise:?}");
+                let variance = noise.iter().map(|&e| f64::from(e).powi(2)).sum::<f64>() / noise.len() as f64;
+                prop_assert!((4.0..20.0).contains(&variance), "variance {variance}");
+            }
+        }
+
+        #[test]
+        fn inner_products_agree_with_definition(row in proptest::collection::vec(any::<u32>(), DEGREE), seed: u64) {
+            let secret = LweSecret::sample(&mut SecretRng::deterministic_for_tests(seed));
+            let expected = row.iter().zip(secret.0.iter()).fold(0u32, |sum, (&a, &s)| sum.wrapping_add(a.wrapping_mul(s as u32)));
+            prop_assert_eq!(secret.inner_product(&row), expected);
+        }
+    }
+
+    #[test]
+    fn every_query_has_a_secret_of_its_own() {
+        let encryptor = LweEncryptor::new(PublicMatrix::new(LweSet::Module1280, [3; 32], 256));
+        let mut rng = SecretRng::from_os().unwrap();
+        let (first, first_secret) = encryptor.encrypt_unit(7, &mut rng);
+        let (second, second_secret) = encryptor.encrypt_unit(7, &mut rng);
+        assert_ne!(first_secret.0, second_secret.0);
+        // Under one secret the difference would be noise alone, below 2 * 31 everywhere.
+        let small =
+            first.iter().zip(&second).filter(|(a, b)| (a.wrapping_sub(**b) as i32).abs() < 64).count();
+        assert!(small < 8, "{small} of 256 bodies agree up to noise");
+    }
+}

@@ -1,0 +1,116 @@
+//! Randomness: secrets from the operating system, public matrices from a stated generator.
+
+use chacha20::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+
+/// A public seed.
+pub type Seed = [u8; 32];
+
+/// The generator of secrets: ChaCha20 keyed by the operating system. Its state is erased when dropped.
+pub struct SecretRng(ChaCha20Rng);
+
+/// The operating system gave no randomness.
+#[derive(Clone, Copy, Debug)]
+pub struct NoEntropy;
+
+impl std::fmt::Display for NoEntropy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the operating system gave no randomness; no query can be made safely")
+    }
+}
+
+impl std::error::Error for NoEntropy {}
+
+impl SecretRng {
+    /// A generator with a fresh 256-bit key from the operating system.
+    ///
+    /// # Errors
+    /// [`NoEntropy`] if the system has none to give.
+    pub fn from_os() -> Result<Self, NoEntropy> {
+        let mut seed = zeroize::Zeroizing::new([0; 32]);
+        getrandom::fill(seed.as_mut()).map_err(|_| NoEntropy)?;
+        Ok(Self(ChaCha20Rng::from_seed(*seed)))
+    }
+
+    /// A generator that repeats itself, for tests and test vectors: never for a query that is sent.
+    #[doc(hidden)]
+    pub fn deterministic_for_tests(seed: u64) -> Self {
+        Self(ChaCha20Rng::seed_from_u64(seed))
+    }
+
+    /// The next 64 bits.
+    #[inline]
+    pub fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// Fills bytes.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        self.0.fill_bytes(bytes);
+    }
+}
+
+/// Fills `words` with row `row` of the public stream of `seed`.
+///
+/// The generator, so that every language agrees: ChaCha with 20 rounds in Bernstein's form (64-bit block
+/// counter from 0 in state words 12 and 13, 64-bit nonce in words 14 and 15), key = `seed`, nonce = `row`,
+/// its keystream read as little-endian 32-bit words.
+pub fn public_row(seed: &Seed, row: u64, words: &mut [u32]) {
+    let mut stream = ChaCha20Rng::from_seed(*seed);
+    stream.set_stream(row);
+    words.fill_with(|| stream.next_u32());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plain ChaCha20 block, from the specification.
+    fn chacha_block(key: &Seed, counter: u64, nonce: u64) -> [u32; 16] {
+        let mut state =
+            [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        for (word, bytes) in state[4..12].iter_mut().zip(key.chunks_exact(4)) {
+            *word = u32::from_le_bytes(bytes.try_into().unwrap());
+        }
+        state[12..].copy_from_slice(&[
+            counter as u32,
+            (counter >> 32) as u32,
+            nonce as u32,
+            (nonce >> 32) as u32,
+        ]);
+        let initial = state;
+        let mut quarter = |a: usize, b: usize, c: usize, d: usize| {
+            for (x, y, z, rotation) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
+                state[x] = state[x].wrapping_add(state[y]);
+                state[z] = (state[z] ^ state[x]).rotate_left(rotation);
+            }
+        };
+        for _ in 0..10 {
+            for i in 0..4 {
+                quarter(i, 4 + i, 8 + i, 12 + i);
+            }
+            for i in 0..4 {
+                quarter(i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4);
+            }
+        }
+        std::array::from_fn(|i| state[i].wrapping_add(initial[i]))
+    }
+
+    #[test]
+    fn the_public_stream_is_the_stated_generator() {
+        let seed: Seed = std::array::from_fn(|i| i as u8 * 7);
+        for row in [0, 1, 255, u64::MAX - 3] {
+            let mut words = [0; 1280];
+            public_row(&seed, row, &mut words);
+            for (counter, block) in words.chunks_exact(16).enumerate() {
+                assert_eq!(block, chacha_block(&seed, counter as u64, row));
+            }
+        }
+    }
+
+    #[test]
+    fn two_generators_of_secrets_differ() {
+        let (mut a, mut b) = (SecretRng::from_os().unwrap(), SecretRng::from_os().unwrap());
+        assert_ne!([a.next_u64(), a.next_u64()], [b.next_u64(), b.next_u64()]);
+    }
+}
