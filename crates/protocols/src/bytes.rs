@@ -1,0 +1,78 @@
+//! Little-endian words and variable-length lengths.
+
+/// Words as little-endian bytes.
+pub(crate) fn words_to_bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Little-endian bytes as words, appended; the length is a multiple of 4.
+pub(crate) fn extend_words(words: &mut Vec<u32>, bytes: &[u8]) {
+    debug_assert!(bytes.len().is_multiple_of(4));
+    words.extend(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])));
+}
+
+/// The most bytes that a length takes.
+pub(crate) const MAX_LENGTH_BYTES: usize = 5;
+
+/// Appends a length below 2^35 in LEB128: seven bits a byte, low ones first.
+pub(crate) fn push_length(out: &mut Vec<u8>, mut length: usize) {
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+}
+
+/// Bytes that [`push_length`] writes.
+pub(crate) fn length_bytes(length: usize) -> usize {
+    (usize::BITS - (length | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// Takes a length off the front; `None` if it is cut off, too long, or not in its shortest form.
+pub(crate) fn take_length(bytes: &mut &[u8]) -> Option<usize> {
+    let mut length = 0;
+    for i in 0..MAX_LENGTH_BYTES {
+        let byte = *bytes.get(i)?;
+        length |= usize::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            *bytes = &bytes[i + 1..];
+            return (byte != 0 || i == 0).then_some(length);
+        }
+    }
+    None
+}
+
+/// Takes `count` bytes off the front.
+pub(crate) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (head, tail) = bytes.split_at_checked(count)?;
+    *bytes = tail;
+    Some(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn lengths_survive(length in 0usize..1 << 35) {
+            let mut bytes = Vec::new();
+            push_length(&mut bytes, length);
+            prop_assert_eq!(bytes.len(), length_bytes(length));
+            let mut rest = &bytes[..];
+            prop_assert_eq!(take_length(&mut rest), Some(length));
+            prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_a_length_in_shortest_form_or_none(bytes: Vec<u8>) {
+            let mut rest = &bytes[..];
+            if let Some(length) = take_length(&mut rest) {
+                let mut again = Vec::new();
+                push_length(&mut again, length);
+                prop_assert_eq!(&bytes[..bytes.len() - rest.len()], &again[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+use spirea_backend::BackendError;
+use spirea_math::random::NoEntropy;
+
+/// Why a protocol refused or failed. No variant carries anything of a query's content.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// Bytes that are not what the parameters say: the sender's fault.
+    #[error("malformed {what}: {detail}")]
+    Malformed {
+        /// What was read: `query`, `answer`, `hint`, `parameters`, `table`.
+        what: &'static str,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A record's checksum does not match: the answer is wrong and its content is withheld.
+    #[error(
+        "the answer failed its checksum and was discarded; the hint and the database do not belong together or one is damaged: download the hint again"
+    )]
+    Corrupted,
+    /// An index or key that cannot be asked for.
+    #[error("{0}")]
+    BadRequest(String),
+    /// No randomness for a secret.
+    #[error(transparent)]
+    NoEntropy(#[from] NoEntropy),
+    /// The backend failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+impl ProtocolError {
+    pub(crate) fn malformed(what: &'static str, detail: impl Into<String>) -> Self {
+        Self::Malformed { what, detail: detail.into() }
+    }
+}

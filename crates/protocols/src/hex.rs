@@ -1,0 +1,23 @@
+//! 32-byte values as lower-case hexadecimal in JSON: seeds, salts, hashes.
+
+use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+/// Serialises as 64 hexadecimal digits; for `#[serde(with = "spirea_protocols::hex")]`.
+///
+/// # Errors
+/// The serialiser's.
+pub fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&blake3::Hash::from_bytes(*bytes).to_hex())
+}
+
+/// Reads what [`serialize`] wrote, and nothing else.
+///
+/// # Errors
+/// If it is not 64 lower-case hexadecimal digits.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match blake3::Hash::from_hex(&text) {
+        Ok(hash) if hash.to_hex().as_str() == text => Ok(*hash.as_bytes()),
+        _ => Err(D::Error::custom("expected 64 lower-case hexadecimal digits")),
+    }
+}

@@ -1,0 +1,114 @@
+//! What an index protocol is: a client half and a server half that exchange bytes.
+//!
+//! `client.query(index) -> (query, state)`; the bytes go over the wire; `server.answer(batch)`; bytes come
+//! back; `client.decode(state, answer)`. A record here is a fixed number of opaque bytes.
+
+use std::any::Any;
+
+use spirea_math::random::SecretRng;
+
+use crate::ProtocolError;
+
+/// What one look-up costs on the wire, and a client once; known from the parameters alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Bytes of a query, always the same.
+    pub query_bytes: usize,
+    /// Bytes of an answer, always the same.
+    pub answer_bytes: usize,
+    /// Bytes of the hint that a client downloads once for a version of the database; 0 if none.
+    pub hint_bytes: u64,
+}
+
+/// The server half: bytes in, bytes out, for queries of clients that know nothing of each other.
+pub trait Responder: Send + Sync {
+    /// Sizes of queries and answers.
+    fn sizes(&self) -> Sizes;
+
+    /// The most queries that [`Responder::answer`] takes at once.
+    fn max_batch(&self) -> usize;
+
+    /// Answers a batch, one answer for each query in order. Queries have been admitted by
+    /// [`Sizes::query_bytes`]; one of another length fails the whole batch.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] for a query that is not what the parameters say,
+    /// [`ProtocolError::Backend`] if the computation failed.
+    fn answer(&self, queries: &[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError>;
+}
+
+/// The client half.
+pub trait IndexClient: Send + Sync {
+    /// What a query leaves with the client to decode its answer: secrets, erased when dropped.
+    type State: Send + 'static;
+
+    /// Records of the database.
+    fn records(&self) -> u64;
+
+    /// Sizes of queries and answers.
+    fn sizes(&self) -> Sizes;
+
+    /// A query for record `index`, with secrets of its own.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if there is no such record.
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<(Vec<u8>, Self::State), ProtocolError>;
+
+    /// The record, from the answer to the query that left `state`.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if the answer is not what the parameters say.
+    fn decode(&self, state: Self::State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError>;
+}
+
+/// An [`IndexClient`] of any protocol.
+pub trait AnyIndexClient: Send + Sync {
+    /// See [`IndexClient::records`].
+    fn records(&self) -> u64;
+
+    /// See [`IndexClient::sizes`].
+    fn sizes(&self) -> Sizes;
+
+    /// See [`IndexClient::query`].
+    ///
+    /// # Errors
+    /// See [`IndexClient::query`].
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared, ProtocolError>;
+
+    /// See [`IndexClient::decode`].
+    ///
+    /// # Errors
+    /// See [`IndexClient::decode`].
+    ///
+    /// # Panics
+    /// If `state` comes from a client of another protocol.
+    fn decode(&self, state: Box<dyn Any + Send>, answer: &[u8]) -> Result<Vec<u8>, ProtocolError>;
+}
+
+/// A query ready to send, with what its answer needs to be decoded.
+pub struct Prepared {
+    /// The query's bytes.
+    pub query: Vec<u8>,
+    /// The [`IndexClient::State`].
+    pub state: Box<dyn Any + Send>,
+}
+
+impl<C: IndexClient> AnyIndexClient for C {
+    fn records(&self) -> u64 {
+        IndexClient::records(self)
+    }
+
+    fn sizes(&self) -> Sizes {
+        IndexClient::sizes(self)
+    }
+
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared, ProtocolError> {
+        let (query, state) = IndexClient::query(self, index, rng)?;
+        Ok(Prepared { query, state: Box::new(state) })
+    }
+
+    fn decode(&self, state: Box<dyn Any + Send>, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        let state = state.downcast().expect("the state of a query belongs to the client that made it");
+        IndexClient::decode(self, *state, answer)
+    }
+}

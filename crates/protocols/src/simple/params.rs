@@ -1,0 +1,267 @@
+//! Parameters: the set, the shape, and where records lie.
+
+use serde::{Deserialize, Serialize};
+use spirea_backend::{MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
+use spirea_lattice::lwe::DEGREE;
+use spirea_lattice::{LweSet, PublicMatrix, noise};
+
+use crate::{ProtocolError, Sizes};
+
+/// Parameters of a database under SimplePIR. Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Name of the LWE set: `module-1280` or `paper`.
+    pub set: String,
+    /// Seed of the public matrix.
+    #[serde(with = "crate::hex")]
+    pub seed: [u8; 32],
+    /// Number of records.
+    pub records: u64,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Rows of the matrix, a multiple of 32.
+    pub rows: usize,
+    /// Columns of the matrix, a multiple of 256.
+    pub columns: usize,
+}
+
+/// Where a record lies in the matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub first_column: usize,
+    pub columns: usize,
+    pub first_row: usize,
+}
+
+impl Params {
+    /// Bits of an answer's entry on the wire. The hint's part is exact and the noise far below 2^15, so the
+    /// lower half of the word carries nothing.
+    pub const ANSWER_BITS: u32 = 16;
+    /// The largest bound on the probability that a record decodes wrongly, as log2.
+    pub const MAX_FAILURE_LOG2: f64 = -60.0;
+    /// The most columns that one record may take.
+    pub const MAX_RECORD_COLUMNS: usize = 64;
+    /// The most columns of a matrix: the failure bound allows no more.
+    const MAX_COLUMNS: usize = 1 << 20;
+
+    /// Look-ups over which a client's download of the hint is spread when a shape is chosen.
+    const HINT_LOOKUPS: f64 = 1000.0;
+    /// Bytes that a server scans in the time in which a byte crosses the network (12 MB/s against 20 GB/s).
+    const SCAN_DISCOUNT: f64 = 1700.0;
+
+    /// The shape that costs a look-up the least: its query, its answer, its share of the hint, and the scan.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if the records do not fit any shape.
+    pub fn choose(
+        set: LweSet,
+        seed: [u8; 32],
+        records: u64,
+        record_bytes: usize,
+    ) -> Result<Self, ProtocolError> {
+        let params =
+            |rows, columns| Self { set: set.name().into(), seed, records, record_bytes, rows, columns };
+        let too_large = || {
+            ProtocolError::BadRequest(format!(
+                "{records} records of {record_bytes} bytes do not fit a matrix; split the table"
+            ))
+        };
+        if records == 0 || record_bytes == 0 {
+            return Err(ProtocolError::BadRequest(
+                "a table needs at least one record of at least one byte".into(),
+            ));
+        }
+        let shape = |rows: usize, records_per_column: u64, record_columns: u64| {
+            let columns = u128::from(records.div_ceil(records_per_column)) * u128::from(record_columns);
+            let columns = columns.next_multiple_of(RING_DEGREE as u128);
+            (columns <= Self::MAX_COLUMNS as u128)
+                .then(|| params(rows.next_multiple_of(PANEL_ROWS), columns as usize))
+        };
+        let split = (1..=Self::MAX_RECORD_COLUMNS).map(|k| shape(record_bytes.div_ceil(k), 1, k as u64));
+        // Heights of whole records, a sixteenth apart: nothing is lost between them.
+        let shared = std::iter::successors(Some(2u64), |&share| Some(share + share.div_ceil(16)))
+            .take_while(|&share| share < 2 * records && u128::from(share) * (record_bytes as u128) < 1 << 40)
+            .map(|share| shape(record_bytes * share.min(records) as usize, share.min(records), 1));
+        split
+            .chain(shared)
+            .flatten()
+            .filter(|params| params.validate().is_ok())
+            .min_by(|a, b| a.lookup_cost().total_cmp(&b.lookup_cost()))
+            .ok_or_else(too_large)
+    }
+
+    fn lookup_cost(&self) -> f64 {
+        let Sizes { query_bytes, answer_bytes, hint_bytes } = self.sizes();
+        (query_bytes + answer_bytes) as f64
+            + hint_bytes as f64 / Self::HINT_LOOKUPS
+            + (self.rows * self.columns) as f64 / Self::SCAN_DISCOUNT
+    }
+
+    /// Checks parameters read from untrusted bytes: shapes, capacity, security and the failure bound.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] that names what is out of range.
+    pub fn validate(&self) -> Result<(), ProtocolError> {
+        let wrong = |detail: String| Err(ProtocolError::malformed("parameters", detail));
+        if LweSet::by_name(&self.set).is_none() {
+            let known = LweSet::ALL.map(LweSet::name).join(", ");
+            return wrong(format!("no LWE set is called {:?}; there are {known}", self.set));
+        }
+        if self.rows == 0 || !self.rows.is_multiple_of(PANEL_ROWS) {
+            return wrong(format!("rows must be a positive multiple of {PANEL_ROWS}"));
+        }
+        if self.columns == 0 || !self.columns.is_multiple_of(RING_DEGREE) || self.columns > Self::MAX_COLUMNS
+        {
+            return wrong(format!(
+                "columns must be a positive multiple of {RING_DEGREE} up to {}",
+                Self::MAX_COLUMNS
+            ));
+        }
+        if PanelLayout::covering(self.rows, self.columns).is_err() {
+            return wrong("the matrix is larger than any this software holds".into());
+        }
+        if self.record_bytes == 0 || self.record_bytes.div_ceil(self.rows) > Self::MAX_RECORD_COLUMNS {
+            return wrong(format!("a record must take between 1 and {} columns", Self::MAX_RECORD_COLUMNS));
+        }
+        let capacity = (self.columns / self.record_columns()) as u128 * self.records_per_column() as u128;
+        if self.records == 0 || u128::from(self.records) > capacity {
+            return wrong(format!("the matrix holds {capacity} records, not {}", self.records));
+        }
+        if self.failure_log2() > Self::MAX_FAILURE_LOG2 {
+            let bound = self.failure_log2();
+            return wrong(format!(
+                "a record would decode wrongly with probability up to 2^{bound:.0}, above 2^-60"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The LWE set.
+    ///
+    /// # Panics
+    /// If the parameters have not been validated.
+    pub fn lwe_set(&self) -> LweSet {
+        LweSet::by_name(&self.set).expect("validated parameters name a set")
+    }
+
+    /// The public matrix.
+    ///
+    /// # Panics
+    /// If the parameters have not been validated.
+    pub fn public_matrix(&self) -> PublicMatrix {
+        PublicMatrix::new(self.lwe_set(), self.seed, self.columns)
+    }
+
+    /// The layout of the stored matrix.
+    ///
+    /// # Panics
+    /// If the parameters have not been validated.
+    pub fn layout(&self) -> PanelLayout {
+        PanelLayout::covering(self.rows, self.columns).expect("validated parameters have a layout")
+    }
+
+    /// Columns that a record takes: the ciphertext columns of a query.
+    pub fn record_columns(&self) -> usize {
+        self.record_bytes.div_ceil(self.rows)
+    }
+
+    /// Records that share a column.
+    pub fn records_per_column(&self) -> usize {
+        (self.rows / self.record_bytes).max(1)
+    }
+
+    /// Most queries in one call of the backend.
+    pub fn max_batch(&self) -> usize {
+        MAX_BATCH / self.record_columns()
+    }
+
+    pub(super) fn place(&self, index: u64) -> Place {
+        let (per_column, columns) = (self.records_per_column() as u64, self.record_columns());
+        Place {
+            first_column: (index / per_column) as usize * columns,
+            columns,
+            first_row: (index % per_column) as usize * self.record_bytes,
+        }
+    }
+
+    /// The offset in the stored matrix of byte `byte` of record `index`.
+    pub fn offset(&self, layout: PanelLayout, index: u64, byte: usize) -> usize {
+        let place = self.place(index);
+        layout.offset(place.first_row + byte % self.rows, place.first_column + byte / self.rows)
+    }
+
+    /// Bytes of queries, answers and the hint.
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            query_bytes: self.record_columns() * self.columns * 4,
+            answer_bytes: self.record_columns() * self.rows * (Self::ANSWER_BITS as usize / 8),
+            hint_bytes: self.rows as u64 * DEGREE as u64 * 4,
+        }
+    }
+
+    /// log2 of a bound on the probability that a record decodes wrongly, whatever the database holds.
+    pub fn failure_log2(&self) -> f64 {
+        noise::failure_log2(self.columns, Self::ANSWER_BITS, self.record_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn chosen_shapes_are_valid_and_waste_little(records in 1u64..1 << 24, log_bytes in 0u32..21, jitter in 0usize..1000) {
+            let record_bytes = ((1usize << log_bytes) + jitter * (1 << log_bytes) / 1000).max(9);
+            prop_assume!(u128::from(records) * (record_bytes as u128) < 1 << 36);
+            let params = Params::choose(LweSet::Module1280, [0; 32], records, record_bytes).unwrap();
+            prop_assert!(params.validate().is_ok());
+            let (stored, raw) = ((params.rows * params.columns) as f64, records as f64 * record_bytes as f64);
+            // A matrix has at least one panel and one block of columns; a large one wastes little.
+            prop_assert!(stored <= 1.3 * raw + 8192.0 + 32.0 * 64.0 * params.columns as f64 + 256.0 * params.rows as f64, "{params:?}");
+        }
+
+        #[test]
+        fn records_do_not_overlap(records in 1u64..400, record_bytes in 1usize..700) {
+            let params = Params::choose(LweSet::Module1280, [0; 32], records, record_bytes).unwrap();
+            let layout = params.layout();
+            let mut taken = vec![false; layout.bytes()];
+            for index in 0..records {
+                for byte in 0..record_bytes {
+                    let offset = params.offset(layout, index, byte);
+                    prop_assert!(!std::mem::replace(&mut taken[offset], true));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_gibibyte_has_a_near_square_shape() {
+        let params = Params::choose(LweSet::Module1280, [0; 32], 1 << 22, 256).unwrap();
+        assert!((1 << 14..1 << 16).contains(&params.rows), "{params:?}");
+        assert!(params.failure_log2() < -1000.0);
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_refused_by_name() {
+        let good = Params::choose(LweSet::Module1280, [0; 32], 1000, 100).unwrap();
+        let broken: [(fn(&mut Params), &str); 8] = [
+            (|p| p.set = "toy".into(), "no LWE set"),
+            (|p| p.rows = 33, "rows"),
+            (|p| p.rows = 0, "rows"),
+            (|p| p.columns = 100, "columns"),
+            (|p| p.columns = 1 << 40, "columns"),
+            (|p| p.record_bytes = 0, "record"),
+            (|p| p.record_bytes = usize::MAX, "record"),
+            (|p| p.records = u64::MAX, "holds"),
+        ];
+        for (change, message) in broken {
+            let mut params = good.clone();
+            change(&mut params);
+            let error = params.validate().unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}

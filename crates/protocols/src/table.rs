@@ -1,0 +1,263 @@
+//! Tables: values with checksums in the records of an index protocol, looked up by index or by key.
+//!
+//! A record is a payload, zeros up to the table's payload size, and a checksum of 8 bytes: BLAKE3 keyed by
+//! the table's public salt over the record's index and payload. It tells a wrong or damaged answer from a
+//! right one except with probability 2^-64; it does not bind a server that lies on purpose.
+
+use serde::{Deserialize, Serialize};
+use spirea_math::random::SecretRng;
+
+use crate::ProtocolError;
+use crate::bytes::{length_bytes, push_length, take, take_length};
+use crate::index::{AnyIndexClient, Prepared};
+use crate::keyword::{KeyHash, TAG_BYTES, find};
+
+/// Bytes of a record's checksum.
+pub const CHECKSUM_BYTES: usize = 8;
+/// The largest value.
+pub const MAX_VALUE_BYTES: usize = 1 << 20;
+
+/// How values are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableKind {
+    /// By position: record i is row i of the input.
+    Index,
+    /// By key: records are buckets.
+    Keyword,
+}
+
+/// What a client must know of a table beside the protocol's parameters; public, part of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// How values are found.
+    pub kind: TableKind,
+    /// Values in the table: its anonymity set.
+    pub entries: u64,
+    /// Records of the index protocol: the entries, or the buckets.
+    pub records: u64,
+    /// Bytes of a record's payload.
+    pub payload_bytes: usize,
+    /// Salt of keys and checksums; public.
+    #[serde(with = "crate::hex")]
+    pub salt: [u8; 32],
+    /// Names of a value's fields. With one field a value is its bytes; with several, each is preceded by its
+    /// length.
+    pub fields: Vec<String>,
+}
+
+impl Table {
+    /// Bytes of a record: payload and checksum.
+    pub fn record_bytes(&self) -> usize {
+        self.payload_bytes + CHECKSUM_BYTES
+    }
+
+    /// Checks a table read from untrusted bytes.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] that names the member out of range.
+    pub fn validate(&self) -> Result<(), ProtocolError> {
+        let wrong = |detail: &str| Err(ProtocolError::malformed("table", detail));
+        if self.records == 0 || self.records > 1 << 40 {
+            return wrong("records must be between 1 and 2^40");
+        }
+        if self.payload_bytes == 0 || self.payload_bytes > 1 << 30 {
+            return wrong("payload_bytes must be between 1 and 2^30");
+        }
+        if self.kind == TableKind::Index && self.entries != self.records {
+            return wrong("an index table has one entry in each record");
+        }
+        if self.fields.is_empty() || self.fields.len() > 4096 {
+            return wrong("fields must name between 1 and 4096 fields");
+        }
+        Ok(())
+    }
+
+    /// Record `index` with this payload.
+    ///
+    /// # Panics
+    /// If the payload exceeds `payload_bytes`; builders size records by their largest payload.
+    pub fn seal(&self, index: u64, payload: &[u8]) -> Vec<u8> {
+        assert!(payload.len() <= self.payload_bytes, "a payload of {} bytes does not fit", payload.len());
+        let mut record = Vec::with_capacity(self.record_bytes());
+        record.extend_from_slice(payload);
+        record.resize(self.payload_bytes, 0);
+        let checksum = self.checksum(index, &record);
+        record.extend_from_slice(&checksum);
+        record
+    }
+
+    /// The padded payload of record `index`, if its checksum is right.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Corrupted`].
+    pub fn unseal<'a>(&self, index: u64, record: &'a [u8]) -> Result<&'a [u8], ProtocolError> {
+        match record.split_at_checked(self.payload_bytes) {
+            Some((payload, checksum)) if checksum == self.checksum(index, payload) => Ok(payload),
+            _ => Err(ProtocolError::Corrupted),
+        }
+    }
+
+    fn checksum(&self, index: u64, payload: &[u8]) -> [u8; CHECKSUM_BYTES] {
+        let mut checksum = [0; CHECKSUM_BYTES];
+        let mut hasher = blake3::Hasher::new_keyed(&self.salt);
+        hasher.update(b"spirea record v1").update(&index.to_le_bytes()).update(payload);
+        hasher.finalize_xof().fill(&mut checksum);
+        checksum
+    }
+
+    /// Bytes of an index table's payload with a value of `value_bytes`.
+    pub fn index_payload_bytes(value_bytes: usize) -> usize {
+        length_bytes(value_bytes) + value_bytes
+    }
+
+    /// An index table's payload with this value.
+    pub fn index_payload(value: &[u8]) -> Vec<u8> {
+        let mut payload = Vec::with_capacity(Self::index_payload_bytes(value.len()));
+        push_length(&mut payload, value.len());
+        payload.extend_from_slice(value);
+        payload
+    }
+
+    /// Joins the fields of a value.
+    ///
+    /// # Panics
+    /// If their number is not the table's.
+    pub fn join_fields(&self, fields: &[&[u8]]) -> Vec<u8> {
+        assert_eq!(fields.len(), self.fields.len());
+        join_fields(fields)
+    }
+
+    /// The fields of a value.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if it does not consist of them.
+    pub fn split_fields(&self, value: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        if self.fields.len() == 1 {
+            return Ok(vec![value.to_vec()]);
+        }
+        let mut rest = value;
+        let fields = self
+            .fields
+            .iter()
+            .map(|_| take_length(&mut rest).and_then(|length| take(&mut rest, length)).map(<[u8]>::to_vec))
+            .collect::<Option<Vec<_>>>();
+        match fields {
+            Some(fields) if rest.is_empty() => Ok(fields),
+            _ => Err(ProtocolError::malformed("value", "its fields are cut off")),
+        }
+    }
+}
+
+/// Joins the fields of a value: the bytes of a single one, or each preceded by its length.
+pub fn join_fields(fields: &[&[u8]]) -> Vec<u8> {
+    match fields {
+        [field] => field.to_vec(),
+        _ => fields.iter().fold(Vec::new(), |mut value, field| {
+            push_length(&mut value, field.len());
+            value.extend_from_slice(field);
+            value
+        }),
+    }
+}
+
+/// The client of a table over any index protocol.
+pub struct TableClient {
+    table: Table,
+    index: Box<dyn AnyIndexClient>,
+}
+
+/// What a look-up leaves with the client.
+pub struct LookupState {
+    record: u64,
+    tag: Option<[u8; TAG_BYTES]>,
+    state: Box<dyn std::any::Any + Send>,
+}
+
+impl TableClient {
+    /// A client of `table` over `index`.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if the two do not belong together.
+    pub fn new(table: Table, index: Box<dyn AnyIndexClient>) -> Result<Self, ProtocolError> {
+        table.validate()?;
+        if index.records() != table.records {
+            return Err(ProtocolError::malformed("table", "its records are not the protocol's"));
+        }
+        Ok(Self { table, index })
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The client of the index protocol.
+    pub fn index(&self) -> &dyn AnyIndexClient {
+        &*self.index
+    }
+
+    /// A query for the value of `key`.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if the table is looked up by index.
+    pub fn query_key(
+        &self,
+        key: &[u8],
+        rng: &mut SecretRng,
+    ) -> Result<(Vec<u8>, LookupState), ProtocolError> {
+        if self.table.kind != TableKind::Keyword {
+            return Err(ProtocolError::BadRequest("this table has no keys: look up by index".into()));
+        }
+        let hash = KeyHash::new(&self.table.salt, key);
+        self.query(hash.bucket(self.table.records), Some(hash.tag), rng)
+    }
+
+    /// A query for the value at `index`.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if the table is looked up by key, or has no such entry.
+    pub fn query_index(
+        &self,
+        index: u64,
+        rng: &mut SecretRng,
+    ) -> Result<(Vec<u8>, LookupState), ProtocolError> {
+        if self.table.kind != TableKind::Index {
+            return Err(ProtocolError::BadRequest(
+                "this table has keys and no positions: look up by key".into(),
+            ));
+        }
+        self.query(index, None, rng)
+    }
+
+    fn query(
+        &self,
+        record: u64,
+        tag: Option<[u8; TAG_BYTES]>,
+        rng: &mut SecretRng,
+    ) -> Result<(Vec<u8>, LookupState), ProtocolError> {
+        let Prepared { query, state } = self.index.query(record, rng)?;
+        Ok((query, LookupState { record, tag, state }))
+    }
+
+    /// The value, or `None` if the table has no such key.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Corrupted`] if the record's checksum is wrong, [`ProtocolError::Malformed`] if the
+    /// answer or the record is not what the table says. Neither means that the key is absent.
+    pub fn decode(&self, lookup: LookupState, answer: &[u8]) -> Result<Option<Vec<u8>>, ProtocolError> {
+        let record = self.index.decode(lookup.state, answer)?;
+        let payload = self.table.unseal(lookup.record, &record)?;
+        match lookup.tag {
+            Some(tag) => find(payload, &tag),
+            None => {
+                let mut rest = payload;
+                let value = take_length(&mut rest).and_then(|length| take(&mut rest, length));
+                value
+                    .map(|value| Some(value.to_vec()))
+                    .ok_or_else(|| ProtocolError::malformed("record", "its value is cut off"))
+            }
+        }
+    }
+}
