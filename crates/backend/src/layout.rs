@@ -14,7 +14,7 @@
 //! is one broadcast for 32 rows, so that a single query's traffic from the cache is an eighth of the
 //! database's. The same lanes serve number-theoretic transforms of many rows at once.
 
-use crate::BackendError;
+use crate::{BackendError, MAX_BATCH};
 
 /// Rows in a panel.
 pub const PANEL_ROWS: usize = 32;
@@ -40,8 +40,8 @@ impl PanelLayout {
     /// # Errors
     /// [`BackendError::Shape`] if a side is zero or the matrix exceeds [`MAX_MATRIX_BYTES`].
     pub fn covering(rows: usize, columns: usize) -> Result<Self, BackendError> {
-        let bytes = (rows as u128).next_multiple_of(PANEL_ROWS as u128)
-            * (columns as u128).next_multiple_of(QUAD as u128);
+        let padded = |side: usize, unit: usize| (side as u128).next_multiple_of(unit as u128);
+        let bytes = padded(rows, PANEL_ROWS).checked_mul(padded(columns, QUAD)).unwrap_or(u128::MAX);
         if bytes == 0 || bytes > u128::from(MAX_MATRIX_BYTES) {
             return Err(BackendError::Shape(format!(
                 "a matrix of {rows} x {columns} bytes: both sides must be at least 1 and the product at most 2^44"
@@ -84,6 +84,60 @@ impl PanelLayout {
     #[inline]
     pub fn offset(&self, row: usize, column: usize) -> usize {
         debug_assert!(row < self.rows && column < self.columns);
-        ((row / PANEL_ROWS) * self.quads() + column / QUAD) * QUAD_BYTES + (row % PANEL_ROWS) * QUAD + column % QUAD
+        ((row / PANEL_ROWS) * self.quads() + column / QUAD) * QUAD_BYTES
+            + (row % PANEL_ROWS) * QUAD
+            + column % QUAD
+    }
+
+    /// Checks that a matrix in this layout has `bytes` bytes.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if it does not.
+    pub fn check_length(&self, bytes: u64) -> Result<(), BackendError> {
+        if bytes == self.bytes() as u64 {
+            return Ok(());
+        }
+        let (rows, columns, expected) = (self.rows(), self.columns(), self.bytes());
+        Err(BackendError::Shape(format!("a {rows} x {columns} matrix has {expected} bytes, not {bytes}")))
+    }
+
+    /// The number of queries in `queries`, 1 to [`MAX_BATCH`].
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if they are not a whole number within the bounds.
+    pub fn batch_of(&self, queries: &[u32]) -> Result<usize, BackendError> {
+        let batch = queries.len() / self.columns();
+        if batch == 0 || batch > MAX_BATCH || !queries.len().is_multiple_of(self.columns()) {
+            let (words, columns) = (queries.len(), self.columns());
+            let expected = format!("1 to {MAX_BATCH} queries of {columns} words");
+            return Err(BackendError::Shape(format!("{words} words where {expected} were expected")));
+        }
+        Ok(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_a_place_of_its_own() {
+        for (rows, columns) in [(1, 1), (32, 4), (33, 5), (70, 260)] {
+            let layout = PanelLayout::covering(rows, columns).unwrap();
+            let mut taken = vec![false; layout.bytes()];
+            for row in 0..layout.rows() {
+                for column in 0..layout.columns() {
+                    assert!(!std::mem::replace(&mut taken[layout.offset(row, column)], true));
+                }
+            }
+            assert!(taken.into_iter().all(|place| place));
+        }
+    }
+
+    #[test]
+    fn shapes_out_of_range_are_refused() {
+        for (rows, columns) in [(0, 1), (1, 0), (usize::MAX, usize::MAX), (1 << 40, 1 << 40)] {
+            assert!(matches!(PanelLayout::covering(rows, columns), Err(BackendError::Shape(_))));
+        }
     }
 }

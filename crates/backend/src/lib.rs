@@ -5,10 +5,12 @@
 //! gives the same bytes for the same input: the arithmetic is exact modulo 2^32.
 
 mod layout;
+mod naive;
 
 use std::path::{Path, PathBuf};
 
 pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
+pub use naive::{NaiveBackend, NaiveMatrix};
 
 /// Degree of the ring Z_q[X]/(X^256 + 1) over which the public matrix is structured.
 pub const RING_DEGREE: usize = 256;
@@ -61,6 +63,25 @@ pub struct RingMatrix<'a> {
     pub rank: usize,
 }
 
+impl RingMatrix<'_> {
+    /// Checks that this matrix meets the columns of `layout`.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if it does not, or its polynomials are not as many as it says.
+    pub fn check(&self, layout: PanelLayout) -> Result<(), BackendError> {
+        let (columns, rows) = (layout.columns(), self.block_rows);
+        if self.coefficients.len() != rows * self.rank * RING_DEGREE {
+            return Err(BackendError::Shape("the public matrix is not as large as it says".into()));
+        }
+        if rows * RING_DEGREE != columns {
+            return Err(BackendError::Shape(format!(
+                "a public matrix of {rows} blocks for {columns} columns"
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// The operations of a PIR server on matrices it owns.
 ///
 /// All results are exact modulo 2^32 and the same on every backend, bit for bit.
@@ -81,7 +102,12 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs.
-    fn open(&self, layout: PanelLayout, path: &Path, residence: Residence) -> Result<Self::Matrix, BackendError>;
+    fn open(
+        &self,
+        layout: PanelLayout,
+        path: &Path,
+        residence: Residence,
+    ) -> Result<Self::Matrix, BackendError>;
 
     /// The layout of a matrix.
     fn layout(&self, matrix: &Self::Matrix) -> PanelLayout;

@@ -261,3 +261,41 @@ impl TableClient {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn table(fields: usize, payload_bytes: usize) -> Table {
+        let fields = (0..fields).map(|i| format!("f{i}")).collect();
+        Table { kind: TableKind::Keyword, entries: 1, records: 1, payload_bytes, salt: [9; 32], fields }
+    }
+
+    proptest! {
+        #[test]
+        fn a_sealed_record_opens_and_a_damaged_one_does_not(
+            payload in proptest::collection::vec(any::<u8>(), 1..200), index: u64, flip in 0usize..1 << 20, bit in 0u8..8,
+        ) {
+            let table = table(1, 200);
+            let mut record = table.seal(index, &payload);
+            prop_assert_eq!(record.len(), table.record_bytes());
+            prop_assert_eq!(&table.unseal(index, &record).unwrap()[..payload.len()], &payload[..]);
+            prop_assert!(matches!(table.unseal(index ^ 1, &record), Err(ProtocolError::Corrupted)));
+            let at = flip % record.len();
+            record[at] ^= 1 << bit;
+            prop_assert!(matches!(table.unseal(index, &record), Err(ProtocolError::Corrupted)));
+        }
+
+        #[test]
+        fn fields_survive(fields in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 1..6)) {
+            let joined = join_fields(&fields.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            prop_assert_eq!(table(fields.len(), 1).split_fields(&joined).unwrap(), fields);
+        }
+
+        #[test]
+        fn any_bytes_are_fields_or_an_error(value: Vec<u8>, fields in 1usize..5) {
+            let _ = table(fields, 1).split_fields(&value);
+        }
+    }
+}

@@ -83,7 +83,7 @@ mod tests {
             prop_assert!(payload.len() <= Bucket::COUNT_BYTES + values.values().map(|v| entry_bytes(v.len())).sum::<usize>());
             payload.resize(payload.len() + padding, 0);
             for (tag, value) in &values {
-                prop_assert_eq!(find(&payload, tag).unwrap().as_ref(), Some(value));
+                prop_assert_eq!(find(&payload, tag).unwrap(), Some(value.clone()));
             }
             if !values.contains_key(&absent) {
                 prop_assert_eq!(find(&payload, &absent).unwrap(), None);

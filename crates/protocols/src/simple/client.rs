@@ -89,23 +89,45 @@ impl IndexClient for Client {
     }
 
     fn decode(&self, state: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        let phases = self.phases(&state, answer)?;
+        Ok(phases
+            .iter()
+            .map(|phase| (phase.wrapping_add(1 << (SCALE_BITS - 1)) >> SCALE_BITS) as u8)
+            .collect())
+    }
+}
+
+impl Client {
+    /// The phases `2^24 m + e` of the record's bytes.
+    fn phases(&self, state: &State, answer: &[u8]) -> Result<Vec<u32>, ProtocolError> {
         let Params { rows, record_bytes, .. } = self.params;
-        let expected = self.sizes().answer_bytes;
+        let expected = self.params.sizes().answer_bytes;
         if answer.len() != expected {
             let detail = format!("it has {} bytes where the parameters say {expected}", answer.len());
             return Err(ProtocolError::malformed("answer", detail));
         }
-        let mut record = Vec::with_capacity(record_bytes);
+        let mut phases = Vec::with_capacity(record_bytes);
         let bytes_per_entry = Params::ANSWER_BITS as usize / 8;
         for (secret, column) in state.secrets.iter().zip(answer.chunks_exact(rows * bytes_per_entry)) {
-            let wanted = (record_bytes - record.len()).min(rows - state.first_row);
+            let wanted = (record_bytes - phases.len()).min(rows - state.first_row);
             let entries = column.chunks_exact(bytes_per_entry).enumerate().skip(state.first_row).take(wanted);
-            record.extend(entries.map(|(row, entry)| {
+            phases.extend(entries.map(|(row, entry)| {
                 let body = u32::from(u16::from_le_bytes([entry[0], entry[1]])) << (32 - Params::ANSWER_BITS);
-                let phase = body.wrapping_add(secret.inner_product(self.hint.row(row)));
-                (phase.wrapping_add(1 << (SCALE_BITS - 1)) >> SCALE_BITS) as u8
+                body.wrapping_add(secret.inner_product(self.hint.row(row)))
             }));
         }
-        Ok(record)
+        Ok(phases)
+    }
+
+    /// The errors `e` of an answer whose record is known, to measure noise: decoding is right while their
+    /// magnitude stays below 2^23.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if the answer is not what the parameters say.
+    pub fn errors(&self, state: &State, answer: &[u8], record: &[u8]) -> Result<Vec<i32>, ProtocolError> {
+        let phases = self.phases(state, answer)?;
+        let errors =
+            phases.iter().zip(record).map(|(phase, &byte)| phase.wrapping_sub(u32::from(byte) << SCALE_BITS));
+        Ok(errors.map(|error| error as i32).collect())
     }
 }

@@ -1,0 +1,79 @@
+//! The operations by definition: the oracle of every backend.
+
+use std::path::Path;
+
+use crate::{Backend, BackendError, PanelLayout, RING_DEGREE, Residence, RingMatrix};
+
+/// A backend of plain loops, to compare others with and to test protocols without them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NaiveBackend;
+
+/// Bytes in panel layout.
+#[derive(Clone, Debug)]
+pub struct NaiveMatrix {
+    layout: PanelLayout,
+    bytes: Vec<u8>,
+}
+
+impl NaiveMatrix {
+    fn row(&self, row: usize) -> impl Iterator<Item = u32> + '_ {
+        (0..self.layout.columns()).map(move |column| u32::from(self.bytes[self.layout.offset(row, column)]))
+    }
+}
+
+impl Backend for NaiveBackend {
+    type Matrix = NaiveMatrix;
+
+    fn name(&self) -> String {
+        "naive".into()
+    }
+
+    fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<NaiveMatrix, BackendError> {
+        layout.check_length(bytes.len() as u64)?;
+        Ok(NaiveMatrix { layout, bytes: bytes.to_vec() })
+    }
+
+    fn open(&self, layout: PanelLayout, path: &Path, _: Residence) -> Result<NaiveMatrix, BackendError> {
+        let bytes = std::fs::read(path).map_err(|source| BackendError::Io { path: path.into(), source })?;
+        self.upload(layout, &bytes)
+    }
+
+    fn layout(&self, matrix: &NaiveMatrix) -> PanelLayout {
+        matrix.layout
+    }
+
+    fn scalar_fold(&self, matrix: &NaiveMatrix, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
+        let batch = matrix.layout.batch_of(queries)?;
+        let mut answers = Vec::with_capacity(batch * matrix.layout.rows());
+        for query in queries.chunks_exact(matrix.layout.columns()) {
+            for row in 0..matrix.layout.rows() {
+                let products = matrix.row(row).zip(query).map(|(byte, word)| byte.wrapping_mul(*word));
+                answers.push(products.fold(0, u32::wrapping_add));
+            }
+        }
+        Ok(answers)
+    }
+
+    fn module_fold(&self, matrix: &NaiveMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
+        a.check(matrix.layout)?;
+        let width = a.rank * RING_DEGREE;
+        let mut product = vec![0u32; matrix.layout.rows() * width];
+        for (row, sums) in product.chunks_exact_mut(width).enumerate() {
+            for (column, byte) in matrix.row(row).enumerate() {
+                let (block, k) = (column / RING_DEGREE, column % RING_DEGREE);
+                for (l, sum) in sums.iter_mut().enumerate() {
+                    let polynomial =
+                        &a.coefficients[(block * a.rank + l / RING_DEGREE) * RING_DEGREE..][..RING_DEGREE];
+                    let l = l % RING_DEGREE;
+                    let entry = if k >= l {
+                        polynomial[k - l]
+                    } else {
+                        polynomial[RING_DEGREE + k - l].wrapping_neg()
+                    };
+                    *sum = sum.wrapping_add(byte.wrapping_mul(entry));
+                }
+            }
+        }
+        Ok(product)
+    }
+}
