@@ -1,0 +1,45 @@
+# Spirea: `make demo` to see it, `make test` to check it.
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+
+.PHONY: build demo test lint check-docs test-rust test-cli test-avx512 fuzz bench clean
+
+build:
+	$(CARGO) build --release --locked --package spirea-cli
+
+demo: build
+	python3 scripts/demo.py target/release/spirea
+
+test: lint test-rust test-docs test-avx512
+
+lint:
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+test-rust:
+	$(CARGO) test --workspace --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+# Every console block of README.md and docs/ is run, in a fresh folder, with the binary of test-rust.
+test-docs: test-rust
+	python3 scripts/run_docs.py target/debug/spirea README.md docs
+
+# The AVX-512 path on a processor without it: the kernels' own tests under an emulated one.
+test-avx512:
+	scripts/test-avx512.sh
+
+# Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
+fuzz:
+	@for target in wire manifest csv; do \
+		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
+	done
+
+bench: build
+	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 1 --json
+	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 2 --json
+	target/release/spirea bench scan --db-gib 1 --batch 32 --threads 1 --json
+	target/release/spirea bench hint --db-gib 1 --threads 1 --json
+	target/release/spirea bench simple --db-gib 1 --threads 1 --json
+
+clean:
+	$(CARGO) clean

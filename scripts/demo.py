@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Spirea's demo: serve the Unicode character database and look characters up privately.
+
+Usage: demo.py PATH_TO_SPIREA
+
+The table is real and on every machine with Python: each named character of Unicode, its code point as the
+key, its name and category as the value. Between client and server stands a recorder that shows what the
+server could see of a look-up: bytes.
+"""
+
+import csv
+import http.client
+import http.server
+import json
+import os
+import signal
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unicodedata
+from pathlib import Path
+
+PRESENT = ["U+0041", "U+03C0", "U+1F338", "U+4E2D"]
+ABSENT = ["U+0000", "U+D800", "not a code point"]
+
+
+def write_table(path):
+    """Writes the table as CSV; returns the number of rows."""
+    rows = 0
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["codepoint", "name", "category"])
+        for code in range(sys.maxunicode + 1):
+            name = unicodedata.name(chr(code), None)
+            if name is not None:
+                table.writerow([f"U+{code:04X}", name, unicodedata.category(chr(code))])
+                rows += 1
+    return rows
+
+
+class Recorder(http.server.BaseHTTPRequestHandler):
+    """Passes requests on to the server and keeps what it saw of each."""
+
+    protocol_version = "HTTP/1.1"
+    upstream = None
+    seen = []
+
+    def relay(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")}
+        upstream = http.client.HTTPConnection(*self.upstream)
+        upstream.request(self.command, self.path, body or None, headers)
+        answer = upstream.getresponse()
+        content = answer.read()
+        self.seen.append((self.command, self.path, body, len(content)))
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "connection", "content-length"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        upstream.close()
+
+    do_GET = do_POST = relay
+
+    def log_message(self, *_):
+        """Silent: the demo prints what was recorded."""
+
+
+class ThreadingServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+
+
+def timed(title, command, **options):
+    """Runs a command and prints how long it took; returns what it printed."""
+    started = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    if done.returncode not in (0, 1):
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}exit status {done.returncode}")
+    print(f"  {title}: {time.perf_counter() - started:.2f} s")
+    return done.stdout
+
+
+def start_server(spirea, snapshot, log):
+    """Starts the server on a free loopback port; returns the process and its address."""
+    process = subprocess.Popen(
+        [spirea, "serve", snapshot, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=log, text=True
+    )
+    line = process.stdout.readline().strip()
+    if not line.startswith("listening on http://"):
+        process.kill()
+        sys.exit(f"the server did not start: {line!r}\n{Path(log.name).read_text(encoding='utf-8')}")
+    host, port = line.removeprefix("listening on http://").rsplit(":", 1)
+    return process, (host, int(port))
+
+
+def wait_ready(address):
+    """Waits until the server has loaded its data; returns the seconds it took."""
+    started = time.perf_counter()
+    while time.perf_counter() - started < 60:
+        probe = http.client.HTTPConnection(*address)
+        probe.request("GET", "/readyz")
+        if probe.getresponse().status == 200:
+            return time.perf_counter() - started
+        time.sleep(0.02)
+    sys.exit("the server was not ready within a minute")
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    spirea = os.path.abspath(sys.argv[1])
+    with tempfile.TemporaryDirectory(prefix="spirea-demo-") as folder:
+        folder = Path(folder)
+        table, snapshot = folder / "unicode.csv", folder / "unicode"
+
+        print("1. A table with keys")
+        rows = write_table(table)
+        print(f"  {rows:,} characters of Unicode {unicodedata.unidata_version}, {table.stat().st_size:,} bytes of CSV")
+
+        print("2. Build a snapshot")
+        timed(
+            "build",
+            [spirea, "build", "--input", table, "--key", "codepoint", "--value", "name", "category", "--out", snapshot],
+        )
+        print("    " + timed("inspect", [spirea, "inspect", snapshot]).strip().replace("\n", "\n    "))
+
+        print("3. Serve it")
+        with open(folder / "server.log", "w", encoding="utf-8") as log:
+            server, address = start_server(spirea, snapshot, log)
+            try:
+                print(f"  ready after {wait_ready(address):.2f} s at http://{address[0]}:{address[1]}")
+                Recorder.upstream = address
+                recorder = ThreadingServer(("127.0.0.1", 0), Recorder)
+                threading.Thread(target=recorder.serve_forever, daemon=True).start()
+                url = f"http://127.0.0.1:{recorder.server_address[1]}"
+                look_up(spirea, url, folder)
+                recorder.shutdown()
+            finally:
+                server.send_signal(signal.SIGTERM)
+                status = server.wait(timeout=30)
+        print(f"6. The server stopped with status {status}")
+        if status != 0:
+            sys.exit(Path(folder / "server.log").read_text(encoding="utf-8"))
+
+
+def look_up(spirea, url, folder):
+    """Looks the demo's keys up, checks what came back and shows what the server saw."""
+    print("4. Look characters up, privately")
+    command = [spirea, "get", url, "unicode", "--cache", folder / "cache", "--json"]
+    timed("first look-up, with the download of the hint", [*command, PRESENT[0]])
+    Recorder.seen.clear()
+    lines = timed(f"{len(PRESENT) + len(ABSENT)} look-ups", [*command, *PRESENT, *ABSENT]).splitlines()
+    for line in lines:
+        answer = json.loads(line)
+        if answer["found"]:
+            code = int(answer["key"].removeprefix("U+"), 16)
+            expected = {"name": unicodedata.name(chr(code)), "category": unicodedata.category(chr(code))}
+            if answer["value"] != expected:
+                sys.exit(f"wrong answer: {answer}")
+            print(f"    {answer['key']:18} {answer['value']['name']} ({answer['value']['category']})")
+        else:
+            print(f"    {answer['key']:18} not found")
+    found = [json.loads(line)["found"] for line in lines]
+    if found != [True] * len(PRESENT) + [False] * len(ABSENT):
+        sys.exit(f"expected {len(PRESENT)} characters and {len(ABSENT)} absences, got {found}")
+
+    print("5. What the server could see")
+    for method, path, body, answered in Recorder.seen:
+        start = f", beginning {body[-65536:][:12].hex(' ')} ..." if body else ""
+        print(f"    {method} {path}: {len(body):,} bytes in{start}, {answered:,} bytes out")
+    print("    The bytes of a query are pseudorandom, and as many for every key, present or absent.")
+
+
+if __name__ == "__main__":
+    main()
