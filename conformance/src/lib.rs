@@ -70,7 +70,7 @@ pub fn records_decode<B: Backend>(party: &Party<B>, params: &Params, indices: &[
         for ((&index, state), answer) in batch.iter().zip(states).zip(&answers) {
             assert_eq!(answer.len(), params.sizes().answer_bytes);
             let record = &party.records[index as usize];
-            let errors = party.client.errors(&state, answer, record).unwrap();
+            let errors = party.client.errors(&state, answer).unwrap();
             squares += errors.iter().map(|&error| f64::from(error).powi(2)).sum::<f64>();
             count += errors.len();
             assert_eq!(&party.client.decode(state, answer).unwrap(), record, "record {index} of {params:?}");

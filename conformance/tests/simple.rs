@@ -53,7 +53,7 @@ fn records_over_several_columns_decode() {
 fn random_records_of_a_large_database_decode() {
     let mut rng = SecretRng::from_os().unwrap();
     let params = choose(LweSet::Module1280, 250_000, 256);
-    let party = party(&Arc::new(CpuBackend::new(2)), &params, 5);
+    let party = party(&Arc::new(CpuBackend::new(2).unwrap()), &params, 5);
     let indices: Vec<u64> =
         [0, params.records - 1].into_iter().chain((0..62).map(|_| rng.next_u64() % params.records)).collect();
     records_decode(&party, &params, &indices, &mut rng);

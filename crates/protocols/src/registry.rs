@@ -42,6 +42,20 @@ impl ProtocolParams {
         }
     }
 
+    /// Name of the parameter set.
+    pub fn set(&self) -> &str {
+        match self {
+            Self::Simple(params) => &params.set,
+        }
+    }
+
+    /// Rows and columns of the stored matrix.
+    pub fn shape(&self) -> [usize; 2] {
+        match self {
+            Self::Simple(params) => [params.rows, params.columns],
+        }
+    }
+
     /// Checks the parameters.
     ///
     /// # Errors

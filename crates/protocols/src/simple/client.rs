@@ -119,15 +119,18 @@ impl Client {
         Ok(phases)
     }
 
-    /// The errors `e` of an answer whose record is known, to measure noise: decoding is right while their
-    /// magnitude stays below 2^23.
+    /// The errors `e` of an answer, to measure noise: each phase's distance from the byte that it decodes to.
+    /// They are the true ones where the record decodes rightly.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the answer is not what the parameters say.
-    pub fn errors(&self, state: &State, answer: &[u8], record: &[u8]) -> Result<Vec<i32>, ProtocolError> {
-        let phases = self.phases(state, answer)?;
-        let errors =
-            phases.iter().zip(record).map(|(phase, &byte)| phase.wrapping_sub(u32::from(byte) << SCALE_BITS));
-        Ok(errors.map(|error| error as i32).collect())
+    pub fn errors(&self, state: &State, answer: &[u8]) -> Result<Vec<i32>, ProtocolError> {
+        let distance = |phase: u32| phase.wrapping_sub(u32::from(nearest_byte(phase)) << SCALE_BITS) as i32;
+        Ok(self.phases(state, answer)?.into_iter().map(distance).collect())
     }
+}
+
+/// The byte whose encryption has this phase.
+fn nearest_byte(phase: u32) -> u8 {
+    (phase.wrapping_add(1 << (SCALE_BITS - 1)) >> SCALE_BITS) as u8
 }
