@@ -1,0 +1,68 @@
+//! `spirea bench scan`.
+
+use anyhow::ensure;
+use spirea_backend::{Backend as _, MAX_BATCH};
+use spirea_cpu::rates;
+
+use super::report::{Report, median_seconds};
+use super::{Options, random_matrix, random_words};
+
+/// The two limits of a scan: the memory's, and the instruction's.
+pub(super) struct Limits {
+    /// Bytes a second that all threads read together.
+    pub bandwidth: f64,
+    /// Products of a byte and a word a second, of all threads.
+    pub products: f64,
+    /// The instruction's name.
+    pub instruction: &'static str,
+}
+
+impl Limits {
+    /// Measures both, with as many threads as the benchmark uses.
+    pub fn measure(options: &Options) -> anyhow::Result<Self> {
+        let isa = options.isa()?;
+        let threads = options.backend()?.threads();
+        let one_core = rates::multiply_add_peak(isa);
+        Ok(Self {
+            bandwidth: rates::read_bandwidth(threads),
+            products: one_core * threads as f64,
+            instruction: isa.floor_name(),
+        })
+    }
+
+    /// The limit that a scan of `bytes` for `batch` queries meets first, and the time at it.
+    pub fn floor(&self, bytes: usize, batch: usize) -> (String, f64) {
+        let memory = bytes as f64 / self.bandwidth;
+        let products = bytes as f64 * batch as f64 / self.products;
+        if memory >= products { ("memory".into(), memory) } else { (self.instruction.into(), products) }
+    }
+}
+
+/// Times the scan.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    ensure!((1..=MAX_BATCH).contains(&options.batch), "--batch must be between 1 and {MAX_BATCH}");
+    let (backend, layout) = (options.backend()?, options.layout()?);
+    let matrix = random_matrix(&backend, layout)?;
+    let queries = random_words(layout.columns() * options.batch)?;
+    let limits = Limits::measure(options)?;
+    let seconds = median_seconds(options.runs, || {
+        std::hint::black_box(backend.scalar_fold(&matrix, &queries)?);
+        Ok(())
+    })?;
+    let (floor, floor_seconds) = limits.floor(layout.bytes(), options.batch);
+    let report = Report {
+        name: "scan".into(),
+        params: None,
+        shape: [layout.rows(), layout.columns()],
+        backend: backend.name(),
+        threads: backend.threads(),
+        batch: options.batch,
+        seconds,
+        floor,
+        floor_seconds,
+        ratio: floor_seconds / seconds,
+        wire: None,
+        steps: Vec::new(),
+    };
+    report.print(options.format())
+}

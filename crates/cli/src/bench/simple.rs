@@ -1,0 +1,163 @@
+//! `spirea bench simple`: whole look-ups through loopback HTTP.
+//!
+//! The table is built, served and asked as any other: the builder, a server on a port of this machine, and
+//! the HTTP client.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use spirea_backend::{Backend as _, Residence};
+use spirea_client::{ClientOptions, HttpClient};
+use spirea_lattice::noise;
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::simple::{Client, Hint, Params, Server};
+use spirea_protocols::{IndexClient as _, Responder as _, Table};
+use spirea_server::ServerConfig;
+use spirea_store::Snapshot;
+
+use super::Options;
+use super::report::{Report, Step, Wire, median, median_seconds};
+use super::scan::Limits;
+
+/// Bytes of a value of the benchmark's table: with length and checksum, a record of 256.
+const VALUE_BYTES: usize = 246;
+
+/// Builds, serves, looks up, and compares the server's time with the scan alone.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let (snapshot, prepare_seconds) = build(options, folder.path())?;
+    let ProtocolParams::Simple(params) = &snapshot.manifest().protocol else {
+        anyhow::bail!("the snapshot holds another protocol");
+    };
+    let lookups = look_ups(options, &snapshot, folder.path())?;
+    let (scan_seconds, noise_margin_bits) = scan_alone(options, &snapshot, params)?;
+    let (floor, floor_seconds) =
+        Limits::measure(options)?.floor(params.layout().bytes(), options.batch * params.record_columns());
+    let sizes = params.sizes();
+    let step = |name, seconds| Step { name, seconds, floor: None, floor_seconds: None };
+    let report = Report {
+        name: "simple".into(),
+        params: Some(params.set.clone()),
+        shape: [params.rows, params.columns],
+        backend: options.backend()?.name(),
+        threads: options.backend()?.threads(),
+        batch: options.batch,
+        seconds: lookups.server,
+        ratio: floor_seconds / lookups.server,
+        floor: floor.clone(),
+        floor_seconds,
+        wire: Some(Wire {
+            upload_bytes: sizes.query_bytes,
+            download_bytes: sizes.answer_bytes,
+            keys_bytes: 0,
+            hint_bytes: sizes.hint_bytes,
+            prepare_seconds,
+            noise_margin_bits,
+            failure_log2: params.failure_log2(),
+        }),
+        steps: vec![
+            step("client query", lookups.query),
+            step("server", lookups.server),
+            Step {
+                name: "scalar_fold alone",
+                seconds: scan_seconds,
+                floor: Some(floor),
+                floor_seconds: Some(floor_seconds),
+            },
+            step("network and waiting", lookups.network),
+            step("client decode", lookups.decode),
+        ],
+    };
+    report.print(options.format())
+}
+
+/// A table of random values, built by the builder.
+fn build(options: &Options, folder: &Path) -> anyhow::Result<(Snapshot, f64)> {
+    let input = folder.join("values.bin");
+    let mut file = BufWriter::new(File::create(&input)?);
+    let mut rng = SecretRng::from_os()?;
+    let mut value = [0; VALUE_BYTES];
+    let record = Table::index_payload_bytes(VALUE_BYTES) + spirea_protocols::table::CHECKSUM_BYTES;
+    for _ in 0..(options.bytes()? / record).max(1) {
+        rng.fill(&mut value);
+        file.write_all(&value)?;
+    }
+    file.flush()?;
+    let started = Instant::now();
+    let snapshot = crate::build::fixed_width(&input, VALUE_BYTES, options.set()?, &folder.join("bench"))?;
+    let seconds = started.elapsed().as_secs_f64();
+    std::fs::remove_file(input)?;
+    Ok((snapshot, seconds))
+}
+
+/// Medians over look-ups.
+struct LookUps {
+    query: f64,
+    server: f64,
+    network: f64,
+    decode: f64,
+}
+
+/// Looks random indices up through a server of this process and port.
+fn look_ups(options: &Options, snapshot: &Snapshot, folder: &Path) -> anyhow::Result<LookUps> {
+    let config = ServerConfig {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        snapshots: vec![snapshot.folder().to_owned()],
+        threads: options.backend()?.threads(),
+        ..ServerConfig::default()
+    };
+    let runtime = tokio::runtime::Runtime::new()?;
+    let server = runtime.block_on(spirea_server::Server::bind(config))?;
+    let (address, stopper) = (server.local_addr(), server.stopper());
+    let serving = runtime.spawn(server.run());
+
+    let name = &snapshot.manifest().name;
+    let settings = ClientOptions { cache: Some(folder.join("cache")), attempts: 1000, ..ClientOptions::default() };
+    let mut client = HttpClient::connect_with(&format!("http://{address}"), name, settings)?;
+    let mut rng = SecretRng::from_os()?;
+    let records = snapshot.manifest().table.records;
+    let mut times = [const { Vec::new() }; 4];
+    for run in 0..=options.runs {
+        let indices: Vec<u64> = (0..options.batch).map(|_| rng.next_u64() % records).collect();
+        let timings = client.look_up_indices(&indices)?.timings;
+        ensure!(timings.requests == 1, "--batch {} does not fit one request", options.batch);
+        if run > 0 {
+            let parts = [timings.query, timings.server, timings.network, timings.decode];
+            times.iter_mut().zip(parts).for_each(|(times, part)| times.push(part.as_secs_f64()));
+        }
+    }
+    stopper.stop();
+    runtime.block_on(serving)??;
+    let [query, server, network, decode] = times.map(median);
+    Ok(LookUps { query, server, network, decode })
+}
+
+/// The scan of the same matrix without anything around it, and the measured noise of an answer.
+fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow::Result<(f64, f64)> {
+    let backend = options.backend()?;
+    let matrix = backend.open(params.layout(), &snapshot.matrix_path(), Residence::Copied)?;
+    let words = super::random_words(params.columns * options.batch * params.record_columns())?;
+    let seconds = median_seconds(options.runs, || {
+        std::hint::black_box(backend.scalar_fold(&matrix, &words)?);
+        Ok(())
+    })?;
+    let server = Server::new(params.clone(), backend, matrix)?;
+    let client = Client::new(params.clone(), Hint::from_bytes(params, &std::fs::read(snapshot.hint_path())?)?)?;
+    let mut rng = SecretRng::from_os()?;
+    let (mut squares, mut count) = (0.0, 0.0);
+    for _ in 0..16 {
+        let (query, state) = client.query(rng.next_u64() % params.records, &mut rng)?;
+        let answer = server.answer(&[&query])?.remove(0);
+        // Errors are the phases' distances from the nearest byte, since every record decodes rightly.
+        for error in client.errors(&state, &answer)? {
+            squares += f64::from(error).powi(2);
+            count += 1.0;
+        }
+    }
+    Ok((seconds, (noise::budget(Params::ANSWER_BITS) / f64::sqrt(squares / count)).log2()))
+}

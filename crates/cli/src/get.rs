@@ -1,0 +1,175 @@
+//! `spirea get`.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::{Map, Value as Json, json};
+use spirea_client::{ClientError, ClientOptions, HttpClient, Lookups, Timings, Value};
+
+use crate::output::{Format, bytes, print_bytes, print_error, print_line, seconds};
+use crate::progress::byte_bar;
+
+/// What to look up.
+#[derive(Args)]
+pub struct Options {
+    /// Address of the server, such as http://127.0.0.1:8080.
+    url: String,
+    /// Name of the database.
+    name: String,
+    /// Keys to look up.
+    keys: Vec<String>,
+    /// Look up by position, from 0, in a table without keys.
+    #[arg(long, num_args = 1.., conflicts_with_all = ["keys", "keys_from"])]
+    index: Vec<u64>,
+    /// Also look up every line of this file; - for standard input.
+    #[arg(long)]
+    keys_from: Option<PathBuf>,
+    /// One JSON object a line, in the order asked for.
+    #[arg(long)]
+    json: bool,
+    /// Folder in which hints are kept; the user's cache folder by default.
+    #[arg(long)]
+    cache: Option<PathBuf>,
+    /// Seconds to wait for a server that is not reachable or still loading.
+    #[arg(long, default_value_t = 0)]
+    wait: u64,
+    /// Also say, on standard error, what the look-ups cost.
+    #[arg(long)]
+    timings: bool,
+}
+
+/// Looks up and prints. The status is 0 if everything was found, 1 if something was not, 2 for an error.
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let keys = all_keys(options)?;
+    if keys.is_empty() && options.index.is_empty() {
+        bail!("nothing to look up: give keys, --keys-from or --index");
+    }
+    let started = Instant::now();
+    let mut client = connect(options)?;
+    let connected = started.elapsed();
+    let (labels, Lookups { values, timings }) = if keys.is_empty() {
+        let labels = options.index.iter().map(u64::to_string).collect();
+        (labels, client.look_up_indices(&options.index)?)
+    } else {
+        let bytes: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+        let lookups = client.look_up_keys(&bytes)?;
+        (keys, lookups)
+    };
+    let fields = client.table().fields.clone();
+    let label = if options.index.is_empty() { "key" } else { "index" };
+    for (name, value) in labels.iter().zip(&values) {
+        match Format::from_flag(options.json) {
+            Format::Json => print_line(&as_json(label, name, value.as_ref(), &fields).to_string())?,
+            Format::Text => print_text(name, value.as_ref(), labels.len())?,
+        }
+    }
+    if options.timings {
+        print_timings(connected, &timings);
+    }
+    Ok(ExitCode::from(u8::from(values.iter().any(Option::is_none))))
+}
+
+fn all_keys(options: &Options) -> anyhow::Result<Vec<String>> {
+    let mut keys = options.keys.clone();
+    if let Some(path) = &options.keys_from {
+        let text = if path == Path::new("-") {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).context("cannot read keys from standard input")?;
+            text
+        } else {
+            std::fs::read_to_string(path).with_context(|| format!("{}: cannot read keys", path.display()))?
+        };
+        keys.extend(text.lines().map(str::to_owned));
+    }
+    Ok(keys)
+}
+
+/// Connects, and tries again for as long as `--wait` says while the server is not there or not ready.
+fn connect(options: &Options) -> anyhow::Result<HttpClient> {
+    let deadline = Instant::now() + Duration::from_secs(options.wait);
+    loop {
+        let settings = ClientOptions {
+            cache: options.cache.clone(),
+            progress: Some(hint_progress()),
+            attempts: if options.wait == 0 { ClientOptions::default().attempts } else { 1 },
+            ..ClientOptions::default()
+        };
+        match HttpClient::connect_with(&options.url, &options.name, settings) {
+            Err(error) if is_not_ready(&error) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            result => return result.with_context(|| options.url.clone()),
+        }
+    }
+}
+
+fn is_not_ready(error: &ClientError) -> bool {
+    matches!(error, ClientError::Unreachable(_) | ClientError::Refused { status: 503, .. })
+}
+
+/// A bar that appears with the first byte of a hint.
+fn hint_progress() -> spirea_client::Progress {
+    let bar = OnceLock::<ProgressBar>::new();
+    Box::new(move |done, total| {
+        let bar = bar.get_or_init(|| byte_bar("hint".into(), total));
+        bar.set_position(done);
+        if done == total {
+            bar.finish_and_clear();
+        }
+    })
+}
+
+fn as_json(label: &str, name: &str, value: Option<&Value>, fields: &[String]) -> Json {
+    let mut object = Map::new();
+    let name = if label == "index" { json!(name.parse::<u64>().unwrap_or_default()) } else { json!(name) };
+    object.insert(label.into(), name);
+    object.insert("found".into(), json!(value.is_some()));
+    if let Some(value) = value {
+        let members = fields.iter().zip(value.fields()).map(|(field, bytes)| (field.clone(), field_json(bytes)));
+        object.insert("value".into(), Json::Object(members.collect()));
+    }
+    Json::Object(object)
+}
+
+/// Text as a string; bytes that are no text as `{"hex": "..."}`.
+fn field_json(bytes: &[u8]) -> Json {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => json!(text),
+        Err(_) => json!({ "hex": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() }),
+    }
+}
+
+/// One value alone is printed as it is; of several, each has its key before it, and fields stand in columns.
+fn print_text(name: &str, value: Option<&Value>, count: usize) -> anyhow::Result<()> {
+    let Some(value) = value else {
+        print_error(&format!("{name}: not found"));
+        return Ok(());
+    };
+    if count > 1 {
+        print_bytes(name.as_bytes())?;
+        print_bytes(b"\t")?;
+    }
+    print_bytes(&value.fields().join(&b'\t'))?;
+    print_bytes(b"\n")
+}
+
+fn print_timings(connected: Duration, timings: &Timings) {
+    let of = |time: Duration| seconds(time.as_secs_f64());
+    print_error(&format!(
+        "connect and hint {}; {} request(s): queries {}, server {}, network {}, decode {}; sent {}, received {}",
+        of(connected),
+        timings.requests,
+        of(timings.query),
+        of(timings.server),
+        of(timings.network),
+        of(timings.decode),
+        bytes(timings.sent_bytes),
+        bytes(timings.received_bytes)
+    ));
+}

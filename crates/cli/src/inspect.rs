@@ -1,0 +1,99 @@
+//! `spirea inspect`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use spirea_protocols::TableKind;
+use spirea_protocols::keyword::FALSE_MATCH_LOG2;
+use spirea_store::{Manifest, Snapshot};
+
+use crate::output::{bytes, print_line};
+use crate::progress::Bars;
+
+/// What to inspect.
+#[derive(Args)]
+pub struct Options {
+    /// The snapshot's folder.
+    snapshot: PathBuf,
+    /// Also read every file and check its hash.
+    #[arg(long)]
+    verify: bool,
+    /// The manifest as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Explains a snapshot.
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let snapshot = Snapshot::open(&options.snapshot)?;
+    if options.verify {
+        snapshot.verify(&Bars::new())?;
+    }
+    if options.json {
+        print_line(&serde_json::to_string(snapshot.manifest())?)?;
+    } else {
+        for (label, text) in explain(&snapshot) {
+            print_line(&format!("{label:>16}  {text}"))?;
+        }
+        if options.verify {
+            print_line(&format!("{:>16}  every file matches its hash", "verified"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a person wants to know of a snapshot, by label.
+pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    let manifest = snapshot.manifest();
+    let Manifest { table, protocol, statistics, .. } = manifest;
+    let sizes = protocol.sizes();
+    let found = match table.kind {
+        TableKind::Index => format!("by index, 0 to {}", table.records - 1),
+        TableKind::Keyword => {
+            format!("by key, in {} buckets; an absent key is found with probability below 2^{FALSE_MATCH_LOG2}", table.records)
+        }
+    };
+    let [rows, columns] = protocol.shape();
+    vec![
+        ("name", manifest.name.clone()),
+        ("version", snapshot.version_hex()),
+        ("created", manifest.created.clone()),
+        ("table", format!("{} values of {}, {found}", table.entries, table.fields.join(", "))),
+        (
+            "values",
+            format!(
+                "{} in all, the longest {} (row {})",
+                bytes(statistics.value_bytes),
+                bytes(statistics.longest_value_bytes),
+                statistics.longest_value_row
+            ),
+        ),
+        (
+            "records",
+            format!(
+                "{} of {}: padded {:.2} times; stored {} for each byte of a value",
+                table.records,
+                bytes(table.record_bytes() as u64),
+                manifest.padding(),
+                format_args!("{:.2}", manifest.expansion())
+            ),
+        ),
+        ("protocol", format!("{}, set {}, {:.0}-bit security", protocol.name(), protocol.set(), protocol.security_bits())),
+        (
+            "matrix",
+            format!("{rows} rows x {columns} columns, {}", bytes(protocol.matrix_bytes())),
+        ),
+        (
+            "a look-up",
+            format!(
+                "query {}, answer {}; a hint of {} once for this version",
+                bytes(sizes.query_bytes as u64),
+                bytes(sizes.answer_bytes as u64),
+                bytes(sizes.hint_bytes)
+            ),
+        ),
+        ("anonymity set", format!("all {} values: the server cannot tell which was asked for", table.entries)),
+        ("wrong decoding", format!("probability below 2^{:.0} for a record, whatever it holds", protocol.failure_log2())),
+    ]
+}

@@ -1,0 +1,50 @@
+//! The `spirea` command: build, serve, get, inspect, bench.
+
+mod bench;
+mod build;
+mod get;
+mod inspect;
+mod output;
+mod progress;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Private information retrieval: serve a table, look records up, and the server does not learn which.
+#[derive(Parser)]
+#[command(name = "spirea", version, max_term_width = 110)]
+struct Command {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Build a snapshot from a table.
+    Build(build::Options),
+    /// Explain a snapshot: shapes, sizes, anonymity set, failure bound.
+    Inspect(inspect::Options),
+    /// Serve snapshots over HTTP.
+    Serve(serve::Options),
+    /// Look records up privately.
+    Get(get::Options),
+    /// Measure, beside the limits of this machine.
+    #[command(subcommand)]
+    Bench(bench::Bench),
+}
+
+fn main() -> ExitCode {
+    let result = match Command::parse().action {
+        Action::Build(options) => build::run(&options),
+        Action::Inspect(options) => inspect::run(&options),
+        Action::Serve(options) => serve::run(options),
+        Action::Get(options) => get::run(&options),
+        Action::Bench(bench) => bench::run(bench).map(|()| ExitCode::SUCCESS),
+    };
+    result.unwrap_or_else(|error| {
+        output::print_error(&format!("spirea: {error:#}"));
+        ExitCode::from(2)
+    })
+}

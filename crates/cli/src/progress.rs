@@ -1,0 +1,61 @@
+//! Bars for steps that take long; nothing where standard error is not a terminal.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use spirea_store::{Phase, Progress};
+
+/// One bar at a time, that of the current phase.
+pub struct Bars {
+    current: Mutex<Option<(Phase, ProgressBar)>>,
+}
+
+impl Bars {
+    /// Bars on standard error.
+    pub fn new() -> Self {
+        Self { current: Mutex::new(None) }
+    }
+}
+
+/// A bar with this label, over units that are bytes.
+pub fn byte_bar(label: String, total: u64) -> ProgressBar {
+    bar(label, total, "{binary_bytes}/{binary_total_bytes}")
+}
+
+fn bar(label: String, total: u64, counts: &str) -> ProgressBar {
+    let template = format!("{{prefix:>8}} {{bar:40}} {counts} {{eta}}");
+    let style = ProgressStyle::with_template(&template).expect("the template is constant");
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+    bar.set_style(style);
+    bar.set_prefix(label);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+impl Progress for Bars {
+    fn update(&self, phase: Phase, done: u64, total: u64) {
+        let mut current = self.current.lock().expect("drawing does not panic");
+        if current.as_ref().is_none_or(|(shown, _)| *shown != phase) {
+            if let Some((_, finished)) = current.take() {
+                finished.finish_and_clear();
+            }
+            let counts = match phase {
+                Phase::Read | Phase::Verify => "{binary_bytes}/{binary_total_bytes}",
+                _ => "{percent}%",
+            };
+            *current = Some((phase, bar(phase.to_string(), total, counts)));
+        }
+        let (_, bar) = current.as_ref().expect("a bar was just set");
+        bar.set_length(total);
+        bar.set_position(done);
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        if let Ok(Some((_, bar))) = self.current.get_mut().map(Option::take) {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `spirea serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use spirea_backend::Residence;
+use spirea_server::{LogFormat, ServerConfig, init_logs, serve};
+
+use crate::output::print_line;
+
+/// What to serve.
+#[derive(Args)]
+pub struct Options {
+    /// Folders of snapshots.
+    #[arg(required = true)]
+    snapshots: Vec<PathBuf>,
+    /// Address to listen on; port 0 takes a free one, which the first line of output names.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Threads that answer; 0 for all.
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// How tables are held: copied into huge pages of memory, or mapped from their files.
+    #[arg(long, value_enum, default_value_t = Memory::Copied)]
+    memory: Memory,
+    /// Requests that may wait while one is answered; more are refused with status 429.
+    #[arg(long, default_value_t = 64)]
+    queue: usize,
+    /// Form of the log on standard error.
+    #[arg(long, value_enum, default_value_t = Log::Text)]
+    log: Log,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Memory {
+    Copied,
+    Mapped,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Log {
+    Text,
+    Json,
+}
+
+/// Serves until it is asked to stop.
+pub fn run(options: Options) -> anyhow::Result<ExitCode> {
+    let format = match options.log {
+        Log::Text => LogFormat::Text,
+        Log::Json => LogFormat::Json,
+    };
+    init_logs(format, tracing::Level::INFO).map_err(|error| anyhow::anyhow!("logging could not be set up: {error}"))?;
+    let defaults = ServerConfig::default();
+    let config = ServerConfig {
+        listen: options.listen,
+        snapshots: options.snapshots,
+        threads: if options.threads == 0 { defaults.threads } else { options.threads },
+        residence: match options.memory {
+            Memory::Copied => Residence::Copied,
+            Memory::Mapped => Residence::Mapped,
+        },
+        queue: options.queue.max(1),
+        limits: defaults.limits,
+    };
+    let mut announced = Ok(());
+    serve(config, |address| announced = print_line(&format!("listening on http://{address}")))?;
+    announced.map(|()| ExitCode::SUCCESS)
+}

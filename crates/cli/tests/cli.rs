@@ -1,0 +1,247 @@
+//! The command as a person uses it: real processes, real files, loopback HTTP.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
+
+fn spirea(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(SPIREA)
+        .args(arguments)
+        .current_dir(folder)
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .output()
+        .expect("the command runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs it and gives its output; fails the test if the status is another.
+fn expect(folder: &Path, status: i32, arguments: &[&str]) -> Output {
+    let output = spirea(folder, arguments);
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "spirea {arguments:?}\n{}\n{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    output
+}
+
+/// Runs it, expects failure, and gives what it said.
+fn refusal(folder: &Path, arguments: &[&str]) -> String {
+    text(&expect(folder, 2, arguments).stderr)
+}
+
+fn folder_with(files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for (name, content) in files {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    folder
+}
+
+/// A running server; stopped when dropped.
+struct Server {
+    process: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(folder: &Path, snapshots: &[&str]) -> Self {
+        let mut process = Command::new(SPIREA)
+            .arg("serve")
+            .args(snapshots)
+            .args(["--listen", "127.0.0.1:0", "--threads", "1"])
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(folder.join("server.log")).unwrap())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
+        Self { process, url }
+    }
+
+    fn address(&self) -> &str {
+        self.url.strip_prefix("http://").unwrap()
+    }
+
+    /// A plain GET; the status line and the rest.
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        text(&answer)
+    }
+
+    /// Asks it to stop and waits.
+    fn stop(mut self) -> i32 {
+        let killed = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        self.process.wait().unwrap().code().expect("the server stops by itself")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_table_is_built_served_and_looked_up_by_key() {
+    let folder = folder_with(&[("domains.csv", "domain,verdict,since\na.test,bad,2020\nb.test,\"so, so\",2021\nc.test,,2022\n")]);
+    let folder = folder.path();
+    expect(folder, 0, &["build", "--input", "domains.csv", "--key", "domain", "--value", "verdict", "since", "--out", "domains"]);
+    let explained = text(&expect(folder, 0, &["inspect", "domains"]).stdout);
+    for part in ["3 values", "simple", "module-1280", "2^-", "verdict", "query", "answer", "hint"] {
+        assert!(explained.contains(part), "{part:?} is missing from\n{explained}");
+    }
+    let machine = text(&expect(folder, 0, &["inspect", "domains", "--json"]).stdout);
+    let machine: serde_json::Value = serde_json::from_str(&machine).unwrap();
+    assert_eq!(machine["table"]["entries"], 3);
+
+    let server = Server::start(folder, &["domains"]);
+    let found = expect(folder, 0, &["get", &server.url, "domains", "b.test", "--json", "--wait", "30"]);
+    let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!(found["value"], serde_json::json!({"verdict": "so, so", "since": "2021"}));
+
+    let mixed = expect(folder, 1, &["get", &server.url, "domains", "a.test", "absent.test", "c.test"]);
+    assert_eq!(text(&mixed.stdout), "a.test\tbad\t2020\nc.test\t\t2022\n");
+    assert!(text(&mixed.stderr).contains("absent.test: not found"));
+
+    std::fs::write(folder.join("wanted.txt"), "c.test\na.test\n").unwrap();
+    let many = expect(folder, 0, &["get", &server.url, "domains", "--keys-from", "wanted.txt", "--json"]);
+    let keys: Vec<_> = text(&many.stdout)
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["key"].clone())
+        .collect();
+    assert_eq!(keys, ["c.test", "a.test"]);
+
+    assert!(server.get("/readyz").starts_with("HTTP/1.1 200"));
+    let metrics = server.get("/metrics");
+    assert!(metrics.contains("spirea_") && !metrics.contains(".test"), "{metrics}");
+    assert_eq!(server.stop(), 0);
+    let log = std::fs::read_to_string(folder.join("server.log")).unwrap();
+    assert!(!log.contains(".test"), "the log tells of a key:\n{log}");
+}
+
+#[test]
+fn a_table_without_keys_is_looked_up_by_index() {
+    let folder = folder_with(&[("words.csv", "word\nzero\none\ntwo\n")]);
+    let folder = folder.path();
+    expect(folder, 0, &["build", "--input", "words.csv", "--value", "word", "--out", "words", "--set", "paper"]);
+    std::fs::write(folder.join("fixed.bin"), b"aaaabbbbcccc").unwrap();
+    expect(folder, 0, &["build", "--input", "fixed.bin", "--record-bytes", "4", "--out", "fixed"]);
+    let server = Server::start(folder, &["words", "fixed"]);
+    let answer = expect(folder, 0, &["get", &server.url, "words", "--index", "2", "--wait", "30"]);
+    assert_eq!(text(&answer.stdout), "two\n");
+    let answer = expect(folder, 0, &["get", &server.url, "fixed", "--index", "0", "2"]);
+    assert_eq!(text(&answer.stdout), "0\taaaa\n2\tcccc\n");
+    let refused = refusal(folder, &["get", &server.url, "words", "--index", "3"]);
+    assert!(refused.contains("0 to 2"), "{refused}");
+    let refused = refusal(folder, &["get", &server.url, "words", "zero"]);
+    assert!(refused.contains("by index"), "{refused}");
+    let refused = refusal(folder, &["get", &server.url, "nothing", "zero"]);
+    assert!(refused.contains("nothing") && refused.contains("words"), "{refused}");
+}
+
+#[test]
+fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
+    let huge = format!("k,v\n{}big,{}\n", (0..30_000).map(|i| format!("{i},x\n")).collect::<String>(), "y".repeat(1 << 19));
+    let oversize = format!("k,v\na,{}\n", "y".repeat((1 << 20) + 1));
+    let folder = folder_with(&[
+        ("twice.csv", "k,v\na,1\nb,2\na,3\n"),
+        ("ragged.csv", "k,v\na,1\nb,2,3\n"),
+        ("bad.jsonl", "{\"k\":\"a\",\"v\":1}\nnot json\n"),
+        ("empty.csv", "k,v\n"),
+        ("outlier.csv", &huge),
+        ("oversize.csv", &oversize),
+        ("data.xyz", "?"),
+    ]);
+    let folder = folder.path();
+    let build = |input: &str, key: &str| refusal(folder, &["build", "--input", input, "--key", key, "--value", "v", "--out", "out"]);
+    for (input, key, parts) in [
+        ("twice.csv", "k", &["twice.csv", "1", "3", "duplicate"][..]),
+        ("ragged.csv", "k", &["ragged.csv:3"]),
+        ("bad.jsonl", "k", &["bad.jsonl:2"]),
+        ("empty.csv", "k", &["empty.csv", "no rows"]),
+        ("twice.csv", "nokey", &["nokey", "k, v"]),
+        ("outlier.csv", "k", &["30001", "split"]),
+        ("oversize.csv", "k", &["oversize.csv", "1 MiB"]),
+        ("missing.csv", "k", &["missing.csv"]),
+        ("data.xyz", "k", &["data.xyz", "--format"]),
+    ] {
+        let said = build(input, key);
+        for part in parts {
+            assert!(said.contains(part), "{input}: {part:?} is missing from\n{said}");
+        }
+        assert!(!folder.join("out").exists(), "{input} left something behind");
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_is_not_served() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\n")]);
+    let folder = folder.path();
+    expect(folder, 0, &["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", "t"]);
+    let again = refusal(folder, &["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", "t"]);
+    assert!(again.contains("exists"), "{again}");
+    let said = refusal(folder, &["inspect", "nowhere"]);
+    assert!(said.contains("nowhere"), "{said}");
+    let matrix: PathBuf = folder.join("t/matrix.bin");
+    let mut bytes = std::fs::read(&matrix).unwrap();
+    bytes[1234] ^= 1;
+    std::fs::write(&matrix, bytes).unwrap();
+    expect(folder, 0, &["inspect", "t"]);
+    let said = refusal(folder, &["inspect", "t", "--verify"]);
+    assert!(said.contains("matrix.bin"), "{said}");
+    let server = Server::start(folder, &["t"]);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let mut state = server.get("/readyz");
+    while !state.contains("matrix.bin") && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        state = server.get("/readyz");
+    }
+    assert!(state.starts_with("HTTP/1.1 503") && state.contains("matrix.bin"), "{state}");
+    assert!(server.get("/healthz").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_port_in_use_and_a_server_that_is_not_there_are_explained() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\n")]);
+    let folder = folder.path();
+    expect(folder, 0, &["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", "t"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = refusal(folder, &["serve", "t", "--listen", &address]);
+    assert!(said.contains(&address), "{said}");
+    drop(taken);
+    let said = refusal(folder, &["get", &format!("http://{address}"), "t", "a"]);
+    assert!(said.contains(&address), "{said}");
+}
+
+#[test]
+fn benchmarks_report_a_ratio_to_a_measured_limit() {
+    let folder = TempDir::new().unwrap();
+    for (name, more) in [("scan", &["--batch", "4"][..]), ("hint", &[]), ("simple", &[])] {
+        let arguments = [&["bench", name, "--db-gib", "0.01", "--runs", "1", "--json"], more].concat();
+        let output = expect(folder.path(), 0, &arguments);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["name"], name);
+        for figure in ["seconds", "floor_seconds", "ratio"] {
+            assert!(report[figure].as_f64().unwrap() > 0.0, "{figure} of {report}");
+        }
+    }
+}
