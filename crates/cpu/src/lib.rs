@@ -1,1 +1,182 @@
 //! The CPU backend: portable, AVX2 and AVX-512 kernels behind one dispatch table.
+//!
+//! [`CpuBackend::new`] finds out once what the machine has; from then on every operation goes through the
+//! table it chose. All kernels give the same bytes.
+//!
+//! `unsafe` is confined to the modules named after an instruction set, whose functions take a token that
+//! only detection can make, to [`matrix`](CpuMatrix)'s memory maps and to cache hints.
+
+#[cfg(target_endian = "big")]
+compile_error!("the kernels read the panel layout as little-endian words");
+
+mod fold;
+mod isa;
+mod matrix;
+mod module;
+mod prefetch;
+pub mod rates;
+
+#[cfg(test)]
+#[path = "../tests/common/oracle.rs"]
+mod oracle;
+
+use std::path::Path;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use spirea_backend::{Backend, BackendError, MAX_BATCH, PanelLayout, RING_DEGREE, Residence, RingMatrix};
+
+pub use isa::Isa;
+pub use matrix::CpuMatrix;
+
+use fold::{Microkernel, Quad};
+use module::ModuleKernel;
+
+/// The kernels of one instruction set.
+trait Kernels: Send + Sync {
+    fn scalar_fold(&self, quads: &[Quad], layout: PanelLayout, queries: &[u32]) -> Vec<u32>;
+    fn module_fold(&self, quads: &[Quad], layout: PanelLayout, a: RingMatrix<'_>) -> Vec<u32>;
+    fn read(&self, quads: &[Quad], ahead: usize) -> u32;
+    fn multiply_adds(&self, rounds: u64) -> u64;
+}
+
+impl<K: Microkernel + ModuleKernel> Kernels for K {
+    fn scalar_fold(&self, quads: &[Quad], layout: PanelLayout, queries: &[u32]) -> Vec<u32> {
+        fold::driver::scalar_fold(*self, quads, layout, queries)
+    }
+
+    fn module_fold(&self, quads: &[Quad], layout: PanelLayout, a: RingMatrix<'_>) -> Vec<u32> {
+        module::module_fold(*self, quads, layout, a, module::CHUNK_BLOCKS)
+    }
+
+    fn read(&self, quads: &[Quad], ahead: usize) -> u32 {
+        Microkernel::read(*self, quads, ahead)
+    }
+
+    fn multiply_adds(&self, rounds: u64) -> u64 {
+        Microkernel::multiply_adds(*self, rounds)
+    }
+}
+
+/// The table of an instruction set, if this machine has it.
+fn kernels(isa: Isa) -> Option<Box<dyn Kernels>> {
+    match isa {
+        Isa::Portable => Some(Box::new(isa::PORTABLE)),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => isa::Avx2::detect().map(|token| Box::new(token) as _),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => isa::Avx512::detect().map(|token| Box::new(token) as _),
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx2 | Isa::Avx512 => None,
+    }
+}
+
+/// The operations of a server on this machine's processor.
+pub struct CpuBackend {
+    isa: Isa,
+    kernels: Box<dyn Kernels>,
+    pool: ThreadPool,
+}
+
+impl CpuBackend {
+    /// The best kernels that this machine can run, on `threads` threads of their own.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if `threads` is 0 or the threads cannot be started.
+    pub fn new(threads: usize) -> Result<Self, BackendError> {
+        Self::with_isa(Isa::available().into_iter().max().unwrap_or(Isa::Portable), threads)
+    }
+
+    /// The kernels of a given instruction set, for tests and measurements.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if the machine lacks it, if `threads` is 0 or if the threads cannot be
+    /// started.
+    pub fn with_isa(isa: Isa, threads: usize) -> Result<Self, BackendError> {
+        let kernels = kernels(isa).ok_or_else(|| {
+            BackendError::Unavailable(format!("this processor has no {isa}: choose another instruction set"))
+        })?;
+        Ok(Self { isa, kernels, pool: thread_pool(threads)? })
+    }
+
+    /// The instruction set in use.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+}
+
+fn thread_pool(threads: usize) -> Result<ThreadPool, BackendError> {
+    if threads == 0 {
+        return Err(BackendError::Unavailable("0 threads: give at least 1".into()));
+    }
+    ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|i| format!("spirea-cpu-{i}"))
+        .build()
+        .map_err(|error| BackendError::Unavailable(format!("{threads} threads: {error}")))
+}
+
+impl std::fmt::Debug for CpuBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CpuBackend").field("isa", &self.isa).field("threads", &self.threads()).finish()
+    }
+}
+
+impl Backend for CpuBackend {
+    type Matrix = CpuMatrix;
+
+    fn name(&self) -> String {
+        format!("cpu-{}", self.isa)
+    }
+
+    fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<CpuMatrix, BackendError> {
+        self.pool.install(|| CpuMatrix::copy_of(layout, bytes))
+    }
+
+    fn open(
+        &self,
+        layout: PanelLayout,
+        path: &Path,
+        residence: Residence,
+    ) -> Result<CpuMatrix, BackendError> {
+        self.pool.install(|| CpuMatrix::open(layout, path, residence))
+    }
+
+    fn layout(&self, matrix: &CpuMatrix) -> PanelLayout {
+        matrix.layout()
+    }
+
+    fn scalar_fold(&self, matrix: &CpuMatrix, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
+        let layout = matrix.layout();
+        let batch = queries.len() / layout.columns();
+        if !queries.len().is_multiple_of(layout.columns()) || !(1..=MAX_BATCH).contains(&batch) {
+            return Err(BackendError::Shape(format!(
+                "{} words are not 1 to {MAX_BATCH} queries of {} words",
+                queries.len(),
+                layout.columns()
+            )));
+        }
+        Ok(self.pool.install(|| self.kernels.scalar_fold(matrix.quads(), layout, queries)))
+    }
+
+    fn module_fold(&self, matrix: &CpuMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
+        let layout = matrix.layout();
+        let fits = layout.columns() == a.block_rows * RING_DEGREE
+            && a.rank > 0
+            && layout.columns().checked_mul(a.rank) == Some(a.coefficients.len());
+        if !fits {
+            return Err(BackendError::Shape(format!(
+                "{} coefficients for {} x {} blocks do not meet {} columns",
+                a.coefficients.len(),
+                a.block_rows,
+                a.rank,
+                layout.columns()
+            )));
+        }
+        Ok(self.pool.install(|| self.kernels.module_fold(matrix.quads(), layout, a)))
+    }
+}

@@ -1,0 +1,124 @@
+//! Blocking and threads: the database is read from memory once for the whole batch.
+//!
+//! ```text
+//! for each chunk of panels                    in parallel, contiguous
+//!     for each block of columns               its packed queries stay in the second-level cache
+//!         for each panel of the chunk         32 rows x block of the database: first-level cache
+//!             for each tile of queries        registers
+//! ```
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use spirea_backend::{PANEL_ROWS, PanelLayout, QUAD};
+
+use super::{Microkernel, Operand, PanelSums, Quad, digits};
+use crate::prefetch::prefetch;
+
+/// Bytes of packed queries that a block of columns may have: half of a small second-level cache.
+const OPERANDS_BYTES: usize = 128 << 10;
+/// Quads of a block that several tiles read: 16 KiB of the database, half of the first-level cache.
+const REREAD_QUADS: usize = 128;
+/// Fewest quads of a block, so that adding a tile's sums to memory stays a small part of its work.
+const LEAST_QUADS: usize = 32;
+/// Chunks of panels for each thread: enough to even out threads that other work slows down.
+const CHUNKS_PER_THREAD: usize = 4;
+
+/// The database times `queries`, one answer after another, on the current thread pool.
+///
+/// `quads` is the whole matrix; `queries` is a whole number of queries of `layout.columns()` words.
+pub(crate) fn scalar_fold<K: Microkernel>(
+    kernel: K,
+    quads: &[Quad],
+    layout: PanelLayout,
+    queries: &[u32],
+) -> Vec<u32> {
+    let batch = queries.len() / layout.columns();
+    let tiles = tiles(batch, K::TILE);
+    let operands = pack(kernel, layout, queries, &tiles);
+
+    let mut sums: Vec<PanelSums> = vec![[0; PANEL_ROWS]; layout.panels() * batch];
+    let chunk = layout.panels().div_ceil(CHUNKS_PER_THREAD * rayon::current_num_threads());
+    sums.par_chunks_mut(chunk * batch)
+        .zip(quads.par_chunks(chunk * layout.quads()))
+        .for_each(|(sums, quads)| fold_chunk(kernel, layout.quads(), batch, &tiles, &operands, quads, sums));
+
+    let mut answers = vec![0; layout.rows() * batch];
+    answers.par_chunks_mut(layout.rows()).enumerate().for_each(|(query, answer)| {
+        for (panel, rows) in answer.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().enumerate() {
+            *rows = sums[panel * batch + query];
+        }
+    });
+    answers
+}
+
+/// The queries of each tile, as even as can be: a batch of 4 is 2 and 2, not 3 and a lone 1.
+fn tiles(batch: usize, most: usize) -> Vec<Range<usize>> {
+    let count = batch.div_ceil(most);
+    (0..count).map(|tile| (tile * batch).div_ceil(count)..((tile + 1) * batch).div_ceil(count)).collect()
+}
+
+/// All operands, by tile, then by quad, then by query of the tile: the order in which the tiles read them.
+fn pack<K: Microkernel>(
+    _kernel: K,
+    layout: PanelLayout,
+    queries: &[u32],
+    tiles: &[Range<usize>],
+) -> Vec<Operand> {
+    const PIECE: usize = 1024;
+    let mut operands = vec![[0; 4]; queries.len() / QUAD];
+    let mut rest = operands.as_mut_slice();
+    for tile in tiles {
+        let (of_tile, others) = rest.split_at_mut(tile.len() * layout.quads());
+        rest = others;
+        of_tile.par_chunks_mut(PIECE * tile.len()).enumerate().for_each(|(piece, operands)| {
+            for (i, query) in tile.clone().enumerate() {
+                let words = &queries[query * layout.columns()..(query + 1) * layout.columns()];
+                let words = &words.as_chunks::<QUAD>().0[piece * PIECE..];
+                for (operand, &words) in operands[i..].iter_mut().step_by(tile.len()).zip(words) {
+                    *operand = digits::pack::<K>(words);
+                }
+            }
+        });
+    }
+    operands
+}
+
+/// Quads in a block of columns.
+fn block_quads(batch: usize, tiles: usize) -> usize {
+    let resident = (OPERANDS_BYTES / (size_of::<Operand>() * batch)).max(LEAST_QUADS);
+    if tiles > 1 { resident.min(REREAD_QUADS) } else { resident }
+}
+
+fn fold_chunk<K: Microkernel>(
+    kernel: K,
+    panel_quads: usize,
+    batch: usize,
+    tiles: &[Range<usize>],
+    operands: &[Operand],
+    quads: &[Quad],
+    sums: &mut [PanelSums],
+) {
+    let length = block_quads(batch, tiles.len());
+    for start in (0..panel_quads).step_by(length) {
+        let end = (start + length).min(panel_quads);
+        for (panel, sums) in sums.chunks_exact_mut(batch).enumerate() {
+            let first = panel * panel_quads;
+            let block = &quads[first + start..first + end];
+            // Several tiles take their time: each asks for a share of the next panel's block, so that memory
+            // works while they compute. A lone tile asks ahead by itself.
+            let following = quads.get(first + panel_quads + start..first + panel_quads + end);
+            let mut shares = following.unwrap_or(&[]).chunks(block.len().div_ceil(tiles.len()));
+            for tile in tiles {
+                if tiles.len() > 1 {
+                    for line in shares.next().unwrap_or(&[]).as_flattened().iter().step_by(64) {
+                        prefetch(line);
+                    }
+                }
+                let offset = tile.start * panel_quads;
+                let operands = &operands[offset + start * tile.len()..offset + end * tile.len()];
+                kernel.fold(tile.len(), block, operands, &mut sums[tile.clone()]);
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The register tile: a block of one panel times a few queries, all sums in registers.
+
+use super::{Operand, PanelSums, Quad, RowLanes};
+use crate::prefetch::prefetch;
+use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
+
+/// How far ahead of a lone query's scan the database is asked for, in bytes.
+const AHEAD: usize = 4096;
+
+/// Adds `block` times `Q` query columns to `sums`, `V` vectors of rows at a time.
+///
+/// `Q * V * DIGITS` sums stay in registers. A loaded vector of the database meets the digits of all `Q`
+/// queries and a broadcast digit meets all `V` vectors. `U` quads are handled at a time with sums of
+/// their own: where a tile is small, that makes the chains of dependent additions many enough.
+#[inline(always)]
+pub(super) fn fold_tile<L: RowLanes, const V: usize, const Q: usize, const U: usize>(
+    lanes: L,
+    block: &[Quad],
+    operands: &[Operand],
+    sums: &mut [PanelSums],
+) {
+    const { assert!(PANEL_ROWS.is_multiple_of(V * L::LANES) && U > 0) };
+    assert!(operands.len() == block.len() * Q && sums.len() == Q);
+    for first_row in (0..PANEL_ROWS).step_by(V * L::LANES) {
+        let mut partial = [[[[lanes.zero(); 4]; V]; Q]; U];
+        let mut quads = block.chunks_exact(U);
+        let mut words = operands.chunks_exact(U * Q);
+        for (quads, words) in quads.by_ref().zip(words.by_ref()) {
+            for u in 0..U {
+                accumulate::<L, V, Q>(
+                    lanes,
+                    &quads[u],
+                    &words[u * Q..(u + 1) * Q],
+                    first_row,
+                    &mut partial[u],
+                );
+            }
+        }
+        for (quad, words) in quads.remainder().iter().zip(words.remainder().chunks_exact(Q)) {
+            accumulate::<L, V, Q>(lanes, quad, words, first_row, &mut partial[0]);
+        }
+        for q in 0..Q {
+            for v in 0..V {
+                let mut total = join_digits(lanes, partial[0][q][v]);
+                for more in &partial[1..] {
+                    total = lanes.join::<0>(total, join_digits(lanes, more[q][v]));
+                }
+                lanes.add_to(total, &mut sums[q], first_row + v * L::LANES);
+            }
+        }
+    }
+}
+
+/// One quad of columns times `Q` queries.
+#[inline(always)]
+fn accumulate<L: RowLanes, const V: usize, const Q: usize>(
+    lanes: L,
+    quad: &Quad,
+    words: &[Operand],
+    first_row: usize,
+    partial: &mut [[[L::Vector; 4]; V]; Q],
+) {
+    if Q == 1 {
+        // Several queries are computed slowly enough for the driver to ask for the next block.
+        for line in (0..QUAD_BYTES).step_by(64) {
+            prefetch(quad.as_ptr().wrapping_add(AHEAD + line));
+        }
+    }
+    for phase in 0..L::PHASES {
+        let mut columns = [lanes.zero(); V];
+        for (v, columns) in columns.iter_mut().enumerate() {
+            *columns = lanes.load(quad, first_row + v * L::LANES, phase);
+        }
+        for q in 0..Q {
+            for k in 0..L::DIGITS {
+                let digits = lanes.splat(words[q][phase * L::DIGITS + k]);
+                for v in 0..V {
+                    partial[q][v][k] = lanes.multiply_add(partial[q][v][k], columns[v], digits);
+                }
+            }
+        }
+    }
+}
+
+/// Adds up all words of `quads` that a phase's load can see: what it costs to read them and no more.
+#[inline(always)]
+pub(super) fn read<L: RowLanes>(lanes: L, quads: &[Quad], ahead: usize) -> u32 {
+    let mut sums = [lanes.zero(); 8];
+    for quad in quads {
+        for line in (0..QUAD_BYTES).step_by(64) {
+            prefetch(quad.as_ptr().wrapping_add(ahead + line));
+        }
+        for (v, row) in (0..PANEL_ROWS).step_by(L::LANES).enumerate() {
+            sums[v % 8] = lanes.join::<0>(sums[v % 8], lanes.load(quad, row, 0));
+        }
+    }
+    let mut rows = [0; PANEL_ROWS];
+    for sum in sums {
+        lanes.add_to(sum, &mut rows, 0);
+    }
+    rows.iter().fold(0, |sum, &row| sum.wrapping_add(row))
+}
+
+/// The sum over digits k of `sums[k] * 2^(8 PHASES k)`.
+#[inline(always)]
+fn join_digits<L: RowLanes>(lanes: L, sums: [L::Vector; 4]) -> L::Vector {
+    match L::DIGITS {
+        1 => sums[0],
+        2 => lanes.join::<16>(sums[0], sums[1]),
+        _ => lanes.join::<16>(lanes.join::<8>(sums[0], sums[1]), lanes.join::<8>(sums[2], sums[3])),
+    }
+}

@@ -1,0 +1,160 @@
+//! Matrices in memory: huge pages where the system has them, or a mapped file.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use memmap2::{Mmap, MmapMut, MmapOptions};
+use rayon::prelude::*;
+use spirea_backend::{BackendError, PanelLayout, QUAD_BYTES, Residence};
+
+use crate::fold::Quad;
+
+/// The size of a huge page.
+const HUGE_PAGE: usize = 2 << 20;
+/// Bytes that one task copies or reads at a time.
+const PIECE: usize = 4 << 20;
+
+/// A matrix of bytes in panel layout.
+#[derive(Debug)]
+pub struct CpuMatrix {
+    layout: PanelLayout,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Owned(HugeBuffer),
+    Mapped(Mmap),
+}
+
+impl CpuMatrix {
+    /// Copies `bytes` to memory of its own.
+    pub(crate) fn copy_of(layout: PanelLayout, bytes: &[u8]) -> Result<Self, BackendError> {
+        if bytes.len() != layout.bytes() {
+            return Err(wrong_length(layout, bytes.len() as u64));
+        }
+        let mut buffer = HugeBuffer::zeroed(bytes.len()).map_err(no_memory)?;
+        let pieces = buffer.bytes_mut().par_chunks_mut(PIECE).zip(bytes.par_chunks(PIECE));
+        pieces.for_each(|(to, from)| to.copy_from_slice(from));
+        Ok(Self { layout, bytes: Bytes::Owned(buffer) })
+    }
+
+    /// Takes the file at `path`.
+    pub(crate) fn open(layout: PanelLayout, path: &Path, residence: Residence) -> Result<Self, BackendError> {
+        let failed = |source| BackendError::Io { path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        if length != layout.bytes() as u64 {
+            return Err(wrong_length(layout, length));
+        }
+        let bytes = match residence {
+            Residence::Copied => {
+                let mut buffer = HugeBuffer::zeroed(layout.bytes()).map_err(no_memory)?;
+                let pieces = buffer.bytes_mut().par_chunks_mut(PIECE).enumerate();
+                pieces
+                    .try_for_each(|(i, piece)| read_exact_at(&file, piece, (i * PIECE) as u64))
+                    .map_err(failed)?;
+                Bytes::Owned(buffer)
+            }
+            Residence::Mapped => {
+                // SAFETY: the mapping is read-only and private to this value. Should another process shorten
+                // the file meanwhile, reading would end this one by a signal; should it write, answers would
+                // be wrong. Files of a snapshot are never written again once they have their name.
+                let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+                #[cfg(unix)]
+                {
+                    // Advice only: a file system that cannot follow it serves the scan all the same.
+                    let _ = map.advise(memmap2::Advice::Sequential);
+                    let _ = map.advise(memmap2::Advice::WillNeed);
+                }
+                Bytes::Mapped(map)
+            }
+        };
+        Ok(Self { layout, bytes })
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> PanelLayout {
+        self.layout
+    }
+
+    /// All bytes, in the order of the layout.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Owned(buffer) => buffer.bytes(),
+            Bytes::Mapped(map) => map,
+        }
+    }
+
+    /// All quads of all panels.
+    pub(crate) fn quads(&self) -> &[Quad] {
+        self.bytes().as_chunks::<QUAD_BYTES>().0
+    }
+}
+
+fn wrong_length(layout: PanelLayout, length: u64) -> BackendError {
+    BackendError::Shape(format!(
+        "a matrix of {} x {} bytes has {} bytes, not {length}",
+        layout.rows(),
+        layout.columns(),
+        layout.bytes()
+    ))
+}
+
+fn no_memory(error: io::Error) -> BackendError {
+    BackendError::Unavailable(format!(
+        "no memory for the matrix ({error}): free some, or map the file instead"
+    ))
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, piece: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, piece, offset)
+}
+
+#[cfg(not(unix))]
+fn read_exact_at(file: &File, piece: &mut [u8], offset: u64) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    // A handle shares its position with its clones: each piece opens its own.
+    let mut file = file.try_clone()?;
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(piece)
+}
+
+/// Zeroed memory that begins at a huge page's boundary and asks for huge pages.
+///
+/// With pages of 4 KiB a scan misses the translation cache every 4 KiB and the prefetchers of the hardware
+/// stop at each page's end.
+#[derive(Debug)]
+pub(crate) struct HugeBuffer {
+    map: MmapMut,
+    start: usize,
+    length: usize,
+}
+
+impl HugeBuffer {
+    /// `length` bytes, at least 1. Pages appear where they are first written: whoever fills the buffer in
+    /// parallel also takes the page faults in parallel.
+    pub(crate) fn zeroed(length: usize) -> io::Result<Self> {
+        // A small matrix would waste most of a huge page.
+        let slack = if length >= HUGE_PAGE { HUGE_PAGE } else { 0 };
+        let map = MmapOptions::new().len(length + slack).map_anon()?;
+        let start = if slack > 0 { map.as_ptr().align_offset(HUGE_PAGE) } else { 0 };
+        #[cfg(target_os = "linux")]
+        if slack > 0 {
+            // Advice only: without huge pages the scan is slower and still right.
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
+        Ok(Self { map, start, length })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.map[self.start..self.start + self.length]
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.map[self.start..self.start + self.length]
+    }
+}

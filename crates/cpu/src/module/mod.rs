@@ -1,0 +1,145 @@
+//! `module_fold`: the database times a public matrix of ring structure, by number-theoretic transforms.
+//!
+//! Row r of the database is cut into bytes d_i of 256 columns; ring column j of the result is
+//! H = sum over i of d_i^T M(a_ij). With `d^T M(a) = d(X) a(X^-1)` in Z\[X\]/(X^256 + 1) each term is a
+//! product of polynomials, and the sum is taken between the transforms: one forward transform for each d_i,
+//! one multiplication for each of its 256 values and each j, one inverse transform for each row and j.
+//!
+//! # Four small primes
+//! The integer result is recovered from residues modulo four primes of 14 bits ([`primes`]), not two of 29:
+//! residues then fit 16-bit lanes, whose products every vector unit computes directly (`pmullw`, `pmulhw`
+//! since SSE2), while 32-bit lanes have no high product before AVX-512 and a slow low one; and `pmaddwd`
+//! multiplies residues of two blocks and adds both products in one instruction. That makes transforms and
+//! products about twice as fast, and as exact.
+//!
+//! # Lanes
+//! A 32-bit lane is a row, as in the panel layout. Its low half works on block 2p, its high half on block
+//! 2p + 1: the same transform with the same constants, and the two halves are what `pmaddwd` adds up. No
+//! step ever moves a value to another lane.
+//!
+//! # Why the result is exact
+//! Bytes are centred to [-128, 127] and coefficients to [-2^31, 2^31), so that the integer sum over c
+//! columns is at most c 2^38 in magnitude. Four primes recover integers below Q/2 = 2^53.2 in magnitude:
+//! [`CHUNK_BLOCKS`] = 128 blocks, 2^15 columns, make at most 2^53. Longer rows are folded a chunk at a time
+//! and the chunks added modulo 2^32. Centring subtracts 128 from every byte; 128 times the column sums of
+//! the public matrix, the same for every row, put it back.
+
+mod ntt;
+mod prepare;
+mod primes;
+mod rows;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(any(test, not(target_arch = "x86_64")))]
+mod plain;
+#[cfg(target_arch = "x86_64")]
+mod sse2;
+
+#[cfg(test)]
+mod tests;
+
+use rayon::prelude::*;
+use spirea_backend::{PANEL_ROWS, PanelLayout, RING_DEGREE, RingMatrix};
+
+use crate::fold::Quad;
+use prepare::Prepared;
+use rows::Scratch;
+
+/// Blocks of 256 columns whose sum four primes still recover.
+pub(crate) const CHUNK_BLOCKS: usize = 128;
+
+// |sum| <= CHUNK_BLOCKS * 256 * 128 * 2^31, and rounding in `Recombination` needs a margin.
+const _: () = assert!(
+    (CHUNK_BLOCKS as u128 * RING_DEGREE as u128 * (128u128 << 31)) * 20 <= primes::PRODUCT / 2 * 19,
+    "a chunk's integers stay within 95% of the range"
+);
+
+/// A vector of 32-bit lanes, one lane a row, two signed 16-bit words a lane, over the token of an
+/// instruction set.
+pub(crate) trait PairLanes: Copy {
+    /// A register.
+    type Vector: Copy + Send;
+    /// Rows of a vector.
+    const LANES: usize;
+
+    /// The same lane everywhere.
+    fn splat(self, lane: u32) -> Self::Vector;
+    /// The quad's four bytes in each lane, lowest column lowest, of rows `first_row` onward.
+    fn load(self, quad: &Quad, first_row: usize) -> Self::Vector;
+    /// The lanes as words.
+    fn store(self, vector: Self::Vector, lanes: &mut [u32]);
+
+    /// 16-bit words: sum modulo 2^16.
+    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// 16-bit words: sum, saturated to the signed range.
+    fn add_saturating(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// 16-bit words: difference modulo 2^16.
+    fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// 16-bit words: low half of the product.
+    fn mul_low(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// 16-bit words: high half of the signed product.
+    fn mul_high(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// 16-bit words: the signed low bytes.
+    fn low_bytes(self, a: Self::Vector) -> Self::Vector;
+    /// 16-bit words: the signed high bytes.
+    fn high_bytes(self, a: Self::Vector) -> Self::Vector;
+    /// Lanes (a0, a1) and (b0, b1), low half first, to (a0, b0) and (a1, b1).
+    fn transpose(self, a: Self::Vector, b: Self::Vector) -> (Self::Vector, Self::Vector);
+
+    /// 32-bit lanes: `sums` plus the sum of the signed products of the low and of the high words.
+    fn multiply_add(self, sums: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// 32-bit lanes: sum.
+    fn add_lanes(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// 32-bit lanes: difference.
+    fn sub_lanes(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// 32-bit lanes: shifted left, zeros coming in.
+    fn shift_left<const BITS: i32>(self, a: Self::Vector) -> Self::Vector;
+    /// 32-bit lanes: shifted right, copies of the sign coming in.
+    fn shift_right<const BITS: i32>(self, a: Self::Vector) -> Self::Vector;
+    /// Bit by bit: exclusive or.
+    fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+}
+
+/// The algorithm compiled for an instruction set.
+pub(crate) trait ModuleKernel: PairLanes + Send + Sync + 'static {
+    /// Adds a chunk's product for rows `first_row` to `first_row + LANES` of `panel` to `hint`, these rows of
+    /// the result.
+    fn fold_rows(
+        self,
+        prepared: &Prepared,
+        chunk: usize,
+        panel: &[Quad],
+        first_row: usize,
+        scratch: &mut Scratch<Self::Vector>,
+        hint: &mut [u32],
+    );
+}
+
+/// The database times the public matrix, row by row, on the current thread pool, `chunk_blocks` blocks of
+/// columns at a time.
+pub(crate) fn module_fold<K: ModuleKernel>(
+    kernel: K,
+    quads: &[Quad],
+    layout: PanelLayout,
+    a: RingMatrix<'_>,
+    chunk_blocks: usize,
+) -> Vec<u32> {
+    assert!((1..=CHUNK_BLOCKS).contains(&chunk_blocks), "more blocks than the primes recover");
+    let width = a.rank * RING_DEGREE;
+    let prepared = Prepared::new(a, chunk_blocks);
+    let mut hint = vec![0; layout.rows() * width];
+    let groups = PANEL_ROWS / K::LANES;
+    hint.par_chunks_mut(K::LANES * width).enumerate().for_each_init(
+        || Scratch::new(kernel, a.rank),
+        |scratch, (group, hint)| {
+            let panel = &quads[group / groups * layout.quads()..][..layout.quads()];
+            for chunk in 0..prepared.chunks() {
+                kernel.fold_rows(&prepared, chunk, panel, group % groups * K::LANES, scratch, hint);
+            }
+        },
+    );
+    hint
+}
