@@ -1,0 +1,72 @@
+//! The self-test: real queries of a snapshot that is about to be published.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use spirea_backend::{Backend, Residence};
+use spirea_math::random::SecretRng;
+use spirea_protocols::ProtocolError;
+use spirea_protocols::index::Prepared;
+use spirea_protocols::registry::ProtocolParams;
+
+use crate::error::IoContext;
+use crate::{Phase, Progress, StoreError};
+
+/// Records that are asked for beside the first and the last.
+const RANDOM_RECORDS: usize = 4;
+
+/// Records to ask for, as they were sealed.
+pub(super) struct Samples(BTreeMap<u64, Vec<u8>>);
+
+impl Samples {
+    /// The first of `records` records, the last and some at random.
+    pub(super) fn choose(records: u64) -> Result<Self, StoreError> {
+        let mut rng = SecretRng::from_os().map_err(ProtocolError::from)?;
+        let random = (0..RANDOM_RECORDS).map(|_| rng.next_u64() % records);
+        Ok(Self([0, records - 1].into_iter().chain(random).map(|index| (index, Vec::new())).collect()))
+    }
+
+    /// Keeps a copy of the record if it was chosen.
+    pub(super) fn offer(&mut self, index: u64, record: &[u8]) {
+        if let Some(sample) = self.0.get_mut(&index) {
+            *sample = record.to_vec();
+        }
+    }
+
+    /// Asks the client and the server halves, over the files as they are on disk, for each of them.
+    pub(super) fn test<B: Backend>(
+        self,
+        params: &ProtocolParams,
+        backend: &Arc<B>,
+        matrix: &Path,
+        hint: &Path,
+        progress: &dyn Progress,
+    ) -> Result<(), StoreError> {
+        let mut rng = SecretRng::from_os().map_err(ProtocolError::from)?;
+        // The matrix comes after the hint's bytes are gone: together they would be the peak of a build.
+        let client = {
+            let bytes = std::fs::read(hint).at("read", hint)?;
+            params.client(&bytes)?
+        };
+        let server = params.open_server(backend, matrix, Residence::Mapped)?;
+        let mut answers = Vec::new();
+        for (done, (index, record)) in self.0.iter().enumerate() {
+            progress.update(Phase::Test, done as u64, self.0.len() as u64);
+            let Prepared { query, state } = client.query(*index, &mut rng)?;
+            answers.push((*index, record, state, server.answer(&[&query])?));
+        }
+        drop(server);
+        for (record, sealed, state, answer) in answers {
+            let answer = answer.first().map(Vec::as_slice).unwrap_or_default();
+            let decoded = client.decode(state, answer)?;
+            if decoded != *sealed {
+                let wrong = decoded.iter().zip(sealed).filter(|(a, b)| a != b).count();
+                let detail = format!("{wrong} of its {} bytes came back wrong", sealed.len());
+                return Err(StoreError::SelfTest { record, detail });
+            }
+        }
+        progress.update(Phase::Test, self.0.len() as u64, self.0.len() as u64);
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use spirea_protocols::ProtocolError;
+use spirea_protocols::keyword::MAX_PADDING;
+use spirea_protocols::table::MAX_VALUE_BYTES;
+
+/// Where in an input file something is wrong: `data.csv:1042`, or `data.parquet: row 17`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A line of a text file, from 1.
+    Line(PathBuf, u64),
+    /// A row, from 1, without a header.
+    Row(PathBuf, u64),
+    /// The file as a whole.
+    File(PathBuf),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Row(path, row) => write!(f, "{}: row {row}", path.display()),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Why a table was not built, or a snapshot not opened. Messages name the file, the place in it and a remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The system refused to read or write.
+    #[error("{path}: cannot {action}: {source}{}", remedy(.source), path = .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was attempted: `read`, `write`, `rename`.
+        action: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// An option that cannot be honoured.
+    #[error("{0}")]
+    BadOption(String),
+    /// The input is not what its format says.
+    #[error("{place}: {detail}")]
+    Malformed {
+        /// Where.
+        place: Place,
+        /// The cause and a remedy.
+        detail: String,
+    },
+    /// A column that was asked for does not exist.
+    #[error("{place}: no column {column:?}; there are {}", list(.columns))]
+    NoSuchColumn {
+        /// Where the columns are named: a header, or the row that lacks one.
+        place: Place,
+        /// The column.
+        column: String,
+        /// Those that exist.
+        columns: Vec<String>,
+    },
+    /// A value is missing.
+    #[error("{place}: column {column:?} is null; give it a value (an empty one is a value) or drop the row")]
+    Null {
+        /// The row.
+        place: Place,
+        /// The column.
+        column: String,
+    },
+    /// The input has no rows.
+    #[error("{}: it has no rows; a table needs at least one", .path.display())]
+    Empty {
+        /// The input.
+        path: PathBuf,
+    },
+    /// A value above [`MAX_VALUE_BYTES`].
+    #[error(
+        "{place}: its value has {bytes} bytes, above the limit of {MAX_VALUE_BYTES}; drop the row, or split the value over several keys"
+    )]
+    Oversize {
+        /// The row.
+        place: Place,
+        /// Bytes of the value.
+        bytes: usize,
+    },
+    /// Two rows have one key.
+    #[error("{}: duplicate key in row {first} and row {second}{}; keep one", .path.display(), more(*.others))]
+    DuplicateKey {
+        /// The input.
+        path: PathBuf,
+        /// The earlier row.
+        first: u64,
+        /// The later row.
+        second: u64,
+        /// How many more rows repeat a key.
+        others: u64,
+    },
+    /// A few long values would make every record long.
+    #[error(
+        "{place}: the longest value, row {row} with {longest_bytes} bytes, would make the table {padding:.1} times larger than its values (at most {MAX_PADDING} is allowed): drop or split the longest values, or make separate tables by size class, which reveals to the server the class of what is asked for"
+    )]
+    Outliers {
+        /// Where the longest value stands.
+        place: Place,
+        /// Its row, counted from 1.
+        row: u64,
+        /// Its bytes.
+        longest_bytes: u64,
+        /// Bytes of all records over bytes of what they hold.
+        padding: f64,
+    },
+    /// The target of a build exists.
+    #[error("{}: {detail}", .path.display())]
+    Exists {
+        /// The target.
+        path: PathBuf,
+        /// Why it was left alone, and a remedy.
+        detail: String,
+    },
+    /// A folder without a manifest.
+    #[error(
+        "{}: not a complete snapshot: it has no manifest.json; name a folder that `spirea build` made, or build it again", .path.display()
+    )]
+    NotASnapshot {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A manifest that cannot be trusted.
+    #[error("{}: {detail}; copy the snapshot again or rebuild it", .path.display())]
+    BadManifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A file of a snapshot that is not what the manifest says.
+    #[error("{}: {detail}; copy the snapshot again or rebuild it", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A query of a snapshot just built did not return what was stored; it was not published.
+    #[error(
+        "the new snapshot failed its self-test at record {record}: {detail}; it was not published. The memory or the disk of this machine may be faulty: build again, and report this if it repeats"
+    )]
+    SelfTest {
+        /// The record.
+        record: u64,
+        /// What came back.
+        detail: String,
+    },
+    /// The protocol or the backend refused or failed.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// The operating system gave no randomness.
+    #[error("the operating system gave no randomness for the table's salt: {0}")]
+    NoEntropy(getrandom::Error),
+}
+
+impl StoreError {
+    pub(crate) fn malformed(place: Place, detail: impl Into<String>) -> Self {
+        Self::Malformed { place, detail: detail.into() }
+    }
+}
+
+fn remedy(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "; free space there or build on another file system: a build needs about twice the table's size"
+        }
+        ErrorKind::FileTooLarge => "; raise the file size limit or build on another file system",
+        ErrorKind::PermissionDenied => "; check the permissions of the file and its folder",
+        ErrorKind::ReadOnlyFilesystem => "; choose a folder on a writable file system",
+        ErrorKind::NotFound => "; check the path",
+        _ => "",
+    }
+}
+
+fn list(columns: &[String]) -> String {
+    const SHOWN: usize = 50;
+    let mut text =
+        columns.iter().take(SHOWN).map(|column| format!("{column:?}")).collect::<Vec<_>>().join(", ");
+    match columns.len() {
+        0 => text.push_str("none"),
+        count if count > SHOWN => text.push_str(&format!(" and {} more", count - SHOWN)),
+        _ => {}
+    }
+    text
+}
+
+fn more(others: u64) -> String {
+    match others {
+        0 => String::new(),
+        1 => " (and 1 more row repeats a key)".into(),
+        _ => format!(" (and {others} more rows repeat a key)"),
+    }
+}
+
+/// Names the file in an I/O error.
+pub(crate) trait IoContext<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError>;
+}
+
+impl<T> IoContext<T> for std::io::Result<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError> {
+        self.map_err(|source| StoreError::Io { path: path.into(), action, source })
+    }
+}

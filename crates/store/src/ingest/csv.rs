@@ -1,0 +1,224 @@
+//! CSV with a header, RFC 4180.
+//!
+//! The parser of the `csv` crate accepts anything; what it would guess at (an unclosed quote, a quote inside
+//! an unquoted field, a blank line, a lone carriage return) is refused by a check in front of it.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::{MAX_LINE_BYTES, Row, RowSource, Selection, positions};
+use crate::{Place, StoreError};
+
+/// Rows of a CSV file.
+pub struct CsvRows<R> {
+    reader: csv::Reader<StrictQuotes<R>>,
+    record: csv::ByteRecord,
+    path: PathBuf,
+    bytes: u64,
+    cells: Vec<usize>,
+    keyed: bool,
+}
+
+impl<R: Read> CsvRows<R> {
+    /// Rows of `input`, which has `bytes` bytes and is called `path` in messages.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchColumn`] that lists the header, [`StoreError::Malformed`], [`StoreError::Io`].
+    pub fn new(input: R, bytes: u64, path: &Path, selection: &Selection) -> Result<Self, StoreError> {
+        let mut reader =
+            csv::ReaderBuilder::new().buffer_capacity(1 << 18).from_reader(StrictQuotes::new(input));
+        let header = reader.byte_headers().map_err(|error| explain(error, path))?;
+        if header.is_empty() {
+            let detail = "it is empty; the first line must name the columns";
+            return Err(StoreError::malformed(Place::File(path.into()), detail));
+        }
+        let columns: Vec<_> = header.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let cells = positions(&Place::Line(path.into(), 1), &columns, &selection.columns())?;
+        let (record, keyed) = (csv::ByteRecord::new(), selection.key.is_some());
+        Ok(Self { reader, record, path: path.into(), bytes, cells, keyed })
+    }
+}
+
+impl<R: Read> RowSource for CsvRows<R> {
+    fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
+        if !self.reader.read_byte_record(&mut self.record).map_err(|error| explain(error, &self.path))? {
+            return Ok(false);
+        }
+        let cells = row.reset(self.cells.len(), self.keyed);
+        for (cell, &position) in cells.iter_mut().zip(&self.cells) {
+            cell.extend_from_slice(&self.record[position]);
+        }
+        Ok(true)
+    }
+
+    fn place(&self) -> Place {
+        Place::Line(self.path.clone(), self.record.position().map_or(1, csv::Position::line))
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        (self.reader.position().byte(), self.bytes)
+    }
+}
+
+fn explain(error: csv::Error, path: &Path) -> StoreError {
+    let line = error.position().map(csv::Position::line);
+    let place = |line: Option<u64>| line.map_or(Place::File(path.into()), |l| Place::Line(path.into(), l));
+    match error.into_kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => StoreError::malformed(
+            place(line),
+            format!(
+                "it has {len} fields where the header has {expected_len}; put fields that contain commas or line breaks in quotes"
+            ),
+        ),
+        csv::ErrorKind::Io(error) => match error.downcast::<Fault>() {
+            Ok(Fault { line, detail }) => StoreError::malformed(place(Some(line)), detail),
+            Err(source) => StoreError::Io { path: path.into(), action: "read", source },
+        },
+        other => StoreError::malformed(place(line), csv_kind(&other)),
+    }
+}
+
+fn csv_kind(kind: &csv::ErrorKind) -> String {
+    format!("it is not CSV: {kind:?}")
+}
+
+/// What is wrong with the quotes or line ends, and in which line.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {detail}")]
+struct Fault {
+    line: u64,
+    detail: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    RecordStart,
+    FieldStart,
+    Unquoted,
+    Quoted,
+    /// After a quote inside a quoted field: its end, or the first of two quotes that stand for one.
+    QuoteInQuoted,
+    CarriageReturn,
+}
+
+/// Passes CSV on and checks its quotes and line ends.
+struct StrictQuotes<R> {
+    input: R,
+    state: State,
+    line: u64,
+    record_bytes: usize,
+    quote_opened: u64,
+    blank: Option<u64>,
+    /// Bytes of a byte order mark that may still follow: the parser skips it.
+    mark: &'static [u8],
+}
+
+impl<R> StrictQuotes<R> {
+    fn new(input: R) -> Self {
+        let (state, mark) = (State::RecordStart, b"\xef\xbb\xbf".as_slice());
+        Self { input, state, line: 1, record_bytes: 0, quote_opened: 0, blank: None, mark }
+    }
+
+    fn fault(line: u64, detail: &'static str) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, Fault { line, detail })
+    }
+
+    fn check(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for &byte in bytes {
+            if let [first, rest @ ..] = self.mark {
+                if byte == *first {
+                    self.mark = rest;
+                    continue;
+                }
+                self.mark = &[];
+            }
+            self.step(byte)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self, byte: u8) -> io::Result<()> {
+        use State::{CarriageReturn, FieldStart, QuoteInQuoted, Quoted, RecordStart, Unquoted};
+        self.record_bytes += 1;
+        self.state = match (self.state, byte) {
+            (Quoted, b'"') => QuoteInQuoted,
+            (Quoted, _) => {
+                self.line += u64::from(byte == b'\n');
+                if self.record_bytes > MAX_LINE_BYTES {
+                    let detail = "its quote is still open after 64 MiB; close it";
+                    return Err(Self::fault(self.quote_opened, detail));
+                }
+                Quoted
+            }
+            (RecordStart | FieldStart, b'"') => {
+                self.check_blank()?;
+                self.quote_opened = self.line;
+                Quoted
+            }
+            (QuoteInQuoted, b'"') => Quoted,
+            (Unquoted, b'"') => {
+                let detail = "a quote inside an unquoted field; put the field in quotes and double the quote";
+                return Err(Self::fault(self.line, detail));
+            }
+            (RecordStart, b'\r' | b'\n') => {
+                self.blank.get_or_insert(self.line);
+                self.end_line(byte)
+            }
+            (CarriageReturn, b'\n') => self.end_line(byte),
+            (CarriageReturn, _) => {
+                let detail =
+                    "a carriage return without a line feed; end lines with LF or CR LF, or quote the field";
+                return Err(Self::fault(self.line, detail));
+            }
+            (_, b'\r' | b'\n') => self.end_line(byte),
+            (QuoteInQuoted, b',') | (RecordStart | FieldStart | Unquoted, b',') => {
+                self.check_blank()?;
+                FieldStart
+            }
+            (QuoteInQuoted, _) => {
+                let detail = "text after a closing quote; double a quote that belongs to the field";
+                return Err(Self::fault(self.line, detail));
+            }
+            (RecordStart | FieldStart | Unquoted, _) => {
+                self.check_blank()?;
+                Unquoted
+            }
+        };
+        if self.record_bytes > MAX_LINE_BYTES {
+            return Err(Self::fault(self.line, "a line longer than 64 MiB; is this a CSV file?"));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn end_line(&mut self, byte: u8) -> State {
+        if byte == b'\r' {
+            return State::CarriageReturn;
+        }
+        self.line += 1;
+        self.record_bytes = 0;
+        State::RecordStart
+    }
+
+    /// A blank line is no row to the parser, and a row of one empty field to RFC 4180: only at the end does
+    /// it not matter.
+    #[inline]
+    fn check_blank(&self) -> io::Result<()> {
+        match self.blank {
+            None => Ok(()),
+            Some(line) => Err(Self::fault(line, "a blank line; remove it, or write \"\" for an empty value")),
+        }
+    }
+}
+
+impl<R: Read> Read for StrictQuotes<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        if read == 0 && !buffer.is_empty() && self.state == State::Quoted {
+            return Err(Self::fault(self.quote_opened, "its quote is never closed; close it"));
+        }
+        self.check(&buffer[..read])?;
+        Ok(read)
+    }
+}

@@ -1,0 +1,197 @@
+//! JSONL: one JSON object a line.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{MAX_LINE_BYTES, Row, RowSource, Selection};
+use crate::error::IoContext;
+use crate::{Place, StoreError};
+
+/// Rows of a JSONL file. Strings are their content; other values their JSON text without white space, with
+/// numbers as they are written.
+pub struct JsonlRows<R> {
+    reader: BufReader<R>,
+    line: Vec<u8>,
+    line_number: u64,
+    path: PathBuf,
+    done: u64,
+    bytes: u64,
+    columns: Vec<String>,
+    keyed: bool,
+}
+
+impl<R: Read> JsonlRows<R> {
+    /// Rows of `input`, which has `bytes` bytes and is called `path` in messages.
+    pub fn new(input: R, bytes: u64, path: &Path, selection: &Selection) -> Self {
+        Self {
+            reader: BufReader::with_capacity(1 << 18, input),
+            line: Vec::new(),
+            line_number: 0,
+            path: path.into(),
+            done: 0,
+            bytes,
+            columns: selection.columns(),
+            keyed: selection.key.is_some(),
+        }
+    }
+
+    fn read_line(&mut self) -> Result<bool, StoreError> {
+        self.line.clear();
+        let read = (&mut self.reader)
+            .take(MAX_LINE_BYTES as u64 + 1)
+            .read_until(b'\n', &mut self.line)
+            .at("read", &self.path)?;
+        self.line_number += 1;
+        self.done += read as u64;
+        if read > MAX_LINE_BYTES {
+            return Err(self.malformed("a line longer than 64 MiB; write one object a line"));
+        }
+        if self.line_number == 1 && self.line.starts_with(b"\xef\xbb\xbf") {
+            self.line.drain(..3);
+        }
+        Ok(read > 0)
+    }
+
+    fn malformed(&self, detail: impl Into<String>) -> StoreError {
+        StoreError::malformed(self.place(), detail)
+    }
+
+    fn explain(&self, error: &serde_json::Error) -> StoreError {
+        let text = error.to_string();
+        // The parser sees one line at a time: its own line number says nothing.
+        let cause = text.rsplit_once(" at line ").map_or(text.as_str(), |(cause, _)| cause);
+        let column = error.column();
+        self.malformed(format!("{cause} at character {column} of the line; write one JSON object a line"))
+    }
+
+    fn missing(&self, column: &str) -> StoreError {
+        let names = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&self.line);
+        let columns = names.map(|map| map.keys().cloned().collect()).unwrap_or_default();
+        StoreError::NoSuchColumn { place: self.place(), column: column.into(), columns }
+    }
+}
+
+impl<R: Read> RowSource for JsonlRows<R> {
+    fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
+        loop {
+            if !self.read_line()? {
+                return Ok(false);
+            }
+            if !self.line.iter().all(u8::is_ascii_whitespace) {
+                break;
+            }
+        }
+        let mut parser = serde_json::Deserializer::from_slice(&self.line);
+        let values = Wanted(&self.columns)
+            .deserialize(&mut parser)
+            .and_then(|values| parser.end().map(|()| values))
+            .map_err(|error| self.explain(&error))?;
+        let cells = row.reset(self.columns.len(), self.keyed);
+        for ((cell, value), column) in cells.iter_mut().zip(values).zip(&self.columns) {
+            match value.map(RawValue::get) {
+                None => return Err(self.missing(column)),
+                Some("null") => {
+                    return Err(StoreError::Null { place: self.place(), column: column.clone() });
+                }
+                Some(text) if text.starts_with('"') => {
+                    let text: String = serde_json::from_str(text).map_err(|error| self.explain(&error))?;
+                    cell.extend_from_slice(text.as_bytes());
+                }
+                Some(text) => push_compact(cell, text),
+            }
+        }
+        Ok(true)
+    }
+
+    fn place(&self) -> Place {
+        Place::Line(self.path.clone(), self.line_number)
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        (self.done, self.bytes)
+    }
+}
+
+/// Appends valid JSON without the white space between its tokens.
+fn push_compact(cell: &mut Vec<u8>, json: &str) {
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in json.bytes() {
+        if in_string || !byte.is_ascii_whitespace() {
+            cell.push(byte);
+        }
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ => {}
+        }
+    }
+}
+
+/// The values of the wanted members of an object, as they are written.
+struct Wanted<'c>(&'c [String]);
+
+impl<'de> DeserializeSeed<'de> for Wanted<'_> {
+    type Value = Vec<Option<&'de RawValue>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Wanted<'_> {
+    type Value = Vec<Option<&'de RawValue>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut values = vec![None; self.0.len()];
+        let mut seen = vec![false; self.0.len()];
+        while let Some(name) = map.next_key_seed(Name(self.0))? {
+            let Some(first) = name else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if std::mem::replace(&mut seen[first], true) {
+                return Err(Error::custom(format!("two members are called {:?}", self.0[first])));
+            }
+            let value: &'de RawValue = map.next_value()?;
+            // A column may be key and value at once.
+            for (slot, column) in values.iter_mut().zip(self.0) {
+                if *column == self.0[first] {
+                    *slot = Some(value);
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// The first wanted column with a member's name.
+struct Name<'c>(&'c [String]);
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|column| column == name))
+    }
+}

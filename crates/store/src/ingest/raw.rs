@@ -1,0 +1,64 @@
+//! Values of a fixed number of bytes, one after another.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use spirea_protocols::table::MAX_VALUE_BYTES;
+
+use super::{Row, RowSource};
+use crate::error::IoContext;
+use crate::{Place, StoreError};
+
+/// Rows of a fixed number of bytes.
+pub struct FixedRows {
+    reader: BufReader<File>,
+    path: PathBuf,
+    row_bytes: usize,
+    rows: u64,
+    done: u64,
+}
+
+impl FixedRows {
+    /// Rows of `record_bytes` bytes in a file of `bytes` bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Malformed`] if the file does not consist of whole rows, [`StoreError::Oversize`].
+    pub fn of_file(file: File, bytes: u64, path: &Path, record_bytes: usize) -> Result<Self, StoreError> {
+        if record_bytes == 0 || !bytes.is_multiple_of(record_bytes as u64) {
+            let detail = format!("its {bytes} bytes are not a multiple of --record-bytes {record_bytes}");
+            return Err(StoreError::malformed(Place::File(path.into()), detail));
+        }
+        Self::new(file, path, record_bytes, bytes / record_bytes as u64)
+    }
+
+    /// `rows` rows of `row_bytes` bytes from where the file stands.
+    pub(super) fn new(file: File, path: &Path, row_bytes: usize, rows: u64) -> Result<Self, StoreError> {
+        if row_bytes > MAX_VALUE_BYTES {
+            return Err(StoreError::Oversize { place: Place::Row(path.into(), 1), bytes: row_bytes });
+        }
+        let reader = BufReader::with_capacity(1 << 18, file);
+        Ok(Self { reader, path: path.into(), row_bytes, rows, done: 0 })
+    }
+}
+
+impl RowSource for FixedRows {
+    fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
+        if self.done == self.rows {
+            return Ok(false);
+        }
+        let cell = &mut row.reset(1, false)[0];
+        cell.resize(self.row_bytes, 0);
+        self.reader.read_exact(cell).at("read", &self.path)?;
+        self.done += 1;
+        Ok(true)
+    }
+
+    fn place(&self) -> Place {
+        Place::Row(self.path.clone(), self.done)
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        (self.done, self.rows)
+    }
+}

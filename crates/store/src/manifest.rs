@@ -1,0 +1,293 @@
+//! The manifest: what a snapshot holds, and the hashes that prove it.
+//!
+//! On disk it is `{"blake3": HASH, "snapshot": {...}}` in one canonical form: the hash is that of the
+//! compact JSON of `snapshot`, and a file that is not byte for byte what this software would write is
+//! refused, so no change to it goes unseen. The hash is the snapshot's version.
+
+use serde::{Deserialize, Serialize};
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::table::MAX_VALUE_BYTES;
+use spirea_protocols::{ProtocolError, Table};
+
+use crate::time;
+
+/// The version of the format that this software reads and writes.
+pub const FORMAT: u32 = 1;
+/// The largest manifest.
+pub const MAX_MANIFEST_BYTES: u64 = 1 << 20;
+/// Name of the manifest's file.
+pub const MANIFEST_FILE: &str = "manifest.json";
+/// Name of the matrix's file.
+pub const MATRIX_FILE: &str = "matrix.bin";
+/// Name of the hint's file.
+pub const HINT_FILE: &str = "hint.bin";
+
+/// A file of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// Its name in the snapshot's folder.
+    pub file: String,
+    /// Its length.
+    pub bytes: u64,
+    /// BLAKE3 of its content.
+    #[serde(with = "spirea_protocols::hex")]
+    pub blake3: [u8; 32],
+}
+
+/// Counts of what was built, for reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Statistics {
+    /// Rows of the input.
+    pub rows: u64,
+    /// Bytes of all values.
+    pub value_bytes: u64,
+    /// Bytes of all values with their framing: tags and lengths.
+    pub entry_bytes: u64,
+    /// Bytes of the longest value.
+    pub longest_value_bytes: u64,
+    /// The row of the longest value, the first of them, counted from 1.
+    pub longest_value_row: u64,
+}
+
+/// What a snapshot holds. Public as a whole: clients receive the table and the parameters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Version of the format, [`FORMAT`].
+    pub format: u32,
+    /// Name of the dataset.
+    pub name: String,
+    /// When it was built: RFC 3339 in UTC, to the second.
+    pub created: String,
+    /// How values lie in records.
+    pub table: Table,
+    /// The protocol and its parameters.
+    pub protocol: ProtocolParams,
+    /// The matrix, in the backends' layout.
+    pub matrix: FileEntry,
+    /// The hint, little-endian words.
+    pub hint: FileEntry,
+    /// Counts.
+    pub statistics: Statistics,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<M> {
+    #[serde(with = "spirea_protocols::hex")]
+    blake3: [u8; 32],
+    snapshot: M,
+}
+
+impl Manifest {
+    /// Reads a manifest's file and checks everything that can be checked without the other files. Also
+    /// returns the snapshot's version.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] with the cause.
+    pub fn from_bytes(bytes: &[u8]) -> Result<(Self, [u8; 32]), ProtocolError> {
+        if bytes.len() as u64 > MAX_MANIFEST_BYTES {
+            return Err(malformed(format!("it is longer than {MAX_MANIFEST_BYTES} bytes")));
+        }
+        let envelope: Envelope<Self> =
+            serde_json::from_slice(bytes).map_err(|error| malformed(error.to_string()))?;
+        let manifest = envelope.snapshot;
+        let version = manifest.version();
+        if envelope.blake3 != version {
+            return Err(malformed("its content does not match its hash"));
+        }
+        if manifest.to_bytes() != bytes {
+            return Err(malformed("it is not in canonical form: it was edited or damaged"));
+        }
+        manifest.validate()?;
+        Ok((manifest, version))
+    }
+
+    /// The manifest as its file's bytes: the same for the same manifest.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let envelope = Envelope { blake3: self.version(), snapshot: self };
+        let mut bytes = serde_json::to_vec_pretty(&envelope).expect("a manifest is plain data");
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// The hash of the manifest, and so of the whole snapshot: its version.
+    pub fn version(&self) -> [u8; 32] {
+        *blake3::hash(&serde_json::to_vec(self).expect("a manifest is plain data")).as_bytes()
+    }
+
+    /// Checks the parts and that they belong together.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] that names the member.
+    pub fn validate(&self) -> Result<(), ProtocolError> {
+        let wrong = |detail: String| Err(malformed(detail));
+        if self.format != FORMAT {
+            let format = self.format;
+            return wrong(format!("format {format} is not known; this software reads format {FORMAT}"));
+        }
+        if !valid_name(&self.name) {
+            return wrong(format!("name {:?} is not {NAME_RULE}", self.name));
+        }
+        if !time::is_rfc3339(&self.created) {
+            return wrong("created is not a time such as 2026-01-31T23:59:59Z".into());
+        }
+        self.table.validate()?;
+        self.protocol.validate()?;
+        if self.protocol.records() != self.table.records {
+            return wrong("the table and the protocol's parameters differ in records".into());
+        }
+        if self.protocol.record_bytes() != self.table.record_bytes() {
+            return wrong("the table and the protocol's parameters differ in record_bytes".into());
+        }
+        let files = [
+            ("matrix", &self.matrix, MATRIX_FILE, self.protocol.matrix_bytes()),
+            ("hint", &self.hint, HINT_FILE, self.protocol.sizes().hint_bytes),
+        ];
+        for (member, entry, file, bytes) in files {
+            if entry.file != file {
+                return wrong(format!("{member}.file must be {file:?}"));
+            }
+            if entry.bytes != bytes {
+                return wrong(format!(
+                    "{member}.bytes is {}, but the parameters make it {bytes}",
+                    entry.bytes
+                ));
+            }
+        }
+        let Statistics { rows, value_bytes, entry_bytes, longest_value_bytes, longest_value_row } =
+            self.statistics;
+        if rows != self.table.entries || rows == 0 {
+            return wrong("statistics.rows must be the table's entries, at least 1".into());
+        }
+        if longest_value_bytes > MAX_VALUE_BYTES as u64 || longest_value_bytes > value_bytes {
+            return wrong("statistics.longest_value_bytes is out of range".into());
+        }
+        if !(1..=rows).contains(&longest_value_row) || value_bytes > entry_bytes {
+            return wrong("statistics are not consistent".into());
+        }
+        Ok(())
+    }
+
+    /// Bytes of all records' payloads over bytes of what they hold.
+    pub fn padding(&self) -> f64 {
+        self.table.records as f64 * self.table.payload_bytes as f64
+            / self.statistics.entry_bytes.max(1) as f64
+    }
+
+    /// Bytes of the matrix over bytes of all values.
+    pub fn expansion(&self) -> f64 {
+        self.matrix.bytes as f64 / self.statistics.value_bytes.max(1) as f64
+    }
+}
+
+/// What [`valid_name`] demands, in words.
+pub const NAME_RULE: &str = "1 to 128 of the characters a-z, 0-9 and -";
+
+/// Whether a dataset may have this name.
+pub fn valid_name(name: &str) -> bool {
+    (1..=128).contains(&name.len()) && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+}
+
+fn malformed(detail: impl Into<String>) -> ProtocolError {
+    ProtocolError::Malformed { what: "manifest", detail: detail.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use spirea_lattice::LweSet;
+    use spirea_protocols::{TableKind, simple};
+
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let fields = vec!["verdict".into()];
+        let table = Table {
+            kind: TableKind::Keyword,
+            entries: 3,
+            records: 2,
+            payload_bytes: 92,
+            salt: [7; 32],
+            fields,
+        };
+        let params = simple::Params::choose(LweSet::Module1280, [1; 32], 2, 100).unwrap();
+        let matrix =
+            FileEntry { file: MATRIX_FILE.into(), bytes: params.layout().bytes() as u64, blake3: [2; 32] };
+        let hint = FileEntry { file: HINT_FILE.into(), bytes: params.sizes().hint_bytes, blake3: [3; 32] };
+        let statistics = Statistics {
+            rows: 3,
+            value_bytes: 60,
+            entry_bytes: 99,
+            longest_value_bytes: 30,
+            longest_value_row: 2,
+        };
+        Manifest {
+            format: FORMAT,
+            name: "domains".into(),
+            created: "2026-01-31T23:59:59Z".into(),
+            table,
+            protocol: ProtocolParams::Simple(params),
+            matrix,
+            hint,
+            statistics,
+        }
+    }
+
+    #[test]
+    fn a_manifest_survives_the_disk() {
+        let manifest = manifest();
+        assert_eq!(
+            Manifest::from_bytes(&manifest.to_bytes()).unwrap(),
+            (manifest.clone(), manifest.version())
+        );
+    }
+
+    #[test]
+    fn every_flipped_bit_is_seen() {
+        let bytes = manifest().to_bytes();
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                assert!(Manifest::from_bytes(&flipped).is_err(), "byte {at}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn inconsistent_manifests_are_refused_by_name() {
+        type Change = (fn(&mut Manifest), &'static str);
+        let broken: [Change; 14] = [
+            (|m| m.format = 2, "format 2"),
+            (|m| m.name = "Up".into(), "name"),
+            (|m| m.name = String::new(), "name"),
+            (|m| m.created = "yesterday".into(), "created"),
+            (|m| m.table.records = 3, "records"),
+            (|m| m.table.payload_bytes = 93, "record_bytes"),
+            (|m| m.table.fields.clear(), "fields"),
+            (|m| m.matrix.file = "../matrix.bin".into(), "matrix.file"),
+            (|m| m.hint.file = "/etc/passwd".into(), "hint.file"),
+            (|m| m.matrix.bytes += 1, "matrix.bytes"),
+            (|m| m.hint.bytes = 0, "hint.bytes"),
+            (|m| m.statistics.rows = 4, "rows"),
+            (|m| m.statistics.longest_value_bytes = 1 << 30, "longest"),
+            (|m| m.statistics.longest_value_row = 0, "statistics"),
+        ];
+        for (change, message) in broken {
+            let mut manifest = manifest();
+            change(&mut manifest);
+            let error = Manifest::from_bytes(&manifest.to_bytes()).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_manifest_or_an_error(bytes: Vec<u8>) {
+            prop_assert!(Manifest::from_bytes(&bytes).is_err());
+        }
+    }
+}

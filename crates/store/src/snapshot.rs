@@ -1,0 +1,105 @@
+//! A snapshot: a folder with `manifest.json`, `matrix.bin` and `hint.bin`.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::error::IoContext;
+use crate::files::hash_file;
+use crate::manifest::{FileEntry, HINT_FILE, MANIFEST_FILE, MATRIX_FILE, MAX_MANIFEST_BYTES, Manifest};
+use crate::{Phase, Progress, StoreError};
+
+/// An opened snapshot. Opening reads the manifest alone; [`Snapshot::verify`] reads all of it.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    folder: PathBuf,
+    manifest: Manifest,
+    version: [u8; 32],
+}
+
+impl Snapshot {
+    /// Opens the snapshot in `folder`: reads and checks its manifest.
+    ///
+    /// # Errors
+    /// [`StoreError::NotASnapshot`] without a manifest, [`StoreError::BadManifest`] if it is damaged or of
+    /// another format, [`StoreError::Io`] if it cannot be read.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let folder = folder.as_ref().to_path_buf();
+        let path = folder.join(MANIFEST_FILE);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && folder.is_dir() => {
+                return Err(StoreError::NotASnapshot { path: folder });
+            }
+            file => file.at("open", &path)?,
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut bytes).at("read", &path)?;
+        let (manifest, version) = Manifest::from_bytes(&bytes)
+            .map_err(|error| StoreError::BadManifest { path, detail: error.to_string() })?;
+        Ok(Self { folder, manifest, version })
+    }
+
+    /// What it holds.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Its version: the hash of its manifest, which has the hashes of its files.
+    pub fn version(&self) -> [u8; 32] {
+        self.version
+    }
+
+    /// Its version in 64 hexadecimal digits.
+    pub fn version_hex(&self) -> String {
+        blake3::Hash::from_bytes(self.version).to_hex().to_string()
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The file of its matrix.
+    pub fn matrix_path(&self) -> PathBuf {
+        self.folder.join(MATRIX_FILE)
+    }
+
+    /// The file of its hint.
+    pub fn hint_path(&self) -> PathBuf {
+        self.folder.join(HINT_FILE)
+    }
+
+    /// Reads its files and compares their lengths and hashes with the manifest, on all cores.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] that names the file, [`StoreError::Io`] if it cannot be read.
+    pub fn verify(&self, progress: &dyn Progress) -> Result<(), StoreError> {
+        let entries = [&self.manifest.matrix, &self.manifest.hint];
+        // Lengths first: a truncated copy need not be read.
+        for entry in entries {
+            let path = self.folder.join(&entry.file);
+            let bytes = std::fs::metadata(&path).at("read", &path)?.len();
+            self.check(entry, bytes == entry.bytes, || {
+                format!("it has {bytes} bytes where the manifest says {}", entry.bytes)
+            })?;
+        }
+        let total = entries.iter().map(|entry| entry.bytes).sum();
+        let mut before = 0;
+        for entry in entries {
+            let path = self.folder.join(&entry.file);
+            let hash = hash_file(&path, &mut |done| progress.update(Phase::Verify, before + done, total))?;
+            self.check(entry, hash == entry.blake3, || {
+                "its content does not match the manifest's hash".into()
+            })?;
+            before += entry.bytes;
+        }
+        Ok(())
+    }
+
+    fn check(&self, entry: &FileEntry, good: bool, detail: impl Fn() -> String) -> Result<(), StoreError> {
+        match good {
+            true => Ok(()),
+            false => Err(StoreError::Damaged { path: self.folder.join(&entry.file), detail: detail() }),
+        }
+    }
+}

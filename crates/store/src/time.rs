@@ -1,0 +1,69 @@
+//! Times as RFC 3339 in UTC, to the second.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::StoreError;
+
+/// Now, or what `SOURCE_DATE_EPOCH` says, for reproducible builds.
+pub(crate) fn created() -> Result<String, StoreError> {
+    let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text.trim().parse().ok().filter(|&seconds| seconds <= LAST_SECOND).ok_or_else(|| {
+            StoreError::BadOption(format!(
+                "SOURCE_DATE_EPOCH is {text:?}; set it to seconds since 1970 (before the year 10000) or unset it"
+            ))
+        })?,
+        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs()),
+    };
+    Ok(rfc3339(seconds))
+}
+
+/// 9999-12-31T23:59:59Z.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+fn rfc3339(seconds: u64) -> String {
+    let (days, second) = (seconds / 86400, seconds % 86400);
+    // Years that begin in March put the leap day last; eras of 400 years repeat exactly. 719,468 days lie
+    // between 0000-03-01 and 1970-01-01.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Whether this has the form that [`created`] writes.
+pub(crate) fn is_rfc3339(text: &str) -> bool {
+    let form = b"0000-00-00T00:00:00Z";
+    text.len() == form.len()
+        && text.bytes().zip(form).all(|(byte, &form)| match form {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == form,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_times() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (LAST_SECOND, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(rfc3339(seconds), text);
+            assert!(is_rfc3339(text));
+        }
+        assert!(!is_rfc3339("2026-01-31 23:59:59Z") && !is_rfc3339("2026-01-31T23:59:59+"));
+    }
+}

@@ -1,0 +1,81 @@
+//! What the tests share: a backend, builds of small tables, and look-ups through real client and server bytes.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use spirea_backend::Residence;
+use spirea_cpu::CpuBackend;
+use spirea_math::random::SecretRng;
+use spirea_protocols::{ProtocolError, Responder, TableClient};
+use spirea_store::ingest::{Format, Selection};
+use spirea_store::{BuildOptions, Silent, Snapshot, StoreError, build};
+
+/// The backend of all tests.
+pub fn backend() -> &'static Arc<CpuBackend> {
+    static BACKEND: OnceLock<Arc<CpuBackend>> = OnceLock::new();
+    BACKEND.get_or_init(|| Arc::new(CpuBackend::new(1).unwrap()))
+}
+
+/// A selection of columns.
+pub fn columns(key: Option<&str>, values: &[&str]) -> Selection {
+    Selection { key: key.map(Into::into), values: values.iter().map(|&value| value.into()).collect() }
+}
+
+/// Options that build `input` into the folder `table` beside it.
+pub fn options(input: &Path, key: Option<&str>, values: &[&str]) -> BuildOptions {
+    let record_bytes = (input.extension().unwrap() == "raw").then_some(4);
+    let format = Format::choose(None, record_bytes, input).unwrap();
+    let out = input.with_file_name("table");
+    BuildOptions { seed: Some([7; 32]), ..BuildOptions::new(input, format, columns(key, values), out) }
+}
+
+/// Writes `content` to a file called `name` in `folder`.
+pub fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+/// Builds with the tests' backend.
+pub fn try_build(options: &BuildOptions) -> Result<Snapshot, StoreError> {
+    build(options, backend(), &Silent)
+}
+
+/// The client and the server of a snapshot.
+pub struct Lookups {
+    client: TableClient,
+    server: Box<dyn Responder>,
+    rng: SecretRng,
+}
+
+impl Lookups {
+    /// Of a snapshot, as a server and a client would load it.
+    pub fn new(snapshot: &Snapshot) -> Self {
+        let params = &snapshot.manifest().protocol;
+        let hint = std::fs::read(snapshot.hint_path()).unwrap();
+        let client =
+            TableClient::new(snapshot.manifest().table.clone(), params.client(&hint).unwrap()).unwrap();
+        let server = params.open_server(backend(), &snapshot.matrix_path(), Residence::Copied).unwrap();
+        Self { client, server, rng: SecretRng::deterministic_for_tests(3) }
+    }
+
+    /// The value of a key.
+    pub fn key(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, ProtocolError> {
+        let (query, state) = self.client.query_key(key, &mut self.rng)?;
+        self.client.decode(state, &self.server.answer(&[&query])?[0])
+    }
+
+    /// The value at a position.
+    pub fn index(&mut self, index: u64) -> Result<Option<Vec<u8>>, ProtocolError> {
+        let (query, state) = self.client.query_index(index, &mut self.rng)?;
+        self.client.decode(state, &self.server.answer(&[&query])?[0])
+    }
+
+    /// The fields of the value of a key, as text.
+    pub fn fields(&mut self, key: &[u8]) -> Vec<String> {
+        let value = self.key(key).unwrap().unwrap();
+        let fields = self.client.table().split_fields(&value).unwrap();
+        fields.into_iter().map(|field| String::from_utf8(field).unwrap()).collect()
+    }
+}

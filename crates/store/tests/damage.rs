@@ -1,0 +1,98 @@
+//! Damaged snapshots: detected when opened or verified, and never a wrong value if served regardless.
+
+mod common;
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+
+use common::{Lookups, options, try_build, write};
+use spirea_math::random::SecretRng;
+use spirea_protocols::ProtocolError;
+use spirea_store::{Silent, Snapshot, StoreError};
+
+fn table(folder: &std::path::Path) -> Snapshot {
+    let rows: String = (0..200).map(|i| format!("key {i},{}\n", "value".repeat(i % 9))).collect();
+    let input = write(folder, "data.csv", format!("key,value\n{rows}"));
+    try_build(&options(&input, Some("key"), &["value"])).unwrap()
+}
+
+/// Flips bits of one byte of a file and returns what flips them back.
+fn flip(path: &std::path::Path, at: u64, mask: u8) -> impl FnOnce() + use<> {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ mask], at).unwrap();
+    move || file.write_all_at(&byte, at).unwrap()
+}
+
+#[test]
+fn a_thousand_flipped_bytes_are_all_detected() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = table(folder.path());
+    let mut rng = SecretRng::deterministic_for_tests(5);
+    for round in 0..1000 {
+        let name = ["manifest.json", "matrix.bin", "hint.bin"][round % 3];
+        let path = snapshot.folder().join(name);
+        let at = rng.next_u64() % path.metadata().unwrap().len();
+        let restore = flip(&path, at, (rng.next_u64() % 255 + 1) as u8);
+        let checked = Snapshot::open(snapshot.folder()).and_then(|snapshot| snapshot.verify(&Silent));
+        match (name, checked) {
+            ("manifest.json", Err(StoreError::BadManifest { .. })) => {}
+            ("matrix.bin" | "hint.bin", Err(StoreError::Damaged { path, .. })) => {
+                assert!(path.ends_with(name))
+            }
+            (_, other) => panic!("byte {at} of {name}: {other:?}"),
+        }
+        restore();
+    }
+    Snapshot::open(snapshot.folder()).unwrap().verify(&Silent).unwrap();
+}
+
+#[test]
+fn other_lengths_and_missing_files_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = table(folder.path());
+    for path in [snapshot.matrix_path(), snapshot.hint_path()] {
+        let content = std::fs::read(&path).unwrap();
+        for length in [0, content.len() / 2, content.len() + 1] {
+            OpenOptions::new().write(true).open(&path).unwrap().set_len(length as u64).unwrap();
+            let message = snapshot.verify(&Silent).unwrap_err().to_string();
+            assert!(message.contains(&format!("has {length} bytes")), "{message}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(snapshot.verify(&Silent), Err(StoreError::Io { .. })));
+        std::fs::write(&path, content).unwrap();
+    }
+    snapshot.verify(&Silent).unwrap();
+}
+
+#[test]
+fn without_verification_damage_gives_an_error_and_never_a_wrong_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = table(folder.path());
+    let mut rng = SecretRng::deterministic_for_tests(6);
+    let (mut right, mut corrupted) = (0, 0);
+    for round in 0..60 {
+        let path = if round % 2 == 0 { snapshot.matrix_path() } else { snapshot.hint_path() };
+        let length = path.metadata().unwrap().len();
+        // As many as let some look-ups meet one and others none.
+        let restore: Vec<_> = (0..if round % 2 == 0 { 20 } else { 3 })
+            .map(|_| flip(&path, rng.next_u64() % length, (rng.next_u64() % 255 + 1) as u8))
+            .collect();
+        let mut lookups = Lookups::new(&snapshot);
+        for i in [0, 7, 8, 55, 199] {
+            match lookups.key(format!("key {i}").as_bytes()) {
+                Ok(value) => {
+                    assert_eq!(value, Some("value".repeat(i % 9).into_bytes()));
+                    right += 1;
+                }
+                Err(ProtocolError::Corrupted) => corrupted += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        // In the order of the flips reversed: two may have met in one byte.
+        restore.into_iter().rev().for_each(|restore| restore());
+    }
+    assert!(corrupted > 20 && right > 0, "{right} right, {corrupted} corrupted");
+    snapshot.verify(&Silent).unwrap();
+}

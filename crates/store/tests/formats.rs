@@ -1,0 +1,330 @@
+//! Every format, well-formed and not.
+
+mod common;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, BinaryArray, BooleanArray, DictionaryArray, FixedSizeBinaryArray, Float64Array, Int64Array,
+    LargeStringArray, RecordBatch, StringArray, StringViewArray,
+};
+use common::{Lookups, columns, options, try_build, write};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use proptest::prelude::*;
+use spirea_store::ingest::{self, Format, Row, Selection};
+use spirea_store::{Place, StoreError};
+
+type Rows = Vec<(Option<Vec<u8>>, Vec<Vec<u8>>)>;
+
+fn read(path: &Path, selection: &Selection) -> Result<Rows, StoreError> {
+    let record_bytes = (path.extension().unwrap() == "raw").then_some(4);
+    let mut source = ingest::open(path, Format::choose(None, record_bytes, path)?, selection)?;
+    let (mut rows, mut row) = (Vec::new(), Row::default());
+    while source.next(&mut row)? {
+        rows.push((row.key().map(<[u8]>::to_vec), row.fields().map(<[u8]>::to_vec).collect()));
+    }
+    let (done, total) = source.progress();
+    assert!(done <= total);
+    Ok(rows)
+}
+
+fn read_bytes(name: &str, content: impl AsRef<[u8]>, selection: &Selection) -> Result<Rows, StoreError> {
+    let folder = tempfile::tempdir().unwrap();
+    read(&write(folder.path(), name, content), selection)
+}
+
+/// The message for a malformed file, without the folder.
+fn message(name: &str, content: impl AsRef<[u8]>, selection: &Selection) -> String {
+    let text = read_bytes(name, content, selection).unwrap_err().to_string();
+    text.find(name).map_or(text.clone(), |at| text[at..].to_string())
+}
+
+fn keyed(key: &str, fields: &[&str]) -> (Option<Vec<u8>>, Vec<Vec<u8>>) {
+    (Some(key.into()), fields.iter().map(|&field| field.into()).collect())
+}
+
+#[test]
+fn csv_as_rfc_4180_has_it() {
+    let content = "\u{feff}\"k\",skip,v\r\na,x,1\r\n\"b\"\"q\",\"x,\ny\",\"2\n3\"\r\n,,\r\n\r\n";
+    let rows = read_bytes("data.csv", content, &columns(Some("k"), &["v"])).unwrap();
+    assert_eq!(rows, [keyed("a", &["1"]), keyed("b\"q", &["2\n3"]), keyed("", &[""])]);
+    let rows = read_bytes("data.csv", b"v\n\xff\x00\n\"\"\n", &columns(None, &["v"])).unwrap();
+    assert_eq!(rows, [(None, vec![vec![0xff, 0]]), (None, vec![vec![]])]);
+}
+
+#[test]
+fn malformed_csv_names_the_line_and_a_remedy() {
+    let selection = columns(Some("k"), &["v"]);
+    for (content, expected) in [
+        ("k,v\na,1\nb\n", "data.csv:3: it has 1 fields where the header has 2; put fields"),
+        ("k,v\na,1\nb,2,3\n", "data.csv:3: it has 3 fields"),
+        ("k,v\na,1\n\"b,2\nc,3\n", "data.csv:3: its quote is never closed"),
+        ("k,v\n\"x\ny\",1\nb,a\"b\n", "data.csv:4: a quote inside an unquoted field"),
+        ("k,v\na,\"1\"x\n", "data.csv:2: text after a closing quote"),
+        ("k,v\na,1\n\nb,2\n", "data.csv:3: a blank line"),
+        ("k,v\r\na,1\r\n\r\nb,2\r\n", "data.csv:3: a blank line"),
+        ("k,v\ra,1\rb,2\r", "data.csv:1: a carriage return without a line feed"),
+        ("", "data.csv: it is empty"),
+        ("k;v\na;1\n", "data.csv:1: no column \"k\"; there are \"k;v\""),
+    ] {
+        let message = message("data.csv", content, &selection);
+        assert!(message.starts_with(expected), "{message}");
+    }
+}
+
+#[test]
+fn jsonl_keeps_text_and_numbers_as_they_are() {
+    let content = concat!(
+        "{\"k\": \"a\", \"v\": \"x\\ny \\u00e9\", \"w\": 18446744073709551616.50}\n",
+        "\n",
+        "  {\"w\": [1, {\"b\" : \"c d\\\" e\"}], \"more\": null, \"v\": true, \"k\": 7}\r\n",
+        "{\"k\":\"\",\"v\":\"\",\"w\":-0.0}",
+    );
+    let rows = read_bytes("data.jsonl", content, &columns(Some("k"), &["v", "w"])).unwrap();
+    let expected = [
+        keyed("a", &["x\ny é", "18446744073709551616.50"]),
+        keyed("7", &["true", "[1,{\"b\":\"c d\\\" e\"}]"]),
+        keyed("", &["", "-0.0"]),
+    ];
+    assert_eq!(rows, expected);
+    let rows = read_bytes("data.jsonl", "{\"k\":\"a\"}\n", &columns(Some("k"), &["k"])).unwrap();
+    assert_eq!(rows, [keyed("a", &["a"])]);
+}
+
+#[test]
+fn malformed_jsonl_names_the_line_and_a_remedy() {
+    let selection = columns(Some("k"), &["v"]);
+    for (content, expected) in [
+        ("{\"k\":1,\"v\":2}\n{\"k\":1,\"v\":\n", "data.jsonl:2: EOF while parsing"),
+        ("{\"k\":1,\"v\":2} x\n", "data.jsonl:1: trailing characters"),
+        ("[1,2]\n", "data.jsonl:1: invalid type: sequence, expected an object"),
+        ("{\"k\":1,\"v\":null}\n", "data.jsonl:1: column \"v\" is null"),
+        ("{\"k\":1,\"w\":2}\n", "data.jsonl:1: no column \"v\"; there are \"k\", \"w\""),
+        ("{\"k\":1,\"k\":2,\"v\":1}\n", "data.jsonl:1: two members are called \"k\""),
+        ("{\"k\":1,\"v\":\"\\ud800\"}\n", "data.jsonl:1: "),
+        ("{\"k\":1,\"v\":2}\n{\n", "data.jsonl:2: "),
+    ] {
+        let message = message("data.jsonl", content, &selection);
+        assert!(message.starts_with(expected), "{message}");
+    }
+    // Deep nesting is text like any other: nothing recurses over it.
+    let (open, close) = ("[".repeat(100_000), "]".repeat(100_000));
+    let rows = read_bytes("data.jsonl", format!("{{\"k\":1,\"v\":{open} {close}}}\n"), &selection).unwrap();
+    assert_eq!(rows, [keyed("1", &[&format!("{open}{close}")])]);
+}
+
+fn parquet(path: &Path, columns: Vec<(&str, ArrayRef)>, compression: Compression) {
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let properties = WriterProperties::builder().set_compression(compression).build();
+    let mut writer =
+        ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+fn typed_columns() -> Vec<(&'static str, ArrayRef)> {
+    let binary: Vec<&[u8]> = vec![b"\xff\x00", b""];
+    let fixed = FixedSizeBinaryArray::try_from_iter([[1u8, 2], [3, 0xfe]].iter()).unwrap();
+    let categories: DictionaryArray<Int32Type> = ["red", "red"].into_iter().collect();
+    vec![
+        ("text", Arc::new(StringArray::from(vec!["a", "é"]))),
+        ("large", Arc::new(LargeStringArray::from(vec!["b", ""]))),
+        ("view", Arc::new(StringViewArray::from(vec!["c", "longer than twelve bytes"]))),
+        ("binary", Arc::new(BinaryArray::from(binary))),
+        ("fixed", Arc::new(fixed)),
+        ("categories", Arc::new(categories)),
+        ("integer", Arc::new(Int64Array::from(vec![-5, i64::MAX]))),
+        ("float", Arc::new(Float64Array::from(vec![0.1, 2.0]))),
+        ("bool", Arc::new(BooleanArray::from(vec![true, false]))),
+    ]
+}
+
+#[test]
+fn parquet_of_every_compression_and_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.parquet");
+    let compressions = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::ZSTD(ZstdLevel::default()),
+        Compression::LZ4_RAW,
+        Compression::BROTLI(BrotliLevel::default()),
+    ];
+    for compression in compressions {
+        parquet(&path, typed_columns(), compression);
+        // Not in the order of the file, and one column twice.
+        let values = ["text", "fixed", "large", "view", "categories", "integer", "float", "bool"];
+        let rows = read(&path, &columns(Some("binary"), &values)).unwrap();
+        let text = |text: &str| text.as_bytes().to_vec();
+        let first = ["a", "\u{1}\u{2}", "b", "c", "red", "-5", "0.1", "true"].map(text).to_vec();
+        assert_eq!(rows[0], (Some(vec![0xff, 0]), first));
+        let mut second =
+            ["é", "", "", "longer than twelve bytes", "red", "9223372036854775807", "2.0", "false"]
+                .map(text)
+                .to_vec();
+        second[1] = vec![3, 0xfe];
+        assert_eq!(rows[1], (Some(vec![]), second));
+    }
+    assert_eq!(read(&path, &columns(Some("text"), &["text"])).unwrap()[0], keyed("a", &["a"]));
+}
+
+#[test]
+fn parquet_of_many_batches_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.parquet");
+    let numbers = Arc::new(Int64Array::from_iter_values(0..30_000)) as ArrayRef;
+    parquet(&path, vec![("n", numbers)], Compression::SNAPPY);
+    let rows = read(&path, &columns(None, &["n"])).unwrap();
+    assert_eq!(rows.len(), 30_000);
+    assert!(rows.iter().enumerate().all(|(i, (_, fields))| fields[0] == i.to_string().as_bytes()));
+}
+
+#[test]
+fn malformed_parquet_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.parquet");
+    let nulls = Arc::new(StringArray::from(vec![Some("a"), None])) as ArrayRef;
+    parquet(&path, vec![("v", nulls)], Compression::SNAPPY);
+    let null = read(&path, &columns(None, &["v"])).unwrap_err();
+    assert!(matches!(&null, StoreError::Null { place: Place::Row(_, 2), column } if column == "v"), "{null}");
+    let error = read(&path, &columns(None, &["w"])).unwrap_err().to_string();
+    assert!(error.contains("no column \"w\"; there are \"v\""), "{error}");
+
+    parquet(&path, typed_columns(), Compression::SNAPPY);
+    let good = std::fs::read(&path).unwrap();
+    let selection = columns(Some("binary"), &["text", "float"]);
+    for length in [0, 3, 8, good.len() / 2, good.len() - 1] {
+        let message = message("data.parquet", &good[..length], &selection);
+        assert!(message.contains("cannot be read as Parquet"), "{message}");
+    }
+}
+
+fn npy(header: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{header:<117}\n");
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), data].concat()
+}
+
+#[test]
+fn damaged_parquet_is_rows_or_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.parquet");
+    parquet(&path, typed_columns(), Compression::UNCOMPRESSED);
+    let good = std::fs::read(&path).unwrap();
+    let selection = columns(Some("binary"), &["text", "large", "categories", "float"]);
+    for at in 0..good.len() {
+        let mut flipped = good.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let _ = read_bytes("data.parquet", flipped, &selection);
+    }
+}
+
+#[test]
+fn npy_rows_are_their_bytes() {
+    let content = npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }", b"abcdefghijkl");
+    let rows = read_bytes("data.npy", &content, &Selection::default()).unwrap();
+    assert_eq!(rows, [(None, vec![b"abcdef".to_vec()]), (None, vec![b"ghijkl".to_vec()])]);
+    let content = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", b"abc");
+    assert_eq!(read_bytes("data.npy", &content, &Selection::default()).unwrap().len(), 3);
+}
+
+#[test]
+fn malformed_npy_is_refused_with_a_remedy() {
+    let selection = Selection::default();
+    let good = npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }", b"abcdefghijkl");
+    for (content, expected) in [
+        (good[..good.len() - 1].to_vec(), "11 bytes where its shape says 12"),
+        ([&good[..], b"x"].concat(), "13 bytes"),
+        (good[..60].to_vec(), "cut off"),
+        (b"PK\x03\x04 an npz".to_vec(), "numpy.save"),
+        (Vec::new(), "numpy.save"),
+        (npy("{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }", b"abcdefghijkl"), "ascontiguous"),
+        (npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2, 0), }", b""), "no bytes"),
+        (npy("{'descr': '|S2000000', 'fortran_order': False, 'shape': (1,), }", &[0; 2_000_000]), "limit"),
+    ] {
+        let message = message("data.npy", content, &selection);
+        assert!(message.starts_with("data.npy") && message.contains(expected), "{message}");
+    }
+    let message = message("data.npy", good, &columns(Some("k"), &["v"]));
+    assert!(message.contains("no named columns"), "{message}");
+}
+
+#[test]
+fn raw_rows_have_a_fixed_size() {
+    let rows = read_bytes("data.raw", b"abcdefgh", &Selection::default()).unwrap();
+    assert_eq!(rows, [(None, vec![b"abcd".to_vec()]), (None, vec![b"efgh".to_vec()])]);
+    let message = message("data.raw", b"abcdefg", &Selection::default());
+    assert!(message.contains("7 bytes are not a multiple of --record-bytes 4"), "{message}");
+}
+
+#[test]
+fn every_format_builds_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: [(&str, Vec<u8>); 2] = [
+        ("keyed.csv", b"k,v\na,1\nb,two\n".to_vec()),
+        ("keyed.jsonl", b"{\"k\":\"a\",\"v\":1}\n{\"k\":\"b\",\"v\":\"two\"}\n".to_vec()),
+    ];
+    let check = |path: &Path| {
+        let mut options = options(path, Some("k"), &["v"]);
+        options.overwrite = spirea_store::Overwrite::Replace;
+        let mut lookups = Lookups::new(&try_build(&options).unwrap());
+        assert_eq!(lookups.key(b"a").unwrap(), Some(b"1".to_vec()));
+        assert_eq!(lookups.key(b"b").unwrap(), Some(b"two".to_vec()));
+        assert_eq!(lookups.key(b"c").unwrap(), None);
+    };
+    for (name, content) in cases {
+        check(&write(folder.path(), name, content));
+    }
+    let path = folder.path().join("keyed.parquet");
+    let column = |cells: Vec<&str>| Arc::new(StringArray::from(cells)) as ArrayRef;
+    let keyed = vec![("k", column(vec!["a", "b"])), ("v", column(vec!["1", "two"]))];
+    parquet(&path, keyed, Compression::SNAPPY);
+    check(&path);
+    for (name, content) in [
+        ("plain.raw", b"abcdefgh".to_vec()),
+        ("plain.npy", npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }", b"abcdefgh")),
+    ] {
+        let mut options = options(&write(folder.path(), name, content), None, &[]);
+        options.overwrite = spirea_store::Overwrite::Replace;
+        let snapshot = try_build(&options).unwrap();
+        assert_eq!(snapshot.manifest().table.fields, ["value"]);
+        let mut lookups = Lookups::new(&snapshot);
+        assert_eq!(lookups.index(0).unwrap(), Some(b"abcd".to_vec()));
+        assert_eq!(lookups.index(1).unwrap(), Some(b"efgh".to_vec()));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_rows_or_an_error_that_names_the_file(content: Vec<u8>, text in "[ab\",\r\n{}:\\[\\]0nul\\\\]{0,60}") {
+        let selection = columns(Some("a"), &["b"]);
+        for content in [content, [b"a,b\n", text.as_bytes()].concat()] {
+            for name in ["data.csv", "data.jsonl", "data.parquet", "data.npy", "data.raw"] {
+                let columns = name.contains("csv") || name.contains("jsonl") || name.contains("parquet");
+                let unnamed = Selection::default();
+                if let Err(error) = read_bytes(name, &content, if columns { &selection } else { &unnamed }) {
+                    prop_assert!(error.to_string().contains(name), "{}", error);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_csv_writer_writes_is_read_back(
+        table in proptest::collection::vec(("[a\",\r\n é]{0,8}", proptest::collection::vec(any::<u8>(), 0..20)), 0..20),
+    ) {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(["k", "v"]).unwrap();
+        for (key, value) in &table {
+            writer.write_record([key.as_bytes(), value]).unwrap();
+        }
+        let rows = read_bytes("data.csv", writer.into_inner().unwrap(), &columns(Some("k"), &["v"])).unwrap();
+        let expected: Rows = table.into_iter().map(|(key, value)| (Some(key.into_bytes()), vec![value])).collect();
+        prop_assert_eq!(rows, expected);
+    }
+}

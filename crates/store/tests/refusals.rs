@@ -1,0 +1,165 @@
+//! What is refused, and that the message says where and what to do.
+
+mod common;
+
+use std::path::Path;
+
+use common::{columns, options, try_build, write};
+use spirea_store::ingest::Format;
+use spirea_store::{BuildOptions, Overwrite, Snapshot, StoreError};
+
+/// The message of the error that building `content` gives, with the folder's path cut out.
+fn refusal(content: impl AsRef<[u8]>, key: Option<&str>, values: &[&str]) -> (StoreError, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let input = write(folder.path(), "data.csv", content);
+    let error = try_build(&options(&input, key, values)).unwrap_err();
+    assert_only(folder.path(), &["data.csv"]);
+    let message = error.to_string().replace(&format!("{}/", folder.path().display()), "");
+    (error, message)
+}
+
+fn assert_only(folder: &Path, names: &[&str]) {
+    let mut found: Vec<_> =
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    found.sort();
+    assert_eq!(found, names);
+}
+
+#[test]
+fn duplicate_keys_name_both_rows() {
+    let rows: String = (1..=500).map(|i| format!("k{},v\n", if i == 401 { 17 } else { i })).collect();
+    let (error, message) = refusal(format!("key,value\n{rows}"), Some("key"), &["value"]);
+    assert!(matches!(error, StoreError::DuplicateKey { first: 17, second: 401, others: 0, .. }));
+    assert_eq!(message, "data.csv: duplicate key in row 17 and row 401; keep one");
+    let (error, message) = refusal("key,value\na,1\nb,1\nb,1\na,2\na,3\n", Some("key"), &["value"]);
+    assert!(matches!(error, StoreError::DuplicateKey { first: 2, second: 3, others: 2, .. }));
+    assert!(message.contains("2 more rows"), "{message}");
+}
+
+#[test]
+fn oversize_values_name_the_row() {
+    let long = "x".repeat((1 << 20) + 1);
+    let (error, message) = refusal(format!("key,value\na,1\nb,{long}\n"), Some("key"), &["value"]);
+    assert!(matches!(error, StoreError::Oversize { bytes: 1_048_577, .. }));
+    assert!(message.starts_with("data.csv:3: its value has 1048577 bytes"), "{message}");
+}
+
+#[test]
+fn an_outlier_is_named_with_its_remedies() {
+    let rows: String =
+        (1..=20_000).map(|i| format!("{i},{}\n", "v".repeat(if i == 777 { 300_000 } else { 8 }))).collect();
+    for key in [Some("key"), None] {
+        let (error, message) = refusal(format!("key,value\n{rows}"), key, &["value"]);
+        assert!(
+            matches!(error, StoreError::Outliers { row: 777, longest_bytes: 300_000, padding, .. } if padding > 3.0)
+        );
+        for part in ["data.csv:778", "row 777 with 300000 bytes", "times larger", "drop or split", "reveals"]
+        {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    // A table that is small as a whole is not refused, however it is padded.
+    let folder = tempfile::tempdir().unwrap();
+    let input = write(folder.path(), "data.csv", format!("value\na\nb\nc\nd\ne\nf\n{}\n", "g".repeat(5000)));
+    assert!(try_build(&options(&input, None, &["value"])).unwrap().manifest().padding() > 3.0);
+}
+
+#[test]
+fn empty_inputs_and_missing_columns() {
+    let (error, _) = refusal("key,value\n", Some("key"), &["value"]);
+    assert!(matches!(error, StoreError::Empty { .. }));
+    let (_, message) = refusal("", Some("key"), &["value"]);
+    assert!(message.contains("it is empty"), "{message}");
+    let (error, message) = refusal("key,value,more\na,1,2\n", Some("id"), &["value"]);
+    assert!(matches!(error, StoreError::NoSuchColumn { .. }));
+    assert_eq!(message, "data.csv:1: no column \"id\"; there are \"key\", \"value\", \"more\"");
+    let (_, message) = refusal("key,value,value\na,1,2\n", Some("key"), &["value"]);
+    assert!(message.contains("two columns are called \"value\""), "{message}");
+}
+
+#[test]
+fn options_out_of_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = write(folder.path(), "data.csv", "key,value\na,1\n");
+    let good = options(&input, Some("key"), &["value"]);
+    type Change = (fn(&mut BuildOptions), &'static str);
+    let broken: [Change; 9] = [
+        (|o| o.name = Some("Upper".into()), "--name"),
+        (|o| o.out.set_file_name("Upper_case"), "--name"),
+        (|o| o.out = "..".into(), "--name"),
+        (|o| o.protocol = "onion".into(), "there is simple"),
+        (|o| o.set = "toy".into(), "module-1280, paper"),
+        (|o| o.selection = columns(Some("key"), &[]), "--value"),
+        (|o| o.selection = columns(None, &["value", "value"]), "named twice"),
+        (|o| o.format = Format::Raw { record_bytes: 1 }, "no named columns"),
+        (|o| o.input.set_file_name("other.csv"), "other.csv: cannot open"),
+    ];
+    for (change, part) in broken {
+        let mut options = good.clone();
+        change(&mut options);
+        let message = try_build(&options).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+        assert_only(folder.path(), &["data.csv"]);
+    }
+}
+
+#[test]
+fn formats_are_chosen_by_extension_or_name() {
+    let choose = |name, record_bytes, path: &str| Format::choose(name, record_bytes, Path::new(path));
+    assert_eq!(choose(None, None, "a.CSV").unwrap(), Format::Csv);
+    assert_eq!(choose(None, None, "a.ndjson").unwrap(), Format::Jsonl);
+    assert_eq!(choose(Some("parquet"), None, "a.csv").unwrap(), Format::Parquet);
+    assert_eq!(choose(None, Some(16), "a").unwrap(), Format::Raw { record_bytes: 16 });
+    for (name, record_bytes, path, part) in [
+        (None, None, "a.xls", "--format"),
+        (None, None, "a", "--format"),
+        (Some("xls"), None, "a.csv", "there are csv"),
+        (Some("raw"), None, "a", "--record-bytes"),
+        (Some("raw"), Some(0), "a", "--record-bytes"),
+        (Some("csv"), Some(4), "a.csv", "raw"),
+    ] {
+        let message = choose(name, record_bytes, path).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn only_a_snapshot_is_replaced_and_only_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = write(folder.path(), "data.csv", "key,value\na,1\n");
+    let mut options = options(&input, Some("key"), &["value"]);
+    let first = try_build(&options).unwrap();
+    let message = try_build(&options).unwrap_err().to_string();
+    assert!(message.contains("--overwrite"), "{message}");
+    options.overwrite = Overwrite::Replace;
+    options.seed = Some([9; 32]);
+    let second = try_build(&options).unwrap();
+    assert_ne!(first.version(), second.version());
+    assert_eq!(Snapshot::open(&options.out).unwrap().version(), second.version());
+    assert_only(folder.path(), &["data.csv", "table"]);
+    // A build that fails leaves the old snapshot.
+    write(folder.path(), "data.csv", "key,value\na,1\na,2\n");
+    try_build(&options).unwrap_err();
+    assert_eq!(Snapshot::open(&options.out).unwrap().version(), second.version());
+    // A folder with anything else in it is not touched.
+    write(folder.path(), "data.csv", "key,value\na,1\n");
+    write(&options.out, "notes.txt", "mine");
+    let message = try_build(&options).unwrap_err().to_string();
+    assert!(message.contains("notes.txt"), "{message}");
+    assert!(options.out.join("notes.txt").exists());
+    let file = write(folder.path(), "plain", "a file");
+    options.out = file.clone();
+    assert!(matches!(try_build(&options), Err(StoreError::Exists { .. })));
+    assert_eq!(std::fs::read(file).unwrap(), b"a file");
+}
+
+#[test]
+fn folders_that_are_no_snapshots() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = Snapshot::open(folder.path()).unwrap_err().to_string();
+    assert!(message.contains("not a complete snapshot"), "{message}");
+    assert!(matches!(Snapshot::open(folder.path().join("none")), Err(StoreError::Io { .. })));
+    write(folder.path(), "manifest.json", vec![b' '; (1 << 20) + 1]);
+    let message = Snapshot::open(folder.path()).unwrap_err().to_string();
+    assert!(message.contains("longer than"), "{message}");
+}

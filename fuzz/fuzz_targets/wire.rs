@@ -1,0 +1,26 @@
+//! Any bytes are a message of the envelope or an error.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use spirea_wire::{Config, Limits, Listing, Refusal, Request, Response};
+
+fuzz_target!(|bytes: &[u8]| {
+    // Short queries and answers, so that mutations reach valid requests and responses.
+    let limits = Limits { query_bytes: 8, answer_bytes: 4, max_batch: 3 };
+    let body = bytes::Bytes::copy_from_slice(bytes);
+    if let Ok(request) = Request::decode(body.clone(), &limits) {
+        assert_eq!(Request::decode(request.encode().into(), &limits), Ok(request));
+    }
+    if let Ok(response) = Response::decode(body.clone(), &limits, 2) {
+        assert_eq!(Response::decode(response.encode().into(), &limits, 2), Ok(response));
+    }
+    if let Ok(config) = Config::decode(body.clone()) {
+        assert_eq!(Config::decode(config.encode().into()), Ok(config));
+    }
+    if let Ok(refusal) = Refusal::decode(body.clone()) {
+        assert_eq!(Refusal::decode(refusal.encode().into()), Ok(refusal));
+    }
+    if let Ok(listing) = Listing::decode(body) {
+        assert_eq!(Listing::decode(listing.encode().into()), Ok(listing));
+    }
+});
