@@ -1,1 +1,19 @@
 //! The client: sessions, hint cache, transport and retries.
+//!
+//! [`Session`] is the client without a transport: it makes requests' bytes and reads responses', and whoever
+//! holds it carries them. [`HttpClient`] carries them over HTTP, keeps hints in a cache on disk, and tries
+//! again where that is safe.
+//!
+//! What a server learns: when a client asks, and how many values at once. Not which.
+
+mod description;
+mod error;
+#[cfg(feature = "http")]
+mod http;
+mod session;
+
+pub use description::{Description, Hint};
+pub use error::ClientError;
+#[cfg(feature = "http")]
+pub use http::{ClientOptions, HttpClient, Lookups, Progress, Timings};
+pub use session::{Answered, Pending, Round, Session, Value};

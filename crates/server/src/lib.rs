@@ -1,1 +1,34 @@
 //! The HTTP server.
+//!
+//! It binds its port first and loads its databases in the background; `/readyz` tells when they answer.
+//! This crate is the one that picks the backend.
+//!
+//! | endpoint | what it does |
+//! |---|---|
+//! | `GET /healthz`, `/livez` | 200 while the process runs |
+//! | `GET /readyz` | 200 when all databases answer, else 503; states and causes as JSON |
+//! | `GET /metrics` | metrics for Prometheus |
+//! | `GET /v1/databases` | the databases: JSON, or protobuf if `Accept` asks for it |
+//! | `GET /v1/databases/{name}/config` | what a client must know; entity tag: the version |
+//! | `GET /v1/databases/{name}/hint` | the hint, with ranges; entity tag: its BLAKE3 |
+//! | `POST /v1/databases/{name}/query` | queries to answers |
+//! | `/v1/databases/{name}/keys` | an error: no protocol here needs keys |
+//!
+//! HTTP/1.1 without TLS: a proxy in front adds TLS and HTTP/2. Every response with a status of 400 or above
+//! carries a protobuf [`Error`](spirea_wire::proto::Error) with the cause and a remedy.
+
+mod body;
+mod config;
+mod connections;
+mod logs;
+mod metrics;
+mod observe;
+mod range;
+mod refused;
+mod routes;
+mod server;
+
+pub use config::{Limits, ServerConfig};
+pub use connections::Stopper;
+pub use logs::{LogFormat, init_logs};
+pub use server::{ServeError, Server, serve};

@@ -1,1 +1,45 @@
 //! The wire envelope: protobuf messages, errors and limits.
+//!
+//! A message is decoded only after its length, its format and the lengths of what it carries have been
+//! checked against [`Limits`] known from a database's parameters, so that untrusted bytes decide over no
+//! allocation. Queries and answers share the memory of the body they came in. A protocol's own bytes are
+//! opaque here.
+
+mod config;
+mod error;
+mod fields;
+mod limits;
+mod query;
+mod refusal;
+
+pub use config::{Config, DatabaseState, Listing, MAX_CONFIG_BYTES, Summary};
+pub use error::WireError;
+pub use limits::Limits;
+pub use query::{Request, Response};
+pub use refusal::{Code, MAX_REFUSAL_BYTES, Refusal};
+
+/// The messages as generated from `proto/`.
+pub mod proto {
+    // The generator documents fields and messages from the .proto files, but not the methods it adds.
+    #![allow(missing_docs, clippy::all, unused_qualifications)]
+    include!("generated/spirea.v1.rs");
+}
+
+/// The format of the envelope that this crate speaks; every message carries it.
+pub const FORMAT: u32 = 1;
+
+/// The content type of every message.
+pub const CONTENT_TYPE: &str = "application/x-protobuf";
+
+/// Identifies a snapshot of a database.
+pub type Version = [u8; 32];
+
+fn check_format(found: u32) -> Result<(), WireError> {
+    if found == FORMAT { Ok(()) } else { Err(WireError::Format { found }) }
+}
+
+fn hash(message: &'static str, field: &str, bytes: &[u8]) -> Result<[u8; 32], WireError> {
+    bytes
+        .try_into()
+        .map_err(|_| WireError::malformed(message, format!("{field} has {} bytes, not 32", bytes.len())))
+}

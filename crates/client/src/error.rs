@@ -1,0 +1,88 @@
+use std::path::PathBuf;
+
+use spirea_math::random::NoEntropy;
+use spirea_protocols::ProtocolError;
+use spirea_wire::{Refusal, WireError};
+
+/// Why a look-up failed, and what to do about it. None of them means that a key is absent, and none carries
+/// the key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// An address or a name that cannot be used.
+    #[error("{0}")]
+    BadAddress(String),
+    /// The server's bytes are not the message that was expected.
+    #[error("the server's response cannot be used: {0}; is this the address of a Spirea server?")]
+    Wire(#[from] WireError),
+    /// The parts of a configuration do not belong together.
+    #[error("the database's configuration contradicts itself: {0}; tell the server's operator")]
+    WrongConfig(String),
+    /// The hint is longer than the client allows.
+    #[error(
+        "the hint has {bytes} bytes, above this client's limit of {limit}; raise the limit to download it"
+    )]
+    HintTooLarge {
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The hint's bytes do not have the hash that the configuration names.
+    #[error(
+        "the hint does not have the hash that the configuration names, and was discarded; something between client and server changes bytes, or the server's copy is damaged: try another network, then tell the server's operator"
+    )]
+    HintCorrupted,
+    /// The database changed again and again while its configuration and hint were fetched.
+    #[error("the database changed while it was being fetched; try again")]
+    Changing,
+    /// The server refuses even queries made for the version that it has just named.
+    #[error(
+        "the server refuses queries for the version that it says it has; a cache between client and server may hold an old configuration: try again later, then tell the server's operator"
+    )]
+    StillStale,
+    /// The server refused or failed, and says why.
+    #[error("the server refused ({status}): {}; {}", .refusal.message, .refusal.remedy)]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// What the server says.
+        refusal: Refusal,
+    },
+    /// A response that no Spirea server gives.
+    #[error(
+        "unexpected HTTP status {status}; is this the address of a Spirea server? Redirections are not followed: give the final address"
+    )]
+    UnexpectedStatus {
+        /// The status.
+        status: u16,
+    },
+    /// The server cannot be reached.
+    #[error("cannot reach the server: {0}; check the address and that the server runs")]
+    Unreachable(String),
+    /// The server took too long.
+    #[error("the server took too long: {0}; try again, or allow more time")]
+    TimedOut(String),
+    /// The connection broke.
+    #[error("the connection broke: {0}; try again")]
+    Broken(String),
+    /// The cache cannot be used.
+    #[error("{path}: cannot {action}: {source}; name another cache folder or free space there", path = .path.display())]
+    Cache {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was attempted.
+        action: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// There is no folder for the cache.
+    #[error("no cache folder: neither XDG_CACHE_HOME nor HOME is set; name a folder")]
+    NoCacheFolder,
+    /// A look-up that cannot be made, or an answer that is wrong and was withheld.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// The operating system gave no randomness.
+    #[error(transparent)]
+    NoEntropy(#[from] NoEntropy),
+}

@@ -1,0 +1,135 @@
+//! Hints on disk, by hash. Files appear under their name only whole and checked; several processes may share
+//! a folder.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::{ClientError, Description, Hint};
+
+/// A folder of hints.
+pub(super) struct Cache(PathBuf);
+
+fn failed(path: &Path, action: &'static str) -> impl Fn(std::io::Error) -> ClientError {
+    move |source| ClientError::Cache { path: path.into(), action, source }
+}
+
+fn remove(path: &Path) -> Result<(), ClientError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(path, "remove")(error)),
+        _ => Ok(()),
+    }
+}
+
+impl Cache {
+    /// The cache in `folder`, or in the place that the system has for caches.
+    pub fn open(folder: Option<&Path>) -> Result<Self, ClientError> {
+        let folder = match folder {
+            Some(folder) => folder.to_path_buf(),
+            None => {
+                let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+                set("XDG_CACHE_HOME")
+                    .or_else(|| set("HOME").map(|home| home.join(".cache")))
+                    .ok_or(ClientError::NoCacheFolder)?
+                    .join("spirea")
+            }
+        };
+        fs::create_dir_all(&folder).map_err(failed(&folder, "create"))?;
+        Ok(Self(folder))
+    }
+
+    fn path(&self, description: &Description, extension: &str) -> PathBuf {
+        let hash = blake3::Hash::from_bytes(*description.hint_blake3()).to_hex();
+        self.0.join(format!("{hash}.{extension}"))
+    }
+
+    /// The hint, if it is here. A damaged copy is removed.
+    pub fn load(&self, description: &Description) -> Result<Option<Hint>, ClientError> {
+        let path = self.path(description, "hint");
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(failed(&path, "open"))?,
+        };
+        match read(file, &path, description) {
+            Err(ClientError::HintCorrupted) => remove(&path).map(|()| None),
+            hint => hint.map(Some),
+        }
+    }
+
+    /// The place of a download, once no other process is at it. What an interrupted download left is kept.
+    pub fn begin(&self, description: &Description) -> Result<Part, ClientError> {
+        // The lock has a file of its own, which is never renamed or removed: all processes lock the same one.
+        let lock_path = self.path(description, "lock");
+        let lock = File::options().create(true).append(true).open(&lock_path);
+        let lock = lock.map_err(failed(&lock_path, "open"))?;
+        lock.lock().map_err(failed(&lock_path, "lock"))?;
+        let path = self.path(description, "part");
+        let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
+        let mut file = file.map_err(failed(&path, "open"))?;
+        let bytes = file.seek(SeekFrom::End(0)).map_err(failed(&path, "read"))?;
+        let mut part = Part { file, bytes, path, whole: self.path(description, "hint"), _lock: lock };
+        if bytes > description.hint_bytes() {
+            part.cut(0)?;
+        }
+        Ok(part)
+    }
+}
+
+fn read(file: File, path: &Path, description: &Description) -> Result<Hint, ClientError> {
+    let expected = description.hint_bytes();
+    let length = file.metadata().map_err(failed(path, "read"))?.len();
+    let Some(capacity) = usize::try_from(expected).ok().filter(|_| length == expected) else {
+        return Err(ClientError::HintCorrupted);
+    };
+    let mut bytes = Vec::with_capacity(capacity);
+    // The file may grow while it is read; a longer one has another hash.
+    file.take(expected).read_to_end(&mut bytes).map_err(failed(path, "read"))?;
+    description.hint(bytes)
+}
+
+/// A hint that is being downloaded.
+pub(super) struct Part {
+    file: File,
+    bytes: u64,
+    path: PathBuf,
+    whole: PathBuf,
+    _lock: File,
+}
+
+impl Part {
+    /// Bytes that are here.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Throws away what comes after `bytes`.
+    pub fn cut(&mut self, bytes: u64) -> Result<(), ClientError> {
+        self.file.set_len(bytes).map_err(failed(&self.path, "truncate"))?;
+        self.file.seek(SeekFrom::Start(bytes)).map_err(failed(&self.path, "truncate"))?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Appends.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.file.write_all(bytes).map_err(failed(&self.path, "write"))?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Checks the whole and puts it in its place. What is not the hint is thrown away.
+    pub fn finish(&mut self, description: &Description) -> Result<Hint, ClientError> {
+        self.file.sync_all().map_err(failed(&self.path, "write"))?;
+        let file = File::open(&self.path).map_err(failed(&self.path, "read"))?;
+        match read(file, &self.path, description) {
+            Ok(hint) => {
+                fs::rename(&self.path, &self.whole).map_err(failed(&self.whole, "rename"))?;
+                Ok(hint)
+            }
+            Err(error) => {
+                self.cut(0)?;
+                Err(error)
+            }
+        }
+    }
+}

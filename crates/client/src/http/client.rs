@@ -1,0 +1,211 @@
+use std::time::{Duration, Instant};
+
+use spirea_protocols::Table;
+use spirea_wire::Code;
+
+use super::cache::Cache;
+use super::transport::Transport;
+use super::{ClientOptions, download};
+use crate::{Answered, ClientError, Description, Round, Session, Value};
+
+/// How often a configuration is fetched while the database changes in between.
+const REFRESHES: u32 = 3;
+
+/// What look-ups cost, summed over the requests that they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Requests.
+    pub requests: u32,
+    /// Bytes sent in bodies.
+    pub sent_bytes: u64,
+    /// Bytes received in bodies.
+    pub received_bytes: u64,
+    /// Making the queries.
+    pub query: Duration,
+    /// Computation on the server, as it says.
+    pub server: Duration,
+    /// Everything between sending and receiving that is not the server's computation: the network, waiting
+    /// in the server's queue, pauses before trying again.
+    pub network: Duration,
+    /// Decoding the answers.
+    pub decode: Duration,
+}
+
+/// Values and what they cost.
+#[derive(Debug, Default)]
+pub struct Lookups {
+    /// The values, in the order asked for; `None` for a key that the table does not have.
+    pub values: Vec<Option<Value>>,
+    /// What they cost.
+    pub timings: Timings,
+}
+
+/// What is looked up.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    Keys(&'a [&'a [u8]]),
+    Indices(&'a [u64]),
+}
+
+impl Wanted<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Keys(keys) => keys.len(),
+            Self::Indices(indices) => indices.len(),
+        }
+    }
+
+    /// A request for at most `most` of them from `start`.
+    fn round(&self, session: &mut Session, start: usize, most: usize) -> Result<Round, ClientError> {
+        let end = self.len().min(start + most);
+        match self {
+            Self::Keys(keys) => session.query_keys(&keys[start..end]),
+            Self::Indices(indices) => session.query_indices(&indices[start..end]),
+        }
+    }
+}
+
+/// A client of one database over HTTP.
+///
+/// It follows the database: when the server has a new version, the client fetches its configuration and hint
+/// and makes new queries. Values of one call may then come from two versions.
+pub struct HttpClient {
+    transport: Transport,
+    cache: Cache,
+    name: String,
+    options: ClientOptions,
+    session: Session,
+}
+
+impl HttpClient {
+    /// A client of the database `name` of the server at `url`, such as `https://pir.example.org`, with the
+    /// default options. Fetches the configuration, and the hint unless the cache has it.
+    ///
+    /// # Errors
+    /// See [`HttpClient::connect_with`].
+    pub fn connect(url: &str, name: &str) -> Result<Self, ClientError> {
+        Self::connect_with(url, name, ClientOptions::default())
+    }
+
+    /// [`HttpClient::connect`] with options.
+    ///
+    /// # Errors
+    /// [`ClientError::BadAddress`] for an address or a name that cannot be one; errors of the transport and
+    /// the cache; [`ClientError::Refused`] if the server says no, for instance that it has no such database;
+    /// [`ClientError::HintCorrupted`] if the hint is damaged on the way.
+    pub fn connect_with(url: &str, name: &str, options: ClientOptions) -> Result<Self, ClientError> {
+        let transport = Transport::new(url, name, &options)?;
+        let cache = Cache::open(options.cache.as_deref())?;
+        let session = open_session(&transport, &cache, name, &options)?;
+        Ok(Self { transport, cache, name: name.into(), options, session })
+    }
+
+    /// The database, in the version that was last seen.
+    pub fn description(&self) -> &Description {
+        self.session.description()
+    }
+
+    /// The table, in the version that was last seen.
+    pub fn table(&self) -> &Table {
+        self.description().table()
+    }
+
+    /// The values of keys, in as many requests as they need.
+    ///
+    /// # Errors
+    /// See [`HttpClient::look_up_keys`].
+    pub fn get_keys(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>, ClientError> {
+        Ok(self.look_up_keys(keys)?.values)
+    }
+
+    /// The values at indices, in as many requests as they need.
+    ///
+    /// # Errors
+    /// See [`HttpClient::look_up_indices`].
+    pub fn get_indices(&mut self, indices: &[u64]) -> Result<Vec<Value>, ClientError> {
+        Ok(self.look_up_indices(indices)?.values.into_iter().flatten().collect())
+    }
+
+    /// The values of keys, and what they cost.
+    ///
+    /// # Errors
+    /// [`ClientError::Protocol`] if the table is looked up by index or an answer is wrong; errors of the
+    /// transport; [`ClientError::Refused`] if the server says no; [`ClientError::StillStale`] if it refuses
+    /// queries for the version it has just named. None means that a key is absent.
+    pub fn look_up_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
+        self.look_up(Wanted::Keys(keys))
+    }
+
+    /// The values at indices, and what they cost.
+    ///
+    /// # Errors
+    /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the table is looked up by key or
+    /// has no such index.
+    pub fn look_up_indices(&mut self, indices: &[u64]) -> Result<Lookups, ClientError> {
+        self.look_up(Wanted::Indices(indices))
+    }
+
+    fn look_up(&mut self, wanted: Wanted<'_>) -> Result<Lookups, ClientError> {
+        let mut lookups = Lookups::default();
+        let mut refreshed = false;
+        while lookups.values.len() < wanted.len() {
+            match self.request(wanted, &mut lookups) {
+                Err(ClientError::Refused { refusal, .. }) if refusal.code == Code::StaleVersion => {
+                    if std::mem::replace(&mut refreshed, true) {
+                        return Err(ClientError::StillStale);
+                    }
+                    // The refused queries are dropped with their secrets; the new version gets new ones.
+                    self.session = open_session(&self.transport, &self.cache, &self.name, &self.options)?;
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(lookups)
+    }
+
+    /// One request for what is still missing.
+    fn request(&mut self, wanted: Wanted<'_>, lookups: &mut Lookups) -> Result<(), ClientError> {
+        let started = Instant::now();
+        let most = self.session.max_batch();
+        let first = lookups.values.len();
+        let Round { request, pending } = wanted.round(&mut self.session, first, most)?;
+        let query = started.elapsed();
+
+        let sent = Instant::now();
+        let count = most.min(wanted.len() - first);
+        let limit = self.description().limits().response_bytes(count);
+        let response = self.transport.query(&request, limit)?;
+        let round_trip = sent.elapsed();
+
+        let received = Instant::now();
+        let received_bytes = response.len() as u64;
+        let Answered { values, compute } = self.session.decode(pending, response)?;
+        lookups.values.extend(values);
+        let timings = &mut lookups.timings;
+        timings.requests += 1;
+        timings.sent_bytes += request.len() as u64;
+        timings.received_bytes += received_bytes;
+        timings.query += query;
+        // The server's word, which may be anything, is not allowed to exceed what was measured here.
+        let server = compute.min(round_trip);
+        timings.server += server;
+        timings.network += round_trip - server;
+        timings.decode += received.elapsed();
+        Ok(())
+    }
+}
+
+fn open_session(
+    transport: &Transport,
+    cache: &Cache,
+    name: &str,
+    options: &ClientOptions,
+) -> Result<Session, ClientError> {
+    for _ in 0..REFRESHES {
+        let description = Description::parse(name, transport.config()?)?;
+        if let Some(hint) = download::hint(transport, cache, &description, options)? {
+            return Session::new(description, &hint);
+        }
+    }
+    Err(ClientError::Changing)
+}

@@ -1,0 +1,10 @@
+//! The client over HTTP, blocking.
+
+mod cache;
+mod client;
+mod download;
+mod options;
+mod transport;
+
+pub use client::{HttpClient, Lookups, Timings};
+pub use options::{ClientOptions, Progress};

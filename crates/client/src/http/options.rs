@@ -1,0 +1,39 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Is told how many bytes of a hint are there, and of how many.
+pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
+
+/// How a client connects, waits and remembers.
+pub struct ClientOptions {
+    /// The folder for hints; without one, `$XDG_CACHE_HOME/spirea` or `~/.cache/spirea`.
+    pub cache: Option<PathBuf>,
+    /// The longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// The longest wait for the server to take or send anything more; a query's answer has to begin within
+    /// it.
+    pub timeout: Duration,
+    /// How often a request is made at most, where trying again is safe.
+    pub attempts: u32,
+    /// The longest pause before trying again; a server that asks for a longer one is not waited for.
+    pub max_pause: Duration,
+    /// The longest hint that is downloaded.
+    pub max_hint_bytes: u64,
+    /// Is told how far the download of a hint is.
+    pub progress: Option<Progress>,
+}
+
+impl Default for ClientOptions {
+    /// 10 seconds to connect, 60 to wait, 5 attempts with pauses up to 30 seconds, hints up to 8 GiB.
+    fn default() -> Self {
+        Self {
+            cache: None,
+            connect_timeout: Duration::from_secs(10),
+            timeout: Duration::from_secs(60),
+            attempts: 5,
+            max_pause: Duration::from_secs(30),
+            max_hint_bytes: 8 << 30,
+            progress: None,
+        }
+    }
+}

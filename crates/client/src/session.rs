@@ -1,0 +1,145 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirea_math::random::SecretRng;
+use spirea_protocols::table::LookupState;
+use spirea_protocols::{ProtocolError, TableClient};
+use spirea_wire::{Request, Response};
+
+use crate::{ClientError, Description, Hint};
+
+/// The most bytes of a request's queries, unless a single query has more.
+const MAX_REQUEST_BYTES: usize = 64 << 20;
+
+/// A value: its fields, in the order in which the table names them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Value(Vec<Vec<u8>>);
+
+impl Value {
+    /// Its fields.
+    pub fn fields(&self) -> &[Vec<u8>] {
+        &self.0
+    }
+
+    /// Its fields.
+    pub fn into_fields(self) -> Vec<Vec<u8>> {
+        self.0
+    }
+}
+
+/// Shows lengths only: a value tells what was asked for.
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Value").field(&self.0.iter().map(Vec::len).collect::<Vec<_>>()).finish()
+    }
+}
+
+/// The client of one version of a database, without a transport.
+pub struct Session {
+    description: Description,
+    client: TableClient,
+    rng: SecretRng,
+}
+
+/// A request to send, and what its response needs to be read.
+pub struct Round {
+    /// The body of the request.
+    pub request: Vec<u8>,
+    /// For [`Session::decode`].
+    pub pending: Pending,
+}
+
+/// What a request leaves with the client: secrets, erased when dropped.
+pub struct Pending(Vec<LookupState>);
+
+/// What a response says.
+#[derive(Debug)]
+pub struct Answered {
+    /// The values, in the order of the request; `None` for a key that the table does not have.
+    pub values: Vec<Option<Value>>,
+    /// Time that the server computed for the whole batch, as it says.
+    pub compute: Duration,
+}
+
+impl Session {
+    /// A session with a database.
+    ///
+    /// # Errors
+    /// [`ClientError::HintCorrupted`] if the hint belongs to another description,
+    /// [`ClientError::NoEntropy`] if the system gives no randomness.
+    pub fn new(description: Description, hint: &Hint) -> Result<Self, ClientError> {
+        if hint.blake3 != *description.hint_blake3() {
+            return Err(ClientError::HintCorrupted);
+        }
+        let index = description.params().client(&hint.bytes)?;
+        let client = TableClient::new(description.table().clone(), index)?;
+        Ok(Self { description, client, rng: SecretRng::from_os()? })
+    }
+
+    /// The database.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The most look-ups in one request.
+    pub fn max_batch(&self) -> usize {
+        let limits = self.description.limits();
+        (MAX_REQUEST_BYTES / limits.query_bytes.max(1)).clamp(1, limits.max_batch)
+    }
+
+    /// A request for the values of keys, 1 to [`Session::max_batch`] of them. Every query has secrets of its
+    /// own, also for a key that was asked for before.
+    ///
+    /// # Errors
+    /// [`ClientError::Protocol`] if the table is looked up by index or the keys are too many.
+    pub fn query_keys(&mut self, keys: &[&[u8]]) -> Result<Round, ClientError> {
+        self.round(keys.len(), |client, rng, i| client.query_key(keys[i], rng))
+    }
+
+    /// A request for the values at indices, 1 to [`Session::max_batch`] of them.
+    ///
+    /// # Errors
+    /// [`ClientError::Protocol`] if the table is looked up by key or has no such index, or the indices are
+    /// too many.
+    pub fn query_indices(&mut self, indices: &[u64]) -> Result<Round, ClientError> {
+        self.round(indices.len(), |client, rng, i| client.query_index(indices[i], rng))
+    }
+
+    fn round(
+        &mut self,
+        count: usize,
+        query: impl Fn(&TableClient, &mut SecretRng, usize) -> Result<(Vec<u8>, LookupState), ProtocolError>,
+    ) -> Result<Round, ClientError> {
+        let most = self.max_batch();
+        if count == 0 || count > most {
+            let detail = format!("a request has 1 to {most} look-ups, not {count}");
+            return Err(ProtocolError::BadRequest(detail).into());
+        }
+        let (mut queries, mut states) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for i in 0..count {
+            let (bytes, state) = query(&self.client, &mut self.rng, i)?;
+            queries.push(Bytes::from(bytes));
+            states.push(state);
+        }
+        let request = Request { version: *self.description.version(), queries };
+        Ok(Round { request: request.encode(), pending: Pending(states) })
+    }
+
+    /// The values, from the response to the request that left `pending`.
+    ///
+    /// # Errors
+    /// [`ClientError::Wire`] if it is not the response, [`ClientError::Protocol`] if an answer fails its
+    /// checksum or is not what the table says. Neither means that a key is absent.
+    pub fn decode(&self, pending: Pending, response: Bytes) -> Result<Answered, ClientError> {
+        let Pending(states) = pending;
+        let response = Response::decode(response, &self.description.limits(), states.len())?;
+        if response.version != *self.description.version() {
+            return Err(ClientError::WrongConfig("another version answered than was asked".into()));
+        }
+        let values = states.into_iter().zip(&response.answers).map(|(state, answer)| {
+            let value = self.client.decode(state, answer)?;
+            value.map(|value| self.client.table().split_fields(&value).map(Value)).transpose()
+        });
+        Ok(Answered { values: values.collect::<Result<_, ProtocolError>>()?, compute: response.compute })
+    }
+}

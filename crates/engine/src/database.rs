@@ -1,0 +1,115 @@
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::{Responder, Sizes, Table};
+
+use crate::{EngineError, LoadError};
+
+/// The most bytes of a request's queries, unless a single query has more: bounds a batch of long queries.
+pub const MAX_REQUEST_BYTES: usize = 64 << 20;
+
+/// What a database is, beside the machine that answers: all of it public.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its name.
+    pub name: String,
+    /// The snapshot that answers.
+    pub version: [u8; 32],
+    /// The protocol and its parameters.
+    pub params: ProtocolParams,
+    /// The table.
+    pub table: Table,
+    /// The hint.
+    pub hint: HintFile,
+}
+
+/// A hint on disk.
+#[derive(Clone, Debug)]
+pub struct HintFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// BLAKE3 of its bytes.
+    pub blake3: [u8; 32],
+}
+
+/// A database that answers: the identity of a snapshot and the server half of its protocol.
+pub struct Database {
+    identity: Identity,
+    responder: Box<dyn Responder>,
+    max_batch: usize,
+}
+
+impl Database {
+    /// A database.
+    ///
+    /// # Errors
+    /// [`LoadError::Inconsistent`] if the identity and the responder do not belong together,
+    /// [`LoadError::Protocol`] if the parameters or the table are invalid.
+    pub fn new(identity: Identity, responder: Box<dyn Responder>) -> Result<Self, LoadError> {
+        let Identity { params, table, hint, .. } = &identity;
+        params.validate()?;
+        table.validate()?;
+        let sizes = params.sizes();
+        let inconsistent = |what: &str| Err(LoadError::Inconsistent(what.into()));
+        if responder.sizes() != sizes {
+            return inconsistent("the loaded matrix answers queries of another size");
+        }
+        if hint.bytes != sizes.hint_bytes {
+            return inconsistent("the hint is not as long as the parameters say");
+        }
+        if table.records != params.records() || table.record_bytes() != params.record_bytes() {
+            return inconsistent("the table's records are not the protocol's");
+        }
+        let fitting = MAX_REQUEST_BYTES / sizes.query_bytes.max(1);
+        let max_batch = fitting.clamp(1, responder.max_batch().max(1));
+        Ok(Self { identity, responder, max_batch })
+    }
+
+    /// What it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Bytes of queries, answers and the hint.
+    pub fn sizes(&self) -> Sizes {
+        self.responder.sizes()
+    }
+
+    /// The most queries in one request.
+    pub fn max_batch(&self) -> usize {
+        self.max_batch
+    }
+
+    /// Checks a batch by what is public of it: the version it was made for, and lengths.
+    pub(crate) fn admit(&self, version: &[u8; 32], queries: &[Bytes]) -> Result<(), EngineError> {
+        if *version != self.identity.version {
+            return Err(EngineError::Stale { current: self.identity.version });
+        }
+        let (most, count) = (self.max_batch, queries.len());
+        if count == 0 || count > most {
+            return Err(EngineError::Malformed(format!("1 to {most} queries, not {count}")));
+        }
+        let expected = self.sizes().query_bytes;
+        match queries.iter().find(|query| query.len() != expected) {
+            None => Ok(()),
+            Some(query) => Err(EngineError::Malformed(format!(
+                "a query of {} bytes where the parameters say {expected}",
+                query.len()
+            ))),
+        }
+    }
+
+    /// Answers an admitted batch on this thread.
+    pub(crate) fn answer(&self, queries: &[Bytes]) -> Result<Vec<Bytes>, EngineError> {
+        let queries: Vec<&[u8]> = queries.iter().map(|query| &query[..]).collect();
+        let answers = self.responder.answer(&queries)?;
+        let expected = self.sizes().answer_bytes;
+        if answers.len() != queries.len() || answers.iter().any(|answer| answer.len() != expected) {
+            return Err(EngineError::WrongAnswers);
+        }
+        Ok(answers.into_iter().map(Bytes::from).collect())
+    }
+}

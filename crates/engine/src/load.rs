@@ -1,0 +1,36 @@
+use std::sync::Arc;
+
+use spirea_backend::{Backend, Residence};
+use spirea_store::{Progress, Snapshot};
+
+use crate::{Database, HintFile, Identity, LoadError};
+
+impl Database {
+    /// Verifies a snapshot and loads it on a backend. Takes as long as reading all of it does.
+    ///
+    /// # Errors
+    /// [`LoadError::Store`] if a file is damaged or unreadable, [`LoadError::Protocol`] if the backend
+    /// refuses the matrix, [`LoadError::Inconsistent`] if the parts do not belong together.
+    pub fn load<B: Backend>(
+        snapshot: &Snapshot,
+        backend: &Arc<B>,
+        residence: Residence,
+        progress: &dyn Progress,
+    ) -> Result<Self, LoadError> {
+        snapshot.verify(progress)?;
+        let manifest = snapshot.manifest();
+        let responder = manifest.protocol.open_server(backend, &snapshot.matrix_path(), residence)?;
+        let identity = Identity {
+            name: manifest.name.clone(),
+            version: snapshot.version(),
+            params: manifest.protocol.clone(),
+            table: manifest.table.clone(),
+            hint: HintFile {
+                path: snapshot.hint_path(),
+                bytes: manifest.hint.bytes,
+                blake3: manifest.hint.blake3,
+            },
+        };
+        Self::new(identity, responder)
+    }
+}

@@ -1,0 +1,249 @@
+//! Admission, order, cancellation and failure, with responders that do as they are told.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use spirea_backend::BackendError;
+use spirea_engine::{Database, Engine, EngineError, HintFile, Identity, Load, LoadError, State};
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::simple::Params;
+use spirea_protocols::{ProtocolError, Responder, Sizes, Table, TableKind};
+
+const VERSION: [u8; 32] = [1; 32];
+
+type Behaviour = Box<dyn Fn(&[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError> + Send + Sync>;
+
+struct Scripted {
+    sizes: Sizes,
+    behaviour: Behaviour,
+}
+
+impl Responder for Scripted {
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn max_batch(&self) -> usize {
+        4
+    }
+
+    fn answer(&self, queries: &[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        (self.behaviour)(queries)
+    }
+}
+
+fn identity() -> Identity {
+    let table = Table {
+        kind: TableKind::Index,
+        entries: 10,
+        records: 10,
+        payload_bytes: 24,
+        salt: [0; 32],
+        fields: vec!["value".into()],
+    };
+    let params = Params {
+        set: "module-1280".into(),
+        seed: [0; 32],
+        records: 10,
+        record_bytes: 32,
+        rows: 32,
+        columns: 256,
+    };
+    let hint = HintFile { path: "hint".into(), bytes: params.sizes().hint_bytes, blake3: [0; 32] };
+    Identity { name: "test".into(), version: VERSION, params: ProtocolParams::Simple(params), table, hint }
+}
+
+fn database(behaviour: Behaviour) -> Database {
+    let identity = identity();
+    let sizes = identity.params.sizes();
+    Database::new(identity, Box::new(Scripted { sizes, behaviour })).unwrap()
+}
+
+fn engine(queue: usize, behaviour: Behaviour) -> Engine {
+    let engine = Engine::new(queue).unwrap();
+    engine.announce("test", VERSION).unwrap();
+    engine.publish(database(behaviour));
+    engine
+}
+
+/// Answers that begin with the query's first byte.
+fn echo(queries: &[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    let answer_bytes = identity().params.sizes().answer_bytes;
+    Ok(queries.iter().map(|query| vec![query[0]; answer_bytes]).collect())
+}
+
+/// A responder that says which query it begins with and goes on when told to.
+fn gated() -> (Behaviour, Receiver<u8>, Sender<()>) {
+    let (begun, begins) = channel();
+    let (go, gone) = channel();
+    let gone = Mutex::new(gone);
+    let behaviour = move |queries: &[&[u8]]| {
+        begun.send(queries[0][0]).unwrap();
+        gone.lock().unwrap().recv().unwrap();
+        echo(queries)
+    };
+    (Box::new(behaviour), begins, go)
+}
+
+fn queries(first: &[u8]) -> Vec<Bytes> {
+    let query_bytes = identity().params.sizes().query_bytes;
+    first.iter().map(|&byte| Bytes::from(vec![byte; query_bytes])).collect()
+}
+
+#[tokio::test]
+async fn a_batch_is_answered_in_order() {
+    let engine = engine(8, Box::new(echo));
+    let answers = engine.submit("test", &VERSION, queries(&[3, 1, 2])).unwrap().await.unwrap();
+    assert_eq!(answers.answers.iter().map(|answer| answer[0]).collect::<Vec<_>>(), [3, 1, 2]);
+}
+
+#[tokio::test]
+async fn requests_are_checked_before_they_are_admitted() {
+    let engine = engine(8, Box::new(|_| panic!("nothing may be computed")));
+    let submit = |version, queries| engine.submit("test", version, queries).map(drop).unwrap_err();
+    assert!(matches!(submit(&[2; 32], queries(&[1])), EngineError::Stale { current: VERSION }));
+    for bad in [vec![], queries(&[1; 5]), vec![Bytes::from_static(b"short")]] {
+        let error = submit(&VERSION, bad);
+        assert!(matches!(error, EngineError::Malformed(_)) && !error.accepted(), "{error}");
+    }
+    let unknown = engine.submit("other", &VERSION, queries(&[1])).map(drop).unwrap_err();
+    assert!(matches!(unknown, EngineError::UnknownDatabase));
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_a_gone_caller_frees_its_place() {
+    let (behaviour, begins, go) = gated();
+    let engine = engine(2, behaviour);
+    let submit = |byte| engine.submit("test", &VERSION, queries(&[byte]));
+    let first = submit(1).unwrap();
+    assert_eq!(begins.recv().unwrap(), 1);
+    let (second, third) = (submit(2).unwrap(), submit(3).unwrap());
+    assert_eq!(engine.load(), Load { waiting: 2, running: 1 });
+    match submit(4).map(drop).unwrap_err() {
+        EngineError::Overloaded { retry_after } => assert!(retry_after >= Duration::from_secs(1)),
+        error => panic!("{error}"),
+    }
+    drop(second);
+    assert_eq!(engine.load(), Load { waiting: 1, running: 1 });
+    let fifth = submit(5).unwrap();
+    // The caller of what is being answered may go, too.
+    drop(first);
+    for expected in [3, 5] {
+        go.send(()).unwrap();
+        assert_eq!(begins.recv().unwrap(), expected);
+    }
+    go.send(()).unwrap();
+    assert_eq!(third.await.unwrap().answers[0][0], 3);
+    assert_eq!(fifth.await.unwrap().answers[0][0], 5);
+}
+
+#[tokio::test]
+async fn failures_are_told_and_the_next_request_is_answered() {
+    let behaviour = |queries: &[&[u8]]| match queries[0][0] {
+        1 => panic!("a defect"),
+        2 => Ok(vec![]),
+        3 => Ok(vec![vec![0; 1]; queries.len()]),
+        4 => Err(BackendError::Unavailable("gone".into()).into()),
+        _ => echo(queries),
+    };
+    let engine = engine(8, Box::new(behaviour));
+    let answer = async |byte| engine.submit("test", &VERSION, queries(&[byte])).unwrap().await;
+    assert!(matches!(answer(1).await, Err(EngineError::Panicked)));
+    assert!(matches!(answer(2).await, Err(EngineError::WrongAnswers)));
+    assert!(matches!(answer(3).await, Err(EngineError::WrongAnswers)));
+    let error = answer(4).await.unwrap_err();
+    assert!(matches!(error, EngineError::Protocol(ProtocolError::Backend(_))) && error.accepted());
+    assert_eq!(answer(9).await.unwrap().answers[0][0], 9);
+    assert_eq!(engine.load(), Load { waiting: 0, running: 0 });
+}
+
+#[tokio::test]
+async fn an_engine_that_goes_leaves_nobody_waiting() {
+    let (behaviour, begins, go) = gated();
+    let engine = engine(8, behaviour);
+    let running = engine.submit("test", &VERSION, queries(&[1])).unwrap();
+    begins.recv().unwrap();
+    let waiting = engine.submit("test", &VERSION, queries(&[2])).unwrap();
+    drop(engine);
+    assert!(matches!(waiting.await, Err(EngineError::Stopping)));
+    go.send(()).unwrap();
+    assert_eq!(running.await.unwrap().answers[0][0], 1);
+}
+
+#[tokio::test]
+async fn a_new_version_takes_over_and_the_old_one_finishes_what_it_accepted() {
+    let (behaviour, begins, go) = gated();
+    let engine = engine(8, behaviour);
+    let first = engine.submit("test", &VERSION, queries(&[1])).unwrap();
+    begins.recv().unwrap();
+    let second = engine.submit("test", &VERSION, queries(&[2])).unwrap();
+    let newer = Identity { version: [2; 32], ..identity() };
+    let sizes = newer.params.sizes();
+    engine.publish(Database::new(newer, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap());
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    assert_eq!(first.await.unwrap().answers[0][0], 1);
+    assert_eq!(second.await.unwrap().answers[0][0], 2);
+    let stale = engine.submit("test", &VERSION, queries(&[3])).map(drop).unwrap_err();
+    assert!(matches!(stale, EngineError::Stale { current } if current == [2; 32]));
+}
+
+#[test]
+fn states_are_told() {
+    let engine = Engine::new(1).unwrap();
+    engine.announce("test", VERSION).unwrap();
+    assert!(matches!(engine.announce("test", VERSION), Err(LoadError::DuplicateName(_))));
+    assert!(matches!(engine.database("test"), Err(EngineError::Loading)));
+    engine.fail("test", "damaged".into());
+    assert!(matches!(engine.database("test"), Err(EngineError::Failed)));
+    assert!(matches!(&engine.statuses()[0].state, State::Failed(cause) if cause == "damaged"));
+    engine.publish(database(Box::new(echo)));
+    assert!(engine.database("test").is_ok() && engine.knows("test") && !engine.knows("other"));
+}
+
+#[test]
+fn parts_that_do_not_belong_together_are_refused() {
+    let responder = |query_bytes| {
+        let sizes = Sizes { query_bytes, ..identity().params.sizes() };
+        Box::new(Scripted { sizes, behaviour: Box::new(echo) })
+    };
+    let right = identity().params.sizes().query_bytes;
+    let refused = |identity, query_bytes| {
+        matches!(Database::new(identity, responder(query_bytes)), Err(LoadError::Inconsistent(_)))
+    };
+    assert!(!refused(identity(), right));
+    assert!(refused(identity(), right + 4));
+    let hint = HintFile { bytes: 1, ..identity().hint };
+    assert!(refused(Identity { hint, ..identity() }, right));
+    let table = Table { payload_bytes: 25, ..identity().table };
+    assert!(refused(Identity { table, ..identity() }, right));
+}
+
+/// Many callers at once, some of which go away: every other one gets its own answer.
+#[tokio::test]
+async fn many_callers_get_their_own_answers() {
+    let engine = Arc::new(engine(64, Box::new(echo)));
+    let started = Instant::now();
+    let callers: Vec<_> = (0..64u8)
+        .map(|byte| {
+            let engine = Arc::clone(&engine);
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    let ticket = engine.submit("test", &VERSION, queries(&[byte])).unwrap();
+                    if byte % 3 == 0 {
+                        drop(ticket);
+                    } else {
+                        assert_eq!(ticket.await.unwrap().answers[0][0], byte);
+                    }
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    assert!(started.elapsed() < Duration::from_secs(20));
+}

@@ -1,0 +1,150 @@
+//! Metrics for Prometheus. Labels carry names that the operator chose, endpoints and status codes; nothing
+//! of a query, and nothing that tells one client from another.
+
+use std::time::Duration;
+
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TEXT_FORMAT, TextEncoder,
+};
+use spirea_engine::{Engine, State};
+
+/// The metrics of a server.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    received: IntCounterVec,
+    sent: IntCounterVec,
+    batch: HistogramVec,
+    answer_seconds: HistogramVec,
+    wait_seconds: HistogramVec,
+    waiting: IntGauge,
+    answering: IntGauge,
+    pub in_flight: IntGauge,
+    pub connections: IntGauge,
+    ready: IntGauge,
+    databases: IntGaugeVec,
+    versions: IntGaugeVec,
+}
+
+/// The metrics of one database.
+pub(crate) struct Measured {
+    pub received: IntCounter,
+    batch: Histogram,
+    answer_seconds: Histogram,
+    wait_seconds: Histogram,
+}
+
+impl Measured {
+    /// Notes an answered request.
+    pub fn answered(&self, queries: usize, compute: Duration, waited: Duration) {
+        self.batch.observe(queries as f64);
+        self.answer_seconds.observe(compute.as_secs_f64());
+        self.wait_seconds.observe(waited.as_secs_f64());
+    }
+}
+
+impl Metrics {
+    pub fn new() -> prometheus::Result<Self> {
+        /// From a tenth of a millisecond to a minute.
+        const SECONDS: [f64; 18] = [
+            0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+            10.0, 30.0, 60.0,
+        ];
+        let registry = Registry::new();
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counters.clone()))?;
+            prometheus::Result::Ok(counters)
+        };
+        let gauge = |name: &str, help: &str| {
+            let gauge = IntGauge::new(name, help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            prometheus::Result::Ok(gauge)
+        };
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            let gauges = IntGaugeVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(gauges.clone()))?;
+            prometheus::Result::Ok(gauges)
+        };
+        let histograms = |name: &str, help: &str, buckets: &[f64]| {
+            let options = HistogramOpts::new(name, help).buckets(buckets.into());
+            let histograms = HistogramVec::new(options, &["database"])?;
+            registry.register(Box::new(histograms.clone()))?;
+            prometheus::Result::Ok(histograms)
+        };
+        let batches: Vec<f64> = (0..9).map(|power| f64::from(1 << power)).collect();
+        let metrics = Self {
+            requests: counters(
+                "spirea_requests_total",
+                "Requests by database, endpoint and status code.",
+                &["database", "endpoint", "status"],
+            )?,
+            received: counters("spirea_received_bytes_total", "Bytes of requests' bodies.", &["database"])?,
+            sent: counters(
+                "spirea_sent_bytes_total",
+                "Bytes of responses' bodies, as announced.",
+                &["database"],
+            )?,
+            batch: histograms("spirea_batch_queries", "Queries in an answered batch.", &batches)?,
+            answer_seconds: histograms("spirea_answer_seconds", "Time to compute a batch.", &SECONDS)?,
+            wait_seconds: histograms("spirea_wait_seconds", "Time that a batch waited.", &SECONDS)?,
+            waiting: gauge("spirea_queue_requests", "Requests that wait for their turn.")?,
+            answering: gauge("spirea_answering_requests", "Requests that are being computed.")?,
+            in_flight: gauge("spirea_in_flight_requests", "HTTP requests that have no response yet.")?,
+            connections: gauge("spirea_connections", "Open connections.")?,
+            ready: gauge("spirea_ready", "1 if all databases answer.")?,
+            databases: gauges("spirea_database_ready", "1 if the database answers.", &["database"])?,
+            versions: gauges(
+                "spirea_database_info",
+                "The version that a database has or will have.",
+                &["database", "version"],
+            )?,
+            registry: Registry::default(),
+        };
+        gauges("spirea_build_info", "The server's version.", &["version"])?
+            .with_label_values(&[env!("CARGO_PKG_VERSION")])
+            .set(1);
+        Ok(Self { registry, ..metrics })
+    }
+
+    /// Notes a response. `database` is empty where the request named none that exists.
+    pub fn responded(&self, database: &str, endpoint: &str, status: u16, bytes: u64) {
+        self.requests.with_label_values(&[database, endpoint, &status.to_string()]).inc();
+        self.sent.with_label_values(&[database]).inc_by(bytes);
+    }
+
+    /// The metrics of a database that exists.
+    pub fn of(&self, database: &str) -> Measured {
+        let label = &[database];
+        Measured {
+            received: self.received.with_label_values(label),
+            batch: self.batch.with_label_values(label),
+            answer_seconds: self.answer_seconds.with_label_values(label),
+            wait_seconds: self.wait_seconds.with_label_values(label),
+        }
+    }
+
+    /// All metrics as text, and its content type.
+    pub fn render(&self, engine: &Engine) -> (&'static str, String) {
+        let load = engine.load();
+        self.waiting.set(load.waiting as i64);
+        self.answering.set(load.running as i64);
+        let statuses = engine.statuses();
+        self.versions.reset();
+        for status in &statuses {
+            let version = blake3::Hash::from_bytes(status.version).to_hex();
+            let ready = matches!(status.state, State::Ready(_));
+            self.databases.with_label_values(&[&status.name]).set(i64::from(ready));
+            self.versions.with_label_values(&[status.name.as_str(), version.as_str()]).set(1);
+        }
+        let ready = statuses.iter().all(|status| matches!(status.state, State::Ready(_)));
+        self.ready.set(i64::from(ready));
+        let mut text = Vec::new();
+        // Writing to memory does not fail, and families come from the registry, which checked their names.
+        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut text) {
+            tracing::error!(%error, "the metrics cannot be written");
+        }
+        (TEXT_FORMAT, String::from_utf8_lossy(&text).into_owned())
+    }
+}

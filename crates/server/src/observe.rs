@@ -1,0 +1,67 @@
+//! What is counted and logged of every request: method, endpoint, status, bytes and a coarse duration.
+//! Never a body, a query string, a header's value or an address.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::CONTENT_LENGTH;
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body::Body as _;
+
+use crate::routes::App;
+
+/// The endpoint of requests that match none.
+const NO_ENDPOINT: &str = "none";
+
+/// Counts a request that has no response yet, also when its client goes away.
+struct InFlight<'a>(&'a prometheus::IntGauge);
+
+impl<'a> InFlight<'a> {
+    fn new(gauge: &'a prometheus::IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let _in_flight = InFlight::new(&app.metrics.in_flight);
+    let started = Instant::now();
+    let method = request.method().clone();
+    let endpoint = request.extensions().get::<MatchedPath>().cloned();
+    let endpoint = endpoint.as_ref().map_or(NO_ENDPOINT, MatchedPath::as_str);
+    // Names that do not exist are the client's words: they become neither labels nor log lines.
+    let database =
+        request.uri().path().strip_prefix("/v1/databases/").and_then(|rest| rest.split('/').next());
+    let database = database.filter(|name| app.engine.knows(name)).unwrap_or_default().to_owned();
+
+    let response = next.run(request).await;
+
+    let status = response.status().as_u16();
+    let announced =
+        response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let bytes = announced.or_else(|| response.body().size_hint().exact()).unwrap_or(0);
+    app.metrics.responded(&database, endpoint, status, bytes);
+    let took = bucket(started.elapsed());
+    tracing::info!(%method, endpoint, database, status, bytes, took, "request");
+    response
+}
+
+/// A duration to the power of ten: enough to find what is slow, too little to tell requests apart.
+fn bucket(duration: Duration) -> &'static str {
+    match duration.as_micros() {
+        0..1_000 => "under 1 ms",
+        1_000..10_000 => "1 to 10 ms",
+        10_000..100_000 => "10 to 100 ms",
+        100_000..1_000_000 => "0.1 to 1 s",
+        1_000_000..10_000_000 => "1 to 10 s",
+        _ => "over 10 s",
+    }
+}

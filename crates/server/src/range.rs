@@ -1,0 +1,72 @@
+//! The `Range` header of RFC 9110, as far as resuming a download needs it: one range of bytes.
+
+/// What of a file was asked for: `length` bytes from `start`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slice {
+    pub start: u64,
+    pub length: u64,
+}
+
+/// What a `Range` header asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Everything: also for headers that are malformed or ask for several ranges, which a server may ignore.
+    Whole,
+    /// Part of the file.
+    Part(Slice),
+    /// Nothing that the file has.
+    Outside,
+}
+
+/// Reads a `Range` header's value for a file of `total` bytes.
+pub(crate) fn parse(value: &str, total: u64) -> Asked {
+    let Some((first, last)) = value.strip_prefix("bytes=").and_then(|range| range.trim().split_once('-'))
+    else {
+        return Asked::Whole;
+    };
+    let number = |digits: &str| {
+        (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+            .then(|| digits.parse().unwrap_or(u64::MAX))
+    };
+    let (start, end) = match (number(first), number(last)) {
+        (None, Some(suffix)) if first.is_empty() => (total.saturating_sub(suffix), total),
+        (Some(start), None) if last.is_empty() => (start, total),
+        (Some(start), Some(last)) if start <= last => (start, total.min(last.saturating_add(1))),
+        _ => return Asked::Whole,
+    };
+    if start >= end {
+        return Asked::Outside;
+    }
+    Asked::Part(Slice { start, length: end - start })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_rfc_9110_says() {
+        let part = |start, length| Asked::Part(Slice { start, length });
+        for (value, asked) in [
+            ("bytes=0-", part(0, 100)),
+            ("bytes=10-19", part(10, 10)),
+            ("bytes=10-1000", part(10, 90)),
+            ("bytes=99-99", part(99, 1)),
+            ("bytes=-1", part(99, 1)),
+            ("bytes=-1000", part(0, 100)),
+            ("bytes=0-99999999999999999999999", part(0, 100)),
+            ("bytes=100-", Asked::Outside),
+            ("bytes=99999999999999999999999-", Asked::Outside),
+            ("bytes=-0", Asked::Outside),
+            ("bytes=5-4", Asked::Whole),
+            ("bytes=0-1,5-6", Asked::Whole),
+            ("bytes=-", Asked::Whole),
+            ("bytes=+1-", Asked::Whole),
+            ("lines=1-2", Asked::Whole),
+            ("", Asked::Whole),
+        ] {
+            assert_eq!(parse(value, 100), asked, "{value}");
+        }
+        assert_eq!(parse("bytes=0-", 0), Asked::Outside);
+    }
+}

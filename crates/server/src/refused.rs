@@ -1,0 +1,183 @@
+//! Refusals as HTTP responses: one table of status codes, and a remedy for every cause.
+
+use std::time::Duration;
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use spirea_engine::EngineError;
+use spirea_protocols::ProtocolError;
+use spirea_wire::{Code, Refusal, WireError};
+
+/// When to ask again for a database that is being loaded.
+const LOADING_RETRY: Duration = Duration::from_secs(5);
+/// When to ask again when memory for requests is short.
+const MEMORY_RETRY: Duration = Duration::from_secs(1);
+
+/// A request that was refused or failed.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    refusal: Refusal,
+    retry_after: Option<Duration>,
+}
+
+impl Refused {
+    /// A refusal of a request that has not been accepted.
+    pub fn new(code: Code, message: impl Into<String>, remedy: &str) -> Self {
+        let (message, remedy) = (message.into(), remedy.into());
+        let refusal = Refusal { code, message, remedy, accepted: false, current_version: None };
+        Self { refusal, retry_after: None }
+    }
+
+    fn after(self, delay: Duration) -> Self {
+        Self { retry_after: Some(delay), ..self }
+    }
+
+    pub fn code(&self) -> Code {
+        self.refusal.code
+    }
+
+    pub fn no_such_endpoint() -> Self {
+        Self::new(
+            Code::NoSuchEndpoint,
+            "there is no such endpoint, or it has no such method",
+            "GET /v1/databases lists the databases; each has config, hint and query below its name",
+        )
+    }
+
+    pub fn internal(message: &str) -> Self {
+        let mut refused = Self::new(
+            Code::Internal,
+            message,
+            "try again; if it happens again, the operator finds the cause in the server's log",
+        );
+        refused.refusal.accepted = true;
+        refused
+    }
+
+    pub fn wrong_content_type() -> Self {
+        Self::new(
+            Code::WrongContentType,
+            "the body is not of the content type that this endpoint takes",
+            "send Content-Type: application/x-protobuf",
+        )
+    }
+
+    pub fn too_large(limit: u64) -> Self {
+        Self::new(
+            Code::TooLarge,
+            format!("the body is longer than any request for this database: {limit} bytes are the most"),
+            "send no more than max_batch queries in a request, each of query_bytes, as the configuration says",
+        )
+    }
+
+    pub fn slow_body() -> Self {
+        Self::new(Code::SlowBody, "the body came too slowly", "try again, with fewer queries in a request")
+    }
+
+    pub fn broken_body() -> Self {
+        Self::new(Code::Malformed, "the body ended early", "try again")
+    }
+
+    pub fn short_of_memory() -> Self {
+        Self::new(Code::Overloaded, "too many requests are being received", "try again after Retry-After")
+            .after(MEMORY_RETRY)
+    }
+
+    pub fn no_keys_needed(protocol: &str) -> Self {
+        Self::new(
+            Code::NoKeysNeeded,
+            format!("the protocol of this database, {protocol}, needs no keys from its clients"),
+            "send queries without uploading keys",
+        )
+    }
+
+    pub fn wrong_range(bytes: u64) -> Self {
+        Self::new(
+            Code::WrongRange,
+            format!("the range lies outside the hint of {bytes} bytes"),
+            "download the hint from its beginning",
+        )
+    }
+
+    fn status(&self) -> StatusCode {
+        match self.refusal.code {
+            Code::Malformed | Code::WrongFormat => StatusCode::BAD_REQUEST,
+            Code::WrongContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Code::SlowBody => StatusCode::REQUEST_TIMEOUT,
+            Code::UnknownDatabase | Code::NoKeysNeeded | Code::NoSuchEndpoint => StatusCode::NOT_FOUND,
+            Code::StaleVersion => StatusCode::CONFLICT,
+            Code::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+            Code::Loading | Code::Failed | Code::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Code::WrongRange => StatusCode::RANGE_NOT_SATISFIABLE,
+            Code::Internal | Code::Unspecified => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let mut response = (self.status(), self.refusal.encode()).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(spirea_wire::CONTENT_TYPE));
+        if let Some(delay) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(delay.as_secs().max(1)));
+        }
+        response
+    }
+}
+
+impl From<WireError> for Refused {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::TooLarge { limit, .. } => Self::too_large(limit),
+            WireError::Format { .. } => Self::new(
+                Code::WrongFormat,
+                error.to_string(),
+                "update the older of client and server; this server speaks format 1",
+            ),
+            _ => Self::new(
+                Code::Malformed,
+                error.to_string(),
+                "send a QueryRequest with queries as the database's configuration says",
+            ),
+        }
+    }
+}
+
+impl From<EngineError> for Refused {
+    fn from(error: EngineError) -> Self {
+        let message = error.to_string();
+        let mut refused = match error {
+            EngineError::UnknownDatabase => {
+                Self::new(Code::UnknownDatabase, message, "GET /v1/databases lists the databases")
+            }
+            EngineError::Loading => {
+                Self::new(Code::Loading, message, "try again after Retry-After").after(LOADING_RETRY)
+            }
+            EngineError::Failed => {
+                Self::new(Code::Failed, message, "the operator finds the cause at /readyz and in the log")
+                    .after(LOADING_RETRY)
+            }
+            EngineError::Stale { current } => {
+                let remedy = "fetch the configuration and the hint again and make new queries";
+                let mut refused = Self::new(Code::StaleVersion, message, remedy);
+                refused.refusal.current_version = Some(current);
+                refused
+            }
+            EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. }) => {
+                Self::new(Code::Malformed, message, "make queries as the database's configuration says")
+            }
+            EngineError::Overloaded { retry_after } => {
+                Self::new(Code::Overloaded, message, "try again after Retry-After").after(retry_after)
+            }
+            EngineError::Stopping => {
+                Self::new(Code::Stopping, message, "try again after Retry-After").after(LOADING_RETRY)
+            }
+            // What a backend says may name files; it goes to the log and not to clients.
+            _ => return Self::internal("the computation failed"),
+        };
+        refused.refusal.accepted = false;
+        refused
+    }
+}

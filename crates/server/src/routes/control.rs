@@ -1,0 +1,123 @@
+//! Probes, metrics, and what the server says of its databases.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use spirea_engine::{Database, State as Loading, Status};
+use spirea_wire::{Config, DatabaseState, Limits, Listing, Summary};
+
+use super::{App, Name, entity_tag, lists_tag, protobuf};
+use crate::refused::Refused;
+
+/// The process runs, whatever its databases do.
+pub(super) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// Whether all databases answer, and if not, why.
+pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
+    let statuses = app.engine.statuses();
+    let ready = statuses.iter().all(|status| matches!(status.state, Loading::Ready(_)));
+    let databases: Vec<Value> = statuses
+        .iter()
+        .map(|status| {
+            let mut described = describe(status);
+            if let Loading::Failed(cause) = &status.state {
+                described["error"] = json!(cause);
+            }
+            described
+        })
+        .collect();
+    let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = json!({ "ready": ready, "server": env!("CARGO_PKG_VERSION"), "databases": databases });
+    (code, json_body(&body)).into_response()
+}
+
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let (content_type, text) = app.metrics.render(&app.engine);
+    ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response()
+}
+
+/// The list of databases, as JSON unless protobuf is asked for.
+pub(super) async fn databases(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    let statuses = app.engine.statuses();
+    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepts.contains(spirea_wire::CONTENT_TYPE) {
+        let summary = |status: Status| Summary {
+            state: match status.state {
+                Loading::Loading => DatabaseState::Loading,
+                Loading::Ready(_) => DatabaseState::Ready,
+                Loading::Failed(_) => DatabaseState::Failed,
+            },
+            name: status.name,
+            version: status.version,
+        };
+        return protobuf(Listing { databases: statuses.into_iter().map(summary).collect() }.encode());
+    }
+    json_body(&json!({ "databases": statuses.iter().map(describe).collect::<Vec<_>>() }))
+}
+
+fn describe(status: &Status) -> Value {
+    let version = blake3::Hash::from_bytes(status.version).to_hex();
+    let mut described = json!({ "name": status.name, "version": version.as_str() });
+    described["state"] = json!(match &status.state {
+        Loading::Loading => "loading",
+        Loading::Failed(_) => "failed",
+        Loading::Ready(database) => {
+            let identity = database.identity();
+            described["protocol"] = json!(identity.params.name());
+            described["entries"] = json!(identity.table.entries);
+            "ready"
+        }
+    });
+    described
+}
+
+fn json_body(value: &Value) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], value.to_string()).into_response()
+}
+
+/// What a client must know before it can ask; a client that has it already is told so.
+pub(super) async fn config(
+    State(app): State<Arc<App>>,
+    Name(name): Name,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let database = app.engine.database(&name)?;
+    let tag = entity_tag(&database.identity().version);
+    let mut response = if lists_tag(&headers, IF_NONE_MATCH, &tag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        protobuf(described_for_clients(&database).encode())
+    };
+    response.headers_mut().insert(ETAG, tag);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}
+
+fn described_for_clients(database: &Database) -> Config {
+    let (identity, sizes) = (database.identity(), database.sizes());
+    Config {
+        name: identity.name.clone(),
+        version: identity.version,
+        protocol_params: identity.params.to_json().into(),
+        table: serde_json::to_vec(&identity.table).expect("a table is plain data").into(),
+        hint_bytes: identity.hint.bytes,
+        hint_blake3: identity.hint.blake3,
+        limits: Limits {
+            query_bytes: sizes.query_bytes,
+            answer_bytes: sizes.answer_bytes,
+            max_batch: database.max_batch(),
+        },
+    }
+}
+
+/// The place of evaluation keys, which no protocol here needs.
+pub(super) async fn keys(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, Refused> {
+    let database = app.engine.database(&name)?;
+    Err(Refused::no_keys_needed(database.identity().params.name()))
+}

@@ -1,0 +1,85 @@
+//! `GET /v1/databases/{name}/hint`: the hint from its file, whole or from where a download broke off.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE,
+    RANGE,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use spirea_engine::HintFile;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio_util::io::ReaderStream;
+
+use super::{App, Name, entity_tag, lists_tag};
+use crate::range::{Asked, Slice, parse};
+use crate::refused::Refused;
+
+/// Bytes read from the file at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+
+pub(super) async fn hint(
+    State(app): State<Arc<App>>,
+    Name(name): Name,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let database = app.engine.database(&name)?;
+    let hint = &database.identity().hint;
+    let tag = entity_tag(&hint.blake3);
+    if lists_tag(&headers, IF_NONE_MATCH, &tag) {
+        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
+    }
+    // A range is for the hint that the client began with; for another one it gets the whole.
+    let same_hint = headers.get(IF_RANGE).is_none_or(|known| *known == tag);
+    let asked = match headers.get(RANGE).and_then(|range| range.to_str().ok()) {
+        Some(range) if same_hint => parse(range, hint.bytes),
+        _ => Asked::Whole,
+    };
+    let (status, slice) = match asked {
+        Asked::Whole => (StatusCode::OK, Slice { start: 0, length: hint.bytes }),
+        Asked::Part(slice) => (StatusCode::PARTIAL_CONTENT, slice),
+        Asked::Outside => {
+            let mut response = Refused::wrong_range(hint.bytes).into_response();
+            response.headers_mut().insert(CONTENT_RANGE, value(format!("bytes */{}", hint.bytes)));
+            return Ok(response);
+        }
+    };
+    let body = open(hint, slice).await.map_err(|error| {
+        tracing::error!(%error, "the hint cannot be read");
+        Refused::internal("the hint cannot be read")
+    })?;
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(ETAG, tag);
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    // One address for all versions: a cache must ask whether its copy is still the hint.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(slice.length));
+    if status == StatusCode::PARTIAL_CONTENT {
+        let Slice { start, length } = slice;
+        let range = format!("bytes {start}-{}/{}", start + length - 1, hint.bytes);
+        headers.insert(CONTENT_RANGE, value(range));
+    }
+    Ok(response)
+}
+
+fn value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("digits and punctuation are a header's value")
+}
+
+async fn open(hint: &HintFile, slice: Slice) -> std::io::Result<Body> {
+    if slice.length == 0 {
+        return Ok(Body::empty());
+    }
+    let mut file = File::open(&hint.path).await?;
+    if file.metadata().await?.len() != hint.bytes {
+        return Err(std::io::Error::other("the hint's file has changed since it was loaded"));
+    }
+    file.seek(std::io::SeekFrom::Start(slice.start)).await?;
+    Ok(Body::from_stream(ReaderStream::with_capacity(file.take(slice.length), CHUNK_BYTES)))
+}

@@ -1,0 +1,103 @@
+//! The endpoints.
+
+mod control;
+mod hint;
+mod query;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, ETAG, RETRY_AFTER};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use spirea_engine::{Engine, EngineError};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{Any as AnyOrigin, CorsLayer};
+
+use crate::body::BodyMemory;
+use crate::metrics::Metrics;
+use crate::observe::observe;
+use crate::refused::Refused;
+
+/// What the endpoints share.
+pub(crate) struct App {
+    pub engine: Arc<Engine>,
+    pub metrics: Metrics,
+    pub memory: BodyMemory,
+    pub read_timeout: Duration,
+}
+
+/// The database that a path names.
+struct Name(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        // A name that is no text is the name of no database.
+        let path = Path::from_request_parts(parts, state).await;
+        path.map(|Path(name)| Self(name)).map_err(|_| EngineError::UnknownDatabase.into())
+    }
+}
+
+/// How long a browser may remember what it may ask for.
+const CORS_MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// All endpoints over `app`.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    // Any page may ask: there are no cookies, and whoever reaches the server may query it anyway.
+    let cors = CorsLayer::new()
+        .allow_origin(AnyOrigin)
+        .allow_methods([Method::GET, Method::HEAD, Method::POST])
+        .allow_headers(AnyOrigin)
+        .expose_headers([ACCEPT_RANGES, CONTENT_RANGE, ETAG, RETRY_AFTER])
+        .max_age(CORS_MEMORY);
+    Router::new()
+        .route("/healthz", get(control::alive))
+        .route("/livez", get(control::alive))
+        .route("/readyz", get(control::ready))
+        .route("/metrics", get(control::metrics))
+        .route("/v1/databases", get(control::databases))
+        .route("/v1/databases/{name}/config", get(control::config))
+        .route("/v1/databases/{name}/keys", any(control::keys))
+        .route("/v1/databases/{name}/hint", get(hint::hint))
+        .route("/v1/databases/{name}/query", post(query::query))
+        .fallback(|| async { Refused::no_such_endpoint() })
+        .method_not_allowed_fallback(|| async { Refused::no_such_endpoint() })
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(cors)
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), observe))
+        .with_state(app)
+}
+
+// The panic's own words may hold anything; the default hook has written them to standard error.
+fn panicked(_: Box<dyn Any + Send>) -> Response {
+    Refused::internal("the request was aborted by a defect").into_response()
+}
+
+/// A response with a message.
+fn protobuf(message: Vec<u8>) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static(spirea_wire::CONTENT_TYPE))], message).into_response()
+}
+
+/// The entity tag of something that has a hash.
+fn entity_tag(hash: &[u8; 32]) -> HeaderValue {
+    let tag = format!("\"{}\"", blake3::Hash::from_bytes(*hash).to_hex());
+    HeaderValue::try_from(tag).expect("hexadecimal digits in quotes are a header's value")
+}
+
+/// Whether a header that lists entity tags, such as `If-None-Match`, has this one.
+fn lists_tag(headers: &HeaderMap, name: HeaderName, tag: &HeaderValue) -> bool {
+    let tag = tag.as_bytes();
+    let values =
+        headers.get_all(name).into_iter().flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+    values
+        .map(<[u8]>::trim_ascii)
+        .any(|listed| listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag)
+}

@@ -1,0 +1,251 @@
+//! The client: look-ups, versions, and what is tried again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spirea_client::{ClientError, ClientOptions, HttpClient};
+use spirea_engine::Engine;
+use spirea_protocols::{ProtocolError, TableKind};
+use spirea_server::Limits;
+use spirea_wire::{Code, Refusal};
+use tempfile::tempdir;
+
+use crate::fixture::{
+    ROWS, connect, database, key, no_hook, options, serve_engine, serve_urls, snapshot, texts, value,
+};
+use crate::proxy::{Proxy, refusing};
+
+fn refusal(code: Code, accepted: bool) -> Refusal {
+    Refusal { code, message: "no".into(), remedy: "wait".into(), accepted, current_version: None }
+}
+
+#[test]
+fn every_value_is_found_by_index_and_by_key_and_nothing_else() {
+    let folder = tempdir().unwrap();
+    let engine = Arc::new(Engine::new(8).unwrap());
+    for (name, kind) in [("urls", TableKind::Keyword), ("rows", TableKind::Index)] {
+        engine.publish(database(&snapshot(folder.path(), name, kind, 1), no_hook()));
+    }
+    let server = serve_engine(&engine, Limits::default());
+    let expected: Vec<_> = (0..ROWS).map(|row| Some(value(row, 1))).collect();
+
+    let mut client = connect(&server.url(), "rows", folder.path()).unwrap();
+    let lookups = client.look_up_indices(&(0..ROWS).collect::<Vec<_>>()).unwrap();
+    assert_eq!(texts(lookups.values), expected);
+    // 300 look-ups are more than a batch.
+    assert_eq!(lookups.timings.requests, 2);
+    let limits = client.description().limits();
+    assert!(lookups.timings.sent_bytes > ROWS * limits.query_bytes as u64);
+    assert!(lookups.timings.received_bytes > ROWS * limits.answer_bytes as u64);
+    assert!(lookups.timings.server > Duration::ZERO && lookups.timings.query > Duration::ZERO);
+    assert_eq!(client.get_indices(&[2, 2]).unwrap().len(), 2);
+    assert!(client.get_indices(&[]).unwrap().is_empty());
+    for wrong in [client.get_indices(&[ROWS]).map(drop), client.get_keys(&[b"key"]).map(drop)] {
+        assert!(matches!(wrong, Err(ClientError::Protocol(ProtocolError::BadRequest(_)))));
+    }
+
+    let mut client = connect(&server.url(), "urls", folder.path()).unwrap();
+    assert_eq!(client.table().fields, ["text", "more"]);
+    let keys: Vec<Vec<u8>> = (0..ROWS).map(key).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    assert_eq!(texts(client.get_keys(&keys).unwrap()), expected);
+    let absent = client.get_keys(&[b"", b"key-300", b"key-1 ", &[0xff; 5000]]).unwrap();
+    assert_eq!(texts(absent), [const { None }; 4]);
+    assert!(client.get_indices(&[0]).is_err());
+}
+
+#[test]
+fn a_new_version_gets_new_queries_and_no_key_is_taken_for_absent() {
+    let folder = tempdir().unwrap();
+    let engine = Arc::new(Engine::new(8).unwrap());
+    let first = snapshot(folder.path(), "urls", TableKind::Keyword, 1);
+    let second = snapshot(folder.path(), "urls", TableKind::Keyword, 2);
+    engine.publish(database(&first, no_hook()));
+    let server = serve_engine(&engine, Limits::default());
+    let proxy = Proxy::start(server.address, |_, _, response| response);
+    let mut client = connect(&proxy.url(), "urls", folder.path()).unwrap();
+    assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 1))]);
+    let old = *client.description().version();
+
+    engine.publish(database(&second, no_hook()));
+    assert_eq!(texts(client.get_keys(&[&key(3), b"absent"]).unwrap()), [Some(value(3, 2)), None]);
+    assert_ne!(*client.description().version(), old);
+    // The look-up under the first version, the refused one, the one under the second: all different.
+    let bodies: Vec<_> = proxy.seen("/query").into_iter().map(|seen| seen.body).collect();
+    assert_eq!(bodies.len(), 3);
+    let queries = |body: &Vec<u8>| body[36..].to_vec();
+    assert_ne!(queries(&bodies[1]), queries(&bodies[2]));
+    assert!(bodies[2][..36].ends_with(client.description().version()));
+    assert_eq!(proxy.seen("/config").len(), 2);
+}
+
+#[test]
+fn a_server_that_always_calls_queries_stale_is_not_asked_forever() {
+    let folder = tempdir().unwrap();
+    let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
+    let proxy = Proxy::start(server.address, |seen, _, response| match seen.path().ends_with("/query") {
+        true => refusing("409 Conflict", "", &refusal(Code::StaleVersion, false)),
+        false => response,
+    });
+    let mut client = connect(&proxy.url(), "urls", folder.path()).unwrap();
+    assert!(matches!(client.get_keys(&[&key(3)]), Err(ClientError::StillStale)));
+    assert_eq!(proxy.seen("/query").len(), 2);
+}
+
+#[test]
+fn two_queries_for_one_key_differ() {
+    let folder = tempdir().unwrap();
+    let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
+    let proxy = Proxy::start(server.address, |_, _, response| response);
+    let mut client = connect(&proxy.url(), "urls", folder.path()).unwrap();
+    client.get_keys(&[&key(3), &key(3)]).unwrap();
+    client.get_keys(&[&key(3), &key(3)]).unwrap();
+    let half = client.description().limits().query_bytes;
+    let mut queries: Vec<Vec<u8>> = Vec::new();
+    for seen in proxy.seen("/query") {
+        queries.push(seen.body[seen.body.len() - half..].to_vec());
+        queries.push(seen.body[36..36 + half].to_vec());
+    }
+    queries.sort();
+    queries.dedup();
+    assert_eq!(queries.len(), 4);
+}
+
+#[test]
+fn refused_requests_are_sent_again_and_failed_ones_are_not() {
+    let folder = tempdir().unwrap();
+    let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
+    let proxy = Proxy::start(server.address, |seen, before, response| {
+        match (seen.path().ends_with("/query"), before) {
+            (true, 0) => {
+                refusing("429 Too Many Requests", "retry-after: 1\r\n", &refusal(Code::Overloaded, false))
+            }
+            (true, 1) => refusing("503 Service Unavailable", "", &refusal(Code::Loading, false)),
+            (true, 3) => refusing("500 Internal Server Error", "", &refusal(Code::Internal, true)),
+            (true, 4) => refusing("429 Too Many Requests", "", &refusal(Code::Overloaded, true)),
+            (true, 5) => {
+                refusing("429 Too Many Requests", "retry-after: 3600\r\n", &refusal(Code::Overloaded, false))
+            }
+            (true, 6) => {
+                b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 5\r\nconnection: close\r\n\r\n<html".to_vec()
+            }
+            (true, 7) => Vec::new(),
+            (true, 8) => response[..response.len() / 2].to_vec(),
+            _ => response,
+        }
+    });
+    let mut client = connect(&proxy.url(), "urls", folder.path()).unwrap();
+    let started = Instant::now();
+    assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 1))]);
+    assert!(started.elapsed() >= Duration::from_secs(1), "Retry-After is honoured");
+    assert_eq!(proxy.seen("/query").len(), 3);
+    let mut fails = |expected: fn(&ClientError) -> bool, requests: usize| {
+        let error = client.get_keys(&[&key(3)]).unwrap_err();
+        assert!(expected(&error), "{error:?}");
+        assert!(!error.to_string().contains("key-3"));
+        assert_eq!(proxy.seen("/query").len(), requests);
+    };
+    // Accepted, and failed: not again.
+    fails(|error| matches!(error, ClientError::Refused { status: 500, .. }), 4);
+    fails(|error| matches!(error, ClientError::Refused { status: 429, .. }), 5);
+    // An hour is more than this client waits.
+    fails(|error| matches!(error, ClientError::Refused { status: 429, .. }), 6);
+    fails(|error| matches!(error, ClientError::UnexpectedStatus { status: 502 }), 7);
+    // The server may have accepted these.
+    fails(|error| matches!(error, ClientError::Broken(_)), 8);
+    fails(|error| matches!(error, ClientError::Broken(_)), 9);
+    assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 1))]);
+}
+
+#[test]
+fn wrong_answers_are_errors_and_never_absent_keys() {
+    let folder = tempdir().unwrap();
+    let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
+    let proxy = Proxy::start(server.address, |seen, before, mut response| {
+        if seen.path().ends_with("/query") {
+            // Some byte of the answers, further along each time.
+            let at = response.len() - 10 - before * 20;
+            response[at] ^= 0x80;
+        }
+        response
+    });
+    let mut client = connect(&proxy.url(), "urls", folder.path()).unwrap();
+    let (mut wrong, mut right) = (0, 0);
+    for _ in 0..20 {
+        match client.get_keys(&[&key(3)]) {
+            Err(ClientError::Protocol(ProtocolError::Corrupted) | ClientError::Wire(_)) => wrong += 1,
+            // The changed byte belonged to another record of the column.
+            Ok(values) => {
+                assert_eq!(texts(values), [Some(value(3, 1))]);
+                right += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(wrong + right, 20);
+    assert!(wrong > 0);
+}
+
+#[test]
+fn damaged_configurations_are_errors() {
+    let folder = tempdir().unwrap();
+    let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
+    let proxy = Proxy::start(server.address, |seen, before, mut response| {
+        if seen.path().ends_with("/config") {
+            let body = response.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+            let at = body + before * 3;
+            response[at] ^= 1;
+        }
+        response
+    });
+    for _ in 0..120 {
+        let Err(error) = connect(&proxy.url(), "urls", folder.path()).map(drop) else {
+            // The version, the seed, the salt or max_batch: queries or answers will not fit, below.
+            continue;
+        };
+        let expected = matches!(
+            error,
+            ClientError::Wire(_)
+                | ClientError::WrongConfig(_)
+                | ClientError::HintCorrupted
+                | ClientError::Changing
+        );
+        assert!(expected, "{error}");
+    }
+}
+
+#[test]
+fn addresses_that_lead_nowhere_are_explained() {
+    let folder = tempdir().unwrap();
+    let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
+    let error = |url: &str, name: &str| {
+        let options = ClientOptions { attempts: 2, ..options(folder.path()) };
+        HttpClient::connect_with(url, name, options).map(drop).unwrap_err()
+    };
+    assert!(matches!(error("localhost:8080", "urls"), ClientError::BadAddress(_)));
+    for name in ["", "../x", "Urls", &"x".repeat(129)] {
+        assert!(matches!(error(&server.url(), name), ClientError::BadAddress(_)));
+    }
+    assert!(matches!(error("http://", "urls"), ClientError::BadAddress(_)));
+    let unknown = error(&server.url(), "other");
+    assert!(
+        matches!(&unknown, ClientError::Refused { status: 404, refusal } if refusal.code == Code::UnknownDatabase)
+    );
+    let closed = { std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
+    assert!(matches!(error(&format!("http://{closed}"), "urls"), ClientError::Unreachable(_)));
+    // A slash at the end is no other address.
+    connect(&format!("{}/", server.url()), "urls", folder.path()).unwrap();
+}
+
+#[test]
+fn a_server_that_says_nothing_is_not_waited_for_forever() {
+    let folder = tempdir().unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let options =
+        ClientOptions { timeout: Duration::from_millis(200), attempts: 2, ..options(folder.path()) };
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let started = Instant::now();
+    let error = HttpClient::connect_with(&url, "urls", options).map(drop).unwrap_err();
+    assert!(matches!(error, ClientError::TimedOut(_)), "{error:?}");
+    assert!(started.elapsed() < Duration::from_secs(5));
+}

@@ -1,0 +1,322 @@
+//! Tiny snapshots, servers on free ports, and bare HTTP.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirea_backend::{Backend, Residence};
+use spirea_client::{ClientOptions, Value};
+use spirea_cpu::CpuBackend;
+use spirea_engine::{Database, Engine, HintFile, Identity};
+use spirea_protocols::keyword::{Bucket, KeyHash};
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::table::join_fields;
+use spirea_protocols::{ProtocolError, Responder, Sizes, Table, TableKind, simple};
+use spirea_server::{Limits, ServeError, Server, Stopper};
+use spirea_store::manifest::{FORMAT, HINT_FILE, MANIFEST_FILE, MATRIX_FILE};
+use spirea_store::{FileEntry, Manifest, Snapshot, Statistics};
+
+static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
+
+/// Rows of the tables; `edition` tells versions apart.
+pub const ROWS: u64 = 300;
+
+pub fn key(row: u64) -> Vec<u8> {
+    format!("key-{row}").into_bytes()
+}
+
+pub fn value(row: u64, edition: u8) -> Vec<Vec<u8>> {
+    vec![format!("value {row} of edition {edition}").into_bytes(), vec![edition; row as usize % 7]]
+}
+
+/// Writes a snapshot of [`ROWS`] rows, by its public format.
+pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> PathBuf {
+    let values: Vec<Vec<u8>> = (0..ROWS)
+        .map(|row| join_fields(&value(row, edition).iter().map(|field| &field[..]).collect::<Vec<_>>()))
+        .collect();
+    let salt = [edition; 32];
+    let payloads: Vec<Vec<u8>> = match kind {
+        TableKind::Index => values.iter().map(|value| Table::index_payload(value)).collect(),
+        TableKind::Keyword => {
+            let mut buckets = vec![Bucket::default(); 16];
+            for (row, value) in values.iter().enumerate() {
+                let hash = KeyHash::new(&salt, &key(row as u64));
+                buckets[hash.bucket(16) as usize].push(&hash.tag, value);
+            }
+            buckets.iter().map(Bucket::payload).collect()
+        }
+    };
+    let table = Table {
+        kind,
+        entries: ROWS,
+        records: payloads.len() as u64,
+        payload_bytes: payloads.iter().map(Vec::len).max().unwrap(),
+        salt,
+        fields: vec!["text".into(), "more".into()],
+    };
+    let set = spirea_lattice::LweSet::Module1280;
+    let params = simple::Params::choose(set, [edition; 32], table.records, table.record_bytes()).unwrap();
+    let layout = params.layout();
+    let mut matrix = vec![0; layout.bytes()];
+    for (record, payload) in payloads.iter().enumerate() {
+        for (i, byte) in table.seal(record as u64, payload).into_iter().enumerate() {
+            matrix[params.offset(layout, record as u64, i)] = byte;
+        }
+    }
+    let uploaded = BACKEND.upload(layout, &matrix).unwrap();
+    let hint = simple::compute_hint(&**BACKEND, &params, &uploaded, |_| ()).unwrap();
+    let hint: Vec<u8> = hint.iter().flat_map(|word| word.to_le_bytes()).collect();
+
+    let folder = folder.join(format!("{name}-{edition}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let write = |file: &str, bytes: &[u8]| {
+        std::fs::write(folder.join(file), bytes).unwrap();
+        FileEntry { file: file.into(), bytes: bytes.len() as u64, blake3: *blake3::hash(bytes).as_bytes() }
+    };
+    let value_bytes = values.iter().map(Vec::len).sum::<usize>() as u64;
+    let manifest = Manifest {
+        format: FORMAT,
+        name: name.into(),
+        created: "2026-01-31T23:59:59Z".into(),
+        matrix: write(MATRIX_FILE, &matrix),
+        hint: write(HINT_FILE, &hint),
+        table,
+        protocol: ProtocolParams::Simple(params),
+        statistics: Statistics {
+            rows: ROWS,
+            value_bytes,
+            entry_bytes: value_bytes * 2,
+            longest_value_bytes: values.iter().map(Vec::len).max().unwrap() as u64,
+            longest_value_row: 1,
+        },
+    };
+    write(MANIFEST_FILE, &manifest.to_bytes());
+    folder
+}
+
+/// Runs before every batch that a [`Hooked`] responder answers.
+pub type Hook = Box<dyn Fn() + Send + Sync>;
+
+/// The real server half, after a hook.
+struct Hooked {
+    inner: Box<dyn Responder>,
+    hook: Hook,
+}
+
+impl Responder for Hooked {
+    fn sizes(&self) -> Sizes {
+        self.inner.sizes()
+    }
+
+    fn max_batch(&self) -> usize {
+        self.inner.max_batch()
+    }
+
+    fn answer(&self, queries: &[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        (self.hook)();
+        self.inner.answer(queries)
+    }
+}
+
+/// A snapshot as a database whose batches run `hook` first.
+pub fn database(folder: &Path, hook: Hook) -> Database {
+    let snapshot = Snapshot::open(folder).unwrap();
+    let manifest = snapshot.manifest();
+    let path = snapshot.matrix_path();
+    let inner = manifest.protocol.open_server(&BACKEND, &path, Residence::Mapped).unwrap();
+    let identity = Identity {
+        name: manifest.name.clone(),
+        version: snapshot.version(),
+        params: manifest.protocol.clone(),
+        table: manifest.table.clone(),
+        hint: HintFile {
+            path: snapshot.hint_path(),
+            bytes: manifest.hint.bytes,
+            blake3: manifest.hint.blake3,
+        },
+    };
+    Database::new(identity, Box::new(Hooked { inner, hook })).unwrap()
+}
+
+/// A server with an engine that the test fills.
+pub fn serve_engine(engine: &Arc<Engine>, limits: Limits) -> Running {
+    let engine = Arc::clone(engine);
+    Running::start(async move { Server::bind_engine(([127, 0, 0, 1], 0).into(), limits, engine).await })
+}
+
+/// A server with one keyword database called `urls`.
+pub fn serve_urls(folder: &Path, limits: Limits, queue: usize, hook: Hook) -> Running {
+    let engine = Arc::new(Engine::new(queue).unwrap());
+    engine.publish(database(&snapshot(folder, "urls", TableKind::Keyword, 1), hook));
+    serve_engine(&engine, limits)
+}
+
+pub fn no_hook() -> Hook {
+    Box::new(|| ())
+}
+
+/// A server that runs on a thread of its own until it is dropped.
+pub struct Running {
+    pub address: SocketAddr,
+    pub stopper: Stopper,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub fn start(bind: impl Future<Output = Result<Server, ServeError>> + Send + 'static) -> Self {
+        let (bound, bounds) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            runtime.unwrap().block_on(async {
+                let server = bind.await.unwrap();
+                bound.send((server.local_addr(), server.stopper())).unwrap();
+                server.run().await.unwrap();
+            });
+        });
+        let (address, stopper) = bounds.recv().unwrap();
+        Self { address, stopper, thread: Some(thread) }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn wait(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    pub fn get(&self, path: &str) -> Reply {
+        self.get_with(path, "")
+    }
+
+    /// GET with more header lines, each ended by CR LF.
+    pub fn get_with(&self, path: &str, headers: &str) -> Reply {
+        exchange(self.address, format!("GET {path} HTTP/1.1\r\n{headers}{COMMON}\r\n").as_bytes())
+    }
+
+    pub fn post(&self, path: &str, body: &[u8]) -> Reply {
+        self.post_with(path, "content-type: application/x-protobuf\r\n", body)
+    }
+
+    pub fn post_with(&self, path: &str, headers: &str, body: &[u8]) -> Reply {
+        let length = body.len();
+        let head = format!("POST {path} HTTP/1.1\r\n{headers}content-length: {length}\r\n{COMMON}\r\n");
+        exchange(self.address, &[head.as_bytes(), body].concat())
+    }
+
+    /// A value of a metric, by its name and labels as they stand in the text.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let text = self.get("/metrics").text();
+        let line =
+            text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')))?;
+        line.rsplit(' ').next()?.parse().ok()
+    }
+
+    /// Whether the server still does its work.
+    pub fn assert_serving(&self) {
+        assert_eq!(self.get("/healthz").status, 200);
+        let cache = tempfile::tempdir().unwrap();
+        let mut client = connect(&self.url(), "urls", cache.path()).unwrap();
+        assert_eq!(texts(client.get_keys(&[&key(7)]).unwrap()), [Some(value(7, 1))]);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            let outcome = thread.join();
+            assert!(outcome.is_ok() || std::thread::panicking());
+        }
+    }
+}
+
+const COMMON: &str = "host: localhost\r\nconnection: close\r\n";
+
+/// A response as it came.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    pub fn parse(bytes: &[u8]) -> Self {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a response has a head");
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_ascii_lowercase();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { status, head, body: bytes[end + 4..].to_vec() }
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
+
+    /// The refusal, which every error carries.
+    pub fn refusal(&self) -> spirea_wire::Refusal {
+        assert_eq!(self.header("content-type"), Some("application/x-protobuf"), "{self:?}");
+        let refusal = spirea_wire::Refusal::decode(Bytes::copy_from_slice(&self.body)).unwrap();
+        assert!(!refusal.message.is_empty() && !refusal.remedy.is_empty());
+        refusal
+    }
+}
+
+pub fn dial(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// Sends bytes and reads until the server closes.
+pub fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
+    let mut stream = dial(address);
+    stream.write_all(request).unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    Reply::parse(&response)
+}
+
+pub fn options(cache: &Path) -> ClientOptions {
+    ClientOptions {
+        cache: Some(cache.into()),
+        timeout: Duration::from_secs(20),
+        max_pause: Duration::from_secs(2),
+        ..ClientOptions::default()
+    }
+}
+
+pub fn connect(
+    url: &str,
+    name: &str,
+    cache: &Path,
+) -> Result<spirea_client::HttpClient, spirea_client::ClientError> {
+    spirea_client::HttpClient::connect_with(url, name, options(cache))
+}
+
+pub fn texts(values: Vec<Option<Value>>) -> Vec<Option<Vec<Vec<u8>>>> {
+    values.into_iter().map(|value| value.map(Value::into_fields)).collect()
+}
+
+/// The configuration of `urls`.
+pub fn config(server: &Running) -> spirea_wire::Config {
+    spirea_wire::Config::decode(server.get("/v1/databases/urls/config").body.into()).unwrap()
+}
+
+/// A well-formed request to `urls` with `count` queries of no meaning.
+pub fn request(server: &Running, count: usize) -> spirea_wire::Request {
+    let config = config(server);
+    let queries = vec![Bytes::from(vec![0xab; config.limits.query_bytes]); count];
+    spirea_wire::Request { version: config.version, queries }
+}

@@ -1,0 +1,9 @@
+//! The server over real sockets, with clients that behave and clients that do not.
+
+mod client;
+mod download;
+mod faults;
+mod fixture;
+mod operations;
+mod proxy;
+mod statuses;

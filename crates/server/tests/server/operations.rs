@@ -1,0 +1,94 @@
+//! Metrics and logs: what they tell, and what they must not.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use spirea_server::Limits;
+use tempfile::tempdir;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::fixture::{config, connect, key, no_hook, request, serve_urls};
+
+/// Everything that is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// Whether `text` has a run of `secret`'s bytes, as they are, in hexadecimal, or as a list of numbers.
+fn leaks(text: &str, secret: &[u8]) -> bool {
+    let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let list = secret.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    let lossy = String::from_utf8_lossy(secret);
+    [&*lossy, &*hex, &*list].iter().any(|form| text.contains(form))
+}
+
+#[test]
+fn metrics_and_logs_tell_what_happens_and_nothing_of_queries() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(log.clone())
+        .finish();
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+
+    let folder = tempdir().unwrap();
+    let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
+    let mut client = connect(&server.url(), "urls", &folder.path().join("cache")).unwrap();
+    client.get_keys(&[&key(3), b"a-secret-key"]).unwrap();
+    let mut marked = request(&server, 3);
+    let query: Vec<u8> = (0..config(&server).limits.query_bytes).map(|i| (i * 7 % 251) as u8).collect();
+    marked.queries[1] = query.clone().into();
+    assert_eq!(server.post("/v1/databases/urls/query?who=a-secret-caller", &marked.encode()).status, 200);
+    assert_eq!(server.post("/v1/databases/urls/query", b"a-secret-body").status, 400);
+    assert_eq!(server.get("/v1/databases/a-secret-name/config").status, 404);
+    assert_eq!(server.get("/a-secret-path").status, 404);
+    let rest = "authorization: Bearer a-secret-token\r\ncookie: a-secret-cookie\r\n";
+    assert_eq!(server.get_with("/v1/databases/urls/config", rest).status, 200);
+
+    let labelled = |name: &str, labels: &str| server.metric(&format!("{name}{{database=\"urls\"{labels}}}"));
+    let endpoint = ",endpoint=\"/v1/databases/{name}/query\",status=\"200\"";
+    assert_eq!(labelled("spirea_requests_total", endpoint), Some(2.0));
+    let endpoint = endpoint.replace("200", "400");
+    assert_eq!(labelled("spirea_requests_total", &endpoint), Some(1.0));
+    assert_eq!(labelled("spirea_batch_queries_sum", ""), Some(5.0));
+    assert_eq!(labelled("spirea_batch_queries_count", ""), Some(2.0));
+    assert!(labelled("spirea_answer_seconds_sum", "").unwrap() > 0.0);
+    assert!(labelled("spirea_received_bytes_total", "").unwrap() > 5.0 * query.len() as f64);
+    assert!(labelled("spirea_sent_bytes_total", "").unwrap() > client.description().hint_bytes() as f64);
+    assert_eq!(labelled("spirea_database_ready", ""), Some(1.0));
+    assert_eq!(server.metric("spirea_in_flight_requests"), Some(1.0));
+    let version = blake3::Hash::from_bytes(config(&server).version).to_hex();
+    assert_eq!(labelled("spirea_database_info", &format!(",version=\"{version}\"")), Some(1.0));
+
+    let metrics = server.get("/metrics").text();
+    let logs = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+    assert!(logs.contains("\"endpoint\":\"/v1/databases/{name}/query\""), "{logs}");
+    assert!(logs.contains("\"status\":200") && logs.contains("\"took\":\""));
+    for text in [&metrics, &logs] {
+        assert!(!text.contains("a-secret"));
+        assert!(!leaks(text, &query[..16]) && !leaks(text, &query[100..116]));
+        assert!(!text.contains("127.0.0.1"));
+    }
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        assert!(line.starts_with("spirea_"), "{line}");
+    }
+}

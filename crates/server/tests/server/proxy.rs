@@ -1,0 +1,101 @@
+//! A proxy that changes what passes: one request a connection, the response rewritten by the test.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// A request as the proxy saw it.
+#[derive(Clone)]
+pub struct Seen {
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Seen {
+    pub fn path(&self) -> &str {
+        self.head.split(' ').nth(1).unwrap_or_default()
+    }
+}
+
+/// Rewrites a response, given the request and how many like it came before.
+type Rewrite = dyn Fn(&Seen, usize, Vec<u8>) -> Vec<u8> + Send + Sync;
+
+pub struct Proxy {
+    pub address: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Proxy {
+    pub fn start(
+        upstream: SocketAddr,
+        rewrite: impl Fn(&Seen, usize, Vec<u8>) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (log, rewrite) = (Arc::clone(&seen), Arc::new(rewrite));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (log, rewrite) = (Arc::clone(&log), Arc::clone(&rewrite));
+                std::thread::spawn(move || pass(stream.unwrap(), upstream, &log, &*rewrite));
+            }
+        });
+        Self { address, seen }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The requests for paths that end so.
+    pub fn seen(&self, end: &str) -> Vec<Seen> {
+        self.seen.lock().unwrap().iter().filter(|seen| seen.path().ends_with(end)).cloned().collect()
+    }
+}
+
+fn pass(mut client: TcpStream, upstream: SocketAddr, log: &Mutex<Vec<Seen>>, rewrite: &Rewrite) {
+    let Some(request) = read_request(&mut client) else { return };
+    let before = {
+        let mut log = log.lock().unwrap();
+        log.push(request.clone());
+        log.iter().filter(|seen| seen.path() == request.path()).count() - 1
+    };
+    let mut server = TcpStream::connect(upstream).unwrap();
+    let head = request.head.replacen("\r\n", "\r\nconnection: close\r\n", 1);
+    server.write_all(&[head.as_bytes(), &request.body].concat()).unwrap();
+    let mut response = Vec::new();
+    server.read_to_end(&mut response).unwrap();
+    // The client may have gone.
+    let _ = client.write_all(&rewrite(&request, before, response));
+}
+
+fn read_request(client: &mut TcpStream) -> Option<Seen> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            let head = String::from_utf8(bytes[..end + 4].to_vec()).unwrap();
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(": ")?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().unwrap())
+            });
+            if bytes.len() == end + 4 + length.unwrap_or(0) {
+                return Some(Seen { head, body: bytes[end + 4..].to_vec() });
+            }
+        }
+        match client.read(&mut chunk) {
+            Ok(count) if count > 0 => bytes.extend_from_slice(&chunk[..count]),
+            _ => return None,
+        }
+    }
+}
+
+/// A response with a refusal.
+pub fn refusing(status: &str, headers: &str, refusal: &spirea_wire::Refusal) -> Vec<u8> {
+    let body = refusal.encode();
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\n{headers}content-type: application/x-protobuf\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+    );
+    [head.as_bytes(), &body].concat()
+}

@@ -1,0 +1,67 @@
+use bytes::Bytes;
+use prost::Message;
+
+use crate::limits::check_length;
+pub use crate::proto::ErrorCode as Code;
+use crate::{FORMAT, Version, WireError, check_format, fields, hash, proto};
+
+/// The most bytes of a refusal.
+pub const MAX_REFUSAL_BYTES: u64 = 1 << 16;
+
+const REFUSAL: &str = "error";
+
+/// Why a server refused or failed: the body of every response with a status of 400 or above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The cause, for programs.
+    pub code: Code,
+    /// The cause, for people.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: String,
+    /// Whether the request had been accepted for computation. When not, trying again is safe.
+    pub accepted: bool,
+    /// The version that the server has now, with [`Code::StaleVersion`].
+    pub current_version: Option<Version>,
+}
+
+impl Refusal {
+    /// The refusal as a message.
+    pub fn encode(&self) -> Vec<u8> {
+        proto::Error {
+            format: FORMAT,
+            code: self.code.into(),
+            message: self.message.clone(),
+            remedy: self.remedy.clone(),
+            accepted: self.accepted,
+            current_version: self
+                .current_version
+                .map_or_else(Bytes::new, |version| Bytes::copy_from_slice(&version)),
+        }
+        .encode_to_vec()
+    }
+
+    /// Reads a refusal.
+    ///
+    /// # Errors
+    /// [`WireError::TooLarge`] beyond [`MAX_REFUSAL_BYTES`], [`WireError::Format`] if it names another
+    /// format, [`WireError::Malformed`] if it is no refusal.
+    pub fn decode(body: Bytes) -> Result<Self, WireError> {
+        check_length(body.len(), MAX_REFUSAL_BYTES)?;
+        fields::check(REFUSAL, &body, u32::MAX, 0, |_| Ok(()))?;
+        let message =
+            proto::Error::decode(body).map_err(|error| WireError::malformed(REFUSAL, error.to_string()))?;
+        check_format(message.format)?;
+        let current_version = match &message.current_version[..] {
+            [] => None,
+            version => Some(hash(REFUSAL, "current_version", version)?),
+        };
+        Ok(Self {
+            code: message.code(),
+            message: message.message,
+            remedy: message.remedy,
+            accepted: message.accepted,
+            current_version,
+        })
+    }
+}

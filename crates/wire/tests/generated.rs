@@ -1,0 +1,26 @@
+//! The committed messages are those that the .proto files generate.
+
+use std::path::Path;
+
+/// Set to write the messages anew instead of comparing.
+const REGENERATE: &str = "SPIREA_REGENERATE";
+
+#[test]
+fn the_committed_messages_are_those_of_the_proto_files() {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let proto = crate_root.join("../../proto");
+    let files = ["database", "error", "query"].map(|file| proto.join(format!("spirea/v1/{file}.proto")));
+    let descriptors = protox::compile(files, [&proto]).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    prost_build::Config::new().bytes(["."]).out_dir(out.path()).compile_fds(descriptors).unwrap();
+
+    let generated = std::fs::read_to_string(out.path().join("spirea.v1.rs")).unwrap();
+    let committed = crate_root.join("src/generated/spirea.v1.rs");
+    if std::env::var_os(REGENERATE).is_some() {
+        std::fs::write(&committed, &generated).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(&committed).unwrap() == generated,
+        "the messages are out of date: run `{REGENERATE}=1 cargo test -p spirea-wire --test generated`"
+    );
+}
