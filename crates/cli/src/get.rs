@@ -131,7 +131,8 @@ fn as_json(label: &str, name: &str, value: Option<&Value>, fields: &[String]) ->
     object.insert(label.into(), name);
     object.insert("found".into(), json!(value.is_some()));
     if let Some(value) = value {
-        let members = fields.iter().zip(value.fields()).map(|(field, bytes)| (field.clone(), field_json(bytes)));
+        let members =
+            fields.iter().zip(value.fields()).map(|(field, bytes)| (field.clone(), field_json(bytes)));
         object.insert("value".into(), Json::Object(members.collect()));
     }
     Json::Object(object)

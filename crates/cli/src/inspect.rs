@@ -51,7 +51,10 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let found = match table.kind {
         TableKind::Index => format!("by index, 0 to {}", table.records - 1),
         TableKind::Keyword => {
-            format!("by key, in {} buckets; an absent key is found with probability below 2^{FALSE_MATCH_LOG2}", table.records)
+            format!(
+                "by key, in {} buckets; an absent key is found with probability below 2^{FALSE_MATCH_LOG2}",
+                table.records
+            )
         }
     };
     let [rows, columns] = protocol.shape();
@@ -79,11 +82,16 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
                 format_args!("{:.2}", manifest.expansion())
             ),
         ),
-        ("protocol", format!("{}, set {}, {:.0}-bit security", protocol.name(), protocol.set(), protocol.security_bits())),
         (
-            "matrix",
-            format!("{rows} rows x {columns} columns, {}", bytes(protocol.matrix_bytes())),
+            "protocol",
+            format!(
+                "{}, set {}, {:.0}-bit security",
+                protocol.name(),
+                protocol.set(),
+                protocol.security_bits()
+            ),
         ),
+        ("matrix", format!("{rows} rows x {columns} columns, {}", bytes(protocol.matrix_bytes()))),
         (
             "a look-up",
             format!(
@@ -93,7 +101,13 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
                 bytes(sizes.hint_bytes)
             ),
         ),
-        ("anonymity set", format!("all {} values: the server cannot tell which was asked for", table.entries)),
-        ("wrong decoding", format!("probability below 2^{:.0} for a record, whatever it holds", protocol.failure_log2())),
+        (
+            "anonymity set",
+            format!("all {} values: the server cannot tell which was asked for", table.entries),
+        ),
+        (
+            "wrong decoding",
+            format!("probability below 2^{:.0} for a record, whatever it holds", protocol.failure_log2()),
+        ),
     ]
 }

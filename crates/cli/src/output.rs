@@ -38,7 +38,9 @@ pub fn bytes(count: u64) -> String {
     let unit = (count.max(1).ilog2() / 10).min(4);
     match unit {
         0 => format!("{count} B"),
-        _ => format!("{:.1} {}", count as f64 / f64::from(1u32 << 10).powi(unit as i32), UNITS[unit as usize]),
+        _ => {
+            format!("{:.1} {}", count as f64 / f64::from(1u32 << 10).powi(unit as i32), UNITS[unit as usize])
+        }
     }
 }
 
@@ -55,4 +57,9 @@ pub fn seconds(time: f64) -> String {
 #[allow(clippy::print_stderr)]
 pub fn print_error(line: &str) {
     eprintln!("{line}");
+}
+
+/// As many threads as asked for; all there are for 0.
+pub fn threads(wanted: usize) -> usize {
+    if wanted == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { wanted }
 }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
 use spirea_server::{LogFormat, ServerConfig, init_logs, serve};
 
-use crate::output::print_line;
+use crate::output::{print_line, threads};
 
 /// What to serve.
 #[derive(Args)]
@@ -51,12 +51,13 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
         Log::Text => LogFormat::Text,
         Log::Json => LogFormat::Json,
     };
-    init_logs(format, tracing::Level::INFO).map_err(|error| anyhow::anyhow!("logging could not be set up: {error}"))?;
+    init_logs(format, tracing::Level::INFO)
+        .map_err(|error| anyhow::anyhow!("logging could not be set up: {error}"))?;
     let defaults = ServerConfig::default();
     let config = ServerConfig {
         listen: options.listen,
         snapshots: options.snapshots,
-        threads: if options.threads == 0 { defaults.threads } else { options.threads },
+        threads: threads(options.threads),
         residence: match options.memory {
             Memory::Copied => Residence::Copied,
             Memory::Mapped => Residence::Mapped,

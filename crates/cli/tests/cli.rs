@@ -67,7 +67,8 @@ impl Server {
             .unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
+        let url =
+            line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
         Self { process, url }
     }
 
@@ -101,9 +102,27 @@ impl Drop for Server {
 
 #[test]
 fn a_table_is_built_served_and_looked_up_by_key() {
-    let folder = folder_with(&[("domains.csv", "domain,verdict,since\na.test,bad,2020\nb.test,\"so, so\",2021\nc.test,,2022\n")]);
+    let folder = folder_with(&[(
+        "domains.csv",
+        "domain,verdict,since\na.test,bad,2020\nb.test,\"so, so\",2021\nc.test,,2022\n",
+    )]);
     let folder = folder.path();
-    expect(folder, 0, &["build", "--input", "domains.csv", "--key", "domain", "--value", "verdict", "since", "--out", "domains"]);
+    expect(
+        folder,
+        0,
+        &[
+            "build",
+            "--input",
+            "domains.csv",
+            "--key",
+            "domain",
+            "--value",
+            "verdict",
+            "since",
+            "--out",
+            "domains",
+        ],
+    );
     let explained = text(&expect(folder, 0, &["inspect", "domains"]).stdout);
     for part in ["3 values", "simple", "module-1280", "2^-", "verdict", "query", "answer", "hint"] {
         assert!(explained.contains(part), "{part:?} is missing from\n{explained}");
@@ -141,7 +160,11 @@ fn a_table_is_built_served_and_looked_up_by_key() {
 fn a_table_without_keys_is_looked_up_by_index() {
     let folder = folder_with(&[("words.csv", "word\nzero\none\ntwo\n")]);
     let folder = folder.path();
-    expect(folder, 0, &["build", "--input", "words.csv", "--value", "word", "--out", "words", "--set", "paper"]);
+    expect(
+        folder,
+        0,
+        &["build", "--input", "words.csv", "--value", "word", "--out", "words", "--set", "paper"],
+    );
     std::fs::write(folder.join("fixed.bin"), b"aaaabbbbcccc").unwrap();
     expect(folder, 0, &["build", "--input", "fixed.bin", "--record-bytes", "4", "--out", "fixed"]);
     let server = Server::start(folder, &["words", "fixed"]);
@@ -159,7 +182,11 @@ fn a_table_without_keys_is_looked_up_by_index() {
 
 #[test]
 fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
-    let huge = format!("k,v\n{}big,{}\n", (0..30_000).map(|i| format!("{i},x\n")).collect::<String>(), "y".repeat(1 << 19));
+    let huge = format!(
+        "k,v\n{}big,{}\n",
+        (0..30_000).map(|i| format!("{i},x\n")).collect::<String>(),
+        "y".repeat(1 << 19)
+    );
     let oversize = format!("k,v\na,{}\n", "y".repeat((1 << 20) + 1));
     let folder = folder_with(&[
         ("twice.csv", "k,v\na,1\nb,2\na,3\n"),
@@ -171,7 +198,9 @@ fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
         ("data.xyz", "?"),
     ]);
     let folder = folder.path();
-    let build = |input: &str, key: &str| refusal(folder, &["build", "--input", input, "--key", key, "--value", "v", "--out", "out"]);
+    let build = |input: &str, key: &str| {
+        refusal(folder, &["build", "--input", input, "--key", key, "--value", "v", "--out", "out"])
+    };
     for (input, key, parts) in [
         ("twice.csv", "k", &["twice.csv", "1", "3", "duplicate"][..]),
         ("ragged.csv", "k", &["ragged.csv:3"]),

@@ -15,7 +15,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let (backend, layout, set) = (options.backend()?, options.layout()?, options.set()?);
     let matrix = random_matrix(&backend, layout)?;
     let params = params(set, layout.rows(), layout.columns());
-    let limits = Limits::measure(options)?;
+    let limits = Limits::measure(&backend, &matrix)?;
     let seconds = median_seconds(options.runs, || {
         std::hint::black_box(compute_hint(&*backend, &params, &matrix, |_| ())?);
         Ok(())
@@ -44,5 +44,12 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Parameters of a matrix of this shape with one record a column.
 fn params(set: LweSet, rows: usize, columns: usize) -> Params {
-    Params { set: set.name().into(), seed: [1; 32], records: columns as u64, record_bytes: rows, rows, columns }
+    Params {
+        set: set.name().into(),
+        seed: [1; 32],
+        records: columns as u64,
+        record_bytes: rows,
+        rows,
+        columns,
+    }
 }

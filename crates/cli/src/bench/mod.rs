@@ -14,7 +14,7 @@ use spirea_cpu::{CpuBackend, CpuMatrix, Isa};
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
 
-use crate::output::Format;
+use crate::output::{Format, threads};
 
 /// What to measure.
 #[derive(Subcommand)]
@@ -72,11 +72,12 @@ impl Options {
     }
 
     fn backend(&self) -> anyhow::Result<Arc<CpuBackend>> {
-        Ok(Arc::new(CpuBackend::with_isa(self.isa()?, self.threads)?))
+        Ok(Arc::new(CpuBackend::with_isa(self.isa()?, threads(self.threads))?))
     }
 
     fn set(&self) -> anyhow::Result<LweSet> {
-        LweSet::by_name(&self.set).with_context(|| format!("no LWE set is called {:?}: module-1280 or paper", self.set))
+        LweSet::by_name(&self.set)
+            .with_context(|| format!("no LWE set is called {:?}: module-1280 or paper", self.set))
     }
 
     fn bytes(&self) -> anyhow::Result<usize> {

@@ -1,8 +1,8 @@
 //! `spirea bench scan`.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use spirea_backend::{Backend as _, MAX_BATCH};
-use spirea_cpu::rates;
+use spirea_cpu::{CpuBackend, CpuMatrix, rates};
 
 use super::report::{Report, median_seconds};
 use super::{Options, random_matrix, random_words};
@@ -18,15 +18,14 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Measures both, with as many threads as the benchmark uses.
-    pub fn measure(options: &Options) -> anyhow::Result<Self> {
-        let isa = options.isa()?;
-        let threads = options.backend()?.threads();
-        let one_core = rates::multiply_add_peak(isa);
+    /// Measures both: the memory's by plainly reading `matrix`, with as many threads as the benchmark uses.
+    pub fn measure(backend: &CpuBackend, matrix: &CpuMatrix) -> anyhow::Result<Self> {
+        let (isa, threads) = (backend.isa(), backend.threads());
+        let one_core = rates::multiply_add_peak(isa).context("the path in use has a peak")?;
         Ok(Self {
-            bandwidth: rates::read_bandwidth(threads),
+            bandwidth: rates::read_bandwidth(threads, matrix)?,
             products: one_core * threads as f64,
-            instruction: isa.floor_name(),
+            instruction: rates::multiply_add_floor(isa),
         })
     }
 
@@ -34,7 +33,7 @@ impl Limits {
     pub fn floor(&self, bytes: usize, batch: usize) -> (String, f64) {
         let memory = bytes as f64 / self.bandwidth;
         let products = bytes as f64 * batch as f64 / self.products;
-        if memory >= products { ("memory".into(), memory) } else { (self.instruction.into(), products) }
+        if memory >= products { (rates::MEMORY.into(), memory) } else { (self.instruction.into(), products) }
     }
 }
 
@@ -44,7 +43,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let (backend, layout) = (options.backend()?, options.layout()?);
     let matrix = random_matrix(&backend, layout)?;
     let queries = random_words(layout.columns() * options.batch)?;
-    let limits = Limits::measure(options)?;
+    let limits = Limits::measure(&backend, &matrix)?;
     let seconds = median_seconds(options.runs, || {
         std::hint::black_box(backend.scalar_fold(&matrix, &queries)?);
         Ok(())

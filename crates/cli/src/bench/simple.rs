@@ -35,9 +35,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         anyhow::bail!("the snapshot holds another protocol");
     };
     let lookups = look_ups(options, &snapshot, folder.path())?;
-    let (scan_seconds, noise_margin_bits) = scan_alone(options, &snapshot, params)?;
+    let Alone { scan_seconds, limits, noise_margin_bits } = scan_alone(options, &snapshot, params)?;
     let (floor, floor_seconds) =
-        Limits::measure(options)?.floor(params.layout().bytes(), options.batch * params.record_columns());
+        limits.floor(params.layout().bytes(), options.batch * params.record_columns());
     let sizes = params.sizes();
     let step = |name, seconds| Step { name, seconds, floor: None, floor_seconds: None };
     let report = Report {
@@ -117,7 +117,8 @@ fn look_ups(options: &Options, snapshot: &Snapshot, folder: &Path) -> anyhow::Re
     let serving = runtime.spawn(server.run());
 
     let name = &snapshot.manifest().name;
-    let settings = ClientOptions { cache: Some(folder.join("cache")), attempts: 1000, ..ClientOptions::default() };
+    let settings =
+        ClientOptions { cache: Some(folder.join("cache")), attempts: 1000, ..ClientOptions::default() };
     let mut client = HttpClient::connect_with(&format!("http://{address}"), name, settings)?;
     let mut rng = SecretRng::from_os()?;
     let records = snapshot.manifest().table.records;
@@ -137,17 +138,25 @@ fn look_ups(options: &Options, snapshot: &Snapshot, folder: &Path) -> anyhow::Re
     Ok(LookUps { query, server, network, decode })
 }
 
-/// The scan of the same matrix without anything around it, and the measured noise of an answer.
-fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow::Result<(f64, f64)> {
+/// What is measured of the same matrix without anything around it.
+struct Alone {
+    scan_seconds: f64,
+    limits: Limits,
+    noise_margin_bits: f64,
+}
+
+fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow::Result<Alone> {
     let backend = options.backend()?;
     let matrix = backend.open(params.layout(), &snapshot.matrix_path(), Residence::Copied)?;
     let words = super::random_words(params.columns * options.batch * params.record_columns())?;
-    let seconds = median_seconds(options.runs, || {
+    let scan_seconds = median_seconds(options.runs, || {
         std::hint::black_box(backend.scalar_fold(&matrix, &words)?);
         Ok(())
     })?;
+    let limits = Limits::measure(&backend, &matrix)?;
     let server = Server::new(params.clone(), backend, matrix)?;
-    let client = Client::new(params.clone(), Hint::from_bytes(params, &std::fs::read(snapshot.hint_path())?)?)?;
+    let client =
+        Client::new(params.clone(), Hint::from_bytes(params, &std::fs::read(snapshot.hint_path())?)?)?;
     let mut rng = SecretRng::from_os()?;
     let (mut squares, mut count) = (0.0, 0.0);
     for _ in 0..16 {
@@ -159,5 +168,6 @@ fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow
             count += 1.0;
         }
     }
-    Ok((seconds, (noise::budget(Params::ANSWER_BITS) / f64::sqrt(squares / count)).log2()))
+    let noise_margin_bits = (noise::budget(Params::ANSWER_BITS) / f64::sqrt(squares / count)).log2();
+    Ok(Alone { scan_seconds, limits, noise_margin_bits })
 }
