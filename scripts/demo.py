@@ -75,13 +75,15 @@ class ThreadingServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
 
 
-def timed(title, command, **options):
-    """Runs a command and prints how long it took; returns what it printed."""
+def timed(title, command, statuses=(0,)):
+    """Runs a command and prints how long it took and what it says of its parts; returns what it printed."""
     started = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
-    if done.returncode not in (0, 1):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in statuses:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}exit status {done.returncode}")
     print(f"  {title}: {time.perf_counter() - started:.2f} s")
+    for line in done.stderr.splitlines():
+        print(f"    {line}")
     return done.stdout
 
 
@@ -151,10 +153,10 @@ def main():
 def look_up(spirea, url, folder):
     """Looks the demo's keys up, checks what came back and shows what the server saw."""
     print("4. Look characters up, privately")
-    command = [spirea, "get", url, "unicode", "--cache", folder / "cache", "--json"]
+    command = [spirea, "get", url, "unicode", "--cache", folder / "cache", "--json", "--timings"]
     timed("first look-up, with the download of the hint", [*command, PRESENT[0]])
-    Recorder.seen.clear()
-    lines = timed(f"{len(PRESENT) + len(ABSENT)} look-ups", [*command, *PRESENT, *ABSENT]).splitlines()
+    lines = timed(f"{len(PRESENT) + len(ABSENT)} look-ups in one request", [*command, *PRESENT, *ABSENT], (1,))
+    lines = lines.splitlines()
     for line in lines:
         answer = json.loads(line)
         if answer["found"]:
@@ -169,11 +171,20 @@ def look_up(spirea, url, folder):
     if found != [True] * len(PRESENT) + [False] * len(ABSENT):
         sys.exit(f"expected {len(PRESENT)} characters and {len(ABSENT)} absences, got {found}")
 
-    print("5. What the server could see")
+    print("5. What the server can see: a key that is there, then one that is not")
+    Recorder.seen.clear()
+    timed("present", [*command, PRESENT[0]])
+    timed("absent", [*command, ABSENT[0]], (1,))
+    queries = [(body, answered) for method, _, body, answered in Recorder.seen if method == "POST"]
     for method, path, body, answered in Recorder.seen:
-        start = f", beginning {body[-65536:][:12].hex(' ')} ..." if body else ""
-        print(f"    {method} {path}: {len(body):,} bytes in{start}, {answered:,} bytes out")
-    print("    The bytes of a query are pseudorandom, and as many for every key, present or absent.")
+        if method == "POST":
+            start = body[len(body) // 2 :][:12].hex(" ")
+            print(f"    {method} {path}: {len(body):,} bytes in, from the middle {start} ..., {answered:,} bytes out")
+        else:
+            print(f"    {method} {path}: {answered:,} bytes out")
+    if len({(len(body), answered) for body, answered in queries}) != 1 or len(queries) != 2:
+        sys.exit("the two queries differ in length")
+    print("    A query is pseudorandom bytes, and as many for every key.")
 
 
 if __name__ == "__main__":

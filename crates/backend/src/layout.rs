@@ -41,7 +41,7 @@ impl PanelLayout {
     /// [`BackendError::Shape`] if a side is zero or the matrix exceeds [`MAX_MATRIX_BYTES`].
     pub fn covering(rows: usize, columns: usize) -> Result<Self, BackendError> {
         let padded = |side: usize, unit: usize| (side as u128).next_multiple_of(unit as u128);
-        let bytes = padded(rows, PANEL_ROWS).checked_mul(padded(columns, QUAD)).unwrap_or(u128::MAX);
+        let bytes = padded(rows, PANEL_ROWS).saturating_mul(padded(columns, QUAD));
         if bytes == 0 || bytes > u128::from(MAX_MATRIX_BYTES) {
             return Err(BackendError::Shape(format!(
                 "a matrix of {rows} x {columns} bytes: both sides must be at least 1 and the product at most 2^44"

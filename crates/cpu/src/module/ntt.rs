@@ -34,7 +34,10 @@ const fn reduce_bound(q: i64, y: i64) -> i64 {
     let reciprocal = (65536 + q / 2) / q;
     let error = (reciprocal * q - 65536).abs();
     // The offset 2^15 / reciprocal is rounded down: another 1/reciprocal-th of a quotient step at most.
-    q / 2 + y * error / 65536 + q * reciprocal / 65536 + 2
+    let bound = q / 2 + y * error / 65536 + q * reciprocal / 65536 + 2;
+    // A saturated operand has the largest quotient that there is: it must suffice for the largest y.
+    assert!(y < 1 << 15 && y - ((32767 * reciprocal) >> 16) * q <= bound, "saturation spoils a quotient");
+    bound
 }
 
 /// Follows the layers, and refuses to compile where a word could leave 16 bits.
@@ -48,6 +51,22 @@ const fn forward_bound(q: i64) -> i64 {
     }
     bound
 }
+
+/// The inverse transform's words stay below q from inputs up to 3/4 of q, and their sums in 16 bits.
+const _: () = {
+    let mut i = 0;
+    while i < PRIMES.len() {
+        let q = PRIMES[i].value() as i64;
+        let (mut bound, mut layer) = (q * 3 / 4, 0);
+        while layer < 8 {
+            let (sum, product) = (reduce_bound(q, 2 * bound), product_bound(q, 2 * bound));
+            bound = if sum > product { sum } else { product };
+            assert!(bound < q, "an inverse layer leaves its range");
+            layer += 1;
+        }
+        i += 1;
+    }
+};
 
 /// Tables of one prime.
 #[derive(Debug)]
@@ -103,7 +122,7 @@ fn product<L: PairLanes>(lanes: L, y: L::Vector, factor: Splat<L::Vector>, q: L:
 }
 
 /// y mod q, near [-q/2, q/2]: y minus q times the quotient `(y + half) * reciprocal >> 16`. Saturation keeps
-/// the largest y from wrapping and makes the quotient off by nothing that [`reduce_bound`] does not count.
+/// the largest y from wrapping; [`reduce_bound`] checks that its quotient still does.
 #[inline(always)]
 fn reduce<L: PairLanes>(lanes: L, y: L::Vector, c: Constants<L::Vector>) -> L::Vector {
     let quotient = lanes.mul_high(lanes.add_saturating(y, c.half), c.reciprocal);
