@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use spirea_backend::{Backend, BackendError, PanelLayout, RING_DEGREE, RingMatrix};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(common::cases(16))]
     #[test]
     fn random_shapes_agree(
         rows in 1usize..70,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use spirea_backend::{Backend, BackendError, MAX_BATCH, PanelLayout};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(common::cases(48))]
     #[test]
     fn random_shapes_agree(
         rows in 1usize..200,

@@ -210,10 +210,21 @@ fn recombine<L: PairLanes>(
         let offset = &prepared.offset[first..first + RING_DEGREE];
         for lane in 0..L::LANES {
             let row = &mut hint[lane * width + first..][..RING_DEGREE];
-            for ((to, &offset), words) in row.iter_mut().zip(offset).zip(words.chunks_exact(L::LANES)) {
-                let offset = if first_chunk { offset } else { 0 };
-                *to = to.wrapping_add(words[lane]).wrapping_add(offset);
-            }
+            add_lane(row, &words[lane..], L::LANES, first_chunk.then_some(offset));
         }
+    }
+}
+
+/// Adds to `row` every `lanes`-th word, and the offset if there is one.
+///
+/// Compiled on its own, for the target's baseline: for words a vector apart, instructions that gather are no
+/// faster than plain loads, and not every emulator has them right.
+#[inline(never)]
+fn add_lane(row: &mut [u32], words: &[u32], lanes: usize, offset: Option<&[u32]>) {
+    for (to, &word) in row.iter_mut().zip(words.iter().step_by(lanes)) {
+        *to = to.wrapping_add(word);
+    }
+    for (to, &offset) in row.iter_mut().zip(offset.unwrap_or_default()) {
+        *to = to.wrapping_add(offset);
     }
 }

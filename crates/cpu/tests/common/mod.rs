@@ -9,6 +9,12 @@ use spirea_cpu::{CpuBackend, Isa};
 
 pub use oracle::*;
 
+/// A property of `most` cases, or of as few as `SPIREA_PROPERTY_CASES` says: an emulated processor is slow.
+pub fn cases(most: u32) -> ProptestConfig {
+    let wanted = std::env::var("SPIREA_PROPERTY_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(wanted.unwrap_or(most).min(most))
+}
+
 /// Every kernel that this machine can run.
 pub fn backends(threads: usize) -> Vec<CpuBackend> {
     Isa::available().into_iter().map(|isa| CpuBackend::with_isa(isa, threads).unwrap()).collect()

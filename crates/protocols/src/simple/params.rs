@@ -247,7 +247,8 @@ mod tests {
     #[test]
     fn parameters_out_of_range_are_refused_by_name() {
         let good = Params::choose(LweSet::Module1280, [0; 32], 1000, 100).unwrap();
-        let broken: [(fn(&mut Params), &str); 8] = [
+        type Change = fn(&mut Params);
+        let broken: [(Change, &str); 8] = [
             (|p| p.set = "toy".into(), "no LWE set"),
             (|p| p.rows = 33, "rows"),
             (|p| p.rows = 0, "rows"),
