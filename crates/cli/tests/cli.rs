@@ -206,9 +206,9 @@ fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
         ("ragged.csv", "k", &["ragged.csv:3"]),
         ("bad.jsonl", "k", &["bad.jsonl:2"]),
         ("empty.csv", "k", &["empty.csv", "no rows"]),
-        ("twice.csv", "nokey", &["nokey", "k, v"]),
+        ("twice.csv", "nokey", &["nokey", "\"k\", \"v\""]),
         ("outlier.csv", "k", &["30001", "split"]),
-        ("oversize.csv", "k", &["oversize.csv", "1 MiB"]),
+        ("oversize.csv", "k", &["oversize.csv:2", "1048576"]),
         ("missing.csv", "k", &["missing.csv"]),
         ("data.xyz", "k", &["data.xyz", "--format"]),
     ] {

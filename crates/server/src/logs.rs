@@ -1,6 +1,6 @@
 //! Structured logs on standard error.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 
 use tracing::Level;
 use tracing_subscriber::fmt;
@@ -21,7 +21,9 @@ pub enum LogFormat {
 /// # Errors
 /// If it goes somewhere already.
 pub fn init_logs(format: LogFormat, level: Level) -> Result<(), TryInitError> {
-    let subscriber = fmt().with_writer(io::stderr).with_max_level(level).with_target(false);
+    let colours = io::stderr().is_terminal();
+    let subscriber =
+        fmt().with_writer(io::stderr).with_ansi(colours).with_max_level(level).with_target(false);
     match format {
         LogFormat::Text => subscriber.finish().try_init(),
         LogFormat::Json => subscriber.json().flatten_event(true).finish().try_init(),

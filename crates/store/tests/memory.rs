@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use common::{backend, options};
-use spirea_store::{Phase, Progress, Snapshot, build};
+use spirea_store::{Phase, Progress, Silent, Snapshot, build};
 
 const CHILD_INPUT: &str = "SPIREA_TEST_CHILD_INPUT";
 const VALUE_BYTES: usize = 256;
@@ -69,9 +69,9 @@ fn peak_memory_stays_below_one_and_a_half_times_the_encoded_size() {
     let manifest = snapshot.manifest();
     let (matrix, hint) = (manifest.matrix.bytes as f64, manifest.hint.bytes as f64);
     let started = Instant::now();
-    snapshot.verify(&spirea_store::Silent).unwrap();
+    snapshot.verify(&Silent).unwrap();
     let verify = (matrix + hint) / started.elapsed().as_secs_f64() / 1e9;
-    println!("{output}{manifest:#?}\npadding {:.2}, verify {verify:.2} GB/s", manifest.padding());
+    println!("{output}{:?}\npadding {:.2}, verify {verify:.2} GB/s", manifest.protocol, manifest.padding());
     let ratio = peak * (1 << 20) as f64 / matrix;
     println!("peak {peak} MiB, {ratio:.2} times the matrix, hint {:.2} times", hint / matrix);
     assert!(ratio < 1.5, "peak memory is {ratio:.2} times the matrix\n{output}");

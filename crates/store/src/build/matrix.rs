@@ -107,12 +107,12 @@ impl MatrixWriter {
         Ok(())
     }
 
-    /// Writes what is left and syncs the file.
+    /// Writes what is left.
     pub(super) fn finish(mut self) -> Result<(), StoreError> {
         if self.first_column < self.layout.columns() {
             self.flush()?;
         }
-        self.file.sync_all().at("write", &self.path)
+        Ok(())
     }
 }
 

@@ -141,7 +141,8 @@ pub fn build<B: Backend>(
     let (seed, salt) = options.seeds()?;
     let mut source = ingest::open(&options.input, options.format, &options.selection)?;
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
-    let [spool, matrix, hint] = ["spool", MATRIX_FILE, HINT_FILE].map(|name| folder.path().join(name));
+    let [spool, matrix_path, hint_path, manifest_path] =
+        ["spool", MATRIX_FILE, HINT_FILE, MANIFEST_FILE].map(|name| folder.path().join(name));
 
     fs::create_dir(&spool).at("create", &spool)?;
     let input_bytes = fs::metadata(&options.input).at("read", &options.input)?.len();
@@ -149,12 +150,12 @@ pub fn build<B: Backend>(
     let planned = rows.plan(progress)?;
     let table = planned.table().clone();
     let params = simple::Params::choose(set, seed, table.records, table.record_bytes())?;
-    let (statistics, samples) = planned.encode(&params, &matrix, progress)?;
+    let (statistics, samples) = planned.encode(&params, &matrix_path, progress)?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;
 
-    let hint = write_hint(&**backend, &params, &matrix, &hint, progress)?;
+    let hint = write_hint(&**backend, &params, &matrix_path, &hint_path, progress)?;
     let bytes = params.layout().bytes() as u64;
-    let blake3 = hash_file(&matrix, &mut |done| progress.update(Phase::Verify, done, bytes))?;
+    let blake3 = hash_file(&matrix_path, &mut |done| progress.update(Phase::Verify, done, bytes))?;
     let manifest = Manifest {
         format: FORMAT,
         name,
@@ -166,9 +167,12 @@ pub fn build<B: Backend>(
         statistics,
     };
     manifest.validate()?;
-    let hint = folder.path().join(HINT_FILE);
-    samples.test(&manifest.protocol, backend, &matrix, &hint, progress)?;
-    write_manifest(&manifest, &folder.path().join(MANIFEST_FILE))?;
+    samples.test(&manifest.protocol, backend, &matrix_path, &hint_path, progress)?;
+    // Only now, so that the disk worked while the hint was computed.
+    for path in [&matrix_path, &hint_path] {
+        File::open(path).and_then(|file| file.sync_all()).at("sync", path)?;
+    }
+    write_manifest(&manifest, &manifest_path)?;
     folder.publish()?;
     Snapshot::open(&options.out)
 }
@@ -201,8 +205,7 @@ fn write_hint<B: Backend>(
         hasher.update(bytes);
         file.write_all(bytes).at("write", path)?;
     }
-    let file = file.into_inner().map_err(std::io::IntoInnerError::into_error).at("write", path)?;
-    file.sync_all().at("write", path)?;
+    file.flush().at("write", path)?;
     Ok(FileEntry { file: HINT_FILE.into(), bytes: hasher.count(), blake3: *hasher.finalize().as_bytes() })
 }
 
