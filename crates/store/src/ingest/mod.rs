@@ -3,6 +3,7 @@
 pub mod csv;
 pub mod jsonl;
 pub mod npy;
+#[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod raw;
 
@@ -184,7 +185,14 @@ pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dy
     Ok(match format {
         Format::Csv => Box::new(csv::CsvRows::new(file, bytes, path, selection)?),
         Format::Jsonl => Box::new(jsonl::JsonlRows::new(file, bytes, path, selection)),
+        #[cfg(feature = "parquet")]
         Format::Parquet => Box::new(parquet::ParquetRows::new(file, path, selection)?),
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => {
+            return Err(StoreError::BadOption(
+                "this build reads no Parquet: enable the feature parquet".into(),
+            ));
+        }
         Format::Npy => Box::new(npy::open(file, bytes, path)?),
         Format::Raw { record_bytes } => Box::new(raw::FixedRows::of_file(file, bytes, path, record_bytes)?),
     })
