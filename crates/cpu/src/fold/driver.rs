@@ -18,7 +18,7 @@ use crate::prefetch::prefetch;
 /// Bytes of packed queries that a block of columns may have: half of a small second-level cache.
 const OPERANDS_BYTES: usize = 128 << 10;
 /// Quads of a block that several tiles read: 16 KiB of the database, half of the first-level cache.
-const REREAD_QUADS: usize = 128;
+const REREAD_QUADS: usize = 64;
 /// Fewest quads of a block, so that adding a tile's sums to memory stays a small part of its work.
 const LEAST_QUADS: usize = 32;
 /// Chunks of panels for each thread: enough to even out threads that other work slows down.
