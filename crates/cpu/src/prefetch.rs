@@ -1,4 +1,4 @@
-//! Hints to the cache.
+//! Hints to the cache and to the compiler about memory.
 
 /// Asks for the cache line at `address`. Any address will do: a hint never faults.
 #[inline(always)]
@@ -15,3 +15,24 @@ pub(crate) fn prefetch(address: *const u8) {
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn prefetch(_address: *const u8) {}
+
+/// The same value, such that the compiler cannot tell that it has been read before and reads it again. A load
+/// costs a large register tile nothing, where keeping the vector would push sums out of 16 registers.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+pub(crate) fn reread<T>(value: &T) -> &T {
+    let mut address: *const T = value;
+    // SAFETY: no instruction at all; the address remains that of `value`.
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
+        &*address
+    }
+}
+
+/// The same value.
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn reread<T>(value: &T) -> &T {
+    value
+}

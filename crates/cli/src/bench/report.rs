@@ -26,7 +26,7 @@ pub struct Report {
     pub floor: String,
     /// The time at that bound.
     pub floor_seconds: f64,
-    /// `floor_seconds / seconds`: 1.0 is the limit.
+    /// `floor_seconds / seconds`, the median over runs where each has its own floor: 1.0 is the limit.
     pub ratio: f64,
     /// Figures of the wire and the noise, where the benchmark has them.
     #[serde(flatten)]

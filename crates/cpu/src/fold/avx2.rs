@@ -1,7 +1,6 @@
 //! AVX2: `vpmaddwd` multiplies pairs of columns by pairs of 16-bit digits; 8 rows a vector.
 #![allow(unsafe_code)]
 
-use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::tile::{fold_tile, read};
@@ -24,10 +23,11 @@ impl RowLanes for Avx2 {
         let rows = &quad[4 * first_row..4 * first_row + 32];
         // SAFETY: `self` proves AVX2; the slice has 32 bytes.
         unsafe {
+            let bytes = _mm256_loadu_si256(rows.as_ptr().cast());
             if phase == 0 {
-                _mm256_and_si256(_mm256_loadu_si256(rows.as_ptr().cast()), _mm256_set1_epi16(0xFF))
+                _mm256_and_si256(bytes, _mm256_set1_epi16(0xFF))
             } else {
-                _mm256_srli_epi16::<8>(_mm256_loadu_si256(again(rows).cast()))
+                _mm256_srli_epi16::<8>(bytes)
             }
         }
     }
@@ -59,16 +59,6 @@ impl RowLanes for Avx2 {
             _mm256_storeu_si256(rows.as_mut_ptr().cast(), total);
         }
     }
-}
-
-/// The address, such that the compiler cannot tell that it has been read before: the vector is loaded again,
-/// which is free, where keeping it would push sums out of the 16 registers.
-#[inline(always)]
-fn again(rows: &[u8]) -> *const u8 {
-    let mut address = rows.as_ptr();
-    // SAFETY: no instruction at all.
-    unsafe { asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags)) };
-    address
 }
 
 impl Microkernel for Avx2 {

@@ -1,7 +1,7 @@
 //! The register tile: a block of one panel times a few queries, all sums in registers.
 
 use super::{Operand, PanelSums, Quad, RowLanes};
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, reread};
 use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
 
 /// How far ahead of a lone query's scan the database is asked for, in bytes.
@@ -67,6 +67,7 @@ fn accumulate<L: RowLanes, const V: usize, const Q: usize>(
         }
     }
     for phase in 0..L::PHASES {
+        let quad = if Q > 1 && phase > 0 { reread(quad) } else { quad };
         let mut columns = [lanes.zero(); V];
         for (v, columns) in columns.iter_mut().enumerate() {
             *columns = lanes.load(quad, first_row + v * L::LANES, phase);
