@@ -25,7 +25,7 @@ pub(crate) fn reread<T>(value: &T) -> &T {
     let mut address: *const T = value;
     // SAFETY: no instruction at all; the address remains that of `value`.
     unsafe {
-        std::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
+        std::arch::asm!("/* {0} */", inout(reg) address, options(pure, readonly, nostack, preserves_flags));
         &*address
     }
 }
