@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
 
-/// Degree of the ring Z_q[X]/(X^256 + 1) over which the public matrix is structured.
+/// Degree of the ring Z_q\[X\]/(X^256 + 1) over which the public matrix is structured.
 pub const RING_DEGREE: usize = 256;
 
 /// The largest number of query columns that one call of [`Backend::scalar_fold`] takes.

@@ -1,4 +1,4 @@
-//! The negacyclic number-theoretic transform over Z_q[X]/(X^N + 1).
+//! The negacyclic number-theoretic transform over Z_q\[X\]/(X^N + 1).
 
 use crate::modulus::{Modulus, ShoupWord, subtract_if_reached};
 

@@ -19,7 +19,7 @@ pub const RANK: usize = DEGREE / RING_DEGREE;
 /// How a public matrix is made from its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Structure {
-    /// Module-LWE of rank 5 over Z_q[X]/(X^256 + 1), the structure of ML-KEM: 256 times less randomness
+    /// Module-LWE of rank 5 over Z_q\[X\]/(X^256 + 1), the structure of ML-KEM: 256 times less randomness
     /// to derive, products through number-theoretic transforms.
     Module,
     /// Every entry independent, as in SimplePIR and VIPIR.
