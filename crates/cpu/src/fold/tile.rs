@@ -67,7 +67,7 @@ fn accumulate<L: RowLanes, const V: usize, const Q: usize>(
         }
     }
     for phase in 0..L::PHASES {
-        let quad = if Q > 1 && phase > 0 { reread(quad) } else { quad };
+        let quad = if phase > 0 { reread(quad) } else { quad };
         let mut columns = [lanes.zero(); V];
         for (v, columns) in columns.iter_mut().enumerate() {
             *columns = lanes.load(quad, first_row + v * L::LANES, phase);
