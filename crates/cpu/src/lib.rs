@@ -23,7 +23,7 @@ mod oracle;
 use std::path::Path;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use spirea_backend::{Backend, BackendError, MAX_BATCH, PanelLayout, RING_DEGREE, Residence, RingMatrix};
+use spirea_backend::{Backend, BackendError, PanelLayout, RING_DEGREE, Residence, RingMatrix};
 
 pub use isa::Isa;
 pub use matrix::CpuMatrix;
@@ -152,14 +152,7 @@ impl Backend for CpuBackend {
 
     fn scalar_fold(&self, matrix: &CpuMatrix, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
         let layout = matrix.layout();
-        let batch = queries.len() / layout.columns();
-        if !queries.len().is_multiple_of(layout.columns()) || !(1..=MAX_BATCH).contains(&batch) {
-            return Err(BackendError::Shape(format!(
-                "{} words are not 1 to {MAX_BATCH} queries of {} words",
-                queries.len(),
-                layout.columns()
-            )));
-        }
+        layout.batch_of(queries)?;
         Ok(self.pool.install(|| self.kernels.scalar_fold(matrix.quads(), layout, queries)))
     }
 

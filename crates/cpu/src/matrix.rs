@@ -32,9 +32,7 @@ enum Bytes {
 impl CpuMatrix {
     /// Copies `bytes` to memory of its own.
     pub(crate) fn copy_of(layout: PanelLayout, bytes: &[u8]) -> Result<Self, BackendError> {
-        if bytes.len() != layout.bytes() {
-            return Err(wrong_length(layout, bytes.len() as u64));
-        }
+        layout.check_length(bytes.len() as u64)?;
         let mut buffer = HugeBuffer::zeroed(bytes.len()).map_err(no_memory)?;
         let pieces = buffer.bytes_mut().par_chunks_mut(PIECE).zip(bytes.par_chunks(PIECE));
         pieces.for_each(|(to, from)| to.copy_from_slice(from));
@@ -46,9 +44,7 @@ impl CpuMatrix {
         let failed = |source| BackendError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
-        if length != layout.bytes() as u64 {
-            return Err(wrong_length(layout, length));
-        }
+        layout.check_length(length)?;
         let bytes = match residence {
             Residence::Copied => {
                 let mut buffer = HugeBuffer::zeroed(layout.bytes()).map_err(no_memory)?;
@@ -92,15 +88,6 @@ impl CpuMatrix {
     pub(crate) fn quads(&self) -> &[Quad] {
         self.bytes().as_chunks::<QUAD_BYTES>().0
     }
-}
-
-fn wrong_length(layout: PanelLayout, length: u64) -> BackendError {
-    BackendError::Shape(format!(
-        "a matrix of {} x {} bytes has {} bytes, not {length}",
-        layout.rows(),
-        layout.columns(),
-        layout.bytes()
-    ))
 }
 
 fn no_memory(error: io::Error) -> BackendError {
