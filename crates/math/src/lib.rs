@@ -4,12 +4,16 @@
 //! and the arithmetic of clients that have no SIMD.
 
 pub mod crt;
+pub mod gadget;
 pub mod modulus;
 pub mod ntt;
 pub mod random;
+pub mod ring;
 pub mod sample;
 pub mod schoolbook;
 
 pub use crt::PrimePair;
-pub use modulus::{Modulus, ShoupWord};
+pub use gadget::Gadget;
+pub use modulus::{Barrett, Modulus, ShoupWord};
 pub use ntt::NttPlan;
+pub use ring::Ring;

@@ -119,6 +119,34 @@ impl Modulus {
     }
 }
 
+/// Reduction of 64-bit numbers modulo a prime by Barrett's method, without a division: fit for secrets.
+#[derive(Clone, Copy, Debug)]
+pub struct Barrett {
+    modulus: Modulus,
+    reciprocal: u64,
+}
+
+impl Barrett {
+    /// Reduction modulo `modulus`.
+    pub const fn new(modulus: Modulus) -> Self {
+        // q is odd, so floor((2^64 - 1) / q) = floor(2^64 / q).
+        Self { modulus, reciprocal: u64::MAX / modulus.0 as u64 }
+    }
+
+    /// x mod q: the quotient is underestimated by at most 1.
+    #[inline]
+    pub const fn reduce(self, x: u64) -> u32 {
+        let quotient = ((x as u128 * self.reciprocal as u128) >> 64) as u64;
+        subtract_if_reached((x - quotient * self.modulus.0 as u64) as u32, self.modulus.0)
+    }
+
+    /// a b mod q for any words.
+    #[inline]
+    pub const fn mul(self, a: u32, b: u32) -> u32 {
+        self.reduce(a as u64 * b as u64)
+    }
+}
+
 /// a - m where a >= m, else a, for a < 2m <= 2^32: the sign of the difference is the mask, so that no
 /// branch depends on a secret.
 #[inline]
@@ -154,6 +182,13 @@ mod tests {
             let lazy = Q.mul_lazy(x, Q.shoup(w));
             prop_assert!(lazy < 2 * Q.value());
             prop_assert_eq!(Q.reduce_lazy(lazy), Q.mul(x, w));
+        }
+
+        #[test]
+        fn barrett_agrees_with_division(x in prop_oneof![any::<u64>(), Just(u64::MAX), Just(0)]) {
+            for modulus in [Q, Modulus::new(3), Modulus::new(1_073_741_789)] {
+                prop_assert_eq!(u64::from(Barrett::new(modulus).reduce(x)), x % u64::from(modulus.value()));
+            }
         }
 
         #[test]

@@ -3,6 +3,8 @@
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
+use crate::Modulus;
+
 /// A public seed.
 pub type Seed = [u8; 32];
 
@@ -61,6 +63,24 @@ pub fn public_row(seed: &Seed, row: u64, words: &mut [u32]) {
     words.fill_with(|| stream.next_u32());
 }
 
+/// Fills `words` with uniform residues: those of stream `row` of `seed`.
+///
+/// The words of [`public_row`]'s stream, each cut to as many low bits as the prime has, in order, without
+/// those that are not below the prime.
+pub fn public_residues(seed: &Seed, row: u64, modulus: Modulus, words: &mut [u32]) {
+    let mut stream = ChaCha20Rng::from_seed(*seed);
+    stream.set_stream(row);
+    let mask = u32::MAX >> modulus.value().leading_zeros();
+    for word in words {
+        *word = loop {
+            let candidate = stream.next_u32() & mask;
+            if candidate < modulus.value() {
+                break candidate;
+            }
+        };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +126,17 @@ mod tests {
                 assert_eq!(block, chacha_block(&seed, counter as u64, row));
             }
         }
+    }
+
+    #[test]
+    fn public_residues_are_the_stream_without_what_is_too_large() {
+        let modulus = Modulus::new(268_460_033);
+        let (mut stream, mut residues) = ([0; 4000], [0; 1500]);
+        public_row(&[9; 32], 3, &mut stream);
+        public_residues(&[9; 32], 3, modulus, &mut residues);
+        let expected =
+            stream.iter().map(|word| word & ((1 << 29) - 1)).filter(|&word| word < modulus.value());
+        assert!(residues.iter().copied().eq(expected.take(1500)));
     }
 
     #[test]
