@@ -2,15 +2,18 @@
 //!
 //! A backend supplies coarse operations on whole batches; the control flow of a protocol lives in the
 //! protocol, once. The database is uploaded once and stays where the backend wants it. Every backend
-//! gives the same bytes for the same input: the arithmetic is exact modulo 2^32.
+//! gives the same bytes for the same input: the arithmetic is exact, modulo 2^32 in [`Backend`] and modulo a
+//! ring's primes in [`RingBackend`].
 
 mod layout;
-mod naive;
+pub mod naive;
+mod ring;
 
 use std::path::{Path, PathBuf};
 
 pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
+pub use ring::{EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
 
 /// Degree of the ring Z_q\[X\]/(X^256 + 1) over which the public matrix is structured.
 pub const RING_DEGREE: usize = 256;

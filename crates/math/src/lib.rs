@@ -4,6 +4,7 @@
 //! and the arithmetic of clients that have no SIMD.
 
 pub mod crt;
+pub mod expansion;
 pub mod gadget;
 pub mod modulus;
 pub mod ntt;
@@ -13,6 +14,7 @@ pub mod sample;
 pub mod schoolbook;
 
 pub use crt::PrimePair;
+pub use expansion::Expansion;
 pub use gadget::Gadget;
 pub use modulus::{Barrett, Modulus, ShoupWord};
 pub use ntt::NttPlan;

@@ -1,6 +1,10 @@
 //! The operations by definition: the oracle of every backend.
 
+mod ring;
+
 use std::path::Path;
+
+pub use ring::{Ciphertext, NaiveKeys, NaivePlain, NaiveSelectors};
 
 use crate::{Backend, BackendError, PanelLayout, RING_DEGREE, Residence, RingMatrix};
 

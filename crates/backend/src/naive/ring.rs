@@ -1,0 +1,330 @@
+//! The steps on rings by definition.
+
+use std::sync::Arc;
+
+use spirea_math::{Expansion, Gadget, Ring};
+
+use super::NaiveBackend;
+use crate::{BackendError, EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
+
+/// A ciphertext, as coefficients unless said otherwise.
+#[derive(Clone, Debug)]
+pub struct Ciphertext {
+    a: Vec<u32>,
+    b: Vec<u32>,
+}
+
+impl Ciphertext {
+    fn split(words: &[u32]) -> Self {
+        let (a, b) = words.split_at(words.len() / 2);
+        Self { a: a.to_vec(), b: b.to_vec() }
+    }
+
+    fn map(&self, mut operation: impl FnMut(&[u32]) -> Vec<u32>) -> Self {
+        Self { a: operation(&self.a), b: operation(&self.b) }
+    }
+
+    fn plus(&self, ring: &Ring, other: &Self) -> Self {
+        let mut sum = self.clone();
+        ring.add_assign(&mut sum.a, &other.a);
+        ring.add_assign(&mut sum.b, &other.b);
+        sum
+    }
+
+    fn minus(&self, ring: &Ring, other: &Self) -> Self {
+        let mut difference = self.clone();
+        ring.sub_assign(&mut difference.a, &other.a);
+        ring.sub_assign(&mut difference.b, &other.b);
+        difference
+    }
+}
+
+/// Ciphertexts (values), one for each digit of a gadget.
+#[derive(Clone, Debug)]
+struct DigitKeys {
+    gadget: Gadget,
+    ciphertexts: Vec<Ciphertext>,
+}
+
+impl DigitKeys {
+    fn new(ring: &Ring, gadget: Gadget, words: &[u32]) -> Self {
+        let ciphertexts = words.chunks_exact(2 * ring.words()).map(Ciphertext::split).collect();
+        Self { gadget, ciphertexts }
+    }
+
+    /// The sum over the digits of `a` (coefficients) of digit times ciphertext, as coefficients.
+    fn times(&self, ring: &Ring, a: &[u32]) -> Ciphertext {
+        let mut sum = Ciphertext { a: ring.zero(), b: ring.zero() };
+        let digits = self.gadget.decompose(ring, a);
+        for (digit, key) in digits.chunks_exact(ring.words()).zip(&self.ciphertexts) {
+            let digit = transformed(ring, digit);
+            ring.mul_add(&mut sum.a, &digit, &key.a);
+            ring.mul_add(&mut sum.b, &digit, &key.b);
+        }
+        sum.map(|a| coefficients(ring, a))
+    }
+}
+
+/// An RGSW encryption: what the digits of b and what the digits of a multiply.
+#[derive(Clone, Debug)]
+struct Rgsw {
+    of_b: DigitKeys,
+    of_a: DigitKeys,
+}
+
+impl Rgsw {
+    fn external_product(&self, ring: &Ring, c: &Ciphertext) -> Ciphertext {
+        self.of_b.times(ring, &c.b).plus(ring, &self.of_a.times(ring, &c.a))
+    }
+}
+
+fn transformed(ring: &Ring, a: &[u32]) -> Vec<u32> {
+    let mut a = a.to_vec();
+    ring.forward(&mut a);
+    a
+}
+
+fn coefficients(ring: &Ring, a: &[u32]) -> Vec<u32> {
+    let mut a = a.to_vec();
+    ring.inverse(&mut a);
+    a
+}
+
+/// Evaluation keys.
+#[derive(Clone, Debug)]
+pub struct NaiveKeys {
+    /// By level.
+    expansion: Vec<DigitKeys>,
+    conversion: Option<Rgsw>,
+}
+
+/// A matrix of plaintext polynomials (values), row by row.
+#[derive(Clone, Debug)]
+pub struct NaivePlain {
+    columns: usize,
+    polynomials: Vec<Vec<u32>>,
+}
+
+/// RGSW encryptions of bits, lowest first.
+#[derive(Clone, Debug)]
+pub struct NaiveSelectors(Vec<Rgsw>);
+
+impl RingBackend for NaiveBackend {
+    type Tables = Arc<Ring>;
+    type Keys = NaiveKeys;
+    type Leaves = Vec<Ciphertext>;
+    type Plain = NaivePlain;
+    type Ciphertexts = Vec<Ciphertext>;
+    type Selectors = NaiveSelectors;
+
+    fn tables(&self, ring: &Arc<Ring>) -> Result<Arc<Ring>, BackendError> {
+        Ok(Arc::clone(ring))
+    }
+
+    fn keys(&self, ring: &Arc<Ring>, keys: EvaluationKeys<'_>) -> Result<NaiveKeys, BackendError> {
+        keys.levels(ring)?;
+        let of_level = |gadget: Gadget| gadget.levels(ring) * 2 * ring.words();
+        let expansion = keys.expansion.chunks_exact(of_level(keys.expansion_gadget));
+        let conversion = (!keys.conversion.is_empty()).then(|| {
+            let (of_b, of_a) = keys.conversion.split_at(of_level(keys.conversion_gadget));
+            let keys = |words| DigitKeys::new(ring, keys.conversion_gadget, words);
+            Rgsw { of_b: keys(of_b), of_a: keys(of_a) }
+        });
+        let expansion = expansion.map(|words| DigitKeys::new(ring, keys.expansion_gadget, words)).collect();
+        Ok(NaiveKeys { expansion, conversion })
+    }
+
+    fn encode(
+        &self,
+        ring: &Arc<Ring>,
+        rows: usize,
+        columns: usize,
+        fill: &FillPolynomial<'_>,
+    ) -> Result<NaivePlain, BackendError> {
+        let mut coefficients = vec![0; ring.degree()];
+        let polynomials = (0..rows * columns).map(|i| {
+            fill(i / columns, i % columns, &mut coefficients);
+            let mut a = ring.zero();
+            for (i, &c) in coefficients.iter().enumerate() {
+                ring.set_coefficient(&mut a, i, c.into());
+            }
+            ring.forward(&mut a);
+            a
+        });
+        Ok(NaivePlain { columns, polynomials: polynomials.collect() })
+    }
+
+    fn expand(
+        &self,
+        ring: &Arc<Ring>,
+        expansion: Expansion,
+        queries: &[(&NaiveKeys, &[u32])],
+    ) -> Result<Vec<Vec<Ciphertext>>, BackendError> {
+        let expand = |&(keys, words): &(&NaiveKeys, &[u32])| {
+            if words.len() != 2 * ring.words() || keys.expansion.len() < expansion.levels() as usize {
+                return Err(BackendError::Shape(
+                    "a ciphertext or keys that do not serve the expansion".into(),
+                ));
+            }
+            let mut nodes = vec![Ciphertext::split(words).map(|a| coefficients(ring, a))];
+            for level in 0..expansion.levels() {
+                let exponent = Expansion::exponent(ring.degree(), level);
+                let split = |c: &Ciphertext| {
+                    let image = c.map(|a| ring.automorphism(a, exponent));
+                    let mut substituted = keys.expansion[level as usize].times(ring, &image.a);
+                    ring.add_assign(&mut substituted.b, &image.b);
+                    let odd = c.minus(ring, &substituted);
+                    let shift = 2 * ring.degree() - (1 << level);
+                    [c.plus(ring, &substituted), odd.map(|a| ring.mul_monomial(a, shift))]
+                };
+                nodes = nodes.iter().flat_map(split).take(expansion.nodes(level + 1)).collect();
+            }
+            Ok(nodes)
+        };
+        queries.iter().map(expand).collect()
+    }
+
+    fn poly_fold(
+        &self,
+        ring: &Arc<Ring>,
+        plain: &NaivePlain,
+        leaves: &[&Vec<Ciphertext>],
+    ) -> Result<Vec<Vec<Ciphertext>>, BackendError> {
+        let fold = |leaves: &&Vec<Ciphertext>| {
+            if leaves.len() < plain.columns {
+                return Err(BackendError::Shape("fewer leaves than columns".into()));
+            }
+            let leaves: Vec<_> = leaves.iter().map(|leaf| leaf.map(|a| transformed(ring, a))).collect();
+            let rows = plain.polynomials.chunks_exact(plain.columns).map(|row| {
+                let mut sum = Ciphertext { a: ring.zero(), b: ring.zero() };
+                for (polynomial, leaf) in row.iter().zip(&leaves) {
+                    ring.mul_add(&mut sum.a, polynomial, &leaf.a);
+                    ring.mul_add(&mut sum.b, polynomial, &leaf.b);
+                }
+                sum.map(|a| coefficients(ring, a))
+            });
+            Ok(rows.collect())
+        };
+        leaves.iter().map(fold).collect()
+    }
+
+    fn add_bodies(
+        &self,
+        ring: &Arc<Ring>,
+        ciphertexts: &mut Vec<Ciphertext>,
+        words: &[u32],
+        bits: u32,
+    ) -> Result<(), BackendError> {
+        if words.len() != ciphertexts.len() * ring.degree() {
+            return Err(BackendError::Shape("bodies are not one word for each coefficient".into()));
+        }
+        let scale = ring.modulus() >> bits;
+        for (ciphertext, words) in ciphertexts.iter_mut().zip(words.chunks_exact(ring.degree())) {
+            let mut bodies = ring.zero();
+            for (i, &word) in words.iter().enumerate() {
+                let rounded = (u64::from(word) + (1 << (31 - bits))) >> (32 - bits) & ((1 << bits) - 1);
+                ring.set_coefficient(&mut bodies, i, (scale * u128::from(rounded)) as i128);
+            }
+            ring.add_assign(&mut ciphertext.b, &bodies);
+        }
+        Ok(())
+    }
+
+    fn selectors(
+        &self,
+        ring: &Arc<Ring>,
+        keys: &NaiveKeys,
+        leaves: &Vec<Ciphertext>,
+        first: usize,
+        depth: usize,
+        gadget: Gadget,
+    ) -> Result<NaiveSelectors, BackendError> {
+        let levels = gadget.levels(ring);
+        let rows = leaves.get(first..first + depth * levels);
+        let (Some(rows), Some(conversion)) = (rows, &keys.conversion) else {
+            return Err(BackendError::Shape("too few leaves or no keys to make selectors of".into()));
+        };
+        let selector = |rows: &[Ciphertext]| {
+            let values = |row: Ciphertext| row.map(|a| transformed(ring, a));
+            let of_b = rows.iter().cloned().map(values).collect();
+            let of_a = rows.iter().map(|row| values(conversion.external_product(ring, row))).collect();
+            Rgsw {
+                of_b: DigitKeys { gadget, ciphertexts: of_b },
+                of_a: DigitKeys { gadget, ciphertexts: of_a },
+            }
+        };
+        Ok(NaiveSelectors(rows.chunks_exact(levels).map(selector).collect()))
+    }
+
+    fn rgsw_fold(
+        &self,
+        ring: &Arc<Ring>,
+        selectors: &NaiveSelectors,
+        mut ciphertexts: Vec<Ciphertext>,
+    ) -> Result<Vec<Ciphertext>, BackendError> {
+        if ciphertexts.is_empty() || ciphertexts.len() > 1 << selectors.0.len() {
+            return Err(BackendError::Shape("as many ciphertexts as selectors can tell apart".into()));
+        }
+        for selector in &selectors.0 {
+            let winner = |pair: &[Ciphertext]| match pair {
+                [first, second] => {
+                    selector.external_product(ring, &second.minus(ring, first)).plus(ring, first)
+                }
+                alone => alone[0].clone(),
+            };
+            ciphertexts = ciphertexts.chunks(2).map(winner).collect();
+        }
+        Ok(ciphertexts)
+    }
+
+    fn mod_switch(
+        &self,
+        ring: &Arc<Ring>,
+        ciphertexts: &Vec<Ciphertext>,
+        bits: SwitchedBits,
+    ) -> Result<Vec<u8>, BackendError> {
+        let mut out = Vec::with_capacity(ciphertexts.len() * bits.bytes(ring.degree()));
+        for ciphertext in ciphertexts {
+            let mut stream = Vec::new();
+            for (polynomial, bits) in [(&ciphertext.a, bits.a), (&ciphertext.b, bits.b)] {
+                for i in 0..ring.degree() {
+                    let switched = switch(ring.coefficient(polynomial, i), ring.modulus(), bits);
+                    stream.extend((0..bits).map(|bit| (switched >> bit & 1) as u8));
+                }
+            }
+            out.extend(stream.chunks(8).map(|byte| byte.iter().rev().fold(0, |sum, bit| 2 * sum + bit)));
+        }
+        Ok(out)
+    }
+}
+
+/// round(x 2^bits / q) mod 2^bits, a bit at a time: 2^bits x does not fit any integer.
+fn switch(x: u128, q: u128, bits: u32) -> u64 {
+    let (mut quotient, mut rest) = (0, x);
+    for _ in 0..bits {
+        rest *= 2;
+        quotient *= 2;
+        if rest >= q {
+            (quotient, rest) = (quotient + 1, rest - q);
+        }
+    }
+    let rounded: u64 = quotient + u64::from(2 * rest >= q);
+    rounded & ((1 << bits) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switching_rounds_to_the_nearest() {
+        for q in [7u128, 1009, 536_608_769] {
+            for x in (0..q).step_by(1 + q as usize / 1000) {
+                for bits in [1, 3, 14, 20] {
+                    let expected = ((2 * x << bits) + q) / (2 * q) % (1 << bits);
+                    assert_eq!(u128::from(switch(x, q, bits)), expected);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The steps on rings: expansion, products with plaintext polynomials, tournaments, modulus switching.
+//!
+//! A ciphertext (a, b) is two polynomials, a first, with phase b + a s. All arithmetic is exact modulo the
+//! ring's primes, so that every backend gives the same words.
+
+use std::sync::Arc;
+
+use spirea_math::{Expansion, Gadget, Ring};
+
+use crate::{Backend, BackendError};
+
+/// A client's evaluation keys: ciphertexts as values (transformed), one after another.
+#[derive(Clone, Copy, Debug)]
+pub struct EvaluationKeys<'a> {
+    /// The gadget of the substitutions.
+    pub expansion_gadget: Gadget,
+    /// For each level of the expansion, for each digit i, a ciphertext of phase `factor_i s(X^k)` with the
+    /// level's exponent k.
+    pub expansion: &'a [u32],
+    /// The gadget of the conversion to RGSW.
+    pub conversion_gadget: Gadget,
+    /// For each digit i a ciphertext of phase `factor_i s`, then for each digit one of phase `factor_i s^2`:
+    /// the RGSW encryption of s. Empty if nothing is converted.
+    pub conversion: &'a [u32],
+}
+
+impl EvaluationKeys<'_> {
+    /// Levels of expansion that the keys serve.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if they are not whole keys of the ring.
+    pub fn levels(&self, ring: &Ring) -> Result<u32, BackendError> {
+        let substitution = self.expansion_gadget.levels(ring) * 2 * ring.words();
+        let conversion = 2 * self.conversion_gadget.levels(ring) * 2 * ring.words();
+        let whole = self.expansion.len().is_multiple_of(substitution)
+            && (self.conversion.is_empty() || self.conversion.len() == conversion);
+        if !whole {
+            return Err(BackendError::Shape("evaluation keys are not whole keys of the ring".into()));
+        }
+        Ok((self.expansion.len() / substitution) as u32)
+    }
+}
+
+/// Writes the coefficients of the plaintext polynomial at (row, column), in order; each of magnitude up to
+/// 2^31.
+pub type FillPolynomial<'a> = dyn Fn(usize, usize, &mut [i32]) + Sync + 'a;
+
+/// How many bits a switched ciphertext has for each coefficient of a and of b: 1 to 56 each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SwitchedBits {
+    /// Bits of a coefficient of a.
+    pub a: u32,
+    /// Bits of a coefficient of b.
+    pub b: u32,
+}
+
+impl SwitchedBits {
+    /// Bytes of a switched ciphertext: its N coefficients of a, then those of b, each in its number of bits,
+    /// lowest bit first, without gaps.
+    pub fn bytes(&self, degree: usize) -> usize {
+        (self.a + self.b) as usize * degree / 8
+    }
+}
+
+/// The operations of a PIR server on rings.
+pub trait RingBackend: Backend {
+    /// The tables of a ring.
+    type Tables: Send + Sync;
+    /// A client's evaluation keys.
+    type Keys: Send + Sync;
+    /// The leaves of one expanded query.
+    type Leaves: Send + Sync;
+    /// A matrix of plaintext polynomials in transformed form (step `encode`).
+    type Plain: Send + Sync;
+    /// Ciphertexts of one query, in order.
+    type Ciphertexts: Send + Sync;
+    /// RGSW encryptions of the bits of an index.
+    type Selectors: Send + Sync;
+
+    /// The tables of `ring`.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if there is no room for them.
+    fn tables(&self, ring: &Arc<Ring>) -> Result<Self::Tables, BackendError>;
+
+    /// Takes a client's evaluation keys.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if they are not whole keys of the ring.
+    fn keys(&self, tables: &Self::Tables, keys: EvaluationKeys<'_>) -> Result<Self::Keys, BackendError>;
+
+    /// Step `encode`: a matrix of plaintext polynomials, to fold with; `fill` gives their coefficients.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if there is no room for it.
+    fn encode(
+        &self,
+        tables: &Self::Tables,
+        rows: usize,
+        columns: usize,
+        fill: &FillPolynomial<'_>,
+    ) -> Result<Self::Plain, BackendError>;
+
+    /// Step `expand`: each query's ciphertext (values) with its client's keys.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if a ciphertext is not of the ring or keys do not serve the expansion's levels.
+    fn expand(
+        &self,
+        tables: &Self::Tables,
+        expansion: Expansion,
+        queries: &[(&Self::Keys, &[u32])],
+    ) -> Result<Vec<Self::Leaves>, BackendError>;
+
+    /// Steps `poly_fold` and, before bodies are added, `pack`: for each query and each row r of `plain`, the
+    /// ciphertext that is the sum over columns c of `plain[r][c] * leaves[c]`.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if there are fewer leaves than columns.
+    fn poly_fold(
+        &self,
+        tables: &Self::Tables,
+        plain: &Self::Plain,
+        leaves: &[&Self::Leaves],
+    ) -> Result<Vec<Self::Ciphertexts>, BackendError>;
+
+    /// The rest of step `pack`: adds floor(q / 2^bits) times the upper `bits` bits of each word, rounded, to
+    /// b; N words for each ciphertext.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if the words are not as many.
+    fn add_bodies(
+        &self,
+        tables: &Self::Tables,
+        ciphertexts: &mut Self::Ciphertexts,
+        words: &[u32],
+        bits: u32,
+    ) -> Result<(), BackendError>;
+
+    /// RGSW encryptions of `depth` bits, for `gadget`. Leaf `first + bit * levels + i` encrypts factor i of
+    /// the gadget times the bit; the conversion keys multiply it by s.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if there are not as many leaves or no conversion keys.
+    fn selectors(
+        &self,
+        tables: &Self::Tables,
+        keys: &Self::Keys,
+        leaves: &Self::Leaves,
+        first: usize,
+        depth: usize,
+        gadget: Gadget,
+    ) -> Result<Self::Selectors, BackendError>;
+
+    /// Step `rgsw_fold`: the ciphertext whose number the selectors encrypt, lowest bit first, by a tournament
+    /// of external products: `c0 + bit * (c1 - c0)`. One without a partner goes on as it is.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if there are more than 2^depth ciphertexts.
+    fn rgsw_fold(
+        &self,
+        tables: &Self::Tables,
+        selectors: &Self::Selectors,
+        ciphertexts: Self::Ciphertexts,
+    ) -> Result<Self::Ciphertexts, BackendError>;
+
+    /// Step `mod_switch`: coefficients x to round(x 2^bits / q) mod 2^bits, halves upwards, in the form of
+    /// [`SwitchedBits::bytes`], one ciphertext after another.
+    ///
+    /// # Errors
+    /// The backend's own.
+    fn mod_switch(
+        &self,
+        tables: &Self::Tables,
+        ciphertexts: &Self::Ciphertexts,
+        bits: SwitchedBits,
+    ) -> Result<Vec<u8>, BackendError>;
+}

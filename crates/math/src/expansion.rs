@@ -1,0 +1,76 @@
+//! The tree of an expansion: which coefficient becomes which leaf.
+
+/// The shape of an expansion: one ciphertext of a polynomial becomes one ciphertext for each of its first
+/// coefficients, in a tree of substitutions that is pruned to the leaves that are wanted (VIPIR section 3.5,
+/// SealPIR).
+///
+/// A node at level i holds a polynomial in X^(2^i) and splits by the substitution X -> X^(N / 2^i + 1) into
+/// its even and its odd part. The leaf with number t therefore holds the coefficient whose number is t with
+/// its bits reversed: leaves 0, 1, 2, ... are next to each other in the tree, and what no leaf needs is
+/// never computed. Every level doubles the message; who encrypts divides by 2^`levels`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Expansion {
+    levels: u32,
+    leaves: usize,
+}
+
+impl Expansion {
+    /// The expansion to `leaves` leaves, at least 1, in as few levels as they need.
+    pub fn covering(leaves: usize) -> Self {
+        Self { levels: leaves.next_power_of_two().trailing_zeros(), leaves: leaves.max(1) }
+    }
+
+    /// Depth of the tree.
+    pub fn levels(&self) -> u32 {
+        self.levels
+    }
+
+    /// Leaves that are computed.
+    pub fn leaves(&self) -> usize {
+        self.leaves
+    }
+
+    /// The coefficient that leaf `leaf` holds.
+    pub fn coefficient(&self, leaf: usize) -> usize {
+        if self.levels == 0 { 0 } else { leaf.reverse_bits() >> (usize::BITS - self.levels) }
+    }
+
+    /// The exponent of the substitution at a level.
+    pub fn exponent(degree: usize, level: u32) -> usize {
+        (degree >> level) + 1
+    }
+
+    /// Nodes at `level` that have a wanted leaf below them.
+    pub fn nodes(&self, level: u32) -> usize {
+        self.leaves.div_ceil(1 << (self.levels - level))
+    }
+
+    /// Substitutions in all.
+    pub fn substitutions(&self) -> usize {
+        (0..self.levels).map(|level| self.nodes(level)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pruned_tree_has_few_more_substitutions_than_leaves() {
+        let expansion = Expansion::covering(1320);
+        assert_eq!((expansion.levels(), expansion.nodes(0), expansion.nodes(11)), (11, 1, 1320));
+        // The papers' tree has 2047; a binary tree of 1320 leaves has 1319 inner nodes.
+        assert!((1319..1330).contains(&expansion.substitutions()), "{}", expansion.substitutions());
+    }
+
+    #[test]
+    fn leaves_hold_all_coefficients_once() {
+        for leaves in [1, 2, 5, 64, 100] {
+            let expansion = Expansion::covering(leaves);
+            let mut found: Vec<usize> =
+                (0..1 << expansion.levels()).map(|t| expansion.coefficient(t)).collect();
+            found.sort_unstable();
+            assert!(found.into_iter().eq(0..1 << expansion.levels()));
+        }
+    }
+}
