@@ -321,7 +321,7 @@ mod tests {
         for q in [7u128, 1009, 536_608_769] {
             for x in (0..q).step_by(1 + q as usize / 1000) {
                 for bits in [1, 3, 14, 20] {
-                    let expected = ((2 * x << bits) + q) / (2 * q) % (1 << bits);
+                    let expected = (((2 * x) << bits) + q) / (2 * q) % (1 << bits);
                     assert_eq!(u128::from(switch(x, q, bits)), expected);
                 }
             }
