@@ -8,8 +8,9 @@ use std::sync::Arc;
 use spirea_backend::Backend;
 use spirea_lattice::noise;
 use spirea_math::random::{SecretRng, public_row};
+use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::simple::{Client, Hint, Params, Server};
-use spirea_protocols::{IndexClient, Responder};
+use spirea_protocols::{IndexClient, Query, Responder};
 
 /// A database of pseudorandom records, and its matrix in the layout of `params`. The same everywhere.
 pub fn database(params: &Params, seed: u64) -> (Vec<u8>, Vec<Vec<u8>>) {
@@ -28,7 +29,7 @@ pub fn database(params: &Params, seed: u64) -> (Vec<u8>, Vec<Vec<u8>>) {
         .collect::<Vec<_>>();
     for (index, record) in records.iter().enumerate() {
         for (byte, &value) in record.iter().enumerate() {
-            matrix[params.offset(layout, index as u64, byte)] = value;
+            matrix[params.offset(index as u64, byte)] = value;
         }
     }
     (matrix, records)
@@ -56,6 +57,11 @@ pub fn party<B: Backend>(backend: &Arc<B>, params: &Params, seed: u64) -> Party<
     Party { server, client, hint, records }
 }
 
+/// Queries of a client without keys as a batch.
+pub fn batch_of<Q: AsRef<[u8]>>(queries: &[Q]) -> Vec<Query<'_>> {
+    queries.iter().map(|query| Query { bytes: query.as_ref(), keys: None }).collect()
+}
+
 /// Every record of `indices` decodes through bytes, in batches of several clients' queries, with the noise
 /// that the parameters promise.
 pub fn records_decode<B: Backend>(party: &Party<B>, params: &Params, indices: &[u64], rng: &mut SecretRng) {
@@ -63,9 +69,8 @@ pub fn records_decode<B: Backend>(party: &Party<B>, params: &Params, indices: &[
     for batch in indices.chunks(params.max_batch().min(16)) {
         let (queries, states): (Vec<_>, Vec<_>) =
             batch.iter().map(|&index| party.client.query(index, rng).unwrap()).unzip();
-        let bytes: Vec<&[u8]> = queries.iter().map(Vec::as_slice).collect();
-        assert!(bytes.iter().all(|query| query.len() == params.sizes().query_bytes));
-        let answers = party.server.answer(&bytes).unwrap();
+        assert!(queries.iter().all(|query| query.len() == params.sizes().query_bytes));
+        let answers = party.server.answer(&batch_of(&queries)).unwrap();
         assert_eq!(answers.len(), batch.len());
         for ((&index, state), answer) in batch.iter().zip(states).zip(&answers) {
             assert_eq!(answer.len(), params.sizes().answer_bytes);
@@ -88,8 +93,8 @@ pub fn answers_agree<A: Backend, B: Backend>(a: &Party<A>, b: &Party<B>, rng: &m
     assert_eq!(blake3::hash(&a.hint), blake3::hash(&b.hint), "hints differ");
     let queries: Vec<Vec<u8>> =
         (0..a.client.records().min(7)).map(|index| a.client.query(index, rng).unwrap().0).collect();
-    let bytes: Vec<&[u8]> = queries.iter().map(Vec::as_slice).take(a.server.max_batch()).collect();
-    assert_eq!(a.server.answer(&bytes).unwrap(), b.server.answer(&bytes).unwrap(), "answers differ");
+    let batch = batch_of(&queries[..queries.len().min(a.server.max_batch())]);
+    assert_eq!(a.server.answer(&batch).unwrap(), b.server.answer(&batch).unwrap(), "answers differ");
 }
 
 /// A server refuses what is not a batch of queries, says what is wrong, and answers the next one.
@@ -99,10 +104,10 @@ pub fn malformed_queries_are_refused<B: Backend>(party: &Party<B>, params: &Para
     let too_many = vec![query.as_slice(); params.max_batch() + 1];
     let batches: [&[&[u8]]; 5] = [&[], &[&query[1..]], &[&longer], &[query.as_slice(), b""], &too_many];
     for batch in batches {
-        let error = party.server.answer(batch).unwrap_err().to_string();
+        let error = party.server.answer(&batch_of(batch)).unwrap_err().to_string();
         assert!(error.starts_with("malformed query"), "{error}");
     }
-    let answer = party.server.answer(&[&query]).unwrap().remove(0);
+    let answer = party.server.answer(&batch_of(&[&query])).unwrap().remove(0);
     let (_, other) = party.client.query(0, rng).unwrap();
     assert!(party.client.decode(other, &answer[1..]).is_err());
     assert_eq!(party.client.decode(state, &answer).unwrap(), party.records[0]);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use spirea_backend::NaiveBackend;
-use spirea_conformance::party;
+use spirea_conformance::{batch_of, party};
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::ProtocolParams;
@@ -17,7 +17,7 @@ fn vector(set: LweSet) -> String {
     let party = party(&Arc::new(NaiveBackend), &params, 1);
     let mut rng = SecretRng::deterministic_for_tests(1);
     let (query, state) = party.client.query(17, &mut rng).unwrap();
-    let answer = party.server.answer(&[&query]).unwrap().remove(0);
+    let answer = party.server.answer(&batch_of(&[&query])).unwrap().remove(0);
     let mut text = String::new();
     let json = ProtocolParams::Simple(params).to_json();
     writeln!(text, "params {}", String::from_utf8(json).unwrap()).unwrap();

@@ -57,7 +57,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
             )
         }
     };
-    let [rows, columns] = protocol.shape();
+    let [rows, columns] = protocol.stored().shape();
     vec![
         ("name", manifest.name.clone()),
         ("version", snapshot.version_hex()),

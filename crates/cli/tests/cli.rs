@@ -132,7 +132,7 @@ fn a_table_is_built_served_and_looked_up_by_key() {
     assert_eq!(machine["table"]["entries"], 3);
 
     let server = Server::start(folder, &["domains"]);
-    let found = expect(folder, 0, &["get", &server.url, "domains", "b.test", "--json", "--wait", "30"]);
+    let found = expect(folder, 0, &["get", &server.url, "domains", "b.test", "--json", "--wait", "120"]);
     let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
     assert_eq!(found["value"], serde_json::json!({"verdict": "so, so", "since": "2021"}));
 
@@ -168,7 +168,7 @@ fn a_table_without_keys_is_looked_up_by_index() {
     std::fs::write(folder.join("fixed.bin"), b"aaaabbbbcccc").unwrap();
     expect(folder, 0, &["build", "--input", "fixed.bin", "--record-bytes", "4", "--out", "fixed"]);
     let server = Server::start(folder, &["words", "fixed"]);
-    let answer = expect(folder, 0, &["get", &server.url, "words", "--index", "2", "--wait", "30"]);
+    let answer = expect(folder, 0, &["get", &server.url, "words", "--index", "2", "--wait", "120"]);
     assert_eq!(text(&answer.stdout), "two\n");
     let answer = expect(folder, 0, &["get", &server.url, "fixed", "--index", "0", "2"]);
     assert_eq!(text(&answer.stdout), "0\taaaa\n2\tcccc\n");
@@ -237,7 +237,7 @@ fn a_damaged_snapshot_is_not_served() {
     let said = refusal(folder, &["inspect", "t", "--verify"]);
     assert!(said.contains("matrix.bin"), "{said}");
     let server = Server::start(folder, &["t"]);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
     let mut state = server.get("/readyz");
     while !state.contains("matrix.bin") && std::time::Instant::now() < deadline {
         std::thread::sleep(std::time::Duration::from_millis(50));

@@ -33,7 +33,7 @@ impl Description {
         if table.records != params.records() || table.record_bytes() != params.record_bytes() {
             return wrong("the table's records are not the protocol's".into());
         }
-        let Sizes { query_bytes, answer_bytes, hint_bytes } = params.sizes();
+        let Sizes { query_bytes, answer_bytes, hint_bytes, .. } = params.sizes();
         let Limits { max_batch, .. } = config.limits;
         if config.limits != (Limits { query_bytes, answer_bytes, max_batch })
             || config.hint_bytes != hint_bytes

@@ -71,9 +71,10 @@ impl Session {
         if hint.blake3 != *description.hint_blake3() {
             return Err(ClientError::HintCorrupted);
         }
-        let index = description.params().client(&hint.bytes)?;
+        let mut rng = SecretRng::from_os()?;
+        let index = description.params().client(&hint.bytes, &mut rng)?;
         let client = TableClient::new(description.table().clone(), index)?;
-        Ok(Self { description, client, rng: SecretRng::from_os()? })
+        Ok(Self { description, client, rng })
     }
 
     /// The database.

@@ -14,6 +14,9 @@ use crate::isa::Isa;
 use crate::matrix::CpuMatrix;
 use crate::{CpuBackend, kernels};
 
+/// Runs of which [`read_bandwidth`] takes the best, for each distance that it asks ahead.
+pub const RUNS: usize = 4;
+
 /// The floor's name for bounds by [`read_bandwidth`].
 pub const MEMORY: &str = "memory";
 
@@ -29,7 +32,7 @@ pub fn read_bandwidth(threads: usize, matrix: &CpuMatrix) -> Result<f64, Backend
     // How far ahead to ask is best tried: it depends on the machine, and 0 leaves it to the hardware.
     let seconds = [0, 1024, 4096, 16384].into_iter().map(|ahead| {
         backend.pool.install(|| {
-            best_of(4, || {
+            best_of(RUNS, || {
                 let sums = quads.par_chunks(share).map(|quads| backend.kernels.read(quads, ahead));
                 sums.reduce(|| 0, u32::wrapping_add)
             })

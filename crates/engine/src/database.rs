@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Responder, Sizes, Table};
+use spirea_protocols::{Query, Responder, Sizes, Table};
 
 use crate::{EngineError, LoadError};
 
@@ -104,7 +104,7 @@ impl Database {
 
     /// Answers an admitted batch on this thread.
     pub(crate) fn answer(&self, queries: &[Bytes]) -> Result<Vec<Bytes>, EngineError> {
-        let queries: Vec<&[u8]> = queries.iter().map(|query| &query[..]).collect();
+        let queries: Vec<Query<'_>> = queries.iter().map(|bytes| Query { bytes, keys: None }).collect();
         let answers = self.responder.answer(&queries)?;
         let expected = self.sizes().answer_bytes;
         if answers.len() != queries.len() || answers.iter().any(|answer| answer.len() != expected) {

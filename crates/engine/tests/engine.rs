@@ -2,18 +2,19 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_backend::BackendError;
 use spirea_engine::{Database, Engine, EngineError, HintFile, Identity, Load, LoadError, State};
+use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::simple::Params;
-use spirea_protocols::{ProtocolError, Responder, Sizes, Table, TableKind};
+use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind};
 
 const VERSION: [u8; 32] = [1; 32];
 
-type Behaviour = Box<dyn Fn(&[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError> + Send + Sync>;
+type Behaviour = Box<dyn Fn(&[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> + Send + Sync>;
 
 struct Scripted {
     sizes: Sizes,
@@ -29,7 +30,7 @@ impl Responder for Scripted {
         4
     }
 
-    fn answer(&self, queries: &[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         (self.behaviour)(queries)
     }
 }
@@ -69,9 +70,9 @@ fn engine(queue: usize, behaviour: Behaviour) -> Engine {
 }
 
 /// Answers that begin with the query's first byte.
-fn echo(queries: &[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+fn echo(queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
     let answer_bytes = identity().params.sizes().answer_bytes;
-    Ok(queries.iter().map(|query| vec![query[0]; answer_bytes]).collect())
+    Ok(queries.iter().map(|query| vec![query.bytes[0]; answer_bytes]).collect())
 }
 
 /// A responder that says which query it begins with and goes on when told to.
@@ -79,8 +80,8 @@ fn gated() -> (Behaviour, Receiver<u8>, Sender<()>) {
     let (begun, begins) = channel();
     let (go, gone) = channel();
     let gone = Mutex::new(gone);
-    let behaviour = move |queries: &[&[u8]]| {
-        begun.send(queries[0][0]).unwrap();
+    let behaviour = move |queries: &[Query<'_>]| {
+        begun.send(queries[0].bytes[0]).unwrap();
         gone.lock().unwrap().recv().unwrap();
         echo(queries)
     };
@@ -141,7 +142,7 @@ async fn a_full_queue_refuses_and_a_gone_caller_frees_its_place() {
 
 #[tokio::test]
 async fn failures_are_told_and_the_next_request_is_answered() {
-    let behaviour = |queries: &[&[u8]]| match queries[0][0] {
+    let behaviour = |queries: &[Query<'_>]| match queries[0].bytes[0] {
         1 => panic!("a defect"),
         2 => Ok(vec![]),
         3 => Ok(vec![vec![0; 1]; queries.len()]),
@@ -225,7 +226,6 @@ fn parts_that_do_not_belong_together_are_refused() {
 #[tokio::test]
 async fn many_callers_get_their_own_answers() {
     let engine = Arc::new(engine(64, Box::new(echo)));
-    let started = Instant::now();
     let callers: Vec<_> = (0..64u8)
         .map(|byte| {
             let engine = Arc::clone(&engine);
@@ -245,5 +245,4 @@ async fn many_callers_get_their_own_answers() {
     for caller in callers {
         caller.await.unwrap();
     }
-    assert!(started.elapsed() < Duration::from_secs(20));
 }

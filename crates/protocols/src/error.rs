@@ -8,7 +8,7 @@ pub enum ProtocolError {
     /// Bytes that are not what the parameters say: the sender's fault.
     #[error("malformed {what}: {detail}")]
     Malformed {
-        /// What was read: `query`, `answer`, `hint`, `parameters`, `table`.
+        /// What was read: `query`, `answer`, `hint`, `keys`, `parameters`, `table`.
         what: &'static str,
         /// What is wrong with it.
         detail: String,

@@ -2,8 +2,12 @@
 //!
 //! `client.query(index) -> (query, state)`; the bytes go over the wire; `server.answer(batch)`; bytes come
 //! back; `client.decode(state, answer)`. A record here is a fixed number of opaque bytes.
+//!
+//! Some protocols need a client's evaluation keys beside its queries. They are made once, with the client, and
+//! sent once; the server brings them into the form it computes with and has them at hand for every query.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use spirea_math::random::SecretRng;
 
@@ -18,6 +22,42 @@ pub struct Sizes {
     pub answer_bytes: usize,
     /// Bytes of the hint that a client downloads once for a version of the database; 0 if none.
     pub hint_bytes: u64,
+    /// Bytes of a client's evaluation keys; 0 if the protocol needs none.
+    pub keys_bytes: usize,
+}
+
+/// Evaluation keys in the form that answers need: made once from a client's bytes by
+/// [`Responder::prepare_keys`]. Clones share them.
+#[derive(Clone)]
+pub struct PreparedKeys {
+    value: Arc<dyn Any + Send + Sync>,
+    bytes: usize,
+}
+
+impl PreparedKeys {
+    /// Keys that take `bytes` of memory.
+    pub fn new<T: Any + Send + Sync>(value: Arc<T>, bytes: usize) -> Self {
+        Self { value, bytes }
+    }
+
+    /// The keys, if they are of this type.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.value.downcast_ref()
+    }
+
+    /// Bytes of memory that they take.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// One query of a batch, with the keys of the client that sent it.
+#[derive(Clone, Copy)]
+pub struct Query<'a> {
+    /// The query's bytes.
+    pub bytes: &'a [u8],
+    /// The client's evaluation keys; `None` if the protocol needs none.
+    pub keys: Option<&'a PreparedKeys>,
 }
 
 /// The server half: bytes in, bytes out, for queries of clients that know nothing of each other.
@@ -28,13 +68,22 @@ pub trait Responder: Send + Sync {
     /// The most queries that [`Responder::answer`] takes at once.
     fn max_batch(&self) -> usize;
 
+    /// A client's evaluation keys, from the bytes that it sent, for [`Query::keys`].
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if they are not what the parameters say, or the protocol needs none;
+    /// [`ProtocolError::Backend`] if the backend cannot hold them.
+    fn prepare_keys(&self, _bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        Err(ProtocolError::malformed("keys", "this protocol needs none"))
+    }
+
     /// Answers a batch, one answer for each query in order. Queries have been admitted by
     /// [`Sizes::query_bytes`]; one of another length fails the whole batch.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] for a query that is not what the parameters say,
     /// [`ProtocolError::Backend`] if the computation failed.
-    fn answer(&self, queries: &[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError>;
+    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError>;
 }
 
 /// The client half.
@@ -47,6 +96,12 @@ pub trait IndexClient: Send + Sync {
 
     /// Sizes of queries and answers.
     fn sizes(&self) -> Sizes;
+
+    /// The evaluation keys' bytes that the server must have before it can answer; `None` if the protocol
+    /// needs none.
+    fn evaluation_keys(&self) -> Option<&[u8]> {
+        None
+    }
 
     /// A query for record `index`, with secrets of its own.
     ///
@@ -68,6 +123,11 @@ pub trait AnyIndexClient: Send + Sync {
 
     /// See [`IndexClient::sizes`].
     fn sizes(&self) -> Sizes;
+
+    /// See [`IndexClient::evaluation_keys`].
+    fn evaluation_keys(&self) -> Option<&[u8]> {
+        None
+    }
 
     /// See [`IndexClient::query`].
     ///
@@ -100,6 +160,10 @@ impl<C: IndexClient> AnyIndexClient for C {
 
     fn sizes(&self) -> Sizes {
         IndexClient::sizes(self)
+    }
+
+    fn evaluation_keys(&self) -> Option<&[u8]> {
+        IndexClient::evaluation_keys(self)
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared, ProtocolError> {

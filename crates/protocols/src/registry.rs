@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use spirea_backend::{Backend, Residence};
+use spirea_math::random::SecretRng;
 
+use crate::grid::Grid;
 use crate::index::AnyIndexClient;
+use crate::parameters::{Parameters, Stored};
 use crate::{ProtocolError, Responder, Sizes, simple};
 
 /// A protocol with its parameters, as it stands in manifests and travels, opaque, in the wire's envelope.
@@ -35,25 +38,31 @@ impl ProtocolParams {
         serde_json::to_vec(self).expect("parameters are plain data")
     }
 
+    /// The parameters, whatever the protocol.
+    fn parameters(&self) -> &dyn Parameters {
+        match self {
+            Self::Simple(params) => params,
+        }
+    }
+
     /// The protocol's name.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Simple(_) => "simple",
-        }
+        self.parameters().name()
     }
 
-    /// Name of the parameter set.
-    pub fn set(&self) -> &str {
-        match self {
-            Self::Simple(params) => &params.set,
-        }
+    /// Names of the parameter sets.
+    pub fn set(&self) -> String {
+        self.parameters().set()
     }
 
-    /// Rows and columns of the stored matrix.
-    pub fn shape(&self) -> [usize; 2] {
-        match self {
-            Self::Simple(params) => [params.rows, params.columns],
-        }
+    /// How the database lies in its file.
+    pub fn stored(&self) -> Stored {
+        self.parameters().stored()
+    }
+
+    /// Where the records lie.
+    pub fn grid(&self) -> Grid {
+        self.parameters().grid()
     }
 
     /// Checks the parameters.
@@ -61,51 +70,42 @@ impl ProtocolParams {
     /// # Errors
     /// [`ProtocolError::Malformed`] with the cause.
     pub fn validate(&self) -> Result<(), ProtocolError> {
-        match self {
-            Self::Simple(params) => params.validate(),
-        }
+        self.parameters().validate()
     }
 
-    /// Bytes of queries, answers and the hint.
+    /// Bytes of queries, answers, the hint and evaluation keys.
     pub fn sizes(&self) -> Sizes {
-        match self {
-            Self::Simple(params) => params.sizes(),
-        }
+        self.parameters().sizes()
     }
 
     /// Number of records.
     pub fn records(&self) -> u64 {
-        match self {
-            Self::Simple(params) => params.records,
-        }
+        self.grid().records
     }
 
     /// Bytes of a record.
     pub fn record_bytes(&self) -> usize {
-        match self {
-            Self::Simple(params) => params.record_bytes,
-        }
+        self.grid().record_bytes
     }
 
-    /// Bytes of the stored matrix.
+    /// Bytes of the stored database.
     pub fn matrix_bytes(&self) -> u64 {
-        match self {
-            Self::Simple(params) => params.layout().bytes() as u64,
-        }
+        self.stored().bytes()
+    }
+
+    /// Bytes of what the server precomputes and keeps; 0 if nothing.
+    pub fn server_bytes(&self) -> u64 {
+        self.parameters().server_bytes()
     }
 
     /// log2 of a bound on the probability that a record decodes wrongly.
     pub fn failure_log2(&self) -> f64 {
-        match self {
-            Self::Simple(params) => params.failure_log2(),
-        }
+        self.parameters().failure_log2()
     }
 
     /// Security in bits.
     pub fn security_bits(&self) -> f64 {
-        match self {
-            Self::Simple(params) => params.lwe_set().security_bits(),
-        }
+        self.parameters().security_bits()
     }
 
     /// The server half over a backend, of the matrix in a file.
@@ -126,11 +126,16 @@ impl ProtocolParams {
         }
     }
 
-    /// The client half, with the hint's bytes.
+    /// The client half, with the hint's bytes. A protocol with evaluation keys draws the client's long-lived
+    /// secret from `rng`.
     ///
     /// # Errors
     /// If the hint has another size.
-    pub fn client(&self, hint: &[u8]) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+    pub fn client(
+        &self,
+        hint: &[u8],
+        _rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
         match self {
             Self::Simple(params) => {
                 Ok(Box::new(simple::Client::new(params.clone(), simple::Hint::from_bytes(params, hint)?)?))

@@ -33,6 +33,11 @@ impl BodyMemory {
         Self { permits: Semaphore::new(total as usize), total }
     }
 
+    /// Bytes that are taken.
+    pub fn taken(&self) -> u64 {
+        (u64::from(self.total) - self.permits.available_permits() as u64) * Self::UNIT
+    }
+
     /// Takes memory for a body; one that exceeds all there is waits for nothing and gets all.
     fn take(&self, bytes: u64) -> Result<SemaphorePermit<'_>, Refused> {
         let units = u32::try_from(bytes.div_ceil(Self::UNIT)).unwrap_or(u32::MAX).min(self.total);

@@ -9,6 +9,8 @@ use prometheus::{
 };
 use spirea_engine::{Engine, State};
 
+use crate::body::BodyMemory;
+
 /// The metrics of a server.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -20,6 +22,7 @@ pub(crate) struct Metrics {
     wait_seconds: HistogramVec,
     waiting: IntGauge,
     answering: IntGauge,
+    body_memory: IntGauge,
     pub in_flight: IntGauge,
     pub connections: IntGauge,
     ready: IntGauge,
@@ -91,6 +94,10 @@ impl Metrics {
             wait_seconds: histograms("spirea_wait_seconds", "Time that a batch waited.", &SECONDS)?,
             waiting: gauge("spirea_queue_requests", "Requests that wait for their turn.")?,
             answering: gauge("spirea_answering_requests", "Requests that are being computed.")?,
+            body_memory: gauge(
+                "spirea_body_memory_bytes",
+                "Memory taken by bodies that are received or wait.",
+            )?,
             in_flight: gauge("spirea_in_flight_requests", "HTTP requests that have no response yet.")?,
             connections: gauge("spirea_connections", "Open connections.")?,
             ready: gauge("spirea_ready", "1 if all databases answer.")?,
@@ -126,10 +133,11 @@ impl Metrics {
     }
 
     /// All metrics as text, and its content type.
-    pub fn render(&self, engine: &Engine) -> (&'static str, String) {
+    pub fn render(&self, engine: &Engine, bodies: &BodyMemory) -> (&'static str, String) {
         let load = engine.load();
         self.waiting.set(load.waiting as i64);
         self.answering.set(load.running as i64);
+        self.body_memory.set(bodies.taken() as i64);
         let statuses = engine.statuses();
         self.versions.reset();
         for status in &statuses {

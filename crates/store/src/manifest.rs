@@ -199,6 +199,7 @@ fn malformed(detail: impl Into<String>) -> ProtocolError {
 mod tests {
     use proptest::prelude::*;
     use spirea_lattice::LweSet;
+    use spirea_protocols::parameters::Parameters as _;
     use spirea_protocols::{TableKind, simple};
 
     use super::*;

@@ -101,15 +101,23 @@ impl Report {
 }
 
 /// The median of the times of `runs` runs after one that does not count.
-pub fn median_seconds(runs: usize, mut run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+pub fn median_seconds(runs: usize, run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    Ok(median(times(runs, run)?))
+}
+
+/// The shortest of the times of `runs` runs after one that does not count.
+pub fn best_seconds(runs: usize, run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    Ok(times(runs, run)?.into_iter().fold(f64::INFINITY, f64::min))
+}
+
+fn times(runs: usize, mut run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
     run()?;
-    let mut times = Vec::with_capacity(runs);
-    for _ in 0..runs {
+    let timed = |_| {
         let started = std::time::Instant::now();
         run()?;
-        times.push(started.elapsed().as_secs_f64());
-    }
-    Ok(median(times))
+        Ok(started.elapsed().as_secs_f64())
+    };
+    (0..runs).map(timed).collect()
 }
 
 /// The median of some times.

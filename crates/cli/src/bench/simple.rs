@@ -14,9 +14,10 @@ use spirea_backend::{Backend as _, Residence};
 use spirea_client::{ClientOptions, HttpClient};
 use spirea_lattice::noise;
 use spirea_math::random::SecretRng;
+use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::simple::{Client, Hint, Params, Server};
-use spirea_protocols::{IndexClient as _, Responder as _, Table};
+use spirea_protocols::{IndexClient as _, Query, Responder as _, Table};
 use spirea_server::ServerConfig;
 use spirea_store::Snapshot;
 
@@ -54,7 +55,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         wire: Some(Wire {
             upload_bytes: sizes.query_bytes,
             download_bytes: sizes.answer_bytes,
-            keys_bytes: 0,
+            keys_bytes: sizes.keys_bytes,
             hint_bytes: sizes.hint_bytes,
             prepare_seconds,
             noise_margin_bits,
@@ -161,7 +162,7 @@ fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow
     let (mut squares, mut count) = (0.0, 0.0);
     for _ in 0..16 {
         let (query, state) = client.query(rng.next_u64() % params.records, &mut rng)?;
-        let answer = server.answer(&[&query])?.remove(0);
+        let answer = server.answer(&[Query { bytes: &query, keys: None }])?.remove(0);
         // Errors are the phases' distances from the nearest byte, since every record decodes rightly.
         for error in client.errors(&state, &answer)? {
             squares += f64::from(error).powi(2);

@@ -5,7 +5,7 @@ use crate::prefetch::{prefetch, reread};
 use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
 
 /// How far ahead of a lone query's scan the database is asked for, in bytes.
-const AHEAD: usize = 4096;
+const AHEAD: usize = 2048;
 
 /// Adds `block` times `Q` query columns to `sums`, `V` vectors of rows at a time.
 ///

@@ -18,6 +18,11 @@ impl LweSecret {
         Self(Zeroizing::new((0..DEGREE).map(|_| ternary(rng)).collect()))
     }
 
+    /// Its 1280 entries, each -1, 0 or 1: to encrypt them, for a server that packs.
+    pub fn entries(&self) -> &[i8] {
+        &self.0
+    }
+
     /// `a s` mod 2^32 for a row `a` of 1280 words, by masks: no branch depends on the secret.
     ///
     /// # Panics
@@ -58,11 +63,21 @@ impl LweEncryptor {
     /// # Panics
     /// If `position` is not a column.
     pub fn encrypt_unit(&self, position: usize, rng: &mut SecretRng) -> (Vec<u32>, LweSecret) {
-        assert!(position < self.matrix.columns(), "position out of range");
         let secret = LweSecret::sample(rng);
+        (self.encrypt_unit_under(&secret, position, rng), secret)
+    }
+
+    /// Encrypts the unit vector of `position` under the secret of another part of the same query: bodies as
+    /// [`Self::encrypt_unit`]'s. The other part must be under another public matrix, or a server could read
+    /// both.
+    ///
+    /// # Panics
+    /// If `position` is not a column.
+    pub fn encrypt_unit_under(&self, secret: &LweSecret, position: usize, rng: &mut SecretRng) -> Vec<u32> {
+        assert!(position < self.matrix.columns(), "position out of range");
         let mut bodies = match &self.ring {
-            Some(ring) => ring.times(&secret),
-            None => self.uniform_times(&secret),
+            Some(ring) => ring.times(secret),
+            None => self.uniform_times(secret),
         };
         for (column, body) in bodies.iter_mut().enumerate() {
             // Every column computes the comparison, so that time and memory do not tell the position.
@@ -70,7 +85,7 @@ impl LweEncryptor {
             let unit = (differs.wrapping_sub(1) >> 63) as u32;
             *body = (unit << SCALE_BITS).wrapping_sub(*body).wrapping_add(LWE_NOISE.sample(rng) as u32);
         }
-        (bodies, secret)
+        bodies
     }
 
     /// A s by rows of the stream, which are made and forgotten: A is 5 KiB a column.

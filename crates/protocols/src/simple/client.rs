@@ -6,6 +6,8 @@ use spirea_math::random::SecretRng;
 
 use super::Params;
 use crate::bytes::{extend_words, words_to_bytes};
+use crate::grid::Spread;
+use crate::parameters::Parameters;
 use crate::{IndexClient, ProtocolError, Sizes};
 
 /// The hint in memory: one row of 1280 words for each row of the matrix.
@@ -77,15 +79,15 @@ impl IndexClient for Client {
                 "no such record: the table has records 0 to {last}"
             )));
         }
-        let place = self.params.place(index);
+        let place = self.params.grid().place(Spread::Columns, index);
         let mut query = Vec::with_capacity(self.sizes().query_bytes);
-        let mut secrets = Vec::with_capacity(place.columns);
-        for column in place.first_column..place.first_column + place.columns {
+        let mut secrets = Vec::with_capacity(self.params.record_columns());
+        for column in place.column..place.column + self.params.record_columns() {
             let (bodies, secret) = self.encryptor.encrypt_unit(column, rng);
             query.extend_from_slice(&words_to_bytes(&bodies));
             secrets.push(secret);
         }
-        Ok((query, State { secrets, first_row: place.first_row }))
+        Ok((query, State { secrets, first_row: place.offset }))
     }
 
     fn decode(&self, state: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {

@@ -5,6 +5,8 @@ use spirea_backend::{MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
 use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::{LweSet, PublicMatrix, noise};
 
+use crate::grid::{Grid, Spread};
+use crate::parameters::{Parameters, Stored};
 use crate::{ProtocolError, Sizes};
 
 /// Parameters of a database under SimplePIR. Public; part of a snapshot's identity.
@@ -24,14 +26,6 @@ pub struct Params {
     pub rows: usize,
     /// Columns of the matrix, a multiple of 256.
     pub columns: usize,
-}
-
-/// Where a record lies in the matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub first_column: usize,
-    pub columns: usize,
-    pub first_row: usize,
 }
 
 impl Params {
@@ -92,49 +86,10 @@ impl Params {
     }
 
     fn lookup_cost(&self) -> f64 {
-        let Sizes { query_bytes, answer_bytes, hint_bytes } = self.sizes();
+        let Sizes { query_bytes, answer_bytes, hint_bytes, .. } = self.sizes();
         (query_bytes + answer_bytes) as f64
             + hint_bytes as f64 / Self::HINT_LOOKUPS
             + (self.rows * self.columns) as f64 / Self::SCAN_DISCOUNT
-    }
-
-    /// Checks parameters read from untrusted bytes: shapes, capacity, security and the failure bound.
-    ///
-    /// # Errors
-    /// [`ProtocolError::Malformed`] that names what is out of range.
-    pub fn validate(&self) -> Result<(), ProtocolError> {
-        let wrong = |detail: String| Err(ProtocolError::malformed("parameters", detail));
-        if LweSet::by_name(&self.set).is_none() {
-            let known = LweSet::ALL.map(LweSet::name).join(", ");
-            return wrong(format!("no LWE set is called {:?}; there are {known}", self.set));
-        }
-        if self.rows == 0 || !self.rows.is_multiple_of(PANEL_ROWS) {
-            return wrong(format!("rows must be a positive multiple of {PANEL_ROWS}"));
-        }
-        if self.columns == 0 || !self.columns.is_multiple_of(RING_DEGREE) || self.columns > Self::MAX_COLUMNS
-        {
-            return wrong(format!(
-                "columns must be a positive multiple of {RING_DEGREE} up to {}",
-                Self::MAX_COLUMNS
-            ));
-        }
-        if PanelLayout::covering(self.rows, self.columns).is_err() {
-            return wrong("the matrix is larger than any this software holds".into());
-        }
-        if self.record_bytes == 0 || self.record_bytes.div_ceil(self.rows) > Self::MAX_RECORD_COLUMNS {
-            return wrong(format!("a record must take between 1 and {} columns", Self::MAX_RECORD_COLUMNS));
-        }
-        let capacity = (self.columns / self.record_columns()) as u128 * self.records_per_column() as u128;
-        if self.records == 0 || u128::from(self.records) > capacity {
-            return wrong(format!("the matrix holds {capacity} records, not {}", self.records));
-        }
-        if self.failure_log2() > Self::MAX_FAILURE_LOG2 {
-            let bound = self.failure_log2();
-            return wrong(format!(
-                "a record would decode wrongly with probability up to 2^{bound:.0}, above 2^-60"
-            ));
-        }
-        Ok(())
     }
 
     /// The LWE set.
@@ -176,33 +131,87 @@ impl Params {
         MAX_BATCH / self.record_columns()
     }
 
-    pub(super) fn place(&self, index: u64) -> Place {
-        let (per_column, columns) = (self.records_per_column() as u64, self.record_columns());
-        Place {
-            first_column: (index / per_column) as usize * columns,
-            columns,
-            first_row: (index % per_column) as usize * self.record_bytes,
-        }
-    }
-
     /// The offset in the stored matrix of byte `byte` of record `index`.
-    pub fn offset(&self, layout: PanelLayout, index: u64, byte: usize) -> usize {
-        let place = self.place(index);
-        layout.offset(place.first_row + byte % self.rows, place.first_column + byte / self.rows)
+    ///
+    /// # Panics
+    /// If the parameters have not been validated.
+    pub fn offset(&self, index: u64, byte: usize) -> usize {
+        self.stored().offset(index, byte) as usize
+    }
+}
+
+impl Parameters for Params {
+    fn name(&self) -> &'static str {
+        "simple"
     }
 
-    /// Bytes of queries, answers and the hint.
-    pub fn sizes(&self) -> Sizes {
+    fn set(&self) -> String {
+        self.set.clone()
+    }
+
+    fn stored(&self) -> Stored {
+        Stored::Panels { layout: self.layout(), grid: self.grid(), spread: Spread::Columns }
+    }
+
+    fn grid(&self) -> Grid {
+        let Self { records, record_bytes, rows, columns, .. } = *self;
+        Grid { records, record_bytes, unit_rows: rows, groups: 1, columns }
+    }
+
+    fn server_bytes(&self) -> u64 {
+        0
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        let wrong = |detail: String| Err(ProtocolError::malformed("parameters", detail));
+        if LweSet::by_name(&self.set).is_none() {
+            let known = LweSet::ALL.map(LweSet::name).join(", ");
+            return wrong(format!("no LWE set is called {:?}; there are {known}", self.set));
+        }
+        if self.rows == 0 || !self.rows.is_multiple_of(PANEL_ROWS) {
+            return wrong(format!("rows must be a positive multiple of {PANEL_ROWS}"));
+        }
+        if self.columns == 0 || !self.columns.is_multiple_of(RING_DEGREE) || self.columns > Self::MAX_COLUMNS
+        {
+            return wrong(format!(
+                "columns must be a positive multiple of {RING_DEGREE} up to {}",
+                Self::MAX_COLUMNS
+            ));
+        }
+        if PanelLayout::covering(self.rows, self.columns).is_err() {
+            return wrong("the matrix is larger than any this software holds".into());
+        }
+        if self.record_bytes == 0 || self.record_bytes.div_ceil(self.rows) > Self::MAX_RECORD_COLUMNS {
+            return wrong(format!("a record must take between 1 and {} columns", Self::MAX_RECORD_COLUMNS));
+        }
+        let capacity = (self.columns / self.record_columns()) as u128 * self.records_per_column() as u128;
+        if self.records == 0 || u128::from(self.records) > capacity {
+            return wrong(format!("the matrix holds {capacity} records, not {}", self.records));
+        }
+        if self.failure_log2() > Self::MAX_FAILURE_LOG2 {
+            let bound = self.failure_log2();
+            return wrong(format!(
+                "a record would decode wrongly with probability up to 2^{bound:.0}, above 2^-60"
+            ));
+        }
+        Ok(())
+    }
+
+    fn sizes(&self) -> Sizes {
         Sizes {
             query_bytes: self.record_columns() * self.columns * 4,
             answer_bytes: self.record_columns() * self.rows * (Self::ANSWER_BITS as usize / 8),
             hint_bytes: self.rows as u64 * DEGREE as u64 * 4,
+            keys_bytes: 0,
         }
     }
 
-    /// log2 of a bound on the probability that a record decodes wrongly, whatever the database holds.
-    pub fn failure_log2(&self) -> f64 {
+    fn failure_log2(&self) -> f64 {
         noise::failure_log2(self.columns, Self::ANSWER_BITS, self.record_bytes)
+    }
+
+    fn security_bits(&self) -> f64 {
+        self.lwe_set().security_bits()
     }
 }
 
@@ -230,7 +239,7 @@ mod tests {
             let mut taken = vec![false; layout.bytes()];
             for index in 0..records {
                 for byte in 0..record_bytes {
-                    let offset = params.offset(layout, index, byte);
+                    let offset = params.offset(index, byte);
                     prop_assert!(!std::mem::replace(&mut taken[offset], true));
                 }
             }

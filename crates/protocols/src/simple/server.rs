@@ -8,7 +8,8 @@ use spirea_lattice::lwe::{DEGREE, RANK};
 
 use super::Params;
 use crate::bytes::extend_words;
-use crate::{ProtocolError, Responder, Sizes};
+use crate::parameters::Parameters;
+use crate::{ProtocolError, Query, Responder, Sizes};
 
 /// The server half of SimplePIR over a backend.
 pub struct Server<B: Backend> {
@@ -48,19 +49,19 @@ impl<B: Backend> Responder for Server<B> {
         self.params.max_batch()
     }
 
-    fn answer(&self, queries: &[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let Sizes { query_bytes, .. } = self.sizes();
         if queries.is_empty() || queries.len() > self.max_batch() {
             let detail = format!("a batch has 1 to {} queries, not {}", self.max_batch(), queries.len());
             return Err(ProtocolError::malformed("query", detail));
         }
         let mut words = Vec::with_capacity(queries.len() * query_bytes / 4);
-        for query in queries {
-            if query.len() != query_bytes {
-                let detail = format!("a query has {query_bytes} bytes, not {}", query.len());
+        for Query { bytes, .. } in queries {
+            if bytes.len() != query_bytes {
+                let detail = format!("a query has {query_bytes} bytes, not {}", bytes.len());
                 return Err(ProtocolError::malformed("query", detail));
             }
-            extend_words(&mut words, query);
+            extend_words(&mut words, bytes);
         }
         let answers = self.backend.scalar_fold(&self.matrix, &words)?;
         Ok(answers.chunks_exact(self.params.record_columns() * self.params.rows).map(round_answer).collect())

@@ -38,7 +38,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
 }
 
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let (content_type, text) = app.metrics.render(&app.engine);
+    let (content_type, text) = app.metrics.render(&app.engine, &app.memory);
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response()
 }
 

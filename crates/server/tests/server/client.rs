@@ -231,7 +231,9 @@ fn addresses_that_lead_nowhere_are_explained() {
     assert!(
         matches!(&unknown, ClientError::Refused { status: 404, refusal } if refusal.code == Code::UnknownDatabase)
     );
-    let closed = { std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
+    // This end of a connection keeps its port from everyone else, and nobody listens on it.
+    let taken = std::net::TcpStream::connect(server.address).unwrap();
+    let closed = taken.local_addr().unwrap();
     assert!(matches!(error(&format!("http://{closed}"), "urls"), ClientError::Unreachable(_)));
     // A slash at the end is no other address.
     connect(&format!("{}/", server.url()), "urls", folder.path()).unwrap();
@@ -247,5 +249,5 @@ fn a_server_that_says_nothing_is_not_waited_for_forever() {
     let started = Instant::now();
     let error = HttpClient::connect_with(&url, "urls", options).map(drop).unwrap_err();
     assert!(matches!(error, ClientError::TimedOut(_)), "{error:?}");
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(25));
 }

@@ -15,7 +15,7 @@ use spirea_engine::{Database, Engine, HintFile, Identity};
 use spirea_protocols::keyword::{Bucket, KeyHash};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::join_fields;
-use spirea_protocols::{ProtocolError, Responder, Sizes, Table, TableKind, simple};
+use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind, simple};
 use spirea_server::{Limits, ServeError, Server, Stopper};
 use spirea_store::manifest::{FORMAT, HINT_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{FileEntry, Manifest, Snapshot, Statistics};
@@ -64,7 +64,7 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
     let mut matrix = vec![0; layout.bytes()];
     for (record, payload) in payloads.iter().enumerate() {
         for (i, byte) in table.seal(record as u64, payload).into_iter().enumerate() {
-            matrix[params.offset(layout, record as u64, i)] = byte;
+            matrix[params.offset(record as u64, i)] = byte;
         }
     }
     let uploaded = BACKEND.upload(layout, &matrix).unwrap();
@@ -116,7 +116,7 @@ impl Responder for Hooked {
         self.inner.max_batch()
     }
 
-    fn answer(&self, queries: &[&[u8]]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         (self.hook)();
         self.inner.answer(queries)
     }
@@ -275,7 +275,7 @@ impl Reply {
 
 pub fn dial(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream
 }
 
@@ -291,7 +291,7 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
 pub fn options(cache: &Path) -> ClientOptions {
     ClientOptions {
         cache: Some(cache.into()),
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
         max_pause: Duration::from_secs(2),
         ..ClientOptions::default()
     }

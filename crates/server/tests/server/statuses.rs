@@ -284,7 +284,7 @@ fn a_server_loads_what_it_can_and_says_what_it_cannot() {
     let both = config(vec![urls.clone(), rows]);
     let server = Running::start(async { Server::bind(both).await });
     let mut body = serde_json::Value::Null;
-    for _ in 0..200 {
+    for _ in 0..3000 {
         body = serde_json::from_slice(&server.get("/readyz").body).unwrap();
         if body["databases"].as_array().unwrap().iter().all(|database| database["state"] != "loading") {
             break;

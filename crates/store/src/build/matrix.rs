@@ -1,4 +1,4 @@
-//! Writes records, in order, as the matrix of SimplePIR in panel layout.
+//! Writes records, in order, as a matrix in panel layout.
 //!
 //! Records lie down the columns and the layout goes by panels of rows, so a record's bytes are scattered. A
 //! group of columns at a time is gathered in memory, column after column, and then turned into the layout:
@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use spirea_backend::{PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
-use spirea_protocols::simple::Params;
+use spirea_protocols::grid::{Grid, Spread};
 
+use super::writer::reserve;
 use crate::StoreError;
 use crate::error::IoContext;
 
@@ -21,9 +22,8 @@ const GROUP_BYTES: usize = 32 << 20;
 /// A matrix being written.
 pub(super) struct MatrixWriter {
     layout: PanelLayout,
-    records_per_column: u64,
-    record_columns: usize,
-    record_bytes: usize,
+    grid: Grid,
+    spread: Spread,
     file: File,
     path: PathBuf,
     /// The columns of the group, one after another.
@@ -35,23 +35,32 @@ pub(super) struct MatrixWriter {
 
 impl MatrixWriter {
     /// A matrix in a new file at `path`.
-    pub(super) fn create(params: &Params, path: &Path) -> Result<Self, StoreError> {
-        Self::with_group(params, path, GROUP_BYTES)
+    pub(super) fn create(
+        layout: PanelLayout,
+        grid: Grid,
+        spread: Spread,
+        path: &Path,
+    ) -> Result<Self, StoreError> {
+        Self::with_group(layout, grid, spread, path, GROUP_BYTES)
     }
 
-    fn with_group(params: &Params, path: &Path, group_bytes: usize) -> Result<Self, StoreError> {
-        let layout = params.layout();
+    fn with_group(
+        layout: PanelLayout,
+        grid: Grid,
+        spread: Spread,
+        path: &Path,
+        group_bytes: usize,
+    ) -> Result<Self, StoreError> {
         let file = File::create_new(path).at("create", path)?;
         reserve(&file, layout.bytes() as u64).at("write", path)?;
         // Whole quads and whole records; a small matrix shall not be held in memory as a whole either.
-        let unit = QUAD * params.record_columns();
+        let unit = QUAD * if spread == Spread::Columns { grid.parts() } else { 1 };
         let bytes = group_bytes.min(layout.bytes() / 16);
         let group_columns = (bytes / layout.rows() / unit * unit).max(unit).min(layout.columns());
         Ok(Self {
             layout,
-            records_per_column: params.records_per_column() as u64,
-            record_columns: params.record_columns(),
-            record_bytes: params.record_bytes,
+            grid,
+            spread,
             file,
             path: path.into(),
             group: vec![0; group_columns * layout.rows()],
@@ -63,15 +72,16 @@ impl MatrixWriter {
 
     /// Adds the next record.
     pub(super) fn push(&mut self, record: &[u8]) -> Result<(), StoreError> {
-        assert_eq!(record.len(), self.record_bytes);
-        let column = (self.next_record / self.records_per_column) as usize * self.record_columns;
-        let row = (self.next_record % self.records_per_column) as usize * self.record_bytes;
-        if column >= self.first_column + self.group_columns {
+        assert_eq!(record.len(), self.grid.record_bytes);
+        // Records go from column to column, never back.
+        while self.grid.place(self.spread, self.next_record).column >= self.first_column + self.group_columns
+        {
             self.flush()?;
         }
-        // A record that takes several columns fills each but the last, so it is contiguous here too.
-        let start = (column - self.first_column) * self.layout.rows() + row;
-        self.group[start..start + record.len()].copy_from_slice(record);
+        for run in self.grid.runs(self.spread, self.next_record) {
+            let start = (run.column - self.first_column) * self.layout.rows() + run.row;
+            self.group[start..start + run.bytes.len()].copy_from_slice(&record[run.bytes]);
+        }
         self.next_record += 1;
         Ok(())
     }
@@ -116,61 +126,51 @@ impl MatrixWriter {
     }
 }
 
-/// Makes the file `bytes` long, all zero, and takes the space where the file system can: a full disk is
-/// found before the work, and the file lies in one piece although it is written in many.
-fn reserve(file: &File, bytes: u64) -> std::io::Result<()> {
-    file.set_len(bytes)?;
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{FallocateFlags, fallocate};
-        use rustix::io::Errno;
-        let reserved = fallocate(file, FallocateFlags::empty(), 0, bytes);
-        if let Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = reserved {
-            return Err(error.into());
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use spirea_lattice::LweSet;
+    use spirea_protocols::parameters::Stored;
 
     use super::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(96))]
         #[test]
         fn every_byte_lies_where_the_parameters_say(
-            records in 1u64..300, record_bytes in 1usize..3000, group in 0usize..1 << 20, columns in 1usize..3,
+            records in 1u64..300, record_bytes in 1usize..3000, unit_rows in 1usize..4000, groups in 1usize..6,
+            group in 0usize..1 << 20,
         ) {
-            let mut params = Params::choose(LweSet::Module1280, [0; 32], records, record_bytes).unwrap();
-            // Shapes that choose would not take, too: records over several columns, wide matrices.
-            if columns == 2 {
-                params.rows = record_bytes.div_ceil(7).next_multiple_of(PANEL_ROWS);
-                params.columns = (params.record_columns() * records as usize).next_multiple_of(256);
-                prop_assume!(params.validate().is_ok());
-            }
-            let record = |index: u64| -> Vec<u8> {
-                let mut bytes = vec![0; record_bytes];
-                blake3::Hasher::new().update(&index.to_le_bytes()).finalize_xof().fill(&mut bytes);
-                bytes
-            };
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("matrix");
-            let mut writer = MatrixWriter::with_group(&params, &path, group).unwrap();
-            let layout = params.layout();
-            let mut expected = vec![0; layout.bytes()];
-            for index in 0..records {
-                let record = record(index);
-                writer.push(&record).unwrap();
-                for (byte, &value) in record.iter().enumerate() {
-                    expected[params.offset(layout, index, byte)] = value;
+            for spread in [Spread::Columns, Spread::Rows] {
+                let parts = record_bytes.div_ceil(unit_rows);
+                let (wide, units) = match spread {
+                    Spread::Columns => (parts, records.div_ceil((unit_rows / record_bytes).max(1) as u64)),
+                    Spread::Rows => (1, records.div_ceil((unit_rows / record_bytes).max(1) as u64)),
+                };
+                let columns = units.div_ceil(groups as u64) as usize * wide;
+                let grid = Grid { records, record_bytes, unit_rows, groups, columns };
+                grid.validate(spread).unwrap();
+                prop_assume!(grid.rows(spread) * columns < 1 << 22);
+                let layout = PanelLayout::covering(grid.rows(spread), columns).unwrap();
+                let stored = Stored::Panels { layout, grid, spread };
+                let record = |index: u64| -> Vec<u8> {
+                    let mut bytes = vec![0; record_bytes];
+                    blake3::Hasher::new().update(&index.to_le_bytes()).finalize_xof().fill(&mut bytes);
+                    bytes
+                };
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("matrix");
+                let mut writer = MatrixWriter::with_group(layout, grid, spread, &path, group).unwrap();
+                let mut expected = vec![0; layout.bytes()];
+                for index in 0..records {
+                    let record = record(index);
+                    writer.push(&record).unwrap();
+                    for (byte, &value) in record.iter().enumerate() {
+                        expected[stored.offset(index, byte) as usize] = value;
+                    }
                 }
+                writer.finish().unwrap();
+                prop_assert!(std::fs::read(&path).unwrap() == expected);
             }
-            writer.finish().unwrap();
-            prop_assert!(std::fs::read(&path).unwrap() == expected);
         }
     }
 }

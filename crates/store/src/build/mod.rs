@@ -10,6 +10,7 @@ mod matrix;
 mod records;
 mod spool;
 mod test;
+mod writer;
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use spirea_backend::{Backend, Residence};
 use spirea_lattice::LweSet;
+use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::simple;
 
@@ -150,7 +152,7 @@ pub fn build<B: Backend>(
     let planned = rows.plan(progress)?;
     let table = planned.table().clone();
     let params = simple::Params::choose(set, seed, table.records, table.record_bytes())?;
-    let (statistics, samples) = planned.encode(&params, &matrix_path, progress)?;
+    let (statistics, samples) = planned.encode(params.stored(), &matrix_path, progress)?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;
 
     let hint = write_hint(&**backend, &params, &matrix_path, &hint_path, progress)?;

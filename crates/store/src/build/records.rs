@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 use spirea_protocols::keyword::{Bucket, BucketPlanner, KeyHash, MAX_PADDING, Overpadded, entry_bytes};
-use spirea_protocols::simple::Params;
+use spirea_protocols::parameters::Stored;
 use spirea_protocols::table::{MAX_VALUE_BYTES, join_fields};
 use spirea_protocols::{Table, TableKind};
 
 use super::BuildOptions;
-use super::matrix::MatrixWriter;
 use super::spool::{KeyedSpool, Partition, PlainSpool, PlainValues};
 use super::test::Samples;
+use super::writer::RecordWriter;
 use crate::ingest::{Row, RowSource};
 use crate::{Phase, Place, Progress, Statistics, StoreError};
 
@@ -193,13 +193,13 @@ impl Planned {
     /// Seals the records and writes the matrix.
     pub(super) fn encode(
         self,
-        params: &Params,
+        stored: Stored,
         matrix: &Path,
         progress: &dyn Progress,
     ) -> Result<(Statistics, Samples), StoreError> {
         let mut sink = Sink {
             table: &self.table,
-            writer: MatrixWriter::create(params, matrix)?,
+            writer: RecordWriter::create(stored, matrix)?,
             samples: Samples::choose(self.table.records)?,
             pending: Vec::new(),
             pending_bytes: 0,
@@ -247,7 +247,7 @@ fn encode_buckets(partitions: &[Partition], buckets: u64, sink: &mut Sink<'_>) -
 /// Seals payloads, many at a time on all cores, and writes them.
 struct Sink<'a> {
     table: &'a Table,
-    writer: MatrixWriter,
+    writer: RecordWriter,
     samples: Samples,
     pending: Vec<Vec<u8>>,
     pending_bytes: usize,

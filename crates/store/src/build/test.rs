@@ -7,7 +7,7 @@ use std::sync::Arc;
 use spirea_backend::{Backend, Residence};
 use spirea_math::random::SecretRng;
 use spirea_protocols::ProtocolError;
-use spirea_protocols::index::Prepared;
+use spirea_protocols::index::{Prepared, Query};
 use spirea_protocols::registry::ProtocolParams;
 
 use crate::error::IoContext;
@@ -47,14 +47,16 @@ impl Samples {
         // The matrix comes after the hint's bytes are gone: together they would be the peak of a build.
         let client = {
             let bytes = std::fs::read(hint).at("read", hint)?;
-            params.client(&bytes)?
+            params.client(&bytes, &mut rng)?
         };
         let server = params.open_server(backend, matrix, Residence::Mapped)?;
+        let keys = client.evaluation_keys().map(|keys| server.prepare_keys(keys)).transpose()?;
         let mut answers = Vec::new();
         for (done, (index, record)) in self.0.iter().enumerate() {
             progress.update(Phase::Test, done as u64, self.0.len() as u64);
             let Prepared { query, state } = client.query(*index, &mut rng)?;
-            answers.push((*index, record, state, server.answer(&[&query])?));
+            let query = Query { bytes: &query, keys: keys.as_ref() };
+            answers.push((*index, record, state, server.answer(&[query])?));
         }
         drop(server);
         for (record, sealed, state, answer) in answers {

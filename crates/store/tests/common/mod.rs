@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use spirea_backend::Residence;
 use spirea_cpu::CpuBackend;
 use spirea_math::random::SecretRng;
-use spirea_protocols::{ProtocolError, Responder, TableClient};
+use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, TableClient};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::{BuildOptions, Silent, Snapshot, StoreError, build};
 
@@ -46,6 +46,7 @@ pub fn try_build(options: &BuildOptions) -> Result<Snapshot, StoreError> {
 pub struct Lookups {
     client: TableClient,
     server: Box<dyn Responder>,
+    keys: Option<PreparedKeys>,
     rng: SecretRng,
 }
 
@@ -54,22 +55,29 @@ impl Lookups {
     pub fn new(snapshot: &Snapshot) -> Self {
         let params = &snapshot.manifest().protocol;
         let hint = std::fs::read(snapshot.hint_path()).unwrap();
-        let client =
-            TableClient::new(snapshot.manifest().table.clone(), params.client(&hint).unwrap()).unwrap();
+        let mut rng = SecretRng::deterministic_for_tests(3);
+        let index = params.client(&hint, &mut rng).unwrap();
+        let client = TableClient::new(snapshot.manifest().table.clone(), index).unwrap();
         let server = params.open_server(backend(), &snapshot.matrix_path(), Residence::Copied).unwrap();
-        Self { client, server, rng: SecretRng::deterministic_for_tests(3) }
+        let keys = client.index().evaluation_keys().map(|keys| server.prepare_keys(keys).unwrap());
+        Self { client, server, keys, rng }
+    }
+
+    fn answer(&self, query: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        let query = Query { bytes: query, keys: self.keys.as_ref() };
+        Ok(self.server.answer(&[query])?.remove(0))
     }
 
     /// The value of a key.
     pub fn key(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, ProtocolError> {
         let (query, state) = self.client.query_key(key, &mut self.rng)?;
-        self.client.decode(state, &self.server.answer(&[&query])?[0])
+        self.client.decode(state, &self.answer(&query)?)
     }
 
     /// The value at a position.
     pub fn index(&mut self, index: u64) -> Result<Option<Vec<u8>>, ProtocolError> {
         let (query, state) = self.client.query_index(index, &mut self.rng)?;
-        self.client.decode(state, &self.server.answer(&[&query])?[0])
+        self.client.decode(state, &self.answer(&query)?)
     }
 
     /// The fields of the value of a key, as text.

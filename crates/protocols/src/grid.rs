@@ -1,0 +1,197 @@
+//! Where records lie: units of bytes in columns and groups.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ProtocolError;
+
+/// Where the parts of a record that is larger than a unit lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// In the same group of neighbouring columns: each part is a query of its own.
+    Columns,
+    /// Below each other in one column: one query selects all parts at once.
+    Rows,
+}
+
+/// How the records of a database lie in a matrix of bytes.
+///
+/// A *unit* is what a query selects: `unit_rows` bytes down a column. A column has `groups` units (times the
+/// parts of a record, if they are spread over rows). Small records share a unit; a large one takes a unit in
+/// each of its parts. Units go down a column before they go on to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grid {
+    /// Number of records.
+    pub records: u64,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Bytes of a unit.
+    pub unit_rows: usize,
+    /// Units down a column, for each part.
+    pub groups: usize,
+    /// Columns.
+    pub columns: usize,
+}
+
+/// Where a record lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its first column.
+    pub column: usize,
+    /// Its group.
+    pub group: usize,
+    /// Its first byte in the unit.
+    pub offset: usize,
+}
+
+/// A piece of a record that lies in one piece down a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The column.
+    pub column: usize,
+    /// The first row.
+    pub row: usize,
+    /// Which bytes of the record.
+    pub bytes: Range<usize>,
+}
+
+impl Grid {
+    /// Units that a record takes.
+    pub fn parts(&self) -> usize {
+        self.record_bytes.div_ceil(self.unit_rows)
+    }
+
+    /// Records that share a unit.
+    pub fn records_per_unit(&self) -> usize {
+        (self.unit_rows / self.record_bytes).max(1)
+    }
+
+    /// Rows of the matrix.
+    pub fn rows(&self, spread: Spread) -> usize {
+        match spread {
+            Spread::Columns => self.groups * self.unit_rows,
+            Spread::Rows => self.groups * self.unit_rows * self.parts(),
+        }
+    }
+
+    /// The fewest columns for these records, unit and groups, in multiples of `multiple`.
+    pub(crate) fn fit_columns(mut self, spread: Spread, multiple: usize) -> Option<Self> {
+        let units = self.records.div_ceil(self.records_per_unit() as u64);
+        let columns = u128::from(units.div_ceil(self.groups as u64)) * self.columns_of_record(spread) as u128;
+        self.columns = usize::try_from(columns.next_multiple_of(multiple as u128)).ok()?;
+        Some(self)
+    }
+
+    fn columns_of_record(&self, spread: Spread) -> usize {
+        match spread {
+            Spread::Columns => self.parts(),
+            Spread::Rows => 1,
+        }
+    }
+
+    /// Where record `index` lies.
+    pub fn place(&self, spread: Spread, index: u64) -> Place {
+        let per_unit = self.records_per_unit() as u64;
+        let (unit, within) = (index / per_unit, index % per_unit);
+        Place {
+            column: (unit / self.groups as u64) as usize * self.columns_of_record(spread),
+            group: (unit % self.groups as u64) as usize,
+            offset: within as usize * self.record_bytes,
+        }
+    }
+
+    /// The first row of part `part` of the units of `group`.
+    pub fn row(&self, spread: Spread, part: usize, group: usize) -> usize {
+        match spread {
+            Spread::Columns => group * self.unit_rows,
+            Spread::Rows => (part * self.groups + group) * self.unit_rows,
+        }
+    }
+
+    /// The pieces of record `index`, in the order of its bytes.
+    pub fn runs(&self, spread: Spread, index: u64) -> impl Iterator<Item = Run> {
+        let (grid, Place { column, group, offset }) = (*self, self.place(spread, index));
+        (0..self.parts()).map(move |part| {
+            let start = part * grid.unit_rows;
+            Run {
+                column: if spread == Spread::Columns { column + part } else { column },
+                row: grid.row(spread, part, group) + offset,
+                bytes: start..grid.record_bytes.min(start + grid.unit_rows),
+            }
+        })
+    }
+
+    /// Checks a grid read from untrusted bytes: nothing is zero, nothing overflows, all records fit.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] that names what is out of range.
+    pub fn validate(&self, spread: Spread) -> Result<(), ProtocolError> {
+        const MAX_PARTS: usize = 1 << 20;
+        const MAX_SIDE: u128 = 1 << 40;
+        let wrong = |detail: String| Err(ProtocolError::malformed("parameters", detail));
+        let Self { records, record_bytes, unit_rows, groups, columns } = *self;
+        if [record_bytes, unit_rows, groups, columns].contains(&0) || records == 0 {
+            return wrong("records, record_bytes, unit_rows, groups and columns must be at least 1".into());
+        }
+        if self.parts() > MAX_PARTS {
+            return wrong(format!("a record must take at most {MAX_PARTS} units"));
+        }
+        // Each factor is below 2^64 and parts are few, but all three together may exceed 128 bits.
+        let rows = (groups as u128 * unit_rows as u128).checked_mul(self.parts() as u128);
+        if rows.is_none_or(|rows| rows > MAX_SIDE) || columns as u128 > MAX_SIDE {
+            return wrong("the matrix is larger than any this software holds".into());
+        }
+        let units = (columns / self.columns_of_record(spread)) as u128 * groups as u128;
+        let capacity = units * self.records_per_unit() as u128;
+        if u128::from(records) > capacity {
+            return wrong(format!("the matrix holds {capacity} records, not {records}"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn records_fit_and_do_not_overlap(
+            records in 1u64..200, record_bytes in 1usize..50, unit_rows in 1usize..40, groups in 1usize..9,
+        ) {
+            for spread in [Spread::Columns, Spread::Rows] {
+                let grid = Grid { records, record_bytes, unit_rows, groups, columns: 0 };
+                let grid = grid.fit_columns(spread, 4).unwrap();
+                grid.validate(spread).unwrap();
+                let mut taken = HashSet::new();
+                for index in 0..records {
+                    let mut length = 0;
+                    for Run { column, row, bytes } in grid.runs(spread, index) {
+                        prop_assert_eq!(bytes.start, length);
+                        length = bytes.end;
+                        for i in 0..bytes.len() {
+                            prop_assert!(column < grid.columns && row + i < grid.rows(spread));
+                            prop_assert!(taken.insert((column, row + i)));
+                        }
+                    }
+                    prop_assert_eq!(length, record_bytes);
+                }
+                let more = Grid { records: u64::MAX, ..grid };
+                prop_assert!(more.validate(spread).is_err());
+            }
+        }
+
+        #[test]
+        fn any_grid_is_checked_without_overflow(
+            records: u64, record_bytes: usize, unit_rows: usize, groups: usize, columns: usize,
+        ) {
+            let grid = Grid { records, record_bytes, unit_rows, groups, columns };
+            let _ = (grid.validate(Spread::Columns), grid.validate(Spread::Rows));
+        }
+    }
+}
