@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use spirea_backend::NaiveBackend;
-use spirea_conformance::{answers_agree, malformed_queries_are_refused, party, records_decode};
+use spirea_conformance::{
+    Content, answers_agree, malformed_queries_are_refused, party, queries_share_nothing, records_decode,
+};
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
+use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::simple::Params;
 
 fn cpu_backends() -> Vec<Arc<CpuBackend>> {
@@ -24,16 +27,27 @@ fn every_record_of_small_databases_decodes_on_every_backend() {
     for set in LweSet::ALL {
         // One record; several in a column; one a column; taller than the matrix and so over several columns.
         for (records, record_bytes) in [(1, 1), (300, 9), (70, 33), (5, 4096), (3, 20_000)] {
-            let params = choose(set, records, record_bytes);
+            let params = ProtocolParams::Simple(choose(set, records, record_bytes));
             let indices: Vec<u64> = (0..records).collect();
-            let oracle = party(&Arc::new(NaiveBackend), &params, 3);
+            let oracle = party(&Arc::new(NaiveBackend), &params, Content::Random(3));
             for backend in cpu_backends() {
-                let party = party(&backend, &params, 3);
+                let party = party(&backend, &params, Content::Random(3));
                 answers_agree(&oracle, &party, &mut rng);
-                records_decode(&party, &params, &indices, &mut rng);
-                malformed_queries_are_refused(&party, &params, &mut rng);
+                records_decode(&party, &indices, &mut rng);
+                malformed_queries_are_refused(&party, &mut rng);
+                queries_share_nothing(&party, &mut rng);
             }
         }
+    }
+}
+
+#[test]
+fn extreme_databases_decode() {
+    let mut rng = SecretRng::from_os().unwrap();
+    let params = ProtocolParams::Simple(choose(LweSet::Module1280, 300, 90));
+    for content in [Content::Constant(0), Content::Constant(255), Content::Alternating] {
+        let party = party(&Arc::new(CpuBackend::new(2).unwrap()), &params, content);
+        records_decode(&party, &(0..300).collect::<Vec<_>>(), &mut rng);
     }
 }
 
@@ -43,9 +57,9 @@ fn records_over_several_columns_decode() {
     let params = Params { rows: 64, columns: 1024, ..choose(LweSet::Module1280, 100, 630) };
     assert_eq!(params.record_columns(), 10);
     for backend in cpu_backends() {
-        let party = party(&backend, &params, 4);
-        records_decode(&party, &params, &(0..100).collect::<Vec<_>>(), &mut rng);
-        malformed_queries_are_refused(&party, &params, &mut rng);
+        let party = party(&backend, &ProtocolParams::Simple(params.clone()), Content::Random(4));
+        records_decode(&party, &(0..100).collect::<Vec<_>>(), &mut rng);
+        malformed_queries_are_refused(&party, &mut rng);
     }
 }
 
@@ -53,10 +67,12 @@ fn records_over_several_columns_decode() {
 fn random_records_of_a_large_database_decode() {
     let mut rng = SecretRng::from_os().unwrap();
     let params = choose(LweSet::Module1280, 250_000, 256);
-    let party = party(&Arc::new(CpuBackend::new(2).unwrap()), &params, 5);
+    let records = params.records;
+    let backend = Arc::new(CpuBackend::new(2).unwrap());
+    let party = party(&backend, &ProtocolParams::Simple(params), Content::Random(5));
     let indices: Vec<u64> =
-        [0, params.records - 1].into_iter().chain((0..62).map(|_| rng.next_u64() % params.records)).collect();
-    records_decode(&party, &params, &indices, &mut rng);
+        [0, records - 1].into_iter().chain((0..62).map(|_| rng.next_u64() % records)).collect();
+    records_decode(&party, &indices, &mut rng);
 }
 
 proptest! {
@@ -64,11 +80,11 @@ proptest! {
     #[test]
     fn databases_of_any_shape_decode(records in 1u64..500, record_bytes in 1usize..600, seed: u64) {
         let mut rng = SecretRng::from_os().unwrap();
-        let params = choose(LweSet::Module1280, records, record_bytes);
+        let params = ProtocolParams::Simple(choose(LweSet::Module1280, records, record_bytes));
         for backend in cpu_backends() {
-            let party = party(&backend, &params, seed);
+            let party = party(&backend, &params, Content::Random(seed));
             let indices: Vec<u64> = (0..20).map(|_| rng.next_u64() % records).collect();
-            records_decode(&party, &params, &indices, &mut rng);
+            records_decode(&party, &indices, &mut rng);
         }
     }
 }

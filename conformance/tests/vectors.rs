@@ -4,22 +4,22 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use spirea_backend::NaiveBackend;
-use spirea_conformance::{batch_of, party};
+use spirea_conformance::{Content, party};
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
+use spirea_protocols::index::Prepared;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::simple::Params;
-use spirea_protocols::{IndexClient, Responder};
 
 /// Everything that two implementations must agree on, in one text.
 fn vector(set: LweSet) -> String {
-    let params = Params::choose(set, [0x5a; 32], 40, 50).unwrap();
-    let party = party(&Arc::new(NaiveBackend), &params, 1);
+    let params = ProtocolParams::Simple(Params::choose(set, [0x5a; 32], 40, 50).unwrap());
+    let party = party(&Arc::new(NaiveBackend), &params, Content::Random(1));
     let mut rng = SecretRng::deterministic_for_tests(1);
-    let (query, state) = party.client.query(17, &mut rng).unwrap();
-    let answer = party.server.answer(&batch_of(&[&query])).unwrap().remove(0);
+    let Prepared { query, state } = party.client.query(17, &mut rng).unwrap();
+    let answer = party.server.answer(&party.batch(&[&query])).unwrap().remove(0);
     let mut text = String::new();
-    let json = ProtocolParams::Simple(params).to_json();
+    let json = params.to_json();
     writeln!(text, "params {}", String::from_utf8(json).unwrap()).unwrap();
     writeln!(text, "hint   {}", blake3::hash(&party.hint)).unwrap();
     writeln!(text, "query  {}", blake3::hash(&query)).unwrap();

@@ -2,17 +2,23 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spirea_wire::{Config, Limits, Listing, Refusal, Request, Response};
+use spirea_wire::{Config, KeysRequest, KeysResponse, Limits, Listing, Refusal, Request, Response};
 
 fuzz_target!(|bytes: &[u8]| {
-    // Short queries and answers, so that mutations reach valid requests and responses.
-    let limits = Limits { query_bytes: 8, answer_bytes: 4, max_batch: 3 };
+    // Short queries, answers and keys, so that mutations reach valid messages.
+    let limits = Limits { query_bytes: 8, answer_bytes: 4, max_batch: 3, keys_bytes: 6 };
     let body = bytes::Bytes::copy_from_slice(bytes);
     if let Ok(request) = Request::decode(body.clone(), &limits) {
         assert_eq!(Request::decode(request.encode().into(), &limits), Ok(request));
     }
     if let Ok(response) = Response::decode(body.clone(), &limits, 2) {
         assert_eq!(Response::decode(response.encode().into(), &limits, 2), Ok(response));
+    }
+    if let Ok(upload) = KeysRequest::decode(body.clone(), &limits) {
+        assert_eq!(KeysRequest::decode(upload.encode().into(), &limits), Ok(upload));
+    }
+    if let Ok(receipt) = KeysResponse::decode(body.clone()) {
+        assert_eq!(KeysResponse::decode(receipt.encode().into()), Ok(receipt));
     }
     if let Ok(config) = Config::decode(body.clone()) {
         assert_eq!(Config::decode(config.encode().into()), Ok(config));

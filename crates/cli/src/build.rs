@@ -8,6 +8,7 @@ use std::time::Instant;
 use clap::Args;
 use spirea_cpu::CpuBackend;
 use spirea_lattice::LweSet;
+use spirea_protocols::registry::Choice;
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::{BuildOptions, Overwrite, Progress, Silent, Snapshot, build};
 
@@ -56,7 +57,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let selection = Selection { key: options.key.clone(), values: options.value.clone() };
     let build_options = BuildOptions {
         name: options.name.clone(),
-        set: options.set.clone(),
+        choice: Choice { set: options.set.clone(), ..Choice::default() },
         overwrite: if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
         ..BuildOptions::new(&options.input, format, selection, &options.out)
     };
@@ -78,6 +79,9 @@ fn build_with(options: &BuildOptions, wanted: usize, progress: &dyn Progress) ->
 pub fn fixed_width(input: &Path, bytes: usize, set: LweSet, out: &Path) -> anyhow::Result<Snapshot> {
     let format = Format::choose(None, Some(bytes), input)?;
     let selection = Selection { key: None, values: Vec::new() };
-    let options = BuildOptions { set: set.name().into(), ..BuildOptions::new(input, format, selection, out) };
+    let options = BuildOptions {
+        choice: Choice { set: set.name().into(), ..Choice::default() },
+        ..BuildOptions::new(input, format, selection, out)
+    };
     build_with(&options, 0, &Silent)
 }

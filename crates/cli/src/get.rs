@@ -162,8 +162,12 @@ fn print_text(name: &str, value: Option<&Value>, count: usize) -> anyhow::Result
 
 fn print_timings(connected: Duration, timings: &Timings) {
     let of = |time: Duration| seconds(time.as_secs_f64());
+    let keys = match timings.keys_bytes {
+        0 => String::new(),
+        sent => format!(", keys {} in {}", bytes(sent), of(timings.keys)),
+    };
     print_error(&format!(
-        "connect and hint {}; {} request(s): queries {}, server {}, network {}, decode {}; sent {}, received {}",
+        "connect and hint {}{keys}; {} request(s): queries {}, server {}, network {}, decode {}; sent {}, received {}",
         of(connected),
         timings.requests,
         of(timings.query),

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
-use spirea_server::{LogFormat, ServerConfig, init_logs, serve};
+use spirea_server::{Amount, KeyOptions, LogFormat, ServerConfig, init_logs, serve};
 
-use crate::output::{print_line, threads};
+use crate::output::{parse_bytes, print_line, threads};
 
 /// What to serve.
 #[derive(Args)]
@@ -28,6 +28,15 @@ pub struct Options {
     /// Requests that may wait while one is answered; more are refused with status 429.
     #[arg(long, default_value_t = 64)]
     queue: usize,
+    /// Folder for clients' evaluation keys, so that they survive a restart; they hold no secret.
+    #[arg(long, value_name = "DIR")]
+    keys_dir: Option<PathBuf>,
+    /// Memory for evaluation keys; the least recently used leave first.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_bytes)]
+    keys_memory: u64,
+    /// The most that the folder for evaluation keys takes.
+    #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = parse_bytes)]
+    keys_disk: u64,
     /// Form of the log on standard error.
     #[arg(long, value_enum, default_value_t = Log::Text)]
     log: Log,
@@ -63,6 +72,11 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
             Memory::Mapped => Residence::Mapped,
         },
         queue: options.queue.max(1),
+        keys: KeyOptions {
+            memory_bytes: options.keys_memory,
+            folder: options.keys_dir,
+            disk: Amount { bytes: options.keys_disk, ..defaults.keys.disk },
+        },
         limits: defaults.limits,
     };
     let mut announced = Ok(());

@@ -33,9 +33,9 @@ impl Description {
         if table.records != params.records() || table.record_bytes() != params.record_bytes() {
             return wrong("the table's records are not the protocol's".into());
         }
-        let Sizes { query_bytes, answer_bytes, hint_bytes, .. } = params.sizes();
+        let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
         let Limits { max_batch, .. } = config.limits;
-        if config.limits != (Limits { query_bytes, answer_bytes, max_batch })
+        if config.limits != (Limits { query_bytes, answer_bytes, max_batch, keys_bytes })
             || config.hint_bytes != hint_bytes
         {
             return wrong("its lengths are not those of its parameters".into());
@@ -63,7 +63,7 @@ impl Description {
         &self.table
     }
 
-    /// Lengths of queries and answers, and the most queries in a request.
+    /// Lengths of queries, answers and evaluation keys, and the most queries in a request.
     pub fn limits(&self) -> Limits {
         self.config.limits
     }

@@ -41,6 +41,16 @@ pub enum ClientError {
         "the server refuses queries for the version that it says it has; a cache between client and server may hold an old configuration: try again later, then tell the server's operator"
     )]
     StillStale,
+    /// The server does not know the keys that it has just taken.
+    #[error(
+        "the server does not keep the evaluation keys that it was given; it may have too little room for them: try again later, then tell the server's operator"
+    )]
+    KeysForgotten,
+    /// The server names the keys by another hash than theirs.
+    #[error(
+        "the server received other evaluation keys than were sent; something between client and server changes bytes: try another network, then tell the server's operator"
+    )]
+    KeysChanged,
     /// The server refused or failed, and says why.
     #[error("the server refused ({status}): {}; {}", .refusal.message, .refusal.remedy)]
     Refused {

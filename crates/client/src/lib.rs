@@ -10,10 +10,12 @@ mod description;
 mod error;
 #[cfg(feature = "http")]
 mod http;
+mod keys;
 mod session;
 
 pub use description::{Description, Hint};
 pub use error::ClientError;
 #[cfg(feature = "http")]
 pub use http::{ClientOptions, HttpClient, Lookups, Progress, Timings};
+pub use keys::Keys;
 pub use session::{Answered, Pending, Round, Session, Value};

@@ -2,11 +2,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_math::random::SecretRng;
+use spirea_protocols::index::AnyIndexClient;
 use spirea_protocols::table::LookupState;
 use spirea_protocols::{ProtocolError, TableClient};
-use spirea_wire::{Request, Response};
+use spirea_wire::{KeysHash, Request, Response};
 
-use crate::{ClientError, Description, Hint};
+use crate::{ClientError, Description, Hint, Keys};
 
 /// The most bytes of a request's queries, unless a single query has more.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
@@ -38,6 +39,7 @@ impl std::fmt::Debug for Value {
 pub struct Session {
     description: Description,
     client: TableClient,
+    keys: Option<KeysHash>,
     rng: SecretRng,
 }
 
@@ -73,13 +75,30 @@ impl Session {
         }
         let mut rng = SecretRng::from_os()?;
         let index = description.params().client(&hint.bytes, &mut rng)?;
+        Self::over(description, index, rng)
+    }
+
+    /// A session over the index protocol's client.
+    pub(crate) fn over(
+        description: Description,
+        index: Box<dyn AnyIndexClient>,
+        rng: SecretRng,
+    ) -> Result<Self, ClientError> {
+        let keys = index.evaluation_keys().map(|keys| blake3::hash(keys).into());
         let client = TableClient::new(description.table().clone(), index)?;
-        Ok(Self { description, client, rng })
+        Ok(Self { description, client, keys, rng })
     }
 
     /// The database.
     pub fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// The evaluation keys that the server must have before it can answer; `None` if the protocol needs none.
+    /// They are this session's own, and the same for all its requests.
+    pub fn keys(&self) -> Option<Keys<'_>> {
+        let (bytes, blake3) = (self.client.index().evaluation_keys()?, self.keys?);
+        Some(Keys { bytes, blake3 })
     }
 
     /// The most look-ups in one request.
@@ -122,7 +141,7 @@ impl Session {
             queries.push(Bytes::from(bytes));
             states.push(state);
         }
-        let request = Request { version: *self.description.version(), queries };
+        let request = Request { version: *self.description.version(), keys: self.keys, queries };
         Ok(Round { request: request.encode(), pending: Pending(states) })
     }
 

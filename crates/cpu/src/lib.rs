@@ -15,6 +15,7 @@ mod matrix;
 mod module;
 mod prefetch;
 pub mod rates;
+mod ring;
 
 #[cfg(test)]
 #[path = "../tests/common/oracle.rs"]
@@ -27,9 +28,11 @@ use spirea_backend::{Backend, BackendError, PanelLayout, RING_DEGREE, Residence,
 
 pub use isa::Isa;
 pub use matrix::CpuMatrix;
+pub use ring::{RingCiphertexts, RingKeys, RingLeaves, RingPlain, RingSelectors, RingTables, Schedule};
 
 use fold::{Microkernel, Quad};
 use module::ModuleKernel;
+use ring::RingKernels;
 
 /// The kernels of one instruction set.
 trait Kernels: Send + Sync {
@@ -74,6 +77,8 @@ fn kernels(isa: Isa) -> Option<Box<dyn Kernels>> {
 pub struct CpuBackend {
     isa: Isa,
     kernels: Box<dyn Kernels>,
+    ring: Box<dyn RingKernels>,
+    schedule: Schedule,
     pool: ThreadPool,
 }
 
@@ -92,10 +97,15 @@ impl CpuBackend {
     /// [`BackendError::Unavailable`] if the machine lacks it, if `threads` is 0 or if the threads cannot be
     /// started.
     pub fn with_isa(isa: Isa, threads: usize) -> Result<Self, BackendError> {
-        let kernels = kernels(isa).ok_or_else(|| {
+        let (kernels, ring) = kernels(isa).zip(ring::kernels(isa)).ok_or_else(|| {
             BackendError::Unavailable(format!("this processor has no {isa}: choose another instruction set"))
         })?;
-        Ok(Self { isa, kernels, pool: thread_pool(threads)? })
+        Ok(Self { isa, kernels, ring, schedule: Schedule::default(), pool: thread_pool(threads)? })
+    }
+
+    /// The same with another order of expansion, for measurements.
+    pub fn with_schedule(self, schedule: Schedule) -> Self {
+        Self { schedule, ..self }
     }
 
     /// The instruction set in use.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use rayon::prelude::*;
-use spirea_backend::{BackendError, PanelLayout, QUAD_BYTES, Residence};
+use spirea_backend::{BackendError, MAX_MATRIX_BYTES, PanelLayout, QUAD_BYTES, Residence};
 
 use crate::fold::Quad;
 
@@ -137,11 +137,33 @@ impl HugeBuffer {
         Ok(Self { map, start, length })
     }
 
+    /// A number of words, or None where it is beyond all numbers, for `what`.
+    pub(crate) fn words(count: Option<usize>, what: &str) -> Result<Self, BackendError> {
+        let bytes = count.and_then(|count| count.checked_mul(size_of::<u32>()));
+        let bytes = bytes.filter(|&bytes| bytes as u64 <= MAX_MATRIX_BYTES);
+        let buffer = bytes.ok_or_else(|| io::ErrorKind::OutOfMemory.into()).and_then(Self::zeroed);
+        buffer.map_err(|error| BackendError::Unavailable(format!("no memory for {what}: {error}")))
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.map[self.start..self.start + self.length]
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.map[self.start..self.start + self.length]
+    }
+
+    pub(crate) fn as_words(&self) -> &[u32] {
+        // SAFETY: every bit pattern is a word.
+        let (before, words, _) = unsafe { self.bytes().align_to() };
+        assert!(before.is_empty(), "maps begin at a page's boundary");
+        words
+    }
+
+    pub(crate) fn as_words_mut(&mut self) -> &mut [u32] {
+        // SAFETY: every bit pattern is a word, and of words, bytes.
+        let (before, words, _) = unsafe { self.bytes_mut().align_to_mut() };
+        assert!(before.is_empty(), "maps begin at a page's boundary");
+        words
     }
 }

@@ -4,14 +4,17 @@
 //! does on average.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use spirea_backend::BackendError;
+use spirea_math::Ring;
 
 use crate::fold::Quad;
 use crate::isa::Isa;
 use crate::matrix::CpuMatrix;
+use crate::ring::{Direction, RingTables};
 use crate::{CpuBackend, kernels};
 
 /// Runs of which [`read_bandwidth`] takes the best, for each distance that it asks ahead.
@@ -69,6 +72,44 @@ pub fn multiply_add_floor(isa: Isa) -> &'static str {
         Isa::Avx2 => "vpmaddwd",
         Isa::Avx512 => "vpdpbusd",
     }
+}
+
+/// Products of two 32-bit words that one core computes and adds to 64-bit sums in a second, when it does only
+/// that, from registers: `vpmuludq` and `vpaddq`; or `None` if the machine lacks the instruction set.
+pub fn word_multiply_add_peak(isa: Isa) -> Option<f64> {
+    let kernels = crate::ring::kernels(isa)?;
+    let rounds = 1 << 16;
+    Some(kernels.multiply_adds(rounds) as f64 / best_of(20, || kernels.multiply_adds(rounds)))
+}
+
+/// The floor's name for bounds by [`word_multiply_add_peak`].
+pub const WORD_MULTIPLY_ADD: &str = "vpmuludq";
+
+/// Seconds of one number-theoretic transform modulo one prime, on one core, in a batch that stays in the
+/// second-level cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TransformSeconds {
+    /// Coefficients to values.
+    pub forward: f64,
+    /// Values to coefficients.
+    pub inverse: f64,
+}
+
+/// Measures the transforms of a ring, on average over its primes; or `None` if the machine lacks the instruction
+/// set or its kernels do not take the ring.
+pub fn transform_seconds(isa: Isa, ring: &Arc<Ring>) -> Option<TransformSeconds> {
+    let kernels = crate::ring::kernels(isa)?;
+    let tables = RingTables::new(ring, kernels.lanes()).ok()?;
+    let (primes, rounds) = (ring.limbs().len(), (1 << 18) / ring.degree());
+    let values = ring.lift(&vec![1; ring.degree()]);
+    let mut to = ring.zero();
+    let mut seconds = |direction| {
+        let best = best_of(20, || {
+            (0..rounds).for_each(|_| kernels.transform(&tables, direction, black_box(&values), &mut to));
+        });
+        best / (rounds * primes) as f64
+    };
+    Some(TransformSeconds { forward: seconds(Direction::Forward), inverse: seconds(Direction::Inverse) })
 }
 
 /// The shortest of `runs` runs, in seconds.

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Query, Responder, Sizes, Table};
+use spirea_protocols::{PreparedKeys, Query, Responder, Sizes, Table};
 
 use crate::{EngineError, LoadError};
 
@@ -73,7 +73,7 @@ impl Database {
         &self.identity
     }
 
-    /// Bytes of queries, answers and the hint.
+    /// Bytes of queries, answers, the hint and a client's keys.
     pub fn sizes(&self) -> Sizes {
         self.responder.sizes()
     }
@@ -102,9 +102,23 @@ impl Database {
         }
     }
 
-    /// Answers an admitted batch on this thread.
-    pub(crate) fn answer(&self, queries: &[Bytes]) -> Result<Vec<Bytes>, EngineError> {
-        let queries: Vec<Query<'_>> = queries.iter().map(|bytes| Query { bytes, keys: None }).collect();
+    /// Prepares a client's evaluation keys on this thread.
+    pub(crate) fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, EngineError> {
+        let expected = self.sizes().keys_bytes;
+        if bytes.len() != expected {
+            let detail = format!("keys of {} bytes where the parameters say {expected}", bytes.len());
+            return Err(EngineError::Malformed(detail));
+        }
+        Ok(self.responder.prepare_keys(bytes)?)
+    }
+
+    /// Answers an admitted batch of a client on this thread.
+    pub(crate) fn answer(
+        &self,
+        queries: &[Bytes],
+        keys: Option<&PreparedKeys>,
+    ) -> Result<Vec<Bytes>, EngineError> {
+        let queries: Vec<Query<'_>> = queries.iter().map(|bytes| Query { bytes, keys }).collect();
         let answers = self.responder.answer(&queries)?;
         let expected = self.sizes().answer_bytes;
         if answers.len() != queries.len() || answers.iter().any(|answer| answer.len() != expected) {

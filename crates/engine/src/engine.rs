@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use bytes::Bytes;
 
 use crate::scheduler::{Load, Scheduler, Ticket};
-use crate::{Database, EngineError, LoadError};
+use crate::{Database, EngineError, KeyRegistry, KeyUsage, LoadError};
 
 /// Whether a database answers.
 #[derive(Clone)]
@@ -29,9 +29,10 @@ pub struct Status {
     pub state: State,
 }
 
-/// Databases by name, and the scheduler that answers for all of them.
+/// Databases by name, the keys of their clients, and the scheduler that answers for all of them.
 pub struct Engine {
     databases: RwLock<BTreeMap<String, ([u8; 32], State)>>,
+    keys: KeyRegistry,
     scheduler: Scheduler,
 }
 
@@ -41,8 +42,8 @@ impl Engine {
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn new(queue: usize) -> std::io::Result<Self> {
-        Ok(Self { databases: RwLock::default(), scheduler: Scheduler::new(queue)? })
+    pub fn new(queue: usize, keys: KeyRegistry) -> std::io::Result<Self> {
+        Ok(Self { databases: RwLock::default(), keys, scheduler: Scheduler::new(queue)? })
     }
 
     /// Makes a database known that will be loaded.
@@ -101,16 +102,48 @@ impl Engine {
         }
     }
 
-    /// Admits the queries of one request as one batch. Dropping the ticket gives its place up.
+    /// Registers a client's evaluation keys for a database; gives the hash that its requests name them by.
+    /// Prepares them on the calling thread, unless they are there already.
+    ///
+    /// # Errors
+    /// Those of [`Engine::database`]; [`EngineError::Malformed`] or [`EngineError::Protocol`] if the bytes
+    /// are no keys for the database; [`EngineError::NoRoomForKeys`].
+    pub fn register_keys(&self, name: &str, bytes: &[u8]) -> Result<[u8; 32], EngineError> {
+        let database = self.database(name)?;
+        self.keys.register(&database, bytes)
+    }
+
+    /// Admits the queries of one request as one batch, with their client's keys. Dropping the ticket gives
+    /// its place up. Keys that are not in memory are read and prepared on the calling thread.
     ///
     /// # Errors
     /// Those of [`Engine::database`]; [`EngineError::Stale`] if the queries were made for another version;
-    /// [`EngineError::Malformed`] if they are not as many or as long as the parameters say;
-    /// [`EngineError::Overloaded`] if the queue is full. Nothing has been computed then.
-    pub fn submit(&self, name: &str, version: &[u8; 32], queries: Vec<Bytes>) -> Result<Ticket, EngineError> {
+    /// [`EngineError::Malformed`] if they are not as many or as long as the parameters say, or name keys
+    /// that nobody needs; [`EngineError::UnknownKeys`]; [`EngineError::Overloaded`] if the queue is full.
+    /// No query has been computed then.
+    pub fn submit(
+        &self,
+        name: &str,
+        version: &[u8; 32],
+        keys: Option<[u8; 32]>,
+        queries: Vec<Bytes>,
+    ) -> Result<Ticket, EngineError> {
         let database = self.database(name)?;
         database.admit(version, &queries)?;
-        self.scheduler.submit(database, queries)
+        let keys = match (database.sizes().keys_bytes, keys) {
+            (0, None) => None,
+            (0, Some(_)) => {
+                return Err(EngineError::Malformed("keys for a protocol that needs none".into()));
+            }
+            (_, None) => return Err(EngineError::UnknownKeys),
+            (_, Some(hash)) => Some(self.keys.get(&database, &hash)?),
+        };
+        self.scheduler.submit(database, keys, queries)
+    }
+
+    /// The evaluation keys that are held.
+    pub fn key_usage(&self) -> KeyUsage {
+        self.keys.usage()
     }
 
     /// Requests waiting and being answered.

@@ -25,6 +25,13 @@ pub enum EngineError {
     /// The queries are not as many or as long as the parameters say.
     #[error("malformed request: {0}")]
     Malformed(String),
+    /// The evaluation keys that the queries need are not here, or no longer: their client has to register
+    /// them, and may then send the same queries again.
+    #[error("the evaluation keys of the queries are not known")]
+    UnknownKeys,
+    /// Neither memory nor disk may hold a single client's keys.
+    #[error("the server has no room for evaluation keys")]
+    NoRoomForKeys,
     /// The queue is full.
     #[error("the queue of requests is full")]
     Overloaded {

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use spirea_backend::{Backend, Residence};
+use spirea_backend::{Residence, RingBackend};
 use spirea_store::{Progress, Snapshot};
 
 use crate::{Database, HintFile, Identity, LoadError};
@@ -11,7 +11,7 @@ impl Database {
     /// # Errors
     /// [`LoadError::Store`] if a file is damaged or unreadable, [`LoadError::Protocol`] if the backend
     /// refuses the matrix, [`LoadError::Inconsistent`] if the parts do not belong together.
-    pub fn load<B: Backend>(
+    pub fn load<B: RingBackend>(
         snapshot: &Snapshot,
         backend: &Arc<B>,
         residence: Residence,
@@ -19,7 +19,7 @@ impl Database {
     ) -> Result<Self, LoadError> {
         snapshot.verify(progress)?;
         let manifest = snapshot.manifest();
-        let responder = manifest.protocol.open_server(backend, &snapshot.matrix_path(), residence)?;
+        let responder = manifest.protocol.open_server(backend, &snapshot.files(), residence)?;
         let identity = Identity {
             name: manifest.name.clone(),
             version: snapshot.version(),

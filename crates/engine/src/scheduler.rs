@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use spirea_protocols::PreparedKeys;
 use tokio::sync::oneshot;
 
 use crate::{Database, EngineError};
@@ -43,6 +44,8 @@ struct Job {
     id: u64,
     database: Arc<Database>,
     queries: Vec<Bytes>,
+    /// Held until they have been used, whatever the registry drops meanwhile.
+    keys: Option<PreparedKeys>,
     admitted: Instant,
     reply: oneshot::Sender<Outcome>,
 }
@@ -93,12 +96,12 @@ impl Shared {
     }
 
     fn work(&self) {
-        while let Some(Job { database, queries, admitted, reply, .. }) = self.next() {
+        while let Some(Job { database, queries, keys, admitted, reply, .. }) = self.next() {
             let started = Instant::now();
             // A responder has no state that a query changes, so nothing is left half changed by a panic.
-            let outcome = catch_unwind(AssertUnwindSafe(|| database.answer(&queries)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| database.answer(&queries, keys.as_ref())));
             let compute = started.elapsed();
-            drop(queries);
+            drop((queries, keys));
             self.finished(compute);
             let outcome = outcome.unwrap_or(Err(EngineError::Panicked));
             let waited = started - admitted;
@@ -123,7 +126,12 @@ impl Scheduler {
     }
 
     /// Admits a batch whose lengths have been checked.
-    pub fn submit(&self, database: Arc<Database>, queries: Vec<Bytes>) -> Result<Ticket, EngineError> {
+    pub fn submit(
+        &self,
+        database: Arc<Database>,
+        keys: Option<PreparedKeys>,
+        queries: Vec<Bytes>,
+    ) -> Result<Ticket, EngineError> {
         let mut queue = self.0.lock();
         if queue.waiting.len() >= self.0.capacity {
             let ahead = (queue.waiting.len() + queue.running) as f64;
@@ -133,7 +141,7 @@ impl Scheduler {
         let id = queue.next_id;
         queue.next_id += 1;
         let (reply, outcome) = oneshot::channel();
-        queue.waiting.push_back(Job { id, database, queries, admitted: Instant::now(), reply });
+        queue.waiting.push_back(Job { id, database, queries, keys, admitted: Instant::now(), reply });
         drop(queue);
         self.0.arrived.notify_one();
         Ok(Ticket { id, shared: Arc::clone(&self.0), outcome })

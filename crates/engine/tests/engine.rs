@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_backend::BackendError;
-use spirea_engine::{Database, Engine, EngineError, HintFile, Identity, Load, LoadError, State};
+use spirea_engine::{Database, Engine, EngineError, HintFile, Identity, KeyRegistry, Load, LoadError, State};
 use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::simple::Params;
@@ -63,7 +63,7 @@ fn database(behaviour: Behaviour) -> Database {
 }
 
 fn engine(queue: usize, behaviour: Behaviour) -> Engine {
-    let engine = Engine::new(queue).unwrap();
+    let engine = Engine::new(queue, KeyRegistry::default()).unwrap();
     engine.announce("test", VERSION).unwrap();
     engine.publish(database(behaviour));
     engine
@@ -96,20 +96,20 @@ fn queries(first: &[u8]) -> Vec<Bytes> {
 #[tokio::test]
 async fn a_batch_is_answered_in_order() {
     let engine = engine(8, Box::new(echo));
-    let answers = engine.submit("test", &VERSION, queries(&[3, 1, 2])).unwrap().await.unwrap();
+    let answers = engine.submit("test", &VERSION, None, queries(&[3, 1, 2])).unwrap().await.unwrap();
     assert_eq!(answers.answers.iter().map(|answer| answer[0]).collect::<Vec<_>>(), [3, 1, 2]);
 }
 
 #[tokio::test]
 async fn requests_are_checked_before_they_are_admitted() {
     let engine = engine(8, Box::new(|_| panic!("nothing may be computed")));
-    let submit = |version, queries| engine.submit("test", version, queries).map(drop).unwrap_err();
+    let submit = |version, queries| engine.submit("test", version, None, queries).map(drop).unwrap_err();
     assert!(matches!(submit(&[2; 32], queries(&[1])), EngineError::Stale { current: VERSION }));
     for bad in [vec![], queries(&[1; 5]), vec![Bytes::from_static(b"short")]] {
         let error = submit(&VERSION, bad);
         assert!(matches!(error, EngineError::Malformed(_)) && !error.accepted(), "{error}");
     }
-    let unknown = engine.submit("other", &VERSION, queries(&[1])).map(drop).unwrap_err();
+    let unknown = engine.submit("other", &VERSION, None, queries(&[1])).map(drop).unwrap_err();
     assert!(matches!(unknown, EngineError::UnknownDatabase));
 }
 
@@ -117,7 +117,7 @@ async fn requests_are_checked_before_they_are_admitted() {
 async fn a_full_queue_refuses_and_a_gone_caller_frees_its_place() {
     let (behaviour, begins, go) = gated();
     let engine = engine(2, behaviour);
-    let submit = |byte| engine.submit("test", &VERSION, queries(&[byte]));
+    let submit = |byte| engine.submit("test", &VERSION, None, queries(&[byte]));
     let first = submit(1).unwrap();
     assert_eq!(begins.recv().unwrap(), 1);
     let (second, third) = (submit(2).unwrap(), submit(3).unwrap());
@@ -150,7 +150,7 @@ async fn failures_are_told_and_the_next_request_is_answered() {
         _ => echo(queries),
     };
     let engine = engine(8, Box::new(behaviour));
-    let answer = async |byte| engine.submit("test", &VERSION, queries(&[byte])).unwrap().await;
+    let answer = async |byte| engine.submit("test", &VERSION, None, queries(&[byte])).unwrap().await;
     assert!(matches!(answer(1).await, Err(EngineError::Panicked)));
     assert!(matches!(answer(2).await, Err(EngineError::WrongAnswers)));
     assert!(matches!(answer(3).await, Err(EngineError::WrongAnswers)));
@@ -164,9 +164,9 @@ async fn failures_are_told_and_the_next_request_is_answered() {
 async fn an_engine_that_goes_leaves_nobody_waiting() {
     let (behaviour, begins, go) = gated();
     let engine = engine(8, behaviour);
-    let running = engine.submit("test", &VERSION, queries(&[1])).unwrap();
+    let running = engine.submit("test", &VERSION, None, queries(&[1])).unwrap();
     begins.recv().unwrap();
-    let waiting = engine.submit("test", &VERSION, queries(&[2])).unwrap();
+    let waiting = engine.submit("test", &VERSION, None, queries(&[2])).unwrap();
     drop(engine);
     assert!(matches!(waiting.await, Err(EngineError::Stopping)));
     go.send(()).unwrap();
@@ -177,9 +177,9 @@ async fn an_engine_that_goes_leaves_nobody_waiting() {
 async fn a_new_version_takes_over_and_the_old_one_finishes_what_it_accepted() {
     let (behaviour, begins, go) = gated();
     let engine = engine(8, behaviour);
-    let first = engine.submit("test", &VERSION, queries(&[1])).unwrap();
+    let first = engine.submit("test", &VERSION, None, queries(&[1])).unwrap();
     begins.recv().unwrap();
-    let second = engine.submit("test", &VERSION, queries(&[2])).unwrap();
+    let second = engine.submit("test", &VERSION, None, queries(&[2])).unwrap();
     let newer = Identity { version: [2; 32], ..identity() };
     let sizes = newer.params.sizes();
     engine.publish(Database::new(newer, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap());
@@ -187,13 +187,13 @@ async fn a_new_version_takes_over_and_the_old_one_finishes_what_it_accepted() {
     go.send(()).unwrap();
     assert_eq!(first.await.unwrap().answers[0][0], 1);
     assert_eq!(second.await.unwrap().answers[0][0], 2);
-    let stale = engine.submit("test", &VERSION, queries(&[3])).map(drop).unwrap_err();
+    let stale = engine.submit("test", &VERSION, None, queries(&[3])).map(drop).unwrap_err();
     assert!(matches!(stale, EngineError::Stale { current } if current == [2; 32]));
 }
 
 #[test]
 fn states_are_told() {
-    let engine = Engine::new(1).unwrap();
+    let engine = Engine::new(1, KeyRegistry::default()).unwrap();
     engine.announce("test", VERSION).unwrap();
     assert!(matches!(engine.announce("test", VERSION), Err(LoadError::DuplicateName(_))));
     assert!(matches!(engine.database("test"), Err(EngineError::Loading)));
@@ -231,7 +231,7 @@ async fn many_callers_get_their_own_answers() {
             let engine = Arc::clone(&engine);
             tokio::spawn(async move {
                 for _ in 0..20 {
-                    let ticket = engine.submit("test", &VERSION, queries(&[byte])).unwrap();
+                    let ticket = engine.submit("test", &VERSION, None, queries(&[byte])).unwrap();
                     if byte % 3 == 0 {
                         drop(ticket);
                     } else {

@@ -1,9 +1,12 @@
-//! Lattice objects: so far LWE, with its public matrix, its one-hot queries and its noise.
+//! Lattice objects: LWE with its public matrix, its one-hot queries and its noise; RLWE with its secret,
+//! evaluation keys, queries, responses and their noise.
 //!
 //! Scalar encryption as in VIPIR appendix A.1: q = 2^32, bytes as plaintexts, scale 2^24, phase
 //! `b + a s = 2^24 m + e`.
 
 pub mod lwe;
 pub mod noise;
+pub mod rlwe;
 
 pub use lwe::{LweEncryptor, LweSecret, LweSet, PublicMatrix, Structure};
+pub use rlwe::{LatticeError, RingSecret, RingSet};

@@ -1,4 +1,5 @@
 use spirea_backend::BackendError;
+use spirea_lattice::LatticeError;
 use spirea_math::random::NoEntropy;
 
 /// Why a protocol refused or failed. No variant carries anything of a query's content.
@@ -24,9 +25,18 @@ pub enum ProtocolError {
     /// No randomness for a secret.
     #[error(transparent)]
     NoEntropy(#[from] NoEntropy),
+    /// What was computed could not be written.
+    #[error("writing what was computed of the database: {0}")]
+    Write(std::io::Error),
     /// The backend failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
+}
+
+impl From<LatticeError> for ProtocolError {
+    fn from(error: LatticeError) -> Self {
+        Self::Malformed { what: error.what, detail: error.detail }
+    }
 }
 
 impl ProtocolError {

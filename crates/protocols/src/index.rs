@@ -114,6 +114,14 @@ pub trait IndexClient: Send + Sync {
     /// # Errors
     /// [`ProtocolError::Malformed`] if the answer is not what the parameters say.
     fn decode(&self, state: Self::State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError>;
+
+    /// The errors of an answer, to measure noise: for every number that is decoded on the way to the record,
+    /// how far it lies from the one that it decodes to, as a share of what decoding tolerates. They are the
+    /// true ones where the record decodes rightly.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if the answer is not what the parameters say.
+    fn errors(&self, state: &Self::State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError>;
 }
 
 /// An [`IndexClient`] of any protocol.
@@ -143,6 +151,15 @@ pub trait AnyIndexClient: Send + Sync {
     /// # Panics
     /// If `state` comes from a client of another protocol.
     fn decode(&self, state: Box<dyn Any + Send>, answer: &[u8]) -> Result<Vec<u8>, ProtocolError>;
+
+    /// See [`IndexClient::errors`].
+    ///
+    /// # Errors
+    /// See [`IndexClient::errors`].
+    ///
+    /// # Panics
+    /// If `state` comes from a client of another protocol.
+    fn errors(&self, state: &(dyn Any + Send), answer: &[u8]) -> Result<Vec<f64>, ProtocolError>;
 }
 
 /// A query ready to send, with what its answer needs to be decoded.
@@ -174,5 +191,10 @@ impl<C: IndexClient> AnyIndexClient for C {
     fn decode(&self, state: Box<dyn Any + Send>, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
         let state = state.downcast().expect("the state of a query belongs to the client that made it");
         IndexClient::decode(self, *state, answer)
+    }
+
+    fn errors(&self, state: &(dyn Any + Send), answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
+        let state = state.downcast_ref().expect("the state of a query belongs to the client that made it");
+        IndexClient::errors(self, state, answer)
     }
 }

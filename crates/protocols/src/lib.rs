@@ -1,21 +1,32 @@
 //! PIR protocols as client and server halves over bytes, and keyword look-up over any of them.
 //!
 //! - [`index`]: what an index protocol is: a client half and a server half that exchange bytes.
-//! - [`simple`]: SimplePIR, the first of them.
+//! - [`simple`], [`double`], [`exppack_simple`], [`exppack_double`], [`double_pack`], [`hybrid`], [`onion`]: the
+//!   protocols.
+//! - [`steps`]: what protocols are composed of.
 //! - [`table`]: records with checksums, and look-ups by index or by key over any index protocol.
 //! - [`keyword`]: how keys map to buckets.
 //! - [`grid`]: where records lie; [`parameters`]: what the parameters of every protocol tell.
+//! - [`planner`]: which protocol to choose.
 //! - [`registry`]: the protocols by name: the one place that lists them.
 
 mod bytes;
+pub mod double;
+pub mod double_pack;
 mod error;
+pub mod exppack_double;
+pub mod exppack_simple;
 pub mod grid;
 pub mod hex;
+pub mod hybrid;
 pub mod index;
 pub mod keyword;
+pub mod onion;
 pub mod parameters;
+pub mod planner;
 pub mod registry;
 pub mod simple;
+pub mod steps;
 pub mod table;
 
 pub use error::ProtocolError;

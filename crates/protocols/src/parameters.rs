@@ -3,6 +3,7 @@
 use spirea_backend::PanelLayout;
 
 use crate::grid::{Grid, Spread};
+use crate::planner::Work;
 use crate::{ProtocolError, Sizes};
 
 /// How a database lies in its file.
@@ -77,6 +78,12 @@ pub trait Parameters {
 
     /// Bytes of what the server precomputes of the database and keeps for itself; 0 if nothing.
     fn server_bytes(&self) -> u64;
+
+    /// What the server does for one query.
+    fn work(&self) -> Vec<Work>;
+
+    /// Bytes of memory that the server needs: the database, what it keeps, and one query in flight.
+    fn memory_bytes(&self) -> u64;
 
     /// Checks parameters read from untrusted bytes: shapes, capacity, security and the failure bound.
     ///

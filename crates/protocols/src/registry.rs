@@ -1,16 +1,30 @@
 //! The protocols by name: the one place that lists them.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
-use spirea_backend::{Backend, Residence};
-use spirea_math::random::SecretRng;
+use spirea_backend::{BackendError, PanelLayout, Residence, RingBackend};
+use spirea_lattice::{LweSet, PublicMatrix, RingSet};
+use spirea_math::random::{SecretRng, Seed};
 
 use crate::grid::Grid;
 use crate::index::AnyIndexClient;
 use crate::parameters::{Parameters, Stored};
-use crate::{ProtocolError, Responder, Sizes, simple};
+use crate::planner::Work;
+use crate::steps::folded::packing_sets;
+use crate::steps::{Folded, LweHint};
+use crate::{
+    ProtocolError, Responder, Sizes, double, double_pack, exppack_double, exppack_simple, hybrid, onion,
+    simple,
+};
+
+/// Names of the protocols.
+pub const NAMES: [&str; 7] =
+    ["simple", "double", "exppack-simple", "exppack-double", "double-pack", "hybrid", "onion"];
 
 /// A protocol with its parameters, as it stands in manifests and travels, opaque, in the wire's envelope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,9 +33,134 @@ use crate::{ProtocolError, Responder, Sizes, simple};
 pub enum ProtocolParams {
     /// [`simple`].
     Simple(simple::Params),
+    /// [`double`].
+    Double(double::Params),
+    /// [`exppack_simple`].
+    ExppackSimple(exppack_simple::Params),
+    /// [`exppack_double`].
+    ExppackDouble(exppack_double::Params),
+    /// [`double_pack`].
+    DoublePack(double_pack::Params),
+    /// [`hybrid`].
+    Hybrid(hybrid::Params),
+    /// [`onion`].
+    Onion(onion::Params),
+}
+
+/// Which protocol, with which parameter sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Name of the protocol; one of [`NAMES`].
+    pub protocol: String,
+    /// Name of the LWE set, for protocols that begin with a fold.
+    pub set: String,
+    /// Name of the ring set, for protocols that have a ring; the protocol's default if `None`.
+    pub ring: Option<String>,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self { protocol: "simple".into(), set: LweSet::Module1280.name().into(), ring: None }
+    }
+}
+
+impl Choice {
+    /// Checks the names.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] that names what there is.
+    pub fn validate(&self) -> Result<(), ProtocolError> {
+        if !NAMES.contains(&self.protocol.as_str()) {
+            return Err(unknown("protocol", &self.protocol, NAMES.to_vec()));
+        }
+        self.lwe_set()?;
+        match self.protocol.as_str() {
+            "simple" | "double" => Ok(()),
+            "onion" => self.onion_set().map(|_| ()),
+            _ => self.packing_set().map(|_| ()),
+        }
+    }
+
+    fn lwe_set(&self) -> Result<LweSet, ProtocolError> {
+        let known = || unknown("LWE set", &self.set, LweSet::ALL.map(LweSet::name).to_vec());
+        LweSet::by_name(&self.set).ok_or_else(known)
+    }
+
+    fn packing_set(&self) -> Result<RingSet, ProtocolError> {
+        self.ring_set(RingSet::Fast, packing_sets().collect())
+    }
+
+    fn onion_set(&self) -> Result<RingSet, ProtocolError> {
+        self.ring_set(RingSet::Onion32, onion::ring_sets().collect())
+    }
+
+    fn ring_set(&self, default: RingSet, sets: Vec<RingSet>) -> Result<RingSet, ProtocolError> {
+        let Some(name) = &self.ring else { return Ok(default) };
+        let known = || unknown("ring set of the protocol", name, sets.iter().map(|set| set.name()).collect());
+        sets.iter().copied().find(|set| set.name() == name).ok_or_else(known)
+    }
+}
+
+fn unknown(what: &str, name: &str, known: Vec<&str>) -> ProtocolError {
+    ProtocolError::BadRequest(format!("no {what} is called {name:?}; there are {}", known.join(", ")))
+}
+
+/// The files of a database that its server opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The database.
+    pub matrix: PathBuf,
+    /// What was computed of it for the server.
+    pub server: PathBuf,
+}
+
+/// Where what is computed of a database goes.
+pub struct Outputs<'a> {
+    /// For clients.
+    pub hint: &'a mut dyn Write,
+    /// For the server.
+    pub server: &'a mut dyn Write,
 }
 
 impl ProtocolParams {
+    /// The cheapest shape of records under a protocol.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] for a name that there is not, or records that fit no shape.
+    pub fn choose(
+        choice: &Choice,
+        seed: Seed,
+        records: u64,
+        record_bytes: usize,
+    ) -> Result<Self, ProtocolError> {
+        choice.validate()?;
+        let set = choice.lwe_set()?;
+        let packing = || choice.packing_set();
+        Ok(match choice.protocol.as_str() {
+            "simple" => Self::Simple(simple::Params::choose(set, seed, records, record_bytes)?),
+            "double" => Self::Double(double::Params::choose(set, seed, records, record_bytes)?),
+            "exppack-simple" => Self::ExppackSimple(exppack_simple::Params::choose(
+                set,
+                packing()?,
+                seed,
+                records,
+                record_bytes,
+            )?),
+            "exppack-double" => Self::ExppackDouble(exppack_double::Params::choose(
+                set,
+                packing()?,
+                seed,
+                records,
+                record_bytes,
+            )?),
+            "double-pack" => {
+                Self::DoublePack(double_pack::Params::choose(set, packing()?, seed, records, record_bytes)?)
+            }
+            "hybrid" => Self::Hybrid(hybrid::Params::choose(set, packing()?, seed, records, record_bytes)?),
+            _ => Self::Onion(onion::Params::choose(choice.onion_set()?, records, record_bytes)?),
+        })
+    }
+
     /// Reads parameters and checks them, before anything else is done with them.
     ///
     /// # Errors
@@ -42,6 +181,12 @@ impl ProtocolParams {
     fn parameters(&self) -> &dyn Parameters {
         match self {
             Self::Simple(params) => params,
+            Self::Double(params) => params,
+            Self::ExppackSimple(params) => params,
+            Self::ExppackDouble(params) => params,
+            Self::DoublePack(params) => params,
+            Self::Hybrid(params) => params,
+            Self::Onion(params) => params,
         }
     }
 
@@ -98,6 +243,16 @@ impl ProtocolParams {
         self.parameters().server_bytes()
     }
 
+    /// What the server does for one query.
+    pub fn work(&self) -> Vec<Work> {
+        self.parameters().work()
+    }
+
+    /// Bytes of memory that the server needs, with one query in flight.
+    pub fn memory_bytes(&self) -> u64 {
+        self.parameters().memory_bytes()
+    }
+
     /// log2 of a bound on the probability that a record decodes wrongly.
     pub fn failure_log2(&self) -> f64 {
         self.parameters().failure_log2()
@@ -108,20 +263,102 @@ impl ProtocolParams {
         self.parameters().security_bits()
     }
 
-    /// The server half over a backend, of the matrix in a file.
+    /// What is computed of a stored database once: the hint for clients and what the server keeps, of the
+    /// sizes that the parameters say. `progress` is told the share that is done.
     ///
     /// # Errors
-    /// If the file is not the matrix or the backend fails.
-    pub fn open_server<B: Backend>(
+    /// The backend's; [`ProtocolError::Write`] if an output fails.
+    pub fn precompute<B: RingBackend>(
         &self,
         backend: &Arc<B>,
         matrix: &Path,
+        outputs: Outputs<'_>,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(), ProtocolError> {
+        let mut hint = |layout: PanelLayout, public: PublicMatrix| {
+            let matrix = backend.open(layout, matrix, Residence::Mapped)?;
+            LweHint::compute(&**backend, &public, &matrix, &mut *progress)
+        };
+        let two_folds = |params: &Folded, first: &LweHint, server: &mut dyn Write| {
+            let (shape, public) =
+                (double::SecondShape::of(&params.grid), params.second_matrix(params.grid.groups));
+            double::precompute(&**backend, &shape, first, &public, server)
+        };
+        match self {
+            Self::Simple(params) => hint(params.layout(), params.public_matrix())?.write(outputs.hint),
+            Self::Double(double::Params(params)) => {
+                let first = hint(params.layout(double::Params::SPREAD), params.public_matrix())?;
+                two_folds(params, &first, outputs.server)?.write(outputs.hint)
+            }
+            Self::ExppackDouble(exppack_double::Params(params)) => {
+                let first = hint(params.layout(exppack_double::Params::SPREAD), params.public_matrix())?;
+                double::write_fixed(&double::SecondShape::of(&params.grid), &first, outputs.server)
+            }
+            Self::ExppackSimple(exppack_simple::Params(params)) => {
+                hint(params.layout(exppack_simple::Params::SPREAD), params.public_matrix())?
+                    .write(outputs.server)
+            }
+            Self::DoublePack(double_pack::Params(params)) => {
+                hint(params.layout(double_pack::Params::SPREAD), params.public_matrix())?
+                    .write(outputs.server)
+            }
+            Self::Hybrid(hybrid::Params(params)) => {
+                hint(params.layout(hybrid::Params::SPREAD), params.public_matrix())?.write(outputs.server)
+            }
+            Self::Onion(_) => Ok(()),
+        }
+    }
+
+    /// The server half over a backend, of the files of a snapshot.
+    ///
+    /// # Errors
+    /// If the files are not what the parameters say or the backend fails.
+    pub fn open_server<B: RingBackend>(
+        &self,
+        backend: &Arc<B>,
+        files: &Files,
         residence: Residence,
     ) -> Result<Box<dyn Responder>, ProtocolError> {
+        let matrix = |layout: PanelLayout| backend.open(layout, &files.matrix, residence);
+        let shared = Arc::clone(backend);
         match self {
             Self::Simple(params) => {
-                let matrix = backend.open(params.layout(), matrix, residence)?;
-                Ok(Box::new(simple::Server::new(params.clone(), Arc::clone(backend), matrix)?))
+                let matrix = matrix(params.layout())?;
+                Ok(Box::new(simple::Server::new(params.clone(), shared, matrix)?))
+            }
+            Self::Double(params) => {
+                let matrix = matrix(params.0.layout(double::Params::SPREAD))?;
+                let layout = double::SecondShape::of(&params.0.grid).fixed_layout();
+                let fixed = backend.open(layout, &files.server, residence)?;
+                Ok(Box::new(double::Server::new(params.clone(), shared, matrix, fixed)?))
+            }
+            Self::ExppackDouble(params) => {
+                let matrix = matrix(params.0.layout(exppack_double::Params::SPREAD))?;
+                let layout = double::SecondShape::of(&params.0.grid).fixed_layout();
+                let fixed = backend.open(layout, &files.server, residence)?;
+                Ok(Box::new(exppack_double::Server::new(params.clone(), shared, matrix, fixed)?))
+            }
+            Self::ExppackSimple(params) => {
+                let matrix = matrix(params.0.layout(exppack_simple::Params::SPREAD))?;
+                let hint = read_hint(params.0.grid.rows(exppack_simple::Params::SPREAD), &files.server)?;
+                Ok(Box::new(exppack_simple::Server::new(params.clone(), shared, matrix, &hint)?))
+            }
+            Self::DoublePack(params) => {
+                let matrix = matrix(params.0.layout(double_pack::Params::SPREAD))?;
+                let hint = read_hint(params.0.grid.rows(double_pack::Params::SPREAD), &files.server)?;
+                Ok(Box::new(double_pack::Server::new(params.clone(), shared, matrix, &hint)?))
+            }
+            Self::Hybrid(params) => {
+                let matrix = matrix(params.0.layout(hybrid::Params::SPREAD))?;
+                let hint = read_hint(params.0.grid.rows(hybrid::Params::SPREAD), &files.server)?;
+                Ok(Box::new(hybrid::Server::new(params.clone(), shared, matrix, &hint)?))
+            }
+            Self::Onion(params) => {
+                let units = Units::open(&files.matrix, params.stored())?;
+                let server =
+                    onion::Server::new(params.clone(), shared, |unit, bytes| units.read(unit, bytes))?;
+                units.check()?;
+                Ok(Box::new(server))
             }
         }
     }
@@ -131,15 +368,59 @@ impl ProtocolParams {
     ///
     /// # Errors
     /// If the hint has another size.
-    pub fn client(
-        &self,
-        hint: &[u8],
-        _rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        match self {
-            Self::Simple(params) => {
-                Ok(Box::new(simple::Client::new(params.clone(), simple::Hint::from_bytes(params, hint)?)?))
-            }
+    pub fn client(&self, hint: &[u8], rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+        if hint.len() as u64 != self.sizes().hint_bytes {
+            return Err(ProtocolError::malformed("hint", "it is not as long as the parameters say"));
         }
+        Ok(match self.clone() {
+            Self::Simple(params) => Box::new(simple::Client::new(params, hint)?),
+            Self::Double(params) => Box::new(double::Client::new(params, hint)?),
+            Self::ExppackSimple(params) => Box::new(exppack_simple::Client::new(params, rng)?),
+            Self::ExppackDouble(params) => Box::new(exppack_double::Client::new(params, rng)?),
+            Self::DoublePack(params) => Box::new(double_pack::Client::new(params, rng)?),
+            Self::Hybrid(params) => Box::new(hybrid::Client::new(params, rng)?),
+            Self::Onion(params) => Box::new(onion::Client::new(params, rng)?),
+        })
+    }
+}
+
+fn read_hint(rows: usize, path: &Path) -> Result<LweHint, ProtocolError> {
+    let bytes = std::fs::read(path).map_err(|source| BackendError::Io { path: path.into(), source })?;
+    LweHint::from_bytes(rows, &bytes)
+}
+
+/// A file of units, read by several threads.
+struct Units {
+    file: File,
+    path: PathBuf,
+    failed: AtomicBool,
+}
+
+impl Units {
+    fn open(path: &Path, stored: Stored) -> Result<Self, ProtocolError> {
+        let failed = |source| BackendError::Io { path: path.into(), source };
+        let file = File::open(path).map_err(failed)?;
+        let (found, expected) = (file.metadata().map_err(failed)?.len(), stored.bytes());
+        if found != expected {
+            let detail = format!("the database has {found} bytes where the parameters say {expected}");
+            return Err(BackendError::Shape(detail).into());
+        }
+        Ok(Self { file, path: path.into(), failed: AtomicBool::new(false) })
+    }
+
+    /// Reads a unit. A failure is told by [`Units::check`], since it happens in the middle of a step.
+    fn read(&self, unit: usize, bytes: &mut [u8]) {
+        use std::os::unix::fs::FileExt;
+        if self.file.read_exact_at(bytes, unit as u64 * bytes.len() as u64).is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn check(&self) -> Result<(), ProtocolError> {
+        if self.failed.load(Ordering::Relaxed) {
+            let source = std::io::Error::other("it could not be read to its end");
+            return Err(BackendError::Io { path: self.path.clone(), source }.into());
+        }
+        Ok(())
     }
 }

@@ -1,13 +1,16 @@
 //! Bodies: read within a length known from the database's parameters, a budget of memory, and time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::Request;
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_LENGTH, EXPECT};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::refused::Refused;
@@ -20,7 +23,7 @@ const DISCARD_TIME: Duration = Duration::from_secs(5);
 
 /// Memory for bodies, shared by all requests.
 pub(crate) struct BodyMemory {
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     total: u32,
 }
 
@@ -30,7 +33,7 @@ impl BodyMemory {
 
     pub fn new(bytes: u64) -> Self {
         let total = u32::try_from(bytes / Self::UNIT).unwrap_or(u32::MAX).clamp(1, u32::MAX >> 4);
-        Self { permits: Semaphore::new(total as usize), total }
+        Self { permits: Arc::new(Semaphore::new(total as usize)), total }
     }
 
     /// Bytes that are taken.
@@ -39,39 +42,53 @@ impl BodyMemory {
     }
 
     /// Takes memory for a body; one that exceeds all there is waits for nothing and gets all.
-    fn take(&self, bytes: u64) -> Result<SemaphorePermit<'_>, Refused> {
+    fn take(&self, bytes: u64) -> Result<OwnedSemaphorePermit, Refused> {
         let units = u32::try_from(bytes.div_ceil(Self::UNIT)).unwrap_or(u32::MAX).min(self.total);
-        self.permits.try_acquire_many(units).map_err(|_| Refused::short_of_memory())
+        Arc::clone(&self.permits).try_acquire_many_owned(units).map_err(|_| Refused::short_of_memory())
     }
 }
 
 /// A body that has been read, and the memory it takes until this is dropped.
-pub(crate) struct Received<'a> {
+pub(crate) struct Received {
     pub bytes: Bytes,
-    _memory: SemaphorePermit<'a>,
+    _memory: OwnedSemaphorePermit,
 }
 
-/// A body on its way.
+/// A message on its way. When it is dropped, what has not come yet is read and thrown away, while the response
+/// is already being sent: a client that is still sending would otherwise see a broken connection in place of
+/// the response.
 pub(crate) struct Upload {
-    body: Body,
+    /// `None` when there is nothing to wait for any more.
+    body: Option<Body>,
     declared: Option<u64>,
+    protobuf: bool,
     awaits_consent: bool,
 }
 
 impl Upload {
-    pub fn new(headers: &HeaderMap, body: Body) -> Self {
+    pub fn new(request: Request) -> Self {
+        let (parts, body) = request.into_parts();
+        let headers = &parts.headers;
         let declared = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        Self { body, declared, awaits_consent: headers.contains_key(EXPECT) }
+        Self {
+            body: Some(body),
+            declared,
+            protobuf: is_protobuf(headers),
+            awaits_consent: headers.contains_key(EXPECT),
+        }
     }
 
-    /// Reads the body, which has at most `limit` bytes. A pause longer than `pause` ends it, and so does a
+    /// Reads the message, which has at most `limit` bytes. A pause longer than `pause` ends it, and so does a
     /// rate below [`SLOWEST_UPLOAD`].
-    pub async fn receive<'a>(
-        &mut self,
+    pub async fn receive(
+        mut self,
         limit: u64,
         pause: Duration,
-        memory: &'a BodyMemory,
-    ) -> Result<Received<'a>, Refused> {
+        memory: &BodyMemory,
+    ) -> Result<Received, Refused> {
+        if !self.protobuf {
+            return Err(Refused::wrong_content_type());
+        }
         let expected = self.declared.unwrap_or(limit);
         if expected > limit {
             return Err(Refused::too_large(limit));
@@ -80,11 +97,14 @@ impl Upload {
         let deadline = Instant::now() + pause + Duration::from_secs(expected / SLOWEST_UPLOAD);
         // Memory grows with what has come, not with what was announced.
         let mut bytes = BytesMut::new();
-        loop {
-            let next = timeout_at(deadline.min(Instant::now() + pause), self.body.frame());
+        while let Some(body) = &mut self.body {
+            let next = timeout_at(deadline.min(Instant::now() + pause), body.frame());
             match next.await {
-                Err(_) => return Err(Refused::slow_body()),
-                Ok(None) => return Ok(Received { bytes: bytes.freeze(), _memory: permit }),
+                Err(_) => {
+                    self.body = None;
+                    return Err(Refused::slow_body());
+                }
+                Ok(None) => self.body = None,
                 Ok(Some(Err(_))) => return Err(Refused::broken_body()),
                 Ok(Some(Ok(frame))) => {
                     let Some(data) = frame.data_ref() else { continue };
@@ -95,23 +115,31 @@ impl Upload {
                 }
             }
         }
+        Ok(Received { bytes: bytes.freeze(), _memory: permit })
     }
+}
 
-    /// Reads what is left and throws it away, while the response is already being sent: a client that is
-    /// still sending would otherwise see a broken connection in place of the response.
-    pub fn discard(mut self) {
+impl Drop for Upload {
+    fn drop(&mut self) {
         // A client that waits for consent has sent nothing yet.
-        if self.awaits_consent {
-            return;
-        }
-        tokio::spawn(timeout(DISCARD_TIME, async move {
+        let Some(mut body) = self.body.take().filter(|_| !self.awaits_consent) else { return };
+        let discard = timeout(DISCARD_TIME, async move {
             let mut read = 0;
-            while let Some(Ok(frame)) = self.body.frame().await {
+            while let Some(Ok(frame)) = body.frame().await {
                 read += frame.data_ref().map_or(0, Bytes::len);
                 if read > DISCARD_BYTES {
                     break;
                 }
             }
-        }));
+        });
+        // Outside the runtime, the server is at its end.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(discard);
+        }
     }
+}
+
+fn is_protobuf(headers: &HeaderMap) -> bool {
+    let essence = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()?.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(spirea_wire::CONTENT_TYPE))
 }

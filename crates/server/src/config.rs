@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use spirea_backend::Residence;
+use spirea_engine::KeyOptions;
 
 /// What a server serves, and how.
 #[derive(Clone, Debug)]
@@ -17,12 +18,14 @@ pub struct ServerConfig {
     pub residence: Residence,
     /// The most requests that wait while one is being answered.
     pub queue: usize,
+    /// Where clients' evaluation keys are held, and how many.
+    pub keys: KeyOptions,
     /// Bounds for connections and requests.
     pub limits: Limits,
 }
 
 impl Default for ServerConfig {
-    /// No snapshots, port 8080 of this machine only, all cores.
+    /// No snapshots, port 8080 of this machine only, all cores, keys in memory only.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
@@ -30,6 +33,7 @@ impl Default for ServerConfig {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             residence: Residence::default(),
             queue: 64,
+            keys: KeyOptions::default(),
             limits: Limits::default(),
         }
     }

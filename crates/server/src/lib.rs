@@ -12,7 +12,7 @@
 //! | `GET /v1/databases/{name}/config` | what a client must know; entity tag: the version |
 //! | `GET /v1/databases/{name}/hint` | the hint, with ranges; entity tag: its BLAKE3 |
 //! | `POST /v1/databases/{name}/query` | queries to answers |
-//! | `/v1/databases/{name}/keys` | an error: no protocol here needs keys |
+//! | `POST /v1/databases/{name}/keys` | evaluation keys, for queries to name by their hash |
 //!
 //! HTTP/1.1 without TLS: a proxy in front adds TLS and HTTP/2. Every response with a status of 400 or above
 //! carries a protobuf [`Error`](spirea_wire::proto::Error) with the cause and a remedy.
@@ -32,3 +32,4 @@ pub use config::{Limits, ServerConfig};
 pub use connections::Stopper;
 pub use logs::{LogFormat, init_logs};
 pub use server::{ServeError, Server, serve};
+pub use spirea_engine::keys::{Amount, KeyOptions};

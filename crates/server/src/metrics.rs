@@ -7,7 +7,7 @@ use prometheus::{
     Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TEXT_FORMAT, TextEncoder,
 };
-use spirea_engine::{Engine, State};
+use spirea_engine::{Engine, KeyUsage, State};
 
 use crate::body::BodyMemory;
 
@@ -17,12 +17,15 @@ pub(crate) struct Metrics {
     requests: IntCounterVec,
     received: IntCounterVec,
     sent: IntCounterVec,
+    unknown_keys: IntCounterVec,
     batch: HistogramVec,
     answer_seconds: HistogramVec,
     wait_seconds: HistogramVec,
     waiting: IntGauge,
     answering: IntGauge,
     body_memory: IntGauge,
+    keys: IntGaugeVec,
+    keys_bytes: IntGaugeVec,
     pub in_flight: IntGauge,
     pub connections: IntGauge,
     ready: IntGauge,
@@ -33,6 +36,8 @@ pub(crate) struct Metrics {
 /// The metrics of one database.
 pub(crate) struct Measured {
     pub received: IntCounter,
+    /// Requests that named keys that are not here.
+    pub unknown_keys: IntCounter,
     batch: Histogram,
     answer_seconds: Histogram,
     wait_seconds: Histogram,
@@ -89,6 +94,11 @@ impl Metrics {
                 "Bytes of responses' bodies, as announced.",
                 &["database"],
             )?,
+            unknown_keys: counters(
+                "spirea_unknown_keys_total",
+                "Requests that were refused since their evaluation keys are not here, or no longer.",
+                &["database"],
+            )?,
             batch: histograms("spirea_batch_queries", "Queries in an answered batch.", &batches)?,
             answer_seconds: histograms("spirea_answer_seconds", "Time to compute a batch.", &SECONDS)?,
             wait_seconds: histograms("spirea_wait_seconds", "Time that a batch waited.", &SECONDS)?,
@@ -98,6 +108,12 @@ impl Metrics {
                 "spirea_body_memory_bytes",
                 "Memory taken by bodies that are received or wait.",
             )?,
+            keys: gauges(
+                "spirea_keys",
+                "Clients' evaluation keys: prepared in memory, and as bytes on disk.",
+                &["place"],
+            )?,
+            keys_bytes: gauges("spirea_keys_bytes", "Bytes of clients' evaluation keys.", &["place"])?,
             in_flight: gauge("spirea_in_flight_requests", "HTTP requests that have no response yet.")?,
             connections: gauge("spirea_connections", "Open connections.")?,
             ready: gauge("spirea_ready", "1 if all databases answer.")?,
@@ -126,6 +142,7 @@ impl Metrics {
         let label = &[database];
         Measured {
             received: self.received.with_label_values(label),
+            unknown_keys: self.unknown_keys.with_label_values(label),
             batch: self.batch.with_label_values(label),
             answer_seconds: self.answer_seconds.with_label_values(label),
             wait_seconds: self.wait_seconds.with_label_values(label),
@@ -138,6 +155,11 @@ impl Metrics {
         self.waiting.set(load.waiting as i64);
         self.answering.set(load.running as i64);
         self.body_memory.set(bodies.taken() as i64);
+        let KeyUsage { memory, disk } = engine.key_usage();
+        for (place, amount) in [("memory", memory), ("disk", disk)] {
+            self.keys.with_label_values(&[place]).set(amount.sets as i64);
+            self.keys_bytes.with_label_values(&[place]).set(amount.bytes as i64);
+        }
         let statuses = engine.statuses();
         self.versions.reset();
         for status in &statuses {

@@ -33,15 +33,11 @@ impl Refused {
         Self { retry_after: Some(delay), ..self }
     }
 
-    pub fn code(&self) -> Code {
-        self.refusal.code
-    }
-
     pub fn no_such_endpoint() -> Self {
         Self::new(
             Code::NoSuchEndpoint,
             "there is no such endpoint, or it has no such method",
-            "GET /v1/databases lists the databases; each has config, hint and query below its name",
+            "GET /v1/databases lists the databases; each has config, hint, keys and query below its name",
         )
     }
 
@@ -66,8 +62,8 @@ impl Refused {
     pub fn too_large(limit: u64) -> Self {
         Self::new(
             Code::TooLarge,
-            format!("the body is longer than any request for this database: {limit} bytes are the most"),
-            "send no more than max_batch queries in a request, each of query_bytes, as the configuration says",
+            format!("the body is longer than any for this database and endpoint: {limit} bytes are the most"),
+            "send at most max_batch queries of query_bytes, or keys of keys_bytes, as the configuration says",
         )
     }
 
@@ -110,6 +106,8 @@ impl Refused {
             Code::StaleVersion => StatusCode::CONFLICT,
             Code::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             Code::Loading | Code::Failed | Code::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            // Not 404 or 412, which a proxy or a cache may give for reasons of its own.
+            Code::UnknownKeys => StatusCode::FAILED_DEPENDENCY,
             Code::WrongRange => StatusCode::RANGE_NOT_SATISFIABLE,
             Code::Internal | Code::Unspecified => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -139,7 +137,7 @@ impl From<WireError> for Refused {
             _ => Self::new(
                 Code::Malformed,
                 error.to_string(),
-                "send a QueryRequest with queries as the database's configuration says",
+                "send a message with lengths as the database's configuration says",
             ),
         }
     }
@@ -168,6 +166,16 @@ impl From<EngineError> for Refused {
             EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. }) => {
                 Self::new(Code::Malformed, message, "make queries as the database's configuration says")
             }
+            EngineError::UnknownKeys => Self::new(
+                Code::UnknownKeys,
+                message,
+                "upload the evaluation keys to this database's keys endpoint and send the same request again",
+            ),
+            EngineError::NoRoomForKeys => Self::new(
+                Code::Internal,
+                message,
+                "the operator must allow more memory for keys, or name a folder for them",
+            ),
             EngineError::Overloaded { retry_after } => {
                 Self::new(Code::Overloaded, message, "try again after Retry-After").after(retry_after)
             }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use spirea_backend::{BackendError, Residence};
 use spirea_cpu::CpuBackend;
-use spirea_engine::{Database, Engine, LoadError};
+use spirea_engine::keys::KeyFolderError;
+use spirea_engine::{Database, Engine, KeyRegistry, LoadError};
 use spirea_store::{Silent, Snapshot, StoreError};
 use tokio::net::TcpListener;
 
@@ -37,6 +38,9 @@ pub enum ServeError {
     /// Two snapshots have one name.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The folder for evaluation keys cannot be used.
+    #[error(transparent)]
+    Keys(#[from] KeyFolderError),
     /// The backend cannot run here.
     #[error(transparent)]
     Backend(#[from] BackendError),
@@ -107,13 +111,15 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError::NoSnapshots`]; [`ServeError::Listen`]; [`ServeError::Store`] if a manifest cannot be
-    /// read; [`ServeError::Load`] if two databases have one name; [`ServeError::Backend`] if the backend
-    /// cannot run here; [`ServeError::System`] if the system gives no thread.
+    /// read; [`ServeError::Load`] if two databases have one name; [`ServeError::Keys`] if the folder for keys
+    /// cannot be used; [`ServeError::Backend`] if the backend cannot run here; [`ServeError::System`] if the
+    /// system gives no thread.
     pub async fn bind(config: ServerConfig) -> Result<Self, ServeError> {
         if config.snapshots.is_empty() {
             return Err(ServeError::NoSnapshots);
         }
-        let engine = Arc::new(Engine::new(config.queue).map_err(ServeError::system("a thread"))?);
+        let keys = KeyRegistry::open(&config.keys)?;
+        let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
         let server = Self::bind_engine(config.listen, config.limits, Arc::clone(&engine)).await?;
         let open = |folder: &PathBuf| {
             let snapshot = Snapshot::open(folder)?;

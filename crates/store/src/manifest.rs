@@ -21,6 +21,8 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 pub const MATRIX_FILE: &str = "matrix.bin";
 /// Name of the hint's file.
 pub const HINT_FILE: &str = "hint.bin";
+/// Name of the file of what the server keeps.
+pub const SERVER_FILE: &str = "server.bin";
 
 /// A file of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +71,9 @@ pub struct Manifest {
     pub matrix: FileEntry,
     /// The hint, little-endian words.
     pub hint: FileEntry,
+    /// What was computed of the matrix for the server alone, if the protocol has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<FileEntry>,
     /// Counts.
     pub statistics: Statistics,
 }
@@ -142,11 +147,16 @@ impl Manifest {
         if self.protocol.record_bytes() != self.table.record_bytes() {
             return wrong("the table and the protocol's parameters differ in record_bytes".into());
         }
+        if self.server.is_some() != (self.protocol.server_bytes() > 0) {
+            return wrong("server must be there if and only if the protocol keeps something".into());
+        }
+        let server =
+            self.server.iter().map(|entry| ("server", entry, SERVER_FILE, self.protocol.server_bytes()));
         let files = [
             ("matrix", &self.matrix, MATRIX_FILE, self.protocol.matrix_bytes()),
             ("hint", &self.hint, HINT_FILE, self.protocol.sizes().hint_bytes),
         ];
-        for (member, entry, file, bytes) in files {
+        for (member, entry, file, bytes) in files.into_iter().chain(server) {
             if entry.file != file {
                 return wrong(format!("{member}.file must be {file:?}"));
             }
@@ -233,6 +243,7 @@ mod tests {
             protocol: ProtocolParams::Simple(params),
             matrix,
             hint,
+            server: None,
             statistics,
         }
     }
@@ -261,7 +272,7 @@ mod tests {
     #[test]
     fn inconsistent_manifests_are_refused_by_name() {
         type Change = (fn(&mut Manifest), &'static str);
-        let broken: [Change; 14] = [
+        let broken: [Change; 15] = [
             (|m| m.format = 2, "format 2"),
             (|m| m.name = "Up".into(), "name"),
             (|m| m.name = String::new(), "name"),
@@ -273,6 +284,7 @@ mod tests {
             (|m| m.hint.file = "/etc/passwd".into(), "hint.file"),
             (|m| m.matrix.bytes += 1, "matrix.bytes"),
             (|m| m.hint.bytes = 0, "hint.bytes"),
+            (|m| m.server = Some(m.hint.clone()), "server"),
             (|m| m.statistics.rows = 4, "rows"),
             (|m| m.statistics.longest_value_bytes = 1 << 30, "longest"),
             (|m| m.statistics.longest_value_row = 0, "statistics"),

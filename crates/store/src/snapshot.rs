@@ -1,12 +1,16 @@
-//! A snapshot: a folder with `manifest.json`, `matrix.bin` and `hint.bin`.
+//! A snapshot: a folder with `manifest.json`, `matrix.bin`, `hint.bin` and, for some protocols, `server.bin`.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use spirea_protocols::registry::Files;
+
 use crate::error::IoContext;
 use crate::files::hash_file;
-use crate::manifest::{FileEntry, HINT_FILE, MANIFEST_FILE, MATRIX_FILE, MAX_MANIFEST_BYTES, Manifest};
+use crate::manifest::{
+    FileEntry, HINT_FILE, MANIFEST_FILE, MATRIX_FILE, MAX_MANIFEST_BYTES, Manifest, SERVER_FILE,
+};
 use crate::{Phase, Progress, StoreError};
 
 /// An opened snapshot. Opening reads the manifest alone; [`Snapshot::verify`] reads all of it.
@@ -69,14 +73,20 @@ impl Snapshot {
         self.folder.join(HINT_FILE)
     }
 
+    /// The files that its server opens.
+    pub fn files(&self) -> Files {
+        Files { matrix: self.matrix_path(), server: self.folder.join(SERVER_FILE) }
+    }
+
     /// Reads its files and compares their lengths and hashes with the manifest, on all cores.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] that names the file, [`StoreError::Io`] if it cannot be read.
     pub fn verify(&self, progress: &dyn Progress) -> Result<(), StoreError> {
-        let entries = [&self.manifest.matrix, &self.manifest.hint];
+        let Manifest { matrix, hint, server, .. } = &self.manifest;
+        let entries: Vec<&FileEntry> = [matrix, hint].into_iter().chain(server).collect();
         // Lengths first: a truncated copy need not be read.
-        for entry in entries {
+        for entry in &entries {
             let path = self.folder.join(&entry.file);
             let bytes = std::fs::metadata(&path).at("read", &path)?.len();
             self.check(entry, bytes == entry.bytes, || {

@@ -5,6 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{columns, options, try_build, write};
+use spirea_protocols::registry::Choice;
 use spirea_store::ingest::Format;
 use spirea_store::{BuildOptions, Overwrite, Snapshot, StoreError};
 
@@ -83,12 +84,19 @@ fn options_out_of_range() {
     let input = write(folder.path(), "data.csv", "key,value\na,1\n");
     let good = options(&input, Some("key"), &["value"]);
     type Change = (fn(&mut BuildOptions), &'static str);
-    let broken: [Change; 9] = [
+    let broken: [Change; 10] = [
         (|o| o.name = Some("Upper".into()), "--name"),
         (|o| o.out.set_file_name("Upper_case"), "--name"),
         (|o| o.out = "..".into(), "--name"),
-        (|o| o.protocol = "onion".into(), "there is simple"),
-        (|o| o.set = "toy".into(), "module-1280, paper"),
+        (|o| o.choice.protocol = "garlic".into(), "there are simple, double"),
+        (|o| o.choice.set = "toy".into(), "module-1280, paper"),
+        (
+            |o| {
+                o.choice =
+                    Choice { protocol: "hybrid".into(), ring: Some("onion-32".into()), ..Choice::default() }
+            },
+            "paper, fast",
+        ),
         (|o| o.selection = columns(Some("key"), &[]), "--value"),
         (|o| o.selection = columns(None, &["value", "value"]), "named twice"),
         (|o| o.format = Format::Raw { record_bytes: 1 }, "no named columns"),

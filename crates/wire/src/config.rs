@@ -31,7 +31,7 @@ pub struct Config {
     pub hint_bytes: u64,
     /// BLAKE3 of the hint.
     pub hint_blake3: [u8; 32],
-    /// Lengths of queries and answers, and the most queries in a request.
+    /// Lengths of queries, answers and keys, and the most queries in a request.
     pub limits: Limits,
 }
 
@@ -51,6 +51,7 @@ impl Config {
             query_bytes: self.limits.query_bytes as u64,
             answer_bytes: self.limits.answer_bytes as u64,
             max_batch: u32::try_from(self.limits.max_batch).unwrap_or(u32::MAX),
+            keys_bytes: self.limits.keys_bytes as u64,
         }
         .encode_to_vec()
     }
@@ -83,6 +84,7 @@ impl Config {
                 query_bytes: length("query_bytes", message.query_bytes)?,
                 answer_bytes: length("answer_bytes", message.answer_bytes)?,
                 max_batch: message.max_batch as usize,
+                keys_bytes: length("keys_bytes", message.keys_bytes)?,
             },
             name: message.name,
             protocol_params: message.protocol_params,

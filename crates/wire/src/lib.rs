@@ -5,15 +5,19 @@
 //! allocation. Queries and answers share the memory of the body they came in. A protocol's own bytes are
 //! opaque here.
 
+use bytes::Bytes;
+
 mod config;
 mod error;
 mod fields;
+mod keys;
 mod limits;
 mod query;
 mod refusal;
 
 pub use config::{Config, DatabaseState, Listing, MAX_CONFIG_BYTES, Summary};
 pub use error::WireError;
+pub use keys::{KeysRequest, KeysResponse, MAX_KEYS_RESPONSE_BYTES};
 pub use limits::Limits;
 pub use query::{Request, Response};
 pub use refusal::{Code, MAX_REFUSAL_BYTES, Refusal};
@@ -34,6 +38,9 @@ pub const CONTENT_TYPE: &str = "application/x-protobuf";
 /// Identifies a snapshot of a database.
 pub type Version = [u8; 32];
 
+/// Names evaluation keys: BLAKE3 of their bytes.
+pub type KeysHash = [u8; 32];
+
 fn check_format(found: u32) -> Result<(), WireError> {
     if found == FORMAT { Ok(()) } else { Err(WireError::Format { found }) }
 }
@@ -42,4 +49,13 @@ fn hash(message: &'static str, field: &str, bytes: &[u8]) -> Result<[u8; 32], Wi
     bytes
         .try_into()
         .map_err(|_| WireError::malformed(message, format!("{field} has {} bytes, not 32", bytes.len())))
+}
+
+/// A hash as a field that is empty where there is none.
+fn optional_bytes(hash: Option<[u8; 32]>) -> Bytes {
+    hash.map_or_else(Bytes::new, |hash| Bytes::copy_from_slice(&hash))
+}
+
+fn optional_hash(message: &'static str, field: &str, bytes: &[u8]) -> Result<Option<[u8; 32]>, WireError> {
+    if bytes.is_empty() { Ok(None) } else { hash(message, field, bytes).map(Some) }
 }

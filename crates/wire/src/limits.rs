@@ -9,6 +9,8 @@ pub struct Limits {
     pub answer_bytes: usize,
     /// The most queries in a request, at least 1.
     pub max_batch: usize,
+    /// Bytes of a client's evaluation keys; 0 if the protocol needs none.
+    pub keys_bytes: usize,
 }
 
 impl Limits {
@@ -21,6 +23,11 @@ impl Limits {
     /// The most bytes of a valid request.
     pub fn request_bytes(&self) -> u64 {
         Self::message_bytes(self.max_batch, self.query_bytes)
+    }
+
+    /// The most bytes of a valid upload of keys.
+    pub fn keys_request_bytes(&self) -> u64 {
+        Self::message_bytes(1, self.keys_bytes)
     }
 
     /// The most bytes of a valid response to `queries` queries.
@@ -40,4 +47,15 @@ impl Limits {
 pub(crate) fn check_length(bytes: usize, limit: u64) -> Result<(), WireError> {
     let bytes = bytes as u64;
     if bytes > limit { Err(WireError::TooLarge { bytes, limit }) } else { Ok(()) }
+}
+
+/// Accepts the length that the parameters say, for [`fields::check`](crate::fields::check).
+pub(crate) fn of_length(part: &'static str, expected: usize) -> impl Fn(usize) -> Result<(), String> {
+    move |length| {
+        if length == expected {
+            Ok(())
+        } else {
+            Err(format!("{part} of {length} bytes where the parameters say {expected}"))
+        }
+    }
 }

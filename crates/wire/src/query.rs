@@ -3,8 +3,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 
-use crate::limits::check_length;
-use crate::{FORMAT, Limits, Version, WireError, check_format, fields, hash, proto};
+use crate::limits::{check_length, of_length};
+use crate::{
+    FORMAT, KeysHash, Limits, Version, WireError, check_format, fields, hash, optional_bytes, optional_hash,
+    proto,
+};
 
 const REQUEST: &str = "request";
 const RESPONSE: &str = "response";
@@ -18,6 +21,8 @@ const PARTS: u32 = 3;
 pub struct Request {
     /// The version that the queries were made for.
     pub version: Version,
+    /// The client's evaluation keys; `None` if the protocol needs none.
+    pub keys: Option<KeysHash>,
     /// The queries.
     pub queries: Vec<Bytes>,
 }
@@ -35,6 +40,7 @@ impl Request {
             format: FORMAT,
             version: Bytes::copy_from_slice(&self.version),
             queries: self.queries.clone(),
+            keys: optional_bytes(self.keys),
         }
         .encode_to_vec()
     }
@@ -44,17 +50,22 @@ impl Request {
     /// # Errors
     /// [`WireError::TooLarge`] if the body is longer than any request within `limits`,
     /// [`WireError::Format`] if it names another format, [`WireError::Malformed`] if it is no request, has
-    /// no query or too many, or one of another length than the parameters say.
+    /// no query or too many, or one of another length than the parameters say. Whether the keys that it names
+    /// are there is not a question of form.
     pub fn decode(body: Bytes, limits: &Limits) -> Result<Self, WireError> {
         check_length(body.len(), limits.request_bytes())?;
-        fields::check(REQUEST, &body, PARTS, limits.max_batch, of_length("query", limits.query_bytes))?;
+        fields::check(REQUEST, &body, PARTS, limits.max_batch, of_length("a query", limits.query_bytes))?;
         let message = proto::QueryRequest::decode(body)
             .map_err(|error| WireError::malformed(REQUEST, error.to_string()))?;
         check_format(message.format)?;
         if message.queries.is_empty() {
             return Err(WireError::malformed(REQUEST, "it has no query"));
         }
-        Ok(Self { version: hash(REQUEST, "version", &message.version)?, queries: message.queries })
+        Ok(Self {
+            version: hash(REQUEST, "version", &message.version)?,
+            keys: optional_hash(REQUEST, "keys", &message.keys)?,
+            queries: message.queries,
+        })
     }
 }
 
@@ -97,7 +108,7 @@ impl Response {
     /// and as long as the parameters say.
     pub fn decode(body: Bytes, limits: &Limits, queries: usize) -> Result<Self, WireError> {
         check_length(body.len(), limits.response_bytes(queries))?;
-        fields::check(RESPONSE, &body, PARTS, queries, of_length("answer", limits.answer_bytes))?;
+        fields::check(RESPONSE, &body, PARTS, queries, of_length("an answer", limits.answer_bytes))?;
         let message = proto::QueryResponse::decode(body)
             .map_err(|error| WireError::malformed(RESPONSE, error.to_string()))?;
         check_format(message.format)?;
@@ -110,15 +121,5 @@ impl Response {
             answers: message.answers,
             compute: Duration::from_micros(message.compute_micros),
         })
-    }
-}
-
-fn of_length(part: &'static str, expected: usize) -> impl Fn(usize) -> Result<(), String> {
-    move |length| {
-        if length == expected {
-            Ok(())
-        } else {
-            Err(format!("a {part} of {length} bytes where the parameters say {expected}"))
-        }
     }
 }

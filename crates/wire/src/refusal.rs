@@ -3,7 +3,7 @@ use prost::Message;
 
 use crate::limits::check_length;
 pub use crate::proto::ErrorCode as Code;
-use crate::{FORMAT, Version, WireError, check_format, fields, hash, proto};
+use crate::{FORMAT, Version, WireError, check_format, fields, optional_bytes, optional_hash, proto};
 
 /// The most bytes of a refusal.
 pub const MAX_REFUSAL_BYTES: u64 = 1 << 16;
@@ -34,9 +34,7 @@ impl Refusal {
             message: self.message.clone(),
             remedy: self.remedy.clone(),
             accepted: self.accepted,
-            current_version: self
-                .current_version
-                .map_or_else(Bytes::new, |version| Bytes::copy_from_slice(&version)),
+            current_version: optional_bytes(self.current_version),
         }
         .encode_to_vec()
     }
@@ -52,10 +50,7 @@ impl Refusal {
         let message =
             proto::Error::decode(body).map_err(|error| WireError::malformed(REFUSAL, error.to_string()))?;
         check_format(message.format)?;
-        let current_version = match &message.current_version[..] {
-            [] => None,
-            version => Some(hash(REFUSAL, "current_version", version)?),
-        };
+        let current_version = optional_hash(REFUSAL, "current_version", &message.current_version)?;
         Ok(Self {
             code: message.code(),
             message: message.message,

@@ -5,14 +5,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use spirea_wire::{
-    Code, Config, DatabaseState, Limits, Listing, Refusal, Request, Response, Summary, WireError,
+    Code, Config, DatabaseState, KeysRequest, KeysResponse, Limits, Listing, MAX_KEYS_RESPONSE_BYTES,
+    Refusal, Request, Response, Summary, WireError,
 };
 
-const LIMITS: Limits = Limits { query_bytes: 3, answer_bytes: 2, max_batch: 2 };
+const LIMITS: Limits = Limits { query_bytes: 3, answer_bytes: 2, max_batch: 2, keys_bytes: 5 };
 
 fn request() -> Request {
     Request {
         version: [7; 32],
+        keys: Some([8; 32]),
         queries: vec![Bytes::from_static(&[1, 2, 3]), Bytes::from_static(&[4, 5, 6])],
     }
 }
@@ -23,6 +25,14 @@ fn response() -> Response {
         answers: vec![Bytes::from_static(&[8, 9]), Bytes::from_static(&[10, 11])],
         compute: Duration::from_micros(300),
     }
+}
+
+fn upload() -> KeysRequest {
+    KeysRequest { keys: Bytes::from_static(&[1, 2, 3, 4, 5]) }
+}
+
+fn receipt() -> KeysResponse {
+    KeysResponse { blake3: [8; 32] }
 }
 
 fn config() -> Config {
@@ -53,14 +63,15 @@ fn listing() -> Listing {
 }
 
 /// Every message with its bytes, spelled out field by field.
-fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 5] {
+fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
     let field = |start: &[u8], byte: u8| [start, &[byte; 32][..]].concat();
     let version = field(&[0x12, 32], 7);
     [
         (
             "request",
             request().encode(),
-            [&[0x08, 1][..], &version, &[0x1a, 3, 1, 2, 3], &[0x1a, 3, 4, 5, 6]].concat(),
+            [&[0x08, 1][..], &version, &[0x1a, 3, 1, 2, 3], &[0x1a, 3, 4, 5, 6], &field(&[0x22, 32], 8)]
+                .concat(),
         ),
         (
             "response",
@@ -77,7 +88,7 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 5] {
                 b"\x22\x02{}",
                 b"\x2a\x02[]",
                 &field(&[0x32, 37, 0x08, 0x80, 0x01, 0x12, 32], 9),
-                &[0x38, 3, 0x40, 2, 0x48, 2],
+                &[0x38, 3, 0x40, 2, 0x48, 2, 0x50, 5],
             ]
             .concat(),
         ),
@@ -91,6 +102,12 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 5] {
             "list",
             listing().encode(),
             [&[0x08, 1][..], &[0x12, 42], b"\x0a\x04urls", &[0x10, 2], &field(&[0x1a, 32], 7)].concat(),
+        ),
+        ("upload of keys", upload().encode(), [0x08, 1, 0x12, 5, 1, 2, 3, 4, 5].to_vec()),
+        (
+            "response to an upload of keys",
+            receipt().encode(),
+            [&[0x08, 1][..], &field(&[0x12, 32], 8)].concat(),
         ),
     ]
 }
@@ -106,6 +123,13 @@ fn decode_all(bytes: &Bytes) {
         assert_eq!(response.answers.len(), 2);
         assert!(response.answers.iter().all(|answer| answer.len() == LIMITS.answer_bytes));
         assert_eq!(Response::decode(response.encode().into(), &LIMITS, 2), Ok(response));
+    }
+    if let Ok(upload) = KeysRequest::decode(bytes.clone(), &LIMITS) {
+        assert_eq!(upload.keys.len(), LIMITS.keys_bytes);
+        assert_eq!(KeysRequest::decode(upload.encode().into(), &LIMITS), Ok(upload));
+    }
+    if let Ok(receipt) = KeysResponse::decode(bytes.clone()) {
+        assert_eq!(KeysResponse::decode(receipt.encode().into()), Ok(receipt));
     }
     if let Ok(config) = Config::decode(bytes.clone()) {
         assert_eq!(Config::decode(config.encode().into()), Ok(config));
@@ -125,6 +149,8 @@ fn messages_are_these_bytes() {
     }
     assert_eq!(Request::decode(request().encode().into(), &LIMITS), Ok(request()));
     assert_eq!(Response::decode(response().encode().into(), &LIMITS, 2), Ok(response()));
+    assert_eq!(KeysRequest::decode(upload().encode().into(), &LIMITS), Ok(upload()));
+    assert_eq!(KeysResponse::decode(receipt().encode().into()), Ok(receipt()));
     assert_eq!(Config::decode(config().encode().into()), Ok(config()));
     assert_eq!(Refusal::decode(refusal().encode().into()), Ok(refusal()));
     assert_eq!(Listing::decode(listing().encode().into()), Ok(listing()));
@@ -135,11 +161,18 @@ fn truncated_messages_are_errors_or_shorter_lists() {
     let whole = request().encode();
     for length in 0..whole.len() {
         let bytes = Bytes::copy_from_slice(&whole[..length]);
-        // Cut between two queries, it is a request with fewer of them: HTTP's own length tells.
-        match Request::decode(bytes, &LIMITS) {
-            Err(_) => (),
-            Ok(shorter) => assert_eq!(shorter.queries, request().queries[..1], "{length} bytes"),
+        // Cut between two queries or before the keys, it is a request with fewer: HTTP's own length tells.
+        if let Ok(shorter) = Request::decode(bytes, &LIMITS) {
+            assert!(request().queries.starts_with(&shorter.queries), "{length} bytes");
+            assert_eq!(shorter.keys, None, "{length} bytes");
         }
+    }
+    let whole = upload().encode();
+    for length in 0..whole.len() {
+        assert!(
+            KeysRequest::decode(Bytes::copy_from_slice(&whole[..length]), &LIMITS).is_err(),
+            "{length} bytes"
+        );
     }
     let whole = response().encode();
     for length in 0..whole.len() {
@@ -179,6 +212,8 @@ fn other_formats_are_told_from_broken_messages() {
                 "response" => Response::decode(bytes, &LIMITS, 2).unwrap_err(),
                 "configuration" => Config::decode(bytes).unwrap_err(),
                 "error" => Refusal::decode(bytes).unwrap_err(),
+                "upload of keys" => KeysRequest::decode(bytes, &LIMITS).unwrap_err(),
+                "response to an upload of keys" => KeysResponse::decode(bytes).unwrap_err(),
                 _ => Listing::decode(bytes).unwrap_err(),
             };
             assert_eq!(error, WireError::Format { found }, "{name}");
@@ -206,6 +241,11 @@ fn lengths_are_checked_before_anything_else() {
     assert!(Request::decode(none.encode().into(), &LIMITS).is_err());
     assert!(Response::decode(response().encode().into(), &LIMITS, 1).is_err());
     assert!(Response::decode(response().encode().into(), &LIMITS, 3).is_err());
+    let limit = LIMITS.keys_request_bytes();
+    let oversized = Bytes::from(vec![0xff; limit as usize + 1]);
+    assert_eq!(KeysRequest::decode(oversized, &LIMITS), Err(WireError::TooLarge { bytes: limit + 1, limit }));
+    let oversized = Bytes::from(vec![0xff; MAX_KEYS_RESPONSE_BYTES as usize + 1]);
+    assert!(matches!(KeysResponse::decode(oversized), Err(WireError::TooLarge { .. })));
     // A length field of 2^63 bytes.
     let huge = Bytes::from([&[0x08, 1, 0x1a][..], &[0x80; 8], &[0x80, 0x01]].concat());
     assert!(Request::decode(huge, &LIMITS).is_err());
@@ -213,13 +253,17 @@ fn lengths_are_checked_before_anything_else() {
 
 #[test]
 fn limits_do_not_overflow_and_admit_the_largest_request() {
-    let vast = Limits { query_bytes: usize::MAX, answer_bytes: usize::MAX, max_batch: usize::MAX };
-    assert_eq!(vast.request_bytes(), u64::MAX);
+    let most = usize::MAX;
+    let vast = Limits { query_bytes: most, answer_bytes: most, max_batch: most, keys_bytes: most };
+    assert_eq!((vast.request_bytes(), vast.keys_request_bytes()), (u64::MAX, u64::MAX));
     for (query_bytes, max_batch) in [(0, 1), (127, 3), (128, 256), (1 << 20, 16)] {
-        let limits = Limits { query_bytes, answer_bytes: 1, max_batch };
+        let limits = Limits { query_bytes, answer_bytes: 1, max_batch, keys_bytes: query_bytes };
+        let bytes = Bytes::from(vec![5; query_bytes]);
         let request =
-            Request { version: [1; 32], queries: vec![Bytes::from(vec![5; query_bytes]); max_batch] };
+            Request { version: [1; 32], keys: Some([2; 32]), queries: vec![bytes.clone(); max_batch] };
         assert_eq!(Request::decode(request.encode().into(), &limits), Ok(request));
+        let upload = KeysRequest { keys: bytes };
+        assert_eq!(KeysRequest::decode(upload.encode().into(), &limits), Ok(upload));
     }
 }
 
@@ -232,9 +276,30 @@ fn later_fields_are_passed_over() {
 }
 
 #[test]
-fn debug_output_has_no_query() {
-    let secret = Request { version: [7; 32], queries: vec![Bytes::from_static(b"secret")] };
-    assert!(!format!("{secret:?}").contains("secret"));
+fn keys_are_as_long_as_the_parameters_say_and_their_names_are_hashes() {
+    let without = Request { keys: None, ..request() };
+    assert_eq!(Request::decode(without.encode().into(), &LIMITS), Ok(without.clone()));
+    for length in [1, 31, 33] {
+        let named = [&without.encode()[..], &[0x22, length], &vec![0; length as usize]].concat();
+        let error = Request::decode(named.into(), &LIMITS).unwrap_err().to_string();
+        assert!(error.contains(&format!("keys has {length} bytes, not 32")), "{error}");
+    }
+    for length in [0, 4, 6] {
+        let upload = KeysRequest { keys: vec![1; length].into() };
+        let error = KeysRequest::decode(upload.encode().into(), &LIMITS).unwrap_err().to_string();
+        assert!(error.contains(&format!("keys of {length} bytes where the parameters say 5")), "{error}");
+    }
+    let twice = [&upload().encode()[..], &upload().encode()[2..]].concat();
+    assert!(KeysRequest::decode(twice.into(), &LIMITS).unwrap_err().to_string().contains("more than 1"));
+    assert!(KeysResponse::decode(Bytes::from_static(&[0x08, 1])).is_err());
+}
+
+#[test]
+fn debug_output_has_no_query_and_no_keys() {
+    let secret = Bytes::from_static(b"secret");
+    let request = Request { queries: vec![secret.clone()], ..request() };
+    assert!(!format!("{request:?}").contains("secret"));
+    assert!(!format!("{:?}", KeysRequest { keys: secret }).contains("secret"));
 }
 
 proptest! {
@@ -245,7 +310,7 @@ proptest! {
 
     #[test]
     fn spliced_messages_are_messages_or_errors(
-        first in 0usize..5, second in 0usize..5, cut in 0usize..200, resume in 0usize..200, noise: Vec<u8>,
+        first in 0usize..7, second in 0usize..7, cut in 0usize..200, resume in 0usize..200, noise: Vec<u8>,
     ) {
         let (head, tail) = (&vectors()[first].1, &vectors()[second].1);
         let spliced = [&head[..cut.min(head.len())], &noise, &tail[resume.min(tail.len())..]].concat();

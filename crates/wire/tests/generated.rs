@@ -9,7 +9,8 @@ const REGENERATE: &str = "SPIREA_REGENERATE";
 fn the_committed_messages_are_those_of_the_proto_files() {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let proto = crate_root.join("../../proto");
-    let files = ["database", "error", "query"].map(|file| proto.join(format!("spirea/v1/{file}.proto")));
+    let files =
+        ["database", "error", "keys", "query"].map(|file| proto.join(format!("spirea/v1/{file}.proto")));
     let descriptors = protox::compile(files, [&proto]).unwrap();
     let out = tempfile::tempdir().unwrap();
     prost_build::Config::new().bytes(["."]).out_dir(out.path()).compile_fds(descriptors).unwrap();

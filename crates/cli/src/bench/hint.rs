@@ -2,8 +2,8 @@
 
 use spirea_backend::Backend as _;
 use spirea_lattice::lwe::DEGREE;
-use spirea_lattice::{LweSet, Structure};
-use spirea_protocols::simple::{Params, compute_hint};
+use spirea_lattice::{PublicMatrix, Structure};
+use spirea_protocols::steps::LweHint;
 
 use super::report::{Report, median_seconds};
 use super::scan::Limits;
@@ -14,10 +14,10 @@ use super::{Options, random_matrix};
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let (backend, layout, set) = (options.backend()?, options.layout()?, options.set()?);
     let matrix = random_matrix(&backend, layout)?;
-    let params = params(set, layout.rows(), layout.columns());
+    let public = PublicMatrix::new(set, [1; 32], layout.columns());
     let limits = Limits::measure(&backend, &matrix)?;
     let seconds = median_seconds(options.runs, || {
-        std::hint::black_box(compute_hint(&*backend, &params, &matrix, |_| ())?);
+        std::hint::black_box(LweHint::compute(&*backend, &public, &matrix, |_| ())?);
         Ok(())
     })?;
     let (floor, floor_seconds) = limits.floor(layout.bytes(), DEGREE);
@@ -40,16 +40,4 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         steps: Vec::new(),
     };
     report.print(options.format())
-}
-
-/// Parameters of a matrix of this shape with one record a column.
-fn params(set: LweSet, rows: usize, columns: usize) -> Params {
-    Params {
-        set: set.name().into(),
-        seed: [1; 32],
-        records: columns as u64,
-        record_bytes: rows,
-        rows,
-        columns,
-    }
 }

@@ -12,11 +12,10 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use spirea_backend::{Backend as _, Residence};
 use spirea_client::{ClientOptions, HttpClient};
-use spirea_lattice::noise;
 use spirea_math::random::SecretRng;
 use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::simple::{Client, Hint, Params, Server};
+use spirea_protocols::simple::{Client, Params, Server};
 use spirea_protocols::{IndexClient as _, Query, Responder as _, Table};
 use spirea_server::ServerConfig;
 use spirea_store::Snapshot;
@@ -156,19 +155,17 @@ fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow
     })?;
     let limits = Limits::measure(&backend, &matrix)?;
     let server = Server::new(params.clone(), backend, matrix)?;
-    let client =
-        Client::new(params.clone(), Hint::from_bytes(params, &std::fs::read(snapshot.hint_path())?)?)?;
+    let client = Client::new(params.clone(), &std::fs::read(snapshot.hint_path())?)?;
     let mut rng = SecretRng::from_os()?;
     let (mut squares, mut count) = (0.0, 0.0);
     for _ in 0..16 {
         let (query, state) = client.query(rng.next_u64() % params.records, &mut rng)?;
         let answer = server.answer(&[Query { bytes: &query, keys: None }])?.remove(0);
-        // Errors are the phases' distances from the nearest byte, since every record decodes rightly.
         for error in client.errors(&state, &answer)? {
-            squares += f64::from(error).powi(2);
+            squares += error.powi(2);
             count += 1.0;
         }
     }
-    let noise_margin_bits = (noise::budget(Params::ANSWER_BITS) / f64::sqrt(squares / count)).log2();
+    let noise_margin_bits = -f64::sqrt(squares / count).log2();
     Ok(Alone { scan_seconds, limits, noise_margin_bits })
 }

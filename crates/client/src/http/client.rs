@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use spirea_protocols::Table;
 use spirea_wire::Code;
 
@@ -29,6 +30,10 @@ pub struct Timings {
     pub network: Duration,
     /// Decoding the answers.
     pub decode: Duration,
+    /// Bytes of evaluation keys sent, not among `sent_bytes`; 0 if the server had them or needs none.
+    pub keys_bytes: u64,
+    /// Uploading them, not part of `network`.
+    pub keys: Duration,
 }
 
 /// Values and what they cost.
@@ -69,12 +74,17 @@ impl Wanted<'_> {
 ///
 /// It follows the database: when the server has a new version, the client fetches its configuration and hint
 /// and makes new queries. Values of one call may then come from two versions.
+///
+/// Where the protocol needs evaluation keys, the client uploads them before its first query, and again when the
+/// server has forgotten them.
 pub struct HttpClient {
     transport: Transport,
     cache: Cache,
     name: String,
     options: ClientOptions,
     session: Session,
+    /// Whether the server has taken the session's keys.
+    keys_sent: bool,
 }
 
 impl HttpClient {
@@ -97,7 +107,17 @@ impl HttpClient {
         let transport = Transport::new(url, name, &options)?;
         let cache = Cache::open(options.cache.as_deref())?;
         let session = open_session(&transport, &cache, name, &options)?;
-        Ok(Self { transport, cache, name: name.into(), options, session })
+        Ok(Self::over(transport, cache, name, options, session))
+    }
+
+    pub(super) fn over(
+        transport: Transport,
+        cache: Cache,
+        name: &str,
+        options: ClientOptions,
+        session: Session,
+    ) -> Self {
+        Self { transport, cache, name: name.into(), options, session, keys_sent: false }
     }
 
     /// The database, in the version that was last seen.
@@ -131,7 +151,8 @@ impl HttpClient {
     /// # Errors
     /// [`ClientError::Protocol`] if the table is looked up by index or an answer is wrong; errors of the
     /// transport; [`ClientError::Refused`] if the server says no; [`ClientError::StillStale`] if it refuses
-    /// queries for the version it has just named. None means that a key is absent.
+    /// queries for the version it has just named; [`ClientError::KeysForgotten`] if it does not keep evaluation
+    /// keys. None means that a key is absent.
     pub fn look_up_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
         self.look_up(Wanted::Keys(keys))
     }
@@ -149,18 +170,32 @@ impl HttpClient {
         let mut lookups = Lookups::default();
         let mut refreshed = false;
         while lookups.values.len() < wanted.len() {
-            match self.request(wanted, &mut lookups) {
-                Err(ClientError::Refused { refusal, .. }) if refusal.code == Code::StaleVersion => {
-                    if std::mem::replace(&mut refreshed, true) {
-                        return Err(ClientError::StillStale);
-                    }
-                    // The refused queries are dropped with their secrets; the new version gets new ones.
-                    self.session = open_session(&self.transport, &self.cache, &self.name, &self.options)?;
-                }
-                outcome => outcome?,
+            let Err(error) = self.request(wanted, &mut lookups) else { continue };
+            if !self.is_outdated(&error)? {
+                return Err(error);
             }
+            if std::mem::replace(&mut refreshed, true) {
+                return Err(ClientError::StillStale);
+            }
+            // The refused queries are dropped with their secrets; the new version gets new ones, and new keys.
+            self.session = open_session(&self.transport, &self.cache, &self.name, &self.options)?;
+            self.keys_sent = false;
         }
         Ok(lookups)
+    }
+
+    /// Whether the server refused because it has another version by now. One of another shape takes other
+    /// lengths, and calls these malformed before it comes to the version.
+    fn is_outdated(&self, error: &ClientError) -> Result<bool, ClientError> {
+        let ClientError::Refused { refusal, .. } = error else { return Ok(false) };
+        match refusal.code {
+            Code::StaleVersion => Ok(true),
+            Code::Malformed | Code::TooLarge | Code::NoKeysNeeded => {
+                let current = Description::parse(&self.name, self.transport.config()?)?;
+                Ok(current.version() != self.description().version())
+            }
+            _ => Ok(false),
+        }
     }
 
     /// One request for what is still missing.
@@ -171,11 +206,9 @@ impl HttpClient {
         let Round { request, pending } = wanted.round(&mut self.session, first, most)?;
         let query = started.elapsed();
 
-        let sent = Instant::now();
         let count = most.min(wanted.len() - first);
         let limit = self.description().limits().response_bytes(count);
-        let response = self.transport.query(&request, limit)?;
-        let round_trip = sent.elapsed();
+        let (response, round_trip) = self.exchange(&request, limit, &mut lookups.timings)?;
 
         let received = Instant::now();
         let received_bytes = response.len() as u64;
@@ -191,6 +224,45 @@ impl HttpClient {
         timings.server += server;
         timings.network += round_trip - server;
         timings.decode += received.elapsed();
+        Ok(())
+    }
+
+    /// The response to a request, and how long it took once the server had the keys. A server that has
+    /// forgotten them says so before it computes anything: it gets them, and the same request, once more.
+    fn exchange(
+        &mut self,
+        request: &[u8],
+        limit: u64,
+        timings: &mut Timings,
+    ) -> Result<(Bytes, Duration), ClientError> {
+        for _ in 0..2 {
+            if !self.keys_sent {
+                self.send_keys(timings)?;
+            }
+            let sent = Instant::now();
+            match self.transport.query(request, limit) {
+                Err(ClientError::Refused { refusal, .. })
+                    if refusal.code == Code::UnknownKeys
+                        && !refusal.accepted
+                        && self.session.keys().is_some() =>
+                {
+                    self.keys_sent = false;
+                }
+                response => return Ok((response?, sent.elapsed())),
+            }
+        }
+        Err(ClientError::KeysForgotten)
+    }
+
+    fn send_keys(&mut self, timings: &mut Timings) -> Result<(), ClientError> {
+        if let Some(keys) = self.session.keys() {
+            let started = Instant::now();
+            let request = keys.request();
+            keys.check(self.transport.keys(&request)?)?;
+            timings.keys_bytes += request.len() as u64;
+            timings.keys += started.elapsed();
+        }
+        self.keys_sent = true;
         Ok(())
     }
 }

@@ -4,6 +4,8 @@ mod cache;
 mod client;
 mod download;
 mod options;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 pub use client::{HttpClient, Lookups, Timings};

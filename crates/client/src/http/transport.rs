@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirea_wire::{CONTENT_TYPE, Code, MAX_CONFIG_BYTES, MAX_REFUSAL_BYTES, Refusal};
+use spirea_wire::{
+    CONTENT_TYPE, Code, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, MAX_REFUSAL_BYTES, Refusal,
+};
 use ureq::http::header::{ETAG, IF_RANGE, RANGE, RETRY_AFTER};
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
@@ -72,6 +74,15 @@ impl Transport {
                 false => Failure::Final(failed(error)),
             })?;
             body(accepted(response)?, limit).map_err(|error| Failure::Final(failed(error)))
+        })
+    }
+
+    /// The response to an upload of keys, which does no harm however often it arrives.
+    pub fn keys(&self, request: &[u8]) -> Result<Bytes, ClientError> {
+        self.retrying(|| {
+            let sent = self.agent.post(format!("{}/keys", self.database)).content_type(CONTENT_TYPE);
+            let response = sent.send(request).map_err(any_time)?;
+            body(accepted(response)?, MAX_KEYS_RESPONSE_BYTES).map_err(any_time)
         })
     }
 

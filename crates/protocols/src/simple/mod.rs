@@ -12,6 +12,6 @@ mod client;
 mod params;
 mod server;
 
-pub use client::{Client, Hint};
+pub use client::Client;
 pub use params::Params;
-pub use server::{Server, compute_hint};
+pub use server::Server;

@@ -7,6 +7,8 @@ use spirea_lattice::{LweSet, PublicMatrix, noise};
 
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Parameters, Stored};
+use crate::planner::{Unit, Work};
+use crate::steps::lwe::{ROUNDED_BITS, ROUNDED_BYTES};
 use crate::{ProtocolError, Sizes};
 
 /// Parameters of a database under SimplePIR. Public; part of a snapshot's identity.
@@ -29,9 +31,6 @@ pub struct Params {
 }
 
 impl Params {
-    /// Bits of an answer's entry on the wire. The hint's part is exact and the noise far below 2^15, so the
-    /// lower half of the word carries nothing.
-    pub const ANSWER_BITS: u32 = 16;
     /// The largest bound on the probability that a record decodes wrongly, as log2.
     pub const MAX_FAILURE_LOG2: f64 = -60.0;
     /// The most columns that one record may take.
@@ -200,14 +199,22 @@ impl Parameters for Params {
     fn sizes(&self) -> Sizes {
         Sizes {
             query_bytes: self.record_columns() * self.columns * 4,
-            answer_bytes: self.record_columns() * self.rows * (Self::ANSWER_BITS as usize / 8),
+            answer_bytes: self.record_columns() * self.rows * (ROUNDED_BYTES),
             hint_bytes: self.rows as u64 * DEGREE as u64 * 4,
             keys_bytes: 0,
         }
     }
 
+    fn work(&self) -> Vec<Work> {
+        vec![Work::new("scalar_fold", Unit::ScannedByte, self.rows * self.columns * self.record_columns())]
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.layout().bytes() as u64
+    }
+
     fn failure_log2(&self) -> f64 {
-        noise::failure_log2(self.columns, Self::ANSWER_BITS, self.record_bytes)
+        noise::failure_log2(self.columns, ROUNDED_BITS, self.record_bytes)
     }
 
     fn security_bits(&self) -> f64 {

@@ -8,9 +8,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use spirea_engine::{Database, State as Loading, Status};
-use spirea_wire::{Config, DatabaseState, Limits, Listing, Summary};
+use spirea_wire::{Config, DatabaseState, Listing, Summary};
 
-use super::{App, Name, entity_tag, lists_tag, protobuf};
+use super::{App, Name, entity_tag, limits, lists_tag, protobuf};
 use crate::refused::Refused;
 
 /// The process runs, whatever its databases do.
@@ -100,7 +100,7 @@ pub(super) async fn config(
 }
 
 fn described_for_clients(database: &Database) -> Config {
-    let (identity, sizes) = (database.identity(), database.sizes());
+    let identity = database.identity();
     Config {
         name: identity.name.clone(),
         version: identity.version,
@@ -108,16 +108,6 @@ fn described_for_clients(database: &Database) -> Config {
         table: serde_json::to_vec(&identity.table).expect("a table is plain data").into(),
         hint_bytes: identity.hint.bytes,
         hint_blake3: identity.hint.blake3,
-        limits: Limits {
-            query_bytes: sizes.query_bytes,
-            answer_bytes: sizes.answer_bytes,
-            max_batch: database.max_batch(),
-        },
+        limits: limits(database),
     }
-}
-
-/// The place of evaluation keys, which no protocol here needs.
-pub(super) async fn keys(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, Refused> {
-    let database = app.engine.database(&name)?;
-    Err(Refused::no_keys_needed(database.identity().params.name()))
 }

@@ -2,6 +2,7 @@
 
 mod control;
 mod hint;
+mod keys;
 mod query;
 
 use std::any::Any;
@@ -15,12 +16,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
-use spirea_engine::{Engine, EngineError};
+use axum::routing::{get, post};
+use spirea_engine::{Database, Engine, EngineError};
+use spirea_protocols::ProtocolError;
+use spirea_wire::Limits;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{Any as AnyOrigin, CorsLayer};
 
-use crate::body::BodyMemory;
+use crate::body::{BodyMemory, Received, Upload};
 use crate::metrics::Metrics;
 use crate::observe::observe;
 use crate::refused::Refused;
@@ -31,6 +34,44 @@ pub(crate) struct App {
     pub metrics: Metrics,
     pub memory: BodyMemory,
     pub read_timeout: Duration,
+}
+
+impl App {
+    /// The message that was sent for a database, at most `limit` bytes.
+    async fn receive(&self, database: &str, upload: Upload, limit: u64) -> Result<Received, Refused> {
+        let received = upload.receive(limit, self.read_timeout, &self.memory).await?;
+        self.metrics.of(database).received.inc_by(received.bytes.len() as u64);
+        Ok(received)
+    }
+}
+
+/// Lengths of a database's messages.
+fn limits(database: &Database) -> Limits {
+    let sizes = database.sizes();
+    Limits {
+        query_bytes: sizes.query_bytes,
+        answer_bytes: sizes.answer_bytes,
+        max_batch: database.max_batch(),
+        keys_bytes: sizes.keys_bytes,
+    }
+}
+
+/// Runs what takes long on a thread that serves nobody else meanwhile.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
+) -> Result<T, EngineError> {
+    // The panic's own words have gone to standard error.
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(EngineError::Panicked))
+}
+
+/// The operator must learn why a computation failed; no error carries anything of a query's content.
+fn log_failure(error: &EngineError) {
+    match error {
+        EngineError::Protocol(ProtocolError::Malformed { .. }) => (),
+        EngineError::NoRoomForKeys => tracing::error!(%error, "keys cannot be registered"),
+        error if error.accepted() => tracing::error!(%error, "a computation failed"),
+        _ => (),
+    }
 }
 
 /// The database that a path names.
@@ -65,7 +106,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(control::metrics))
         .route("/v1/databases", get(control::databases))
         .route("/v1/databases/{name}/config", get(control::config))
-        .route("/v1/databases/{name}/keys", any(control::keys))
+        .route("/v1/databases/{name}/keys", post(keys::keys))
         .route("/v1/databases/{name}/hint", get(hint::hint))
         .route("/v1/databases/{name}/query", post(query::query))
         .fallback(|| async { Refused::no_such_endpoint() })

@@ -2,74 +2,40 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
-use spirea_engine::EngineError;
-use spirea_protocols::ProtocolError;
-use spirea_wire::{Code, Limits};
+use spirea_engine::{EngineError, Ticket};
 
-use super::{App, Name, protobuf};
+use super::{App, Name, apart, limits, log_failure, protobuf};
 use crate::body::Upload;
 use crate::refused::Refused;
 
 pub(super) async fn query(
     State(app): State<Arc<App>>,
     Name(name): Name,
-    request: Request<Body>,
+    request: Request,
 ) -> Result<Response, Refused> {
-    let (parts, body) = request.into_parts();
-    let mut upload = Upload::new(&parts.headers, body);
-    let outcome = answer(&app, &name, &parts.headers, &mut upload).await;
-    match outcome {
-        Ok(message) => Ok(protobuf(message)),
-        Err(refused) => {
-            if refused.code() != Code::SlowBody {
-                upload.discard();
-            }
-            Err(refused)
-        }
-    }
-}
-
-async fn answer(app: &App, name: &str, headers: &HeaderMap, upload: &mut Upload) -> Result<Vec<u8>, Refused> {
-    let database = app.engine.database(name)?;
-    if !is_protobuf(headers) {
-        return Err(Refused::wrong_content_type());
-    }
-    let sizes = database.sizes();
-    let limits = Limits {
-        query_bytes: sizes.query_bytes,
-        answer_bytes: sizes.answer_bytes,
-        max_batch: database.max_batch(),
-    };
-    let received = upload.receive(limits.request_bytes(), app.read_timeout, &app.memory).await?;
-    let measured = app.metrics.of(name);
-    measured.received.inc_by(received.bytes.len() as u64);
+    let upload = Upload::new(request);
+    let database = app.engine.database(&name)?;
+    let limits = limits(&database);
+    let received = app.receive(&name, upload, limits.request_bytes()).await?;
     let request = spirea_wire::Request::decode(received.bytes.clone(), &limits)?;
-    let queries = request.queries.len();
-    let ticket = app.engine.submit(name, &request.version, request.queries)?;
+    let (version, queries) = (request.version, request.queries.len());
+    let measured = app.metrics.of(&name);
+    let ticket = admit(&app, name, request).await.inspect_err(|error| match error {
+        EngineError::UnknownKeys => measured.unknown_keys.inc(),
+        error => log_failure(error),
+    })?;
     let answers = ticket.await.inspect_err(log_failure)?;
     measured.answered(queries, answers.compute, answers.waited);
-    let response = spirea_wire::Response {
-        version: request.version,
-        answers: answers.answers,
-        compute: answers.compute,
-    };
-    Ok(response.encode())
+    let response = spirea_wire::Response { version, answers: answers.answers, compute: answers.compute };
+    Ok(protobuf(response.encode()))
 }
 
-fn is_protobuf(headers: &HeaderMap) -> bool {
-    let essence = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()?.split(';').next());
-    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(spirea_wire::CONTENT_TYPE))
-}
-
-/// The operator must learn why a computation failed; no error carries anything of a query's content.
-fn log_failure(error: &EngineError) {
-    match error {
-        EngineError::Protocol(ProtocolError::Malformed { .. }) => (),
-        _ => tracing::error!(%error, "a computation failed"),
-    }
+async fn admit(app: &App, name: String, request: spirea_wire::Request) -> Result<Ticket, EngineError> {
+    let spirea_wire::Request { version, keys, queries } = request;
+    let engine = Arc::clone(&app.engine);
+    let submit = move || engine.submit(&name, &version, keys, queries);
+    // The keys may have to be prepared first.
+    if keys.is_some() { apart(submit).await } else { submit() }
 }

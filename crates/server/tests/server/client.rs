@@ -1,17 +1,15 @@
 //! The client: look-ups, versions, and what is tried again.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spirea_client::{ClientError, ClientOptions, HttpClient};
-use spirea_engine::Engine;
 use spirea_protocols::{ProtocolError, TableKind};
 use spirea_server::Limits;
 use spirea_wire::{Code, Refusal};
 use tempfile::tempdir;
 
 use crate::fixture::{
-    ROWS, connect, database, key, no_hook, options, serve_engine, serve_urls, snapshot, texts, value,
+    ROWS, connect, database, engine, key, no_hook, options, serve_engine, serve_urls, snapshot, texts, value,
 };
 use crate::proxy::{Proxy, refusing};
 
@@ -22,7 +20,7 @@ fn refusal(code: Code, accepted: bool) -> Refusal {
 #[test]
 fn every_value_is_found_by_index_and_by_key_and_nothing_else() {
     let folder = tempdir().unwrap();
-    let engine = Arc::new(Engine::new(8).unwrap());
+    let engine = engine(8);
     for (name, kind) in [("urls", TableKind::Keyword), ("rows", TableKind::Index)] {
         engine.publish(database(&snapshot(folder.path(), name, kind, 1), no_hook()));
     }
@@ -57,7 +55,7 @@ fn every_value_is_found_by_index_and_by_key_and_nothing_else() {
 #[test]
 fn a_new_version_gets_new_queries_and_no_key_is_taken_for_absent() {
     let folder = tempdir().unwrap();
-    let engine = Arc::new(Engine::new(8).unwrap());
+    let engine = engine(8);
     let first = snapshot(folder.path(), "urls", TableKind::Keyword, 1);
     let second = snapshot(folder.path(), "urls", TableKind::Keyword, 2);
     engine.publish(database(&first, no_hook()));

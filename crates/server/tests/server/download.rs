@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use spirea_client::{ClientError, ClientOptions, HttpClient};
-use spirea_engine::Engine;
 use spirea_protocols::TableKind;
 use spirea_server::Limits;
 use tempfile::tempdir;
 
 use crate::fixture::{
-    connect, database, key, no_hook, options, serve_engine, serve_urls, snapshot, texts, value,
+    connect, database, engine, key, no_hook, options, serve_engine, serve_urls, snapshot, texts, value,
 };
 use crate::proxy::Proxy;
 
@@ -86,7 +85,7 @@ fn what_an_ended_process_left_is_used() {
 #[test]
 fn a_hint_that_changes_in_between_is_not_pieced_together() {
     let folder = tempdir().unwrap();
-    let engine = Arc::new(Engine::new(8).unwrap());
+    let engine = engine(8);
     engine.publish(database(&snapshot(folder.path(), "urls", TableKind::Keyword, 1), no_hook()));
     let newer =
         Mutex::new(Some(database(&snapshot(folder.path(), "urls", TableKind::Keyword, 2), no_hook())));

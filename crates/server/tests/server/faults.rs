@@ -2,9 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,10 +11,9 @@ use spirea_server::Limits;
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{Hook, Reply, Running, config, connect, dial, key, no_hook, request, serve_urls};
-
-/// How long anything may take that is not waited for forever, on a machine with much else to do.
-const PATIENCE: Duration = Duration::from_secs(25);
+use crate::fixture::{
+    PATIENCE, Running, config, connect, dial, eventually, gate, key, no_hook, read, request, serve_urls,
+};
 
 const QUERY: &str = "/v1/databases/urls/query";
 
@@ -28,26 +26,6 @@ fn head(length: usize) -> String {
 /// A time that passes in these tests, but not while a thread that has something to send waits for its turn.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// Waits until `condition` holds.
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A hook that says when a batch begins and holds it until told to go on.
-fn gate() -> (Hook, Receiver<()>, Sender<()>) {
-    let ((begun, begins), (go, gone)) = (channel(), channel());
-    let gone = Mutex::new(gone);
-    let hook = move || {
-        begun.send(()).unwrap();
-        gone.lock().unwrap().recv().unwrap();
-    };
-    (Box::new(hook), begins, go)
-}
-
 #[test]
 fn a_slow_body_gets_408_and_others_are_served_meanwhile() {
     let folder = tempdir().unwrap();
@@ -58,9 +36,7 @@ fn a_slow_body_gets_408_and_others_are_served_meanwhile() {
     stalled.write_all(head(body.len()).as_bytes()).unwrap();
     stalled.write_all(&body[..body.len() / 2]).unwrap();
     server.assert_serving();
-    let mut response = Vec::new();
-    stalled.read_to_end(&mut response).unwrap();
-    let reply = Reply::parse(&response);
+    let reply = read(&mut stalled);
     assert_eq!((reply.status, reply.refusal().code, reply.refusal().accepted), (408, Code::SlowBody, false));
 
     // Headers that never end, and a connection that never says anything.
@@ -147,9 +123,7 @@ fn a_full_queue_gets_429_and_clients_that_gave_up_free_their_places() {
         go.send(()).unwrap();
     }
     for stream in [&mut running, &mut patient, &mut late] {
-        let mut response = Vec::new();
-        stream.read_to_end(&mut response).unwrap();
-        assert_eq!(Reply::parse(&response).status, 200);
+        assert_eq!(read(stream).status, 200);
     }
     // Three batches were computed; the one that was given up was not.
     assert_eq!(begins.try_iter().count(), 2);
@@ -168,9 +142,7 @@ fn memory_for_bodies_is_bounded() {
     assert_eq!((reply.status, reply.refusal().code), (429, Code::Overloaded));
     assert!(reply.header("retry-after").is_some());
     first.write_all(&body[10..]).unwrap();
-    let mut response = Vec::new();
-    first.read_to_end(&mut response).unwrap();
-    assert_eq!(Reply::parse(&response).status, 200);
+    assert_eq!(read(&mut first).status, 200);
     assert_eq!(server.metric("spirea_body_memory_bytes"), Some(0.0));
     assert_eq!(server.post(QUERY, &body).status, 200);
 }
@@ -256,9 +228,7 @@ fn stopping_finishes_what_was_accepted() {
     server.stopper.stop();
     eventually("the port stays open", || std::net::TcpStream::connect(server.address).is_err());
     go.send(()).unwrap();
-    let mut response = Vec::new();
-    stream.read_to_end(&mut response).unwrap();
-    assert_eq!(Reply::parse(&response).status, 200);
+    assert_eq!(read(&mut stream).status, 200);
     server.wait();
     drop(idle);
 }

@@ -3,17 +3,19 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spirea_backend::{Backend, Residence};
 use spirea_client::{ClientOptions, Value};
 use spirea_cpu::CpuBackend;
-use spirea_engine::{Database, Engine, HintFile, Identity};
+use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
 use spirea_protocols::keyword::{Bucket, KeyHash};
 use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
 use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind, simple};
 use spirea_server::{Limits, ServeError, Server, Stopper};
@@ -68,8 +70,11 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
         }
     }
     let uploaded = BACKEND.upload(layout, &matrix).unwrap();
-    let hint = simple::compute_hint(&**BACKEND, &params, &uploaded, |_| ()).unwrap();
-    let hint: Vec<u8> = hint.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut hint = Vec::new();
+    LweHint::compute(&**BACKEND, &params.public_matrix(), &uploaded, |_| ())
+        .unwrap()
+        .write(&mut hint)
+        .unwrap();
 
     let folder = folder.join(format!("{name}-{edition}"));
     std::fs::create_dir_all(&folder).unwrap();
@@ -84,6 +89,7 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
         created: "2026-01-31T23:59:59Z".into(),
         matrix: write(MATRIX_FILE, &matrix),
         hint: write(HINT_FILE, &hint),
+        server: None,
         table,
         protocol: ProtocolParams::Simple(params),
         statistics: Statistics {
@@ -126,8 +132,7 @@ impl Responder for Hooked {
 pub fn database(folder: &Path, hook: Hook) -> Database {
     let snapshot = Snapshot::open(folder).unwrap();
     let manifest = snapshot.manifest();
-    let path = snapshot.matrix_path();
-    let inner = manifest.protocol.open_server(&BACKEND, &path, Residence::Mapped).unwrap();
+    let inner = manifest.protocol.open_server(&BACKEND, &snapshot.files(), Residence::Mapped).unwrap();
     let identity = Identity {
         name: manifest.name.clone(),
         version: snapshot.version(),
@@ -142,6 +147,11 @@ pub fn database(folder: &Path, hook: Hook) -> Database {
     Database::new(identity, Box::new(Hooked { inner, hook })).unwrap()
 }
 
+/// An engine that holds keys in memory.
+pub fn engine(queue: usize) -> Arc<Engine> {
+    Arc::new(Engine::new(queue, KeyRegistry::default()).unwrap())
+}
+
 /// A server with an engine that the test fills.
 pub fn serve_engine(engine: &Arc<Engine>, limits: Limits) -> Running {
     let engine = Arc::clone(engine);
@@ -150,13 +160,24 @@ pub fn serve_engine(engine: &Arc<Engine>, limits: Limits) -> Running {
 
 /// A server with one keyword database called `urls`.
 pub fn serve_urls(folder: &Path, limits: Limits, queue: usize, hook: Hook) -> Running {
-    let engine = Arc::new(Engine::new(queue).unwrap());
+    let engine = engine(queue);
     engine.publish(database(&snapshot(folder, "urls", TableKind::Keyword, 1), hook));
     serve_engine(&engine, limits)
 }
 
 pub fn no_hook() -> Hook {
     Box::new(|| ())
+}
+
+/// A hook that says when it begins and holds what comes after it until told to go on.
+pub fn gate() -> (Hook, Receiver<()>, Sender<()>) {
+    let ((begun, begins), (go, gone)) = (channel(), channel());
+    let gone = Mutex::new(gone);
+    let hook = move || {
+        begun.send(()).unwrap();
+        gone.lock().unwrap().recv().unwrap();
+    };
+    (Box::new(hook), begins, go)
 }
 
 /// A server that runs on a thread of its own until it is dropped.
@@ -283,9 +304,26 @@ pub fn dial(address: SocketAddr) -> TcpStream {
 pub fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
     let mut stream = dial(address);
     stream.write_all(request).unwrap();
+    read(&mut stream)
+}
+
+/// The response to what was sent, once the server closes.
+pub fn read(stream: &mut TcpStream) -> Reply {
     let mut response = Vec::new();
     stream.read_to_end(&mut response).unwrap();
     Reply::parse(&response)
+}
+
+/// How long anything may take that is not waited for forever, on a machine with much else to do.
+pub const PATIENCE: Duration = Duration::from_secs(25);
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 pub fn options(cache: &Path) -> ClientOptions {
@@ -318,5 +356,5 @@ pub fn config(server: &Running) -> spirea_wire::Config {
 pub fn request(server: &Running, count: usize) -> spirea_wire::Request {
     let config = config(server);
     let queries = vec![Bytes::from(vec![0xab; config.limits.query_bytes]); count];
-    spirea_wire::Request { version: config.version, queries }
+    spirea_wire::Request { version: config.version, keys: None, queries }
 }

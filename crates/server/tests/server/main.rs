@@ -4,6 +4,7 @@ mod client;
 mod download;
 mod faults;
 mod fixture;
+mod keys;
 mod operations;
 mod proxy;
 mod statuses;

@@ -3,11 +3,14 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use spirea_protocols::TableKind;
 use spirea_server::Limits;
+use spirea_wire::KeysRequest;
 use tempfile::tempdir;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::fixture::{config, connect, key, no_hook, request, serve_urls};
+use crate::fixture::{config, connect, database, engine, key, no_hook, request, serve_engine, snapshot};
+use crate::keys;
 
 /// Everything that is logged.
 #[derive(Clone, Default)]
@@ -51,7 +54,10 @@ fn metrics_and_logs_tell_what_happens_and_nothing_of_queries() {
     tracing::subscriber::set_global_default(subscriber).unwrap();
 
     let folder = tempdir().unwrap();
-    let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
+    let engine = engine(8);
+    engine.publish(database(&snapshot(folder.path(), "urls", TableKind::Keyword, 1), no_hook()));
+    engine.publish(keys::database(no_hook()));
+    let server = serve_engine(&engine, Limits::default());
     let mut client = connect(&server.url(), "urls", &folder.path().join("cache")).unwrap();
     client.get_keys(&[&key(3), b"a-secret-key"]).unwrap();
     let mut marked = request(&server, 3);
@@ -63,6 +69,17 @@ fn metrics_and_logs_tell_what_happens_and_nothing_of_queries() {
     assert_eq!(server.get("/a-secret-path").status, 404);
     let rest = "authorization: Bearer a-secret-token\r\ncookie: a-secret-cookie\r\n";
     assert_eq!(server.get_with("/v1/databases/urls/config", rest).status, 200);
+
+    let upload =
+        KeysRequest { keys: (0..keys::upload(0).keys.len()).map(|i| (i * 11 % 241) as u8).collect() };
+    let hash = blake3::hash(&upload.keys).into();
+    for (path, body, status) in [
+        ("query", keys::request(Some(hash)).encode(), 424),
+        ("keys", upload.encode(), 200),
+        ("query", keys::request(Some(hash)).encode(), 200),
+    ] {
+        assert_eq!(server.post(&format!("/v1/databases/keyed/{path}"), &body).status, status);
+    }
 
     let labelled = |name: &str, labels: &str| server.metric(&format!("{name}{{database=\"urls\"{labels}}}"));
     let endpoint = ",endpoint=\"/v1/databases/{name}/query\",status=\"200\"";
@@ -86,6 +103,7 @@ fn metrics_and_logs_tell_what_happens_and_nothing_of_queries() {
     for text in [&metrics, &logs] {
         assert!(!text.contains("a-secret"));
         assert!(!leaks(text, &query[..16]) && !leaks(text, &query[100..116]));
+        assert!(!leaks(text, &upload.keys[..16]) && !leaks(text, &hash[..8]));
         assert!(!text.contains("127.0.0.1"));
     }
     for line in metrics.lines().filter(|line| !line.starts_with('#')) {

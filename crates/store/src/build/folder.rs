@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::Overwrite;
 use crate::StoreError;
 use crate::error::IoContext;
-use crate::manifest::{HINT_FILE, MANIFEST_FILE, MATRIX_FILE};
+use crate::manifest::{HINT_FILE, MANIFEST_FILE, MATRIX_FILE, SERVER_FILE};
 
 /// A folder `.NAME.partial-PID-RANDOM` beside the target. Removed when dropped, unless published.
 ///
@@ -139,7 +139,7 @@ fn check_target(target: &Path, overwrite: Overwrite) -> Result<(), StoreError> {
     }
     for entry in fs::read_dir(target).at("read", target)? {
         let name = entry.at("read", target)?.file_name();
-        if ![MANIFEST_FILE, MATRIX_FILE, HINT_FILE].iter().any(|&file| name == file) {
+        if ![MANIFEST_FILE, MATRIX_FILE, HINT_FILE, SERVER_FILE].iter().any(|&file| name == file) {
             return foreign(&format!("it holds {name:?}, which belongs to no snapshot"));
         }
     }

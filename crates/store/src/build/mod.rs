@@ -17,18 +17,16 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use spirea_backend::{Backend, Residence};
-use spirea_lattice::LweSet;
-use spirea_protocols::parameters::Parameters as _;
-use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::simple;
+use spirea_backend::RingBackend;
+use spirea_protocols::ProtocolError;
+use spirea_protocols::registry::{Choice, Files, Outputs, ProtocolParams};
 
 use crate::error::IoContext;
 use crate::files::hash_file;
 use crate::ingest::{self, Format, Selection};
 use crate::manifest::{
     FORMAT, FileEntry, HINT_FILE, MANIFEST_FILE, MATRIX_FILE, MAX_MANIFEST_BYTES, Manifest, NAME_RULE,
-    valid_name,
+    SERVER_FILE, valid_name,
 };
 use crate::{Phase, Progress, Snapshot, StoreError, time};
 
@@ -58,10 +56,8 @@ pub struct BuildOptions {
     pub out: PathBuf,
     /// Name of the dataset; that of the folder if `None`.
     pub name: Option<String>,
-    /// Name of the protocol: `simple`.
-    pub protocol: String,
-    /// Name of the LWE set: `module-1280` or `paper`.
-    pub set: String,
+    /// The protocol and its parameter sets.
+    pub choice: Choice,
     /// What to do if the folder exists.
     pub overwrite: Overwrite,
     /// Derives the public matrix and the table's salt, for a build that repeats itself; drawn at random if
@@ -83,8 +79,7 @@ impl BuildOptions {
             selection,
             out: out.into(),
             name: None,
-            protocol: "simple".into(),
-            set: LweSet::Module1280.name().into(),
+            choice: Choice::default(),
             overwrite: Overwrite::default(),
             seed: None,
         }
@@ -99,17 +94,6 @@ impl BuildOptions {
                 Err(StoreError::BadOption(format!("{name:?} cannot name a dataset: give --name {NAME_RULE}")))
             }
         }
-    }
-
-    fn set(&self) -> Result<LweSet, StoreError> {
-        if self.protocol != "simple" {
-            let name = &self.protocol;
-            return Err(StoreError::BadOption(format!("no protocol is called {name:?}; there is simple")));
-        }
-        LweSet::by_name(&self.set).ok_or_else(|| {
-            let known = LweSet::ALL.map(LweSet::name).join(", ");
-            StoreError::BadOption(format!("no LWE set is called {:?}; there are {known}", self.set))
-        })
     }
 
     /// The seed of the public matrix and the table's salt.
@@ -134,81 +118,126 @@ fn random() -> Result<[u8; 32], StoreError> {
 ///
 /// # Errors
 /// See [`StoreError`]. After an error the target is as it was, and nothing is left beside it.
-pub fn build<B: Backend>(
+pub fn build<B: RingBackend>(
     options: &BuildOptions,
     backend: &Arc<B>,
     progress: &dyn Progress,
 ) -> Result<Snapshot, StoreError> {
-    let (name, set, created) = (options.name()?, options.set()?, time::created()?);
+    let (name, created) = (options.name()?, time::created()?);
+    options.choice.validate()?;
     let (seed, salt) = options.seeds()?;
     let mut source = ingest::open(&options.input, options.format, &options.selection)?;
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
-    let [spool, matrix_path, hint_path, manifest_path] =
-        ["spool", MATRIX_FILE, HINT_FILE, MANIFEST_FILE].map(|name| folder.path().join(name));
+    let [spool, matrix_path, hint_path, server_path, manifest_path] =
+        ["spool", MATRIX_FILE, HINT_FILE, SERVER_FILE, MANIFEST_FILE].map(|name| folder.path().join(name));
 
     fs::create_dir(&spool).at("create", &spool)?;
     let input_bytes = fs::metadata(&options.input).at("read", &options.input)?.len();
     let rows = Rows::read(&mut *source, options, &spool, input_bytes, salt, progress)?;
     let planned = rows.plan(progress)?;
     let table = planned.table().clone();
-    let params = simple::Params::choose(set, seed, table.records, table.record_bytes())?;
-    let (statistics, samples) = planned.encode(params.stored(), &matrix_path, progress)?;
+    let protocol = ProtocolParams::choose(&options.choice, seed, table.records, table.record_bytes())?;
+    let (statistics, samples) = planned.encode(protocol.stored(), &matrix_path, progress)?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;
 
-    let hint = write_hint(&**backend, &params, &matrix_path, &hint_path, progress)?;
-    let bytes = params.layout().bytes() as u64;
+    let (hint, server) = precompute(backend, &protocol, folder.path(), progress)?;
+    let bytes = protocol.matrix_bytes();
     let blake3 = hash_file(&matrix_path, &mut |done| progress.update(Phase::Verify, done, bytes))?;
     let manifest = Manifest {
         format: FORMAT,
         name,
         created,
         table,
-        protocol: ProtocolParams::Simple(params),
+        protocol,
         matrix: FileEntry { file: MATRIX_FILE.into(), bytes, blake3 },
         hint,
+        server,
         statistics,
     };
     manifest.validate()?;
-    samples.test(&manifest.protocol, backend, &matrix_path, &hint_path, progress)?;
+    let files = Files { matrix: matrix_path, server: server_path };
+    samples.test(&manifest.protocol, backend, &files, &hint_path, progress)?;
     // Only now, so that the disk worked while the hint was computed.
-    for path in [&matrix_path, &hint_path] {
-        File::open(path).and_then(|file| file.sync_all()).at("sync", path)?;
+    for entry in
+        [Some(&manifest.matrix), Some(&manifest.hint), manifest.server.as_ref()].into_iter().flatten()
+    {
+        let path = folder.path().join(&entry.file);
+        File::open(&path).and_then(|file| file.sync_all()).at("sync", &path)?;
     }
     write_manifest(&manifest, &manifest_path)?;
     folder.publish()?;
     Snapshot::open(&options.out)
 }
 
-/// Computes the hint and writes it.
-fn write_hint<B: Backend>(
-    backend: &B,
-    params: &simple::Params,
-    matrix: &Path,
-    path: &Path,
+/// Computes what the protocol wants of the database beforehand, and writes it: the hint, and what the server
+/// keeps, if anything.
+fn precompute<B: RingBackend>(
+    backend: &Arc<B>,
+    protocol: &ProtocolParams,
+    folder: &Path,
     progress: &dyn Progress,
-) -> Result<FileEntry, StoreError> {
+) -> Result<(FileEntry, Option<FileEntry>), StoreError> {
     const THOUSANDTHS: f64 = 1000.0;
-    progress.update(Phase::Hint, 0, THOUSANDTHS as u64);
-    let matrix = backend
-        .open(params.layout(), matrix, Residence::Mapped)
-        .map_err(spirea_protocols::ProtocolError::from)?;
-    let words = simple::compute_hint(backend, params, &matrix, |share| {
-        progress.update(Phase::Hint, (share * THOUSANDTHS) as u64, THOUSANDTHS as u64);
-    })?;
-    drop(matrix);
-    let mut file = BufWriter::with_capacity(1 << 18, File::create_new(path).at("create", path)?);
-    let mut hasher = blake3::Hasher::new();
-    let mut bytes = vec![0; 4 << 16];
-    for words in words.chunks(1 << 16) {
-        let bytes = &mut bytes[..words.len() * 4];
-        for (bytes, word) in bytes.chunks_exact_mut(4).zip(words) {
-            bytes.copy_from_slice(&word.to_le_bytes());
+    let mut report =
+        |share: f64| progress.update(Phase::Hint, (share * THOUSANDTHS) as u64, THOUSANDTHS as u64);
+    report(0.0);
+    let mut hint = HashedFile::create(folder, HINT_FILE)?;
+    let mut server = HashedFile::create(folder, SERVER_FILE)?;
+    let outputs = Outputs { hint: &mut hint, server: &mut server };
+    let outcome = protocol.precompute(backend, &folder.join(MATRIX_FILE), outputs, &mut report);
+    report(1.0);
+    match outcome {
+        Err(ProtocolError::Write(source)) => {
+            let path = if server.failed { server.path } else { hint.path };
+            Err(source).at("write", &path)
         }
-        hasher.update(bytes);
-        file.write_all(bytes).at("write", path)?;
+        Err(error) => Err(error.into()),
+        Ok(()) => {
+            let (hint, server) = (hint.finish()?, server.finish()?);
+            if server.bytes > 0 {
+                return Ok((hint, Some(server)));
+            }
+            let path = folder.join(SERVER_FILE);
+            fs::remove_file(&path).at("remove", &path)?;
+            Ok((hint, None))
+        }
     }
-    file.flush().at("write", path)?;
-    Ok(FileEntry { file: HINT_FILE.into(), bytes: hasher.count(), blake3: *hasher.finalize().as_bytes() })
+}
+
+/// A file of a snapshot, hashed while it is written.
+struct HashedFile {
+    name: &'static str,
+    path: PathBuf,
+    file: BufWriter<File>,
+    hasher: blake3::Hasher,
+    failed: bool,
+}
+
+impl HashedFile {
+    fn create(folder: &Path, name: &'static str) -> Result<Self, StoreError> {
+        let path = folder.join(name);
+        let file = BufWriter::with_capacity(1 << 18, File::create_new(&path).at("create", &path)?);
+        Ok(Self { name, path, file, hasher: blake3::Hasher::new(), failed: false })
+    }
+
+    fn finish(mut self) -> Result<FileEntry, StoreError> {
+        self.file.flush().at("write", &self.path)?;
+        let (bytes, blake3) = (self.hasher.count(), *self.hasher.finalize().as_bytes());
+        Ok(FileEntry { file: self.name.into(), bytes, blake3 })
+    }
+}
+
+impl Write for HashedFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.file.write(bytes);
+        self.failed |= written.is_err();
+        self.hasher.update(&bytes[..*written.as_ref().unwrap_or(&0)]);
+        written
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
 }
 
 /// Writes the manifest, the last file: a folder without one is no snapshot.

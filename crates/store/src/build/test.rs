@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::{Backend, Residence};
+use spirea_backend::{Residence, RingBackend};
 use spirea_math::random::SecretRng;
 use spirea_protocols::ProtocolError;
 use spirea_protocols::index::{Prepared, Query};
-use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::registry::{Files, ProtocolParams};
 
 use crate::error::IoContext;
 use crate::{Phase, Progress, StoreError};
@@ -35,11 +35,11 @@ impl Samples {
     }
 
     /// Asks the client and the server halves, over the files as they are on disk, for each of them.
-    pub(super) fn test<B: Backend>(
+    pub(super) fn test<B: RingBackend>(
         self,
         params: &ProtocolParams,
         backend: &Arc<B>,
-        matrix: &Path,
+        files: &Files,
         hint: &Path,
         progress: &dyn Progress,
     ) -> Result<(), StoreError> {
@@ -49,7 +49,7 @@ impl Samples {
             let bytes = std::fs::read(hint).at("read", hint)?;
             params.client(&bytes, &mut rng)?
         };
-        let server = params.open_server(backend, matrix, Residence::Mapped)?;
+        let server = params.open_server(backend, files, Residence::Mapped)?;
         let keys = client.evaluation_keys().map(|keys| server.prepare_keys(keys)).transpose()?;
         let mut answers = Vec::new();
         for (done, (index, record)) in self.0.iter().enumerate() {

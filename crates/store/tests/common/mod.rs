@@ -58,7 +58,7 @@ impl Lookups {
         let mut rng = SecretRng::deterministic_for_tests(3);
         let index = params.client(&hint, &mut rng).unwrap();
         let client = TableClient::new(snapshot.manifest().table.clone(), index).unwrap();
-        let server = params.open_server(backend(), &snapshot.matrix_path(), Residence::Copied).unwrap();
+        let server = params.open_server(backend(), &snapshot.files(), Residence::Copied).unwrap();
         let keys = client.index().evaluation_keys().map(|keys| server.prepare_keys(keys).unwrap());
         Self { client, server, keys, rng }
     }

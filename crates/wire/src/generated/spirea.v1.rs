@@ -52,6 +52,9 @@ pub struct DatabaseConfig {
     /// The most queries in one request.
     #[prost(uint32, tag = "9")]
     pub max_batch: u32,
+    /// Bytes of a client's evaluation keys, always the same; 0 if the protocol needs none.
+    #[prost(uint64, tag = "10")]
+    pub keys_bytes: u64,
 }
 /// A hint by its hash.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -158,6 +161,9 @@ pub enum ErrorCode {
     WrongRange = 14,
     /// There is no such endpoint, or it has no such method.
     NoSuchEndpoint = 15,
+    /// The server does not have the evaluation keys that the queries name, or no longer: upload them and send the
+    /// same request again.
+    UnknownKeys = 16,
 }
 impl ErrorCode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -182,6 +188,7 @@ impl ErrorCode {
             Self::NoKeysNeeded => "ERROR_CODE_NO_KEYS_NEEDED",
             Self::WrongRange => "ERROR_CODE_WRONG_RANGE",
             Self::NoSuchEndpoint => "ERROR_CODE_NO_SUCH_ENDPOINT",
+            Self::UnknownKeys => "ERROR_CODE_UNKNOWN_KEYS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -203,9 +210,30 @@ impl ErrorCode {
             "ERROR_CODE_NO_KEYS_NEEDED" => Some(Self::NoKeysNeeded),
             "ERROR_CODE_WRONG_RANGE" => Some(Self::WrongRange),
             "ERROR_CODE_NO_SUCH_ENDPOINT" => Some(Self::NoSuchEndpoint),
+            "ERROR_CODE_UNKNOWN_KEYS" => Some(Self::UnknownKeys),
             _ => None,
         }
     }
+}
+/// Evaluation keys, which a server keeps until it needs the room.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeysRequest {
+    /// Format of the envelope: 1.
+    #[prost(uint32, tag = "1")]
+    pub format: u32,
+    /// The keys, as long as the configuration says.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub keys: ::prost::bytes::Bytes,
+}
+/// The server has the keys.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeysResponse {
+    /// Format of the envelope: 1.
+    #[prost(uint32, tag = "1")]
+    pub format: u32,
+    /// BLAKE3 of the keys, 32 bytes: what queries name them by.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub blake3: ::prost::bytes::Bytes,
 }
 /// Several queries of one client, answered as one batch.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -219,6 +247,9 @@ pub struct QueryRequest {
     /// The queries, each as long as the configuration says.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub queries: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// BLAKE3 of the client's evaluation keys, 32 bytes; empty if the protocol needs none.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub keys: ::prost::bytes::Bytes,
 }
 /// The answers to a request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,0 +1,290 @@
+//! Evaluation keys over HTTP: when they are uploaded, and how often. The protocol is a fake that needs keys; the
+//! server says what the test tells it to.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::{IndexClient, ProtocolError, Sizes, Table, TableKind};
+use spirea_wire::{Code, Config, KeysRequest, KeysResponse, Limits, Refusal, Request, Response, Version};
+
+use super::cache::Cache;
+use super::client::HttpClient;
+use super::transport::Transport;
+use super::{ClientOptions, Timings};
+use crate::{ClientError, Description, Session};
+
+const OLD: Version = [1; 32];
+const NEW: Version = [2; 32];
+const KEYS: &[u8] = b"evaluation keys";
+
+fn table() -> Table {
+    Table {
+        kind: TableKind::Index,
+        entries: 10,
+        records: 10,
+        payload_bytes: 24,
+        salt: [0; 32],
+        fields: vec!["value".into()],
+    }
+}
+
+fn params() -> ProtocolParams {
+    ProtocolParams::choose(&Choice::default(), [0; 32], 10, 32).unwrap()
+}
+
+fn config(version: Version) -> Config {
+    let params = params();
+    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+    Config {
+        name: "test".into(),
+        version,
+        protocol_params: params.to_json().into(),
+        table: serde_json::to_vec(&table()).unwrap().into(),
+        hint_bytes,
+        hint_blake3: blake3::hash(&vec![0; hint_bytes as usize]).into(),
+        limits: Limits { query_bytes, answer_bytes, max_batch: 2, keys_bytes },
+    }
+}
+
+/// A client half that needs keys, and decodes any answer to the value `v`.
+struct Keyed;
+
+impl IndexClient for Keyed {
+    type State = u64;
+
+    fn records(&self) -> u64 {
+        10
+    }
+
+    fn sizes(&self) -> Sizes {
+        params().sizes()
+    }
+
+    fn evaluation_keys(&self) -> Option<&[u8]> {
+        Some(KEYS)
+    }
+
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<(Vec<u8>, u64), ProtocolError> {
+        let mut query = vec![0; self.sizes().query_bytes];
+        rng.fill(&mut query);
+        Ok((query, index))
+    }
+
+    fn decode(&self, index: u64, _: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        Ok(table().seal(index, &Table::index_payload(b"v")))
+    }
+
+    fn errors(&self, _: &u64, _: &[u8]) -> Result<Vec<f64>, ProtocolError> {
+        Ok(Vec::new())
+    }
+}
+
+/// A status and a body.
+type Reply = (u16, Vec<u8>);
+
+/// What a server says to a request: given the last part of its path, and how many like it came before.
+type Script = dyn Fn(&str, usize) -> Reply + Send + Sync;
+
+/// A server that does as it is told.
+struct Server {
+    url: String,
+    /// The last part of a request's path, and its body.
+    seen: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+}
+
+impl Server {
+    fn start(script: impl Fn(&str, usize) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&seen);
+        let script: Box<Script> = Box::new(script);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                serve(stream.unwrap(), &log, &*script);
+            }
+        });
+        Self { url, seen }
+    }
+
+    /// The requests' paths in order.
+    fn paths(&self) -> Vec<String> {
+        self.seen.lock().unwrap().iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    fn bodies(&self, wanted: &str) -> Vec<Vec<u8>> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter().filter(|(path, _)| path == wanted).map(|(_, body)| body.clone()).collect()
+    }
+
+    /// A client that has version [`OLD`] and has said nothing yet.
+    fn client(&self, cache: &tempfile::TempDir) -> HttpClient {
+        let options = || ClientOptions { cache: Some(cache.path().into()), ..ClientOptions::default() };
+        let description = Description::parse("test", config(OLD).encode().into()).unwrap();
+        let session = Session::over(description, Box::new(Keyed), SecretRng::from_os().unwrap()).unwrap();
+        let transport = Transport::new(&self.url, "test", &options()).unwrap();
+        HttpClient::over(transport, Cache::open(Some(cache.path())).unwrap(), "test", options(), session)
+    }
+}
+
+/// Answers one request.
+fn serve(mut stream: TcpStream, log: &Mutex<Vec<(String, Vec<u8>)>>, script: &Script) {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    let (path, body) = loop {
+        let count = stream.read(&mut chunk).unwrap();
+        if count == 0 {
+            return;
+        }
+        bytes.extend_from_slice(&chunk[..count]);
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        if bytes.len() == end + 4 + length.unwrap_or(0) {
+            let path = head.split(' ').nth(1).unwrap().rsplit('/').next().unwrap().to_owned();
+            break (path, bytes[end + 4..].to_vec());
+        }
+    };
+    let before = {
+        let mut log = log.lock().unwrap();
+        log.push((path.clone(), body));
+        log.iter().filter(|(seen, _)| *seen == path).count() - 1
+    };
+    let (status, body) = script(&path, before);
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
+}
+
+fn refusal(status: u16, code: Code) -> Reply {
+    let refusal =
+        Refusal { code, message: "no".into(), remedy: "none".into(), accepted: false, current_version: None };
+    (status, refusal.encode())
+}
+
+fn unknown() -> Reply {
+    refusal(424, Code::UnknownKeys)
+}
+
+/// What a server does that has what it needs.
+fn willing(path: &str) -> Reply {
+    match path {
+        "keys" => (200, KeysResponse { blake3: blake3::hash(KEYS).into() }.encode()),
+        "query" => {
+            let answers = vec![Bytes::from(vec![0; params().sizes().answer_bytes])];
+            (200, Response { version: OLD, answers, compute: Duration::ZERO }.encode())
+        }
+        _ => refusal(404, Code::NoSuchEndpoint),
+    }
+}
+
+fn look_up(client: &mut HttpClient) -> Result<Timings, ClientError> {
+    let lookups = client.look_up_indices(&[3])?;
+    assert_eq!(lookups.values[0].as_ref().unwrap().fields(), [b"v"]);
+    Ok(lookups.timings)
+}
+
+#[test]
+fn keys_are_uploaded_before_the_first_query_and_not_again() {
+    let cache = tempfile::tempdir().unwrap();
+    let server = Server::start(|path, _| willing(path));
+    let mut client = server.client(&cache);
+    let first = look_up(&mut client).unwrap();
+    let second = look_up(&mut client).unwrap();
+    assert_eq!(server.paths(), ["keys", "query", "query"]);
+    let upload = server.bodies("keys").remove(0);
+    let limits = Limits { keys_bytes: KEYS.len(), ..config(OLD).limits };
+    assert_eq!(KeysRequest::decode(upload.clone().into(), &limits).unwrap().keys, KEYS);
+    for body in server.bodies("query") {
+        let request = Request::decode(body.into(), &limits).unwrap();
+        assert_eq!(request.keys, Some(blake3::hash(KEYS).into()));
+    }
+    // Keys are counted apart.
+    assert_eq!((first.keys_bytes, second.keys_bytes), (upload.len() as u64, 0));
+    assert_eq!(first.sent_bytes, second.sent_bytes);
+    assert!(!first.keys.is_zero() && second.keys.is_zero());
+}
+
+#[test]
+fn keys_that_the_server_has_forgotten_are_uploaded_again_and_the_same_request_is_sent() {
+    let cache = tempfile::tempdir().unwrap();
+    let server = Server::start(|path, before| match (path, before) {
+        ("query", 1 | 3) => unknown(),
+        _ => willing(path),
+    });
+    let mut client = server.client(&cache);
+    for _ in 0..3 {
+        look_up(&mut client).unwrap();
+    }
+    let expected = ["keys", "query", "query", "keys", "query", "query", "keys", "query"];
+    assert_eq!(server.paths(), expected);
+    let queries = server.bodies("query");
+    assert!(queries[1] == queries[2] && queries[3] == queries[4]);
+    assert!(queries[0] != queries[1] && queries[2] != queries[3]);
+}
+
+#[test]
+fn a_server_that_keeps_no_keys_is_not_asked_forever() {
+    let cache = tempfile::tempdir().unwrap();
+    let server = Server::start(|path, _| if path == "query" { unknown() } else { willing(path) });
+    let mut client = server.client(&cache);
+    assert!(matches!(look_up(&mut client), Err(ClientError::KeysForgotten)));
+    assert_eq!(server.paths(), ["keys", "query", "keys", "query"]);
+    // Nor does the client give up for good.
+    assert!(matches!(look_up(&mut client), Err(ClientError::KeysForgotten)));
+}
+
+#[test]
+fn refused_uploads_are_errors_and_those_that_pass_are_tried_again() {
+    let cache = tempfile::tempdir().unwrap();
+    let server = Server::start(|path, before| match (path, before) {
+        ("keys", 0) => refusal(429, Code::Overloaded),
+        ("keys", 1) => refusal(503, Code::Loading),
+        _ => willing(path),
+    });
+    look_up(&mut server.client(&cache)).unwrap();
+    assert_eq!(server.paths(), ["keys", "keys", "keys", "query"]);
+
+    let server = Server::start(|path, _| match path {
+        "keys" => (200, KeysResponse { blake3: [9; 32] }.encode()),
+        _ => willing(path),
+    });
+    assert!(matches!(look_up(&mut server.client(&cache)), Err(ClientError::KeysChanged)));
+    assert_eq!(server.paths(), ["keys"]);
+
+    let server = Server::start(|_, _| refusal(500, Code::Internal));
+    let error = look_up(&mut server.client(&cache)).unwrap_err();
+    assert!(matches!(error, ClientError::Refused { status: 500, .. }));
+    assert_eq!(server.paths(), ["keys"]);
+}
+
+#[test]
+fn what_another_version_calls_malformed_is_outdated() {
+    let cache = tempfile::tempdir().unwrap();
+    for (at, status, code) in [
+        ("keys", 404, Code::NoKeysNeeded),
+        ("keys", 413, Code::TooLarge),
+        ("keys", 400, Code::Malformed),
+        ("query", 400, Code::Malformed),
+    ] {
+        // The version of the configuration decides.
+        for (version, outdated) in [(NEW, true), (OLD, false)] {
+            let server = Server::start(move |path, _| match path {
+                "config" => (200, config(version).encode()),
+                _ if path == at => refusal(status, code),
+                _ => willing(path),
+            });
+            let error = look_up(&mut server.client(&cache)).unwrap_err();
+            let ClientError::Refused { refusal, .. } = error else { panic!("{error}") };
+            // This server has no hint for a new session.
+            assert_eq!(refusal.code, if outdated { Code::NoSuchEndpoint } else { code });
+            let last: &[_] = if outdated { &["config", "config", "hint"] } else { &["config"] };
+            assert!(server.paths().ends_with(&last.iter().map(|&path| path.into()).collect::<Vec<_>>()));
+        }
+    }
+}

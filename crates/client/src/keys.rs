@@ -1,0 +1,39 @@
+use bytes::Bytes;
+use spirea_wire::{KeysHash, KeysRequest, KeysResponse};
+
+use crate::ClientError;
+
+/// A session's evaluation keys, which its server must have before it can answer. They hold no secret, but tell
+/// the sessions of clients apart.
+#[derive(Clone, Copy)]
+pub struct Keys<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) blake3: KeysHash,
+}
+
+impl Keys<'_> {
+    /// Their bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    /// BLAKE3 of the bytes: what the session's requests name them by.
+    pub fn blake3(&self) -> &KeysHash {
+        &self.blake3
+    }
+
+    /// The body of the request that registers them.
+    pub fn request(&self) -> Vec<u8> {
+        KeysRequest { keys: Bytes::copy_from_slice(self.bytes) }.encode()
+    }
+
+    /// Checks the response to [`Keys::request`].
+    ///
+    /// # Errors
+    /// [`ClientError::Wire`] if it is no such response, [`ClientError::KeysChanged`] if the server received
+    /// other keys.
+    pub fn check(&self, response: Bytes) -> Result<(), ClientError> {
+        let KeysResponse { blake3 } = KeysResponse::decode(response)?;
+        if blake3 == self.blake3 { Ok(()) } else { Err(ClientError::KeysChanged) }
+    }
+}

@@ -1,0 +1,173 @@
+//! AVX-512 F: 16 lanes.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use super::lanes::{Kernel, WordLanes};
+use crate::isa::Avx512;
+
+impl WordLanes<16> for Avx512 {
+    type Vector = __m512i;
+    type Wide = __m512i;
+    const FOLD_ROWS: usize = 4;
+
+    fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { run(self, kernel) }
+    }
+
+    #[inline(always)]
+    fn splat(self, word: u32) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_set1_epi32(word as i32) }
+    }
+
+    #[inline(always)]
+    fn load(self, words: &[u32; 16]) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI; the array has 64 bytes.
+        unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store(self, a: __m512i, words: &mut [u32; 16]) {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI; the array has 64 bytes.
+        unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), a) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn sub(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_sub_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn min(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_min_epu32(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_low(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_mullo_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_high(self, a: __m512i, b: __m512i) -> __m512i {
+        self.join_high(self.mul_wide(a, b), self.mul_wide(self.odd(a), self.odd(b)))
+    }
+
+    #[inline(always)]
+    fn shift_right(self, a: __m512i, bits: u32) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_srl_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
+    }
+
+    #[inline(always)]
+    fn shift_left(self, a: __m512i, bits: u32) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_sll_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
+    }
+
+    #[inline(always)]
+    fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_and_si512(a, b) }
+    }
+
+    #[inline(always)]
+    fn permute(self, a: __m512i, places: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_permutexvar_epi32(places, a) }
+    }
+
+    #[inline(always)]
+    fn transpose(self, x: [__m512i; 16]) -> [__m512i; 16] {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe {
+            let (mut y, mut z) = (x, x);
+            for i in 0..8 {
+                y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+                y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
+            }
+            // Column 4 c + i of rows 4 k to 4 k + 3 is now in part c of z[4 k + i].
+            for k in [0, 4, 8, 12] {
+                z[k] = _mm512_unpacklo_epi64(y[k], y[k + 2]);
+                z[k + 1] = _mm512_unpackhi_epi64(y[k], y[k + 2]);
+                z[k + 2] = _mm512_unpacklo_epi64(y[k + 1], y[k + 3]);
+                z[k + 3] = _mm512_unpackhi_epi64(y[k + 1], y[k + 3]);
+            }
+            // What remains is a transposition of 4 x 4 parts for each i.
+            for i in 0..4 {
+                let low = _mm512_shuffle_i32x4::<0x88>(z[i], z[i + 4]);
+                let high = _mm512_shuffle_i32x4::<0xDD>(z[i], z[i + 4]);
+                let low_of_rest = _mm512_shuffle_i32x4::<0x88>(z[i + 8], z[i + 12]);
+                let high_of_rest = _mm512_shuffle_i32x4::<0xDD>(z[i + 8], z[i + 12]);
+                y[i] = _mm512_shuffle_i32x4::<0x88>(low, low_of_rest);
+                y[i + 4] = _mm512_shuffle_i32x4::<0x88>(high, high_of_rest);
+                y[i + 8] = _mm512_shuffle_i32x4::<0xDD>(low, low_of_rest);
+                y[i + 12] = _mm512_shuffle_i32x4::<0xDD>(high, high_of_rest);
+            }
+            y
+        }
+    }
+
+    #[inline(always)]
+    fn zeros(self) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    fn even(self, a: __m512i) -> __m512i {
+        a
+    }
+
+    #[inline(always)]
+    fn odd(self, a: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI. A shuffle, not a shift: the compiler knows that it leaves
+        // a splat as it is.
+        unsafe { _mm512_shuffle_epi32::<0xF5>(a) }
+    }
+
+    #[inline(always)]
+    fn mul_wide(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_mul_epu32(a, b) }
+    }
+
+    #[inline(always)]
+    fn add_wide(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_add_epi64(a, b) }
+    }
+
+    #[inline(always)]
+    fn high(self, a: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_srli_epi64::<32>(a) }
+    }
+
+    #[inline(always)]
+    fn join_low(self, even: __m512i, odd: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_mask_shuffle_epi32::<0xA0>(even, 0xAAAA, odd) }
+    }
+
+    #[inline(always)]
+    fn join_high(self, even: __m512i, odd: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
+        unsafe { _mm512_mask_shuffle_epi32::<0xF5>(odd, 0x5555, even) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn run<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
+    kernel.run(lanes)
+}

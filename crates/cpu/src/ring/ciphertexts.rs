@@ -1,0 +1,203 @@
+//! Ciphertexts of one query, and what ends a pipeline: bodies added, and switching to short words.
+
+use rayon::prelude::*;
+use spirea_backend::{BackendError, SwitchedBits};
+use spirea_math::Ring;
+
+use super::lanes::{Kernel, WordLanes};
+use super::layout::polynomial;
+use super::modular::{Factor, Prime};
+use super::ntt::{Forward, Inverse};
+use super::tables::RingTables;
+use crate::matrix::HugeBuffer;
+
+/// Ciphertexts of one query, in order, as values below the primes, each tile by tile.
+#[derive(Debug)]
+pub struct RingCiphertexts {
+    count: usize,
+    words: HugeBuffer,
+}
+
+impl RingCiphertexts {
+    pub(super) fn zeroed(tables: &RingTables, count: usize) -> Result<Self, BackendError> {
+        let words = count.checked_mul(2 * tables.words());
+        Ok(Self { count, words: HugeBuffer::words(words, "the ciphertexts")? })
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Keeps the first ciphertext alone.
+    pub(super) fn first(mut self) -> Self {
+        self.count = 1;
+        self
+    }
+
+    pub(super) fn words(&self, tables: &RingTables) -> &[u32] {
+        &self.words.as_words()[..self.count * 2 * tables.words()]
+    }
+
+    pub(super) fn words_mut(&mut self) -> &mut [u32] {
+        self.words.as_words_mut()
+    }
+}
+
+/// `add_bodies`.
+pub(super) fn add_bodies<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    ciphertexts: &mut RingCiphertexts,
+    words: &[u32],
+    bits: u32,
+) -> Result<(), BackendError> {
+    if words.len() != ciphertexts.count * tables.degree() || bits > 31 {
+        return Err(BackendError::Shape(format!(
+            "{} bodies of {bits} bits for {} ciphertexts",
+            words.len(),
+            ciphertexts.count
+        )));
+    }
+    let of_ciphertexts = ciphertexts.words_mut().par_chunks_mut(2 * tables.words());
+    of_ciphertexts.zip(words.par_chunks(tables.degree())).for_each_init(
+        || vec![0; tables.degree()],
+        |bodies, (ciphertext, words)| lanes.run(AddBodies { tables, words, bits, bodies, ciphertext }),
+    );
+    Ok(())
+}
+
+struct AddBodies<'a> {
+    tables: &'a RingTables,
+    words: &'a [u32],
+    bits: u32,
+    bodies: &'a mut [u32],
+    ciphertext: &'a mut [u32],
+}
+
+impl Kernel for AddBodies<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+        let Self { tables, words, bits, bodies, ciphertext } = self;
+        let scale = tables.ring().modulus() >> bits;
+        let mut values = vec![0; tables.degree()];
+        for (index, tiles) in ciphertext.chunks_exact_mut(2 * tables.degree()).enumerate() {
+            let q = tables.primes()[index].q;
+            let scale = q.shoup((scale % u128::from(q.value())) as u32);
+            for (body, &word) in bodies.iter_mut().zip(words) {
+                let rounded = ((u64::from(word) + (1 << (31 - bits))) >> (32 - bits)) & ((1 << bits) - 1);
+                *body = q.mul_lazy(rounded as u32, scale);
+            }
+            Forward { tables, prime: index, from: bodies, lift: 0, to: &mut values }.run(lanes);
+            let (prime, one) = (Prime::new(lanes, q), Factor::splat(lanes, q.shoup(1)));
+            let tiles = tiles.as_chunks_mut::<W>().0.as_chunks_mut::<2>().0;
+            for ([_, b], value) in tiles.iter_mut().zip(values.as_chunks::<W>().0) {
+                let value = prime.mul(lanes, lanes.load(value), one);
+                lanes.store(prime.add(lanes, lanes.load(b), value), b);
+            }
+        }
+    }
+}
+
+/// `mod_switch`.
+pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    ciphertexts: &RingCiphertexts,
+    bits: SwitchedBits,
+) -> Result<Vec<u8>, BackendError> {
+    if ![bits.a, bits.b].iter().all(|bits| (1..=MOST_BITS).contains(bits)) {
+        return Err(BackendError::Shape(format!(
+            "switching to {} and {} bits: 1 to {MOST_BITS}",
+            bits.a, bits.b
+        )));
+    }
+    let switch = Switch::new(tables.ring());
+    let mut out = vec![0; ciphertexts.count * bits.bytes(tables.degree())];
+    let pieces = out
+        .par_chunks_mut(bits.bytes(tables.degree()))
+        .zip(ciphertexts.words(tables).par_chunks(2 * tables.words()));
+    pieces.for_each_init(
+        || (vec![0; tables.words()], vec![0; tables.words()]),
+        |(values, residues), (out, ciphertext)| {
+            let (out_a, out_b) = out.split_at_mut(bits.a as usize * tables.degree() / 8);
+            for (i, out, bits) in [(0, out_a, bits.a), (1, out_b, bits.b)] {
+                for (to, from) in values.chunks_exact_mut(W).zip(polynomial(tables, ciphertext, i)) {
+                    to.copy_from_slice(from);
+                }
+                let pieces =
+                    values.chunks_exact(tables.degree()).zip(residues.chunks_exact_mut(tables.degree()));
+                for (prime, (from, to)) in pieces.enumerate() {
+                    let limb = &tables.ring().limbs()[prime];
+                    let q = limb.prime();
+                    let scale = q.shoup(q.mul(limb.cofactor_inverse.value, limb.plan.degree_inverse().value));
+                    lanes.run(Inverse { tables, prime, from, scale, shift: 0, to });
+                }
+                switch.stream(residues, tables.degree(), bits, out);
+            }
+        },
+    );
+    Ok(out)
+}
+
+/// Most bits of a switched coefficient.
+const MOST_BITS: u32 = 56;
+/// Bits of the fractions that stand for y / q_i.
+const FRACTION_BITS: u32 = 96;
+
+/// Rounds x 2^bits / q, where x is the sum of y_i q / q_i modulo q: that is the sum of y_i 2^bits / q_i, and whole
+/// multiples of 2^bits, like those of q in x, change nothing.
+///
+/// The fractions 1 / q_i are rounded down to 96 bits, so the sum is less than 4 * 2^30 units of 2^-96 too small.
+/// Where as much more does not change the rounded result, it is right; elsewhere, at most once in 2^8
+/// coefficients, the remainder decides.
+struct Switch {
+    modulus: u128,
+    /// floor(2^96 / q_i), and q / q_i.
+    primes: Vec<(u128, u128)>,
+}
+
+impl Switch {
+    fn new(ring: &Ring) -> Self {
+        let of = |limb: &spirea_math::ring::Limb| {
+            ((1 << FRACTION_BITS) / u128::from(limb.prime().value()), limb.cofactor)
+        };
+        Self { modulus: ring.modulus(), primes: ring.limbs().iter().map(of).collect() }
+    }
+
+    /// Switches a polynomial's y, prime by prime, and writes the results without gaps, lowest bit first.
+    fn stream(&self, y: &[u32], degree: usize, bits: u32, out: &mut [u8]) {
+        let (mut pending, mut held) = (0u64, 0);
+        let mut out = out.iter_mut();
+        for i in 0..degree {
+            let switched = self.coefficient(y[i..].iter().step_by(degree).copied(), bits);
+            // At most 7 bits are left over from before.
+            pending |= switched << held;
+            held += bits;
+            while held >= 8 {
+                *out.next().expect("room for every coefficient") = pending as u8;
+                (pending, held) = (pending >> 8, held - 8);
+            }
+        }
+    }
+
+    fn coefficient(&self, y: impl Iterator<Item = u32> + Clone, bits: u32) -> u64 {
+        const LARGEST_ERROR: u128 = (super::tables::MOST_PRIMES as u128) << 30;
+        let unit = FRACTION_BITS - bits;
+        let fraction = self
+            .primes
+            .iter()
+            .zip(y.clone())
+            .fold(1 << (unit - 1), |sum, (prime, y)| sum + prime.0 * u128::from(y));
+        let mut rounded = fraction >> unit;
+        if (fraction + LARGEST_ERROR) >> unit != rounded {
+            // x 2^bits - rounded q, modulo 2^128: it is below 2 q < 2^121 in magnitude.
+            let x = self.primes.iter().zip(y).fold(0u128, |sum, (prime, y)| sum + prime.1 * u128::from(y));
+            let rest = (x << bits).wrapping_sub(rounded.wrapping_mul(self.modulus)) as i128;
+            rounded += u128::from(2 * rest >= self.modulus as i128);
+        }
+        rounded as u64 & ((1 << bits) - 1)
+    }
+}

@@ -1,0 +1,275 @@
+//! Gadget decomposition, exact, in two steps around the transforms.
+//!
+//! The inverse transform's last multiplication and a constant addition leave, for each prime, what the
+//! decomposition begins with; a digit then is a *field* below 2^32 from which a constant, its `offset`, is to
+//! be subtracted, and the forward transform's first addition does that, together with the multiple of the
+//! prime that keeps the word positive. So signed digits cost nothing beyond unsigned ones.
+//!
+//! - [`Gadget::Residues`]: the field is the residue times (q/q_i)^-1, plus (q_i - 1)/2, modulo q_i.
+//! - [`Gadget::Digits`]: all residues plus those of h = (q - 1)/2, so that x + h in [0, q) stands for the centred
+//!   x. Its digits in mixed radix (Garner's) give it as a number of 32-bit limbs; adding one constant then
+//!   takes h off again, rounds what is dropped, and turns every signed digit into an unsigned field.
+
+use spirea_backend::BackendError;
+use spirea_math::{Gadget, Modulus, Ring, ShoupWord};
+
+use super::lanes::{Kernel, WordLanes};
+use super::modular::{Factor, Prime};
+use super::ntt::Inverse;
+use super::tables::{MOST_PRIMES, RingTables};
+
+/// How a ring's polynomials are decomposed by one gadget.
+#[derive(Debug)]
+pub(super) struct Decomposition {
+    pub gadget: Gadget,
+    /// For each prime: what the inverse transform multiplies by and adds.
+    pub residues: Vec<(ShoupWord, u32)>,
+    /// For each digit: what is subtracted from its field.
+    offsets: Vec<u32>,
+    /// For [`Gadget::Digits`].
+    recombination: Option<Recombination>,
+}
+
+impl Decomposition {
+    /// # Errors
+    /// [`BackendError::Shape`] for digits too large for the words: more than twice the smallest prime in
+    /// magnitude.
+    pub(super) fn new(ring: &Ring, gadget: Gadget) -> Result<Self, BackendError> {
+        let halves = ring.limbs().iter().map(|limb| limb.prime().value() / 2);
+        let h = ring.modulus() / 2;
+        let (residues, offsets, recombination) = match gadget {
+            Gadget::Residues => {
+                let residues = ring.limbs().iter().map(|limb| {
+                    let (q, inverse) = (limb.prime(), limb.plan.degree_inverse());
+                    (q.shoup(q.mul(limb.cofactor_inverse.value, inverse.value)), q.value() / 2)
+                });
+                (residues.collect(), halves.collect(), None)
+            }
+            Gadget::Digits { levels, base_log, dropped } => {
+                let recombination = Recombination::new(ring, levels, base_log, dropped)?;
+                let residues = ring
+                    .limbs()
+                    .iter()
+                    .map(|limb| (limb.plan.degree_inverse(), (h % u128::from(limb.prime().value())) as u32));
+                (residues.collect(), recombination.offsets(), Some(recombination))
+            }
+        };
+        let decomposition = Self { gadget, residues, offsets, recombination };
+        let least = ring.limbs().iter().map(|limb| limb.prime().value()).min().unwrap_or(0);
+        if decomposition.offsets.iter().any(|&offset| offset > 2 * least) {
+            return Err(BackendError::Shape(format!(
+                "{gadget:?} has digits beyond twice the smallest prime"
+            )));
+        }
+        Ok(decomposition)
+    }
+
+    /// Number of digits.
+    pub(super) fn levels(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// What a digit's field needs to be its residue modulo q, below 4q: fields are below twice the offset, plus
+    /// 1, and the offset is at most 2q.
+    pub(super) fn lift(&self, digit: usize, q: Modulus) -> u32 {
+        let offset = self.offsets[digit];
+        offset.div_ceil(q.value()) * q.value() - offset
+    }
+
+    /// The digit whose residues modulo prime `prime` are the polynomial's own times a constant, and that
+    /// constant: it needs no transform there.
+    pub(super) fn own_digit(&self, ring: &Ring, prime: usize) -> Option<(usize, ShoupWord)> {
+        (self.gadget == Gadget::Residues).then(|| (prime, ring.limbs()[prime].cofactor_inverse))
+    }
+
+    /// The inverse transforms of a polynomial (values below 2q) and from them its digits' fields, one polynomial
+    /// of words for each digit. `residues` has room for one for each prime.
+    pub(super) fn decompose<L: WordLanes<W>, const W: usize>(
+        &self,
+        lanes: L,
+        tables: &RingTables,
+        values: &[u32],
+        residues: &mut [u32],
+        fields: &mut [u32],
+    ) {
+        let degree = tables.degree();
+        // Residues are fields already.
+        let to = if self.recombination.is_some() { &mut *residues } else { &mut *fields };
+        let pieces = values.chunks_exact(degree).zip(to.chunks_exact_mut(degree));
+        for (prime, ((from, to), &(scale, shift))) in pieces.zip(&self.residues).enumerate() {
+            lanes.run(Inverse { tables, prime, from, scale, shift, to });
+        }
+        if let Some(recombination) = &self.recombination {
+            lanes.run(Recombine { tables, recombination, residues, fields });
+        }
+    }
+}
+
+/// Constants of mixed-radix recombination and of the digits' places.
+#[derive(Debug)]
+struct Recombination {
+    /// For i and j < i: 1/q_j mod q_i, and the multiple of q_i that is at least q_j.
+    inverses: Vec<(ShoupWord, u32)>,
+    /// The constant added to x + h, in limbs.
+    constant: [u32; MOST_PRIMES],
+    digits: Vec<Place>,
+}
+
+/// Where a digit lies in the recombined number.
+#[derive(Debug)]
+struct Place {
+    /// Its lowest bit.
+    bit: u32,
+    /// What keeps it and takes higher digits away.
+    mask: u32,
+    /// What is subtracted.
+    offset: u32,
+}
+
+impl Recombination {
+    fn new(ring: &Ring, levels: u32, base_log: u32, dropped: u32) -> Result<Self, BackendError> {
+        let refused = || {
+            let limbs = ring.limbs().len();
+            BackendError::Shape(format!(
+                "{levels} digits of {base_log} bits above {dropped} do not fit {limbs} primes"
+            ))
+        };
+        let top = levels.checked_sub(1).and_then(|lower| lower.checked_mul(base_log)?.checked_add(dropped));
+        let top = top.filter(|&top| top < 120 && (1..32).contains(&base_log)).ok_or_else(refused)?;
+        // The highest digit is at most this in magnitude: rounding and the carry of lower digits add 1 each.
+        let highest = ((ring.modulus() / 2) >> top) + 2;
+        // An offset beyond it, a power of two.
+        let top_log = u128::BITS - highest.leading_zeros();
+        let limbs = ring.limbs().len() as u32;
+        if top_log > 30 || top + top_log + 1 > 32 * limbs {
+            return Err(refused());
+        }
+        let digits: Vec<Place> = (0..levels)
+            .map(|i| {
+                let bit = dropped + i * base_log;
+                if i + 1 < levels {
+                    Place { bit, mask: (1 << base_log) - 1, offset: 1 << (base_log - 1) }
+                } else {
+                    Place { bit, mask: u32::MAX, offset: 1 << top_log }
+                }
+            })
+            .collect();
+        let rounding = (1u128 << dropped) >> 1;
+        let offsets = digits.iter().map(|digit| u128::from(digit.offset) << digit.bit).sum::<u128>();
+        let constant = (rounding + offsets).wrapping_sub(ring.modulus() / 2);
+        let inverses = (0..ring.limbs().len()).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| {
+            let (q, other) = (ring.limbs()[i].prime(), ring.limbs()[j].prime().value());
+            (q.shoup(q.inverse(other % q.value())), other.div_ceil(q.value()) * q.value())
+        });
+        Ok(Self {
+            inverses: inverses.collect(),
+            constant: std::array::from_fn(|limb| (constant >> (32 * limb)) as u32),
+            digits,
+        })
+    }
+
+    fn offsets(&self) -> Vec<u32> {
+        self.digits.iter().map(|digit| digit.offset).collect()
+    }
+}
+
+/// Residues of x + h to the fields of x.
+struct Recombine<'a> {
+    tables: &'a RingTables,
+    recombination: &'a Recombination,
+    residues: &'a [u32],
+    fields: &'a mut [u32],
+}
+
+impl Kernel for Recombine<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+        match self.tables.primes().len() {
+            1 => self.limbs::<L, 1, W>(lanes),
+            2 => self.limbs::<L, 2, W>(lanes),
+            3 => self.limbs::<L, 3, W>(lanes),
+            _ => self.limbs::<L, 4, W>(lanes),
+        }
+    }
+}
+
+impl Recombine<'_> {
+    #[inline(always)]
+    fn limbs<L: WordLanes<W>, const P: usize, const W: usize>(self, lanes: L) {
+        let Self { tables, recombination, residues, fields } = self;
+        let degree = tables.degree();
+        for v in (0..degree).step_by(W) {
+            let residues: [L::Vector; P] = std::array::from_fn(|i| {
+                lanes.load(residues[i * degree + v..].first_chunk().expect("a vector"))
+            });
+            let digits = mixed_radix::<L, P, W>(lanes, tables, recombination, residues);
+            let limbs = binary::<L, P, W>(lanes, tables, &recombination.constant, digits);
+            for (digit, fields) in recombination.digits.iter().zip(fields.chunks_exact_mut(degree)) {
+                let (limb, shift) = ((digit.bit / 32) as usize, digit.bit % 32);
+                let mut field = lanes.shift_right(limbs[limb], shift);
+                if limb + 1 < P {
+                    field = lanes.add(field, lanes.shift_left(limbs[limb + 1], 32 - shift));
+                }
+                let field = lanes.and(field, lanes.splat(digit.mask));
+                lanes.store(field, fields[v..].first_chunk_mut().expect("a vector"));
+            }
+        }
+    }
+}
+
+/// The digits g_i < q_i with x = g_0 + q_0 (g_1 + q_1 (g_2 + ...)), by Garner's algorithm.
+#[inline(always)]
+fn mixed_radix<L: WordLanes<W>, const P: usize, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    recombination: &Recombination,
+    mut x: [L::Vector; P],
+) -> [L::Vector; P] {
+    for i in 1..P {
+        let prime = Prime::new(lanes, tables.primes()[i].q);
+        for j in 0..i {
+            let (inverse, multiple) = recombination.inverses[i * (i - 1) / 2 + j];
+            // x[i] is below 2q and the multiple at most 4q; where it is more than 2q, q is below 2^29.
+            let difference = lanes.sub(lanes.add(x[i], lanes.splat(multiple)), x[j]);
+            x[i] = prime.mul_lazy(lanes, difference, Factor::splat(lanes, inverse));
+        }
+        x[i] = prime.below_q(lanes, x[i]);
+    }
+    x
+}
+
+/// From mixed radix to limbs of 32 bits, by Horner's rule, plus a constant, modulo 2^(32 P).
+#[inline(always)]
+fn binary<L: WordLanes<W>, const P: usize, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    constant: &[u32; MOST_PRIMES],
+    digits: [L::Vector; P],
+) -> [L::Vector; P] {
+    // Multiplying by 1 takes the low half alone.
+    let one = lanes.even(lanes.splat(1));
+    let (mut even, mut odd) = ([lanes.zeros(); P], [lanes.zeros(); P]);
+    (even[0], odd[0]) = (lanes.even(digits[P - 1]), lanes.odd(digits[P - 1]));
+    for i in (0..P - 1).rev() {
+        let q = lanes.even(lanes.splat(tables.primes()[i].q.value()));
+        let mut carry = [lanes.even(digits[i]), lanes.odd(digits[i])].map(|digit| lanes.mul_wide(digit, one));
+        // The limbs above are 0 still.
+        for limb in 0..P - i {
+            // At most (2^32 - 1) 2^30 + 2^32.
+            even[limb] = lanes.add_wide(lanes.mul_wide(even[limb], q), carry[0]);
+            odd[limb] = lanes.add_wide(lanes.mul_wide(odd[limb], q), carry[1]);
+            carry = [lanes.high(even[limb]), lanes.high(odd[limb])];
+        }
+    }
+    let mut carry = [lanes.zeros(); 2];
+    for limb in 0..P {
+        let constant = lanes.mul_wide(lanes.even(lanes.splat(constant[limb])), one);
+        for (sum, carry) in [&mut even[limb], &mut odd[limb]].into_iter().zip(&mut carry) {
+            *sum = lanes.add_wide(lanes.add_wide(lanes.mul_wide(*sum, one), constant), *carry);
+            *carry = lanes.high(*sum);
+        }
+    }
+    std::array::from_fn(|limb| lanes.join_low(even[limb], odd[limb]))
+}

@@ -1,0 +1,273 @@
+//! `poly_fold`: plaintext polynomials times leaves, slot by slot.
+//!
+//! ```text
+//! for each tile (prime, vector of slots)            in parallel; one stream of the plain matrix
+//!     for each block of columns                     what 64 bits can sum
+//!         for each group of rows                    the block of the group stays in the first-level cache
+//!             for each query                        registers: rows x 2 polynomials x even and odd lanes
+//! ```
+//!
+//! The plain matrix lies in that order, so it is read from memory once, in sequence, however many queries.
+
+use rayon::prelude::*;
+use spirea_backend::{BackendError, FillPolynomial};
+
+use super::ciphertexts::RingCiphertexts;
+use super::lanes::{Kernel, WordLanes};
+use super::layout::{BLOCK, RingLeaves};
+use super::modular::{Factor, Prime, lazy_terms, montgomery_one};
+use super::ntt::Forward;
+use super::tables::RingTables;
+use crate::matrix::HugeBuffer;
+
+/// Columns that are folded at a time: what a sum holds of products modulo primes below 2^29, and what stays in
+/// the first-level cache of a group of rows and of a query.
+const COLUMNS: usize = 2 * BLOCK;
+
+/// A matrix of plaintext polynomials: values times 2^32, below the primes.
+#[derive(Debug)]
+pub struct RingPlain {
+    rows: usize,
+    columns: usize,
+    words: HugeBuffer,
+}
+
+impl RingPlain {
+    /// Rows of the matrix.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns of the matrix.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Bytes in memory: what a fold reads once.
+    pub fn bytes(&self) -> usize {
+        self.words.bytes().len()
+    }
+}
+
+/// Step `encode`.
+pub(super) fn encode<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    rows: usize,
+    columns: usize,
+    fill: &FillPolynomial<'_>,
+) -> Result<RingPlain, BackendError> {
+    if rows == 0 || columns == 0 {
+        return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
+    }
+    let words = rows.checked_mul(columns).and_then(|count| count.checked_mul(tables.words()));
+    let mut plain = RingPlain { rows, columns, words: HugeBuffer::words(words, "the plain matrix")? };
+    let (polynomial, tile) = (tables.words(), rows * columns * W);
+    // A block of columns at a time: transformed by polynomial, then dealt out by tile.
+    let mut block = vec![0; rows * COLUMNS.min(columns) * polynomial];
+    for first in (0..columns).step_by(COLUMNS) {
+        let width = COLUMNS.min(columns - first);
+        let block = &mut block[..rows * width * polynomial];
+        block.par_chunks_mut(polynomial).enumerate().for_each_init(
+            || vec![0; tables.degree()],
+            |coefficients, (i, values)| {
+                fill(i / width, first + i % width, coefficients);
+                lanes.run(Encode { tables, coefficients, values });
+            },
+        );
+        plain.words.as_words_mut().par_chunks_mut(tile).enumerate().for_each(|(i, tile)| {
+            let mut to = tile[rows * first * W..][..rows * width * W].chunks_exact_mut(W);
+            for group in (0..rows).step_by(L::FOLD_ROWS) {
+                for column in 0..width {
+                    for row in group..(group + L::FOLD_ROWS).min(rows) {
+                        let from = &block[(row * width + column) * polynomial + i * W..][..W];
+                        to.next().expect("room for every vector").copy_from_slice(from);
+                    }
+                }
+            }
+        });
+    }
+    Ok(plain)
+}
+
+/// Coefficients of a plaintext to its values times 2^32.
+struct Encode<'a> {
+    tables: &'a RingTables,
+    coefficients: &'a [i32],
+    values: &'a mut [u32],
+}
+
+impl Kernel for Encode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+        let Self { tables, coefficients, values } = self;
+        let degree = tables.degree();
+        let mut residues = vec![0; degree];
+        for (index, values) in values.chunks_exact_mut(degree).enumerate() {
+            let q = tables.primes()[index].q;
+            let prime = Prime::new(lanes, q);
+            let one = Factor::splat(lanes, q.shoup(1));
+            // Signed words become unsigned ones plus 2^31, which is taken off modulo q: below 3q.
+            let centre = lanes.splat(1 << 31);
+            let rest = lanes.splat(q.neg((1 << 31) % q.value()));
+            for (words, residues) in
+                coefficients.as_chunks::<W>().0.iter().zip(residues.as_chunks_mut::<W>().0)
+            {
+                let words = lanes.add(lanes.load(&words.map(|word| word as u32)), centre);
+                lanes.store(lanes.add(prime.mul_lazy(lanes, words, one), rest), residues);
+            }
+            Forward { tables, prime: index, from: &residues, lift: 0, to: values }.run(lanes);
+            let scale = Factor::splat(lanes, q.shoup(montgomery_one(q)));
+            for words in values.as_chunks_mut::<W>().0 {
+                lanes.store(prime.mul(lanes, lanes.load(words), scale), words);
+            }
+        }
+    }
+}
+
+/// Step `poly_fold`.
+pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    plain: &RingPlain,
+    leaves: &[&RingLeaves],
+) -> Result<Vec<RingCiphertexts>, BackendError> {
+    if leaves.iter().any(|leaves| leaves.count() < plain.columns) {
+        return Err(BackendError::Shape("fewer leaves than columns".into()));
+    }
+    let of_tile = leaves.len() * plain.rows * 2 * W;
+    let mut sums = vec![0; tables.tiles() * of_tile];
+    let tiles = plain.words.as_words().par_chunks(plain.rows * plain.columns * W);
+    sums.par_chunks_mut(of_tile.max(1)).zip(tiles).enumerate().for_each(|(tile, (sums, plain_tile))| {
+        let leaves: Vec<Vec<&[u32]>> =
+            leaves.iter().map(|leaves| leaves.tile(tables, tile).collect()).collect();
+        let q = tables.prime_of(tile);
+        let (rows, columns) = (plain.rows, plain.columns);
+        lanes.run(Fold { q, rows, columns, plain: plain_tile, leaves: &leaves, sums });
+    });
+    // From tile, query, row to query, row, tile.
+    (0..leaves.len())
+        .map(|query| {
+            let mut ciphertexts = RingCiphertexts::zeroed(tables, plain.rows)?;
+            let words = ciphertexts.words_mut();
+            words.par_chunks_mut(2 * tables.words()).enumerate().for_each(|(row, ciphertext)| {
+                for (tile, to) in ciphertext.chunks_exact_mut(2 * W).enumerate() {
+                    let from = tile * of_tile + (query * plain.rows + row) * 2 * W;
+                    to.copy_from_slice(&sums[from..from + 2 * W]);
+                }
+            });
+            Ok(ciphertexts)
+        })
+        .collect()
+}
+
+/// One tile: sums of query, row and polynomial, `W` words each.
+struct Fold<'a> {
+    q: spirea_math::Modulus,
+    rows: usize,
+    columns: usize,
+    plain: &'a [u32],
+    /// For each query, block by block.
+    leaves: &'a [Vec<&'a [u32]>],
+    sums: &'a mut [u32],
+}
+
+impl Kernel for Fold<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+        let Self { q, rows, columns, plain, leaves, sums } = self;
+        let prime = Prime::new(lanes, q);
+        let lazy = lazy_terms(q, q.value().into());
+        let (mut plain, sums) = (plain.as_chunks::<W>().0, sums.as_chunks_mut::<W>().0);
+        for first in (0..columns).step_by(COLUMNS) {
+            let width = COLUMNS.min(columns - first);
+            for group in (0..rows).step_by(L::FOLD_ROWS) {
+                let height = L::FOLD_ROWS.min(rows - group);
+                let (block, rest) = plain.split_at(width * height);
+                plain = rest;
+                for (query, leaves) in leaves.iter().enumerate() {
+                    let leaves = &leaves[first / BLOCK..];
+                    let sums = &mut sums[2 * (query * rows + group)..][..2 * height];
+                    match height {
+                        1 => fold_rows::<L, 1, W>(lanes, prime, lazy, block, leaves, sums),
+                        2 => fold_rows::<L, 2, W>(lanes, prime, lazy, block, leaves, sums),
+                        3 => fold_rows::<L, 3, W>(lanes, prime, lazy, block, leaves, sums),
+                        _ => fold_rows::<L, 4, W>(lanes, prime, lazy, block, leaves, sums),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds columns of `R` rows times leaves, given in their blocks, to the rows' sums.
+#[inline(always)]
+fn fold_rows<L: WordLanes<W>, const R: usize, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    lazy: usize,
+    plain: &[[u32; W]],
+    leaves: &[&[u32]],
+    sums: &mut [[u32; W]],
+) {
+    let mut partial = [[[lanes.zeros(); 2]; 2]; R];
+    let mut room = lazy;
+    for (plain, leaves) in plain.chunks(R * BLOCK).zip(leaves) {
+        // Where a sum does not hold a block, it is reduced inside.
+        for (plain, leaves) in plain.chunks(R * lazy).zip(leaves.chunks(2 * W * lazy)) {
+            let columns = plain.len() / R;
+            if columns > room {
+                reduce_sums::<L, R, W>(lanes, prime, &mut partial, sums);
+                room = lazy;
+            }
+            room -= columns;
+            let leaves = leaves.as_chunks::<W>().0.as_chunks::<2>().0;
+            for (plain, leaf) in plain.as_chunks::<R>().0.iter().zip(leaves) {
+                add_column(lanes, &mut partial, plain, leaf);
+            }
+        }
+    }
+    reduce_sums::<L, R, W>(lanes, prime, &mut partial, sums);
+}
+
+/// Adds a column of plaintexts times a leaf's a and b to the sums of even and of odd lanes.
+#[inline(always)]
+fn add_column<L: WordLanes<W>, const R: usize, const W: usize>(
+    lanes: L,
+    partial: &mut [[[L::Wide; 2]; 2]; R],
+    plain: &[[u32; W]; R],
+    leaf: &[[u32; W]; 2],
+) {
+    let (a, b) = (lanes.load(&leaf[0]), lanes.load(&leaf[1]));
+    let (a, b) = ([lanes.even(a), lanes.odd(a)], [lanes.even(b), lanes.odd(b)]);
+    for row in 0..R {
+        let plain = lanes.load(&plain[row]);
+        let plain = [lanes.even(plain), lanes.odd(plain)];
+        for half in 0..2 {
+            let [sum_a, sum_b] = &mut partial[row];
+            sum_a[half] = lanes.add_wide(sum_a[half], lanes.mul_wide(plain[half], a[half]));
+            sum_b[half] = lanes.add_wide(sum_b[half], lanes.mul_wide(plain[half], b[half]));
+        }
+    }
+}
+
+/// Takes the sums in registers, reduced, to those in memory.
+#[inline(always)]
+fn reduce_sums<L: WordLanes<W>, const R: usize, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    partial: &mut [[[L::Wide; 2]; 2]; R],
+    sums: &mut [[u32; W]],
+) {
+    for (sums, partial) in sums.as_chunks_mut::<2>().0.iter_mut().zip(partial) {
+        for (sum, partial) in sums.iter_mut().zip(partial) {
+            let total = prime.montgomery(lanes, partial[0], partial[1]);
+            lanes.store(prime.add(lanes, lanes.load(sum), total), sum);
+            *partial = [lanes.zeros(); 2];
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Ciphertexts in the order in which the kernels read them.
+//!
+//! A *tile* is a vector of slots modulo one prime; tiles go by prime, then by slot. A ciphertext is, tile by tile,
+//! a's words and then b's. The leaves of an expanded query go by *blocks* of [`BLOCK`]; a block is, tile by tile,
+//! its leaves' words: a fold reads a tile of a block as one stream, and one thread writes a block.
+
+use rayon::prelude::*;
+use spirea_backend::BackendError;
+
+use super::lanes::WordLanes;
+use super::tables::RingTables;
+use crate::matrix::HugeBuffer;
+
+/// Leaves of a block.
+pub(super) const BLOCK: usize = 32;
+
+/// The leaves of one expanded query: ciphertexts as values below the primes.
+#[derive(Debug)]
+pub struct RingLeaves {
+    count: usize,
+    words: HugeBuffer,
+}
+
+/// Where a ciphertext's tiles lie: the first one's start, and how far it is to the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    start: usize,
+    stride: usize,
+}
+
+/// Leaves that lie together, fewer than [`BLOCK`] at the end of a query.
+pub(super) struct LeafBlock<'a> {
+    tables: &'a RingTables,
+    words: &'a mut [u32],
+}
+
+impl RingLeaves {
+    pub(super) fn zeroed(tables: &RingTables, count: usize) -> Result<Self, BackendError> {
+        let words = count.checked_mul(2 * tables.words());
+        Ok(Self { count, words: HugeBuffer::words(words, "the leaves")? })
+    }
+
+    /// How many.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn blocks_mut<'a>(
+        &'a mut self,
+        tables: &'a RingTables,
+    ) -> impl IndexedParallelIterator<Item = LeafBlock<'a>> {
+        let blocks = self.words.as_words_mut().par_chunks_mut(BLOCK * 2 * tables.words());
+        blocks.map(move |words| LeafBlock { tables, words })
+    }
+
+    /// The leaves of each block in one tile.
+    pub(super) fn tile<'a>(&'a self, tables: &'a RingTables, tile: usize) -> impl Iterator<Item = &'a [u32]> {
+        self.words.as_words().chunks(BLOCK * 2 * tables.words()).map(move |block| {
+            let length = block.len() / tables.tiles();
+            &block[tile * length..][..length]
+        })
+    }
+
+    /// A leaf's tiles.
+    pub(super) fn leaf<'a>(&'a self, tables: &'a RingTables, leaf: usize) -> impl Iterator<Item = &'a [u32]> {
+        let block = self.words.as_words().chunks(BLOCK * 2 * tables.words()).nth(leaf / BLOCK);
+        let block = block.expect("a leaf that is there");
+        let start = leaf % BLOCK * 2 * tables.lanes();
+        block.chunks_exact(block.len() / tables.tiles()).map(move |tile| &tile[start..][..2 * tables.lanes()])
+    }
+}
+
+impl LeafBlock<'_> {
+    /// How many.
+    pub(super) fn leaves(&self) -> usize {
+        self.words.len() / (2 * self.tables.words())
+    }
+
+    pub(super) fn words_mut(&mut self) -> &mut [u32] {
+        self.words
+    }
+
+    pub(super) fn place(&self, leaf: usize) -> Place {
+        let lanes = self.tables.lanes();
+        Place { start: 2 * leaf * lanes, stride: self.words.len() / self.tables.tiles() }
+    }
+
+    /// Sets a leaf to a ciphertext.
+    pub(super) fn set(&mut self, leaf: usize, ciphertext: &[u32]) {
+        let (width, place) = (2 * self.tables.lanes(), self.place(leaf));
+        for (tile, from) in ciphertext.chunks_exact(width).enumerate() {
+            self.words[place.start + tile * place.stride..][..width].copy_from_slice(from);
+        }
+    }
+}
+
+impl Place {
+    /// Ciphertext number `i` of ciphertexts one after another.
+    pub(super) fn node(tables: &RingTables, i: usize) -> Self {
+        Self { start: 2 * i * tables.words(), stride: 2 * tables.lanes() }
+    }
+
+    /// Stores a tile of a and of b.
+    #[inline(always)]
+    pub(super) fn store<L: WordLanes<W>, const W: usize>(
+        self,
+        lanes: L,
+        words: &mut [u32],
+        tile: usize,
+        [a, b]: [L::Vector; 2],
+    ) {
+        let start = self.start + tile * self.stride;
+        let (to, _) = words[start..start + 2 * W].as_chunks_mut();
+        lanes.store(a, &mut to[0]);
+        lanes.store(b, &mut to[1]);
+    }
+}
+
+/// The tiles of one polynomial of a ciphertext, one after another: its values.
+pub(super) fn polynomial<'a>(
+    tables: &RingTables,
+    ciphertext: &'a [u32],
+    polynomial: usize,
+) -> impl Iterator<Item = &'a [u32]> {
+    let lanes = tables.lanes();
+    ciphertext.chunks_exact(2 * lanes).map(move |tile| &tile[polynomial * lanes..][..lanes])
+}

@@ -1,0 +1,319 @@
+//! The steps on rings: [`RingBackend`] for [`CpuBackend`].
+//!
+//! Polynomials are values nearly all the time, in the order of the plans of `spirea_math`; what is observable
+//! is the same, bit for bit, as by definition. [`lanes`] is what an instruction set supplies; everything else
+//! is written once over it:
+//!
+//! - [`modular`] multiplies and reduces, [`ntt`] transforms, [`digits`] decomposes;
+//! - [`product`] multiplies digits by keys, for [`expand`] and for [`tournament`];
+//! - [`fold`] multiplies plaintexts by leaves in the order of [`layout`]; [`ciphertexts`] ends the pipeline.
+
+mod ciphertexts;
+mod digits;
+mod expand;
+mod fold;
+mod lanes;
+mod layout;
+mod modular;
+mod ntt;
+mod plain;
+mod product;
+mod tables;
+mod tournament;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use spirea_backend::{BackendError, EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
+use spirea_math::{Expansion, Gadget, Ring};
+
+pub use ciphertexts::RingCiphertexts;
+pub use expand::Schedule;
+pub use fold::RingPlain;
+pub use layout::RingLeaves;
+pub(crate) use ntt::Direction;
+pub use tables::RingTables;
+pub use tournament::RingSelectors;
+
+use crate::CpuBackend;
+use crate::isa::Isa;
+use lanes::WordLanes;
+use product::{DigitKeys, RGSW, SUBSTITUTION};
+
+/// A client's evaluation keys.
+#[derive(Debug)]
+pub struct RingKeys {
+    /// By level.
+    expansion: Vec<DigitKeys>,
+    conversion: Option<DigitKeys>,
+}
+
+/// The operations compiled for an instruction set.
+pub(crate) trait RingKernels: Send + Sync {
+    fn lanes(&self) -> usize;
+    fn multiply_adds(&self, rounds: u64) -> u64;
+    fn transform(&self, tables: &RingTables, direction: Direction, from: &[u32], to: &mut [u32]);
+    fn encode(
+        &self,
+        tables: &RingTables,
+        rows: usize,
+        columns: usize,
+        fill: &FillPolynomial<'_>,
+    ) -> Result<RingPlain, BackendError>;
+    fn expand(
+        &self,
+        tables: &RingTables,
+        schedule: Schedule,
+        expansion: Expansion,
+        keys: &RingKeys,
+        words: &[u32],
+    ) -> Result<RingLeaves, BackendError>;
+    fn poly_fold(
+        &self,
+        tables: &RingTables,
+        plain: &RingPlain,
+        leaves: &[&RingLeaves],
+    ) -> Result<Vec<RingCiphertexts>, BackendError>;
+    fn add_bodies(
+        &self,
+        tables: &RingTables,
+        ciphertexts: &mut RingCiphertexts,
+        words: &[u32],
+        bits: u32,
+    ) -> Result<(), BackendError>;
+    #[allow(clippy::too_many_arguments, reason = "those of the operation")]
+    fn selectors(
+        &self,
+        tables: &RingTables,
+        keys: &RingKeys,
+        leaves: &RingLeaves,
+        first: usize,
+        depth: usize,
+        gadget: Gadget,
+    ) -> Result<RingSelectors, BackendError>;
+    fn rgsw_fold(
+        &self,
+        tables: &RingTables,
+        selectors: &RingSelectors,
+        ciphertexts: RingCiphertexts,
+    ) -> Result<RingCiphertexts, BackendError>;
+    fn mod_switch(
+        &self,
+        tables: &RingTables,
+        ciphertexts: &RingCiphertexts,
+        bits: SwitchedBits,
+    ) -> Result<Vec<u8>, BackendError>;
+}
+
+/// Lanes and how many they are.
+struct Vectors<L, const W: usize>(L);
+
+impl<L: WordLanes<W>, const W: usize> RingKernels for Vectors<L, W> {
+    fn lanes(&self) -> usize {
+        W
+    }
+
+    fn multiply_adds(&self, rounds: u64) -> u64 {
+        self.0.run(modular::MultiplyAdds { rounds })
+    }
+
+    fn transform(&self, tables: &RingTables, direction: Direction, from: &[u32], to: &mut [u32]) {
+        ntt::transform(self.0, tables, direction, from, to);
+    }
+
+    fn encode(
+        &self,
+        tables: &RingTables,
+        rows: usize,
+        columns: usize,
+        fill: &FillPolynomial<'_>,
+    ) -> Result<RingPlain, BackendError> {
+        fold::encode(self.0, tables, rows, columns, fill)
+    }
+
+    fn expand(
+        &self,
+        tables: &RingTables,
+        schedule: Schedule,
+        expansion: Expansion,
+        keys: &RingKeys,
+        words: &[u32],
+    ) -> Result<RingLeaves, BackendError> {
+        expand::expand(self.0, tables, schedule, expansion, &keys.expansion, words)
+    }
+
+    fn poly_fold(
+        &self,
+        tables: &RingTables,
+        plain: &RingPlain,
+        leaves: &[&RingLeaves],
+    ) -> Result<Vec<RingCiphertexts>, BackendError> {
+        fold::poly_fold(self.0, tables, plain, leaves)
+    }
+
+    fn add_bodies(
+        &self,
+        tables: &RingTables,
+        ciphertexts: &mut RingCiphertexts,
+        words: &[u32],
+        bits: u32,
+    ) -> Result<(), BackendError> {
+        ciphertexts::add_bodies(self.0, tables, ciphertexts, words, bits)
+    }
+
+    fn selectors(
+        &self,
+        tables: &RingTables,
+        keys: &RingKeys,
+        leaves: &RingLeaves,
+        first: usize,
+        depth: usize,
+        gadget: Gadget,
+    ) -> Result<RingSelectors, BackendError> {
+        tournament::selectors(self.0, tables, keys.conversion.as_ref(), leaves, first, depth, gadget)
+    }
+
+    fn rgsw_fold(
+        &self,
+        tables: &RingTables,
+        selectors: &RingSelectors,
+        ciphertexts: RingCiphertexts,
+    ) -> Result<RingCiphertexts, BackendError> {
+        tournament::rgsw_fold(self.0, tables, selectors, ciphertexts)
+    }
+
+    fn mod_switch(
+        &self,
+        tables: &RingTables,
+        ciphertexts: &RingCiphertexts,
+        bits: SwitchedBits,
+    ) -> Result<Vec<u8>, BackendError> {
+        ciphertexts::mod_switch(self.0, tables, ciphertexts, bits)
+    }
+}
+
+/// The operations of an instruction set, if this machine has it.
+pub(crate) fn kernels(isa: Isa) -> Option<Box<dyn RingKernels>> {
+    match isa {
+        Isa::Portable => Some(Box::new(Vectors(plain::Plain::<8>))),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => crate::isa::Avx2::detect().map(|token| Box::new(Vectors(token)) as _),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => crate::isa::Avx512::detect().map(|token| Box::new(Vectors(token)) as _),
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx2 | Isa::Avx512 => None,
+    }
+}
+
+impl RingBackend for CpuBackend {
+    type Tables = RingTables;
+    type Keys = RingKeys;
+    type Leaves = RingLeaves;
+    type Plain = RingPlain;
+    type Ciphertexts = RingCiphertexts;
+    type Selectors = RingSelectors;
+
+    fn tables(&self, ring: &Arc<Ring>) -> Result<RingTables, BackendError> {
+        RingTables::new(ring, self.ring.lanes())
+    }
+
+    fn keys(&self, tables: &RingTables, keys: EvaluationKeys<'_>) -> Result<RingKeys, BackendError> {
+        let levels = keys.levels(tables.ring())? as usize;
+        let take = |gadget, sources, words: &[u32]| {
+            Ok(DigitKeys::new(tables, gadget, sources)?.filled(tables, words))
+        };
+        self.pool.install(|| {
+            let of_level = (keys.expansion.len() / levels.max(1)).max(1);
+            let expansion = keys.expansion.par_chunks(of_level);
+            let expansion = expansion.map(|words| take(keys.expansion_gadget, SUBSTITUTION, words));
+            let conversion = (!keys.conversion.is_empty())
+                .then(|| take(keys.conversion_gadget, RGSW, keys.conversion))
+                .transpose()?;
+            Ok(RingKeys { expansion: expansion.collect::<Result<_, BackendError>>()?, conversion })
+        })
+    }
+
+    fn encode(
+        &self,
+        tables: &RingTables,
+        rows: usize,
+        columns: usize,
+        fill: &FillPolynomial<'_>,
+    ) -> Result<RingPlain, BackendError> {
+        self.pool.install(|| self.ring.encode(tables, rows, columns, fill))
+    }
+
+    fn expand(
+        &self,
+        tables: &RingTables,
+        expansion: Expansion,
+        queries: &[(&RingKeys, &[u32])],
+    ) -> Result<Vec<RingLeaves>, BackendError> {
+        let served = |&(keys, words): &(&RingKeys, &[u32])| {
+            words.len() == 2 * tables.words() && expansion.levels() as usize <= keys.expansion.len()
+        };
+        if !queries.iter().all(served) || expansion.levels() > tables.ring().degree().trailing_zeros() {
+            return Err(BackendError::Shape("a ciphertext or keys that do not serve the expansion".into()));
+        }
+        self.pool.install(|| {
+            let expand = |&(keys, words): &(&RingKeys, &[u32])| {
+                self.ring.expand(tables, self.schedule, expansion, keys, words)
+            };
+            queries.par_iter().map(expand).collect()
+        })
+    }
+
+    fn poly_fold(
+        &self,
+        tables: &RingTables,
+        plain: &RingPlain,
+        leaves: &[&RingLeaves],
+    ) -> Result<Vec<RingCiphertexts>, BackendError> {
+        self.pool.install(|| self.ring.poly_fold(tables, plain, leaves))
+    }
+
+    fn add_bodies(
+        &self,
+        tables: &RingTables,
+        ciphertexts: &mut RingCiphertexts,
+        words: &[u32],
+        bits: u32,
+    ) -> Result<(), BackendError> {
+        self.pool.install(|| self.ring.add_bodies(tables, ciphertexts, words, bits))
+    }
+
+    fn selectors(
+        &self,
+        tables: &RingTables,
+        keys: &RingKeys,
+        leaves: &RingLeaves,
+        first: usize,
+        depth: usize,
+        gadget: Gadget,
+    ) -> Result<RingSelectors, BackendError> {
+        self.pool.install(|| self.ring.selectors(tables, keys, leaves, first, depth, gadget))
+    }
+
+    fn rgsw_fold(
+        &self,
+        tables: &RingTables,
+        selectors: &RingSelectors,
+        ciphertexts: RingCiphertexts,
+    ) -> Result<RingCiphertexts, BackendError> {
+        self.pool.install(|| self.ring.rgsw_fold(tables, selectors, ciphertexts))
+    }
+
+    fn mod_switch(
+        &self,
+        tables: &RingTables,
+        ciphertexts: &RingCiphertexts,
+        bits: SwitchedBits,
+    ) -> Result<Vec<u8>, BackendError> {
+        self.pool.install(|| self.ring.mod_switch(tables, ciphertexts, bits))
+    }
+}

@@ -1,0 +1,487 @@
+//! The negacyclic transform of one polynomial modulo one prime, in the orders of [`NttPlan`].
+//!
+//! [`NttPlan`]: spirea_math::NttPlan
+//!
+//! Layers that join halves of a vector or more work on whole vectors, two layers for each visit of memory. The
+//! others work on blocks of `W` vectors that are transposed in registers, so that no layer ever moves a word to
+//! another lane; such a block's layers are one visit.
+//!
+//! # Bounds
+//! A product lies below 2q whatever the word, so the forward transform's words only grow where they are *not*
+//! multiplied: by 2q a layer. [`Headroom`] says how many multiples of q a word holds and when the growing words
+//! are reduced. The inverse transform keeps all words below 2q.
+
+use spirea_math::{Modulus, ShoupWord};
+
+use super::lanes::{Kernel, WordLanes};
+use super::modular::{Factor, Prime};
+use super::tables::RingTables;
+
+/// When the words of a forward transform are reduced. A pair of layers takes words below `IN` q to below
+/// `OUT` q, after words that it does not multiply have been reduced before the first layer, to below `FIRST` q,
+/// and before the second, to below `SECOND` q.
+trait Headroom {
+    const FIRST: u32;
+    const SECOND: u32;
+    /// Bound of the words between two pairs of layers.
+    const OUT: u32 = Self::SECOND + 2;
+
+    fn before_first<L: WordLanes<W>, const W: usize>(
+        lanes: L,
+        prime: Prime<L::Vector>,
+        a: L::Vector,
+    ) -> L::Vector;
+    fn before_second<L: WordLanes<W>, const W: usize>(
+        lanes: L,
+        prime: Prime<L::Vector>,
+        a: L::Vector,
+    ) -> L::Vector;
+}
+
+/// Primes below 2^30: a word holds 4q.
+struct FourMultiples;
+
+impl Headroom for FourMultiples {
+    const FIRST: u32 = 2;
+    const SECOND: u32 = 2;
+
+    #[inline(always)]
+    fn before_first<L: WordLanes<W>, const W: usize>(
+        lanes: L,
+        prime: Prime<L::Vector>,
+        a: L::Vector,
+    ) -> L::Vector {
+        prime.below_2q(lanes, a)
+    }
+
+    #[inline(always)]
+    fn before_second<L: WordLanes<W>, const W: usize>(
+        lanes: L,
+        prime: Prime<L::Vector>,
+        a: L::Vector,
+    ) -> L::Vector {
+        prime.below_2q(lanes, a)
+    }
+}
+
+/// Primes below 2^29: a word holds 8q, and every other layer needs no reduction.
+struct EightMultiples;
+
+impl Headroom for EightMultiples {
+    const FIRST: u32 = 4;
+    const SECOND: u32 = 6;
+
+    #[inline(always)]
+    fn before_first<L: WordLanes<W>, const W: usize>(
+        lanes: L,
+        prime: Prime<L::Vector>,
+        a: L::Vector,
+    ) -> L::Vector {
+        prime.below_4q(lanes, a)
+    }
+
+    #[inline(always)]
+    fn before_second<L: WordLanes<W>, const W: usize>(_: L, _: Prime<L::Vector>, a: L::Vector) -> L::Vector {
+        a
+    }
+}
+
+// Reductions take a word below 4q to below 2q, or one below 8q to below 4q.
+const _: () = {
+    assert!(FourMultiples::OUT <= 2 * FourMultiples::FIRST && FourMultiples::FIRST + 2 <= 4);
+    assert!(FourMultiples::OUT as u64 * ((1 << 30) - 1) < 1 << 32);
+    assert!(EightMultiples::OUT <= 2 * EightMultiples::FIRST);
+    assert!(EightMultiples::SECOND == EightMultiples::FIRST + 2);
+    assert!(EightMultiples::OUT as u64 * ((1 << 29) - 1) < 1 << 32);
+};
+
+/// The forward transform: `from` (coefficients) plus `lift`, word by word modulo 2^32, which must be below 4q,
+/// to `to` (values): any words congruent to them.
+pub(super) struct Forward<'a> {
+    pub tables: &'a RingTables,
+    pub prime: usize,
+    pub from: &'a [u32],
+    pub lift: u32,
+    pub to: &'a mut [u32],
+}
+
+impl Kernel for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+        if self.tables.degree() < W * W {
+            return self.one_by_one();
+        }
+        if self.tables.primes()[self.prime].q.value() < 1 << 29 {
+            self.by_vectors::<L, EightMultiples, W>(lanes);
+        } else {
+            self.by_vectors::<L, FourMultiples, W>(lanes);
+        }
+    }
+}
+
+impl Forward<'_> {
+    /// For polynomials without a whole block.
+    fn one_by_one(self) {
+        self.to.iter_mut().zip(self.from).for_each(|(to, from)| *to = from.wrapping_add(self.lift));
+        self.tables.ring().limbs()[self.prime].plan.forward(self.to);
+    }
+
+    #[inline(always)]
+    fn by_vectors<L: WordLanes<W>, H: Headroom, const W: usize>(self, lanes: L) {
+        let prime = Prime::new(lanes, self.tables.primes()[self.prime].q);
+        let twiddles = self.tables.ring().limbs()[self.prime].plan.forward_twiddles();
+        let (from, to) = (self.from.as_chunks::<W>().0, self.to.as_chunks_mut::<W>().0);
+        assert!(from.len() == to.len() && to.len() * W == self.tables.degree());
+        let (lift, zero) = (lanes.splat(self.lift), lanes.splat(0));
+        let vectors = to.len();
+
+        // One layer first where their number is odd, else a pair.
+        let mut groups = if vectors.trailing_zeros() % 2 == 1 {
+            let half = vectors / 2;
+            let w = Factor::splat(lanes, twiddles[1]);
+            let ((u, y), (low, high)) = (from.split_at(half), to.split_at_mut(half));
+            for ((u, y), (low, high)) in u.iter().zip(y).zip(low.iter_mut().zip(high)) {
+                let (u, y) = (lanes.add(lanes.load(u), lift), lanes.add(lanes.load(y), lift));
+                let (x, y) = butterfly::<L, W>(lanes, prime, H::before_first(lanes, prime, u), y, w);
+                lanes.store(x, low);
+                lanes.store(y, high);
+            }
+            2
+        } else {
+            let w = factors(lanes, twiddles, 1);
+            let [x0, x1, x2, x3] = quarters(from);
+            let [y0, y1, y2, y3] = quarters_mut(to);
+            for i in 0..x0.len() {
+                let x = load(lanes, [&x0[i], &x1[i], &x2[i], &x3[i]], lift);
+                let y = two_layers::<L, H, W>(lanes, prime, x, w);
+                lanes.store(y[0], &mut y0[i]);
+                lanes.store(y[1], &mut y1[i]);
+                lanes.store(y[2], &mut y2[i]);
+                lanes.store(y[3], &mut y3[i]);
+            }
+            4
+        };
+        while groups < vectors {
+            for (group, words) in to.chunks_exact_mut(vectors / groups).enumerate() {
+                let w = factors(lanes, twiddles, groups + group);
+                let [x0, x1, x2, x3] = quarters_mut(words);
+                for i in 0..x0.len() {
+                    let x = load(lanes, [&x0[i], &x1[i], &x2[i], &x3[i]], zero);
+                    let y = two_layers::<L, H, W>(lanes, prime, x, w);
+                    lanes.store(y[0], &mut x0[i]);
+                    lanes.store(y[1], &mut x1[i]);
+                    lanes.store(y[2], &mut x2[i]);
+                    lanes.store(y[3], &mut x3[i]);
+                }
+            }
+            groups *= 4;
+        }
+        forward_blocks::<L, H, W>(lanes, prime, &self.tables.primes()[self.prime].forward_tail, to);
+    }
+}
+
+/// The layers inside vectors.
+#[inline(always)]
+fn forward_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    tail: &[u32],
+    to: &mut [[u32; W]],
+) {
+    let factors = tail.as_chunks::<W>().0.chunks_exact(2 * (W - 1));
+    for (block, factors) in to.as_chunks_mut::<W>().0.iter_mut().zip(factors) {
+        let mut x = load_block(lanes, block);
+        let mut half = W / 2;
+        while half > 0 {
+            let groups = W / (2 * half);
+            for group in 0..groups {
+                let at = 2 * (groups - 1 + group);
+                let w = Factor::load(lanes, [&factors[at], &factors[at + 1]]);
+                for i in 2 * group * half..(2 * group + 1) * half {
+                    // Layers alternate, the first of the vectors' size being a first one.
+                    let u = if groups.trailing_zeros().is_multiple_of(2) {
+                        H::before_first(lanes, prime, x[i])
+                    } else {
+                        H::before_second(lanes, prime, x[i])
+                    };
+                    (x[i], x[i + half]) = butterfly::<L, W>(lanes, prime, u, x[i + half], w);
+                }
+            }
+            half /= 2;
+        }
+        store_block(lanes, x, block);
+    }
+}
+
+/// Cooley and Tukey's butterfly: u + y w and u - y w, both below 2q more than u.
+#[inline(always)]
+fn butterfly<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    u: L::Vector,
+    y: L::Vector,
+    w: Factor<L::Vector>,
+) -> (L::Vector, L::Vector) {
+    let v = prime.mul_lazy(lanes, y, w);
+    (lanes.add(u, v), prime.sub_lazy(lanes, u, v))
+}
+
+/// Two layers in registers, with the first layer's factor and the two of the second.
+#[inline(always)]
+fn two_layers<L: WordLanes<W>, H: Headroom, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    x: [L::Vector; 4],
+    w: [Factor<L::Vector>; 3],
+) -> [L::Vector; 4] {
+    let (a, c) = butterfly::<L, W>(lanes, prime, H::before_first(lanes, prime, x[0]), x[2], w[0]);
+    let (b, d) = butterfly::<L, W>(lanes, prime, H::before_first(lanes, prime, x[1]), x[3], w[0]);
+    let (y0, y1) = butterfly::<L, W>(lanes, prime, H::before_second(lanes, prime, a), b, w[1]);
+    let (y2, y3) = butterfly::<L, W>(lanes, prime, H::before_second(lanes, prime, c), d, w[2]);
+    [y0, y1, y2, y3]
+}
+
+/// The inverse transform: `from` (values below 2q), times N `scale`, to `to` (coefficients), plus `shift` below
+/// q; below q. Whatever else a coefficient is to be multiplied by is part of `scale`, with 1/N.
+pub(super) struct Inverse<'a> {
+    pub tables: &'a RingTables,
+    pub prime: usize,
+    pub from: &'a [u32],
+    pub scale: ShoupWord,
+    pub shift: u32,
+    pub to: &'a mut [u32],
+}
+
+impl Kernel for Inverse<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+        if self.tables.degree() < W * W { self.one_by_one() } else { self.by_vectors(lanes) }
+    }
+}
+
+impl Inverse<'_> {
+    fn q(&self) -> Modulus {
+        self.tables.primes()[self.prime].q
+    }
+
+    /// For polynomials without a whole block.
+    fn one_by_one(self) {
+        let (q, plan) = (self.q(), &self.tables.ring().limbs()[self.prime].plan);
+        self.to.copy_from_slice(self.from);
+        plan.inverse(self.to);
+        // The plan has divided by N.
+        let scale = q.shoup(q.mul(self.scale.value, self.tables.degree() as u32));
+        for x in self.to {
+            *x = q.add(q.reduce_lazy(q.mul_lazy(*x, scale)), self.shift);
+        }
+    }
+
+    #[inline(always)]
+    fn by_vectors<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+        let q = self.q();
+        let prime = Prime::new(lanes, q);
+        let twiddles = self.tables.ring().limbs()[self.prime].plan.inverse_twiddles();
+        let (from, to) = (self.from.as_chunks::<W>().0, self.to.as_chunks_mut::<W>().0);
+        assert!(from.len() == to.len() && to.len() * W == self.tables.degree());
+        inverse_blocks(lanes, prime, &self.tables.primes()[self.prime].inverse_tail, from, to);
+
+        let (vectors, zero) = (to.len(), lanes.splat(0));
+        let mut groups = vectors;
+        while groups > 4 {
+            groups /= 4;
+            for (group, words) in to.chunks_exact_mut(vectors / groups).enumerate() {
+                let w = factors(lanes, twiddles, groups + group);
+                let [x0, x1, x2, x3] = quarters_mut(words);
+                for i in 0..x0.len() {
+                    let x = load(lanes, [&x0[i], &x1[i], &x2[i], &x3[i]], zero);
+                    let (a, b) = inverse_butterfly::<L, W>(lanes, prime, x[0], x[1], w[1]);
+                    let (c, d) = inverse_butterfly::<L, W>(lanes, prime, x[2], x[3], w[2]);
+                    let (y0, y2) = inverse_butterfly::<L, W>(lanes, prime, a, c, w[0]);
+                    let (y1, y3) = inverse_butterfly::<L, W>(lanes, prime, b, d, w[0]);
+                    lanes.store(y0, &mut x0[i]);
+                    lanes.store(y1, &mut x1[i]);
+                    lanes.store(y2, &mut x2[i]);
+                    lanes.store(y3, &mut x3[i]);
+                }
+            }
+        }
+        // The last layer, or pair of layers, with the scale: what it multiplies has it in the twiddle.
+        let scale = Factor::splat(lanes, self.scale);
+        let last = Factor::splat(lanes, q.shoup(q.mul(self.scale.value, twiddles[1].value)));
+        let shift = lanes.splat(self.shift);
+        let scale = Scale { scale, last, shift };
+        if groups == 2 {
+            let (low, high) = to.split_at_mut(vectors / 2);
+            for (low, high) in low.iter_mut().zip(high) {
+                let (u, v) = (lanes.load(low), lanes.load(high));
+                let (x, y) = last_butterfly::<L, W>(lanes, prime, u, v, scale);
+                lanes.store(x, low);
+                lanes.store(y, high);
+            }
+        } else {
+            let [_, w1, w2] = factors(lanes, twiddles, 1);
+            let [x0, x1, x2, x3] = quarters_mut(to);
+            for i in 0..x0.len() {
+                let x = load(lanes, [&x0[i], &x1[i], &x2[i], &x3[i]], zero);
+                let (a, b) = inverse_butterfly::<L, W>(lanes, prime, x[0], x[1], w1);
+                let (c, d) = inverse_butterfly::<L, W>(lanes, prime, x[2], x[3], w2);
+                let (y0, y2) = last_butterfly::<L, W>(lanes, prime, a, c, scale);
+                let (y1, y3) = last_butterfly::<L, W>(lanes, prime, b, d, scale);
+                lanes.store(y0, &mut x0[i]);
+                lanes.store(y1, &mut x1[i]);
+                lanes.store(y2, &mut x2[i]);
+                lanes.store(y3, &mut x3[i]);
+            }
+        }
+    }
+}
+
+/// The layers inside vectors.
+#[inline(always)]
+fn inverse_blocks<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    tail: &[u32],
+    from: &[[u32; W]],
+    to: &mut [[u32; W]],
+) {
+    let factors = tail.as_chunks::<W>().0.chunks_exact(2 * (W - 1));
+    let blocks = from.as_chunks::<W>().0.iter().zip(to.as_chunks_mut::<W>().0);
+    for ((from, to), factors) in blocks.zip(factors) {
+        let mut x = load_block(lanes, from);
+        let mut half = 1;
+        while half < W {
+            let groups = W / (2 * half);
+            for group in 0..groups {
+                let at = 2 * (groups - 1 + group);
+                let w = Factor::load(lanes, [&factors[at], &factors[at + 1]]);
+                for i in 2 * group * half..(2 * group + 1) * half {
+                    (x[i], x[i + half]) = inverse_butterfly::<L, W>(lanes, prime, x[i], x[i + half], w);
+                }
+            }
+            half *= 2;
+        }
+        store_block(lanes, x, to);
+    }
+}
+
+/// Gentleman and Sande's butterfly: u + v and (u - v) w, all below 2q.
+#[inline(always)]
+fn inverse_butterfly<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    u: L::Vector,
+    v: L::Vector,
+    w: Factor<L::Vector>,
+) -> (L::Vector, L::Vector) {
+    (prime.below_2q(lanes, lanes.add(u, v)), prime.mul_lazy(lanes, prime.sub_lazy(lanes, u, v), w))
+}
+
+/// Four vectors plus one.
+#[inline(always)]
+fn load<L: WordLanes<W>, const W: usize>(lanes: L, x: [&[u32; W]; 4], plus: L::Vector) -> [L::Vector; 4] {
+    let mut y = [plus; 4];
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = lanes.add(*y, lanes.load(x));
+    }
+    y
+}
+
+/// The factors of a group, numbered as in the plan's table, and of its two groups in the next finer layer.
+#[inline(always)]
+fn factors<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    twiddles: &[ShoupWord],
+    group: usize,
+) -> [Factor<L::Vector>; 3] {
+    [
+        Factor::splat(lanes, twiddles[group]),
+        Factor::splat(lanes, twiddles[2 * group]),
+        Factor::splat(lanes, twiddles[2 * group + 1]),
+    ]
+}
+
+/// A block of vectors, transposed.
+#[inline(always)]
+fn load_block<L: WordLanes<W>, const W: usize>(lanes: L, block: &[[u32; W]; W]) -> [L::Vector; W] {
+    let mut x = [lanes.splat(0); W];
+    for (x, words) in x.iter_mut().zip(block) {
+        *x = lanes.load(words);
+    }
+    lanes.transpose(x)
+}
+
+/// Stores a transposed block.
+#[inline(always)]
+fn store_block<L: WordLanes<W>, const W: usize>(lanes: L, x: [L::Vector; W], block: &mut [[u32; W]; W]) {
+    for (x, words) in lanes.transpose(x).into_iter().zip(block) {
+        lanes.store(x, words);
+    }
+}
+
+/// What the last layer multiplies by and adds.
+#[derive(Clone, Copy)]
+struct Scale<V> {
+    /// The factor of sums.
+    scale: Factor<V>,
+    /// The factor of differences: the twiddle as well.
+    last: Factor<V>,
+    shift: V,
+}
+
+/// The butterfly of the last layer, scaled and shifted, below q.
+#[inline(always)]
+fn last_butterfly<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    u: L::Vector,
+    v: L::Vector,
+    scale: Scale<L::Vector>,
+) -> (L::Vector, L::Vector) {
+    let sum = prime.mul(lanes, lanes.add(u, v), scale.scale);
+    let difference = prime.mul(lanes, prime.sub_lazy(lanes, u, v), scale.last);
+    (prime.add(lanes, sum, scale.shift), prime.add(lanes, difference, scale.shift))
+}
+
+/// Which way a transform goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Direction {
+    /// Coefficients to values.
+    Forward,
+    /// Values to coefficients.
+    Inverse,
+}
+
+/// Transforms a polynomial, as [`Forward`] without a lift or as [`Inverse`] without a shift.
+pub(super) fn transform<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    direction: Direction,
+    from: &[u32],
+    to: &mut [u32],
+) {
+    let polynomials = from.chunks_exact(tables.degree()).zip(to.chunks_exact_mut(tables.degree()));
+    for (prime, (from, to)) in polynomials.enumerate() {
+        let scale = tables.ring().limbs()[prime].plan.degree_inverse();
+        match direction {
+            Direction::Forward => lanes.run(Forward { tables, prime, from, lift: 0, to }),
+            Direction::Inverse => lanes.run(Inverse { tables, prime, from, scale, shift: 0, to }),
+        }
+    }
+}
+
+#[inline(always)]
+fn quarters<T>(words: &[T]) -> [&[T]; 4] {
+    let mut quarters = words.chunks_exact(words.len() / 4);
+    std::array::from_fn(|_| quarters.next().expect("four quarters"))
+}
+
+#[inline(always)]
+fn quarters_mut<T>(words: &mut [T]) -> [&mut [T]; 4] {
+    let mut quarters = words.chunks_exact_mut(words.len() / 4);
+    std::array::from_fn(|_| quarters.next().expect("four quarters"))
+}

@@ -1,0 +1,197 @@
+//! The tables of a ring, in the order in which the kernels read them.
+
+use std::sync::Arc;
+
+use spirea_backend::BackendError;
+use spirea_math::{Expansion, Modulus, Ring, ShoupWord};
+
+/// Most primes of a ring: their residues are recombined in as many 32-bit limbs.
+pub(super) const MOST_PRIMES: usize = 4;
+/// Least degree: a vector of the widest lanes.
+const LEAST_DEGREE: usize = 16;
+
+/// The tables of a ring for vectors of a certain number of lanes.
+#[derive(Debug)]
+pub struct RingTables {
+    ring: Arc<Ring>,
+    lanes: usize,
+    primes: Vec<PrimeTables>,
+    substitutions: Vec<Substitution>,
+}
+
+/// What transforms modulo one prime read, beside the plan's own twiddles.
+#[derive(Debug)]
+pub(super) struct PrimeTables {
+    pub q: Modulus,
+    /// Twiddles of the forward transform's last layers, see [`tail`].
+    pub forward_tail: Vec<u32>,
+    /// Twiddles of the inverse transform's first layers, likewise.
+    pub inverse_tail: Vec<u32>,
+}
+
+/// The substitution X -> X^(N / 2^level + 1) on values, and the monomial X^(-2^level).
+///
+/// Slot j in bit-reversed order belongs to the root with exponent 2 r + 1, r being j reversed; its image has
+/// exponent k (2 r + 1), so r becomes k r + (k - 1) / 2. The low bits of r, which are the vector's number,
+/// become a function of themselves alone: whole vectors go to whole vectors, and only the lanes inside are
+/// permuted, in one of at most `W` ways.
+#[derive(Debug)]
+pub(super) struct Substitution {
+    /// For each vector of the image: the vector it comes from, and the number of its permutation.
+    pub sources: Vec<(u32, u32)>,
+    /// The permutations, `W` places each.
+    pub places: Vec<u32>,
+    /// The monomial's values: prime by prime. From the level on where 2^level slots in a row, whose roots
+    /// differ by a factor that the exponent takes to 1, fill a vector, one word for each vector; before it,
+    /// `W` values and then their companions.
+    pub monomial: Monomial,
+}
+
+/// Values of a monomial with their companions.
+#[derive(Debug)]
+pub(super) enum Monomial {
+    /// For each prime and vector: `W` values, `W` companions.
+    Slots(Vec<u32>),
+    /// For each prime and vector: the value of all its slots.
+    Vectors(Vec<ShoupWord>),
+}
+
+impl RingTables {
+    pub(crate) fn new(ring: &Arc<Ring>, lanes: usize) -> Result<Self, BackendError> {
+        let primes = || ring.limbs().iter().map(|limb| limb.prime().value());
+        let spread = primes().min().zip(primes().max());
+        let fits = ring.degree() >= LEAST_DEGREE
+            && ring.limbs().len() <= MOST_PRIMES
+            && spread.is_some_and(|(least, most)| most / 4 < least);
+        if !fits {
+            return Err(BackendError::Unavailable(format!(
+                "the processor's kernels take rings of degree {LEAST_DEGREE} or more and up to {MOST_PRIMES} primes \
+                 within a factor of 4 of each other"
+            )));
+        }
+        let levels = ring.degree().trailing_zeros();
+        let of_prime = |limb: &spirea_math::ring::Limb| PrimeTables {
+            q: limb.prime(),
+            forward_tail: tail(limb.plan.forward_twiddles(), lanes),
+            inverse_tail: tail(limb.plan.inverse_twiddles(), lanes),
+        };
+        Ok(Self {
+            ring: Arc::clone(ring),
+            lanes,
+            primes: ring.limbs().iter().map(of_prime).collect(),
+            substitutions: (0..levels).map(|level| Substitution::new(ring, lanes, level)).collect(),
+        })
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// Lanes of the vectors that these tables are for.
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    pub(super) fn degree(&self) -> usize {
+        self.ring.degree()
+    }
+
+    /// Words of a polynomial.
+    pub(super) fn words(&self) -> usize {
+        self.ring.words()
+    }
+
+    /// Vectors of slots of a polynomial, over all primes.
+    pub(super) fn tiles(&self) -> usize {
+        self.words() / self.lanes
+    }
+
+    /// The prime of a tile.
+    pub(super) fn prime_of(&self, tile: usize) -> Modulus {
+        self.primes[tile * self.lanes / self.degree()].q
+    }
+
+    pub(super) fn primes(&self) -> &[PrimeTables] {
+        &self.primes
+    }
+
+    /// The substitution of a level of expansion.
+    pub(super) fn substitution(&self, level: u32) -> &Substitution {
+        &self.substitutions[level as usize]
+    }
+}
+
+/// Twiddles of the layers that combine the lanes of a vector, for blocks of `lanes` vectors that have been
+/// transposed: lane l of the block with number b works on group b `lanes` + l of the layer that joins halves of
+/// a vector. Layer s has 2^s twiddles for each of these groups: for each block, layer and i < 2^s, `lanes`
+/// values, then their companions. A degree too small for a block has none.
+fn tail(twiddles: &[ShoupWord], lanes: usize) -> Vec<u32> {
+    let groups = twiddles.len() / lanes;
+    let mut words = Vec::with_capacity(2 * twiddles.len());
+    for block in 0..groups / lanes {
+        for layer in 0..lanes.trailing_zeros() {
+            for i in 0..1 << layer {
+                let word = |lane: usize| twiddles[((groups + block * lanes + lane) << layer) + i];
+                words.extend((0..lanes).map(|lane| word(lane).value));
+                words.extend((0..lanes).map(|lane| word(lane).quotient));
+            }
+        }
+    }
+    words
+}
+
+impl Substitution {
+    fn new(ring: &Ring, lanes: usize, level: u32) -> Self {
+        let (degree, exponent) = (ring.degree(), Expansion::exponent(ring.degree(), level));
+        let reversed = |slot: usize| slot.reverse_bits() >> (usize::BITS - degree.trailing_zeros());
+        let source = |slot: usize| {
+            let root = (2 * reversed(slot) + 1) * exponent % (2 * degree);
+            reversed(root / 2)
+        };
+        let mut places: Vec<u32> = Vec::new();
+        let sources = (0..degree).step_by(lanes).map(|first| {
+            let slots: Vec<usize> = (first..first + lanes).map(source).collect();
+            let vector = slots[0] / lanes;
+            assert!(slots.iter().all(|slot| slot / lanes == vector), "whole vectors go to whole vectors");
+            let permutation: Vec<u32> = slots.iter().map(|slot| (slot % lanes) as u32).collect();
+            let known = places.chunks_exact(lanes).position(|known| known == permutation);
+            let number = known.unwrap_or_else(|| {
+                places.extend(permutation);
+                places.len() / lanes - 1
+            });
+            (vector as u32, number as u32)
+        });
+        Self { sources: sources.collect(), places, monomial: Monomial::new(ring, lanes, level) }
+    }
+}
+
+impl Monomial {
+    fn new(ring: &Ring, lanes: usize, level: u32) -> Self {
+        // X^(-2^level) = -X^(N - 2^level).
+        let mut values = ring.lift(&[-1]);
+        values = ring.mul_monomial(&values, ring.degree() - (1 << level));
+        ring.forward(&mut values);
+        let limbs = || ring.limbs().iter().zip(values.chunks_exact(ring.degree()));
+        if 1 << level >= lanes {
+            Self::Vectors(
+                limbs()
+                    .flat_map(|(limb, values)| {
+                        values.chunks_exact(lanes).map(|values| limb.prime().shoup(values[0]))
+                    })
+                    .collect(),
+            )
+        } else {
+            Self::Slots(
+                limbs()
+                    .flat_map(|(limb, values)| {
+                        values.chunks_exact(lanes).flat_map(|values| {
+                            let words = || values.iter().map(|&value| limb.prime().shoup(value));
+                            words().map(|word| word.value).chain(words().map(|word| word.quotient))
+                        })
+                    })
+                    .collect(),
+            )
+        }
+    }
+}

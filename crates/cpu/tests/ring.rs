@@ -1,0 +1,407 @@
+//! The steps on rings of every kernel against their definition.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::Stream;
+use proptest::prelude::*;
+use spirea_backend::{BackendError, EvaluationKeys, NaiveBackend, RingBackend, SwitchedBits};
+use spirea_cpu::{CpuBackend, Isa, Schedule};
+use spirea_math::{Expansion, Gadget, Modulus, Ring};
+
+/// Primes that are 1 mod 2^13: below 2^30, 2^29, 2^27 and 2^25, largest first.
+const PRIMES: [[u32; 4]; 4] = [
+    [1_073_692_673, 1_073_668_097, 1_073_651_713, 1_073_643_521],
+    [536_813_569, 536_690_689, 536_641_537, 536_616_961],
+    [134_176_769, 134_111_233, 134_012_929, 133_963_777],
+    [33_538_049, 33_349_633, 33_292_289, 33_177_601],
+];
+
+fn ring(degree: usize, primes: &[u32]) -> Arc<Ring> {
+    let primes: Vec<Modulus> = primes.iter().map(|&q| Modulus::new(q)).collect();
+    Arc::new(Ring::new(degree, &primes))
+}
+
+/// What the coefficients of polynomials are.
+#[derive(Clone, Copy, Debug)]
+enum Coefficients {
+    Random,
+    Zero,
+    Largest,
+    /// 0 and q - 1 in turn.
+    Alternating,
+    /// Around q/2 and around where digits and roundings turn.
+    Halves,
+}
+
+/// A number of polynomials as values.
+fn polynomials(ring: &Ring, count: usize, kind: Coefficients, seed: u64) -> Vec<u32> {
+    let mut stream = Stream::new(seed);
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let mut a = ring.zero();
+        for i in 0..ring.degree() {
+            let random = i128::from(stream.next()) << 64 >> (1 + stream.next() % 125);
+            let half = (ring.modulus() / 2) as i128;
+            let value = match kind {
+                Coefficients::Random => (random ^ i128::from(stream.next())) % half,
+                Coefficients::Zero => 0,
+                Coefficients::Largest => -1,
+                Coefficients::Alternating => -((i % 2) as i128),
+                Coefficients::Halves => {
+                    let near = (stream.next() % 5) as i128 - 2;
+                    match stream.next() % 3 {
+                        0 => half + near,
+                        1 => near - half,
+                        _ => (1i128 << (stream.next() % 110)) + near,
+                    }
+                }
+            };
+            ring.set_coefficient(&mut a, i, value);
+        }
+        ring.forward(&mut a);
+        words.extend(a);
+    }
+    words
+}
+
+/// Random values: keys need no structure, the steps are exact whatever they are.
+fn values(ring: &Ring, polynomials: usize, seed: u64) -> Vec<u32> {
+    let mut stream = Stream::new(seed);
+    let residues = |q: Modulus| (0..ring.degree()).map(move |_| q);
+    let primes = (0..polynomials).flat_map(|_| ring.limbs().iter().flat_map(|limb| residues(limb.prime())));
+    primes
+        .map(|q| match stream.next() {
+            word if word >> 60 == 0 => q.value() - 1,
+            word => (word % u64::from(q.value())) as u32,
+        })
+        .collect()
+}
+
+/// A pipeline through every step.
+#[derive(Clone, Debug)]
+struct Pipeline {
+    ring: Arc<Ring>,
+    expansion: Gadget,
+    conversion: Gadget,
+    rgsw: Gadget,
+    leaves: usize,
+    rows: usize,
+    /// Ciphertexts of the tournament.
+    players: usize,
+    queries: usize,
+    kind: Coefficients,
+    bits: SwitchedBits,
+    seed: u64,
+}
+
+impl Pipeline {
+    fn new(ring: Arc<Ring>, gadget: Gadget) -> Self {
+        Self {
+            ring,
+            expansion: gadget,
+            conversion: gadget,
+            rgsw: gadget,
+            leaves: 9,
+            rows: 4,
+            players: 3,
+            queries: 2,
+            kind: Coefficients::Random,
+            bits: SwitchedBits { a: 56, b: 55 },
+            seed: 1,
+        }
+    }
+
+    /// The bytes that each step leaves, as far as they can be seen.
+    fn run<B: RingBackend>(&self, backend: &B) -> Vec<Vec<u8>> {
+        let Self { ring, rows, .. } = self;
+        let tables = backend.tables(ring).unwrap();
+        let see = |c: &B::Ciphertexts, bits| backend.mod_switch(&tables, c, bits).unwrap();
+        let expansion = Expansion::covering(self.leaves);
+        let substitutions = expansion.levels() as usize * self.expansion.levels(ring);
+        let clients: Vec<(B::Keys, Vec<u32>)> = (0..self.queries as u64)
+            .map(|query| {
+                let seed = self.seed + 100 * query;
+                let expansion = values(ring, 2 * substitutions, seed);
+                let conversion = values(ring, 4 * self.conversion.levels(ring), seed + 1);
+                let keys = EvaluationKeys {
+                    expansion_gadget: self.expansion,
+                    expansion: &expansion,
+                    conversion_gadget: self.conversion,
+                    conversion: &conversion,
+                };
+                let keys = backend.keys(&tables, keys).unwrap();
+                (keys, polynomials(ring, 2, self.kind, seed + 2))
+            })
+            .collect();
+        let queries: Vec<(&B::Keys, &[u32])> =
+            clients.iter().map(|(keys, words)| (keys, &words[..])).collect();
+        let leaves = backend.expand(&tables, expansion, &queries).unwrap();
+        let leaves: Vec<&B::Leaves> = leaves.iter().collect();
+        let mut seen = Vec::new();
+
+        // Each leaf on its own, times 1.
+        let unit = |row: usize, column: usize, to: &mut [i32]| {
+            to.fill(0);
+            to[0] = i32::from(row == column);
+        };
+        let unit = backend.encode(&tables, self.leaves, self.leaves, &unit).unwrap();
+        for leaves in backend.poly_fold(&tables, &unit, &leaves).unwrap() {
+            seen.push(see(&leaves, self.bits));
+        }
+
+        let fill = |row: usize, column: usize, to: &mut [i32]| {
+            let mut stream = Stream::new(self.seed ^ ((row as u64) << 32) ^ column as u64);
+            to.fill_with(|| match stream.next() {
+                word if word >> 61 == 0 => {
+                    if word % 2 == 0 {
+                        i32::MIN
+                    } else {
+                        i32::MAX
+                    }
+                }
+                word => word as i32,
+            });
+        };
+        let plain = backend.encode(&tables, *rows, self.leaves, &fill).unwrap();
+        let mut folded = backend.poly_fold(&tables, &plain, &leaves).unwrap();
+        for (i, ciphertexts) in folded.iter_mut().enumerate() {
+            seen.push(see(ciphertexts, SwitchedBits { a: 18, b: 14 }));
+            let words = common::words(rows * ring.degree(), 4, self.seed + i as u64);
+            backend.add_bodies(&tables, ciphertexts, &words, 1 + self.seed as u32 % 31).unwrap();
+            seen.push(see(ciphertexts, self.bits));
+        }
+
+        // As many selectors as the leaves make, for a tournament of the first leaves.
+        let depth = (self.leaves / self.rgsw.levels(ring)).min(6);
+        let first = self.leaves - depth * self.rgsw.levels(ring);
+        let pick = |row: usize, column: usize, to: &mut [i32]| {
+            to.fill(0);
+            to[row % to.len()] = 1 + (row + column) as i32;
+        };
+        let players = backend.encode(&tables, self.players.min(1 << depth), self.leaves, &pick).unwrap();
+        for ((keys, _), leaves) in clients.iter().zip(leaves) {
+            let selectors = backend.selectors(&tables, keys, leaves, first, depth, self.rgsw).unwrap();
+            let players = backend.poly_fold(&tables, &players, &[leaves]).unwrap().remove(0);
+            let winner = backend.rgsw_fold(&tables, &selectors, players).unwrap();
+            seen.push(see(&winner, self.bits));
+            seen.push(see(&winner, SwitchedBits { a: 1, b: 17 }));
+        }
+        seen
+    }
+
+    /// Compares all kernels, schedules and numbers of threads with the definition.
+    fn check(&self) {
+        let expected = self.run(&NaiveBackend);
+        for isa in Isa::available() {
+            for (threads, schedule) in [(1, Schedule::Hierarchical), (2, Schedule::BreadthFirst)] {
+                let backend = CpuBackend::with_isa(isa, threads).unwrap().with_schedule(schedule);
+                let seen = self.run(&backend);
+                assert_eq!(seen.len(), expected.len());
+                for (step, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
+                    assert!(seen == expected, "{isa}, {threads} threads: observation {step} of {self:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Gadgets for a ring, with and without dropped bits.
+fn gadgets(ring: &Ring) -> [Gadget; 4] {
+    let bits = u128::BITS - ring.modulus().leading_zeros();
+    let digits = |levels: u32, base_log, dropped| Gadget::Digits { levels, base_log, dropped };
+    [
+        Gadget::Residues,
+        digits(4, bits.div_ceil(4), 0),
+        digits(3, bits.div_ceil(5), bits - 3 * bits.div_ceil(5)),
+        digits(2, bits.div_ceil(6), bits - 2 * bits.div_ceil(6)),
+    ]
+}
+
+#[test]
+fn every_number_of_primes_and_gadget_agrees() {
+    for family in PRIMES {
+        for primes in 1..=4 {
+            let ring = ring(64, &family[..primes]);
+            for gadget in gadgets(&ring) {
+                Pipeline { seed: primes as u64, ..Pipeline::new(ring.clone(), gadget) }.check();
+            }
+        }
+    }
+}
+
+#[test]
+fn every_degree_agrees() {
+    for log_degree in 4..=10 {
+        for family in PRIMES {
+            let ring = ring(1 << log_degree, &family[..2]);
+            for gadget in [gadgets(&ring)[0], gadgets(&ring)[1]] {
+                let leaves = if log_degree < 8 { 9 } else { 3 };
+                Pipeline { leaves, queries: 1, ..Pipeline::new(ring.clone(), gadget) }.check();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_papers_degrees_agree() {
+    for (degree, primes) in [(2048, &PRIMES[1][..2]), (4096, &PRIMES[1][..3]), (4096, &PRIMES[2])] {
+        let ring = ring(degree, primes);
+        for gadget in [gadgets(&ring)[0], gadgets(&ring)[2]] {
+            let pipeline = Pipeline::new(ring.clone(), gadget);
+            Pipeline { leaves: 3, rows: 2, players: 2, queries: 1, ..pipeline }.check();
+        }
+    }
+}
+
+#[test]
+fn trees_of_every_shape_agree() {
+    let ring = ring(64, &PRIMES[1][..3]);
+    for leaves in 1..=40 {
+        for gadget in [gadgets(&ring)[0], gadgets(&ring)[3]] {
+            let rgsw = Gadget::Digits { levels: 2, base_log: 16, dropped: 55 };
+            let pipeline = Pipeline::new(ring.clone(), gadget);
+            Pipeline { leaves, rgsw, rows: 1, queries: 1, ..pipeline }.check();
+        }
+    }
+}
+
+#[test]
+fn several_blocks_of_leaves_agree() {
+    let ring = ring(128, &PRIMES[1][..2]);
+    for leaves in [63, 64, 65, 97, 128] {
+        Pipeline { leaves, rows: 7, players: 1, queries: 3, ..Pipeline::new(ring.clone(), Gadget::Residues) }
+            .check();
+    }
+}
+
+#[test]
+fn tournaments_of_every_size_agree() {
+    let ring = ring(64, &PRIMES[1][..3]);
+    let rgsw = Gadget::Digits { levels: 3, base_log: 16, dropped: 39 };
+    for players in 1..=33 {
+        let pipeline = Pipeline::new(ring.clone(), Gadget::Residues);
+        Pipeline { leaves: 18, rgsw, rows: 1, queries: 1, players, ..pipeline }.check();
+    }
+}
+
+#[test]
+fn edges_agree() {
+    for kind in [Coefficients::Zero, Coefficients::Largest, Coefficients::Alternating, Coefficients::Halves] {
+        for (primes, bits) in [(2, 53), (3, 56), (4, 1)] {
+            for family in PRIMES {
+                let ring = ring(128, &family[..primes]);
+                for gadget in gadgets(&ring) {
+                    let bits = SwitchedBits { a: bits, b: bits };
+                    let pipeline = Pipeline::new(ring.clone(), gadget);
+                    Pipeline { kind, bits, leaves: 5, queries: 1, ..pipeline }.check();
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(common::cases(24))]
+    #[test]
+    fn random_pipelines_agree(
+        log_degree in 5u32..=8,
+        family in prop::sample::select(PRIMES.to_vec()),
+        primes in 2usize..=4,
+        gadget in prop::array::uniform3(0usize..4),
+        leaves in 1usize..=32,
+        rows in 1usize..12,
+        players in 1usize..12,
+        queries in 1usize..4,
+        kind in prop::sample::select(vec![Coefficients::Random, Coefficients::Halves]),
+        (a, b) in (1u32..=56, 1u32..=56),
+        seed in 0u64..1 << 32,
+    ) {
+        let ring = ring(1 << log_degree, &family[..primes]);
+        let [expansion, conversion, rgsw] = gadget.map(|i| gadgets(&ring)[i]);
+        let bits = SwitchedBits { a, b };
+        Pipeline { ring, expansion, conversion, rgsw, leaves, rows, players, queries, kind, bits, seed }.check();
+    }
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() {
+    let ring = ring(64, &PRIMES[1][..2]);
+    for backend in common::backends(1) {
+        let tables = backend.tables(&ring).unwrap();
+        let keys = |expansion: &[u32], conversion: &[u32]| {
+            let gadget = Gadget::Residues;
+            let keys =
+                EvaluationKeys { expansion_gadget: gadget, expansion, conversion_gadget: gadget, conversion };
+            backend.keys(&tables, keys)
+        };
+        let level = 2 * 2 * ring.words();
+        assert!(matches!(keys(&vec![0; level - 1], &[]), Err(BackendError::Shape(_))));
+        assert!(matches!(keys(&[], &vec![0; level]), Err(BackendError::Shape(_))));
+        let keys = keys(&vec![0; 2 * level], &[]).unwrap();
+        let query = vec![0; 2 * ring.words()];
+        let expand =
+            |leaves, words: &[u32]| backend.expand(&tables, Expansion::covering(leaves), &[(&keys, words)]);
+        assert!(matches!(expand(5, &query), Err(BackendError::Shape(_))));
+        assert!(matches!(expand(4, &query[1..]), Err(BackendError::Shape(_))));
+        let leaves = expand(4, &query).unwrap().remove(0);
+        let selectors =
+            |first, depth| backend.selectors(&tables, &keys, &leaves, first, depth, Gadget::Residues);
+        for (first, depth) in [(0, 1), (0, 3), (usize::MAX, 1), (0, usize::MAX)] {
+            assert!(matches!(selectors(first, depth), Err(BackendError::Shape(_))));
+        }
+        let zeros = |_: usize, _: usize, to: &mut [i32]| to.fill(0);
+        let plain = backend.encode(&tables, 1, 5, &zeros).unwrap();
+        assert!(matches!(backend.poly_fold(&tables, &plain, &[&leaves]), Err(BackendError::Shape(_))));
+        assert!(matches!(backend.encode(&tables, 0, 5, &zeros), Err(BackendError::Shape(_))));
+        let plain = backend.encode(&tables, 2, 4, &zeros).unwrap();
+        let mut ciphertexts = backend.poly_fold(&tables, &plain, &[&leaves]).unwrap().remove(0);
+        for (words, bits) in [(127, 8), (129, 8), (128, 32)] {
+            let refused = backend.add_bodies(&tables, &mut ciphertexts, &vec![0; words], bits);
+            assert!(matches!(refused, Err(BackendError::Shape(_))), "{words} words, {bits} bits");
+        }
+        for (a, b) in [(0, 1), (1, 57)] {
+            let refused = backend.mod_switch(&tables, &ciphertexts, SwitchedBits { a, b });
+            assert!(matches!(refused, Err(BackendError::Shape(_))));
+        }
+    }
+}
+
+#[test]
+fn rings_beyond_the_kernels_and_memory_beyond_the_machine_are_refused() {
+    for backend in common::backends(1) {
+        for (degree, primes) in [(8, &PRIMES[1][..2]), (64, &[33_538_049, 1_073_692_673])] {
+            let refused = backend.tables(&ring(degree, primes));
+            assert!(matches!(refused, Err(BackendError::Unavailable(_))), "degree {degree}");
+        }
+        let tables = backend.tables(&ring(64, &PRIMES[1][..2])).unwrap();
+        for (rows, columns) in [(usize::MAX, usize::MAX), (1 << 20, 1 << 20)] {
+            let refused = backend.encode(&tables, rows, columns, &|_, _, _| ());
+            assert!(matches!(refused, Err(BackendError::Unavailable(_))));
+        }
+    }
+}
+
+#[test]
+fn gadgets_beyond_the_words_are_refused() {
+    let ring = ring(64, &PRIMES[1][..3]);
+    let levels = |gadget: Gadget| gadget.levels(&ring);
+    for (count, base_log, dropped) in
+        [(1, 20, 0), (2, 31, 0), (5, 30, 0), (0, 5, 0), (3, 0, 60), (3, 40, 0), (9, 18, 30)]
+    {
+        let gadget = Gadget::Digits { levels: count, base_log, dropped };
+        for backend in common::backends(1) {
+            let tables = backend.tables(&ring).unwrap();
+            let keys = EvaluationKeys {
+                expansion_gadget: gadget,
+                expansion: &vec![0; 2 * levels(gadget) * ring.words()],
+                conversion_gadget: gadget,
+                conversion: &[],
+            };
+            if count > 0 {
+                assert!(matches!(backend.keys(&tables, keys), Err(BackendError::Shape(_))), "{gadget:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Clients' bytes on disk: one file for each set, under its id, complete or not there.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use super::lru::{Amount, Lru};
+use super::{KeyFolderError, KeyId, lock};
+
+const EXTENSION: &str = "keys";
+/// The extension of a file that is being written.
+const PARTIAL: &str = "partial";
+
+/// A folder of keys. A file's time of change is the time of its last use, so that a later process knows the
+/// order. Files are changed by one caller at a time: who has the registry's turn.
+pub(super) struct Disk {
+    folder: PathBuf,
+    index: Mutex<Lru<KeyId, ()>>,
+}
+
+impl Disk {
+    /// The folder, made if it is not there, with what it holds within the budget.
+    pub fn open(folder: &Path, budget: Amount) -> Result<Self, KeyFolderError> {
+        let failed = |source| KeyFolderError { path: folder.into(), source };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some(EXTENSION) => {
+                    let id = path.file_stem().and_then(|stem| blake3::Hash::from_hex(stem.to_str()?).ok());
+                    // What has been removed meanwhile has no metadata.
+                    if let (Some(id), Ok(metadata)) = (id, path.metadata()) {
+                        let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                        found.push((used, KeyId(id.into()), metadata.len()));
+                    }
+                }
+                // Left by a process that ended while it wrote.
+                Some(PARTIAL) => drop(fs::remove_file(path)),
+                _ => (),
+            }
+        }
+        found.sort_unstable_by_key(|&(used, KeyId(id), _)| (used, id));
+        let disk = Self { folder: folder.into(), index: Mutex::new(Lru::new(budget)) };
+        for (_, id, bytes) in found {
+            match lock(&disk.index).insert(id, (), bytes) {
+                Some(evicted) => evicted.into_iter().for_each(|(id, ())| disk.remove_file(id)),
+                None => disk.remove_file(id),
+            }
+        }
+        Ok(disk)
+    }
+
+    pub fn amount(&self) -> Amount {
+        lock(&self.index).amount()
+    }
+
+    pub fn contains(&self, id: KeyId) -> bool {
+        lock(&self.index).contains(&id)
+    }
+
+    /// Notes that keys were used.
+    pub fn touch(&self, id: KeyId) {
+        if lock(&self.index).get(&id).is_some() {
+            // Costs the order after a restart if it fails, and nothing else.
+            let _ = File::options()
+                .append(true)
+                .open(self.path(id))
+                .and_then(|file| file.set_modified(SystemTime::now()));
+        }
+    }
+
+    /// The bytes with this hash. Whatever else the file holds is thrown away.
+    pub fn read(&self, id: KeyId, hash: &[u8; 32]) -> Option<Vec<u8>> {
+        let read = File::open(self.path(id)).and_then(|mut file| {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        match read {
+            Ok(bytes) if blake3::hash(&bytes) == *hash => {
+                self.touch(id);
+                return Some(bytes);
+            }
+            Ok(_) => tracing::warn!("stored keys were damaged and are thrown away"),
+            Err(error) => tracing::warn!(%error, "stored keys cannot be read and are thrown away"),
+        }
+        self.remove(id);
+        None
+    }
+
+    /// Stores bytes; gives whether they are there now.
+    pub fn write(&self, id: KeyId, bytes: &[u8]) -> bool {
+        if self.contains(id) && self.path(id).exists() {
+            self.touch(id);
+            return true;
+        }
+        let Some(evicted) = lock(&self.index).insert(id, (), bytes.len() as u64) else { return false };
+        evicted.into_iter().for_each(|(id, ())| self.remove_file(id));
+        self.write_file(id, bytes)
+            .inspect_err(|error| {
+                tracing::error!(%error, folder = %self.folder.display(), "keys cannot be stored");
+                self.remove(id);
+            })
+            .is_ok()
+    }
+
+    /// The file appears under its name only when all of it is on the disk.
+    fn write_file(&self, id: KeyId, bytes: &[u8]) -> io::Result<()> {
+        let partial = self.path(id).with_extension(PARTIAL);
+        let written = File::create(&partial).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&partial, self.path(id))?;
+            File::open(&self.folder)?.sync_all()
+        });
+        written.inspect_err(|_| drop(fs::remove_file(&partial)))
+    }
+
+    pub fn remove(&self, id: KeyId) {
+        lock(&self.index).remove(&id);
+        self.remove_file(id);
+    }
+
+    fn remove_file(&self, id: KeyId) {
+        // Nothing is lost with a file that stays: it counts again when the folder is opened.
+        let _ = fs::remove_file(self.path(id));
+    }
+
+    fn path(&self, KeyId(id): KeyId) -> PathBuf {
+        self.folder.join(blake3::Hash::from_bytes(id).to_hex().as_str()).with_extension(EXTENSION)
+    }
+}

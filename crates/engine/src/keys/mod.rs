@@ -1,0 +1,169 @@
+//! Clients' evaluation keys: registered once, named by their hash, held within bounds.
+//!
+//! Keys are prepared for the database that they were registered for and held in memory in that form. Where
+//! there is a folder, the client's bytes are on disk too, and survive a restart. Memory and disk are bounded
+//! each, and the least recently used keys leave first. Keys that have left memory alone are prepared again
+//! when a query names them; keys that have left both are unknown, and their client uploads them again.
+
+mod disk;
+mod lru;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use spirea_protocols::{PreparedKeys, ProtocolError};
+
+use self::disk::Disk;
+pub use self::lru::Amount;
+use self::lru::Lru;
+use crate::{Database, EngineError};
+
+/// Where keys are held, and how many.
+#[derive(Clone, Debug)]
+pub struct KeyOptions {
+    /// The most bytes of prepared keys in memory.
+    pub memory_bytes: u64,
+    /// The folder for clients' bytes; without one, a restart forgets all keys.
+    pub folder: Option<PathBuf>,
+    /// The most that the folder holds.
+    pub disk: Amount,
+}
+
+impl Default for KeyOptions {
+    /// 1 GiB of memory and no folder; in a folder 16 GiB or 65,536 sets.
+    fn default() -> Self {
+        Self { memory_bytes: 1 << 30, folder: None, disk: Amount { sets: 1 << 16, bytes: 16 << 30 } }
+    }
+}
+
+/// What is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyUsage {
+    /// Prepared, in memory.
+    pub memory: Amount,
+    /// As bytes, on disk.
+    pub disk: Amount,
+}
+
+/// The folder for keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: the folder for evaluation keys cannot be used: {source}; name another one", path = .path.display())]
+pub struct KeyFolderError {
+    /// The folder.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: std::io::Error,
+}
+
+/// Keys under this hash, registered for one database: what they are called in memory and on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct KeyId([u8; 32]);
+
+impl KeyId {
+    fn new(database: &Database, hash: &[u8; 32]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("spirea 2026 evaluation keys of a database");
+        hasher.update(hash).update(database.identity().name.as_bytes());
+        Self(hasher.finalize().into())
+    }
+}
+
+/// The keys of all databases.
+pub struct KeyRegistry {
+    /// By the version that they were prepared for: another one may need another form.
+    memory: Mutex<Lru<([u8; 32], KeyId), PreparedKeys>>,
+    disk: Option<Disk>,
+    /// Held while keys are prepared and files are changed, so that two requests never do the same work, and
+    /// what one computation takes is taken once.
+    turn: Mutex<()>,
+}
+
+impl Default for KeyRegistry {
+    /// In memory, as [`KeyOptions::default`] says.
+    fn default() -> Self {
+        Self::over(None, KeyOptions::default().memory_bytes)
+    }
+}
+
+impl KeyRegistry {
+    /// A registry with what the folder holds.
+    ///
+    /// # Errors
+    /// [`KeyFolderError`].
+    pub fn open(options: &KeyOptions) -> Result<Self, KeyFolderError> {
+        let disk = options.folder.as_ref().map(|folder| Disk::open(folder, options.disk)).transpose()?;
+        Ok(Self::over(disk, options.memory_bytes))
+    }
+
+    fn over(disk: Option<Disk>, memory_bytes: u64) -> Self {
+        let memory = Lru::new(Amount { sets: usize::MAX, bytes: memory_bytes });
+        Self { memory: Mutex::new(memory), disk, turn: Mutex::default() }
+    }
+
+    /// What it holds.
+    pub fn usage(&self) -> KeyUsage {
+        let disk = self.disk.as_ref().map(Disk::amount).unwrap_or_default();
+        KeyUsage { memory: lock(&self.memory).amount(), disk }
+    }
+
+    /// Prepares and keeps a client's bytes; gives their hash.
+    pub(crate) fn register(&self, database: &Database, bytes: &[u8]) -> Result<[u8; 32], EngineError> {
+        let hash = blake3::hash(bytes).into();
+        let id = KeyId::new(database, &hash);
+        let _turn = lock(&self.turn);
+        let held = self.recall(database, id).is_some() || {
+            let keys = database.prepare_keys(bytes)?;
+            self.hold(database, id, &keys)
+        };
+        let stored = self.disk.as_ref().is_some_and(|disk| disk.write(id, bytes));
+        if held || stored { Ok(hash) } else { Err(EngineError::NoRoomForKeys) }
+    }
+
+    /// The keys with this hash that were registered for the database.
+    pub(crate) fn get(&self, database: &Database, hash: &[u8; 32]) -> Result<PreparedKeys, EngineError> {
+        let id = KeyId::new(database, hash);
+        if let Some(keys) = self.recall(database, id) {
+            return Ok(keys);
+        }
+        let Some(disk) = self.disk.as_ref().filter(|disk| disk.contains(id)) else {
+            return Err(EngineError::UnknownKeys);
+        };
+        let _turn = lock(&self.turn);
+        // Another request may have had the same need.
+        if let Some(keys) = self.recall(database, id) {
+            return Ok(keys);
+        }
+        let bytes = disk.read(id, hash).ok_or(EngineError::UnknownKeys)?;
+        let keys = database.prepare_keys(&bytes).map_err(|error| match error {
+            // They fitted another version of the database.
+            EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. }) => {
+                disk.remove(id);
+                EngineError::UnknownKeys
+            }
+            error => error,
+        })?;
+        self.hold(database, id, &keys);
+        Ok(keys)
+    }
+
+    /// Prepared keys, if they are in memory.
+    fn recall(&self, database: &Database, id: KeyId) -> Option<PreparedKeys> {
+        let keys = lock(&self.memory).get(&(database.identity().version, id)).cloned()?;
+        if let Some(disk) = &self.disk {
+            disk.touch(id);
+        }
+        Some(keys)
+    }
+
+    /// Takes prepared keys into memory; gives whether there is room for them at all.
+    fn hold(&self, database: &Database, id: KeyId, keys: &PreparedKeys) -> bool {
+        let key = (database.identity().version, id);
+        let evicted = lock(&self.memory).insert(key, keys.clone(), keys.memory_bytes() as u64);
+        // They are dropped here, after the lock.
+        evicted.is_some()
+    }
+}
+
+// No lock is held while foreign code runs but the turn, which guards no data: a panic leaves all of it fit.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,182 @@
+//! Evaluation keys: what a server needs of a client's secret, encrypted under it.
+
+use spirea_math::random::SecretRng;
+use spirea_math::{Expansion, Gadget, Ring};
+use zeroize::Zeroizing;
+
+use super::secret::fresh_seed;
+use super::{LatticeError, RingSecret, RingSet, parse_seeded, seeded_bytes};
+
+/// Whether expanded ciphertexts are turned into RGSW encryptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Conversion {
+    /// They are not.
+    None,
+    /// They are: the keys hold RGSW(s).
+    Rgsw,
+}
+
+/// What a client's keys must serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyShape {
+    /// The parameters.
+    pub set: RingSet,
+    /// Levels of the expansion.
+    pub levels: u32,
+    /// Whether they convert.
+    pub conversion: Conversion,
+}
+
+/// Keys as words: ciphertexts [a | b], as values, one after another.
+pub struct EvaluationKeyWords {
+    /// For each level, for each digit i of the expansion's gadget, phase `factor_i s(X^k)` with the level's
+    /// exponent k.
+    pub expansion: Vec<u32>,
+    /// For each digit of the conversion's gadget, phase `factor_i s`, then for each digit `factor_i s^2`;
+    /// empty without conversion.
+    pub conversion: Vec<u32>,
+}
+
+impl KeyShape {
+    fn expansion_ciphertexts(&self) -> usize {
+        self.levels as usize * self.set.expansion_gadget().levels(self.set.ring())
+    }
+
+    fn conversion_ciphertexts(&self) -> usize {
+        match self.conversion {
+            Conversion::None => 0,
+            Conversion::Rgsw => 2 * self.set.conversion_gadget().levels(self.set.ring()),
+        }
+    }
+
+    /// Bytes of the keys: a seed and the b halves.
+    pub fn bytes(&self) -> usize {
+        seeded_bytes(self.set.ring(), self.expansion_ciphertexts() + self.conversion_ciphertexts())
+    }
+
+    /// The keys of these bytes, with their uniform halves.
+    ///
+    /// # Errors
+    /// [`LatticeError`] if they are not as many, or a word is not below its prime.
+    pub fn parse(&self, bytes: &[u8]) -> Result<EvaluationKeyWords, LatticeError> {
+        let ring = self.set.ring();
+        let count = self.expansion_ciphertexts() + self.conversion_ciphertexts();
+        let mut expansion = parse_seeded(ring, "keys", bytes, count)?;
+        let conversion = expansion.split_off(self.expansion_ciphertexts() * 2 * ring.words());
+        Ok(EvaluationKeyWords { expansion, conversion })
+    }
+}
+
+impl RingSecret {
+    /// Fresh evaluation keys: a 32-byte seed, then the b halves as little-endian words.
+    ///
+    /// # Panics
+    /// If `shape` is of another set.
+    pub fn evaluation_keys(&self, shape: &KeyShape, rng: &mut SecretRng) -> Vec<u8> {
+        assert_eq!(shape.set, self.set(), "keys are of their secret's set");
+        let ring = self.ring();
+        let mut keys = Keys { seed: fresh_seed(rng), count: 0, bytes: Vec::with_capacity(shape.bytes()) };
+        keys.bytes.extend(keys.seed);
+        for level in 0..shape.levels {
+            let image = ring.automorphism(&self.coefficients, Expansion::exponent(ring.degree(), level));
+            let mut image = Zeroizing::new(image);
+            ring.forward(&mut image);
+            keys.push(self, shape.set.expansion_gadget(), &image, rng);
+        }
+        if shape.conversion == Conversion::Rgsw {
+            let mut square = self.values.clone();
+            ring.mul_assign(&mut square, &self.values);
+            keys.push(self, shape.set.conversion_gadget(), &self.values, rng);
+            keys.push(self, shape.set.conversion_gadget(), &square, rng);
+        }
+        keys.bytes
+    }
+}
+
+/// Keys in the making.
+struct Keys {
+    seed: [u8; 32],
+    count: usize,
+    bytes: Vec<u8>,
+}
+
+impl Keys {
+    /// Adds, for each digit of a gadget, an encryption of its factor times `target` (values).
+    fn push(&mut self, secret: &RingSecret, gadget: Gadget, target: &[u32], rng: &mut SecretRng) {
+        let ring: &Ring = secret.ring();
+        for factor in gadget.factors(ring) {
+            let mut message = Zeroizing::new(ring.zero());
+            secret.add_noise(&mut message, rng);
+            ring.forward(&mut message);
+            let mut scaled = Zeroizing::new(target.to_vec());
+            ring.scale_assign(&mut scaled, factor);
+            ring.add_assign(&mut message, &scaled);
+            secret.mask(&self.seed, self.count, &mut message);
+            self.bytes.extend(message.iter().flat_map(|word| word.to_le_bytes()));
+            self.count += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(set: RingSet) -> KeyShape {
+        KeyShape { set, levels: 2, conversion: Conversion::Rgsw }
+    }
+
+    #[test]
+    fn keys_have_their_phases_up_to_noise() {
+        let mut rng = SecretRng::deterministic_for_tests(8);
+        for set in RingSet::ALL {
+            let (ring, shape) = (set.ring(), shape(set));
+            let secret = RingSecret::sample(set, &mut rng);
+            let keys = shape.parse(&secret.evaluation_keys(&shape, &mut rng)).unwrap();
+            let mut square = secret.values.to_vec();
+            ring.mul_assign(&mut square, &secret.values);
+            let images = (0..2).map(|level| {
+                let mut image = ring.automorphism(&secret.coefficients, Expansion::exponent(4096, level));
+                ring.forward(&mut image);
+                image
+            });
+            let targets: Vec<_> = images
+                .map(|image| (set.expansion_gadget(), image))
+                .chain([secret.values.to_vec(), square].map(|target| (set.conversion_gadget(), target)))
+                .collect();
+            let words = [keys.expansion, keys.conversion].concat();
+            let mut ciphertexts = words.chunks_exact(2 * ring.words());
+            for (gadget, target) in targets {
+                for factor in gadget.factors(ring) {
+                    let (a, b) = ciphertexts.next().unwrap().split_at(ring.words());
+                    let mut phase = b.to_vec();
+                    ring.mul_add(&mut phase, a, &secret.values);
+                    let mut scaled = target.clone();
+                    ring.scale_assign(&mut scaled, factor);
+                    ring.sub_assign(&mut phase, &scaled);
+                    ring.inverse(&mut phase);
+                    let largest =
+                        (0..4096).map(|i| ring.centred(ring.coefficient(&phase, i)).abs()).max().unwrap();
+                    assert!((8..=31).contains(&largest), "{}: noise up to {largest}", set.name());
+                }
+            }
+            assert!(ciphertexts.next().is_none());
+        }
+    }
+
+    #[test]
+    fn damaged_keys_are_refused() {
+        let mut rng = SecretRng::deterministic_for_tests(9);
+        let shape = shape(RingSet::Fast);
+        let keys = RingSecret::sample(RingSet::Fast, &mut rng).evaluation_keys(&shape, &mut rng);
+        assert_eq!(keys.len(), shape.bytes());
+        for length in [0, 31, 32, keys.len() - 1] {
+            assert!(shape.parse(&keys[..length]).is_err());
+        }
+        let mut large = keys.clone();
+        let end = large.len();
+        large[end - 4..].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(shape.parse(&large).is_err());
+        assert!(shape.parse(&[keys, vec![0]].concat()).is_err());
+    }
+}

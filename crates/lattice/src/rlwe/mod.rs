@@ -1,0 +1,73 @@
+//! Ring learning with errors: a client's long-lived secret, the keys made of it, queries and responses.
+//!
+//! A ciphertext (a, b) has the phase b + a s = message + noise. Clients send b alone: a is uniform and
+//! derived from a seed that travels with it, the values (transformed) of stream `i * primes + j` of
+//! [`public_residues`](spirea_math::random::public_residues) for ciphertext i and prime j.
+
+mod keys;
+pub mod noise;
+mod query;
+mod secret;
+mod set;
+
+pub use keys::{Conversion, EvaluationKeyWords, KeyShape};
+pub use query::{parse_query, query_bytes};
+pub use secret::RingSecret;
+pub use set::RingSet;
+
+use spirea_math::Ring;
+use spirea_math::random::{Seed, public_residues};
+
+/// Bytes of a seed.
+const SEED_BYTES: usize = size_of::<Seed>();
+
+/// Bytes that are not what the parameters say.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed {what}: {detail}")]
+pub struct LatticeError {
+    /// What was read: `keys`, `query` or `answer`.
+    pub what: &'static str,
+    /// What is wrong with it.
+    pub detail: String,
+}
+
+/// The uniform half of ciphertext `i` of `seed`, as values.
+fn uniform_half(ring: &Ring, seed: &Seed, i: usize) -> Vec<u32> {
+    let mut a = ring.zero();
+    let limbs = ring.limbs();
+    for (j, (limb, a)) in limbs.iter().zip(a.chunks_exact_mut(ring.degree())).enumerate() {
+        public_residues(seed, (i * limbs.len() + j) as u64, limb.prime(), a);
+    }
+    a
+}
+
+/// Bytes of `count` ciphertexts with one seed.
+fn seeded_bytes(ring: &Ring, count: usize) -> usize {
+    SEED_BYTES + count * ring.words() * 4
+}
+
+/// Expands `count` ciphertexts from a seed and their b halves: [a | b] each, as values.
+fn parse_seeded(
+    ring: &Ring,
+    what: &'static str,
+    bytes: &[u8],
+    count: usize,
+) -> Result<Vec<u32>, LatticeError> {
+    let malformed = |detail: String| LatticeError { what, detail };
+    let expected = seeded_bytes(ring, count);
+    let Some((seed, halves)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
+        return Err(malformed(format!("it has {} bytes where the parameters say {expected}", bytes.len())));
+    };
+    let mut words = Vec::with_capacity(2 * count * ring.words());
+    for (i, half) in halves.chunks_exact(ring.words() * 4).enumerate() {
+        words.extend(uniform_half(ring, seed, i));
+        let b = words.len();
+        words.extend(half.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)));
+        for (limb, b) in ring.limbs().iter().zip(words[b..].chunks_exact(ring.degree())) {
+            if b.iter().any(|&word| word >= limb.prime().value()) {
+                return Err(malformed(format!("a word is not below its prime {}", limb.prime().value())));
+            }
+        }
+    }
+    Ok(words)
+}

@@ -1,0 +1,83 @@
+//! Noise of the ring steps: closed forms of the variance of a coefficient.
+//!
+//! Signed digits and centred lifts make the terms independent and of mean 0, so that variances add. With
+//! N coefficients, a ternary secret has the squared length S2 = 2N/3.
+
+use super::RingSet;
+use crate::lwe;
+use spirea_math::Gadget;
+
+/// The noise of a protocol's ring steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RingNoise {
+    set: RingSet,
+    levels: u32,
+}
+
+impl RingNoise {
+    /// The noise under a set, of ciphertexts that come from an expansion of `levels` levels.
+    pub fn new(set: RingSet, levels: u32) -> Self {
+        Self { set, levels }
+    }
+
+    fn degree() -> f64 {
+        RingSet::DEGREE as f64
+    }
+
+    /// The expected squared length of a secret.
+    fn secret() -> f64 {
+        2.0 * Self::degree() / 3.0
+    }
+
+    fn mean_squares(&self, gadget: Gadget) -> (f64, f64) {
+        gadget.mean_squares(self.set.ring())
+    }
+
+    /// A substitution's: N sigma^2 times the digits' mean squares, and what the gadget drops times s.
+    fn substitution(&self) -> f64 {
+        let (digits, dropped) = self.mean_squares(self.set.expansion_gadget());
+        Self::degree() * RingSet::SIGMA.powi(2) * digits + dropped * Self::secret()
+    }
+
+    /// A leaf's: each level doubles the variance of what came before twice over and halves it by splitting,
+    /// so that the substitutions of all levels add up to 2^levels - 1; the fresh noise is divided away.
+    pub fn leaf(&self) -> f64 {
+        (2f64.powi(self.levels as i32) - 1.0) * self.substitution()
+    }
+
+    /// A sum over `columns` leaves times plaintext polynomials whose coefficients have this mean square.
+    pub fn fold(&self, columns: usize, mean_square: f64) -> f64 {
+        columns as f64 * Self::degree() * mean_square * self.leaf()
+    }
+
+    /// Step `pack`: plaintexts are uniform modulo p, whatever the database holds, since A is.
+    pub fn pack(&self) -> f64 {
+        self.fold(lwe::DEGREE, 4f64.powi(self.set.plaintext_bits() as i32) / 12.0)
+    }
+
+    /// The rows of a selector that the digits of a multiply: leaves times s, converted by RGSW(s).
+    pub fn converted(&self) -> f64 {
+        let (digits, dropped) = self.mean_squares(self.set.conversion_gadget());
+        self.leaf() * Self::secret()
+            + 2.0 * Self::degree() * digits * RingSet::SIGMA.powi(2)
+            + dropped * (1.0 + Self::secret()) * Self::secret()
+    }
+
+    /// What each level of a tournament adds.
+    pub fn tournament_level(&self) -> f64 {
+        let (digits, dropped) = self.mean_squares(self.set.selector_gadget());
+        Self::degree() * digits * (self.leaf() + self.converted()) + dropped * (1.0 + Self::secret())
+    }
+
+    /// A response's, as a share of the modulus: what the steps left, switched to the set's response bits.
+    pub fn response(&self, steps: f64) -> f64 {
+        let (a, b) = self.set.response_bits();
+        let switched = Self::secret() / 12.0 / 4f64.powi(a as i32) + 1.0 / 12.0 / 4f64.powi(b as i32);
+        steps / (self.set.ring().modulus() as f64).powi(2) + switched
+    }
+}
+
+/// The variance of rounding an LWE ciphertext to `bits` bits, as a share of the modulus.
+pub fn lwe_rounding(bits: u32) -> f64 {
+    (1.0 + 2.0 * lwe::DEGREE as f64 / 3.0) / 12.0 / 4f64.powi(bits as i32)
+}

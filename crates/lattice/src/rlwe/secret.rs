@@ -1,0 +1,158 @@
+//! The secret, and what only it can do: encrypt and decrypt.
+
+use spirea_math::Ring;
+use spirea_math::random::{SecretRng, Seed};
+use spirea_math::sample::{LWE_NOISE, ternary};
+use zeroize::Zeroizing;
+
+use super::{LatticeError, RingSet, SEED_BYTES, uniform_half};
+
+/// A client's long-lived secret: ternary, erased when dropped.
+pub struct RingSecret {
+    set: RingSet,
+    /// Coefficients modulo each prime.
+    pub(super) coefficients: Zeroizing<Vec<u32>>,
+    /// The same, transformed.
+    pub(super) values: Zeroizing<Vec<u32>>,
+}
+
+impl RingSecret {
+    /// A fresh secret.
+    pub fn sample(set: RingSet, rng: &mut SecretRng) -> Self {
+        let ring = set.ring();
+        let entries: Zeroizing<Vec<i32>> =
+            Zeroizing::new((0..ring.degree()).map(|_| ternary(rng).into()).collect());
+        let coefficients = Zeroizing::new(ring.lift(&entries));
+        let mut values = coefficients.clone();
+        ring.forward(&mut values);
+        Self { set, coefficients, values }
+    }
+
+    /// Its parameters.
+    pub fn set(&self) -> RingSet {
+        self.set
+    }
+
+    pub(super) fn ring(&self) -> &'static Ring {
+        self.set.ring()
+    }
+
+    /// Turns a message with its noise (values) into the b half of ciphertext `i` of `seed`: b = m + e - a s.
+    pub(super) fn mask(&self, seed: &Seed, i: usize, message: &mut [u32]) {
+        let ring = self.ring();
+        let mut product = Zeroizing::new(uniform_half(ring, seed, i));
+        ring.mul_assign(&mut product, &self.values);
+        ring.sub_assign(message, &product);
+    }
+
+    /// Adds fresh noise to a polynomial (coefficients).
+    pub(super) fn add_noise(&self, a: &mut [u32], rng: &mut SecretRng) {
+        let noise: Zeroizing<Vec<i32>> =
+            Zeroizing::new((0..self.ring().degree()).map(|_| LWE_NOISE.sample(rng)).collect());
+        self.ring().add_assign(a, &Zeroizing::new(self.ring().lift(&noise)));
+    }
+
+    /// The phases of a switched ciphertext as fractions of 2^64: N coefficients of a with `a_bits` bits each,
+    /// then N of b with `b_bits`, lowest bit first, without gaps; (a s) / 2^`a_bits` + b / 2^`b_bits` mod 1.
+    ///
+    /// Exact: the centred a has at most 2^`a_bits` / 2 in magnitude, so that a sum of 4096 of them is far
+    /// below q / 2, and the product is taken through the ring's own transforms.
+    ///
+    /// # Errors
+    /// [`LatticeError`] if the bytes are not as many.
+    pub fn phases(
+        &self,
+        switched: &[u8],
+        a_bits: u32,
+        b_bits: u32,
+    ) -> Result<Zeroizing<Vec<u64>>, LatticeError> {
+        let ring = self.ring();
+        let (degree, expected) = (ring.degree(), (a_bits + b_bits) as usize * ring.degree() / 8);
+        if switched.len() != expected {
+            let detail = format!("a ciphertext has {expected} bytes, not {}", switched.len());
+            return Err(LatticeError { what: "answer", detail });
+        }
+        let mut bits = Bits { bytes: switched.iter(), pending: 0, count: 0 };
+        let mut a = ring.zero();
+        for i in 0..degree {
+            // Read as a signed number: the representative of least magnitude.
+            let signed = (bits.take(a_bits) << (64 - a_bits)) as i64 >> (64 - a_bits);
+            ring.set_coefficient(&mut a, i, signed.into());
+        }
+        ring.forward(&mut a);
+        let mut product = Zeroizing::new(a);
+        ring.mul_assign(&mut product, &self.values);
+        ring.inverse(&mut product);
+        let phase = |i: usize| {
+            let product = ring.centred(ring.coefficient(&product, i)) as u64;
+            (product << (64 - a_bits)).wrapping_add(bits.take(b_bits) << (64 - b_bits))
+        };
+        Ok(Zeroizing::new((0..degree).map(phase).collect()))
+    }
+}
+
+/// A fresh public seed.
+pub(super) fn fresh_seed(rng: &mut SecretRng) -> Seed {
+    let mut seed = [0; SEED_BYTES];
+    rng.fill(&mut seed);
+    seed
+}
+
+/// Numbers out of bytes, lowest bit first, without gaps.
+struct Bits<'a> {
+    bytes: std::slice::Iter<'a, u8>,
+    pending: u128,
+    count: u32,
+}
+
+impl Bits<'_> {
+    fn take(&mut self, bits: u32) -> u64 {
+        while self.count < bits {
+            self.pending |= u128::from(*self.bytes.next().unwrap_or(&0)) << self.count;
+            self.count += 8;
+        }
+        let number = self.pending as u64 & (u64::MAX >> (64 - bits));
+        (self.pending, self.count) = (self.pending >> bits, self.count - bits);
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spirea_math::random::public_row;
+
+    #[test]
+    fn phases_are_those_of_the_definition() {
+        let mut rng = SecretRng::deterministic_for_tests(5);
+        for set in RingSet::ALL {
+            let secret = RingSecret::sample(set, &mut rng);
+            let (a_bits, b_bits) = set.response_bits();
+            let degree = RingSet::DEGREE;
+            let mut words = vec![0; (a_bits + b_bits) as usize * degree / 32];
+            public_row(&[3; 32], 0, &mut words);
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let bit = |i: usize| u64::from(bytes[i / 8] >> (i % 8) & 1);
+            let number =
+                |start: usize, bits: u32| (0..bits as usize).fold(0, |sum, i| sum | bit(start + i) << i);
+            let a: Vec<u64> = (0..degree).map(|i| number(i * a_bits as usize, a_bits)).collect();
+            let b: Vec<u64> =
+                (0..degree).map(|i| number(degree * a_bits as usize + i * b_bits as usize, b_bits)).collect();
+            let prime = secret.ring().limbs()[0].prime().value();
+            let s: Vec<i64> = secret.coefficients[..degree]
+                .iter()
+                .map(|&x| if x > 1 { i64::from(x) - i64::from(prime) } else { i64::from(x) })
+                .collect();
+            let phases = secret.phases(&bytes, a_bits, b_bits).unwrap();
+            for k in (0..degree).step_by(97) {
+                let product = (0..degree).fold(0u64, |sum, i| {
+                    let s = if i <= k { s[k - i] } else { -s[degree + k - i] };
+                    sum.wrapping_add(a[i].wrapping_mul(s as u64))
+                });
+                let expected = (product << (64 - a_bits)).wrapping_add(b[k] << (64 - b_bits));
+                assert_eq!(phases[k], expected, "{}: coefficient {k}", set.name());
+            }
+            assert!(secret.phases(&bytes[1..], a_bits, b_bits).is_err());
+        }
+    }
+}

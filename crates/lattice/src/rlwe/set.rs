@@ -1,0 +1,155 @@
+//! Named parameter sets of the ring.
+
+use std::sync::{Arc, LazyLock};
+
+use spirea_math::{Gadget, Modulus, Ring};
+
+/// A named, immutable set of ring parameters. There is no other way to make one, so nothing weaker than 128
+/// bits can be asked for.
+///
+/// All have N = 4096, a uniform ternary secret and noise of standard deviation 3.2. Security is the least of
+/// the MATZOV and BDGL16 cost models (lattice-estimator, unlimited samples).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RingSet {
+    /// `paper`: VIPIR's parameters, digits of 18 bits everywhere. The reference.
+    Paper,
+    /// `fast`: the same ring; residues as digits for the expansion, which saves half of its transforms.
+    Fast,
+    /// `onion-30`: coefficients of 30 bits for OnionPIRv2.
+    Onion30,
+    /// `onion-32`: coefficients of 32 bits for OnionPIRv2.
+    Onion32,
+}
+
+/// Three primes below 2^29 that are 1 mod 2^18; log q = 86.98.
+static PACKING: LazyLock<Arc<Ring>> = LazyLock::new(|| ring(&[536_608_769, 533_463_041, 531_628_033]));
+/// Four primes, two below 2^27 and two below 2^26, that are 1 mod 2^13; log q just below 106, the most that
+/// has 128 bits under both models.
+static ONION: LazyLock<Arc<Ring>> =
+    LazyLock::new(|| ring(&[134_176_769, 134_111_233, 67_084_289, 67_043_329]));
+
+fn ring(primes: &[u32]) -> Arc<Ring> {
+    let primes: Vec<Modulus> = primes.iter().map(|&prime| Modulus::new(prime)).collect();
+    Arc::new(Ring::new(RingSet::DEGREE, &primes))
+}
+
+impl RingSet {
+    /// All sets.
+    pub const ALL: [Self; 4] = [Self::Paper, Self::Fast, Self::Onion30, Self::Onion32];
+    /// Coefficients of a polynomial, N.
+    pub const DEGREE: usize = 4096;
+    /// Standard deviation of the noise.
+    pub const SIGMA: f64 = 3.2;
+
+    /// The set of this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|set| set.name() == name)
+    }
+
+    /// Its name, part of a snapshot's identity.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Fast => "fast",
+            Self::Onion30 => "onion-30",
+            Self::Onion32 => "onion-32",
+        }
+    }
+
+    /// The ring with its tables, made once.
+    pub fn ring(self) -> &'static Arc<Ring> {
+        match self {
+            Self::Paper | Self::Fast => &PACKING,
+            Self::Onion30 | Self::Onion32 => &ONION,
+        }
+    }
+
+    /// log2 of the plaintext modulus p.
+    pub fn plaintext_bits(self) -> u32 {
+        match self {
+            Self::Paper | Self::Fast => 18,
+            Self::Onion30 => 30,
+            Self::Onion32 => 32,
+        }
+    }
+
+    /// The scale of a plaintext: floor(q / p).
+    pub fn scale(self) -> u128 {
+        self.ring().modulus() >> self.plaintext_bits()
+    }
+
+    /// The gadget of the expansion's substitutions.
+    pub fn expansion_gadget(self) -> Gadget {
+        match self {
+            Self::Paper => Gadget::Digits { levels: 5, base_log: 18, dropped: 0 },
+            Self::Fast => Gadget::Residues,
+            Self::Onion30 => Gadget::Digits { levels: 5, base_log: 22, dropped: 0 },
+            Self::Onion32 => Gadget::Digits { levels: 5, base_log: 18, dropped: 18 },
+        }
+    }
+
+    /// The gadget of RGSW(s), with which expanded ciphertexts become selectors.
+    pub fn conversion_gadget(self) -> Gadget {
+        self.expansion_gadget()
+    }
+
+    /// The gadget of selectors: of the digits in a tournament's external products.
+    pub fn selector_gadget(self) -> Gadget {
+        match self {
+            Self::Paper => Gadget::Digits { levels: 5, base_log: 18, dropped: 0 },
+            Self::Fast => Gadget::Digits { levels: 3, base_log: 16, dropped: 39 },
+            Self::Onion30 => Gadget::Digits { levels: 5, base_log: 22, dropped: 0 },
+            Self::Onion32 => Gadget::Digits { levels: 3, base_log: 22, dropped: 42 },
+        }
+    }
+
+    /// Bits of a coefficient of a and of b in a response.
+    pub fn response_bits(self) -> (u32, u32) {
+        match self {
+            Self::Paper | Self::Fast => (18, 14),
+            Self::Onion30 => (41, 37),
+            Self::Onion32 => (43, 39),
+        }
+    }
+
+    /// log2 of the cost of the best known attack: the least of the MATZOV and BDGL16 models, for this N and
+    /// log q of 87 or 106.
+    pub fn security_bits(self) -> f64 {
+        match self {
+            Self::Paper | Self::Fast => 159.6,
+            Self::Onion30 | Self::Onion32 => 128.9,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moduli_are_no_larger_than_what_security_was_estimated_for() {
+        for set in RingSet::ALL {
+            let most = if set.ring().limbs().len() == 3 { 87.0 } else { 106.0 };
+            assert!(set.ring().log2_modulus() <= most && set.security_bits() >= 128.0, "{}", set.name());
+        }
+    }
+
+    #[test]
+    fn gadgets_reach_all_of_the_modulus() {
+        for set in RingSet::ALL {
+            for gadget in [set.expansion_gadget(), set.conversion_gadget(), set.selector_gadget()] {
+                if let Gadget::Digits { levels, base_log, dropped } = gadget {
+                    // What the highest digit takes is no larger than the others.
+                    let highest = set.ring().log2_modulus() - f64::from(dropped + (levels - 1) * base_log);
+                    assert!(highest <= f64::from(base_log) + 0.01, "{}: {highest}", set.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sets_are_found_by_their_names() {
+        assert!(RingSet::ALL.into_iter().all(|set| RingSet::by_name(set.name()) == Some(set)));
+        assert_eq!(RingSet::by_name("toy"), None);
+    }
+}

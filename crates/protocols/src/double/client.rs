@@ -1,0 +1,102 @@
+//! The client half.
+
+use spirea_lattice::{LweEncryptor, LweSecret};
+use spirea_math::random::SecretRng;
+
+use super::{Params, phases};
+use crate::bytes::words_to_bytes;
+use crate::grid::Place;
+use crate::parameters::Parameters;
+use crate::steps::LweHint;
+use crate::steps::check::{check_answer, check_index};
+use crate::steps::lwe::{ROUNDED_BYTES, byte_error, nearest_byte, unround};
+use crate::{IndexClient, ProtocolError, Sizes};
+
+/// The client half of DoublePIR.
+pub struct Client {
+    params: Params,
+    first: LweEncryptor,
+    second: LweEncryptor,
+    /// The hint of the second fold's fixed rows.
+    hint: LweHint,
+}
+
+impl Client {
+    /// A client of the database with these parameters and this hint.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if the parameters are invalid or the hint has another size.
+    pub fn new(params: Params, hint: &[u8]) -> Result<Self, ProtocolError> {
+        params.validate()?;
+        Ok(Self {
+            hint: LweHint::from_bytes(params.second().fixed_rows(), hint)?,
+            first: LweEncryptor::new(params.0.public_matrix()),
+            second: LweEncryptor::new(params.0.second_matrix(params.0.grid.groups)),
+            params,
+        })
+    }
+}
+
+/// The secrets of a query, and where the record lies in its unit.
+pub struct State {
+    first: Vec<LweSecret>,
+    second: LweSecret,
+    offset: usize,
+}
+
+impl IndexClient for Client {
+    type State = State;
+
+    fn records(&self) -> u64 {
+        self.params.0.grid.records
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.params.sizes()
+    }
+
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<(Vec<u8>, State), ProtocolError> {
+        let grid = self.params.0.grid;
+        check_index(index, grid.records)?;
+        let Place { column, group, offset } = grid.place(Params::SPREAD, index);
+        let mut query = Vec::with_capacity(self.sizes().query_bytes);
+        let mut first = Vec::with_capacity(grid.parts());
+        for column in column..column + grid.parts() {
+            let (bodies, secret) = self.first.encrypt_unit(column, rng);
+            query.extend(words_to_bytes(&bodies));
+            first.push(secret);
+        }
+        let (bodies, second) = self.second.encrypt_unit(group, rng);
+        query.extend(words_to_bytes(&bodies));
+        Ok((query, State { first, second, offset }))
+    }
+
+    fn decode(&self, state: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        let (fixed, moving) = self.split(answer)?;
+        let fixed: Vec<u8> = self.fixed_phases(&state, fixed).map(nearest_byte).collect();
+        let (_, phases) = phases(&self.params.second(), &fixed, moving, &state.first, &state.second);
+        let record = phases.into_iter().skip(state.offset).take(self.params.0.grid.record_bytes);
+        Ok(record.map(nearest_byte).collect())
+    }
+
+    fn errors(&self, state: &State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
+        let (fixed, moving) = self.split(answer)?;
+        let fixed: Vec<u32> = self.fixed_phases(state, fixed).collect();
+        let bytes: Vec<u8> = fixed.iter().map(|&phase| nearest_byte(phase)).collect();
+        let (rows, phases) = phases(&self.params.second(), &bytes, moving, &state.first, &state.second);
+        Ok([fixed, rows, phases].concat().into_iter().map(byte_error).collect())
+    }
+}
+
+impl Client {
+    /// The words of the fixed rows, and the moving rows' ciphertexts.
+    fn split<'a>(&self, answer: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), ProtocolError> {
+        check_answer(answer, self.params.sizes())?;
+        Ok(answer.split_at(self.params.second().fixed_rows() * ROUNDED_BYTES))
+    }
+
+    fn fixed_phases(&self, state: &State, fixed: &[u8]) -> impl Iterator<Item = u32> {
+        let rows = fixed.as_chunks::<ROUNDED_BYTES>().0.iter().enumerate();
+        rows.map(|(row, &body)| unround(body).wrapping_add(state.second.inner_product(self.hint.row(row))))
+    }
+}

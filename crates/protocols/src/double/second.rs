@@ -1,0 +1,182 @@
+//! The second fold: the rows of the first one as bytes, in columns that a second query selects.
+//!
+//! Row `(i, k, byte)` of the second matrix, in that order, has byte `byte` of entry k of the first fold's
+//! ciphertext of byte i of a unit; its column is the unit's group. Entries 0 to 1279 are of the hint and the
+//! same for every query (the *fixed* rows); the last, the answer, is another for every query and part (the
+//! *moving* rows).
+
+use std::io::Write;
+use std::sync::Arc;
+
+use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout};
+use spirea_lattice::lwe::DEGREE;
+use spirea_lattice::{LweSecret, PublicMatrix};
+
+use crate::ProtocolError;
+use crate::grid::Grid;
+use crate::steps::LweHint;
+use crate::steps::lwe::{ROUNDED_BYTES, nearest_byte, round, round_words, unround};
+
+/// The shape of a second fold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SecondShape {
+    /// Bytes of a unit.
+    pub unit_rows: usize,
+    /// Units down a column of the first matrix: columns of the second.
+    pub groups: usize,
+    /// First queries of a look-up.
+    pub parts: usize,
+}
+
+impl SecondShape {
+    pub fn of(grid: &Grid) -> Self {
+        Self { unit_rows: grid.unit_rows, groups: grid.groups, parts: grid.parts() }
+    }
+
+    /// Rows that are the same for every query.
+    pub fn fixed_rows(&self) -> usize {
+        self.unit_rows * DEGREE * ROUNDED_BYTES
+    }
+
+    /// Rows of one part of one query.
+    pub fn moving_rows(&self) -> usize {
+        self.unit_rows * ROUNDED_BYTES
+    }
+
+    /// The layout of the fixed rows: a multiple of 32, since there are 2560 for each byte.
+    pub fn fixed_layout(&self) -> PanelLayout {
+        PanelLayout::covering(self.fixed_rows(), self.groups).expect("validated parameters have a layout")
+    }
+}
+
+/// Bytes of the moving rows' ciphertexts in an answer: 1281 rounded words for each.
+pub(crate) fn dynamic_bytes(shape: &SecondShape) -> usize {
+    shape.parts * shape.moving_rows() * (DEGREE + 1) * ROUNDED_BYTES
+}
+
+/// Writes the fixed rows of a first hint in panel layout.
+///
+/// # Errors
+/// [`ProtocolError::Write`].
+pub(crate) fn write_fixed(
+    shape: &SecondShape,
+    hint: &LweHint,
+    out: &mut dyn Write,
+) -> Result<(), ProtocolError> {
+    let layout = shape.fixed_layout();
+    let panel_bytes = PANEL_ROWS * layout.columns();
+    let mut panel = vec![0; panel_bytes];
+    // A panel of 32 rows is 16 entries of one byte's ciphertexts.
+    for first in (0..shape.fixed_rows()).step_by(PANEL_ROWS) {
+        let (i, k) = (first / (DEGREE * ROUNDED_BYTES), first / ROUNDED_BYTES % DEGREE);
+        for group in 0..shape.groups {
+            let entries = &hint.row(group * shape.unit_rows + i)[k..k + PANEL_ROWS / ROUNDED_BYTES];
+            for (row, byte) in round_words(entries).enumerate() {
+                panel[layout.offset(row, group)] = byte;
+            }
+        }
+        out.write_all(&panel).map_err(ProtocolError::Write)?;
+    }
+    Ok(())
+}
+
+/// What of a database is computed beforehand: the fixed rows, for the server, and their hint.
+///
+/// # Errors
+/// The backend's; [`ProtocolError::Write`] if it cannot be written.
+pub(crate) fn precompute<B: Backend>(
+    backend: &B,
+    shape: &SecondShape,
+    first: &LweHint,
+    public: &PublicMatrix,
+    server: &mut dyn Write,
+) -> Result<LweHint, ProtocolError> {
+    let mut fixed = Vec::with_capacity(shape.fixed_layout().bytes());
+    write_fixed(shape, first, &mut fixed)?;
+    server.write_all(&fixed).map_err(ProtocolError::Write)?;
+    let matrix = backend.upload(shape.fixed_layout(), &fixed)?;
+    drop(fixed);
+    LweHint::compute(backend, public, &matrix, |_| ())
+}
+
+/// The server's half.
+pub(crate) struct SecondServer<B: Backend> {
+    pub backend: Arc<B>,
+    pub shape: SecondShape,
+    pub fixed: B::Matrix,
+    pub public: PublicMatrix,
+}
+
+impl<B: Backend> SecondServer<B> {
+    /// The answers' words for the fixed rows, for each second query.
+    pub fn fixed(&self, queries: &[u32]) -> Result<Vec<u32>, ProtocolError> {
+        Ok(self.backend.scalar_fold(&self.fixed, queries)?)
+    }
+
+    /// The moving rows' ciphertexts as bytes, for each query: rounded words, 1280 of the hint and the answer.
+    ///
+    /// `first` holds the first fold's answers, for each query and part; `queries` the second queries.
+    pub fn moving(&self, first: &[u32], queries: &[u32]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let SecondShape { unit_rows, groups, parts } = self.shape;
+        let (rows, batch) = (parts * self.shape.moving_rows(), queries.len() / groups);
+        let layout = PanelLayout::covering(batch * rows, groups)?;
+        let mut bytes = vec![0; layout.bytes()];
+        for (part, answer) in first.chunks_exact(unit_rows * groups).enumerate() {
+            for (row, &word) in answer.iter().enumerate() {
+                let (group, i) = (row / unit_rows, row % unit_rows);
+                for (byte, value) in round(word).to_le_bytes().into_iter().enumerate() {
+                    let row = part * self.shape.moving_rows() + i * ROUNDED_BYTES + byte;
+                    bytes[layout.offset(row, group)] = value;
+                }
+            }
+        }
+        let matrix = self.backend.upload(layout, &bytes)?;
+        let hint = LweHint::compute(&*self.backend, &self.public, &matrix, |_| ())?;
+        let folded = self.backend.scalar_fold(&matrix, queries)?;
+        let of_query = |query: usize| {
+            let ciphertext = |row: usize| {
+                let body = folded[query * layout.rows() + row];
+                round_words(hint.row(row)).chain(round(body).to_le_bytes())
+            };
+            (query * rows..(query + 1) * rows).flat_map(ciphertext).collect()
+        };
+        Ok((0..batch).map(of_query).collect())
+    }
+
+    /// Most queries at once.
+    pub fn max_batch(&self) -> usize {
+        MAX_BATCH / self.shape.parts
+    }
+}
+
+/// What the client decodes of a unit from the bytes of the fixed rows and the moving rows' ciphertexts, part
+/// after part: the phases of the moving rows, and those of the record's bytes.
+///
+/// `secrets` are those of the first queries; `second` is the second query's.
+pub(crate) fn phases(
+    shape: &SecondShape,
+    fixed: &[u8],
+    moving: &[u8],
+    secrets: &[LweSecret],
+    second: &LweSecret,
+) -> (Vec<u32>, Vec<u32>) {
+    let words =
+        |bytes: &[u8]| bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect();
+    let hint: Vec<u32> = words(fixed);
+    let rows: Vec<u32> = moving
+        .chunks_exact((DEGREE + 1) * ROUNDED_BYTES)
+        .map(|ciphertext| {
+            let ciphertext: Vec<u32> = words(ciphertext);
+            let (row, body) = ciphertext.split_at(DEGREE);
+            body[0].wrapping_add(second.inner_product(row))
+        })
+        .collect();
+    let answers: Vec<u32> = words(&rows.iter().map(|&phase| nearest_byte(phase)).collect::<Vec<_>>());
+    let mut bytes = Vec::with_capacity(shape.parts * shape.unit_rows);
+    for (secret, answers) in secrets.iter().zip(answers.chunks_exact(shape.unit_rows)) {
+        for (row, answer) in hint.chunks_exact(DEGREE).zip(answers) {
+            bytes.push(answer.wrapping_add(secret.inner_product(row)));
+        }
+    }
+    (rows, bytes)
+}

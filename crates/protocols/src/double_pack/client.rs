@@ -1,0 +1,101 @@
+//! The client half.
+
+use spirea_lattice::LweEncryptor;
+use spirea_math::random::SecretRng;
+
+use super::Params;
+use crate::bytes::words_to_bytes;
+use crate::grid::Place;
+use crate::parameters::Parameters;
+use crate::steps::check::{check_answer, check_index};
+use crate::steps::ring::RingClient;
+use crate::{IndexClient, ProtocolError, Sizes};
+
+/// The client half of double packing.
+pub struct Client {
+    params: Params,
+    first: LweEncryptor,
+    second: LweEncryptor,
+    ring: RingClient,
+}
+
+impl Client {
+    /// A client of the database with these parameters, with keys of its own.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if the parameters are invalid.
+    pub fn new(params: Params, rng: &mut SecretRng) -> Result<Self, ProtocolError> {
+        params.validate()?;
+        Ok(Self {
+            first: LweEncryptor::new(params.0.public_matrix()),
+            second: LweEncryptor::new(params.second_matrix()),
+            ring: RingClient::new(params.ring_shape(), rng),
+            params,
+        })
+    }
+}
+
+/// Where the record lies in its unit.
+pub struct State {
+    offset: usize,
+}
+
+impl IndexClient for Client {
+    type State = State;
+
+    fn records(&self) -> u64 {
+        self.params.0.grid.records
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.params.sizes()
+    }
+
+    fn evaluation_keys(&self) -> Option<&[u8]> {
+        Some(self.ring.keys())
+    }
+
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<(Vec<u8>, State), ProtocolError> {
+        let grid = self.params.0.grid;
+        check_index(index, grid.records)?;
+        let Place { column, group, offset } = grid.place(Params::SPREAD, index);
+        let (bodies, secret) = self.first.encrypt_unit(column, rng);
+        let second = self.second.encrypt_unit_under(&secret, group, rng);
+        let mut query = words_to_bytes(&bodies);
+        // The public matrix comes in blocks of columns; what lies beyond the groups meets no data.
+        query.extend(words_to_bytes(&second[..grid.groups]));
+        query.extend(self.ring.query_of_secret(&secret, 0, rng));
+        Ok((query, State { offset }))
+    }
+
+    fn decode(&self, State { offset }: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        check_answer(answer, self.sizes())?;
+        let response = self.params.ring_shape().response_bytes();
+        let mut record = Vec::with_capacity(self.params.0.grid.record_bytes);
+        for part in answer.chunks_exact(self.params.second_blocks() * response) {
+            let mut inner = Vec::with_capacity(part.len());
+            for ciphertext in part.chunks_exact(response) {
+                inner.extend(self.ring.bytes(ciphertext)?);
+            }
+            let unit = self.ring.bytes(&inner[..response])?;
+            let wanted = (self.params.0.grid.record_bytes - record.len()).min(unit.len() - offset);
+            record.extend_from_slice(&unit[offset..offset + wanted]);
+        }
+        Ok(record)
+    }
+
+    fn errors(&self, _: &State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
+        check_answer(answer, self.sizes())?;
+        let response = self.params.ring_shape().response_bytes();
+        let mut errors = Vec::new();
+        for part in answer.chunks_exact(self.params.second_blocks() * response) {
+            let mut inner = Vec::with_capacity(part.len());
+            for ciphertext in part.chunks_exact(response) {
+                errors.extend(self.ring.errors(ciphertext, u8::BITS)?);
+                inner.extend(self.ring.bytes(ciphertext)?);
+            }
+            errors.extend(self.ring.errors(&inner[..response], u8::BITS)?);
+        }
+        Ok(errors)
+    }
+}

@@ -1,0 +1,141 @@
+//! Parameters and shapes.
+
+use serde::{Deserialize, Serialize};
+use spirea_backend::PanelLayout;
+use spirea_lattice::lwe::DEGREE;
+use spirea_lattice::{LweSet, PublicMatrix, RingSet};
+use spirea_math::random::Seed;
+
+use crate::grid::{Grid, Spread};
+use crate::parameters::{Parameters, Stored};
+use crate::planner::{Unit, Work};
+use crate::steps::folded::{Folded, MAX_COLUMNS, cheapest, lookup_cost, malformed, validate_outcome};
+use crate::steps::noise;
+use crate::steps::ring::RingShape;
+use crate::{ProtocolError, Sizes};
+
+/// Parameters of a database under double packing. Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Params(pub(crate) Folded);
+
+impl Params {
+    pub(crate) const SPREAD: Spread = Spread::Rows;
+
+    /// The shape that costs a look-up the least.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if the records do not fit any shape.
+    pub fn choose(
+        set: LweSet,
+        ring: RingSet,
+        seed: Seed,
+        records: u64,
+        record_bytes: usize,
+    ) -> Result<Self, ProtocolError> {
+        /// Bytes of memory traffic that take as long as transforming a polynomial of the second hint.
+        const POLYNOMIAL: f64 = (1 << 18) as f64;
+        let candidates = Folded::of_blocks(set, ring, seed, records, record_bytes).map(Self);
+        cheapest(records, record_bytes, candidates, Self::validate, |params| {
+            let (grid, shape) = (params.0.grid, params.ring_shape());
+            let scan = (grid.rows(Self::SPREAD) * grid.columns) as f64;
+            let parts = grid.parts() as f64;
+            let second = (params.second_blocks() * DEGREE) as f64 * POLYNOMIAL
+                + (shape.response_bytes() * grid.groups * DEGREE) as f64 / 4.0;
+            let pack = shape.pack_read_bytes(grid.parts() * grid.groups);
+            lookup_cost(params.sizes(), scan + pack + parts * second)
+        })
+    }
+
+    pub(super) fn ring_shape(&self) -> RingShape {
+        RingShape::packing(self.0.ring_set(), 1)
+    }
+
+    /// The layout of a second matrix: the bytes of a packed ciphertext down each column.
+    pub(super) fn second_layout(&self) -> PanelLayout {
+        PanelLayout::covering(self.ring_shape().response_bytes(), self.0.grid.groups)
+            .expect("validated parameters have a layout")
+    }
+
+    /// RLWE ciphertexts that a second matrix's answers are packed into.
+    pub(super) fn second_blocks(&self) -> usize {
+        self.ring_shape().response_bytes().div_ceil(self.ring_shape().degree())
+    }
+
+    /// The public matrix of the second fold.
+    pub(super) fn second_matrix(&self) -> PublicMatrix {
+        self.0.second_matrix(self.0.grid.groups)
+    }
+}
+
+impl Parameters for Params {
+    fn name(&self) -> &'static str {
+        "double-pack"
+    }
+
+    fn set(&self) -> String {
+        format!("{}+{}", self.0.set, self.0.ring_set().name())
+    }
+
+    fn stored(&self) -> Stored {
+        Stored::Panels { layout: self.0.layout(Self::SPREAD), grid: self.0.grid, spread: Self::SPREAD }
+    }
+
+    fn grid(&self) -> Grid {
+        self.0.grid
+    }
+
+    fn server_bytes(&self) -> u64 {
+        self.0.grid.rows(Self::SPREAD) as u64 * DEGREE as u64 * 4
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        self.0.validate_blocks()?;
+        if self.0.grid.groups > MAX_COLUMNS {
+            return Err(malformed(format!("groups must be at most {MAX_COLUMNS}")));
+        }
+        validate_outcome(self.sizes(), self.failure_log2())
+    }
+
+    fn sizes(&self) -> Sizes {
+        let (shape, grid) = (self.ring_shape(), self.0.grid);
+        Sizes {
+            query_bytes: (grid.columns + grid.groups) * 4 + shape.query_bytes(),
+            answer_bytes: grid.parts() * self.second_blocks() * shape.response_bytes(),
+            hint_bytes: 0,
+            keys_bytes: shape.keys().bytes(),
+        }
+    }
+
+    fn work(&self) -> Vec<Work> {
+        let (shape, grid, parts) = (self.ring_shape(), self.0.grid, self.0.grid.parts());
+        let (set, second) = (shape.set, self.second_blocks());
+        let scanned = grid.rows(Self::SPREAD) * grid.columns;
+        let products = parts * self.second_layout().bytes() * (DEGREE + 1);
+        let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, scanned)];
+        work.extend(shape.expand_work());
+        work.push(shape.fold_work(parts * (grid.groups + second)));
+        work.push(shape.switch_work(parts * (grid.groups + second)));
+        work.push(Work::new("scalar_fold", Unit::Product, products));
+        work.push(Work::new("encode", Unit::EncodedPolynomial(set), parts * second * DEGREE));
+        work
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let (shape, grid) = (self.ring_shape(), self.0.grid);
+        let blocks = grid.parts() * grid.groups + self.second_blocks();
+        self.stored().bytes() + shape.plain_bytes(blocks) + shape.leaves_bytes() as u64
+    }
+
+    fn failure_log2(&self) -> f64 {
+        let (shape, grid) = (self.ring_shape(), self.0.grid);
+        let first = noise::packed_failure_log2(grid.columns, &shape, grid.record_bytes);
+        // All bytes of the inner ciphertexts must come back.
+        let second = noise::packed_failure_log2(grid.groups, &shape, grid.parts() * shape.response_bytes());
+        noise::either(first, second)
+    }
+
+    fn security_bits(&self) -> f64 {
+        self.0.lwe_set().security_bits().min(self.0.ring_set().security_bits())
+    }
+}

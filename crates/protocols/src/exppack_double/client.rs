@@ -1,0 +1,113 @@
+//! The client half.
+
+use spirea_lattice::{LweEncryptor, LweSecret};
+use spirea_math::random::SecretRng;
+
+use super::Params;
+use crate::bytes::words_to_bytes;
+use crate::double::phases;
+use crate::grid::Place;
+use crate::parameters::Parameters;
+use crate::steps::check::{check_answer, check_index};
+use crate::steps::lwe::{byte_error, nearest_byte};
+use crate::steps::ring::RingClient;
+use crate::{IndexClient, ProtocolError, Sizes};
+
+/// The client half of ExpPack (D).
+pub struct Client {
+    params: Params,
+    first: LweEncryptor,
+    second: LweEncryptor,
+    ring: RingClient,
+}
+
+impl Client {
+    /// A client of the database with these parameters, with keys of its own.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if the parameters are invalid.
+    pub fn new(params: Params, rng: &mut SecretRng) -> Result<Self, ProtocolError> {
+        params.validate()?;
+        Ok(Self {
+            first: LweEncryptor::new(params.0.public_matrix()),
+            second: LweEncryptor::new(params.0.second_matrix(params.0.grid.groups)),
+            ring: RingClient::new(params.ring_shape(), rng),
+            params,
+        })
+    }
+}
+
+/// The secrets of a query, and where the record lies in its unit.
+pub struct State {
+    first: Vec<LweSecret>,
+    second: LweSecret,
+    offset: usize,
+}
+
+impl IndexClient for Client {
+    type State = State;
+
+    fn records(&self) -> u64 {
+        self.params.0.grid.records
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.params.sizes()
+    }
+
+    fn evaluation_keys(&self) -> Option<&[u8]> {
+        Some(self.ring.keys())
+    }
+
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<(Vec<u8>, State), ProtocolError> {
+        let grid = self.params.0.grid;
+        check_index(index, grid.records)?;
+        let Place { column, group, offset } = grid.place(Params::SPREAD, index);
+        let mut query = Vec::with_capacity(self.sizes().query_bytes);
+        let mut first = Vec::with_capacity(grid.parts());
+        for column in column..column + grid.parts() {
+            let (bodies, secret) = self.first.encrypt_unit(column, rng);
+            query.extend(words_to_bytes(&bodies));
+            first.push(secret);
+        }
+        let (bodies, second) = self.second.encrypt_unit(group, rng);
+        query.extend(words_to_bytes(&bodies));
+        query.extend(self.ring.query_of_secret(&second, 0, rng));
+        Ok((query, State { first, second, offset }))
+    }
+
+    fn decode(&self, state: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        let (_, phases) = self.phases(&state, answer)?;
+        let record = phases.into_iter().skip(state.offset).take(self.params.0.grid.record_bytes);
+        Ok(record.map(nearest_byte).collect())
+    }
+
+    fn errors(&self, state: &State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
+        let (rows, phases) = self.phases(state, answer)?;
+        let mut errors: Vec<f64> = rows.into_iter().chain(phases).map(byte_error).collect();
+        let (packed, _) = answer.split_at(self.packed_bytes());
+        for ciphertext in packed.chunks_exact(self.params.ring_shape().response_bytes()) {
+            errors.extend(self.ring.errors(ciphertext, u8::BITS)?);
+        }
+        Ok(errors)
+    }
+}
+
+impl Client {
+    fn packed_bytes(&self) -> usize {
+        self.params.blocks() * self.params.ring_shape().response_bytes()
+    }
+
+    /// The phases of the moving rows, and those of the unit's bytes.
+    fn phases(&self, state: &State, answer: &[u8]) -> Result<(Vec<u32>, Vec<u32>), ProtocolError> {
+        check_answer(answer, self.params.sizes())?;
+        let (packed, moving) = answer.split_at(self.packed_bytes());
+        let mut fixed = Vec::new();
+        for ciphertext in packed.chunks_exact(self.params.ring_shape().response_bytes()) {
+            fixed.extend(self.ring.bytes(ciphertext)?);
+        }
+        let shape = self.params.second();
+        fixed.truncate(shape.fixed_rows());
+        Ok(phases(&shape, &fixed, moving, &state.first, &state.second))
+    }
+}

@@ -1,0 +1,119 @@
+//! Parameters and shapes.
+
+use serde::{Deserialize, Serialize};
+use spirea_lattice::{LweSet, RingSet};
+use spirea_math::random::Seed;
+
+use crate::double::{SecondShape, dynamic_bytes};
+use crate::grid::{Grid, Spread};
+use crate::parameters::{Parameters, Stored};
+use crate::planner::Work;
+use crate::steps::folded::{Folded, cheapest, lookup_cost, validate_outcome};
+use crate::steps::noise;
+use crate::steps::ring::RingShape;
+use crate::{ProtocolError, Sizes};
+
+/// Parameters of a database under ExpPack (D). Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Params(pub(crate) Folded);
+
+impl Params {
+    pub(crate) const SPREAD: Spread = Spread::Columns;
+
+    /// The shape that costs a look-up the least.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if the records do not fit any shape.
+    pub fn choose(
+        set: LweSet,
+        ring: RingSet,
+        seed: Seed,
+        records: u64,
+        record_bytes: usize,
+    ) -> Result<Self, ProtocolError> {
+        let ring = Some(ring.name().into());
+        let candidates = Folded::of_two_folds(set, ring, seed, records, record_bytes).map(Self);
+        cheapest(records, record_bytes, candidates, Self::validate, |params| {
+            let pack = params.ring_shape().pack_read_bytes(params.blocks());
+            lookup_cost(params.sizes(), params.0.two_folds_read_bytes() + pack)
+        })
+    }
+
+    pub(super) fn ring_shape(&self) -> RingShape {
+        RingShape::packing(self.0.ring_set(), 1)
+    }
+
+    pub(super) fn second(&self) -> SecondShape {
+        SecondShape::of(&self.0.grid)
+    }
+
+    /// RLWE ciphertexts that the fixed rows are packed into.
+    pub(super) fn blocks(&self) -> usize {
+        self.second().fixed_rows().div_ceil(self.ring_shape().degree())
+    }
+}
+
+impl Parameters for Params {
+    fn name(&self) -> &'static str {
+        "exppack-double"
+    }
+
+    fn set(&self) -> String {
+        format!("{}+{}", self.0.set, self.0.ring_set().name())
+    }
+
+    fn stored(&self) -> Stored {
+        Stored::Panels { layout: self.0.layout(Self::SPREAD), grid: self.0.grid, spread: Self::SPREAD }
+    }
+
+    fn grid(&self) -> Grid {
+        self.0.grid
+    }
+
+    fn server_bytes(&self) -> u64 {
+        self.0.fixed_bytes()
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        self.0.validate_two_folds()?;
+        self.0.validate_ring()?;
+        validate_outcome(self.sizes(), self.failure_log2())
+    }
+
+    fn sizes(&self) -> Sizes {
+        let (grid, second, shape) = (self.0.grid, self.second(), self.ring_shape());
+        Sizes {
+            query_bytes: (second.parts * grid.columns + grid.groups) * 4 + shape.query_bytes(),
+            answer_bytes: self.blocks() * shape.response_bytes() + dynamic_bytes(&second),
+            hint_bytes: 0,
+            keys_bytes: shape.keys().bytes(),
+        }
+    }
+
+    fn work(&self) -> Vec<Work> {
+        let shape = self.ring_shape();
+        let mut work = self.0.two_folds_work();
+        work.extend(shape.expand_work());
+        work.extend([shape.fold_work(self.blocks()), shape.switch_work(self.blocks())]);
+        work
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let shape = self.ring_shape();
+        self.stored().bytes()
+            + self.0.fixed_bytes()
+            + shape.plain_bytes(self.blocks())
+            + shape.leaves_bytes() as u64
+    }
+
+    fn failure_log2(&self) -> f64 {
+        let second = self.second();
+        let packed = noise::packed_failure_log2(self.0.grid.groups, &self.ring_shape(), second.fixed_rows());
+        noise::either(packed, self.0.two_folds_failure_log2(second.parts * second.moving_rows()))
+    }
+
+    fn security_bits(&self) -> f64 {
+        self.0.lwe_set().security_bits().min(self.0.ring_set().security_bits())
+    }
+}

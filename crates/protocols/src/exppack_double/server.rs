@@ -1,0 +1,100 @@
+//! The server half.
+
+use std::sync::Arc;
+
+use spirea_backend::RingBackend;
+
+use super::Params;
+use crate::bytes::extend_words;
+use crate::double::SecondServer;
+use crate::index::{PreparedKeys, Query};
+use crate::parameters::Parameters;
+use crate::steps::LweHint;
+use crate::steps::check::check_batch;
+use crate::steps::ring::RingServer;
+use crate::{ProtocolError, Responder, Sizes};
+
+/// The server half of ExpPack (D) over a backend.
+pub struct Server<B: RingBackend> {
+    params: Params,
+    matrix: B::Matrix,
+    second: SecondServer<B>,
+    ring: RingServer<B>,
+    /// The hint of the second fold's fixed rows.
+    hint: B::Plain,
+}
+
+impl<B: RingBackend> Server<B> {
+    /// A server of `matrix`, with the fixed rows of the second fold that were computed of it; computes their
+    /// hint.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if the parameters are invalid or a matrix has another shape.
+    pub fn new(
+        params: Params,
+        backend: Arc<B>,
+        matrix: B::Matrix,
+        fixed: B::Matrix,
+    ) -> Result<Self, ProtocolError> {
+        params.validate()?;
+        let shape = params.second();
+        let shapes = (backend.layout(&matrix), backend.layout(&fixed));
+        if shapes != (params.0.layout(Params::SPREAD), shape.fixed_layout()) {
+            return Err(ProtocolError::malformed("parameters", "the matrix has another shape"));
+        }
+        let public = params.0.second_matrix(params.0.grid.groups);
+        let hint = LweHint::compute(&*backend, &public, &fixed, |_| ())?;
+        let ring = RingServer::new(Arc::clone(&backend), params.ring_shape())?;
+        let (rows, entry) = (shape.fixed_rows(), hint.rows(0..shape.fixed_rows())?);
+        let hint =
+            ring.encode_ciphertexts(params.blocks(), |row, k| if row < rows { entry(row, k) } else { 0 })?;
+        Ok(Self { params, matrix, second: SecondServer { backend, shape, fixed, public }, ring, hint })
+    }
+}
+
+impl<B: RingBackend> Responder for Server<B> {
+    fn sizes(&self) -> Sizes {
+        self.params.sizes()
+    }
+
+    fn max_batch(&self) -> usize {
+        self.params.0.max_batch(self.second.shape.parts)
+    }
+
+    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        self.ring.prepare_keys(bytes)
+    }
+
+    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
+        let grid = self.params.0.grid;
+        let (mut first, mut second, mut ciphertexts) = (Vec::new(), Vec::new(), Vec::new());
+        for query in queries {
+            let (bodies, rest) = query.bytes.split_at(grid.parts() * grid.columns * 4);
+            let (selection, ciphertext) = rest.split_at(grid.groups * 4);
+            extend_words(&mut first, bodies);
+            extend_words(&mut second, selection);
+            ciphertexts.push((self.ring.keys_of(query)?, ciphertext));
+        }
+        let folded = self.second.backend.scalar_fold(&self.matrix, &first)?;
+        let moving = self.second.moving(&folded, &second)?;
+        let rows = self.params.blocks() * self.ring.shape.degree();
+        let fixed = self.second.fixed(&second)?;
+        let fixed: Vec<Vec<u32>> = fixed
+            .chunks_exact(self.second.shape.fixed_rows())
+            .map(|words| words.iter().copied().chain(std::iter::repeat(0)).take(rows).collect())
+            .collect();
+        let mut answers = Vec::with_capacity(queries.len());
+        let group = self.ring.group();
+        for (ciphertexts, fixed) in ciphertexts.chunks(group).zip(fixed.chunks(group)) {
+            let leaves = self.ring.expand(ciphertexts)?;
+            let bodies: Vec<&[u32]> = fixed.iter().map(Vec::as_slice).collect();
+            let packed = self.ring.pack(&self.hint, &leaves.iter().collect::<Vec<_>>(), &bodies)?;
+            for ciphertexts in &packed {
+                answers.push(self.ring.switch(ciphertexts)?);
+            }
+        }
+        answers.iter_mut().zip(moving).for_each(|(answer, moving)| answer.extend(moving));
+        Ok(answers)
+    }
+}

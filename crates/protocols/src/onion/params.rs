@@ -1,0 +1,143 @@
+//! Parameters and shapes.
+
+use serde::{Deserialize, Serialize};
+use spirea_lattice::RingSet;
+
+use crate::grid::{Grid, Spread};
+use crate::parameters::{Parameters, Stored};
+use crate::planner::Work;
+use crate::steps::folded::{cheapest, lookup_cost, malformed, validate_outcome};
+use crate::steps::noise;
+use crate::steps::ring::{RingShape, depth};
+use crate::{ProtocolError, Sizes};
+
+/// Parameters of a database under OnionPIRv2. Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Name of the ring set: `onion-32` or `onion-30`.
+    pub ring: String,
+    /// Where the records lie: a unit is a polynomial, a column one of the first dimension.
+    pub grid: Grid,
+}
+
+impl Params {
+    /// The most columns: the noise of a first dimension allows no more.
+    pub const MAX_COLUMNS: usize = 512;
+
+    /// The shape that costs a look-up the least.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if the records do not fit any shape.
+    pub fn choose(ring: RingSet, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
+        let unit_rows = unit_bytes(ring);
+        let candidates =
+            (0..=9).flat_map(|power| [1 << power, 3 << power >> 1]).filter_map(|columns: usize| {
+                let grid = Grid { records, record_bytes, unit_rows, groups: 1, columns };
+                let units = records.div_ceil(grid.records_per_unit() as u64);
+                let groups = usize::try_from(units.div_ceil(columns as u64)).ok()?;
+                (columns <= Self::MAX_COLUMNS)
+                    .then(|| Self { ring: ring.name().into(), grid: Grid { groups, ..grid } })
+            });
+        cheapest(records, record_bytes, candidates, Self::validate, |params| {
+            let (grid, shape) = (params.grid, params.ring_shape());
+            let blocks = grid.parts() * grid.groups;
+            lookup_cost(params.sizes(), shape.pack_read_bytes(blocks) + shape.select_read_bytes(blocks))
+        })
+    }
+
+    /// The ring set of validated parameters.
+    pub(super) fn ring_set(&self) -> RingSet {
+        onion_set(&self.ring).expect("validated parameters name a ring set")
+    }
+
+    pub(super) fn ring_shape(&self) -> RingShape {
+        RingShape { set: self.ring_set(), columns: self.grid.columns, depth: depth(self.grid.groups) }
+    }
+}
+
+/// Bytes that a plaintext polynomial holds.
+pub(super) fn unit_bytes(set: RingSet) -> usize {
+    set.ring().degree() * set.plaintext_bits() as usize / 8
+}
+
+/// The ring sets whose plaintexts are polynomials of the database.
+pub(crate) fn ring_sets() -> impl Iterator<Item = RingSet> {
+    RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() >= 20)
+}
+
+fn onion_set(name: &str) -> Option<RingSet> {
+    ring_sets().find(|set| set.name() == name)
+}
+
+impl Parameters for Params {
+    fn name(&self) -> &'static str {
+        "onion"
+    }
+
+    fn set(&self) -> String {
+        self.ring.clone()
+    }
+
+    fn stored(&self) -> Stored {
+        Stored::Units { grid: self.grid }
+    }
+
+    fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    fn server_bytes(&self) -> u64 {
+        0
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        /// Far more than any memory holds.
+        const MAX_GROUPS: usize = 1 << 24;
+        self.grid.validate(Spread::Rows)?;
+        let set = onion_set(&self.ring)
+            .ok_or_else(|| malformed(format!("no ring set for polynomials is called {:?}", self.ring)))?;
+        if self.grid.unit_rows != unit_bytes(set) {
+            return Err(malformed(format!("a unit must have {} bytes", unit_bytes(set))));
+        }
+        if self.grid.columns > Self::MAX_COLUMNS || self.grid.groups > MAX_GROUPS {
+            let most = Self::MAX_COLUMNS;
+            return Err(malformed(format!(
+                "columns must be at most {most}, and groups at most {MAX_GROUPS}"
+            )));
+        }
+        validate_outcome(self.sizes(), self.failure_log2())
+    }
+
+    fn sizes(&self) -> Sizes {
+        let shape = self.ring_shape();
+        Sizes {
+            query_bytes: shape.query_bytes(),
+            answer_bytes: self.grid.parts() * shape.response_bytes(),
+            hint_bytes: 0,
+            keys_bytes: shape.keys().bytes(),
+        }
+    }
+
+    fn work(&self) -> Vec<Work> {
+        let (shape, grid, parts) = (self.ring_shape(), self.grid, self.grid.parts());
+        let mut work = shape.expand_work();
+        work.push(shape.fold_work(parts * grid.groups));
+        work.extend(shape.select_work(grid.groups, parts));
+        work.push(shape.switch_work(parts));
+        work
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let shape = self.ring_shape();
+        shape.plain_bytes(self.grid.parts() * self.grid.groups) + shape.leaves_bytes() as u64
+    }
+
+    fn failure_log2(&self) -> f64 {
+        noise::folded_failure_log2(&self.ring_shape(), self.grid.parts())
+    }
+
+    fn security_bits(&self) -> f64 {
+        self.ring_set().security_bits()
+    }
+}

@@ -1,0 +1,100 @@
+//! The server half.
+
+use std::sync::Arc;
+
+use spirea_backend::RingBackend;
+
+use super::Params;
+use crate::index::{PreparedKeys, Query};
+use crate::parameters::Parameters;
+use crate::steps::check::check_batch;
+use crate::steps::ring::RingServer;
+use crate::{ProtocolError, Responder, Sizes};
+
+/// The server half of OnionPIRv2 over a backend.
+pub struct Server<B: RingBackend> {
+    params: Params,
+    ring: RingServer<B>,
+    /// The plaintext polynomials of each part, a row for each group.
+    parts: Vec<B::Plain>,
+}
+
+impl<B: RingBackend> Server<B> {
+    /// A server of the units that `read` gives: the bytes of unit number n of the file into a buffer.
+    ///
+    /// Transforming the polynomials when they are loaded takes less time than reading the four times larger
+    /// result from a disk would.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if the parameters are invalid; the backend's, if there is no room.
+    pub fn new(
+        params: Params,
+        backend: Arc<B>,
+        read: impl Fn(usize, &mut [u8]) + Sync,
+    ) -> Result<Self, ProtocolError> {
+        params.validate()?;
+        let ring = RingServer::new(backend, params.ring_shape())?;
+        let (grid, bits) = (params.grid, params.ring_set().plaintext_bits());
+        let parts = (0..grid.parts()).map(|part| {
+            let fill = |group: usize, column: usize, coefficients: &mut [i32]| {
+                let mut unit = vec![0; grid.unit_rows];
+                read((part * grid.groups + group) * grid.columns + column, &mut unit);
+                split_bits(&unit, bits, coefficients);
+            };
+            ring.backend.encode(&ring.tables, grid.groups, grid.columns, &fill)
+        });
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { params, ring, parts })
+    }
+}
+
+/// Numbers of `bits` bits each, lowest bit first, without gaps, as representatives of least magnitude.
+pub(super) fn split_bits(bytes: &[u8], bits: u32, numbers: &mut [i32]) {
+    let (mut bytes, mut pending, mut count) = (bytes.iter(), 0u64, 0);
+    for number in numbers {
+        while count < bits {
+            pending |= u64::from(*bytes.next().unwrap_or(&0)) << count;
+            count += 8;
+        }
+        // Read as a signed number of `bits` bits.
+        *number = ((pending << (64 - bits)) as i64 >> (64 - bits)) as i32;
+        (pending, count) = (pending >> bits, count - bits);
+    }
+}
+
+impl<B: RingBackend> Responder for Server<B> {
+    fn sizes(&self) -> Sizes {
+        self.params.sizes()
+    }
+
+    fn max_batch(&self) -> usize {
+        64
+    }
+
+    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        self.ring.prepare_keys(bytes)
+    }
+
+    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
+        let queries = queries.iter().map(|query| Ok((self.ring.keys_of(query)?, query.bytes)));
+        let queries = queries.collect::<Result<Vec<_>, ProtocolError>>()?;
+        let mut answers = vec![Vec::new(); queries.len()];
+        let group = self.ring.group();
+        for (queries, answers) in queries.chunks(group).zip(answers.chunks_mut(group)) {
+            let leaves = self.ring.expand(queries)?;
+            let selectors =
+                queries.iter().zip(&leaves).map(|((keys, _), leaves)| self.ring.selectors(keys, leaves));
+            let selectors = selectors.collect::<Result<Vec<_>, _>>()?;
+            let leaves: Vec<_> = leaves.iter().collect();
+            for plain in &self.parts {
+                let rows = self.ring.backend.poly_fold(&self.ring.tables, plain, &leaves)?;
+                for ((rows, selectors), answer) in rows.into_iter().zip(&selectors).zip(&mut *answers) {
+                    let selected = self.ring.select(selectors, rows)?;
+                    answer.extend(self.ring.switch(&selected)?);
+                }
+            }
+        }
+        Ok(answers)
+    }
+}

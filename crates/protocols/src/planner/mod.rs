@@ -1,0 +1,169 @@
+//! Which protocol to choose: what each costs, from its own counts of work and a machine's measured rates.
+
+mod rates;
+mod work;
+
+use spirea_lattice::RingSet;
+
+use crate::registry::{Choice, NAMES, ProtocolParams};
+use crate::{ProtocolError, Sizes};
+
+pub use rates::Rates;
+pub use work::{Unit, Work};
+
+/// What a service has and needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Needs {
+    /// Number of records.
+    pub records: u64,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Look-ups a second; with it, protocols that cannot answer as many are not recommended.
+    pub queries_per_second: Option<f64>,
+    /// Bytes a second that a client sends.
+    pub uplink: f64,
+    /// Bytes a second that a client receives.
+    pub downlink: f64,
+    /// Bytes of memory that the server has; with it, protocols that need more are not recommended.
+    pub memory: Option<u64>,
+    /// Look-ups of a client between two versions of the database: over these its hint and keys are spread.
+    pub lookups: f64,
+}
+
+/// What a protocol costs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The protocol.
+    pub protocol: &'static str,
+    /// What it costs, or why it has no shape for these records.
+    pub outcome: Result<Figures, String>,
+}
+
+/// The figures of a protocol with a shape.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// The cheapest shape.
+    pub params: ProtocolParams,
+    /// Bytes on the wire.
+    pub sizes: Sizes,
+    /// Predicted seconds of the server for one query, by step.
+    pub steps: Vec<(&'static str, f64)>,
+    /// Bytes of memory that the server needs, with one query in flight.
+    pub memory_bytes: u64,
+    /// Seconds of a look-up as its client sees it: sending, computing, receiving, and its share of the hint
+    /// and the keys.
+    pub lookup_seconds: f64,
+    /// Why the needs rule it out, if they do.
+    pub ruled_out: Option<String>,
+}
+
+impl Figures {
+    /// Predicted seconds of the server for one query.
+    pub fn server_seconds(&self) -> f64 {
+        self.steps.iter().map(|(_, seconds)| seconds).sum()
+    }
+}
+
+/// The predicted seconds of the server for one query, by step, in the order of the steps.
+pub fn predict(params: &ProtocolParams, rates: &Rates) -> Vec<(&'static str, f64)> {
+    let mut steps: Vec<(&'static str, f64)> = Vec::new();
+    for work in params.work() {
+        let seconds = work.count * rates.seconds(work.unit);
+        match steps.iter_mut().find(|(step, _)| *step == work.step) {
+            Some((_, sum)) => *sum += seconds,
+            None => steps.push((work.step, seconds)),
+        }
+    }
+    steps
+}
+
+/// The ring sets that protocols choose by default: those whose rates a plan needs.
+pub const DEFAULT_SETS: [RingSet; 2] = [RingSet::Fast, RingSet::Onion32];
+
+/// What every protocol costs, in the order of [`NAMES`].
+pub fn plan(needs: &Needs, rates: &Rates) -> Vec<Plan> {
+    let figures = |protocol: &'static str| {
+        let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+        let params = ProtocolParams::choose(&choice, [0; 32], needs.records, needs.record_bytes)?;
+        Ok(weigh(params, needs, rates))
+    };
+    let outcome = |protocol| figures(protocol).map_err(|error: ProtocolError| error.to_string());
+    NAMES.into_iter().map(|protocol| Plan { protocol, outcome: outcome(protocol) }).collect()
+}
+
+fn weigh(params: ProtocolParams, needs: &Needs, rates: &Rates) -> Figures {
+    let (sizes, steps) = (params.sizes(), predict(&params, rates));
+    let server: f64 = steps.iter().map(|(_, seconds)| seconds).sum();
+    let once = sizes.keys_bytes as f64 / needs.uplink + sizes.hint_bytes as f64 / needs.downlink;
+    let lookup_seconds = sizes.query_bytes as f64 / needs.uplink
+        + sizes.answer_bytes as f64 / needs.downlink
+        + server
+        + once / needs.lookups;
+    let memory_bytes = params.memory_bytes();
+    let too_slow = needs.queries_per_second.filter(|rate| rate * server > 1.0);
+    let ruled_out = match (needs.memory.filter(|&memory| memory_bytes > memory), too_slow) {
+        (Some(_), _) => Some("needs more memory than there is".into()),
+        (None, Some(rate)) => Some(format!("cannot answer {rate} look-ups a second one by one")),
+        (None, None) => None,
+    };
+    Figures { params, sizes, steps, memory_bytes, lookup_seconds, ruled_out }
+}
+
+/// The place in `plans` of the protocol whose look-ups take a client the least time, of those that the needs
+/// allow.
+pub fn recommended(plans: &[Plan]) -> Option<usize> {
+    let time = |plan: &Plan| match &plan.outcome {
+        Ok(figures) if figures.ruled_out.is_none() => Some(figures.lookup_seconds),
+        _ => None,
+    };
+    let allowed = plans.iter().enumerate().filter_map(|(i, plan)| Some((i, time(plan)?)));
+    allowed.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs(records: u64, record_bytes: usize) -> Needs {
+        Needs {
+            records,
+            record_bytes,
+            queries_per_second: None,
+            uplink: 1e6,
+            downlink: 5e6,
+            memory: None,
+            lookups: 100.0,
+        }
+    }
+
+    #[test]
+    fn every_protocol_has_a_shape_for_a_usual_table_and_work_in_known_steps() {
+        for plan in plan(&needs(1 << 20, 256), &Rates::default()) {
+            let figures = plan.outcome.unwrap();
+            assert_eq!(figures.params.name(), plan.protocol);
+            assert!(figures.memory_bytes >= figures.params.matrix_bytes());
+            let work = figures.params.work();
+            assert!(work.iter().all(|work| work.count > 0.0), "{work:?}");
+        }
+    }
+
+    #[test]
+    fn recommendations_respect_memory_and_load() {
+        let all = plan(&needs(1 << 20, 256), &Rates::default());
+        let best = recommended(&all).unwrap();
+        let memory = all[best].outcome.as_ref().unwrap().memory_bytes;
+        let less = Needs { memory: Some(memory - 1), ..needs(1 << 20, 256) };
+        let ruled = plan(&less, &Rates::default());
+        assert!(ruled[best].outcome.as_ref().unwrap().ruled_out.is_some());
+        assert_ne!(recommended(&ruled), Some(best));
+        let nothing = Needs { memory: Some(1), ..needs(1 << 20, 256) };
+        assert_eq!(recommended(&plan(&nothing, &Rates::default())), None);
+    }
+
+    #[test]
+    fn tables_that_fit_no_shape_say_why() {
+        let plans = plan(&needs(1 << 20, 1 << 20), &Rates::default());
+        let double = plans.iter().find(|plan| plan.protocol == "double").unwrap();
+        assert!(double.outcome.as_ref().unwrap_err().contains("no shape"));
+    }
+}

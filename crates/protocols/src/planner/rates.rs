@@ -1,0 +1,140 @@
+//! This machine's rates: the time of each unit of work, measured by doing some of it.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use spirea_backend::{EvaluationKeys, PanelLayout, RING_DEGREE, RingBackend, RingMatrix, SwitchedBits};
+use spirea_lattice::RingSet;
+use spirea_lattice::lwe::RANK;
+use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
+use spirea_math::Expansion;
+use spirea_math::random::SecretRng;
+
+use super::work::Unit;
+use crate::ProtocolError;
+
+/// Bytes of the matrix that is scanned: larger than the caches.
+const SCANNED_BYTES: usize = 128 << 20;
+/// Leaves of the expansion that is timed.
+const LEAVES: usize = 128;
+/// Rows of the product that is timed.
+const ROWS: usize = 8;
+/// Runs of which the median counts.
+const RUNS: usize = 3;
+
+/// Seconds of each unit of work.
+#[derive(Clone, Debug, Default)]
+pub struct Rates(HashMap<Unit, f64>);
+
+impl Rates {
+    /// Measures a backend. Takes some seconds.
+    ///
+    /// # Errors
+    /// The backend's, or no randomness.
+    pub fn measure<B: RingBackend>(backend: &B, sets: &[RingSet]) -> Result<Self, ProtocolError> {
+        let mut rates = Self::default();
+        rates.measure_folds(backend)?;
+        for &set in sets {
+            rates.measure_ring(backend, set)?;
+        }
+        Ok(rates)
+    }
+
+    /// Seconds of a unit; 0 for one that was not measured.
+    pub fn seconds(&self, unit: Unit) -> f64 {
+        self.0.get(&unit).copied().unwrap_or_default()
+    }
+
+    fn set(&mut self, unit: Unit, seconds: f64, count: usize) {
+        self.0.insert(unit, seconds / count as f64);
+    }
+
+    fn measure_folds<B: RingBackend>(&mut self, backend: &B) -> Result<(), ProtocolError> {
+        let columns = 8192;
+        let layout = PanelLayout::covering(SCANNED_BYTES / columns, columns)?;
+        let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
+        let query = vec![0x1234_5678; columns];
+        let scan = median(|| backend.scalar_fold(&matrix, &query))?;
+        self.set(Unit::ScannedByte, scan, layout.bytes());
+
+        let small = PanelLayout::covering(16384, 16)?;
+        let matrix = backend.upload(small, &vec![0x5a; small.bytes()])?;
+        let (batch, queries) = (256, vec![0x1234_5678; 256 * small.columns()]);
+        let products = median(|| backend.scalar_fold(&matrix, &queries))?;
+        self.set(Unit::Product, products, small.bytes() * batch);
+
+        let layout = PanelLayout::covering(2048, 2048)?;
+        let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
+        let coefficients = vec![0x1234_5678; layout.columns() * RANK];
+        let a = RingMatrix {
+            coefficients: &coefficients,
+            block_rows: layout.columns() / RING_DEGREE,
+            rank: RANK,
+        };
+        let transformed = median(|| backend.module_fold(&matrix, a))?;
+        self.set(Unit::TransformedByte, transformed, layout.bytes());
+        Ok(())
+    }
+
+    fn measure_ring<B: RingBackend>(&mut self, backend: &B, set: RingSet) -> Result<(), ProtocolError> {
+        let mut rng = SecretRng::from_os()?;
+        let tables = backend.tables(set.ring())?;
+        let gadget = set.selector_gadget();
+        let levels = gadget.levels(set.ring());
+        let expansion = Expansion::covering(LEAVES);
+        let shape = KeyShape { set, levels: expansion.levels(), conversion: Conversion::Rgsw };
+        let secret = RingSecret::sample(set, &mut rng);
+        let words = shape.parse(&secret.evaluation_keys(&shape, &mut rng))?;
+        let keys = backend.keys(
+            &tables,
+            EvaluationKeys {
+                expansion_gadget: set.expansion_gadget(),
+                expansion: &words.expansion,
+                conversion_gadget: set.conversion_gadget(),
+                conversion: &words.conversion,
+            },
+        )?;
+        let query = parse_query(set, &secret.encrypt_leaves(expansion, &[(set.scale(), 1)], &mut rng))?;
+        let expand = || backend.expand(&tables, expansion, &[(&keys, &query)]);
+        self.set(Unit::Substitution(set), median(expand)?, expansion.substitutions());
+        let leaves = expand()?.remove(0);
+
+        let fill = |row: usize, column: usize, coefficients: &mut [i32]| {
+            coefficients.iter_mut().enumerate().for_each(|(i, c)| *c = (row + column + i) as i32);
+        };
+        let encode = || backend.encode(&tables, ROWS, LEAVES, &fill);
+        self.set(Unit::EncodedPolynomial(set), median(encode)?, ROWS * LEAVES);
+        let plain = encode()?;
+        let fold = || backend.poly_fold(&tables, &plain, &[&leaves]);
+        self.set(Unit::PolynomialProduct(set), median(fold)?, ROWS * LEAVES);
+
+        let depth = ROWS.trailing_zeros() as usize;
+        let selectors = || backend.selectors(&tables, &keys, &leaves, 0, depth, gadget);
+        self.set(Unit::Conversion(set), median(selectors)?, depth * levels);
+        let selectors = selectors()?;
+        let mut entries =
+            (0..=RUNS).map(|_| Ok(fold()?.remove(0))).collect::<Result<Vec<_>, ProtocolError>>()?;
+        let bits = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
+        let switch = median(|| backend.mod_switch(&tables, &entries[0], bits))?;
+        self.set(Unit::SwitchedCiphertext(set), switch, ROWS);
+        let tournament = median(|| match entries.pop() {
+            Some(entries) => backend.rgsw_fold(&tables, &selectors, entries),
+            None => unreachable!("as many entries as runs"),
+        })?;
+        self.set(Unit::ExternalProduct(set), tournament, ROWS - 1);
+        Ok(())
+    }
+}
+
+/// The median time of some runs after one that does not count.
+fn median<T, E>(mut run: impl FnMut() -> Result<T, E>) -> Result<f64, E> {
+    run()?;
+    let mut times = [0.0; RUNS];
+    for time in &mut times {
+        let started = Instant::now();
+        run()?;
+        *time = started.elapsed().as_secs_f64();
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[RUNS / 2])
+}

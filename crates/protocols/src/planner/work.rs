@@ -1,0 +1,44 @@
+//! What a protocol's server does for a query, counted in units that a machine's rates are measured in.
+
+use spirea_lattice::RingSet;
+
+/// A unit of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// A byte of a matrix that is larger than the caches, in `scalar_fold`.
+    ScannedByte,
+    /// A product of a byte and a word in `scalar_fold` of a small matrix with many columns of queries.
+    Product,
+    /// A byte of a matrix in `module_fold`.
+    TransformedByte,
+    /// A substitution of `expand`.
+    Substitution(RingSet),
+    /// A plaintext polynomial times a leaf, in `poly_fold`.
+    PolynomialProduct(RingSet),
+    /// A plaintext polynomial in `encode`.
+    EncodedPolynomial(RingSet),
+    /// A digit of a selector: an expanded ciphertext converted by RGSW(s).
+    Conversion(RingSet),
+    /// An external product of a tournament.
+    ExternalProduct(RingSet),
+    /// A ciphertext in `mod_switch`.
+    SwitchedCiphertext(RingSet),
+}
+
+/// An amount of work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// The step that does it.
+    pub step: &'static str,
+    /// In which unit.
+    pub unit: Unit,
+    /// How many.
+    pub count: f64,
+}
+
+impl Work {
+    /// `count` of `unit` in `step`.
+    pub fn new(step: &'static str, unit: Unit, count: usize) -> Self {
+        Self { step, unit, count: count as f64 }
+    }
+}

@@ -1,0 +1,50 @@
+//! The client's half of a fold, and rounding of what it leaves.
+
+use spirea_lattice::lwe::SCALE_BITS;
+
+/// Bits of a word that a fold leaves on its way to another fold or to a client. The noise of the fold is far
+/// below 2^15; rounding the 1280 words that a phase is made of adds a deviation of 8.5 units of 2^16, where
+/// decoding a byte tolerates 128.
+pub(crate) const ROUNDED_BITS: u32 = 16;
+/// Bytes of such a word.
+pub(crate) const ROUNDED_BYTES: usize = ROUNDED_BITS as usize / 8;
+
+/// The upper 16 bits of a word, rounded.
+pub(crate) fn round(word: u32) -> u16 {
+    (word.wrapping_add(1 << (31 - ROUNDED_BITS)) >> (32 - ROUNDED_BITS)) as u16
+}
+
+/// The rounded words as bytes.
+pub(crate) fn round_words(words: &[u32]) -> impl Iterator<Item = u8> + '_ {
+    words.iter().flat_map(|&word| round(word).to_le_bytes())
+}
+
+/// The word that a rounded one stands for.
+pub(crate) fn unround(bytes: [u8; ROUNDED_BYTES]) -> u32 {
+    u32::from(u16::from_le_bytes(bytes)) << (32 - ROUNDED_BITS)
+}
+
+/// The byte whose encryption has this phase.
+pub(crate) fn nearest_byte(phase: u32) -> u8 {
+    (phase.wrapping_add(1 << (SCALE_BITS - 1)) >> SCALE_BITS) as u8
+}
+
+/// How far a phase is from that of the byte that it decodes to, as a share of what decoding tolerates.
+pub(crate) fn byte_error(phase: u32) -> f64 {
+    let distance = phase.wrapping_sub(u32::from(nearest_byte(phase)) << SCALE_BITS) as i32;
+    f64::from(distance) / f64::from(1 << (SCALE_BITS - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn rounding_is_to_the_nearest(word: u32) {
+            let back = unround(round(word).to_le_bytes());
+            prop_assert!((back.wrapping_sub(word) as i32).abs() <= 1 << 15);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! `expand`, `pack`, `rgsw_fold` and `mod_switch`, with the keys they need: both halves.
+
+use std::sync::Arc;
+
+use spirea_backend::{EvaluationKeys, RingBackend, SwitchedBits};
+use spirea_lattice::lwe::DEGREE;
+use spirea_lattice::rlwe::{self, Conversion, KeyShape, RingSecret};
+use spirea_lattice::{LweSecret, RingSet};
+use spirea_math::Expansion;
+use spirea_math::random::SecretRng;
+use zeroize::Zeroizing;
+
+use crate::ProtocolError;
+use crate::grid::Grid;
+use crate::index::{PreparedKeys, Query};
+use crate::planner::{Unit, Work};
+use crate::steps::LweHint;
+
+/// What both halves of a protocol with a ring must agree on; follows from its parameters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingShape {
+    /// The parameters of the ring.
+    pub set: RingSet,
+    /// Leaves that plaintext polynomials multiply: the LWE secret's entries or the first dimension.
+    pub columns: usize,
+    /// Bits of the index that select by tournament.
+    pub depth: usize,
+}
+
+impl RingShape {
+    /// The shape of a protocol that packs and selects among `groups`.
+    pub fn packing(set: RingSet, groups: usize) -> Self {
+        Self { set, columns: DEGREE, depth: depth(groups) }
+    }
+
+    /// The expansion: leaves for columns, then for each bit and digit of the selectors' gadget.
+    pub fn expansion(&self) -> Expansion {
+        Expansion::covering(self.columns + self.depth * self.set.selector_gadget().levels(self.set.ring()))
+    }
+
+    /// The keys that clients register.
+    pub fn keys(&self) -> KeyShape {
+        let conversion = if self.depth > 0 { Conversion::Rgsw } else { Conversion::None };
+        KeyShape { set: self.set, levels: self.expansion().levels(), conversion }
+    }
+
+    /// Coefficients of a polynomial.
+    pub fn degree(&self) -> usize {
+        self.set.ring().degree()
+    }
+
+    /// Bytes of a query's ciphertext.
+    pub fn query_bytes(&self) -> usize {
+        rlwe::query_bytes(self.set)
+    }
+
+    /// Bytes of a ciphertext of a response.
+    pub fn response_bytes(&self) -> usize {
+        self.switched().bytes(self.degree())
+    }
+
+    fn switched(&self) -> SwitchedBits {
+        let (a, b) = self.set.response_bits();
+        SwitchedBits { a, b }
+    }
+
+    /// Bytes that a query reads from memory to pack into `blocks` ciphertexts: the polynomials, and the
+    /// leaves, written and read.
+    pub fn pack_read_bytes(&self, blocks: usize) -> f64 {
+        (blocks * self.columns * self.set.ring().words() * 4 + 2 * self.leaves_bytes()) as f64
+    }
+
+    /// Bytes of memory traffic that take as long as a tournament of `blocks` ciphertexts: an external product
+    /// transforms some thirty polynomials, about the time in which two megabytes are read.
+    pub fn select_read_bytes(&self, blocks: usize) -> f64 {
+        (blocks << 21) as f64
+    }
+
+    /// Work of `expand`, and of the selectors if there are any.
+    pub fn expand_work(&self) -> Vec<Work> {
+        let mut work =
+            vec![Work::new("expand", Unit::Substitution(self.set), self.expansion().substitutions())];
+        if self.depth > 0 {
+            let digits = self.depth * self.set.selector_gadget().levels(self.set.ring());
+            work.push(Work::new("selectors", Unit::Conversion(self.set), digits));
+        }
+        work
+    }
+
+    /// Work of folding or packing `blocks` rows.
+    pub fn fold_work(&self, blocks: usize) -> Work {
+        Work::new("poly_fold", Unit::PolynomialProduct(self.set), blocks * self.columns)
+    }
+
+    /// Work of selecting one of `groups` for each part.
+    pub fn select_work(&self, groups: usize, parts: usize) -> Option<Work> {
+        let products = parts * (groups - 1);
+        (products > 0).then(|| Work::new("rgsw_fold", Unit::ExternalProduct(self.set), products))
+    }
+
+    /// Work of switching ciphertexts.
+    pub fn switch_work(&self, ciphertexts: usize) -> Work {
+        Work::new("mod_switch", Unit::SwitchedCiphertext(self.set), ciphertexts)
+    }
+
+    /// Bytes of `blocks` rows of plaintext polynomials.
+    pub fn plain_bytes(&self, blocks: usize) -> u64 {
+        (blocks * self.columns) as u64 * self.set.ring().words() as u64 * 4
+    }
+
+    /// Bytes of the leaves of one query in memory.
+    pub fn leaves_bytes(&self) -> usize {
+        self.expansion().leaves() * 2 * self.set.ring().words() * 4
+    }
+}
+
+/// Bits that tell `groups` apart.
+pub(crate) fn depth(groups: usize) -> usize {
+    groups.next_power_of_two().trailing_zeros() as usize
+}
+
+/// The client's half: its long-lived secret and the keys made of it.
+pub(crate) struct RingClient {
+    shape: RingShape,
+    secret: RingSecret,
+    keys: Vec<u8>,
+}
+
+impl RingClient {
+    /// A client with a secret of its own.
+    pub fn new(shape: RingShape, rng: &mut SecretRng) -> Self {
+        let secret = RingSecret::sample(shape.set, rng);
+        let keys = secret.evaluation_keys(&shape.keys(), rng);
+        Self { shape, secret, keys }
+    }
+
+    /// The evaluation keys.
+    pub fn keys(&self) -> &[u8] {
+        &self.keys
+    }
+
+    /// The ciphertext that expands to the entries of an LWE secret and to the selectors of `group`.
+    pub fn query_of_secret(&self, secret: &LweSecret, group: usize, rng: &mut SecretRng) -> Vec<u8> {
+        self.query(secret.entries().iter().copied(), group, rng)
+    }
+
+    /// The ciphertext that expands to small integers, one for each column, and to the selectors of `group`.
+    pub fn query(&self, columns: impl Iterator<Item = i8>, group: usize, rng: &mut SecretRng) -> Vec<u8> {
+        let (set, ring) = (self.shape.set, self.shape.set.ring());
+        let factors = set.selector_gadget().factors(ring);
+        let selectors = (0..self.shape.depth).flat_map(|bit| {
+            let value = (group >> bit & 1) as i8;
+            factors.iter().map(move |&factor| (factor, value))
+        });
+        let leaves: Zeroizing<Vec<(u128, i8)>> =
+            Zeroizing::new(columns.map(|value| (set.scale(), value)).chain(selectors).collect());
+        self.secret.encrypt_leaves(self.shape.expansion(), &leaves, rng)
+    }
+
+    /// The phases of a response's ciphertext, as fractions of 2^64.
+    pub fn phases(&self, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u64>>, ProtocolError> {
+        let (a, b) = self.shape.set.response_bits();
+        Ok(self.secret.phases(ciphertext, a, b)?)
+    }
+
+    /// How far the phases of a response's ciphertext are from the numbers of `bits` bits that they decode to,
+    /// as shares of what decoding tolerates.
+    pub fn errors(&self, ciphertext: &[u8], bits: u32) -> Result<Vec<f64>, ProtocolError> {
+        // The low bits of a phase, centred: half a step is 2^(63 - bits).
+        let error = |&phase: &u64| ((phase << bits) as i64) as f64 / 2f64.powi(63);
+        Ok(self.phases(ciphertext)?.iter().map(error).collect())
+    }
+
+    /// The bytes that a response's ciphertext holds, one for each coefficient.
+    pub fn bytes(&self, ciphertext: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        Ok(self.phases(ciphertext)?.iter().map(|phase| (phase.wrapping_add(1 << 55) >> 56) as u8).collect())
+    }
+}
+
+/// The server's half.
+pub(crate) struct RingServer<B: RingBackend> {
+    pub backend: Arc<B>,
+    pub tables: B::Tables,
+    pub shape: RingShape,
+}
+
+impl<B: RingBackend> RingServer<B> {
+    /// The tables of the shape's ring on a backend.
+    pub fn new(backend: Arc<B>, shape: RingShape) -> Result<Self, ProtocolError> {
+        let tables = backend.tables(shape.set.ring())?;
+        Ok(Self { backend, tables, shape })
+    }
+
+    /// A client's keys, checked and brought to the backend.
+    pub fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        let shape = self.shape.keys();
+        let words = shape.parse(bytes)?;
+        let keys = self.backend.keys(
+            &self.tables,
+            EvaluationKeys {
+                expansion_gadget: self.shape.set.expansion_gadget(),
+                expansion: &words.expansion,
+                conversion_gadget: self.shape.set.conversion_gadget(),
+                conversion: &words.conversion,
+            },
+        )?;
+        let memory = (words.expansion.len() + words.conversion.len()) * 4;
+        Ok(PreparedKeys::new(Arc::new(keys), memory))
+    }
+
+    /// The keys of a query's client.
+    pub fn keys_of<'a>(&self, query: &Query<'a>) -> Result<&'a B::Keys, ProtocolError> {
+        query
+            .keys
+            .and_then(PreparedKeys::get::<B::Keys>)
+            .ok_or_else(|| ProtocolError::malformed("query", "it came without its client's evaluation keys"))
+    }
+
+    /// Step `expand`, for the ciphertexts of several queries.
+    pub fn expand(&self, queries: &[(&B::Keys, &[u8])]) -> Result<Vec<B::Leaves>, ProtocolError> {
+        let words = queries
+            .iter()
+            .map(|(_, bytes)| rlwe::parse_query(self.shape.set, bytes))
+            .collect::<Result<Vec<_>, _>>()?;
+        let queries: Vec<_> =
+            queries.iter().zip(&words).map(|((keys, _), words)| (*keys, &words[..])).collect();
+        Ok(self.backend.expand(&self.tables, self.shape.expansion(), &queries)?)
+    }
+
+    /// Queries that are expanded together: as many as a bounded memory takes leaves of, at least one.
+    pub fn group(&self) -> usize {
+        const MEMORY: usize = 1 << 30;
+        (MEMORY / self.shape.leaves_bytes()).max(1)
+    }
+
+    /// The plaintext polynomials of `blocks` times N LWE ciphertexts of length 1280: coefficient j of
+    /// polynomial (block, k) is entry k of ciphertext `block N + j`, rounded to the set's plaintext bits and
+    /// centred (VIPIR appendix C.1). `entry(row, k)` gives the entries.
+    pub fn encode_ciphertexts(
+        &self,
+        blocks: usize,
+        entry: impl Fn(usize, usize) -> u32 + Sync,
+    ) -> Result<B::Plain, ProtocolError> {
+        let (degree, bits) = (self.shape.degree(), self.shape.set.plaintext_bits());
+        let fill = |block: usize, k: usize, coefficients: &mut [i32]| {
+            for (j, coefficient) in coefficients.iter_mut().enumerate() {
+                *coefficient = centred(entry(block * degree + j, k), bits);
+            }
+        };
+        Ok(self.backend.encode(&self.tables, blocks, DEGREE, &fill)?)
+    }
+
+    /// The plaintext polynomials of the LWE hint of a matrix of blocks, for each part of a record.
+    pub fn encode_blocks(&self, grid: &Grid, hint: &LweHint) -> Result<Vec<B::Plain>, ProtocolError> {
+        let rows = grid.groups * grid.unit_rows;
+        (0..grid.parts())
+            .map(|part| self.encode_ciphertexts(grid.groups, hint.rows(part * rows..(part + 1) * rows)?))
+            .collect()
+    }
+
+    /// Step `pack`: for each query, the LWE ciphertexts of `plain` and its bodies, N to a ciphertext.
+    pub fn pack(
+        &self,
+        plain: &B::Plain,
+        leaves: &[&B::Leaves],
+        bodies: &[&[u32]],
+    ) -> Result<Vec<B::Ciphertexts>, ProtocolError> {
+        let mut packed = self.backend.poly_fold(&self.tables, plain, leaves)?;
+        for (ciphertexts, bodies) in packed.iter_mut().zip(bodies) {
+            self.backend.add_bodies(&self.tables, ciphertexts, bodies, self.shape.set.plaintext_bits())?;
+        }
+        Ok(packed)
+    }
+
+    /// The selectors of a query; `None` where there is but one group to select.
+    pub fn selectors(
+        &self,
+        keys: &B::Keys,
+        leaves: &B::Leaves,
+    ) -> Result<Option<B::Selectors>, ProtocolError> {
+        let RingShape { set, columns, depth } = self.shape;
+        if depth == 0 {
+            return Ok(None);
+        }
+        let gadget = set.selector_gadget();
+        Ok(Some(self.backend.selectors(&self.tables, keys, leaves, columns, depth, gadget)?))
+    }
+
+    /// Step `rgsw_fold`: the ciphertext that the selectors name.
+    pub fn select(
+        &self,
+        selectors: &Option<B::Selectors>,
+        ciphertexts: B::Ciphertexts,
+    ) -> Result<B::Ciphertexts, ProtocolError> {
+        match selectors {
+            None => Ok(ciphertexts),
+            Some(selectors) => Ok(self.backend.rgsw_fold(&self.tables, selectors, ciphertexts)?),
+        }
+    }
+
+    /// Step `mod_switch`: bytes for the wire.
+    pub fn switch(&self, ciphertexts: &B::Ciphertexts) -> Result<Vec<u8>, ProtocolError> {
+        Ok(self.backend.mod_switch(&self.tables, ciphertexts, self.shape.switched())?)
+    }
+}
+
+/// The upper `bits` bits of a word, rounded, as the representative of least magnitude modulo 2^bits. An
+/// uncentred lift would add noise coherently.
+fn centred(word: u32, bits: u32) -> i32 {
+    // The carry out of the top is a multiple of 2^32 and vanishes, as it must modulo 2^bits.
+    word.wrapping_add(1 << (31 - bits)) as i32 >> (32 - bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn centred_words_are_near_the_word(word: u32, bits in 1u32..31) {
+            let value = centred(word, bits);
+            prop_assert!(i64::from(value).abs() <= 1 << (bits - 1));
+            let back = (value as u32) << (32 - bits);
+            prop_assert!(i64::from(back.wrapping_sub(word) as i32).abs() <= 1 << (31 - bits));
+        }
+    }
+
+    #[test]
+    fn depths_tell_groups_apart() {
+        assert_eq!([1, 2, 3, 4, 5, 8, 9].map(depth), [0, 1, 2, 2, 3, 3, 4]);
+    }
+}

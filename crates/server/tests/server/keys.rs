@@ -1,0 +1,226 @@
+//! Evaluation keys over HTTP, with a responder that takes any but those it is told to refuse.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
+use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
+use spirea_server::{KeyOptions, Limits};
+use spirea_wire::{Code, KeysRequest, KeysResponse, Request, Response};
+use tempfile::tempdir;
+
+use crate::fixture::{Hook, Reply, Running, dial, engine, eventually, gate, no_hook, read, serve_engine};
+
+const KEYS: &str = "/v1/databases/keyed/keys";
+const QUERY: &str = "/v1/databases/keyed/query";
+const VERSION: [u8; 32] = [5; 32];
+/// The first byte of keys that the responder refuses.
+const BAD: u8 = 0xff;
+
+static PARAMS: LazyLock<ProtocolParams> = LazyLock::new(|| {
+    let choice = Choice { protocol: "exppack-simple".into(), ..Choice::default() };
+    ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap()
+});
+
+/// A responder whose answers are the first byte of its client's keys.
+struct Keyed {
+    /// Runs before keys are prepared.
+    hook: Hook,
+}
+
+impl Responder for Keyed {
+    fn sizes(&self) -> Sizes {
+        PARAMS.sizes()
+    }
+
+    fn max_batch(&self) -> usize {
+        2
+    }
+
+    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        (self.hook)();
+        match bytes[0] {
+            BAD => Err(ProtocolError::Malformed { what: "keys", detail: "they are bad".into() }),
+            first => Ok(PreparedKeys::new(Arc::new(first), 1000)),
+        }
+    }
+
+    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let first = |query: &Query<'_>| *query.keys.unwrap().get::<u8>().unwrap();
+        Ok(queries.iter().map(|query| vec![first(query); PARAMS.sizes().answer_bytes]).collect())
+    }
+}
+
+/// The database `keyed`.
+pub fn database(hook: Hook) -> Database {
+    let table = Table {
+        kind: TableKind::Index,
+        entries: 10,
+        records: 10,
+        payload_bytes: 24,
+        salt: [0; 32],
+        fields: vec!["value".into()],
+    };
+    let hint = HintFile { path: "none".into(), bytes: 0, blake3: blake3::hash(b"").into() };
+    let identity = Identity { name: "keyed".into(), version: VERSION, params: PARAMS.clone(), table, hint };
+    Database::new(identity, Box::new(Keyed { hook })).unwrap()
+}
+
+fn serve(options: &KeyOptions) -> Running {
+    let engine = Arc::new(Engine::new(8, KeyRegistry::open(options).unwrap()).unwrap());
+    engine.publish(database(no_hook()));
+    serve_engine(&engine, Limits::default())
+}
+
+/// A client's keys, that begin with `first`.
+pub fn upload(first: u8) -> KeysRequest {
+    let mut keys = vec![7; PARAMS.sizes().keys_bytes];
+    keys[0] = first;
+    KeysRequest { keys: keys.into() }
+}
+
+fn hash(upload: &KeysRequest) -> [u8; 32] {
+    blake3::hash(&upload.keys).into()
+}
+
+/// A request of two queries that names keys.
+pub fn request(keys: Option<[u8; 32]>) -> Request {
+    let query = Bytes::from(vec![0; PARAMS.sizes().query_bytes]);
+    Request { version: VERSION, keys, queries: vec![query; 2] }
+}
+
+fn ask(server: &Running, keys: [u8; 32]) -> Reply {
+    server.post(QUERY, &request(Some(keys)).encode())
+}
+
+/// The first byte of the keys with which the server answered.
+fn first(reply: Reply) -> u8 {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let (sizes, max_batch) = (PARAMS.sizes(), 2);
+    let limits = spirea_wire::Limits {
+        query_bytes: sizes.query_bytes,
+        answer_bytes: sizes.answer_bytes,
+        max_batch,
+        keys_bytes: sizes.keys_bytes,
+    };
+    Response::decode(reply.body.into(), &limits, 2).unwrap().answers[1][0]
+}
+
+fn unknown(reply: &Reply) {
+    assert_eq!((reply.status, reply.refusal().code), (424, Code::UnknownKeys), "{reply:?}");
+    assert!(!reply.refusal().accepted);
+}
+
+#[test]
+fn registered_keys_answer_and_unknown_ones_are_told() {
+    let server = serve(&KeyOptions::default());
+    let config = server.get("/v1/databases/keyed/config").body;
+    let config = spirea_wire::Config::decode(config.into()).unwrap();
+    assert_eq!(config.limits.keys_bytes, PARAMS.sizes().keys_bytes);
+
+    let [one, two] = [1, 2].map(upload);
+    unknown(&ask(&server, hash(&one)));
+    unknown(&server.post(QUERY, &request(None).encode()));
+    for upload in [&one, &two, &one] {
+        let reply = server.post(KEYS, &upload.encode());
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(KeysResponse::decode(reply.body.into()).unwrap().blake3, hash(upload));
+    }
+    assert_eq!(first(ask(&server, hash(&one))), 1);
+    assert_eq!(first(ask(&server, hash(&two))), 2);
+    unknown(&ask(&server, [9; 32]));
+
+    let metric = |name: &str| server.metric(name).unwrap();
+    assert_eq!(metric("spirea_unknown_keys_total{database=\"keyed\"}"), 3.0);
+    assert_eq!(metric("spirea_keys{place=\"memory\"}"), 2.0);
+    assert_eq!(metric("spirea_keys_bytes{place=\"memory\"}"), 2000.0);
+    assert_eq!(metric("spirea_keys{place=\"disk\"}"), 0.0);
+    let label = "{database=\"keyed\",endpoint=\"/v1/databases/{name}/keys\",status=\"200\"}";
+    assert_eq!(metric(&format!("spirea_requests_total{label}")), 3.0);
+}
+
+#[test]
+fn uploads_that_are_no_keys_are_refused() {
+    let server = serve(&KeyOptions::default());
+    let good = upload(1).encode();
+    let refused = |body: &[u8], status, code| {
+        let reply = server.post(KEYS, body);
+        assert_eq!((reply.status, reply.refusal().code), (status, code));
+        assert!(!reply.refusal().accepted);
+    };
+    refused(b"", 400, Code::WrongFormat);
+    refused(b"\xff", 400, Code::Malformed);
+    refused(&[&[0x08, 2], &good[2..]].concat(), 400, Code::WrongFormat);
+    refused(&good[..good.len() - 1], 400, Code::Malformed);
+    refused(&KeysRequest { keys: upload(1).keys.slice(1..) }.encode(), 400, Code::Malformed);
+    refused(&upload(BAD).encode(), 400, Code::Malformed);
+    refused(&[&good[..], &[0; 4096]].concat(), 413, Code::TooLarge);
+    let reply = server.post_with(KEYS, "content-type: application/json\r\n", &good);
+    assert_eq!((reply.status, reply.refusal().code), (415, Code::WrongContentType));
+
+    // The head alone: the server does not wait for a body that is too long.
+    let mut stream = dial(server.address);
+    let head = "host: x\r\nconnection: close\r\ncontent-type: application/x-protobuf\r\ncontent-length: 99999999999\r\n";
+    stream
+        .write_all(format!("POST {KEYS} HTTP/1.1\r\nexpect: 100-continue\r\n{head}\r\n").as_bytes())
+        .unwrap();
+    let reply = read(&mut stream);
+    assert_eq!((reply.status, reply.refusal().code), (413, Code::TooLarge));
+    assert_eq!(server.metric("spirea_keys{place=\"memory\"}"), Some(0.0));
+    assert_eq!(server.post(KEYS, &good).status, 200);
+}
+
+#[test]
+fn a_server_without_room_for_keys_says_so() {
+    let server = serve(&KeyOptions { memory_bytes: 0, ..KeyOptions::default() });
+    let reply = server.post(KEYS, &upload(1).encode());
+    assert_eq!((reply.status, reply.refusal().code), (500, Code::Internal));
+    assert!(reply.refusal().message.contains("room"), "{reply:?}");
+}
+
+#[test]
+fn keys_survive_a_restart_of_the_server() {
+    let folder = tempdir().unwrap();
+    let options = |folder: &Path| KeyOptions { folder: Some(folder.into()), ..KeyOptions::default() };
+    let keys = upload(3);
+    {
+        let server = serve(&options(folder.path()));
+        assert_eq!(server.post(KEYS, &keys.encode()).status, 200);
+        assert_eq!(server.metric("spirea_keys{place=\"disk\"}"), Some(1.0));
+        assert_eq!(server.metric("spirea_keys_bytes{place=\"disk\"}"), Some(keys.keys.len() as f64));
+    }
+    let server = serve(&options(folder.path()));
+    assert_eq!(first(ask(&server, hash(&keys))), 3);
+    let forgetful = serve(&KeyOptions::default());
+    unknown(&ask(&forgetful, hash(&keys)));
+}
+
+#[test]
+fn preparing_keys_keeps_nobody_else_waiting() {
+    let (hook, begins, go) = gate();
+    let engine = engine(8);
+    engine.publish(database(hook));
+    let server = serve_engine(&engine, Limits::default());
+    // More uploads than the server's runtime has threads.
+    let mut uploads = [1, 2, 3].map(|first| {
+        let body = upload(first).encode();
+        let length = body.len();
+        let head = "host: x\r\nconnection: close\r\ncontent-type: application/x-protobuf\r\n";
+        let head = format!("POST {KEYS} HTTP/1.1\r\n{head}content-length: {length}\r\n\r\n");
+        let mut stream = dial(server.address);
+        stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
+        stream
+    });
+    begins.recv().unwrap();
+    let received = "spirea_received_bytes_total{database=\"keyed\"}";
+    let all = 3.0 * upload(1).encode().len() as f64;
+    eventually("the uploads arrive", || server.metric(received) == Some(all));
+    assert_eq!(server.get("/healthz").status, 200);
+    for _ in 0..3 {
+        go.send(()).unwrap();
+    }
+    assert!(uploads.iter_mut().all(|stream| read(stream).status == 200));
+}
