@@ -8,9 +8,10 @@ use std::time::Instant;
 use clap::Args;
 use spirea_cpu::CpuBackend;
 use spirea_lattice::LweSet;
+use spirea_protocols::planner::{self, Advice, Needs, Rates};
 use spirea_protocols::registry::Choice;
 use spirea_store::ingest::{Format, Selection};
-use spirea_store::{BuildOptions, Overwrite, Progress, Silent, Snapshot, build};
+use spirea_store::{BuildOptions, Overwrite, Progress, Protocol, Silent, Snapshot, build};
 
 use crate::inspect::explain;
 use crate::output::{print_line, seconds, threads};
@@ -40,9 +41,16 @@ pub struct Options {
     /// Bytes of a value in a fixed-width file.
     #[arg(long)]
     record_bytes: Option<usize>,
+    /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion; or auto, for the one
+    /// that `spirea plan` recommends.
+    #[arg(long, default_value = "simple")]
+    protocol: String,
     /// LWE set: module-1280, or paper for a uniform public matrix.
     #[arg(long, default_value = LweSet::Module1280.name())]
     set: String,
+    /// Ring set, if not the protocol's default: fast or paper for packing; onion-32 or onion-30 for onion.
+    #[arg(long)]
+    ring: Option<String>,
     /// Replace a snapshot that is there, when the new one is complete.
     #[arg(long)]
     overwrite: bool,
@@ -51,13 +59,27 @@ pub struct Options {
     threads: usize,
 }
 
+impl Options {
+    fn protocol(&self) -> anyhow::Result<Protocol> {
+        if self.protocol == "auto" {
+            let rates = Rates::measure(&CpuBackend::new(threads(self.threads))?, &planner::DEFAULT_SETS)?;
+            return Ok(Protocol::Planned(Advice { needs: Needs::default(), rates }));
+        }
+        Ok(Protocol::Named(Choice {
+            protocol: self.protocol.clone(),
+            set: self.set.clone(),
+            ring: self.ring.clone(),
+        }))
+    }
+}
+
 /// Builds and says what it built.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let format = Format::choose(options.format.as_deref(), options.record_bytes, &options.input)?;
     let selection = Selection { key: options.key.clone(), values: options.value.clone() };
     let build_options = BuildOptions {
         name: options.name.clone(),
-        choice: Choice { set: options.set.clone(), ..Choice::default() },
+        protocol: options.protocol()?,
         overwrite: if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
         ..BuildOptions::new(&options.input, format, selection, &options.out)
     };
@@ -80,7 +102,7 @@ pub fn fixed_width(input: &Path, bytes: usize, set: LweSet, out: &Path) -> anyho
     let format = Format::choose(None, Some(bytes), input)?;
     let selection = Selection { key: None, values: Vec::new() };
     let options = BuildOptions {
-        choice: Choice { set: set.name().into(), ..Choice::default() },
+        protocol: Protocol::Named(Choice { set: set.name().into(), ..Choice::default() }),
         ..BuildOptions::new(input, format, selection, out)
     };
     build_with(&options, 0, &Silent)

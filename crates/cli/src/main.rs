@@ -1,10 +1,11 @@
-//! The `spirea` command: build, serve, get, inspect, bench.
+//! The `spirea` command: plan, build, inspect, serve, get, bench.
 
 mod bench;
 mod build;
 mod get;
 mod inspect;
 mod output;
+mod plan;
 mod progress;
 mod serve;
 
@@ -24,6 +25,8 @@ struct Command {
 enum Action {
     /// Build a snapshot from a table.
     Build(build::Options),
+    /// Compare the protocols for a table, on this machine.
+    Plan(plan::Options),
     /// Explain a snapshot: shapes, sizes, anonymity set, failure bound.
     Inspect(inspect::Options),
     /// Serve snapshots over HTTP.
@@ -38,6 +41,7 @@ enum Action {
 fn main() -> ExitCode {
     let result = match Command::parse().action {
         Action::Build(options) => build::run(&options),
+        Action::Plan(options) => plan::run(&options),
         Action::Inspect(options) => inspect::run(&options),
         Action::Serve(options) => serve::run(options),
         Action::Get(options) => get::run(&options),

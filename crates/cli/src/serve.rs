@@ -35,7 +35,7 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_bytes)]
     keys_memory: u64,
     /// The most that the folder for evaluation keys takes.
-    #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = parse_bytes, requires = "keys_dir")]
     keys_disk: u64,
     /// Form of the log on standard error.
     #[arg(long, value_enum, default_value_t = Log::Text)]

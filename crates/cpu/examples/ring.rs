@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use spirea_backend::{Backend as _, EvaluationKeys, RingBackend, SwitchedBits};
+use spirea_backend::{Backend as _, EvaluationKeys, PanelLayout, RingBackend, SwitchedBits};
 use spirea_cpu::{CpuBackend, Schedule, rates};
 use spirea_math::{Expansion, Gadget, Modulus, Ring};
 
@@ -22,6 +22,12 @@ fn main() {
     println!("{} with {threads} threads", backend.name());
     let peak = rates::word_multiply_add_peak(backend.isa()).expect("the path in use") * threads as f64;
     println!("peak of vpmuludq and vpaddq: {:.2} G/s", peak / 1e9);
+    if wanted("fold") {
+        let layout = PanelLayout::covering(1 << 15, 1 << 14).expect("a layout");
+        let matrix = backend.upload(layout, &vec![1; layout.bytes()]).expect("a matrix");
+        let bandwidth = rates::read_bandwidth(threads, &matrix).expect("threads");
+        println!("memory: {:.2} GB/s", bandwidth / 1e9);
+    }
     for (name, degree, primes) in [
         ("paper", 4096, &PAPER[..]),
         ("paper 2048", 2048, &PAPER[..2]),

@@ -15,7 +15,7 @@ mod progress;
 pub mod snapshot;
 mod time;
 
-pub use build::{BuildOptions, Overwrite, build};
+pub use build::{BuildOptions, Overwrite, Protocol, build};
 pub use error::{Place, StoreError};
 pub use manifest::{FileEntry, Manifest, Statistics};
 pub use progress::{Phase, Progress, Silent};

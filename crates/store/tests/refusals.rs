@@ -6,6 +6,7 @@ use std::path::Path;
 
 use common::{columns, options, try_build, write};
 use spirea_protocols::registry::Choice;
+use spirea_store::Protocol;
 use spirea_store::ingest::Format;
 use spirea_store::{BuildOptions, Overwrite, Snapshot, StoreError};
 
@@ -78,6 +79,10 @@ fn empty_inputs_and_missing_columns() {
     assert!(message.contains("two columns are called \"value\""), "{message}");
 }
 
+fn named(protocol: &str, set: &str, ring: Option<&str>) -> Protocol {
+    Protocol::Named(Choice { protocol: protocol.into(), set: set.into(), ring: ring.map(Into::into) })
+}
+
 #[test]
 fn options_out_of_range() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,15 +93,9 @@ fn options_out_of_range() {
         (|o| o.name = Some("Upper".into()), "--name"),
         (|o| o.out.set_file_name("Upper_case"), "--name"),
         (|o| o.out = "..".into(), "--name"),
-        (|o| o.choice.protocol = "garlic".into(), "there are simple, double"),
-        (|o| o.choice.set = "toy".into(), "module-1280, paper"),
-        (
-            |o| {
-                o.choice =
-                    Choice { protocol: "hybrid".into(), ring: Some("onion-32".into()), ..Choice::default() }
-            },
-            "paper, fast",
-        ),
+        (|o| o.protocol = named("garlic", "module-1280", None), "there are simple, double"),
+        (|o| o.protocol = named("simple", "toy", None), "module-1280, paper"),
+        (|o| o.protocol = named("hybrid", "paper", Some("onion-32")), "paper, fast"),
         (|o| o.selection = columns(Some("key"), &[]), "--value"),
         (|o| o.selection = columns(None, &["value", "value"]), "named twice"),
         (|o| o.format = Format::Raw { record_bytes: 1 }, "no named columns"),

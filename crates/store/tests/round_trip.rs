@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use common::{Lookups, options, try_build, write};
 use proptest::prelude::*;
 use spirea_protocols::TableKind;
+use spirea_protocols::registry::Choice;
+use spirea_store::Protocol;
 use spirea_store::{Overwrite, Silent, Snapshot, build};
 
 fn csv_of(rows: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) -> Vec<u8> {
@@ -100,7 +102,7 @@ fn several_fields_and_the_paper_s_set() {
     let folder = tempfile::tempdir().unwrap();
     let input = write(folder.path(), "data.csv", "id,name,note\n1,Ada,\n2,\"B, C\",\"say \"\"hi\"\"\"\n");
     let mut options = options(&input, Some("id"), &["note", "name", "id"]);
-    options.choice.set = "paper".into();
+    options.protocol = Protocol::Named(Choice { set: "paper".into(), ..Choice::default() });
     options.name = Some("people-2".into());
     let snapshot = try_build(&options).unwrap();
     assert_eq!(snapshot.manifest().name, "people-2");

@@ -1,9 +1,11 @@
 //! `spirea bench`: figures beside the limits that bound them, measured in the same process.
 
 mod hint;
+mod protocol;
 mod report;
 mod scan;
 mod simple;
+mod timed;
 
 use std::sync::Arc;
 
@@ -25,6 +27,8 @@ pub enum Bench {
     Hint(Options),
     /// Whole look-ups through loopback HTTP.
     Simple(Options),
+    /// The server of any protocol, split by step.
+    Protocol(protocol::ProtocolOptions),
 }
 
 /// What all benchmarks take.
@@ -101,6 +105,7 @@ pub fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::Scan(options) => scan::run(&options),
         Bench::Hint(options) => hint::run(&options),
         Bench::Simple(options) => simple::run(&options),
+        Bench::Protocol(options) => protocol::run(&options),
     }
 }
 

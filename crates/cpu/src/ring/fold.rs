@@ -19,10 +19,16 @@ use super::modular::{Factor, Prime, lazy_terms, montgomery_one};
 use super::ntt::Forward;
 use super::tables::RingTables;
 use crate::matrix::HugeBuffer;
+use crate::prefetch::prefetch;
 
 /// Columns that are folded at a time: what a sum holds of products modulo primes below 2^29, and what stays in
 /// the first-level cache of a group of rows and of a query.
 const COLUMNS: usize = 2 * BLOCK;
+
+/// Queries of a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level cache.
+const QUERIES: usize = 16;
+/// Words of the sums that are gathered before they are dealt out: 4 MiB, a part of a third-level cache.
+const BAND_WORDS: usize = 1 << 20;
 
 /// A matrix of plaintext polynomials: values times 2^32, below the primes.
 #[derive(Debug)]
@@ -137,30 +143,35 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
     if leaves.iter().any(|leaves| leaves.count() < plain.columns) {
         return Err(BackendError::Shape("fewer leaves than columns".into()));
     }
-    let of_tile = leaves.len() * plain.rows * 2 * W;
-    let mut sums = vec![0; tables.tiles() * of_tile];
-    let tiles = plain.words.as_words().par_chunks(plain.rows * plain.columns * W);
-    sums.par_chunks_mut(of_tile.max(1)).zip(tiles).enumerate().for_each(|(tile, (sums, plain_tile))| {
-        let leaves: Vec<Vec<&[u32]>> =
-            leaves.iter().map(|leaves| leaves.tile(tables, tile).collect()).collect();
-        let q = tables.prime_of(tile);
-        let (rows, columns) = (plain.rows, plain.columns);
-        lanes.run(Fold { q, rows, columns, plain: plain_tile, leaves: &leaves, sums });
-    });
-    // From tile, query, row to query, row, tile.
-    (0..leaves.len())
-        .map(|query| {
-            let mut ciphertexts = RingCiphertexts::zeroed(tables, plain.rows)?;
-            let words = ciphertexts.words_mut();
-            words.par_chunks_mut(2 * tables.words()).enumerate().for_each(|(row, ciphertext)| {
-                for (tile, to) in ciphertext.chunks_exact_mut(2 * W).enumerate() {
-                    let from = tile * of_tile + (query * plain.rows + row) * 2 * W;
-                    to.copy_from_slice(&sums[from..from + 2 * W]);
+    let (rows, columns) = (plain.rows, plain.columns);
+    let mut results: Vec<_> =
+        leaves.iter().map(|_| RingCiphertexts::zeroed(tables, rows)).collect::<Result<_, _>>()?;
+    // A band of tiles at a time: their sums stay in the caches until they are dealt out to ciphertexts.
+    let of_tile = (leaves.len() * rows * 2 * W).max(1);
+    let band = (BAND_WORDS / of_tile).clamp(rayon::current_num_threads(), tables.tiles());
+    let mut sums = vec![0; band * of_tile];
+    for (i, plain) in plain.words.as_words().chunks(band * rows * columns * W).enumerate() {
+        let first = i * band;
+        let tiles = sums.par_chunks_mut(of_tile).zip(plain.par_chunks(rows * columns * W)).enumerate();
+        tiles.for_each(|(i, (sums, plain))| {
+            let tile = first + i;
+            let leaves: Vec<Vec<&[u32]>> =
+                leaves.iter().map(|leaves| leaves.tile(tables, tile).collect()).collect();
+            sums.fill(0);
+            lanes.run(Fold { q: tables.prime_of(tile), rows, columns, plain, leaves: &leaves, sums });
+        });
+        // From tile, query, row to query, row, tile.
+        for (query, ciphertexts) in results.iter_mut().enumerate() {
+            let ciphertexts = ciphertexts.words_mut().par_chunks_mut(2 * tables.words());
+            ciphertexts.enumerate().for_each(|(row, ciphertext)| {
+                let to = ciphertext[first * 2 * W..].chunks_exact_mut(2 * W);
+                for (to, sums) in to.zip(sums.chunks_exact(of_tile)) {
+                    to.copy_from_slice(&sums[(query * rows + row) * 2 * W..][..2 * W]);
                 }
             });
-            Ok(ciphertexts)
-        })
-        .collect()
+        }
+    }
+    Ok(results)
 }
 
 /// One tile: sums of query, row and polynomial, `W` words each.
@@ -182,25 +193,54 @@ impl Kernel for Fold<'_> {
         let Self { q, rows, columns, plain, leaves, sums } = self;
         let prime = Prime::new(lanes, q);
         let lazy = lazy_terms(q, q.value().into());
-        let (mut plain, sums) = (plain.as_chunks::<W>().0, sums.as_chunks_mut::<W>().0);
+        let (plain, sums) = (plain.as_chunks::<W>().0, sums.as_chunks_mut::<W>().0);
+        let groups = rows.div_ceil(L::FOLD_ROWS);
         for first in (0..columns).step_by(COLUMNS) {
             let width = COLUMNS.min(columns - first);
-            for group in (0..rows).step_by(L::FOLD_ROWS) {
-                let height = L::FOLD_ROWS.min(rows - group);
-                let (block, rest) = plain.split_at(width * height);
-                plain = rest;
-                for (query, leaves) in leaves.iter().enumerate() {
-                    let leaves = &leaves[first / BLOCK..];
-                    let sums = &mut sums[2 * (query * rows + group)..][..2 * height];
-                    match height {
-                        1 => fold_rows::<L, 1, W>(lanes, prime, lazy, block, leaves, sums),
-                        2 => fold_rows::<L, 2, W>(lanes, prime, lazy, block, leaves, sums),
-                        3 => fold_rows::<L, 3, W>(lanes, prime, lazy, block, leaves, sums),
-                        _ => fold_rows::<L, 4, W>(lanes, prime, lazy, block, leaves, sums),
+            let plain = &plain[first * rows..][..width * rows];
+            for queries in (0..leaves.len()).step_by(QUERIES) {
+                let some = &leaves[queries..leaves.len().min(queries + QUERIES)];
+                for (group, block) in plain.chunks(width * L::FOLD_ROWS).enumerate() {
+                    for (i, leaves) in some.iter().enumerate() {
+                        // Memory works while this computes: on the matrix's next block, on the leaves' next
+                        // columns.
+                        ask(block.as_ptr_range().end.cast(), block.len() * W, i, some.len());
+                        for (piece, next) in leaves[first / BLOCK..].iter().zip(following(leaves, first)) {
+                            ask(next, piece.len(), group, groups);
+                        }
+                        let row = group * L::FOLD_ROWS;
+                        let height = L::FOLD_ROWS.min(rows - row);
+                        let sums = &mut sums[2 * ((queries + i) * rows + row)..][..2 * height];
+                        let leaves = &leaves[first / BLOCK..];
+                        match height {
+                            1 => fold_rows::<L, 1, W>(lanes, prime, lazy, block, leaves, sums),
+                            2 => fold_rows::<L, 2, W>(lanes, prime, lazy, block, leaves, sums),
+                            3 => fold_rows::<L, 3, W>(lanes, prime, lazy, block, leaves, sums),
+                            _ => fold_rows::<L, 4, W>(lanes, prime, lazy, block, leaves, sums),
+                        }
                     }
                 }
             }
         }
+    }
+}
+
+/// Where the leaves after those of columns `first` onward lie: further on in this tile, or first in the next.
+#[inline(always)]
+fn following(leaves: &[&[u32]], first: usize) -> [*const u32; COLUMNS / BLOCK] {
+    let next = (first + COLUMNS) / BLOCK;
+    std::array::from_fn(|i| match leaves.get(next + i) {
+        Some(piece) => piece.as_ptr(),
+        None => leaves[i.min(leaves.len() - 1)].as_ptr_range().end,
+    })
+}
+
+/// Asks for one of several parts of so many words.
+#[inline(always)]
+fn ask(from: *const u32, words: usize, part: usize, parts: usize) {
+    let lines = words / 16;
+    for line in part * lines / parts..(part + 1) * lines / parts {
+        prefetch(from.wrapping_add(16 * line).cast());
     }
 }
 

@@ -14,10 +14,6 @@ pub use work::{Unit, Work};
 /// What a service has and needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Needs {
-    /// Number of records.
-    pub records: u64,
-    /// Bytes of a record.
-    pub record_bytes: usize,
     /// Look-ups a second; with it, protocols that cannot answer as many are not recommended.
     pub queries_per_second: Option<f64>,
     /// Bytes a second that a client sends.
@@ -28,6 +24,19 @@ pub struct Needs {
     pub memory: Option<u64>,
     /// Look-ups of a client between two versions of the database: over these its hint and keys are spread.
     pub lookups: f64,
+}
+
+impl Default for Needs {
+    /// A phone's 5 Mbit/s up and 20 Mbit/s down, and a hundred look-ups between two versions.
+    fn default() -> Self {
+        Self {
+            queries_per_second: None,
+            uplink: 5e6 / 8.0,
+            downlink: 20e6 / 8.0,
+            memory: None,
+            lookups: 100.0,
+        }
+    }
 }
 
 /// What a protocol costs.
@@ -77,14 +86,21 @@ pub fn predict(params: &ProtocolParams, rates: &Rates) -> Vec<(&'static str, f64
     steps
 }
 
+/// The ring sets whose rates a prediction for `params` needs.
+pub fn sets(params: &ProtocolParams) -> Vec<RingSet> {
+    let mut sets: Vec<RingSet> = params.work().into_iter().filter_map(|work| work.unit.ring_set()).collect();
+    sets.dedup();
+    sets
+}
+
 /// The ring sets that protocols choose by default: those whose rates a plan needs.
 pub const DEFAULT_SETS: [RingSet; 2] = [RingSet::Fast, RingSet::Onion32];
 
 /// What every protocol costs, in the order of [`NAMES`].
-pub fn plan(needs: &Needs, rates: &Rates) -> Vec<Plan> {
+pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> Vec<Plan> {
     let figures = |protocol: &'static str| {
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [0; 32], needs.records, needs.record_bytes)?;
+        let params = ProtocolParams::choose(&choice, [0; 32], records, record_bytes)?;
         Ok(weigh(params, needs, rates))
     };
     let outcome = |protocol| figures(protocol).map_err(|error: ProtocolError| error.to_string());
@@ -120,25 +136,37 @@ pub fn recommended(plans: &[Plan]) -> Option<usize> {
     allowed.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
 }
 
+/// A choice that is left to the planner.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// What the service has and needs.
+    pub needs: Needs,
+    /// The machine's rates.
+    pub rates: Rates,
+}
+
+impl Advice {
+    /// The recommended protocol for these records.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if the needs rule out all.
+    pub fn choose(&self, records: u64, record_bytes: usize) -> Result<Choice, ProtocolError> {
+        let plans = plan(records, record_bytes, &self.needs, &self.rates);
+        let Some(best) = recommended(&plans) else {
+            let detail = "no protocol fits these records and needs: see spirea plan";
+            return Err(ProtocolError::BadRequest(detail.into()));
+        };
+        Ok(Choice { protocol: plans[best].protocol.into(), ..Choice::default() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn needs(records: u64, record_bytes: usize) -> Needs {
-        Needs {
-            records,
-            record_bytes,
-            queries_per_second: None,
-            uplink: 1e6,
-            downlink: 5e6,
-            memory: None,
-            lookups: 100.0,
-        }
-    }
-
     #[test]
     fn every_protocol_has_a_shape_for_a_usual_table_and_work_in_known_steps() {
-        for plan in plan(&needs(1 << 20, 256), &Rates::default()) {
+        for plan in plan(1 << 20, 256, &Needs::default(), &Rates::default()) {
             let figures = plan.outcome.unwrap();
             assert_eq!(figures.params.name(), plan.protocol);
             assert!(figures.memory_bytes >= figures.params.matrix_bytes());
@@ -149,20 +177,24 @@ mod tests {
 
     #[test]
     fn recommendations_respect_memory_and_load() {
-        let all = plan(&needs(1 << 20, 256), &Rates::default());
+        let all = plan(1 << 20, 256, &Needs::default(), &Rates::default());
         let best = recommended(&all).unwrap();
         let memory = all[best].outcome.as_ref().unwrap().memory_bytes;
-        let less = Needs { memory: Some(memory - 1), ..needs(1 << 20, 256) };
-        let ruled = plan(&less, &Rates::default());
+        let less = Needs { memory: Some(memory - 1), ..Needs::default() };
+        let ruled = plan(1 << 20, 256, &less, &Rates::default());
         assert!(ruled[best].outcome.as_ref().unwrap().ruled_out.is_some());
         assert_ne!(recommended(&ruled), Some(best));
-        let nothing = Needs { memory: Some(1), ..needs(1 << 20, 256) };
-        assert_eq!(recommended(&plan(&nothing, &Rates::default())), None);
+        let nothing = Needs { memory: Some(1), ..Needs::default() };
+        assert_eq!(recommended(&plan(1 << 20, 256, &nothing, &Rates::default())), None);
+        let advice = Advice { needs: nothing, rates: Rates::default() };
+        assert!(advice.choose(1 << 20, 256).is_err());
+        let advice = Advice { needs: Needs::default(), rates: Rates::default() };
+        assert_eq!(advice.choose(1 << 20, 256).unwrap().protocol, all[best].protocol);
     }
 
     #[test]
     fn tables_that_fit_no_shape_say_why() {
-        let plans = plan(&needs(1 << 20, 1 << 20), &Rates::default());
+        let plans = plan(1 << 20, 1 << 20, &Needs::default(), &Rates::default());
         let double = plans.iter().find(|plan| plan.protocol == "double").unwrap();
         assert!(double.outcome.as_ref().unwrap_err().contains("no shape"));
     }

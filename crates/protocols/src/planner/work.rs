@@ -25,6 +25,21 @@ pub enum Unit {
     SwitchedCiphertext(RingSet),
 }
 
+impl Unit {
+    /// The ring set that it is work on, if any.
+    pub fn ring_set(self) -> Option<RingSet> {
+        match self {
+            Self::ScannedByte | Self::Product | Self::TransformedByte => None,
+            Self::Substitution(set)
+            | Self::PolynomialProduct(set)
+            | Self::EncodedPolynomial(set)
+            | Self::Conversion(set)
+            | Self::ExternalProduct(set)
+            | Self::SwitchedCiphertext(set) => Some(set),
+        }
+    }
+}
+
 /// An amount of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {

@@ -22,7 +22,7 @@ use spirea_server::{Limits, ServeError, Server, Stopper};
 use spirea_store::manifest::{FORMAT, HINT_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{FileEntry, Manifest, Snapshot, Statistics};
 
-static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
+pub static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
 
 /// Rows of the tables; `edition` tells versions apart.
 pub const ROWS: u64 = 300;
@@ -189,7 +189,7 @@ pub struct Running {
 
 impl Running {
     pub fn start(bind: impl Future<Output = Result<Server, ServeError>> + Send + 'static) -> Self {
-        let (bound, bounds) = std::sync::mpsc::channel();
+        let (bound, bounds) = channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
             runtime.unwrap().block_on(async {

@@ -5,14 +5,20 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use spirea_backend::Residence;
 use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
-use spirea_server::{KeyOptions, Limits};
+use spirea_server::{Amount, KeyOptions, Limits};
+use spirea_store::ingest::{Format, Selection};
+use spirea_store::{BuildOptions, Protocol, Silent, build};
 use spirea_wire::{Code, KeysRequest, KeysResponse, Request, Response};
 use tempfile::tempdir;
 
-use crate::fixture::{Hook, Reply, Running, dial, engine, eventually, gate, no_hook, read, serve_engine};
+use crate::fixture::{
+    BACKEND, Hook, Reply, Running, connect, dial, engine, eventually, gate, no_hook, read, serve_engine,
+    texts,
+};
 
 const KEYS: &str = "/v1/databases/keyed/keys";
 const QUERY: &str = "/v1/databases/keyed/query";
@@ -223,4 +229,41 @@ fn preparing_keys_keeps_nobody_else_waiting() {
         go.send(()).unwrap();
     }
     assert!(uploads.iter_mut().all(|stream| read(stream).status == 200));
+}
+
+/// The whole path with a protocol as it is, where the server has room for one client's keys only.
+#[test]
+fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
+    let folder = tempdir().unwrap();
+    let input = folder.path().join("words.csv");
+    std::fs::write(&input, "word\nzero\none\ntwo\n").unwrap();
+    let choice = Choice { protocol: "exppack-simple".into(), ..Choice::default() };
+    let selection = Selection { key: None, values: vec!["word".into()] };
+    let options = BuildOptions::new(&input, Format::Csv, selection, folder.path().join("words"));
+    let snapshot =
+        build(&BuildOptions { protocol: Protocol::Named(choice), ..options }, &BACKEND, &Silent).unwrap();
+    let options = KeyOptions {
+        memory_bytes: 0,
+        folder: Some(folder.path().join("keys")),
+        disk: Amount { sets: 1, bytes: u64::MAX },
+    };
+    let engine = Arc::new(Engine::new(8, KeyRegistry::open(&options).unwrap()).unwrap());
+    engine.publish(Database::load(&snapshot, &BACKEND, Residence::Mapped, &Silent).unwrap());
+    let server = serve_engine(&engine, Limits::default());
+
+    let mut clients = [(); 2].map(|()| connect(&server.url(), "words", folder.path()).unwrap());
+    // Each client twice, and once more after the other: keys are sent when they are not there.
+    for _ in 0..2 {
+        for client in &mut clients {
+            for sent in [true, false] {
+                let lookups = client.look_up_indices(&[2, 0]).unwrap();
+                let values = texts(lookups.values).into_iter().flatten().collect::<Vec<_>>();
+                assert_eq!(values, [[b"two".to_vec()], [b"zero".to_vec()]]);
+                assert_eq!(lookups.timings.keys_bytes > 0, sent);
+            }
+        }
+    }
+    // The first time, they were sent before anyone asked.
+    assert_eq!(server.metric("spirea_unknown_keys_total{database=\"words\"}"), Some(2.0));
+    assert_eq!(server.metric("spirea_keys{place=\"disk\"}"), Some(1.0));
 }

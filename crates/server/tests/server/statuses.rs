@@ -10,7 +10,7 @@ use spirea_wire::{Code, DatabaseState, Listing};
 use tempfile::tempdir;
 
 use crate::fixture::{
-    Reply, Running, config, dial, engine, no_hook, request, serve_engine, serve_urls, snapshot,
+    Reply, Running, config, dial, engine, no_hook, read, request, serve_engine, serve_urls, snapshot,
 };
 
 fn urls() -> (tempfile::TempDir, Running) {

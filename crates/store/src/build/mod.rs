@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use spirea_backend::RingBackend;
 use spirea_protocols::ProtocolError;
+use spirea_protocols::planner::Advice;
 use spirea_protocols::registry::{Choice, Files, Outputs, ProtocolParams};
 
 use crate::error::IoContext;
@@ -43,6 +44,15 @@ pub enum Overwrite {
     Replace,
 }
 
+/// The protocol of a snapshot.
+#[derive(Clone, Debug)]
+pub enum Protocol {
+    /// This one.
+    Named(Choice),
+    /// The one that the planner recommends for the table.
+    Planned(Advice),
+}
+
 /// What to build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
@@ -57,7 +67,7 @@ pub struct BuildOptions {
     /// Name of the dataset; that of the folder if `None`.
     pub name: Option<String>,
     /// The protocol and its parameter sets.
-    pub choice: Choice,
+    pub protocol: Protocol,
     /// What to do if the folder exists.
     pub overwrite: Overwrite,
     /// Derives the public matrix and the table's salt, for a build that repeats itself; drawn at random if
@@ -79,7 +89,7 @@ impl BuildOptions {
             selection,
             out: out.into(),
             name: None,
-            choice: Choice::default(),
+            protocol: Protocol::Named(Choice::default()),
             overwrite: Overwrite::default(),
             seed: None,
         }
@@ -124,7 +134,9 @@ pub fn build<B: RingBackend>(
     progress: &dyn Progress,
 ) -> Result<Snapshot, StoreError> {
     let (name, created) = (options.name()?, time::created()?);
-    options.choice.validate()?;
+    if let Protocol::Named(choice) = &options.protocol {
+        choice.validate()?;
+    }
     let (seed, salt) = options.seeds()?;
     let mut source = ingest::open(&options.input, options.format, &options.selection)?;
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
@@ -136,7 +148,11 @@ pub fn build<B: RingBackend>(
     let rows = Rows::read(&mut *source, options, &spool, input_bytes, salt, progress)?;
     let planned = rows.plan(progress)?;
     let table = planned.table().clone();
-    let protocol = ProtocolParams::choose(&options.choice, seed, table.records, table.record_bytes())?;
+    let choice = match &options.protocol {
+        Protocol::Named(choice) => choice.clone(),
+        Protocol::Planned(advice) => advice.choose(table.records, table.record_bytes())?,
+    };
+    let protocol = ProtocolParams::choose(&choice, seed, table.records, table.record_bytes())?;
     let (statistics, samples) = planned.encode(protocol.stored(), &matrix_path, progress)?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;
 

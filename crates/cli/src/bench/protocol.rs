@@ -1,0 +1,229 @@
+//! `spirea bench protocol NAME`: the server's time by step, sizes, preparation, noise, and the prediction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::Serialize;
+use spirea_backend::{Backend as _, Residence};
+use spirea_math::random::SecretRng;
+use spirea_protocols::index::Prepared;
+use spirea_protocols::planner::{self, Rates};
+use spirea_protocols::registry::{Choice, Files, Outputs, ProtocolParams};
+use spirea_protocols::{PreparedKeys, Query};
+
+use super::Options;
+use super::report::median;
+use super::timed::Timed;
+use crate::output::{Format, bytes, print_line, seconds};
+
+/// Which protocol.
+#[derive(Args)]
+pub struct ProtocolOptions {
+    /// Name of the protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid or onion.
+    protocol: String,
+    /// Bytes of a record.
+    #[arg(long, default_value_t = 256)]
+    record_bytes: usize,
+    /// Ring set, if not the protocol's default.
+    #[arg(long)]
+    ring: Option<String>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What was measured of a protocol.
+#[derive(Debug, Serialize)]
+struct ProtocolReport {
+    name: String,
+    params: String,
+    shape: [usize; 2],
+    backend: String,
+    threads: usize,
+    batch: usize,
+    /// Median for a whole batch.
+    seconds: f64,
+    /// What the planner said of one query, from rates measured in this process.
+    predicted_seconds: f64,
+    upload_bytes: usize,
+    download_bytes: usize,
+    keys_bytes: usize,
+    hint_bytes: u64,
+    memory_bytes: u64,
+    /// Computing hints and loading.
+    prepare_seconds: f64,
+    client_query_seconds: f64,
+    client_decode_seconds: f64,
+    noise_margin_bits: f64,
+    failure_log2: f64,
+    steps: Vec<StepTime>,
+}
+
+#[derive(Debug, Serialize)]
+struct StepTime {
+    name: String,
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted_seconds: Option<f64>,
+}
+
+/// Builds a database of random records, asks for some, and prints what it took.
+pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
+    let options = &request.options;
+    let backend = options.backend()?;
+    let choice = Choice {
+        protocol: request.protocol.clone(),
+        set: options.set()?.name().into(),
+        ring: request.ring.clone(),
+    };
+    let records = (options.bytes()? / request.record_bytes.max(1)).max(1) as u64;
+    let params = ProtocolParams::choose(&choice, [1; 32], records, request.record_bytes)?;
+    let timed = Arc::new(Timed::new(Arc::clone(&backend)));
+    let mut rng = SecretRng::from_os()?;
+
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let files = Files { matrix: folder.path().join("matrix"), server: folder.path().join("server") };
+    let indices: Vec<u64> = (0..options.batch).map(|_| rng.next_u64() % records).collect();
+    let expected = write_database(&params, &files, &indices, &mut rng)?;
+    let started = Instant::now();
+    let (mut hint, mut server) = (Vec::new(), Vec::new());
+    let outputs = Outputs { hint: &mut hint, server: &mut server };
+    params.precompute(&timed, &files.matrix, outputs, &mut |_| ())?;
+    std::fs::write(&files.server, server)?;
+    let server = params.open_server(&timed, &files, Residence::Copied)?;
+    let prepare_seconds = started.elapsed().as_secs_f64();
+
+    // Queries of as many clients, each with keys of its own; a few clients take turns in large batches.
+    let clients =
+        (0..options.batch.min(4)).map(|_| params.client(&hint, &mut rng)).collect::<Result<Vec<_>, _>>()?;
+    drop(hint);
+    let keys = clients
+        .iter()
+        .map(|client| client.evaluation_keys().map(|keys| server.prepare_keys(keys)).transpose());
+    let keys: Vec<Option<PreparedKeys>> = keys.collect::<Result<_, _>>()?;
+    let (mut queries, mut states, mut query_times) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, &index) in indices.iter().enumerate() {
+        let started = Instant::now();
+        let Prepared { query, state } = clients[i % clients.len()].query(index, &mut rng)?;
+        query_times.push(started.elapsed().as_secs_f64());
+        queries.push(query);
+        states.push(state);
+    }
+    let batch: Vec<Query<'_>> = queries
+        .iter()
+        .enumerate()
+        .map(|(i, query)| Query { bytes: query, keys: keys[i % keys.len()].as_ref() })
+        .collect();
+    let (mut times, mut steps) = (Vec::new(), BTreeMap::<&str, Vec<f64>>::new());
+    let mut answers = server.answer(&batch)?;
+    for _ in 0..options.runs.max(1) {
+        timed.take();
+        let started = Instant::now();
+        answers = server.answer(&batch)?;
+        times.push(started.elapsed().as_secs_f64());
+        for (step, time) in timed.take() {
+            steps.entry(step).or_default().push(time.as_secs_f64());
+        }
+    }
+    let (mut squares, mut count, mut decode_times) = (0.0, 0.0, Vec::new());
+    for (i, (state, answer)) in states.into_iter().zip(&answers).enumerate() {
+        let client = &clients[i % clients.len()];
+        let errors = client.errors(&*state, answer)?;
+        squares += errors.iter().map(|error| error.powi(2)).sum::<f64>();
+        count += errors.len() as f64;
+        let started = Instant::now();
+        let record = client.decode(state, answer)?;
+        decode_times.push(started.elapsed().as_secs_f64());
+        anyhow::ensure!(expected[i] == record, "record {} came back wrong", indices[i]);
+    }
+    drop(server);
+
+    let rates = Rates::measure(&*backend, &planner::sets(&params))?;
+    let predicted = planner::predict(&params, &rates);
+    let sizes = params.sizes();
+    let step = |(name, times): (&str, Vec<f64>)| StepTime {
+        name: name.into(),
+        seconds: median(times),
+        predicted_seconds: predicted.iter().find(|(step, _)| *step == name).map(|(_, seconds)| *seconds),
+    };
+    let report = ProtocolReport {
+        name: params.name().into(),
+        params: params.set(),
+        shape: params.stored().shape(),
+        backend: backend.name(),
+        threads: backend.threads(),
+        batch: options.batch,
+        seconds: median(times),
+        predicted_seconds: predicted.iter().map(|(_, seconds)| seconds).sum(),
+        upload_bytes: sizes.query_bytes,
+        download_bytes: sizes.answer_bytes,
+        keys_bytes: sizes.keys_bytes,
+        hint_bytes: sizes.hint_bytes,
+        memory_bytes: params.memory_bytes(),
+        prepare_seconds,
+        client_query_seconds: median(query_times),
+        client_decode_seconds: median(decode_times),
+        noise_margin_bits: -f64::sqrt(squares / count).log2(),
+        failure_log2: params.failure_log2(),
+        steps: steps.into_iter().map(step).collect(),
+    };
+    report.print(options.format())
+}
+
+/// Writes a database of random bytes, and returns some of its records.
+fn write_database(
+    params: &ProtocolParams,
+    files: &Files,
+    indices: &[u64],
+    rng: &mut SecretRng,
+) -> anyhow::Result<Vec<Vec<u8>>> {
+    let stored = params.stored();
+    let mut bytes = vec![0; usize::try_from(stored.bytes())?];
+    rng.fill(&mut bytes);
+    std::fs::write(&files.matrix, &bytes)?;
+    let record = |&index: &u64| {
+        (0..params.record_bytes()).map(|byte| bytes[stored.offset(index, byte) as usize]).collect()
+    };
+    Ok(indices.iter().map(record).collect())
+}
+
+impl ProtocolReport {
+    fn print(&self, format: Format) -> anyhow::Result<()> {
+        if format == Format::Json {
+            return print_line(&serde_json::to_string(self)?);
+        }
+        let Self { name, params, shape: [rows, columns], backend, threads, batch, .. } = self;
+        print_line(&format!(
+            "{name} ({params}), {rows} x {columns}, {backend}, {threads} thread(s), batch {batch}: {} for the batch; one query was predicted to take {}",
+            seconds(self.seconds),
+            seconds(self.predicted_seconds)
+        ))?;
+        for step in &self.steps {
+            let predicted = step.predicted_seconds.map(|time| format!(" (predicted {})", seconds(time)));
+            print_line(&format!(
+                "  {}: {}{}",
+                step.name,
+                seconds(step.seconds),
+                predicted.unwrap_or_default()
+            ))?;
+        }
+        print_line(&format!(
+            "  upload {}, download {}, keys {}, hint {}, memory {}; prepared in {}",
+            bytes(self.upload_bytes as u64),
+            bytes(self.download_bytes as u64),
+            bytes(self.keys_bytes as u64),
+            bytes(self.hint_bytes),
+            bytes(self.memory_bytes),
+            seconds(self.prepare_seconds)
+        ))?;
+        print_line(&format!(
+            "  client: query {}, decode {}; noise margin {:.1} bits, failure below 2^{:.0}",
+            seconds(self.client_query_seconds),
+            seconds(self.client_decode_seconds),
+            self.noise_margin_bits,
+            self.failure_log2
+        ))
+    }
+}

@@ -1,0 +1,156 @@
+//! A backend that notes how long each step of another takes: the protocols run as they are.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use spirea_backend::{
+    Backend, BackendError, EvaluationKeys, FillPolynomial, PanelLayout, Residence, RingBackend, RingMatrix,
+    SwitchedBits,
+};
+use spirea_math::{Expansion, Gadget, Ring};
+
+/// A backend with a clock.
+pub struct Timed<B> {
+    inner: Arc<B>,
+    times: Mutex<BTreeMap<&'static str, Duration>>,
+}
+
+impl<B> Timed<B> {
+    /// Times `inner`.
+    pub fn new(inner: Arc<B>) -> Self {
+        Self { inner, times: Mutex::default() }
+    }
+
+    /// The time of each step since this was last asked.
+    pub fn take(&self) -> BTreeMap<&'static str, Duration> {
+        std::mem::take(&mut self.times.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn time<T>(&self, step: &'static str, run: impl FnOnce(&B) -> T) -> T {
+        let started = Instant::now();
+        let result = run(&self.inner);
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        *times.entry(step).or_default() += started.elapsed();
+        result
+    }
+}
+
+impl<B: Backend> Backend for Timed<B> {
+    type Matrix = B::Matrix;
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<B::Matrix, BackendError> {
+        self.time("reinterpret", |inner| inner.upload(layout, bytes))
+    }
+
+    fn open(
+        &self,
+        layout: PanelLayout,
+        path: &Path,
+        residence: Residence,
+    ) -> Result<B::Matrix, BackendError> {
+        self.time("open", |inner| inner.open(layout, path, residence))
+    }
+
+    fn layout(&self, matrix: &B::Matrix) -> PanelLayout {
+        self.inner.layout(matrix)
+    }
+
+    fn scalar_fold(&self, matrix: &B::Matrix, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
+        self.time("scalar_fold", |inner| inner.scalar_fold(matrix, queries))
+    }
+
+    fn module_fold(&self, matrix: &B::Matrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
+        self.time("module_fold", |inner| inner.module_fold(matrix, a))
+    }
+}
+
+impl<B: RingBackend> RingBackend for Timed<B> {
+    type Tables = B::Tables;
+    type Keys = B::Keys;
+    type Leaves = B::Leaves;
+    type Plain = B::Plain;
+    type Ciphertexts = B::Ciphertexts;
+    type Selectors = B::Selectors;
+
+    fn tables(&self, ring: &Arc<Ring>) -> Result<B::Tables, BackendError> {
+        self.inner.tables(ring)
+    }
+
+    fn keys(&self, tables: &B::Tables, keys: EvaluationKeys<'_>) -> Result<B::Keys, BackendError> {
+        self.time("keys", |inner| inner.keys(tables, keys))
+    }
+
+    fn encode(
+        &self,
+        tables: &B::Tables,
+        rows: usize,
+        columns: usize,
+        fill: &FillPolynomial<'_>,
+    ) -> Result<B::Plain, BackendError> {
+        self.time("encode", |inner| inner.encode(tables, rows, columns, fill))
+    }
+
+    fn expand(
+        &self,
+        tables: &B::Tables,
+        expansion: Expansion,
+        queries: &[(&B::Keys, &[u32])],
+    ) -> Result<Vec<B::Leaves>, BackendError> {
+        self.time("expand", |inner| inner.expand(tables, expansion, queries))
+    }
+
+    fn poly_fold(
+        &self,
+        tables: &B::Tables,
+        plain: &B::Plain,
+        leaves: &[&B::Leaves],
+    ) -> Result<Vec<B::Ciphertexts>, BackendError> {
+        self.time("poly_fold", |inner| inner.poly_fold(tables, plain, leaves))
+    }
+
+    fn add_bodies(
+        &self,
+        tables: &B::Tables,
+        ciphertexts: &mut B::Ciphertexts,
+        words: &[u32],
+        bits: u32,
+    ) -> Result<(), BackendError> {
+        self.time("add_bodies", |inner| inner.add_bodies(tables, ciphertexts, words, bits))
+    }
+
+    fn selectors(
+        &self,
+        tables: &B::Tables,
+        keys: &B::Keys,
+        leaves: &B::Leaves,
+        first: usize,
+        depth: usize,
+        gadget: Gadget,
+    ) -> Result<B::Selectors, BackendError> {
+        self.time("selectors", |inner| inner.selectors(tables, keys, leaves, first, depth, gadget))
+    }
+
+    fn rgsw_fold(
+        &self,
+        tables: &B::Tables,
+        selectors: &B::Selectors,
+        ciphertexts: B::Ciphertexts,
+    ) -> Result<B::Ciphertexts, BackendError> {
+        self.time("rgsw_fold", |inner| inner.rgsw_fold(tables, selectors, ciphertexts))
+    }
+
+    fn mod_switch(
+        &self,
+        tables: &B::Tables,
+        ciphertexts: &B::Ciphertexts,
+        bits: SwitchedBits,
+    ) -> Result<Vec<u8>, BackendError> {
+        self.time("mod_switch", |inner| inner.mod_switch(tables, ciphertexts, bits))
+    }
+}

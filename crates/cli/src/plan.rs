@@ -1,0 +1,177 @@
+//! `spirea plan`: what each protocol would cost on this machine, and which to choose.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use spirea_backend::Backend as _;
+use spirea_cpu::CpuBackend;
+use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
+
+use crate::output::{bytes, parse_bytes, print_error, print_line, seconds, threads};
+
+/// What to plan for.
+#[derive(Args)]
+pub struct Options {
+    /// Number of records.
+    #[arg(long)]
+    records: u64,
+    /// Bytes of a record.
+    #[arg(long)]
+    record_bytes: usize,
+    /// Look-ups a second that the server must answer.
+    #[arg(long)]
+    qps: Option<f64>,
+    /// A client's uplink in Mbit/s.
+    #[arg(long, default_value_t = 5.0)]
+    uplink: f64,
+    /// A client's downlink in Mbit/s.
+    #[arg(long, default_value_t = 20.0)]
+    downlink: f64,
+    /// Memory of the server, such as 16GiB.
+    #[arg(long, value_parser = parse_bytes)]
+    memory: Option<u64>,
+    /// Look-ups of a client between two versions of the database, over which its hint and keys are spread.
+    #[arg(long, default_value_t = 100.0)]
+    lookups: f64,
+    /// Threads of the server; 0 for all.
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One line of the plan, for programs.
+#[derive(Serialize)]
+struct Line<'a> {
+    protocol: &'a str,
+    recommended: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<&'a str>,
+    #[serde(flatten)]
+    figures: Option<Numbers<'a>>,
+}
+
+#[derive(Serialize)]
+struct Numbers<'a> {
+    params: String,
+    shape: [usize; 2],
+    upload_bytes: usize,
+    download_bytes: usize,
+    keys_bytes: usize,
+    hint_bytes: u64,
+    memory_bytes: u64,
+    server_seconds: f64,
+    lookup_seconds: f64,
+    failure_log2: f64,
+    steps: Vec<Step<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ruled_out: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Step<'a> {
+    name: &'a str,
+    seconds: f64,
+}
+
+/// Measures this machine and prints the plan.
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let numbers = [options.uplink, options.downlink, options.lookups, options.qps.unwrap_or(1.0)];
+    anyhow::ensure!(
+        numbers.iter().all(|number| number.is_finite() && *number > 0.0),
+        "--uplink, --downlink, --lookups and --qps must be above 0"
+    );
+    let backend = CpuBackend::new(threads(options.threads))?;
+    print_error(&format!("measuring {} with {} thread(s)", backend.name(), backend.threads()));
+    let rates = Rates::measure(&backend, &planner::DEFAULT_SETS)?;
+    let needs = Needs {
+        queries_per_second: options.qps,
+        uplink: options.uplink * 1e6 / 8.0,
+        downlink: options.downlink * 1e6 / 8.0,
+        memory: options.memory,
+        lookups: options.lookups,
+    };
+    let plans = planner::plan(options.records, options.record_bytes, &needs, &rates);
+    let best = planner::recommended(&plans);
+    if options.json {
+        for (i, plan) in plans.iter().enumerate() {
+            print_line(&serde_json::to_string(&line(plan, best == Some(i)))?)?;
+        }
+    } else {
+        table(&plans, best)?;
+    }
+    Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn numbers(figures: &Figures) -> Numbers<'_> {
+    let Figures { params, sizes, steps, memory_bytes, lookup_seconds, ruled_out } = figures;
+    Numbers {
+        params: params.set(),
+        shape: params.stored().shape(),
+        upload_bytes: sizes.query_bytes,
+        download_bytes: sizes.answer_bytes,
+        keys_bytes: sizes.keys_bytes,
+        hint_bytes: sizes.hint_bytes,
+        memory_bytes: *memory_bytes,
+        server_seconds: figures.server_seconds(),
+        lookup_seconds: *lookup_seconds,
+        failure_log2: params.failure_log2(),
+        steps: steps.iter().map(|&(name, seconds)| Step { name, seconds }).collect(),
+        ruled_out: ruled_out.as_deref(),
+    }
+}
+
+fn line(plan: &Plan, recommended: bool) -> Line<'_> {
+    Line {
+        protocol: plan.protocol,
+        recommended,
+        refused: plan.outcome.as_ref().err().map(String::as_str),
+        figures: plan.outcome.as_ref().ok().map(numbers),
+    }
+}
+
+fn table(plans: &[Plan], best: Option<usize>) -> anyhow::Result<()> {
+    let header = ["protocol", "upload", "download", "keys", "hint", "server", "memory", "look-up"];
+    let row = |cells: [String; 8]| {
+        let [name, rest @ ..] = cells;
+        let rest: String = rest.iter().map(|cell| format!("{cell:>11}")).collect();
+        print_line(&format!("{name:<15}{rest}"))
+    };
+    row(header.map(Into::into))?;
+    for plan in plans {
+        match &plan.outcome {
+            Err(refused) => print_line(&format!("{:<15}  {refused}", plan.protocol))?,
+            Ok(figures) => {
+                let sizes = figures.sizes;
+                row([
+                    plan.protocol.into(),
+                    bytes(sizes.query_bytes as u64),
+                    bytes(sizes.answer_bytes as u64),
+                    bytes(sizes.keys_bytes as u64),
+                    bytes(sizes.hint_bytes),
+                    seconds(figures.server_seconds()),
+                    bytes(figures.memory_bytes),
+                    seconds(figures.lookup_seconds),
+                ])?;
+                if let Some(why) = &figures.ruled_out {
+                    print_line(&format!("{:<15}  {why}", ""))?;
+                }
+            }
+        }
+    }
+    match best.map(|best| &plans[best]) {
+        None => {
+            print_line("no protocol fits: allow more memory, fewer look-ups a second, or split the table")
+        }
+        Some(plan) => {
+            let time =
+                plan.outcome.as_ref().map(|figures| seconds(figures.lookup_seconds)).unwrap_or_default();
+            print_line(&format!(
+                "recommended: {}, whose look-ups take a client the least time, {time}, its share of hint and keys included",
+                plan.protocol
+            ))
+        }
+    }
+}
