@@ -262,6 +262,18 @@ fn a_port_in_use_and_a_server_that_is_not_there_are_explained() {
 }
 
 #[test]
+fn budgets_for_keys_are_sizes_and_the_disk_s_needs_a_folder() {
+    let folder = TempDir::new().unwrap();
+    let said = refusal(folder.path(), &["serve", "t", "--keys-memory", "plenty"]);
+    assert!(said.contains("512MiB"), "{said}");
+    let said = refusal(folder.path(), &["serve", "t", "--keys-disk", "1GiB"]);
+    assert!(said.contains("--keys-dir"), "{said}");
+    // Neither is amiss here, but the snapshot.
+    let said = refusal(folder.path(), &["serve", "t", "--keys-memory", "1GiB"]);
+    assert!(said.contains("t/manifest.json"), "{said}");
+}
+
+#[test]
 fn benchmarks_report_a_ratio_to_a_measured_limit() {
     let folder = TempDir::new().unwrap();
     for (name, more) in [("scan", &["--batch", "4"][..]), ("hint", &[]), ("simple", &[])] {

@@ -91,18 +91,20 @@ type Reply = (u16, Vec<u8>);
 /// What a server says to a request: given the last part of its path, and how many like it came before.
 type Script = dyn Fn(&str, usize) -> Reply + Send + Sync;
 
+/// Requests as they came: the last part of the path, and the body.
+type Log = Mutex<Vec<(String, Vec<u8>)>>;
+
 /// A server that does as it is told.
 struct Server {
     url: String,
-    /// The last part of a request's path, and its body.
-    seen: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    seen: Arc<Log>,
 }
 
 impl Server {
     fn start(script: impl Fn(&str, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let seen = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::<Log>::default();
         let log = Arc::clone(&seen);
         let script: Box<Script> = Box::new(script);
         thread::spawn(move || {
@@ -134,7 +136,7 @@ impl Server {
 }
 
 /// Answers one request.
-fn serve(mut stream: TcpStream, log: &Mutex<Vec<(String, Vec<u8>)>>, script: &Script) {
+fn serve(mut stream: TcpStream, log: &Log, script: &Script) {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     let (path, body) = loop {
         let count = stream.read(&mut chunk).unwrap();

@@ -1,0 +1,193 @@
+//! The noise of every ring step and set, measured through a backend's own steps, against its closed form.
+
+use std::sync::{Arc, LazyLock};
+
+use spirea_backend::{EvaluationKeys, RingBackend, SwitchedBits};
+use spirea_cpu::CpuBackend;
+use spirea_lattice::RingSet;
+use spirea_lattice::rlwe::noise::RingNoise;
+use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
+use spirea_math::Expansion;
+use spirea_math::random::{SecretRng, public_row};
+
+static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
+
+/// How far a measured deviation may be from its closed form, in bits.
+const TOLERANCE_BITS: f64 = 0.3;
+
+type Tables = <CpuBackend as RingBackend>::Tables;
+type Leaves = <CpuBackend as RingBackend>::Leaves;
+type Keys = <CpuBackend as RingBackend>::Keys;
+type Ciphertexts = <CpuBackend as RingBackend>::Ciphertexts;
+
+/// A client and a server with one expanded query.
+struct Party {
+    set: RingSet,
+    secret: RingSecret,
+    tables: Tables,
+    keys: Keys,
+    leaves: Leaves,
+    levels: u32,
+}
+
+/// Bits of a switched ciphertext that is measured: rounding is far below any noise.
+const MEASURED: SwitchedBits = SwitchedBits { a: 56, b: 56 };
+
+impl Party {
+    /// A query whose leaves encrypt 0.
+    fn new(set: RingSet, leaves: usize, seed: u64) -> Self {
+        let mut rng = SecretRng::deterministic_for_tests(seed);
+        let expansion = Expansion::covering(leaves);
+        let shape = KeyShape { set, levels: expansion.levels(), conversion: Conversion::Rgsw };
+        let secret = RingSecret::sample(set, &mut rng);
+        let words = shape.parse(&secret.evaluation_keys(&shape, &mut rng)).unwrap();
+        let tables = BACKEND.tables(set.ring()).unwrap();
+        let keys = EvaluationKeys {
+            expansion_gadget: set.expansion_gadget(),
+            expansion: &words.expansion,
+            conversion_gadget: set.conversion_gadget(),
+            conversion: &words.conversion,
+        };
+        let keys = BACKEND.keys(&tables, keys).unwrap();
+        let query = parse_query(set, &secret.encrypt_leaves(expansion, &[], &mut rng)).unwrap();
+        let leaves = BACKEND.expand(&tables, expansion, &[(&keys, &query)]).unwrap().remove(0);
+        Self { set, secret, tables, keys, leaves, levels: expansion.levels() }
+    }
+
+    /// The leaves' sums with plaintext polynomials.
+    fn fold(
+        &self,
+        rows: usize,
+        columns: usize,
+        fill: &(dyn Fn(usize, usize, &mut [i32]) + Sync),
+    ) -> Ciphertexts {
+        let plain = BACKEND.encode(&self.tables, rows, columns, fill).unwrap();
+        BACKEND.poly_fold(&self.tables, &plain, &[&self.leaves]).unwrap().remove(0)
+    }
+
+    /// The deviation and the kurtosis of the phases of ciphertexts of 0, the former as a share of q.
+    fn measure(&self, ciphertexts: &Ciphertexts) -> (f64, f64) {
+        let bytes = BACKEND.mod_switch(&self.tables, ciphertexts, MEASURED).unwrap();
+        let (mut squares, mut fourths, mut count) = (0.0, 0.0, 0.0);
+        for ciphertext in bytes.chunks_exact(MEASURED.bytes(RingSet::DEGREE)) {
+            for &phase in self.secret.phases(ciphertext, MEASURED.a, MEASURED.b).unwrap().iter() {
+                let error = phase as i64 as f64 / 2f64.powi(64);
+                squares += error.powi(2);
+                fourths += error.powi(4);
+                count += 1.0;
+            }
+        }
+        (f64::sqrt(squares / count), fourths * count / (squares * squares))
+    }
+
+    /// Compares a measured deviation with a variance in units of 1, and the shape with a Gaussian's.
+    fn check(&self, step: &str, ciphertexts: &Ciphertexts, variance: f64) {
+        let kurtosis = self.check_deviation(step, ciphertexts, variance);
+        assert!((kurtosis - 3.0).abs() < 0.6, "{} {step}: kurtosis {kurtosis}", self.set.name());
+    }
+
+    /// Compares a measured deviation with a variance in units of 1; returns the kurtosis.
+    fn check_deviation(&self, step: &str, ciphertexts: &Ciphertexts, variance: f64) -> f64 {
+        let (deviation, kurtosis) = self.measure(ciphertexts);
+        let predicted = variance.sqrt() / self.set.ring().modulus() as f64;
+        let bits = (deviation / predicted).log2();
+        let log2 = (deviation * self.set.ring().modulus() as f64).log2();
+        println!(
+            "{:>9} {step:<24} 2^{log2:.2}, {bits:+.3} bits from its closed form, kurtosis {kurtosis:.2}",
+            self.set.name()
+        );
+        assert!(bits.abs() < TOLERANCE_BITS, "{} {step}: {bits} bits off", self.set.name());
+        kurtosis
+    }
+
+    fn noise(&self) -> RingNoise {
+        RingNoise::new(self.set, self.levels)
+    }
+}
+
+/// What a leaf is multiplied by, so that its noise stands out from the rounding of what is measured.
+const GAIN: i32 = 1 << 28;
+
+/// The constant polynomial [`GAIN`] for the leaf whose number is the row's.
+fn pick(row: usize, column: usize, coefficients: &mut [i32]) {
+    coefficients.fill(0);
+    coefficients[0] = if row == column { GAIN } else { 0 };
+}
+
+/// Uniform coefficients of `bits` bits, centred.
+fn uniform(bits: u32) -> impl Fn(usize, usize, &mut [i32]) + Sync {
+    move |row, column, coefficients| {
+        let mut words = vec![0; coefficients.len()];
+        public_row(&[17; 32], ((row as u64) << 32) | column as u64, &mut words);
+        for (coefficient, word) in coefficients.iter_mut().zip(words) {
+            *coefficient = word as i32 >> (32 - bits);
+        }
+    }
+}
+
+#[test]
+fn leaves_and_folds_have_their_noise() {
+    for set in RingSet::ALL {
+        // Leaves of one expansion share their first substitutions: enough of them, from the whole tree.
+        let columns = 320;
+        let party = Party::new(set, columns, 1);
+        let noise = party.noise();
+        let picked = party.fold(64, columns, &|row, column, c| pick(row * 5, column, c));
+        // The noise of early levels gathers in few coefficients of a leaf: its shape is no Gaussian's before it
+        // is multiplied.
+        party.check_deviation("expand", &picked, noise.leaf() * f64::from(GAIN).powi(2));
+        let bits = set.plaintext_bits();
+        let mean_square = 4f64.powi(bits as i32) / 12.0;
+        let folded = party.fold(4, columns, &uniform(bits));
+        party.check("poly_fold", &folded, noise.fold(columns, mean_square));
+    }
+}
+
+#[test]
+fn all_columns_of_a_secret_pack_with_their_noise() {
+    let party = Party::new(RingSet::Fast, 1280, 2);
+    let packed = party.fold(2, 1280, &uniform(RingSet::Fast.plaintext_bits()));
+    party.check("pack, 11 levels", &packed, party.noise().pack());
+}
+
+#[test]
+fn every_level_of_a_tournament_adds_its_noise() {
+    for set in RingSet::ALL {
+        let levels = set.selector_gadget().levels(set.ring());
+        let depth = 3;
+        let party = Party::new(set, depth * levels, 3);
+        let noise = party.noise();
+        let selectors = BACKEND
+            .selectors(&party.tables, &party.keys, &party.leaves, 0, depth, set.selector_gadget())
+            .unwrap();
+        // Entries that are large and known: the noise that they bring is what the selection keeps of them,
+        // entry 0, which is 0 here; the differences are uniform and make the digits what the model assumes.
+        let entries = party.fold(8, 1, &|row, _, coefficients: &mut [i32]| {
+            coefficients.fill(0);
+            if row > 0 {
+                uniform(set.plaintext_bits().min(29))(row, 0, coefficients);
+            }
+        });
+        let selected = BACKEND.rgsw_fold(&party.tables, &selectors, entries).unwrap();
+        party.check("rgsw_fold, 3 levels", &selected, 3.0 * noise.tournament_level());
+    }
+}
+
+#[test]
+fn responses_are_rounded_with_their_noise() {
+    for set in RingSet::ALL {
+        let party = Party::new(set, 2, 4);
+        let zero = party.fold(16, 1, &|_, _, coefficients: &mut [i32]| {
+            coefficients.fill(0);
+            coefficients[0] = 1;
+        });
+        let (a, b) = set.response_bits();
+        let bytes = BACKEND.mod_switch(&party.tables, &zero, SwitchedBits { a, b }).unwrap();
+        let phases = party.secret.phases(&bytes[..(a + b) as usize * RingSet::DEGREE / 8], a, b).unwrap();
+        let squares: f64 = phases.iter().map(|&phase| (phase as i64 as f64 / 2f64.powi(64)).powi(2)).sum();
+        let predicted = party.noise().response(party.noise().leaf());
+        let bits = (squares / phases.len() as f64 / predicted).log2() / 2.0;
+        println!("{:>9} mod_switch to ({a}, {b}): {bits:+.3} bits from its closed form", set.name());
+        assert!(bits.abs() < TOLERANCE_BITS, "{}: {bits} bits off", set.name());
+    }
+}
