@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use spirea_protocols::TableKind;
 use spirea_protocols::keyword::FALSE_MATCH_LOG2;
+use spirea_protocols::{Sizes, TableKind};
 use spirea_store::{Manifest, Snapshot};
 
 use crate::output::{bytes, print_line};
@@ -95,10 +95,10 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         (
             "a look-up",
             format!(
-                "query {}, answer {}; a hint of {} once for this version",
+                "query {}, answer {}{}",
                 bytes(sizes.query_bytes as u64),
                 bytes(sizes.answer_bytes as u64),
-                bytes(sizes.hint_bytes)
+                once(sizes)
             ),
         ),
         (
@@ -110,4 +110,13 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
             format!("probability below 2^{:.0} for a record, whatever it holds", protocol.failure_log2()),
         ),
     ]
+}
+
+/// What a client sends or downloads once.
+fn once(sizes: Sizes) -> String {
+    let hint = (sizes.hint_bytes > 0)
+        .then(|| format!("a hint of {} once for this version", bytes(sizes.hint_bytes)));
+    let keys =
+        (sizes.keys_bytes > 0).then(|| format!("keys of {} sent once", bytes(sizes.keys_bytes as u64)));
+    hint.into_iter().chain(keys).map(|part| format!("; {part}")).collect()
 }

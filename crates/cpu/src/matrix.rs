@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use rayon::prelude::*;
@@ -137,11 +138,21 @@ impl HugeBuffer {
         Ok(Self { map, start, length })
     }
 
-    /// A number of words, or None where it is beyond all numbers, for `what`.
+    /// A number of words for `what`, or of none where there is no such number.
+    ///
+    /// Kernels read the same places of many such buffers in turn. Would all begin at a huge page's boundary, these
+    /// places would fall into the same few sets of a cache: each buffer begins at another page.
     pub(crate) fn words(count: Option<usize>, what: &str) -> Result<Self, BackendError> {
+        static BUFFERS: AtomicUsize = AtomicUsize::new(0);
+        const PAGE: usize = 4096;
+        const PLACES: usize = 16;
         let bytes = count.and_then(|count| count.checked_mul(size_of::<u32>()));
         let bytes = bytes.filter(|&bytes| bytes as u64 <= MAX_MATRIX_BYTES);
-        let buffer = bytes.ok_or_else(|| io::ErrorKind::OutOfMemory.into()).and_then(Self::zeroed);
+        let buffer = bytes.ok_or(io::Error::from(io::ErrorKind::OutOfMemory)).and_then(|bytes| {
+            let skipped = BUFFERS.fetch_add(1, Ordering::Relaxed) % PLACES * PAGE;
+            let buffer = Self::zeroed(bytes + skipped)?;
+            Ok(Self { start: buffer.start + skipped, length: bytes, ..buffer })
+        });
         buffer.map_err(|error| BackendError::Unavailable(format!("no memory for {what}: {error}")))
     }
 

@@ -18,6 +18,18 @@ impl Database {
         progress: &dyn Progress,
     ) -> Result<Self, LoadError> {
         snapshot.verify(progress)?;
+        Self::open(snapshot, backend, residence)
+    }
+
+    /// Loads a snapshot that has been verified.
+    ///
+    /// # Errors
+    /// Those of [`Database::load`], but for files that were damaged before.
+    pub fn open<B: RingBackend>(
+        snapshot: &Snapshot,
+        backend: &Arc<B>,
+        residence: Residence,
+    ) -> Result<Self, LoadError> {
         let manifest = snapshot.manifest();
         let responder = manifest.protocol.open_server(backend, &snapshot.files(), residence)?;
         let identity = Identity {

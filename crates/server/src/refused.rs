@@ -10,7 +10,7 @@ use spirea_protocols::ProtocolError;
 use spirea_wire::{Code, Refusal, WireError};
 
 /// When to ask again for a database that is being loaded.
-const LOADING_RETRY: Duration = Duration::from_secs(5);
+const LOADING_RETRY: Duration = Duration::from_secs(1);
 /// When to ask again when memory for requests is short.
 const MEMORY_RETRY: Duration = Duration::from_secs(1);
 

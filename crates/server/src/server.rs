@@ -72,25 +72,50 @@ struct Loading {
 
 impl Loading {
     fn run(self, engine: &Engine) {
+        // Touching memory for the first time takes longer than mapping a file, so tables that are to be copied
+        // are answered from their files until they are. What must be transformed first is loaded once.
+        let soon = |snapshot: &Snapshot| match snapshot.manifest().protocol.sizes().keys_bytes {
+            0 => Residence::Mapped,
+            _ => self.residence,
+        };
         for snapshot in &self.snapshots {
-            let name = &snapshot.manifest().name;
-            // A defect in loading one database is not the end of the others.
-            let loaded = catch_unwind(AssertUnwindSafe(|| {
-                Database::load(snapshot, &self.backend, self.residence, &Silent)
-            }));
-            match loaded {
-                Ok(Ok(database)) => {
-                    tracing::info!(database = %name, version = %snapshot.version_hex(), "the database is ready");
-                    engine.publish(database);
-                }
-                Ok(Err(error)) => {
-                    tracing::error!(database = %name, %error, "the database could not be loaded");
-                    engine.fail(name, error.to_string());
-                }
-                Err(_) => {
-                    tracing::error!(database = %name, "loading the database was aborted by a defect");
-                    engine.fail(name, "loading was aborted by a defect; the log has more".into());
-                }
+            let loaded = Self::load(engine, snapshot, || {
+                Database::load(snapshot, &self.backend, soon(snapshot), &Silent)
+            });
+            if let Err(cause) = loaded {
+                engine.fail(&snapshot.manifest().name, cause);
+            }
+        }
+        for snapshot in self.snapshots.iter().filter(|snapshot| soon(snapshot) != self.residence) {
+            // A table that cannot be copied is still answered from its file; the log says why.
+            if engine.database(&snapshot.manifest().name).is_ok() {
+                let _ =
+                    Self::load(engine, snapshot, || Database::open(snapshot, &self.backend, self.residence));
+            }
+        }
+    }
+
+    /// Loads a database and publishes it, or says why it could not be.
+    fn load(
+        engine: &Engine,
+        snapshot: &Snapshot,
+        load: impl FnOnce() -> Result<Database, LoadError>,
+    ) -> Result<(), String> {
+        let name = &snapshot.manifest().name;
+        // A defect in loading one database is not the end of the others.
+        match catch_unwind(AssertUnwindSafe(load)) {
+            Ok(Ok(database)) => {
+                tracing::info!(database = %name, version = %snapshot.version_hex(), "the database is ready");
+                engine.publish(database);
+                Ok(())
+            }
+            Ok(Err(error)) => {
+                tracing::error!(database = %name, %error, "the database could not be loaded");
+                Err(error.to_string())
+            }
+            Err(_) => {
+                tracing::error!(database = %name, "loading the database was aborted by a defect");
+                Err("loading was aborted by a defect; the log has more".into())
             }
         }
     }
@@ -151,6 +176,7 @@ impl Server {
             metrics: Metrics::new()?,
             memory: BodyMemory::new(limits.body_memory),
             read_timeout: limits.read_timeout,
+            preparing: Arc::default(),
         };
         Ok(Self { listener, address, app: Arc::new(app), limits, loading: None, stopper: Stopper::new() })
     }

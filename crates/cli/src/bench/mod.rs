@@ -5,6 +5,7 @@ mod protocol;
 mod report;
 mod scan;
 mod simple;
+mod steps;
 mod timed;
 
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub enum Bench {
     Hint(Options),
     /// Whole look-ups through loopback HTTP.
     Simple(Options),
+    /// The steps on rings, each against what bounds it.
+    Steps(Options),
     /// The server of any protocol, split by step.
     Protocol(protocol::ProtocolOptions),
 }
@@ -105,6 +108,7 @@ pub fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::Scan(options) => scan::run(&options),
         Bench::Hint(options) => hint::run(&options),
         Bench::Simple(options) => simple::run(&options),
+        Bench::Steps(options) => steps::run(&options),
         Bench::Protocol(options) => protocol::run(&options),
     }
 }

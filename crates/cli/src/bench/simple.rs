@@ -7,18 +7,20 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use spirea_backend::{Backend as _, Residence};
 use spirea_client::{ClientOptions, HttpClient};
+use spirea_engine::{Database, Engine, KeyRegistry};
 use spirea_math::random::SecretRng;
 use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::simple::{Client, Params, Server};
+use spirea_protocols::simple::{self, Client, Params};
 use spirea_protocols::{IndexClient as _, Query, Responder as _, Table};
-use spirea_server::ServerConfig;
-use spirea_store::Snapshot;
+use spirea_server::Server;
+use spirea_store::{Silent, Snapshot};
 
 use super::Options;
 use super::report::{Report, Step, Wire, median, median_seconds};
@@ -105,14 +107,11 @@ struct LookUps {
 
 /// Looks random indices up through a server of this process and port.
 fn look_ups(options: &Options, snapshot: &Snapshot, folder: &Path) -> anyhow::Result<LookUps> {
-    let config = ServerConfig {
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        snapshots: vec![snapshot.folder().to_owned()],
-        threads: options.backend()?.threads(),
-        ..ServerConfig::default()
-    };
+    let engine = Arc::new(Engine::new(64, KeyRegistry::default())?);
+    engine.publish(Database::load(snapshot, &options.backend()?, Residence::Copied, &Silent)?);
     let runtime = tokio::runtime::Runtime::new()?;
-    let server = runtime.block_on(spirea_server::Server::bind(config))?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = runtime.block_on(Server::bind_engine(address, spirea_server::Limits::default(), engine))?;
     let (address, stopper) = (server.local_addr(), server.stopper());
     let serving = runtime.spawn(server.run());
 
@@ -154,7 +153,7 @@ fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow
         Ok(())
     })?;
     let limits = Limits::measure(&backend, &matrix)?;
-    let server = Server::new(params.clone(), backend, matrix)?;
+    let server = simple::Server::new(params.clone(), backend, matrix)?;
     let client = Client::new(params.clone(), &std::fs::read(snapshot.hint_path())?)?;
     let mut rng = SecretRng::from_os()?;
     let (mut squares, mut count) = (0.0, 0.0);

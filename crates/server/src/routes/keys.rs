@@ -24,9 +24,11 @@ pub(super) async fn keys(
     let received = app.receive(&name, upload, limits.keys_request_bytes()).await?;
     let KeysRequest { keys } = KeysRequest::decode(received.bytes.clone(), &limits)?;
     let engine = Arc::clone(&app.engine);
-    // The memory of the body is taken until the keys are prepared, also when the client goes away.
+    // The registry prepares one set at a time; who waits for that here keeps no thread from others.
+    let turn = Arc::clone(&app.preparing).lock_owned().await;
     let register = move || {
-        let _received = received;
+        // Also when the client goes away, the body's memory is taken until the keys are prepared.
+        let _held = (received, turn);
         engine.register_keys(&name, &keys)
     };
     let blake3 = apart(register).await.inspect_err(log_failure)?;

@@ -20,6 +20,7 @@ use axum::routing::{get, post};
 use spirea_engine::{Database, Engine, EngineError};
 use spirea_protocols::ProtocolError;
 use spirea_wire::Limits;
+use tokio::sync::Mutex;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{Any as AnyOrigin, CorsLayer};
 
@@ -34,6 +35,8 @@ pub(crate) struct App {
     pub metrics: Metrics,
     pub memory: BodyMemory,
     pub read_timeout: Duration,
+    /// Held while uploaded keys are prepared.
+    pub preparing: Arc<Mutex<()>>,
 }
 
 impl App {

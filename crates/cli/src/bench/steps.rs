@@ -1,0 +1,158 @@
+//! `spirea bench steps`: the steps on rings, each against what bounds it.
+
+use spirea_backend::{Backend as _, EvaluationKeys, RingBackend, SwitchedBits};
+use spirea_cpu::{CpuBackend, rates};
+use spirea_lattice::RingSet;
+use spirea_lattice::lwe::DEGREE;
+use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
+use spirea_math::random::SecretRng;
+use spirea_math::{Expansion, Gadget};
+
+use super::report::{Report, best_seconds};
+use super::{Options, random_matrix};
+
+/// Rows of plaintext polynomials.
+const ROWS: usize = 8;
+
+/// What bounds the steps of a ring.
+struct Floors {
+    bandwidth: f64,
+    multiply_adds: f64,
+    forward: f64,
+    inverse: f64,
+}
+
+/// Times the steps for the sets that protocols choose by default.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let backend = options.backend()?;
+    let memory = random_matrix(&backend, options.layout()?)?;
+    let bandwidth = rates::read_bandwidth(backend.threads(), &memory)?;
+    drop(memory);
+    for set in [RingSet::Fast, RingSet::Onion32] {
+        let peak = rates::word_multiply_add_peak(backend.isa());
+        let transform = rates::transform_seconds(backend.isa(), set.ring());
+        let (Some(peak), Some(transform)) = (peak, transform) else {
+            anyhow::bail!("the path {} does not take the ring of {}", backend.name(), set.name());
+        };
+        let threads = backend.threads() as f64;
+        let floors = Floors {
+            bandwidth,
+            multiply_adds: peak * threads,
+            forward: transform.forward / threads,
+            inverse: transform.inverse / threads,
+        };
+        steps(options, &backend, set, &floors)?;
+    }
+    Ok(())
+}
+
+fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors) -> anyhow::Result<()> {
+    let ring = set.ring();
+    let (degree, primes) = (ring.degree(), ring.limbs().len());
+    let print =
+        |step: &str, shape: [usize; 2], batch: usize, seconds: f64, floor: &str, floor_seconds: f64| {
+            let report = Report {
+                name: step.into(),
+                params: Some(set.name().into()),
+                shape,
+                backend: backend.name(),
+                threads: backend.threads(),
+                batch,
+                seconds,
+                floor: floor.into(),
+                floor_seconds,
+                ratio: floor_seconds / seconds,
+                wire: None,
+                steps: Vec::new(),
+            };
+            report.print(options.format())
+        };
+    // A butterfly needs the high half of a product, which is a multiplication of 64 bits, and two low halves.
+    let butterflies = (degree / 2 * degree.ilog2() as usize) as f64;
+    let floor = butterflies / floors.multiply_adds;
+    print("ntt", [1, degree], 1, floors.forward, rates::WORD_MULTIPLY_ADD, floor)?;
+    print("inverse-ntt", [1, degree], 1, floors.inverse, rates::WORD_MULTIPLY_ADD, floor)?;
+
+    let columns = if set.plaintext_bits() < 20 { DEGREE } else { 256 };
+    let depth = ROWS.trailing_zeros() as usize;
+    let selector_levels = set.selector_gadget().levels(ring);
+    let expansion = Expansion::covering(columns + depth * selector_levels);
+    let mut rng = SecretRng::from_os()?;
+    let shape = KeyShape { set, levels: expansion.levels(), conversion: Conversion::Rgsw };
+    let secret = RingSecret::sample(set, &mut rng);
+    let words = shape.parse(&secret.evaluation_keys(&shape, &mut rng))?;
+    let tables = backend.tables(ring)?;
+    let keys = EvaluationKeys {
+        expansion_gadget: set.expansion_gadget(),
+        expansion: &words.expansion,
+        conversion_gadget: set.conversion_gadget(),
+        conversion: &words.conversion,
+    };
+    let keys = backend.keys(&tables, keys)?;
+    let query = parse_query(set, &secret.encrypt_leaves(expansion, &[(set.scale(), 1)], &mut rng))?;
+    let queries = vec![(&keys, &query[..]); options.batch];
+    let seconds = best_seconds(options.runs, || {
+        std::hint::black_box(backend.expand(&tables, expansion, &queries)?);
+        Ok(())
+    })?;
+    let substitutions = (expansion.substitutions() * options.batch) as f64;
+    let floor = substitutions * substitution_transforms(set, floors);
+    print("expand", [expansion.substitutions(), degree], options.batch, seconds, "transforms", floor)?;
+    let leaves = backend.expand(&tables, expansion, &queries)?;
+    let leaves: Vec<_> = leaves.iter().collect();
+
+    let fill = |row: usize, column: usize, coefficients: &mut [i32]| {
+        coefficients.iter_mut().enumerate().for_each(|(i, c)| *c = (row + column + i) as i32);
+    };
+    let seconds = best_seconds(options.runs, || {
+        std::hint::black_box(backend.encode(&tables, ROWS, columns, &fill)?);
+        Ok(())
+    })?;
+    let floor = (ROWS * columns * primes) as f64 * floors.forward;
+    print("encode", [ROWS, columns], 1, seconds, "transforms", floor)?;
+    let plain = backend.encode(&tables, ROWS, columns, &fill)?;
+    let seconds = best_seconds(options.runs, || {
+        std::hint::black_box(backend.poly_fold(&tables, &plain, &leaves)?);
+        Ok(())
+    })?;
+    let words = (ROWS * columns * ring.words()) as f64;
+    let memory = (words + (2 * columns * ring.words() * options.batch) as f64) * 4.0 / floors.bandwidth;
+    let products = words * 2.0 * options.batch as f64 / floors.multiply_adds;
+    let (floor, name) =
+        if memory > products { (memory, rates::MEMORY) } else { (products, rates::WORD_MULTIPLY_ADD) };
+    print("poly_fold", [ROWS, columns], options.batch, seconds, name, floor)?;
+
+    let selectors = backend.selectors(&tables, &keys, leaves[0], columns, depth, set.selector_gadget())?;
+    let mut entries = Vec::new();
+    for _ in 0..=options.runs {
+        entries.push(backend.poly_fold(&tables, &plain, &leaves[..1])?.remove(0));
+    }
+    let bits = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
+    let seconds = best_seconds(options.runs, || {
+        std::hint::black_box(backend.mod_switch(&tables, &entries[0], bits)?);
+        Ok(())
+    })?;
+    let floor = (ROWS * 2 * ring.words() * 4) as f64 / floors.bandwidth;
+    print("mod_switch", [ROWS, degree], 1, seconds, rates::MEMORY, floor)?;
+    let seconds = best_seconds(options.runs, || {
+        let Some(entries) = entries.pop() else { anyhow::bail!("fewer entries than runs") };
+        std::hint::black_box(backend.rgsw_fold(&tables, &selectors, entries)?);
+        Ok(())
+    })?;
+    // Both polynomials' digits forward, the sums' two polynomials back.
+    let product =
+        (2 * selector_levels * primes) as f64 * floors.forward + (2 * primes) as f64 * floors.inverse;
+    print("rgsw_fold", [ROWS, degree], 1, seconds, "transforms", (ROWS - 1) as f64 * product)
+}
+
+/// Seconds of the transforms of a substitution.
+fn substitution_transforms(set: RingSet, floors: &Floors) -> f64 {
+    let primes = set.ring().limbs().len();
+    let levels = set.expansion_gadget().levels(set.ring());
+    // A residue's values modulo its own prime are there already.
+    let forward = match set.expansion_gadget() {
+        Gadget::Residues => levels * (primes - 1),
+        Gadget::Digits { .. } => levels * primes,
+    };
+    forward as f64 * floors.forward + primes as f64 * floors.inverse
+}
