@@ -1,13 +1,17 @@
 //! The protocols of two folds and of rings on the CPU backend.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use spirea_conformance::{
-    Content, malformed_queries_are_refused, party, queries_share_nothing, records_decode,
+    Content, malformed_queries_are_refused, party, queries_share_nothing, records_decode, server,
 };
 use spirea_cpu::CpuBackend;
+use spirea_lattice::RingSet;
+use spirea_lattice::rlwe::query_bytes;
 use spirea_math::random::SecretRng;
-use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::Query;
+use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 
 fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
@@ -74,17 +78,143 @@ fn double_pack_decodes() {
 #[test]
 fn hybrid_decodes() {
     decodes("hybrid", &[(20, 900), (3, 9000)]);
-    let tall = |params: ProtocolParams| {
-        let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
-        json["grid"]["groups"] = 5.into();
-        ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
-    };
-    selects(&tall(choose("hybrid", 5000, 900)));
-    selects(&tall(choose("hybrid", 1100, 9000)));
+    selects(&with_grid(&choose("hybrid", 5000, 900), &[("groups", 5)]));
+    selects(&with_grid(&choose("hybrid", 700, 9000), &[("groups", 3)]));
 }
 
 #[test]
 fn onion_decodes() {
     decodes("onion", &[(20, 4000), (3, 40_000)]);
     selects(&choose("onion", 100, 16384));
+}
+
+/// Parameters with other members of their grid.
+fn with_grid(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
+    let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
+    for &(member, value) in members {
+        json["grid"][member] = value.into();
+    }
+    ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn onion_decodes_at_the_limits_of_both_dimensions() {
+    let wide = choose("onion", 1000, 16384);
+    selects(&with_grid(&wide, &[("columns", 512), ("groups", 2)]));
+    selects(&with_grid(&wide, &[("columns", 1), ("groups", 1000)]));
+    // All coefficients as large as they can be, of either sign, over the widest first dimension.
+    let backend = Arc::new(CpuBackend::new(2).unwrap());
+    let params = with_grid(&wide, &[("columns", 512), ("groups", 2)]);
+    let mut rng = SecretRng::from_os().unwrap();
+    for byte in [0x80, 0x7f] {
+        let party = party(&backend, &params, Content::Constant(byte));
+        records_decode(&party, &[0, 511, 999], &mut rng);
+    }
+}
+
+/// Queries of several clients, each with keys of its own, in one batch.
+fn clients_share_a_batch(params: &ProtocolParams, clients: usize, batch: usize) {
+    let backend = Arc::new(CpuBackend::new(2).unwrap());
+    let mut rng = SecretRng::from_os().unwrap();
+    let (server, hint, records) = server(&backend, params, Content::Random(6));
+    let clients: Vec<_> = (0..clients).map(|_| params.client(&hint, &mut rng).unwrap()).collect();
+    let keys: Vec<_> = clients
+        .iter()
+        .map(|client| server.prepare_keys(client.evaluation_keys().unwrap()).unwrap())
+        .collect();
+    let indices: Vec<u64> = (0..batch).map(|_| rng.next_u64() % params.records()).collect();
+    let (queries, states): (Vec<_>, Vec<_>) = indices
+        .iter()
+        .enumerate()
+        .map(|(i, &index)| {
+            let prepared = clients[i % clients.len()].query(index, &mut rng).unwrap();
+            (prepared.query, prepared.state)
+        })
+        .unzip();
+    let queries: Vec<Query<'_>> = queries
+        .iter()
+        .enumerate()
+        .map(|(i, query)| Query { bytes: query, keys: Some(&keys[i % keys.len()]) })
+        .collect();
+    let answers = server.answer(&queries).unwrap();
+    for (i, (state, answer)) in states.into_iter().zip(&answers).enumerate() {
+        let record = clients[i % clients.len()].decode(state, answer).unwrap();
+        assert!(record == records[indices[i] as usize], "query {i} of the batch");
+    }
+    // Another client's keys give another client's noise, never a record.
+    let wrong = Query { keys: Some(&keys[1]), ..queries[0] };
+    let state = clients[0].query(indices[0], &mut rng).unwrap().state;
+    let decoded = clients[0].decode(state, &server.answer(&[wrong]).unwrap()[0]).unwrap();
+    assert!(decoded != records[indices[0] as usize]);
+}
+
+#[test]
+fn batches_of_many_clients_are_answered() {
+    clients_share_a_batch(&choose("onion", 40, 4000), 3, 64);
+    for protocol in ["exppack-simple", "exppack-double", "double-pack", "hybrid"] {
+        let record_bytes = if protocol == "exppack-double" { 1 } else { 500 };
+        clients_share_a_batch(&choose(protocol, 30, record_bytes), 2, 3);
+    }
+}
+
+#[test]
+fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for protocol in NAMES {
+        let params = choose(protocol, 10, 20);
+        let hint = vec![0; params.sizes().hint_bytes as usize];
+        let client = params.client(&hint, &mut rng).unwrap();
+        let mut seen = HashSet::new();
+        for _ in 0..1000 {
+            let query = client.query(3, &mut rng).unwrap().query;
+            // Bodies under one secret would agree up to noise, and a seed is 32 bytes at its place: neither
+            // the beginning of a query, of bodies or a seed, nor its ciphertext's seed ever comes again.
+            let bodies = params.sizes().query_bytes.saturating_sub(query_bytes_of_ring(&params));
+            for start in [0, bodies] {
+                let piece = &query[start.min(query.len() - 32)..][..32];
+                seen.insert((start, piece.to_vec()));
+            }
+        }
+        let places = if query_bytes_of_ring(&params) == params.sizes().query_bytes { 1 } else { 2 };
+        assert_eq!(seen.len(), 1000 * places, "{protocol}");
+    }
+}
+
+/// Bytes of a query's ciphertext under the default ring set; 32 for a protocol without.
+fn query_bytes_of_ring(params: &ProtocolParams) -> usize {
+    match params {
+        ProtocolParams::Simple(_) | ProtocolParams::Double(_) => 32,
+        ProtocolParams::Onion(_) => query_bytes(RingSet::Onion32),
+        _ => query_bytes(RingSet::Fast),
+    }
+}
+
+#[test]
+fn damaged_answers_and_queries_do_no_harm() {
+    let backend = Arc::new(CpuBackend::new(2).unwrap());
+    let mut rng = SecretRng::from_os().unwrap();
+    for protocol in NAMES {
+        let record_bytes = if protocol.ends_with("double") { 3 } else { 300 };
+        let party = party(&backend, &choose(protocol, 20, record_bytes), Content::Random(8));
+        let prepared = party.client.query(5, &mut rng).unwrap();
+        let answer = party.server.answer(&party.batch(&[&prepared.query])).unwrap().remove(0);
+        let mut state = Some(prepared.state);
+        for _ in 0..3 {
+            let mut damaged = answer.clone();
+            let at = (rng.next_u64() % answer.len() as u64) as usize;
+            damaged[at] ^= (rng.next_u64() % 255 + 1) as u8;
+            let state = state.take().unwrap_or_else(|| party.client.query(5, &mut rng).unwrap().state);
+            // Whatever it decodes to is the checksum's to judge.
+            assert_eq!(party.client.decode(state, &damaged).unwrap().len(), record_bytes);
+        }
+        for _ in 0..3 {
+            let mut damaged = prepared.query.clone();
+            let at = (rng.next_u64() % damaged.len() as u64) as usize;
+            damaged[at] ^= 0x80;
+            match party.server.answer(&party.batch(&[&damaged])) {
+                Ok(answers) => assert_eq!(answers[0].len(), answer.len()),
+                Err(error) => assert!(error.to_string().starts_with("malformed query"), "{error}"),
+            }
+        }
+    }
 }

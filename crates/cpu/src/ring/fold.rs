@@ -25,6 +25,10 @@ use crate::prefetch::prefetch;
 /// the first-level cache of a group of rows and of a query.
 const COLUMNS: usize = 2 * BLOCK;
 
+/// Groups of rows whose columns stay in the first-level cache while the queries go by.
+const GROUPS: usize = 4;
+/// Words of a cache line.
+const LINE: usize = 16;
 /// Queries of a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level cache.
 const QUERIES: usize = 16;
 /// Words of the sums that are gathered before they are dealt out: 4 MiB, a part of a third-level cache.
@@ -194,29 +198,24 @@ impl Kernel for Fold<'_> {
         let prime = Prime::new(lanes, q);
         let lazy = lazy_terms(q, q.value().into());
         let (plain, sums) = (plain.as_chunks::<W>().0, sums.as_chunks_mut::<W>().0);
-        let groups = rows.div_ceil(L::FOLD_ROWS);
         for first in (0..columns).step_by(COLUMNS) {
             let width = COLUMNS.min(columns - first);
             let plain = &plain[first * rows..][..width * rows];
-            for queries in (0..leaves.len()).step_by(QUERIES) {
-                let some = &leaves[queries..leaves.len().min(queries + QUERIES)];
-                for (group, block) in plain.chunks(width * L::FOLD_ROWS).enumerate() {
-                    for (i, leaves) in some.iter().enumerate() {
-                        // Memory works while this computes: on the matrix's next block, on the leaves' next
-                        // columns.
-                        ask(block.as_ptr_range().end.cast(), block.len() * W, i, some.len());
-                        for (piece, next) in leaves[first / BLOCK..].iter().zip(following(leaves, first)) {
-                            ask(next, piece.len(), group, groups);
-                        }
-                        let row = group * L::FOLD_ROWS;
-                        let height = L::FOLD_ROWS.min(rows - row);
-                        let sums = &mut sums[2 * ((queries + i) * rows + row)..][..2 * height];
-                        let leaves = &leaves[first / BLOCK..];
-                        match height {
-                            1 => fold_rows::<L, 1, W>(lanes, prime, lazy, block, leaves, sums),
-                            2 => fold_rows::<L, 2, W>(lanes, prime, lazy, block, leaves, sums),
-                            3 => fold_rows::<L, 3, W>(lanes, prime, lazy, block, leaves, sums),
-                            _ => fold_rows::<L, 4, W>(lanes, prime, lazy, block, leaves, sums),
+            for (leaves, sums) in leaves.chunks(QUERIES).zip(sums.chunks_mut(QUERIES * rows * 2)) {
+                let shares = Shares::new::<W>(rows.div_ceil(L::FOLD_ROWS), L::FOLD_ROWS, leaves.len());
+                for (some, plain) in plain.chunks(width * L::FOLD_ROWS * GROUPS).enumerate() {
+                    for (query, leaves) in leaves.iter().enumerate() {
+                        for (group, block) in plain.chunks(width * L::FOLD_ROWS).enumerate() {
+                            let group = some * GROUPS + group;
+                            shares.ask::<W>(block, group, leaves, query, first / BLOCK);
+                            let sums = &mut sums[2 * (query * rows + group * L::FOLD_ROWS)..];
+                            let leaves = &leaves[first / BLOCK..];
+                            match block.len() / width {
+                                1 => fold_rows::<L, 1, W>(lanes, prime, lazy, block, leaves, sums),
+                                2 => fold_rows::<L, 2, W>(lanes, prime, lazy, block, leaves, sums),
+                                3 => fold_rows::<L, 3, W>(lanes, prime, lazy, block, leaves, sums),
+                                _ => fold_rows::<L, 4, W>(lanes, prime, lazy, block, leaves, sums),
+                            }
                         }
                     }
                 }
@@ -225,22 +224,47 @@ impl Kernel for Fold<'_> {
     }
 }
 
-/// Where the leaves after those of columns `first` onward lie: further on in this tile, or first in the next.
-#[inline(always)]
-fn following(leaves: &[&[u32]], first: usize) -> [*const u32; COLUMNS / BLOCK] {
-    let next = (first + COLUMNS) / BLOCK;
-    std::array::from_fn(|i| match leaves.get(next + i) {
-        Some(piece) => piece.as_ptr(),
-        None => leaves[i.min(leaves.len() - 1)].as_ptr_range().end,
-    })
+/// How many lines of what comes next each call asks memory for, while it computes.
+struct Shares {
+    /// Of the matrix's next group of rows.
+    plain: usize,
+    /// Of the query's next leaves.
+    leaves: usize,
 }
 
-/// Asks for one of several parts of so many words.
-#[inline(always)]
-fn ask(from: *const u32, words: usize, part: usize, parts: usize) {
-    let lines = words / 16;
-    for line in part * lines / parts..(part + 1) * lines / parts {
-        prefetch(from.wrapping_add(16 * line).cast());
+impl Shares {
+    /// Lines of a block's leaves.
+    const fn piece<const W: usize>() -> usize {
+        BLOCK * 2 * W / LINE
+    }
+
+    fn new<const W: usize>(groups: usize, rows: usize, queries: usize) -> Self {
+        let (plain, leaves) = (COLUMNS * rows * W / LINE, COLUMNS / BLOCK * Self::piece::<W>());
+        Self { plain: plain.div_ceil(queries), leaves: leaves.div_ceil(groups) }
+    }
+
+    #[inline(always)]
+    fn ask<const W: usize>(
+        &self,
+        block: &[[u32; W]],
+        group: usize,
+        leaves: &[&[u32]],
+        query: usize,
+        first: usize,
+    ) {
+        let plain = block.as_ptr_range().end.cast::<u32>();
+        for line in query * self.plain..(query + 1) * self.plain {
+            prefetch(plain.wrapping_add(line * LINE).cast());
+        }
+        for line in group * self.leaves..(group + 1) * self.leaves {
+            let piece = line / Self::piece::<W>();
+            // Further on in this tile, or first in the next.
+            let next = match leaves.get(first + COLUMNS / BLOCK + piece) {
+                Some(leaves) => leaves.as_ptr(),
+                None => leaves[piece % leaves.len()].as_ptr_range().end,
+            };
+            prefetch(next.wrapping_add(line % Self::piece::<W>() * LINE).cast());
+        }
     }
 }
 

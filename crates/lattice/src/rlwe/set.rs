@@ -83,8 +83,9 @@ impl RingSet {
         match self {
             Self::Paper => Gadget::Digits { levels: 5, base_log: 18, dropped: 0 },
             Self::Fast => Gadget::Residues,
-            Self::Onion30 => Gadget::Digits { levels: 5, base_log: 22, dropped: 0 },
-            Self::Onion32 => Gadget::Digits { levels: 5, base_log: 18, dropped: 18 },
+            // Smaller digits than where log q is 108, as in the papers: q / p is 4 times smaller here.
+            Self::Onion30 => Gadget::Digits { levels: 5, base_log: 19, dropped: 12 },
+            Self::Onion32 => Gadget::Digits { levels: 6, base_log: 16, dropped: 10 },
         }
     }
 
@@ -98,8 +99,7 @@ impl RingSet {
         match self {
             Self::Paper => Gadget::Digits { levels: 5, base_log: 18, dropped: 0 },
             Self::Fast => Gadget::Digits { levels: 3, base_log: 16, dropped: 39 },
-            Self::Onion30 => Gadget::Digits { levels: 5, base_log: 22, dropped: 0 },
-            Self::Onion32 => Gadget::Digits { levels: 3, base_log: 22, dropped: 42 },
+            Self::Onion30 | Self::Onion32 => Gadget::Digits { levels: 3, base_log: 22, dropped: 42 },
         }
     }
 
