@@ -1,4 +1,5 @@
 //! The protocols of two folds and of rings on the CPU backend.
+#![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! The noise of every ring step and set, measured through a backend's own steps, against its closed form.
+#![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
 
 use std::sync::{Arc, LazyLock};
 

@@ -26,7 +26,7 @@ use crate::prefetch::prefetch;
 const COLUMNS: usize = 2 * BLOCK;
 
 /// Groups of rows whose columns stay in the first-level cache while the queries go by.
-const GROUPS: usize = 4;
+const GROUPS: usize = 2;
 /// Words of a cache line.
 const LINE: usize = 16;
 /// Queries of a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level cache.
@@ -252,7 +252,7 @@ impl Shares {
         query: usize,
         first: usize,
     ) {
-        let plain = block.as_ptr_range().end.cast::<u32>();
+        let plain = block.as_ptr().wrapping_add(GROUPS * block.len()).cast::<u32>();
         for line in query * self.plain..(query + 1) * self.plain {
             prefetch(plain.wrapping_add(line * LINE).cast());
         }

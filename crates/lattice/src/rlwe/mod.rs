@@ -2,7 +2,7 @@
 //!
 //! A ciphertext (a, b) has the phase b + a s = message + noise. Clients send b alone: a is uniform and
 //! derived from a seed that travels with it, the values (transformed) of stream `i * primes + j` of
-//! [`public_residues`](spirea_math::random::public_residues) for ciphertext i and prime j.
+//! [`public_residues`] for ciphertext i and prime j.
 
 mod keys;
 pub mod noise;

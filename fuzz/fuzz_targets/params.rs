@@ -1,0 +1,34 @@
+//! Any bytes are parameters that hold what they promise, or an error; answers of any bytes decode or fail.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use spirea_lattice::RingSet;
+use spirea_lattice::rlwe::{Conversion, KeyShape, parse_query, query_bytes};
+use spirea_protocols::registry::ProtocolParams;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(params) = ProtocolParams::from_json(bytes) {
+        assert_eq!(ProtocolParams::from_json(&params.to_json()).unwrap(), params);
+        assert!(params.failure_log2() <= -60.0 && params.security_bits() >= 128.0);
+        let (sizes, stored) = (params.sizes(), params.stored());
+        assert!(sizes.query_bytes > 0 && sizes.answer_bytes > 0 && params.memory_bytes() > 0);
+        for index in [0, params.records() / 2, params.records() - 1] {
+            for byte in [0, params.record_bytes() - 1] {
+                assert!(stored.offset(index, byte) < stored.bytes());
+            }
+        }
+        assert!(params.work().iter().all(|work| work.count > 0.0));
+    }
+    // The bytes over and over, as long as the parsers want them.
+    if let Some(first) = bytes.first() {
+        let set = RingSet::ALL[usize::from(*first) % RingSet::ALL.len()];
+        let repeated: Vec<u8> = bytes.iter().copied().cycle().take(query_bytes(set)).collect();
+        if let Ok(words) = parse_query(set, &repeated) {
+            assert_eq!(words.len(), 2 * set.ring().words());
+        }
+        let shape = KeyShape { set, levels: 1, conversion: Conversion::None };
+        let keys: Vec<u8> = bytes.iter().copied().cycle().take(shape.bytes()).collect();
+        let _ = shape.parse(&keys);
+        assert!(shape.parse(&keys[1..]).is_err());
+    }
+});
