@@ -1,7 +1,7 @@
 //! `spirea bench steps`: the steps on rings, each against what bounds it.
 
 use spirea_backend::{Backend as _, EvaluationKeys, RingBackend, SwitchedBits};
-use spirea_cpu::{CpuBackend, rates};
+use spirea_cpu::{CpuBackend, Schedule, rates};
 use spirea_lattice::RingSet;
 use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
@@ -98,6 +98,14 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
     let substitutions = (expansion.substitutions() * options.batch) as f64;
     let floor = substitutions * substitution_transforms(set, floors);
     print("expand", [expansion.substitutions(), degree], options.batch, seconds, "transforms", floor)?;
+    let breadth_first =
+        CpuBackend::with_isa(backend.isa(), backend.threads())?.with_schedule(Schedule::BreadthFirst);
+    let seconds = best_seconds(options.runs, || {
+        std::hint::black_box(breadth_first.expand(&tables, expansion, &queries)?);
+        Ok(())
+    })?;
+    let shape = [expansion.substitutions(), degree];
+    print("expand-breadth-first", shape, options.batch, seconds, "transforms", floor)?;
     let leaves = backend.expand(&tables, expansion, &queries)?;
     let leaves: Vec<_> = leaves.iter().collect();
 

@@ -8,20 +8,21 @@ use super::lanes::{Kernel, WordLanes};
 use super::layout::polynomial;
 use super::modular::{Factor, Prime};
 use super::ntt::{Forward, Inverse};
+use super::pool::Words;
 use super::tables::RingTables;
-use crate::matrix::HugeBuffer;
 
 /// Ciphertexts of one query, in order, as values below the primes, each tile by tile.
 #[derive(Debug)]
 pub struct RingCiphertexts {
     count: usize,
-    words: HugeBuffer,
+    words: Words,
 }
 
 impl RingCiphertexts {
-    pub(super) fn zeroed(tables: &RingTables, count: usize) -> Result<Self, BackendError> {
+    /// Room for ciphertexts, of any content.
+    pub(super) fn room(tables: &RingTables, count: usize) -> Result<Self, BackendError> {
         let words = count.checked_mul(2 * tables.words());
-        Ok(Self { count, words: HugeBuffer::words(words, "the ciphertexts")? })
+        Ok(Self { count, words: tables.pool().take(words, "the ciphertexts")? })
     }
 
     /// How many.
@@ -36,11 +37,11 @@ impl RingCiphertexts {
     }
 
     pub(super) fn words(&self, tables: &RingTables) -> &[u32] {
-        &self.words.as_words()[..self.count * 2 * tables.words()]
+        &self.words[..self.count * 2 * tables.words()]
     }
 
     pub(super) fn words_mut(&mut self) -> &mut [u32] {
-        self.words.as_words_mut()
+        &mut self.words
     }
 }
 

@@ -45,22 +45,25 @@ pub(super) fn expand<L: WordLanes<W>, const W: usize>(
 ) -> Result<RingLeaves, BackendError> {
     let tree = Tree { lanes, tables, levels: expansion.levels(), keys };
     let ciphertext = 2 * tables.words();
-    let mut leaves = RingLeaves::zeroed(tables, expansion.leaves())?;
+    let mut leaves = RingLeaves::room(tables, expansion.leaves())?;
     let block_level = tree.levels.saturating_sub(BLOCK_LEVELS);
     let whole_levels = match schedule {
         Schedule::BreadthFirst => tree.levels.saturating_sub(1),
         Schedule::Hierarchical => block_level,
     };
-    let mut nodes = reduced(tables, words);
+    let room = || tables.pool().take(expansion.nodes(whole_levels).checked_mul(ciphertext), "nodes");
+    let (mut nodes, mut children) = (room()?, room()?);
+    reduce(tables, words, &mut nodes[..ciphertext]);
     for level in 0..whole_levels {
-        let mut children = vec![0; expansion.nodes(level + 1) * ciphertext];
-        let pairs = children.par_chunks_mut(2 * ciphertext).zip(nodes.par_chunks(ciphertext));
+        let count = |level| expansion.nodes(level) * ciphertext;
+        let pairs = children[..count(level + 1)].par_chunks_mut(2 * ciphertext);
+        let pairs = pairs.zip(nodes[..count(level)].par_chunks(ciphertext));
         pairs.for_each_init(Scratch::default, |scratch, (children, node)| {
             let odd = (children.len() > ciphertext).then(|| Place::node(tables, 1));
             let children = Children { words: children, even: Place::node(tables, 0), odd };
             tree.split(scratch, level, node, children);
         });
-        nodes = children;
+        std::mem::swap(&mut nodes, &mut children);
     }
     let of_block = ciphertext << (whole_levels - block_level);
     let blocks = leaves.blocks_mut(tables).zip(nodes.par_chunks(of_block));
@@ -75,22 +78,19 @@ pub(super) fn expand<L: WordLanes<W>, const W: usize>(
     Ok(leaves)
 }
 
-/// A ciphertext, given as a and then b in the order of the plans and in any words, tile by tile and below the
-/// primes.
-fn reduced(tables: &RingTables, words: &[u32]) -> Vec<u32> {
+/// Takes a ciphertext, a and then b in the order of the plans and in any words, tile by tile and below the primes.
+fn reduce(tables: &RingTables, words: &[u32], ciphertext: &mut [u32]) {
     let lanes = tables.lanes();
-    let mut ciphertext = vec![0; words.len()];
     for (polynomial, words) in words.chunks_exact(tables.words()).enumerate() {
         let to = ciphertext.chunks_exact_mut(2 * lanes).zip(words.chunks_exact(lanes));
-        for (i, (to, from)) in to.enumerate() {
-            let q = tables.prime_of(i);
+        for (tile, (to, from)) in to.enumerate() {
+            let q = tables.prime_of(tile);
             let one = q.shoup(1);
             for (to, &from) in to[polynomial * lanes..].iter_mut().zip(from) {
                 *to = q.reduce_lazy(q.mul_lazy(from, one));
             }
         }
     }
-    ciphertext
 }
 
 /// A tree of substitutions with its keys, level by level.

@@ -26,7 +26,7 @@ use crate::prefetch::prefetch;
 const COLUMNS: usize = 2 * BLOCK;
 
 /// Groups of rows whose columns stay in the first-level cache while the queries go by.
-const GROUPS: usize = 2;
+const GROUPS: usize = 4;
 /// Words of a cache line.
 const LINE: usize = 16;
 /// Queries of a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level cache.
@@ -149,7 +149,7 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
     }
     let (rows, columns) = (plain.rows, plain.columns);
     let mut results: Vec<_> =
-        leaves.iter().map(|_| RingCiphertexts::zeroed(tables, rows)).collect::<Result<_, _>>()?;
+        leaves.iter().map(|_| RingCiphertexts::room(tables, rows)).collect::<Result<_, _>>()?;
     // A band of tiles at a time: their sums stay in the caches until they are dealt out to ciphertexts.
     let of_tile = (leaves.len() * rows * 2 * W).max(1);
     let band = (BAND_WORDS / of_tile).clamp(rayon::current_num_threads(), tables.tiles());

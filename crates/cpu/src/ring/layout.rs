@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use spirea_backend::BackendError;
 
 use super::lanes::WordLanes;
+use super::pool::Words;
 use super::tables::RingTables;
-use crate::matrix::HugeBuffer;
 
 /// Leaves of a block.
 pub(super) const BLOCK: usize = 32;
@@ -18,7 +18,7 @@ pub(super) const BLOCK: usize = 32;
 #[derive(Debug)]
 pub struct RingLeaves {
     count: usize,
-    words: HugeBuffer,
+    words: Words,
 }
 
 /// Where a ciphertext's tiles lie: the first one's start, and how far it is to the next.
@@ -35,9 +35,10 @@ pub(super) struct LeafBlock<'a> {
 }
 
 impl RingLeaves {
-    pub(super) fn zeroed(tables: &RingTables, count: usize) -> Result<Self, BackendError> {
+    /// Room for leaves, of any content.
+    pub(super) fn room(tables: &RingTables, count: usize) -> Result<Self, BackendError> {
         let words = count.checked_mul(2 * tables.words());
-        Ok(Self { count, words: HugeBuffer::words(words, "the leaves")? })
+        Ok(Self { count, words: tables.pool().take(words, "the leaves")? })
     }
 
     /// How many.
@@ -49,13 +50,13 @@ impl RingLeaves {
         &'a mut self,
         tables: &'a RingTables,
     ) -> impl IndexedParallelIterator<Item = LeafBlock<'a>> {
-        let blocks = self.words.as_words_mut().par_chunks_mut(BLOCK * 2 * tables.words());
+        let blocks = self.words.par_chunks_mut(BLOCK * 2 * tables.words());
         blocks.map(move |words| LeafBlock { tables, words })
     }
 
     /// The leaves of each block in one tile.
     pub(super) fn tile<'a>(&'a self, tables: &'a RingTables, tile: usize) -> impl Iterator<Item = &'a [u32]> {
-        self.words.as_words().chunks(BLOCK * 2 * tables.words()).map(move |block| {
+        self.words.chunks(BLOCK * 2 * tables.words()).map(move |block| {
             let length = block.len() / tables.tiles();
             &block[tile * length..][..length]
         })
@@ -63,7 +64,7 @@ impl RingLeaves {
 
     /// A leaf's tiles.
     pub(super) fn leaf<'a>(&'a self, tables: &'a RingTables, leaf: usize) -> impl Iterator<Item = &'a [u32]> {
-        let block = self.words.as_words().chunks(BLOCK * 2 * tables.words()).nth(leaf / BLOCK);
+        let block = self.words.chunks(BLOCK * 2 * tables.words()).nth(leaf / BLOCK);
         let block = block.expect("a leaf that is there");
         let start = leaf % BLOCK * 2 * tables.lanes();
         block.chunks_exact(block.len() / tables.tiles()).map(move |tile| &tile[start..][..2 * tables.lanes()])

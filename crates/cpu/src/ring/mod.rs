@@ -17,6 +17,7 @@ mod layout;
 mod modular;
 mod ntt;
 mod plain;
+mod pool;
 mod product;
 mod tables;
 mod tournament;

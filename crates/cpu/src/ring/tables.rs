@@ -5,6 +5,8 @@ use std::sync::Arc;
 use spirea_backend::BackendError;
 use spirea_math::{Expansion, Modulus, Ring, ShoupWord};
 
+use super::pool::Pool;
+
 /// Most primes of a ring: their residues are recombined in as many 32-bit limbs.
 pub(super) const MOST_PRIMES: usize = 4;
 /// Least degree: a vector of the widest lanes.
@@ -17,6 +19,7 @@ pub struct RingTables {
     lanes: usize,
     primes: Vec<PrimeTables>,
     substitutions: Vec<Substitution>,
+    pool: Arc<Pool>,
 }
 
 /// What transforms modulo one prime read, beside the plan's own twiddles.
@@ -80,6 +83,7 @@ impl RingTables {
             lanes,
             primes: ring.limbs().iter().map(of_prime).collect(),
             substitutions: (0..levels).map(|level| Substitution::new(ring, lanes, level)).collect(),
+            pool: Arc::default(),
         })
     }
 
@@ -114,6 +118,11 @@ impl RingTables {
 
     pub(super) fn primes(&self) -> &[PrimeTables] {
         &self.primes
+    }
+
+    /// Where leaves and ciphertexts of this ring have their memory from.
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// The substitution of a level of expansion.

@@ -59,7 +59,7 @@ impl Params {
 
     /// RLWE ciphertexts that a second matrix's answers are packed into.
     pub(super) fn second_blocks(&self) -> usize {
-        self.ring_shape().response_bytes().div_ceil(self.ring_shape().degree())
+        self.ring_shape().response_bytes() / self.ring_shape().degree()
     }
 
     /// The public matrix of the second fold.
@@ -91,6 +91,9 @@ impl Parameters for Params {
 
     fn validate(&self) -> Result<(), ProtocolError> {
         self.0.validate_blocks()?;
+        if !self.ring_shape().response_bytes().is_multiple_of(self.ring_shape().degree()) {
+            return Err(malformed("a response must fill whole ciphertexts of the second packing".into()));
+        }
         if self.0.grid.groups > MAX_COLUMNS {
             return Err(malformed(format!("groups must be at most {MAX_COLUMNS}")));
         }

@@ -75,12 +75,11 @@ impl<B: RingBackend> Server<B> {
         for columns in self.second_columns.chunks(MAX_BATCH * layout.columns()) {
             hint.extend(backend.scalar_fold(&matrix, columns)?);
         }
-        let mut folded = backend.scalar_fold(&matrix, query)?;
+        let folded = backend.scalar_fold(&matrix, query)?;
         let blocks = self.params.second_blocks();
-        let plain = self
-            .ring
-            .encode_ciphertexts(blocks, |row, k| if row < rows { hint[k * rows + row] } else { 0 })?;
-        folded.resize(blocks * degree, 0);
+        // A column of A gave a product for each row; a block's come in one piece.
+        let plain =
+            self.ring.encode_columns(blocks, |block, k| &hint[k * rows + block * degree..][..degree])?;
         let packed = self.ring.pack(&plain, &[leaves], &[&folded])?;
         self.ring.switch(&packed[0])
     }

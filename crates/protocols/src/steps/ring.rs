@@ -250,6 +250,21 @@ impl<B: RingBackend> RingServer<B> {
         Ok(self.backend.encode(&self.tables, blocks, DEGREE, &fill)?)
     }
 
+    /// [`Self::encode_ciphertexts`] where the entries k of a block's ciphertexts lie in one piece.
+    pub fn encode_columns<'a>(
+        &self,
+        blocks: usize,
+        entries: impl Fn(usize, usize) -> &'a [u32] + Sync,
+    ) -> Result<B::Plain, ProtocolError> {
+        let bits = self.shape.set.plaintext_bits();
+        let fill = |block: usize, k: usize, coefficients: &mut [i32]| {
+            for (coefficient, &word) in coefficients.iter_mut().zip(entries(block, k)) {
+                *coefficient = centred(word, bits);
+            }
+        };
+        Ok(self.backend.encode(&self.tables, blocks, DEGREE, &fill)?)
+    }
+
     /// The plaintext polynomials of the LWE hint of a matrix of blocks, for each part of a record.
     pub fn encode_blocks(&self, grid: &Grid, hint: &LweHint) -> Result<Vec<B::Plain>, ProtocolError> {
         let rows = grid.groups * grid.unit_rows;
