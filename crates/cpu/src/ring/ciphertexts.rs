@@ -22,7 +22,7 @@ impl RingCiphertexts {
     /// Room for ciphertexts, of any content.
     pub(super) fn room(tables: &RingTables, count: usize) -> Result<Self, BackendError> {
         let words = count.checked_mul(2 * tables.words());
-        Ok(Self { count, words: tables.pool().take(words, "the ciphertexts")? })
+        Ok(Self { count, words: tables.memory().words(words, "the ciphertexts")? })
     }
 
     /// How many.
@@ -37,11 +37,11 @@ impl RingCiphertexts {
     }
 
     pub(super) fn words(&self, tables: &RingTables) -> &[u32] {
-        &self.words[..self.count * 2 * tables.words()]
+        &self.words.as_words()[..self.count * 2 * tables.words()]
     }
 
     pub(super) fn words_mut(&mut self) -> &mut [u32] {
-        &mut self.words
+        self.words.as_words_mut()
     }
 }
 

@@ -38,7 +38,7 @@ impl RingLeaves {
     /// Room for leaves, of any content.
     pub(super) fn room(tables: &RingTables, count: usize) -> Result<Self, BackendError> {
         let words = count.checked_mul(2 * tables.words());
-        Ok(Self { count, words: tables.pool().take(words, "the leaves")? })
+        Ok(Self { count, words: tables.memory().words(words, "the leaves")? })
     }
 
     /// How many.
@@ -50,13 +50,13 @@ impl RingLeaves {
         &'a mut self,
         tables: &'a RingTables,
     ) -> impl IndexedParallelIterator<Item = LeafBlock<'a>> {
-        let blocks = self.words.par_chunks_mut(BLOCK * 2 * tables.words());
+        let blocks = self.words.as_words_mut().par_chunks_mut(BLOCK * 2 * tables.words());
         blocks.map(move |words| LeafBlock { tables, words })
     }
 
     /// The leaves of each block in one tile.
     pub(super) fn tile<'a>(&'a self, tables: &'a RingTables, tile: usize) -> impl Iterator<Item = &'a [u32]> {
-        self.words.chunks(BLOCK * 2 * tables.words()).map(move |block| {
+        self.words.as_words().chunks(BLOCK * 2 * tables.words()).map(move |block| {
             let length = block.len() / tables.tiles();
             &block[tile * length..][..length]
         })
@@ -64,7 +64,7 @@ impl RingLeaves {
 
     /// A leaf's tiles.
     pub(super) fn leaf<'a>(&'a self, tables: &'a RingTables, leaf: usize) -> impl Iterator<Item = &'a [u32]> {
-        let block = self.words.chunks(BLOCK * 2 * tables.words()).nth(leaf / BLOCK);
+        let block = self.words.as_words().chunks(BLOCK * 2 * tables.words()).nth(leaf / BLOCK);
         let block = block.expect("a leaf that is there");
         let start = leaf % BLOCK * 2 * tables.lanes();
         block.chunks_exact(block.len() / tables.tiles()).map(move |tile| &tile[start..][..2 * tables.lanes()])
@@ -81,9 +81,13 @@ impl LeafBlock<'_> {
         self.words
     }
 
+    /// How far it is from one leaf to the next.
+    pub(super) fn step(&self) -> usize {
+        2 * self.tables.lanes()
+    }
+
     pub(super) fn place(&self, leaf: usize) -> Place {
-        let lanes = self.tables.lanes();
-        Place { start: 2 * leaf * lanes, stride: self.words.len() / self.tables.tiles() }
+        Place { start: leaf * self.step(), stride: self.words.len() / self.tables.tiles() }
     }
 
     /// Sets a leaf to a ciphertext.
@@ -96,24 +100,53 @@ impl LeafBlock<'_> {
 }
 
 impl Place {
-    /// Ciphertext number `i` of ciphertexts one after another.
-    pub(super) fn node(tables: &RingTables, i: usize) -> Self {
-        Self { start: 2 * i * tables.words(), stride: 2 * tables.lanes() }
+    /// A ciphertext on its own.
+    pub(super) fn node(tables: &RingTables) -> Self {
+        Self { start: 0, stride: 2 * tables.lanes() }
     }
 
-    /// Stores a tile of a and of b.
+    /// The place so many words further on.
     #[inline(always)]
-    pub(super) fn store<L: WordLanes<W>, const W: usize>(
-        self,
-        lanes: L,
-        words: &mut [u32],
-        tile: usize,
-        [a, b]: [L::Vector; 2],
-    ) {
-        let start = self.start + tile * self.stride;
-        let (to, _) = words[start..start + 2 * W].as_chunks_mut();
-        lanes.store(a, &mut to[0]);
-        lanes.store(b, &mut to[1]);
+    pub(super) fn after(self, words: usize) -> Self {
+        Self { start: self.start + words, ..self }
+    }
+
+    /// Where a tile begins.
+    pub(super) fn at(self, tile: usize) -> usize {
+        self.start + tile * self.stride
+    }
+
+    /// How far it is from a tile to the next.
+    pub(super) fn stride(self) -> usize {
+        self.stride
+    }
+}
+
+/// Stores a tile of a and of b.
+#[inline(always)]
+pub(super) fn store_tile<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    words: &mut [u32],
+    at: usize,
+    [a, b]: [L::Vector; 2],
+) {
+    let (to, _) = words[at..at + 2 * W].as_chunks_mut();
+    lanes.store(a, &mut to[0]);
+    lanes.store(b, &mut to[1]);
+}
+
+/// Takes a ciphertext, a and then b in the order of the plans and in any words, tile by tile and below the primes.
+pub(super) fn in_tiles(tables: &RingTables, words: &[u32], ciphertext: &mut [u32]) {
+    let lanes = tables.lanes();
+    for (polynomial, words) in words.chunks_exact(tables.words()).enumerate() {
+        let to = ciphertext.chunks_exact_mut(2 * lanes).zip(words.chunks_exact(lanes));
+        for (tile, (to, from)) in to.enumerate() {
+            let q = tables.prime_of(tile);
+            let one = q.shoup(1);
+            for (to, &from) in to[polynomial * lanes..].iter_mut().zip(from) {
+                *to = q.reduce_lazy(q.mul_lazy(from, one));
+            }
+        }
     }
 }
 

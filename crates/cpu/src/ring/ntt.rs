@@ -151,32 +151,28 @@ impl Forward<'_> {
             2
         } else {
             let w = factors(lanes, twiddles, 1);
-            let [x0, x1, x2, x3] = quarters(from);
-            let [y0, y1, y2, y3] = quarters_mut(to);
-            for i in 0..x0.len() {
-                let x = load(lanes, [&x0[i], &x1[i], &x2[i], &x3[i]], lift);
-                let y = two_layers::<L, H, W>(lanes, prime, x, w);
-                lanes.store(y[0], &mut y0[i]);
-                lanes.store(y[1], &mut y1[i]);
-                lanes.store(y[2], &mut y2[i]);
-                lanes.store(y[3], &mut y3[i]);
+            let quarter = vectors / 4;
+            for (i, quads) in quads(to).enumerate() {
+                let x =
+                    load(lanes, [i, i + quarter, i + 2 * quarter, i + 3 * quarter].map(|i| &from[i]), lift);
+                store(lanes, two_layers::<L, H, W>(lanes, prime, x, w), quads);
             }
             4
         };
-        while groups < vectors {
+        while groups < vectors / 4 {
             for (group, words) in to.chunks_exact_mut(vectors / groups).enumerate() {
                 let w = factors(lanes, twiddles, groups + group);
-                let [x0, x1, x2, x3] = quarters_mut(words);
-                for i in 0..x0.len() {
-                    let x = load(lanes, [&x0[i], &x1[i], &x2[i], &x3[i]], zero);
-                    let y = two_layers::<L, H, W>(lanes, prime, x, w);
-                    lanes.store(y[0], &mut x0[i]);
-                    lanes.store(y[1], &mut x1[i]);
-                    lanes.store(y[2], &mut x2[i]);
-                    lanes.store(y[3], &mut x3[i]);
+                for quad in quads(words) {
+                    let x = load(lanes, [quad[0], quad[1], quad[2], quad[3]], zero);
+                    store(lanes, two_layers::<L, H, W>(lanes, prime, x, w), quad);
                 }
             }
             groups *= 4;
+        }
+        for (group, [x0, x1, x2, x3]) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let w = factors(lanes, twiddles, groups + group);
+            let x = load(lanes, [x0, x1, x2, x3], zero);
+            store(lanes, two_layers::<L, H, W>(lanes, prime, x, w), [x0, x1, x2, x3]);
         }
         forward_blocks::<L, H, W>(lanes, prime, &self.tables.primes()[self.prime].forward_tail, to);
     }
@@ -190,17 +186,21 @@ fn forward_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
     tail: &[u32],
     to: &mut [[u32; W]],
 ) {
-    let factors = tail.as_chunks::<W>().0.chunks_exact(2 * (W - 1));
-    for (block, factors) in to.as_chunks_mut::<W>().0.iter_mut().zip(factors) {
-        let mut x = load_block(lanes, block);
+    let tail = tail.as_chunks::<W>().0.chunks_exact(2 * (W - 1));
+    for (words, tail) in to.as_chunks_mut::<W>().0.iter_mut().zip(tail) {
+        let mut x = [lanes.splat(0); W];
+        for (x, words) in x.iter_mut().zip(&*words) {
+            *x = lanes.load(words);
+        }
+        x = lanes.transpose(x);
         let mut half = W / 2;
         while half > 0 {
             let groups = W / (2 * half);
             for group in 0..groups {
                 let at = 2 * (groups - 1 + group);
-                let w = Factor::load(lanes, [&factors[at], &factors[at + 1]]);
+                let w = Factor::load(lanes, [&tail[at], &tail[at + 1]]);
                 for i in 2 * group * half..(2 * group + 1) * half {
-                    // Layers alternate, the first of the vectors' size being a first one.
+                    // Layers alternate, the one after a pair being a first one.
                     let u = if groups.trailing_zeros().is_multiple_of(2) {
                         H::before_first(lanes, prime, x[i])
                     } else {
@@ -211,7 +211,9 @@ fn forward_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
             }
             half /= 2;
         }
-        store_block(lanes, x, block);
+        for (x, words) in lanes.transpose(x).into_iter().zip(words) {
+            lanes.store(x, words);
+        }
     }
 }
 
@@ -287,25 +289,21 @@ impl Inverse<'_> {
         let twiddles = self.tables.ring().limbs()[self.prime].plan.inverse_twiddles();
         let (from, to) = (self.from.as_chunks::<W>().0, self.to.as_chunks_mut::<W>().0);
         assert!(from.len() == to.len() && to.len() * W == self.tables.degree());
-        inverse_blocks(lanes, prime, &self.tables.primes()[self.prime].inverse_tail, from, to);
-
         let (vectors, zero) = (to.len(), lanes.splat(0));
-        let mut groups = vectors;
+        let mut groups = vectors / 4;
+        inverse_blocks(lanes, prime, &self.tables.primes()[self.prime].inverse_tail, from, to);
+        for (group, [x0, x1, x2, x3]) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let w = factors(lanes, twiddles, groups + group);
+            let x = load(lanes, [x0, x1, x2, x3], zero);
+            store(lanes, inverse_two_layers(lanes, prime, x, w), [x0, x1, x2, x3]);
+        }
         while groups > 4 {
             groups /= 4;
             for (group, words) in to.chunks_exact_mut(vectors / groups).enumerate() {
                 let w = factors(lanes, twiddles, groups + group);
-                let [x0, x1, x2, x3] = quarters_mut(words);
-                for i in 0..x0.len() {
-                    let x = load(lanes, [&x0[i], &x1[i], &x2[i], &x3[i]], zero);
-                    let (a, b) = inverse_butterfly::<L, W>(lanes, prime, x[0], x[1], w[1]);
-                    let (c, d) = inverse_butterfly::<L, W>(lanes, prime, x[2], x[3], w[2]);
-                    let (y0, y2) = inverse_butterfly::<L, W>(lanes, prime, a, c, w[0]);
-                    let (y1, y3) = inverse_butterfly::<L, W>(lanes, prime, b, d, w[0]);
-                    lanes.store(y0, &mut x0[i]);
-                    lanes.store(y1, &mut x1[i]);
-                    lanes.store(y2, &mut x2[i]);
-                    lanes.store(y3, &mut x3[i]);
+                for quad in quads(words) {
+                    let x = load(lanes, [quad[0], quad[1], quad[2], quad[3]], zero);
+                    store(lanes, inverse_two_layers(lanes, prime, x, w), quad);
                 }
             }
         }
@@ -324,17 +322,13 @@ impl Inverse<'_> {
             }
         } else {
             let [_, w1, w2] = factors(lanes, twiddles, 1);
-            let [x0, x1, x2, x3] = quarters_mut(to);
-            for i in 0..x0.len() {
-                let x = load(lanes, [&x0[i], &x1[i], &x2[i], &x3[i]], zero);
+            for quad in quads(to) {
+                let x = load(lanes, [quad[0], quad[1], quad[2], quad[3]], zero);
                 let (a, b) = inverse_butterfly::<L, W>(lanes, prime, x[0], x[1], w1);
                 let (c, d) = inverse_butterfly::<L, W>(lanes, prime, x[2], x[3], w2);
                 let (y0, y2) = last_butterfly::<L, W>(lanes, prime, a, c, scale);
                 let (y1, y3) = last_butterfly::<L, W>(lanes, prime, b, d, scale);
-                lanes.store(y0, &mut x0[i]);
-                lanes.store(y1, &mut x1[i]);
-                lanes.store(y2, &mut x2[i]);
-                lanes.store(y3, &mut x3[i]);
+                store(lanes, [y0, y1, y2, y3], quad);
             }
         }
     }
@@ -349,24 +343,45 @@ fn inverse_blocks<L: WordLanes<W>, const W: usize>(
     from: &[[u32; W]],
     to: &mut [[u32; W]],
 ) {
-    let factors = tail.as_chunks::<W>().0.chunks_exact(2 * (W - 1));
+    let tail = tail.as_chunks::<W>().0.chunks_exact(2 * (W - 1));
     let blocks = from.as_chunks::<W>().0.iter().zip(to.as_chunks_mut::<W>().0);
-    for ((from, to), factors) in blocks.zip(factors) {
-        let mut x = load_block(lanes, from);
+    for ((from, to), tail) in blocks.zip(tail) {
+        let mut x = [lanes.splat(0); W];
+        for (x, from) in x.iter_mut().zip(from) {
+            *x = lanes.load(from);
+        }
+        x = lanes.transpose(x);
         let mut half = 1;
         while half < W {
             let groups = W / (2 * half);
             for group in 0..groups {
                 let at = 2 * (groups - 1 + group);
-                let w = Factor::load(lanes, [&factors[at], &factors[at + 1]]);
+                let w = Factor::load(lanes, [&tail[at], &tail[at + 1]]);
                 for i in 2 * group * half..(2 * group + 1) * half {
                     (x[i], x[i + half]) = inverse_butterfly::<L, W>(lanes, prime, x[i], x[i + half], w);
                 }
             }
             half *= 2;
         }
-        store_block(lanes, x, to);
+        for (x, to) in lanes.transpose(x).into_iter().zip(to) {
+            lanes.store(x, to);
+        }
     }
+}
+
+/// Two layers in registers, with the second layer's factor and the two of the first.
+#[inline(always)]
+fn inverse_two_layers<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    x: [L::Vector; 4],
+    w: [Factor<L::Vector>; 3],
+) -> [L::Vector; 4] {
+    let (a, b) = inverse_butterfly::<L, W>(lanes, prime, x[0], x[1], w[1]);
+    let (c, d) = inverse_butterfly::<L, W>(lanes, prime, x[2], x[3], w[2]);
+    let (y0, y2) = inverse_butterfly::<L, W>(lanes, prime, a, c, w[0]);
+    let (y1, y3) = inverse_butterfly::<L, W>(lanes, prime, b, d, w[0]);
+    [y0, y1, y2, y3]
 }
 
 /// Gentleman and Sande's butterfly: u + v and (u - v) w, all below 2q.
@@ -405,22 +420,21 @@ fn factors<L: WordLanes<W>, const W: usize>(
     ]
 }
 
-/// A block of vectors, transposed.
+/// Four vectors to memory.
 #[inline(always)]
-fn load_block<L: WordLanes<W>, const W: usize>(lanes: L, block: &[[u32; W]; W]) -> [L::Vector; W] {
-    let mut x = [lanes.splat(0); W];
-    for (x, words) in x.iter_mut().zip(block) {
-        *x = lanes.load(words);
+fn store<L: WordLanes<W>, const W: usize>(lanes: L, y: [L::Vector; 4], words: [&mut [u32; W]; 4]) {
+    for (y, words) in y.into_iter().zip(words) {
+        lanes.store(y, words);
     }
-    lanes.transpose(x)
 }
 
-/// Stores a transposed block.
+/// Vectors a quarter apart, four at a time.
 #[inline(always)]
-fn store_block<L: WordLanes<W>, const W: usize>(lanes: L, x: [L::Vector; W], block: &mut [[u32; W]; W]) {
-    for (x, words) in lanes.transpose(x).into_iter().zip(block) {
-        lanes.store(x, words);
-    }
+fn quads<T>(words: &mut [T]) -> impl Iterator<Item = [&mut T; 4]> {
+    let quarter = words.len() / 4;
+    let (low, high) = words.split_at_mut(2 * quarter);
+    let ((x0, x1), (x2, x3)) = (low.split_at_mut(quarter), high.split_at_mut(quarter));
+    x0.iter_mut().zip(x1).zip(x2.iter_mut().zip(x3)).map(|((x0, x1), (x2, x3))| [x0, x1, x2, x3])
 }
 
 /// What the last layer multiplies by and adds.
@@ -472,16 +486,4 @@ pub(super) fn transform<L: WordLanes<W>, const W: usize>(
             Direction::Inverse => lanes.run(Inverse { tables, prime, from, scale, shift: 0, to }),
         }
     }
-}
-
-#[inline(always)]
-fn quarters<T>(words: &[T]) -> [&[T]; 4] {
-    let mut quarters = words.chunks_exact(words.len() / 4);
-    std::array::from_fn(|_| quarters.next().expect("four quarters"))
-}
-
-#[inline(always)]
-fn quarters_mut<T>(words: &mut [T]) -> [&mut [T]; 4] {
-    let mut quarters = words.chunks_exact_mut(words.len() / 4);
-    std::array::from_fn(|_| quarters.next().expect("four quarters"))
 }

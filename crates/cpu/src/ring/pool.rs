@@ -1,66 +1,91 @@
-//! Buffers that are used again.
+//! Memory that is used again.
 //!
-//! The system clears every page that it hands out, which for the leaves of a query takes as long as a quarter of
-//! their computation. Buffers of leaves and ciphertexts therefore go back to the tables they belong to, up to as
-//! many as the largest batch had.
+//! The system clears every page that it hands out, which for the leaves of a query takes as long as a good part of
+//! their computation. Buffers of leaves and ciphertexts, and the threads' working memory, therefore go back to
+//! the tables they belong to: as much as the largest batch so far has needed.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spirea_backend::BackendError;
 
 use crate::matrix::HugeBuffer;
 
-/// Most buffers that are kept.
+/// Most pieces that are kept.
 const KEPT: usize = 64;
 
-/// Buffers that wait to be used again.
-#[derive(Debug, Default)]
-pub(super) struct Pool(Mutex<Vec<HugeBuffer>>);
-
-/// Words that return to their pool.
+/// Pieces of memory that wait to be used again.
 #[derive(Debug)]
-pub(super) struct Words {
-    buffer: Option<HugeBuffer>,
-    pool: Arc<Pool>,
+pub(super) struct Pool<T>(Mutex<Vec<T>>);
+
+/// A piece that returns to its pool.
+#[derive(Debug)]
+pub(super) struct Lent<T> {
+    /// There until it is returned.
+    piece: Option<T>,
+    pool: Arc<Pool<T>>,
 }
 
-impl Pool {
+/// Words on loan.
+pub(super) type Words = Lent<HugeBuffer>;
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Pool<T> {
+    fn pieces(&self) -> MutexGuard<'_, Vec<T>> {
+        // Whoever panicked left whole pieces.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Default> Pool<T> {
+    /// Any piece.
+    pub(super) fn any(self: &Arc<Self>) -> Lent<T> {
+        let piece = self.pieces().pop();
+        Lent { piece: Some(piece.unwrap_or_default()), pool: Arc::clone(self) }
+    }
+}
+
+impl Pool<HugeBuffer> {
     /// So many words, of any content.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] if there is no memory for `what`, or None is said to be needed.
-    pub(super) fn take(self: &Arc<Self>, count: Option<usize>, what: &str) -> Result<Words, BackendError> {
-        let used = {
-            let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let fitting = buffers.iter().position(|buffer| Some(buffer.as_words().len()) == count);
-            fitting.map(|i| buffers.swap_remove(i))
+    /// [`BackendError::Unavailable`] if there is no memory for `what`, or more than any number is needed.
+    pub(super) fn words(self: &Arc<Self>, count: Option<usize>, what: &str) -> Result<Words, BackendError> {
+        let fitting = {
+            let mut pieces = self.pieces();
+            let fitting = pieces.iter().position(|piece| Some(piece.as_words().len()) == count);
+            fitting.map(|i| pieces.swap_remove(i))
         };
-        let buffer = used.map_or_else(|| HugeBuffer::words(count, what), Ok)?;
-        Ok(Words { buffer: Some(buffer), pool: Arc::clone(self) })
+        let piece = fitting.map_or_else(|| HugeBuffer::words(count, what), Ok)?;
+        Ok(Lent { piece: Some(piece), pool: Arc::clone(self) })
     }
 }
 
-impl Drop for Words {
+impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        let mut buffers = self.pool.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if buffers.len() == KEPT {
-            buffers.remove(0);
+        let mut pieces = self.pool.pieces();
+        if pieces.len() == KEPT {
+            pieces.remove(0);
         }
-        buffers.extend(self.buffer.take());
+        pieces.extend(self.piece.take());
     }
 }
 
-impl Deref for Words {
-    type Target = [u32];
+impl<T> Deref for Lent<T> {
+    type Target = T;
 
-    fn deref(&self) -> &[u32] {
-        self.buffer.as_ref().map_or(&[], HugeBuffer::as_words)
+    fn deref(&self) -> &T {
+        self.piece.as_ref().expect("a piece on loan")
     }
 }
 
-impl DerefMut for Words {
-    fn deref_mut(&mut self) -> &mut [u32] {
-        self.buffer.as_mut().map_or(&mut [], HugeBuffer::as_words_mut)
+impl<T> DerefMut for Lent<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.piece.as_mut().expect("a piece on loan")
     }
 }

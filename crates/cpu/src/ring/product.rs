@@ -5,18 +5,17 @@
 //! it holds and is then reduced by Montgomery's method; keys carry the factor 2^32 for that.
 
 use spirea_backend::BackendError;
-use spirea_math::{Gadget, ShoupWord};
+use spirea_math::{Gadget, Modulus};
 
 use super::digits::Decomposition;
 use super::lanes::{Kernel, WordLanes};
+use super::layout::in_tiles;
 use super::modular::{Prime, lazy_terms, montgomery_one};
 use super::ntt::Forward;
 use super::tables::RingTables;
 
 /// The polynomials of a ciphertext whose digits meet keys, in the order of the keys' rows.
 pub(super) type Sources = &'static [usize];
-/// Most rows of keys.
-const MOST_ROWS: usize = 32;
 /// A key of substitution: a.
 pub(super) const SUBSTITUTION: Sources = &[0];
 /// An RGSW encryption: b, then a.
@@ -38,48 +37,39 @@ impl DigitKeys {
     /// [`BackendError::Shape`] if the gadget's digits do not fit words.
     pub(super) fn new(tables: &RingTables, gadget: Gadget, sources: Sources) -> Result<Self, BackendError> {
         let decomposition = Decomposition::new(tables.ring(), gadget)?;
-        if sources.len() * decomposition.levels() > MOST_ROWS {
-            return Err(BackendError::Shape(format!("{gadget:?} has more digits than the kernels take")));
-        }
         let words = vec![0; sources.len() * decomposition.levels() * 2 * tables.words()];
         Ok(Self { decomposition, sources, words })
     }
 
     /// Takes one ciphertext for each row, one after another, each a and then b in the order of the plans.
     pub(super) fn filled(mut self, tables: &RingTables, ciphertexts: &[u32]) -> Self {
+        let mut tiles = vec![0; 2 * tables.words()];
         for (row, ciphertext) in ciphertexts.chunks_exact(2 * tables.words()).enumerate() {
-            let (a, b) = ciphertext.split_at(tables.words());
-            let tiles = a.chunks_exact(tables.lanes()).zip(b.chunks_exact(tables.lanes()));
-            self.set(tables, row, tiles.map(|(a, b)| [a, b]));
+            in_tiles(tables, ciphertext, &mut tiles);
+            self.set(tables, row, &tiles);
         }
         self
     }
 
-    /// Sets a row to a ciphertext: `tiles` gives a's and then b's values, tile by tile; any words.
-    pub(super) fn set<'a>(
-        &mut self,
-        tables: &RingTables,
-        row: usize,
-        tiles: impl Iterator<Item = [&'a [u32]; 2]>,
-    ) {
-        let (rows, lanes) = (self.rows(), tables.lanes());
-        let factors: Vec<ShoupWord> = (0..tables.primes().len())
-            .map(|prime| {
+    /// Sets rows to ciphertexts one after another, from row `first` onward.
+    pub(super) fn set(&mut self, tables: &RingTables, first: usize, ciphertexts: &[u32]) {
+        let (rows, width) = (self.rows(), 2 * tables.lanes());
+        for (row, ciphertext) in (first..).zip(ciphertexts.chunks_exact(2 * tables.words())) {
+            let of_primes = self.words.chunks_exact_mut(rows * 2 * tables.degree());
+            let of_primes = of_primes.zip(ciphertext.chunks_exact(2 * tables.degree()));
+            for (prime, (keys, values)) in of_primes.enumerate() {
                 let q = tables.primes()[prime].q;
                 let own = self.decomposition.own_digit(tables.ring(), prime);
-                match own.filter(|(digit, _)| row % self.decomposition.levels() == *digit) {
-                    Some((_, constant)) => q.shoup(q.mul(montgomery_one(q), constant.value)),
-                    None => q.shoup(montgomery_one(q)),
-                }
-            })
-            .collect();
-        let to = self.words.chunks_exact_mut(2 * rows * lanes);
-        for (i, (to, tile)) in to.zip(tiles).enumerate() {
-            let prime = i * lanes / tables.degree();
-            let (q, factor) = (tables.primes()[prime].q, factors[prime]);
-            for (to, values) in to[2 * row * lanes..].chunks_exact_mut(lanes).zip(tile) {
-                for (word, &value) in to.iter_mut().zip(values) {
-                    *word = q.reduce_lazy(q.mul_lazy(value, factor));
+                let factor = match own.filter(|(digit, _)| row % self.decomposition.levels() == *digit) {
+                    Some((_, constant)) => q.mul(montgomery_one(q), constant.value),
+                    None => montgomery_one(q),
+                };
+                let factor = q.shoup(factor);
+                let tiles = keys.chunks_exact_mut(rows * width).zip(values.chunks_exact(width));
+                for (key, tile) in tiles {
+                    for (word, &value) in key[row * width..].iter_mut().zip(tile) {
+                        *word = q.reduce_lazy(q.mul_lazy(value, factor));
+                    }
                 }
             }
         }
@@ -90,11 +80,40 @@ impl DigitKeys {
     }
 }
 
-/// Working memory of one thread, for keys of any number of rows.
+/// Ciphertexts that are multiplied by the same keys, and what becomes of the products.
+pub(super) trait Operands {
+    /// What becomes of one product modulo one prime.
+    type Results<'a>: Results
+    where
+        Self: 'a;
+
+    /// How many.
+    fn count(&self) -> usize;
+    /// Writes a polynomial of operand `i`: its values, below the primes.
+    fn write<L: WordLanes<W>, const W: usize>(&self, lanes: L, i: usize, polynomial: usize, to: &mut [u32]);
+    /// Where product `i` modulo prime number `prime` goes.
+    fn results(&mut self, i: usize, prime: usize) -> Self::Results<'_>;
+}
+
+/// What becomes of a ciphertext modulo one prime.
+pub(super) trait Results {
+    /// Takes a vector of slots of both polynomials: values below q.
+    fn store<L: WordLanes<W>, const W: usize>(
+        &mut self,
+        lanes: L,
+        prime: Prime<L::Vector>,
+        vector: usize,
+        product: [L::Vector; 2],
+    );
+}
+
+/// Working memory of one thread, for any keys.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// The sources that are decomposed, one polynomial after another.
-    image: Vec<u32>,
+    /// Nodes of two levels of a tree.
+    pub nodes: [Vec<u32>; 2],
+    /// The operands' sources, as values.
+    images: Vec<u32>,
     residues: Vec<u32>,
     fields: Vec<u32>,
     terms: Vec<u32>,
@@ -104,130 +123,119 @@ pub(super) struct Scratch {
 /// would fall into one set of the first-level cache.
 const PADDING: usize = 32;
 
-impl Scratch {
-    /// Room for the sources that are to be multiplied by `keys`: values below q.
-    pub(super) fn image(&mut self, tables: &RingTables, keys: &DigitKeys) -> &mut [u32] {
-        let (rows, degree) = (keys.rows(), tables.degree());
-        let reserve = |words: &mut Vec<u32>, count: usize| words.resize(count.max(words.len()), 0);
-        reserve(&mut self.image, keys.sources.len() * tables.words());
-        reserve(&mut self.residues, tables.words());
-        reserve(&mut self.fields, rows * degree);
-        reserve(&mut self.terms, rows * (degree + PADDING));
-        &mut self.image[..keys.sources.len() * tables.words()]
-    }
-}
-
-/// What is done with the product, tile by tile.
-pub(super) trait Finish {
-    /// Takes a tile of the product's two polynomials: values below q.
-    fn finish<L: WordLanes<W>, const W: usize>(
-        &mut self,
-        lanes: L,
-        prime: Prime<L::Vector>,
-        tile: usize,
-        product: [L::Vector; 2],
-    );
-}
-
-/// Multiplies the scratch's image by keys.
-pub(super) fn multiply<L: WordLanes<W>, F: Finish, const W: usize>(
+/// Multiplies by keys. All operands are multiplied modulo one prime before the next, so that this prime's part of
+/// the keys and its twiddles come from afar once for all of them.
+pub(super) fn multiply<L: WordLanes<W>, O: Operands, const W: usize>(
     lanes: L,
     tables: &RingTables,
     keys: &DigitKeys,
     scratch: &mut Scratch,
-    finish: &mut F,
+    operands: &mut O,
 ) {
-    let (degree, decomposition) = (tables.degree(), &keys.decomposition);
-    let Scratch { image, residues, fields, terms } = scratch;
-    let levels = decomposition.levels();
-    let sources = image.chunks_exact(tables.words()).zip(fields.chunks_exact_mut(levels * degree));
-    for (source, fields) in sources.take(keys.sources.len()) {
-        decomposition.decompose(lanes, tables, source, residues, fields);
+    let (degree, rows, decomposition) = (tables.degree(), keys.rows(), &keys.decomposition);
+    let (levels, words) = (decomposition.levels(), tables.words());
+    let Scratch { images, residues, fields, terms, .. } = scratch;
+    let images = room(images, operands.count() * keys.sources.len() * words);
+    let residues = room(residues, words);
+    let fields = room(fields, operands.count() * rows * degree);
+    let terms = room(terms, rows * (degree + PADDING));
+    let pieces = images.chunks_exact_mut(words).zip(fields.chunks_exact_mut(levels * degree));
+    for (n, (image, fields)) in pieces.enumerate() {
+        operands.write(lanes, n / keys.sources.len(), keys.sources[n % keys.sources.len()], image);
+        decomposition.decompose(lanes, tables, image, residues, fields);
     }
-    for (index, keys_of_prime) in keys.words.chunks_exact(keys.rows() * 2 * degree).enumerate() {
-        let q = tables.primes()[index].q;
-        let own = decomposition.own_digit(tables.ring(), index).map(|(digit, _)| digit);
-        let mut rows = [[].as_slice(); MOST_ROWS];
-        let fields = fields.chunks_exact(degree).zip(terms.chunks_exact_mut(degree + PADDING));
-        for (row, (slot, (from, to))) in rows.iter_mut().zip(fields).enumerate().take(keys.rows()) {
-            let digit = row % levels;
-            *slot = if own == Some(digit) {
-                &image[row / levels * tables.words() + index * degree..][..degree]
-            } else {
-                let (lift, to) = (decomposition.lift(digit, q), &mut to[..degree]);
-                lanes.run(Forward { tables, prime: index, from, lift, to });
-                to
-            };
+    for (prime, keys_of_prime) in keys.words.chunks_exact(rows * 2 * degree).enumerate() {
+        let q = tables.primes()[prime].q;
+        let own = decomposition.own_digit(tables.ring(), prime).map(|(digit, _)| digit);
+        let operand = images.chunks_exact(keys.sources.len() * words).zip(fields.chunks_exact(rows * degree));
+        for (i, (images, fields)) in operand.enumerate() {
+            let terms_of_rows = terms.chunks_exact_mut(degree + PADDING);
+            for (row, (from, to)) in fields.chunks_exact(degree).zip(terms_of_rows).enumerate() {
+                let (digit, to) = (row % levels, &mut to[..degree]);
+                if own == Some(digit) {
+                    to.copy_from_slice(&images[row / levels * words + prime * degree..][..degree]);
+                } else {
+                    let lift = decomposition.lift(digit, q);
+                    lanes.run(Forward { tables, prime, from, lift, to });
+                }
+            }
+            let (terms, results) = (&*terms, operands.results(i, prime));
+            lanes.run(Accumulate { q, degree, terms, keys: keys_of_prime, results });
         }
-        let rows = &rows[..keys.rows()];
-        lanes.run(Accumulate { tables, index, rows, keys: keys_of_prime, finish: &mut *finish });
     }
 }
 
-/// The sum of terms times keys modulo one prime.
-struct Accumulate<'a, F> {
-    tables: &'a RingTables,
-    index: usize,
-    /// For each row its values, any words.
-    rows: &'a [&'a [u32]],
-    keys: &'a [u32],
-    finish: &'a mut F,
+/// So many words of a buffer that grows, of any content.
+pub(super) fn room(words: &mut Vec<u32>, count: usize) -> &mut [u32] {
+    if words.len() < count {
+        words.resize(count, 0);
+    }
+    &mut words[..count]
 }
 
-impl<F: Finish> Kernel for Accumulate<'_, F> {
+/// The sum of an operand's terms times keys modulo one prime.
+struct Accumulate<'a, R> {
+    q: Modulus,
+    degree: usize,
+    /// Row by row, with the padding: values, any words.
+    terms: &'a [u32],
+    keys: &'a [u32],
+    results: R,
+}
+
+impl<R: Results> Kernel for Accumulate<'_, R> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
-        match self.rows.len() {
+        match self.terms.len() / (self.degree + PADDING) {
             2 => self.unrolled::<L, 2, W>(lanes),
             3 => self.unrolled::<L, 3, W>(lanes),
             4 => self.unrolled::<L, 4, W>(lanes),
-            _ => self.in_turns(lanes),
+            rows => self.in_turns(lanes, rows),
         }
     }
 }
 
-impl<F: Finish> Accumulate<'_, F> {
+impl<R: Results> Accumulate<'_, R> {
     /// Few rows, which one sum holds whatever the prime.
     #[inline(always)]
-    fn unrolled<L: WordLanes<W>, const R: usize, const W: usize>(self, lanes: L) {
-        const { assert!(R <= 4, "more products than a sum holds") };
-        let vectors = self.tables.degree() / W;
-        let prime = Prime::new(lanes, self.tables.primes()[self.index].q);
-        let mut rows = [[].as_slice(); R];
-        for (row, words) in rows.iter_mut().zip(self.rows) {
+    fn unrolled<L: WordLanes<W>, const ROWS: usize, const W: usize>(mut self, lanes: L) {
+        const { assert!(ROWS <= 4, "more products than a sum holds") };
+        let (vectors, prime) = (self.degree / W, Prime::new(lanes, self.q));
+        let mut rows = [[].as_slice(); ROWS];
+        for (row, words) in rows.iter_mut().zip(self.terms.chunks_exact(self.degree + PADDING)) {
             *row = &words.as_chunks::<W>().0[..vectors];
         }
-        for (vector, keys) in self.keys.as_chunks::<W>().0.chunks_exact(2 * R).enumerate().take(vectors) {
+        for (vector, keys) in self.keys.as_chunks::<W>().0.chunks_exact(2 * ROWS).enumerate() {
             let mut sums = [[lanes.zeros(); 2]; 2];
-            for row in 0..R {
+            for row in 0..ROWS {
                 add_row(lanes, &mut sums, &rows[row][vector], [&keys[2 * row], &keys[2 * row + 1]]);
             }
             let a = prime.montgomery(lanes, sums[0][0], sums[0][1]);
             let b = prime.montgomery(lanes, sums[1][0], sums[1][1]);
-            self.finish.finish(lanes, prime, self.index * vectors + vector, [a, b]);
+            self.results.store(lanes, prime, vector, [a, b]);
         }
     }
 
     /// Any number of rows, as many at a time as a sum holds.
     #[inline(always)]
-    fn in_turns<L: WordLanes<W>, const W: usize>(self, lanes: L) {
-        let (vectors, q) = (self.tables.degree() / W, self.tables.primes()[self.index].q);
-        let (prime, most) = (Prime::new(lanes, q), lazy_terms(q, 1 << 32));
-        let keys = self.keys.as_chunks::<W>().0.chunks_exact(2 * self.rows.len());
-        for (vector, keys) in keys.enumerate() {
+    fn in_turns<L: WordLanes<W>, const W: usize>(mut self, lanes: L, rows: usize) {
+        let (prime, most) = (Prime::new(lanes, self.q), lazy_terms(self.q, 1 << 32));
+        let (terms, padded) = (self.terms.as_chunks::<W>().0, (self.degree + PADDING) / W);
+        for (vector, keys) in self.keys.as_chunks::<W>().0.chunks_exact(2 * rows).enumerate() {
             let mut product = [lanes.splat(0); 2];
-            for (rows, keys) in self.rows.chunks(most).zip(keys.chunks(2 * most)) {
+            for (turn, keys) in keys.chunks(2 * most).enumerate() {
                 let mut sums = [[lanes.zeros(); 2]; 2];
-                for (row, key) in rows.iter().zip(keys.as_chunks::<2>().0) {
-                    add_row(lanes, &mut sums, &row.as_chunks().0[vector], [&key[0], &key[1]]);
+                for (row, key) in keys.as_chunks::<2>().0.iter().enumerate() {
+                    let term = &terms[(turn * most + row) * padded + vector];
+                    add_row(lanes, &mut sums, term, [&key[0], &key[1]]);
                 }
                 for (product, sums) in product.iter_mut().zip(sums) {
                     *product = prime.add(lanes, *product, prime.montgomery(lanes, sums[0], sums[1]));
                 }
             }
-            self.finish.finish(lanes, prime, self.index * vectors + vector, product);
+            self.results.store(lanes, prime, vector, product);
         }
     }
 }

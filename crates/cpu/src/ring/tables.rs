@@ -5,7 +5,9 @@ use std::sync::Arc;
 use spirea_backend::BackendError;
 use spirea_math::{Expansion, Modulus, Ring, ShoupWord};
 
-use super::pool::Pool;
+use super::pool::{Lent, Pool};
+use super::product::Scratch;
+use crate::matrix::HugeBuffer;
 
 /// Most primes of a ring: their residues are recombined in as many 32-bit limbs.
 pub(super) const MOST_PRIMES: usize = 4;
@@ -19,7 +21,8 @@ pub struct RingTables {
     lanes: usize,
     primes: Vec<PrimeTables>,
     substitutions: Vec<Substitution>,
-    pool: Arc<Pool>,
+    memory: Arc<Pool<HugeBuffer>>,
+    scratch: Arc<Pool<Scratch>>,
 }
 
 /// What transforms modulo one prime read, beside the plan's own twiddles.
@@ -44,18 +47,17 @@ pub(super) struct Substitution {
     pub sources: Vec<(u32, u32)>,
     /// The permutations, `W` places each.
     pub places: Vec<u32>,
-    /// The monomial's values: prime by prime. From the level on where 2^level slots in a row, whose roots
-    /// differ by a factor that the exponent takes to 1, fill a vector, one word for each vector; before it,
-    /// `W` values and then their companions.
-    pub monomial: Monomial,
+    /// For each prime the monomial's values.
+    pub monomials: Vec<Monomial>,
 }
 
-/// Values of a monomial with their companions.
+/// Values of a monomial modulo one prime with their companions. The roots of 2^level slots in a row differ by
+/// factors that the exponent takes to 1: from some level on, the slots of a vector have one value.
 #[derive(Debug)]
 pub(super) enum Monomial {
-    /// For each prime and vector: `W` values, `W` companions.
+    /// For each vector: `W` values, `W` companions.
     Slots(Vec<u32>),
-    /// For each prime and vector: the value of all its slots.
+    /// For each vector: the value of all its slots.
     Vectors(Vec<ShoupWord>),
 }
 
@@ -83,7 +85,8 @@ impl RingTables {
             lanes,
             primes: ring.limbs().iter().map(of_prime).collect(),
             substitutions: (0..levels).map(|level| Substitution::new(ring, lanes, level)).collect(),
-            pool: Arc::default(),
+            memory: Arc::default(),
+            scratch: Arc::default(),
         })
     }
 
@@ -120,9 +123,14 @@ impl RingTables {
         &self.primes
     }
 
-    /// Where leaves and ciphertexts of this ring have their memory from.
-    pub(super) fn pool(&self) -> &Arc<Pool> {
-        &self.pool
+    /// Memory for leaves and ciphertexts.
+    pub(super) fn memory(&self) -> &Arc<Pool<HugeBuffer>> {
+        &self.memory
+    }
+
+    /// Working memory for a thread.
+    pub(super) fn scratch(&self) -> Lent<Scratch> {
+        self.scratch.any()
     }
 
     /// The substitution of a level of expansion.
@@ -171,36 +179,21 @@ impl Substitution {
             });
             (vector as u32, number as u32)
         });
-        Self { sources: sources.collect(), places, monomial: Monomial::new(ring, lanes, level) }
-    }
-}
-
-impl Monomial {
-    fn new(ring: &Ring, lanes: usize, level: u32) -> Self {
         // X^(-2^level) = -X^(N - 2^level).
-        let mut values = ring.lift(&[-1]);
-        values = ring.mul_monomial(&values, ring.degree() - (1 << level));
+        let mut values = ring.mul_monomial(&ring.lift(&[-1]), degree - (1 << level));
         ring.forward(&mut values);
-        let limbs = || ring.limbs().iter().zip(values.chunks_exact(ring.degree()));
-        if 1 << level >= lanes {
-            Self::Vectors(
-                limbs()
-                    .flat_map(|(limb, values)| {
-                        values.chunks_exact(lanes).map(|values| limb.prime().shoup(values[0]))
-                    })
-                    .collect(),
-            )
-        } else {
-            Self::Slots(
-                limbs()
-                    .flat_map(|(limb, values)| {
-                        values.chunks_exact(lanes).flat_map(|values| {
-                            let words = || values.iter().map(|&value| limb.prime().shoup(value));
-                            words().map(|word| word.value).chain(words().map(|word| word.quotient))
-                        })
-                    })
-                    .collect(),
-            )
-        }
+        let monomials = ring.limbs().iter().zip(values.chunks_exact(degree)).map(|(limb, values)| {
+            let words = values.iter().map(|&value| limb.prime().shoup(value));
+            if 1 << level >= lanes {
+                Monomial::Vectors(words.step_by(lanes).collect())
+            } else {
+                let words: Vec<ShoupWord> = words.collect();
+                let vectors = words.chunks_exact(lanes).flat_map(|words| {
+                    words.iter().map(|word| word.value).chain(words.iter().map(|word| word.quotient))
+                });
+                Monomial::Slots(vectors.collect())
+            }
+        });
+        Self { sources: sources.collect(), places, monomials: monomials.collect() }
     }
 }

@@ -2,34 +2,60 @@
 
 use rayon::prelude::*;
 use spirea_backend::BackendError;
-use spirea_math::Gadget;
+use spirea_math::{Gadget, Modulus};
 
 use super::ciphertexts::RingCiphertexts;
 use super::lanes::{Kernel, WordLanes};
-use super::layout::RingLeaves;
+use super::layout::{self, RingLeaves, store_tile};
 use super::modular::Prime;
-use super::product::{DigitKeys, Finish, RGSW, Scratch, multiply};
+use super::pool::Lent;
+use super::product::{DigitKeys, Operands, RGSW, Results, Scratch, multiply};
 use super::tables::RingTables;
 
 /// RGSW encryptions of the bits of an index, lowest first.
 #[derive(Debug)]
 pub struct RingSelectors(Vec<DigitKeys>);
 
-/// Adds the product to a ciphertext.
-struct AddTo<'a>(&'a mut [u32]);
+/// Ciphertexts one after another that are replaced by their products.
+struct Replaced<'a> {
+    tables: &'a RingTables,
+    words: &'a mut [u32],
+}
 
-impl Finish for AddTo<'_> {
+impl Operands for Replaced<'_> {
+    type Results<'b>
+        = &'b mut [u32]
+    where
+        Self: 'b;
+
+    fn count(&self) -> usize {
+        self.words.len() / (2 * self.tables.words())
+    }
+
+    fn write<L: WordLanes<W>, const W: usize>(&self, _: L, i: usize, polynomial: usize, to: &mut [u32]) {
+        let ciphertext = &self.words[2 * i * self.tables.words()..];
+        for (to, from) in to.chunks_exact_mut(W).zip(layout::polynomial(self.tables, ciphertext, polynomial))
+        {
+            to.copy_from_slice(from);
+        }
+    }
+
+    fn results(&mut self, i: usize, prime: usize) -> &mut [u32] {
+        let of_prime = 2 * self.tables.degree();
+        &mut self.words[(i * self.tables.primes().len() + prime) * of_prime..][..of_prime]
+    }
+}
+
+impl Results for &mut [u32] {
     #[inline(always)]
-    fn finish<L: WordLanes<W>, const W: usize>(
+    fn store<L: WordLanes<W>, const W: usize>(
         &mut self,
         lanes: L,
-        prime: Prime<L::Vector>,
-        tile: usize,
+        _: Prime<L::Vector>,
+        vector: usize,
         product: [L::Vector; 2],
     ) {
-        let to = &mut self.0.as_chunks_mut::<W>().0[2 * tile..2 * tile + 2];
-        lanes.store(prime.add(lanes, lanes.load(&to[0]), product[0]), &mut to[0]);
-        lanes.store(prime.add(lanes, lanes.load(&to[1]), product[1]), &mut to[1]);
+        store_tile(lanes, self, vector * 2 * W, product);
     }
 }
 
@@ -49,31 +75,28 @@ pub(super) fn selectors<L: WordLanes<W>, const W: usize>(
     let (Some(conversion), true) = (conversion, end.is_some_and(|end| end <= leaves.count())) else {
         return Err(BackendError::Shape("too few leaves or no keys to make selectors of".into()));
     };
-    let selector = |scratch: &mut Scratch, bit: usize| {
+    let selector = |(scratch, rows): &mut (Lent<Scratch>, Vec<u32>), bit: usize| {
+        rows.clear();
+        (0..levels).for_each(|i| rows.extend(leaves.leaf(tables, first + bit * levels + i).flatten()));
         let mut keys = DigitKeys::new(tables, gadget, RGSW)?;
-        let mut product = vec![0; 2 * tables.words()];
-        for i in 0..levels {
-            let image = scratch.image(tables, conversion);
-            let leaf = || leaves.leaf(tables, first + bit * levels + i).map(|tile| tile.split_at(W));
-            for (source, to) in RGSW.iter().zip(image.chunks_exact_mut(tables.words())) {
-                for (to, (a, b)) in to.chunks_exact_mut(W).zip(leaf()) {
-                    to.copy_from_slice([a, b][*source]);
-                }
-            }
-            keys.set(tables, i, leaf().map(|(a, b)| [a, b]));
-            product.fill(0);
-            multiply(lanes, tables, conversion, scratch, &mut AddTo(&mut product));
-            keys.set(tables, levels + i, product.chunks_exact(2 * W).map(|tile| [&tile[..W], &tile[W..]]));
-        }
+        keys.set(tables, 0, rows);
+        multiply(lanes, tables, conversion, scratch, &mut Replaced { tables, words: rows });
+        keys.set(tables, levels, rows);
         Ok(keys)
     };
     let selectors: Result<_, BackendError> =
-        (0..depth).into_par_iter().map_init(Scratch::default, selector).collect();
+        (0..depth).into_par_iter().map_init(|| (tables.scratch(), Vec::new()), selector).collect();
     Ok(RingSelectors(selectors?))
 }
 
-/// `rgsw_fold`, depth first: an external product as soon as both inputs are there, so that what is won is still
-/// in the cache when it meets its next opponent (IVE, section IV). The winner takes the first one's place.
+/// Ciphertexts of a subtree whose rounds are played before the next subtree's: 3 MiB for three primes and degree
+/// 4096, a part of a third-level cache.
+const SUBTREE: usize = 32;
+/// Games that are played together: for each prime they share a visit of the selector.
+const GROUP: usize = 4;
+
+/// `rgsw_fold`: subtree by subtree, so that what is won is still near when it meets its next opponent (IVE, section
+/// IV). A winner takes the first one's place.
 pub(super) fn rgsw_fold<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -85,66 +108,83 @@ pub(super) fn rgsw_fold<L: WordLanes<W>, const W: usize>(
         return Err(BackendError::Shape("as many ciphertexts as selectors can tell apart".into()));
     }
     let one = 2 * tables.words();
-    // Subtrees for the threads: several for each, so that none waits long for the last.
-    let subtree = (count / (4 * rayon::current_num_threads())).max(1).next_power_of_two();
-    let (low, high) = selectors.split_at((subtree.trailing_zeros() as usize).min(selectors.len()));
-    let words = ciphertexts.words_mut();
-    words[..count * one].par_chunks_mut(subtree * one).for_each_init(Scratch::default, |scratch, words| {
-        tournament(lanes, tables, low, scratch, words);
-    });
-    for (round, selector) in high.iter().enumerate() {
-        let distance = (subtree << round) * one;
-        words[..count * one].par_chunks_mut(2 * distance).for_each_init(
-            Scratch::default,
-            |scratch, words| {
-                if let Some((first, second)) = words.split_at_mut_checked(distance)
-                    && !second.is_empty()
-                {
-                    play(lanes, tables, selector, scratch, &mut first[..one], &second[..one]);
+    let words = &mut ciphertexts.words_mut()[..count * one];
+    let subtree = count.div_ceil(rayon::current_num_threads()).next_power_of_two().min(SUBTREE);
+    let (lower, upper) = selectors.split_at(selectors.len().min(subtree.trailing_zeros() as usize));
+    words.par_chunks_mut(subtree * one).for_each_init(
+        || tables.scratch(),
+        |scratch, words| {
+            for (round, selector) in lower.iter().enumerate() {
+                for words in words.chunks_mut((2 * GROUP * one) << round) {
+                    let mut games = Games { tables, words, distance: 1 << round };
+                    multiply(lanes, tables, selector, scratch, &mut games);
                 }
+            }
+        },
+    );
+    for (round, selector) in upper.iter().enumerate() {
+        let distance = subtree << round;
+        words.par_chunks_mut(2 * distance * one).for_each_init(
+            || tables.scratch(),
+            |scratch, words| {
+                multiply(lanes, tables, selector, scratch, &mut Games { tables, words, distance });
             },
         );
+        if distance >= count {
+            break;
+        }
     }
     Ok(ciphertexts.first())
 }
 
-/// The winner among ciphertexts one after another, to the place of the first.
-fn tournament<L: WordLanes<W>, const W: usize>(
-    lanes: L,
-    tables: &RingTables,
-    selectors: &[DigitKeys],
-    scratch: &mut Scratch,
-    words: &mut [u32],
-) {
-    let Some((last, lower)) = selectors.split_last() else { return };
-    let one = 2 * tables.words();
-    let half = one << lower.len();
-    if words.len() <= half {
-        return tournament(lanes, tables, lower, scratch, words);
-    }
-    let (first, second) = words.split_at_mut(half);
-    tournament(lanes, tables, lower, scratch, first);
-    tournament(lanes, tables, lower, scratch, second);
-    play(lanes, tables, last, scratch, &mut first[..one], &second[..one]);
-}
-
-/// `first + bit * (second - first)`.
-fn play<L: WordLanes<W>, const W: usize>(
-    lanes: L,
-    tables: &RingTables,
-    selector: &DigitKeys,
-    scratch: &mut Scratch,
-    first: &mut [u32],
-    second: &[u32],
-) {
-    let image = scratch.image(tables, selector);
-    lanes.run(Difference { tables, first, second, to: image });
-    multiply(lanes, tables, selector, scratch, &mut AddTo(first));
-}
-
-/// The sources of `second - first` for [`RGSW`] keys.
-struct Difference<'a> {
+/// Games between neighbours of ciphertexts `distance` apart: `first + bit * (second - first)`, to the place of the
+/// first. One without a neighbour stays.
+struct Games<'a> {
     tables: &'a RingTables,
+    words: &'a mut [u32],
+    distance: usize,
+}
+
+impl Games<'_> {
+    /// Where player `i` lies.
+    fn place(&self, i: usize) -> usize {
+        i * self.distance * 2 * self.tables.words()
+    }
+}
+
+impl Operands for Games<'_> {
+    type Results<'b>
+        = Sum<'b>
+    where
+        Self: 'b;
+
+    fn count(&self) -> usize {
+        let ciphertexts = self.words.len() / (2 * self.tables.words());
+        ciphertexts.div_ceil(self.distance) / 2
+    }
+
+    fn write<L: WordLanes<W>, const W: usize>(&self, lanes: L, i: usize, polynomial: usize, to: &mut [u32]) {
+        let (degree, ciphertext) = (self.tables.degree(), 2 * self.tables.words());
+        let player = |i| self.words[self.place(i)..][..ciphertext].chunks_exact(2 * degree);
+        let players = player(2 * i).zip(player(2 * i + 1));
+        for ((prime, to), (first, second)) in
+            self.tables.primes().iter().zip(to.chunks_exact_mut(degree)).zip(players)
+        {
+            lanes.run(Difference { q: prime.q, polynomial, first, second, to });
+        }
+    }
+
+    fn results(&mut self, i: usize, prime: usize) -> Sum<'_> {
+        let of_prime = 2 * self.tables.degree();
+        let first = self.place(2 * i) + prime * of_prime;
+        Sum(&mut self.words[first..][..of_prime])
+    }
+}
+
+/// A polynomial of the second minus the first, modulo one prime.
+struct Difference<'a> {
+    q: Modulus,
+    polynomial: usize,
     first: &'a [u32],
     second: &'a [u32],
     to: &'a mut [u32],
@@ -155,20 +195,30 @@ impl Kernel for Difference<'_> {
 
     #[inline(always)]
     fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
-        let Self { tables, first, second, to } = self;
-        let (of_b, of_a) = to.split_at_mut(tables.words());
-        let to = of_a.as_chunks_mut::<W>().0.iter_mut().zip(of_b.as_chunks_mut::<W>().0);
-        let pairs = first
-            .as_chunks::<W>()
-            .0
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .zip(second.as_chunks::<W>().0.as_chunks::<2>().0);
-        for (tile, ((a, b), (first, second))) in to.zip(pairs).enumerate() {
-            let prime = Prime::new(lanes, tables.prime_of(tile));
-            lanes.store(prime.sub(lanes, lanes.load(&second[0]), lanes.load(&first[0])), a);
-            lanes.store(prime.sub(lanes, lanes.load(&second[1]), lanes.load(&first[1])), b);
+        let prime = Prime::new(lanes, self.q);
+        let (first, second) = (self.first.as_chunks::<W>().0, self.second.as_chunks::<W>().0);
+        let pairs = first.as_chunks::<2>().0.iter().zip(second.as_chunks::<2>().0);
+        for (to, (first, second)) in self.to.as_chunks_mut().0.iter_mut().zip(pairs) {
+            let [first, second] = [first, second].map(|tile| &tile[self.polynomial]);
+            lanes.store(prime.sub(lanes, lanes.load(second), lanes.load(first)), to);
         }
+    }
+}
+
+/// A ciphertext modulo one prime that the product is added to.
+struct Sum<'a>(&'a mut [u32]);
+
+impl Results for Sum<'_> {
+    #[inline(always)]
+    fn store<L: WordLanes<W>, const W: usize>(
+        &mut self,
+        lanes: L,
+        prime: Prime<L::Vector>,
+        vector: usize,
+        [a, b]: [L::Vector; 2],
+    ) {
+        let to = &mut self.0.as_chunks_mut::<W>().0.as_chunks_mut::<2>().0[vector];
+        lanes.store(prime.add(lanes, lanes.load(&to[0]), a), &mut to[0]);
+        lanes.store(prime.add(lanes, lanes.load(&to[1]), b), &mut to[1]);
     }
 }

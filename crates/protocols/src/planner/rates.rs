@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use spirea_backend::{EvaluationKeys, PanelLayout, RING_DEGREE, RingBackend, RingMatrix, SwitchedBits};
+use spirea_backend::{
+    EvaluationKeys, PANEL_ROWS, PanelLayout, RING_DEGREE, RingBackend, RingMatrix, SwitchedBits,
+};
 use spirea_lattice::RingSet;
 use spirea_lattice::lwe::RANK;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
@@ -15,8 +17,8 @@ use crate::ProtocolError;
 
 /// Bytes of the matrix that is scanned: larger than the caches.
 const SCANNED_BYTES: usize = 128 << 20;
-/// Leaves of the expansion that is timed.
-const LEAVES: usize = 128;
+/// Leaves of the expansion that is timed: with them a product's operands are larger than the caches.
+const LEAVES: usize = 512;
 /// Rows of the product that is timed.
 const ROWS: usize = 8;
 /// Runs of which the median counts.
@@ -63,7 +65,8 @@ impl Rates {
         let products = median(|| backend.scalar_fold(&matrix, &queries))?;
         self.set(Unit::Product, products, small.bytes() * batch);
 
-        let layout = PanelLayout::covering(2048, 2048)?;
+        // A panel, as the moving rows of few queries are: the public matrix is most of the work.
+        let layout = PanelLayout::covering(PANEL_ROWS, 16384)?;
         let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
         let coefficients = vec![0x1234_5678; layout.columns() * RANK];
         let a = RingMatrix {
