@@ -35,6 +35,23 @@ impl WordLanes<8> for Avx2 {
     }
 
     #[inline(always)]
+    fn stream(self, a: __m256i, words: &mut [u32; 8]) {
+        let to: *mut __m256i = words.as_mut_ptr().cast();
+        if to.is_aligned() {
+            // SAFETY: `self` proves AVX2; the array has the vector's bytes, and its alignment.
+            unsafe { _mm256_stream_si256(to, a) }
+        } else {
+            self.store(a, words);
+        }
+    }
+
+    #[inline(always)]
+    fn fence(self) {
+        // SAFETY: part of SSE, which every x86-64 has.
+        unsafe { _mm_sfence() }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m256i, b: __m256i) -> __m256i {
         // SAFETY: `self` proves AVX2.
         unsafe { _mm256_add_epi32(a, b) }

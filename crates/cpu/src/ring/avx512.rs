@@ -35,6 +35,23 @@ impl WordLanes<16> for Avx512 {
     }
 
     #[inline(always)]
+    fn stream(self, a: __m512i, words: &mut [u32; 16]) {
+        let to: *mut __m512i = words.as_mut_ptr().cast();
+        if to.is_aligned() {
+            // SAFETY: `self` proves AVX-512 F, BW and VNNI; the array has the vector's bytes, and its alignment.
+            unsafe { _mm512_stream_si512(to, a) }
+        } else {
+            self.store(a, words);
+        }
+    }
+
+    #[inline(always)]
+    fn fence(self) {
+        // SAFETY: part of SSE, which every x86-64 has.
+        unsafe { _mm_sfence() }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: `self` proves AVX-512 F, BW and VNNI.
         unsafe { _mm512_add_epi32(a, b) }

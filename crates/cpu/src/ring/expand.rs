@@ -11,7 +11,7 @@ use spirea_backend::BackendError;
 use spirea_math::Expansion;
 
 use super::lanes::{Kernel, WordLanes};
-use super::layout::{BLOCK, LeafBlock, Place, RingLeaves, in_tiles, store_tile};
+use super::layout::{BLOCK, LeafBlock, Place, Read, RingLeaves, in_tiles, store_tile};
 use super::modular::{Factor, Prime};
 use super::product::{DigitKeys, Operands, Results, Scratch, multiply, room};
 use super::tables::{Monomial, RingTables, Substitution};
@@ -114,6 +114,7 @@ impl<L> Tree<'_, L> {
         for (i, nodes) in parents[..count].chunks(GROUP * ciphertext).enumerate() {
             self.split(scratch, last, nodes, Children::leaves(&mut block, 2 * GROUP * i));
         }
+        self.lanes.fence();
         scratch.nodes = [parents, children];
     }
 
@@ -136,18 +137,19 @@ struct Children<'a> {
     /// How far it is to the next.
     step: usize,
     wanted: usize,
+    read: Read,
 }
 
 impl<'a> Children<'a> {
     fn nodes(tables: &RingTables, words: &'a mut [u32]) -> Self {
         let (first, step) = (Place::node(tables), 2 * tables.words());
-        Self { wanted: words.len() / step, words, first, step }
+        Self { wanted: words.len() / step, words, first, step, read: Read::Soon }
     }
 
     /// The leaves of a block from `first` onward.
     fn leaves(block: &'a mut LeafBlock<'_>, first: usize) -> Self {
         let (wanted, place, step) = (block.leaves() - first, block.place(first), block.step());
-        Self { words: block.words_mut(), first: place, step, wanted }
+        Self { words: block.words_mut(), first: place, step, wanted, read: Read::Later }
     }
 }
 
@@ -181,7 +183,7 @@ impl Operands for Split<'_> {
         let of_prime = 2 * self.tables.degree();
         let node = &self.nodes[(i * self.tables.primes().len() + prime) * of_prime..][..of_prime];
         let vectors = self.tables.degree() / self.tables.lanes();
-        let Children { words, first, step, wanted } = &mut self.children;
+        let Children { words, first, step, wanted, read } = &mut self.children;
         let even = first.after(2 * i * *step).at(prime * vectors);
         Pair {
             image: Image { substitution: self.substitution, node },
@@ -190,6 +192,7 @@ impl Operands for Split<'_> {
             even,
             odd: (2 * i + 1 < *wanted).then_some(even + *step),
             stride: first.stride(),
+            read: *read,
         }
     }
 }
@@ -237,6 +240,7 @@ struct Pair<'a> {
     even: usize,
     odd: Option<usize>,
     stride: usize,
+    read: Read,
 }
 
 impl Results for Pair<'_> {
@@ -254,12 +258,12 @@ impl Results for Pair<'_> {
         let node = [lanes.load(&node[0]), lanes.load(&node[1])];
         let a = prime.add(lanes, node[0], substituted[0]);
         let b = prime.add(lanes, node[1], substituted[1]);
-        store_tile(lanes, self.words, self.even + vector * self.stride, [a, b]);
+        store_tile(lanes, self.words, self.even + vector * self.stride, [a, b], self.read);
         if let Some(odd) = self.odd {
             let monomial = self.monomial.factor(lanes, vector);
             let a = prime.mul(lanes, prime.sub_lazy(lanes, node[0], substituted[0]), monomial);
             let b = prime.mul(lanes, prime.sub_lazy(lanes, node[1], substituted[1]), monomial);
-            store_tile(lanes, self.words, odd + vector * self.stride, [a, b]);
+            store_tile(lanes, self.words, odd + vector * self.stride, [a, b], self.read);
         }
     }
 }

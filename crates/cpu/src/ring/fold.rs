@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for each tile (prime, vector of slots)            in parallel; one stream of the plain matrix
-//!     for each block of columns                     what 64 bits can sum
+//!     for each block of columns                     the leaves' blocks; about what 64 bits can sum
 //!         for each group of rows                    the block of the group stays in the first-level cache
 //!             for each query                        registers: rows x 2 polynomials x even and odd lanes
 //! ```
@@ -17,20 +17,16 @@ use super::lanes::{Kernel, WordLanes};
 use super::layout::{BLOCK, RingLeaves};
 use super::modular::{Factor, Prime, lazy_terms, montgomery_one};
 use super::ntt::Forward;
+use super::pool::Words;
 use super::tables::RingTables;
-use crate::matrix::HugeBuffer;
 use crate::prefetch::prefetch;
-
-/// Columns that are folded at a time: what a sum holds of products modulo primes below 2^29, and what stays in
-/// the first-level cache of a group of rows and of a query.
-const COLUMNS: usize = 2 * BLOCK;
 
 /// Groups of rows whose columns stay in the first-level cache while the queries go by.
 const GROUPS: usize = 4;
 /// Words of a cache line.
 const LINE: usize = 16;
 /// Queries of a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level cache.
-const QUERIES: usize = 16;
+const QUERIES: usize = 8;
 /// Words of the sums that are gathered before they are dealt out: 4 MiB, a part of a third-level cache.
 const BAND_WORDS: usize = 1 << 20;
 
@@ -39,7 +35,7 @@ const BAND_WORDS: usize = 1 << 20;
 pub struct RingPlain {
     rows: usize,
     columns: usize,
-    words: HugeBuffer,
+    words: Words,
 }
 
 impl RingPlain {
@@ -71,12 +67,12 @@ pub(super) fn encode<L: WordLanes<W>, const W: usize>(
         return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
     }
     let words = rows.checked_mul(columns).and_then(|count| count.checked_mul(tables.words()));
-    let mut plain = RingPlain { rows, columns, words: HugeBuffer::words(words, "the plain matrix")? };
+    let mut plain = RingPlain { rows, columns, words: tables.memory().words(words, "the plain matrix")? };
     let (polynomial, tile) = (tables.words(), rows * columns * W);
     // A block of columns at a time: transformed by polynomial, then dealt out by tile.
-    let mut block = vec![0; rows * COLUMNS.min(columns) * polynomial];
-    for first in (0..columns).step_by(COLUMNS) {
-        let width = COLUMNS.min(columns - first);
+    let mut block = vec![0; rows * BLOCK.min(columns) * polynomial];
+    for first in (0..columns).step_by(BLOCK) {
+        let width = BLOCK.min(columns - first);
         let block = &mut block[..rows * width * polynomial];
         block.par_chunks_mut(polynomial).enumerate().for_each_init(
             || vec![0; tables.degree()],
@@ -198,23 +194,24 @@ impl Kernel for Fold<'_> {
         let prime = Prime::new(lanes, q);
         let lazy = lazy_terms(q, q.value().into());
         let (plain, sums) = (plain.as_chunks::<W>().0, sums.as_chunks_mut::<W>().0);
-        for first in (0..columns).step_by(COLUMNS) {
-            let width = COLUMNS.min(columns - first);
+        for first in (0..columns).step_by(BLOCK) {
+            let width = BLOCK.min(columns - first);
             let plain = &plain[first * rows..][..width * rows];
             for (leaves, sums) in leaves.chunks(QUERIES).zip(sums.chunks_mut(QUERIES * rows * 2)) {
-                let shares = Shares::new::<W>(rows.div_ceil(L::FOLD_ROWS), L::FOLD_ROWS, leaves.len());
+                let groups = rows.div_ceil(L::FOLD_ROWS);
                 for (some, plain) in plain.chunks(width * L::FOLD_ROWS * GROUPS).enumerate() {
                     for (query, leaves) in leaves.iter().enumerate() {
                         for (group, block) in plain.chunks(width * L::FOLD_ROWS).enumerate() {
                             let group = some * GROUPS + group;
-                            shares.ask::<W>(block, group, leaves, query, first / BLOCK);
                             let sums = &mut sums[2 * (query * rows + group * L::FOLD_ROWS)..];
-                            let leaves = &leaves[first / BLOCK..];
-                            match block.len() / width {
-                                1 => fold_rows::<L, 1, W>(lanes, prime, lazy, block, leaves, sums),
-                                2 => fold_rows::<L, 2, W>(lanes, prime, lazy, block, leaves, sums),
-                                3 => fold_rows::<L, 3, W>(lanes, prime, lazy, block, leaves, sums),
-                                _ => fold_rows::<L, 4, W>(lanes, prime, lazy, block, leaves, sums),
+                            let next = NextLeaves::new::<W>(leaves, first / BLOCK + 1, group, groups);
+                            let leaves = leaves[first / BLOCK];
+                            let operands = Operands { lazy, plain: block, width, leaves, sums };
+                            if query == 0 {
+                                let plain = block.as_ptr().wrapping_add(GROUPS * block.len());
+                                operands.fold(lanes, prime, InTurns { plain: plain.cast(), leaves: next });
+                            } else {
+                                operands.fold(lanes, prime, next);
                             }
                         }
                     }
@@ -224,78 +221,100 @@ impl Kernel for Fold<'_> {
     }
 }
 
-/// How many lines of what comes next each call asks memory for, while it computes.
-struct Shares {
-    /// Of the matrix's next group of rows.
-    plain: usize,
-    /// Of the query's next leaves.
-    leaves: usize,
+/// What a fold asks memory for while it computes, a little with every column: a processor waits for a burst of
+/// requests, but computes on between a few.
+trait Ahead {
+    /// Asks, for a column of the matrix that has so many lines.
+    fn ask(&mut self, lines: usize);
 }
 
-impl Shares {
-    /// Lines of a block's leaves.
-    const fn piece<const W: usize>() -> usize {
-        BLOCK * 2 * W / LINE
-    }
+/// A query's next block of leaves, of which every group of rows asks for its share.
+struct NextLeaves {
+    line: *const u32,
+    /// Lines that are left of the share.
+    left: usize,
+}
 
-    fn new<const W: usize>(groups: usize, rows: usize, queries: usize) -> Self {
-        let (plain, leaves) = (COLUMNS * rows * W / LINE, COLUMNS / BLOCK * Self::piece::<W>());
-        Self { plain: plain.div_ceil(queries), leaves: leaves.div_ceil(groups) }
-    }
-
+impl NextLeaves {
+    /// The share of one group of some in block number `block`.
     #[inline(always)]
-    fn ask<const W: usize>(
-        &self,
-        block: &[[u32; W]],
-        group: usize,
-        leaves: &[&[u32]],
-        query: usize,
-        first: usize,
-    ) {
-        let plain = block.as_ptr().wrapping_add(GROUPS * block.len()).cast::<u32>();
-        for line in query * self.plain..(query + 1) * self.plain {
-            prefetch(plain.wrapping_add(line * LINE).cast());
-        }
-        for line in group * self.leaves..(group + 1) * self.leaves {
-            let piece = line / Self::piece::<W>();
-            // Further on in this tile, or first in the next.
-            let next = match leaves.get(first + COLUMNS / BLOCK + piece) {
-                Some(leaves) => leaves.as_ptr(),
-                None => leaves[piece % leaves.len()].as_ptr_range().end,
-            };
-            prefetch(next.wrapping_add(line % Self::piece::<W>() * LINE).cast());
+    fn new<const W: usize>(leaves: &[&[u32]], block: usize, group: usize, groups: usize) -> Self {
+        let share = const { BLOCK * 2 * W / LINE }.div_ceil(groups);
+        // In this tile, or the first of the next one.
+        let next = leaves.get(block).map_or_else(|| leaves[0].as_ptr_range().end, |block| block.as_ptr());
+        Self { line: next.wrapping_add(group * share * LINE), left: share }
+    }
+}
+
+impl Ahead for NextLeaves {
+    #[inline(always)]
+    fn ask(&mut self, _lines: usize) {
+        if self.left > 0 {
+            prefetch(self.line.cast());
+            (self.line, self.left) = (self.line.wrapping_add(LINE), self.left - 1);
         }
     }
 }
 
-/// Adds columns of `R` rows times leaves, given in their blocks, to the rows' sums.
-#[inline(always)]
-fn fold_rows<L: WordLanes<W>, const R: usize, const W: usize>(
-    lanes: L,
-    prime: Prime<L::Vector>,
+/// The matrix's next group of rows, and the next leaves.
+struct InTurns {
+    plain: *const u32,
+    leaves: NextLeaves,
+}
+
+impl Ahead for InTurns {
+    #[inline(always)]
+    fn ask(&mut self, lines: usize) {
+        for line in 0..lines {
+            prefetch(self.plain.wrapping_add(line * LINE).cast());
+        }
+        self.plain = self.plain.wrapping_add(lines * LINE);
+        self.leaves.ask(lines);
+    }
+}
+
+/// A group of rows in a block of columns, and a query.
+struct Operands<'a, const W: usize> {
+    /// Products that a sum holds.
     lazy: usize,
-    plain: &[[u32; W]],
-    leaves: &[&[u32]],
-    sums: &mut [[u32; W]],
-) {
-    let mut partial = [[[lanes.zeros(); 2]; 2]; R];
-    let mut room = lazy;
-    for (plain, leaves) in plain.chunks(R * BLOCK).zip(leaves) {
-        // Where a sum does not hold a block, it is reduced inside.
+    /// Column by column.
+    plain: &'a [[u32; W]],
+    width: usize,
+    leaves: &'a [u32],
+    sums: &'a mut [[u32; W]],
+}
+
+impl<const W: usize> Operands<'_, W> {
+    #[inline(always)]
+    fn fold<L: WordLanes<W>>(self, lanes: L, prime: Prime<L::Vector>, ahead: impl Ahead) {
+        match self.plain.len() / self.width {
+            1 => self.fold_rows::<L, 1>(lanes, prime, ahead),
+            2 => self.fold_rows::<L, 2>(lanes, prime, ahead),
+            3 => self.fold_rows::<L, 3>(lanes, prime, ahead),
+            _ => self.fold_rows::<L, 4>(lanes, prime, ahead),
+        }
+    }
+
+    /// Adds columns of `R` rows times leaves to the rows' sums.
+    #[inline(always)]
+    fn fold_rows<L: WordLanes<W>, const R: usize>(
+        self,
+        lanes: L,
+        prime: Prime<L::Vector>,
+        mut ahead: impl Ahead,
+    ) {
+        let Self { lazy, plain, leaves, sums, .. } = self;
+        let mut partial = [[[lanes.zeros(); 2]; 2]; R];
+        // What a sum does not hold is added in turns.
         for (plain, leaves) in plain.chunks(R * lazy).zip(leaves.chunks(2 * W * lazy)) {
-            let columns = plain.len() / R;
-            if columns > room {
-                reduce_sums::<L, R, W>(lanes, prime, &mut partial, sums);
-                room = lazy;
-            }
-            room -= columns;
             let leaves = leaves.as_chunks::<W>().0.as_chunks::<2>().0;
             for (plain, leaf) in plain.as_chunks::<R>().0.iter().zip(leaves) {
+                ahead.ask(const { (R * W).div_ceil(LINE) });
                 add_column(lanes, &mut partial, plain, leaf);
             }
+            reduce_sums::<L, R, W>(lanes, prime, &mut partial, sums);
         }
     }
-    reduce_sums::<L, R, W>(lanes, prime, &mut partial, sums);
 }
 
 /// Adds a column of plaintexts times a leaf's a and b to the sums of even and of odd lanes.

@@ -31,6 +31,10 @@ pub(crate) trait WordLanes<const W: usize>: Copy + Send + Sync + 'static {
     fn load(self, words: &[u32; W]) -> Self::Vector;
     /// Words to memory.
     fn store(self, a: Self::Vector, words: &mut [u32; W]);
+    /// Words to memory past the caches, in no order with other stores until [`Self::fence`].
+    fn stream(self, a: Self::Vector, words: &mut [u32; W]);
+    /// Puts the streamed words before all that is stored from here on.
+    fn fence(self);
     /// a + b modulo 2^32.
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// a - b modulo 2^32.

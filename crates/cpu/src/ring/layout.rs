@@ -12,7 +12,7 @@ use super::pool::Words;
 use super::tables::RingTables;
 
 /// Leaves of a block.
-pub(super) const BLOCK: usize = 32;
+pub(super) const BLOCK: usize = 64;
 
 /// The leaves of one expanded query: ciphertexts as values below the primes.
 #[derive(Debug)]
@@ -122,6 +122,16 @@ impl Place {
     }
 }
 
+/// When what is stored will be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Read {
+    /// While it is in the caches.
+    Soon,
+    /// From memory, by which time the caches have held more: it is written past them. Whoever stores so ends with
+    /// [`WordLanes::fence`].
+    Later,
+}
+
 /// Stores a tile of a and of b.
 #[inline(always)]
 pub(super) fn store_tile<L: WordLanes<W>, const W: usize>(
@@ -129,10 +139,19 @@ pub(super) fn store_tile<L: WordLanes<W>, const W: usize>(
     words: &mut [u32],
     at: usize,
     [a, b]: [L::Vector; 2],
+    read: Read,
 ) {
     let (to, _) = words[at..at + 2 * W].as_chunks_mut();
-    lanes.store(a, &mut to[0]);
-    lanes.store(b, &mut to[1]);
+    match read {
+        Read::Soon => {
+            lanes.store(a, &mut to[0]);
+            lanes.store(b, &mut to[1]);
+        }
+        Read::Later => {
+            lanes.stream(a, &mut to[0]);
+            lanes.stream(b, &mut to[1]);
+        }
+    }
 }
 
 /// Takes a ciphertext, a and then b in the order of the plans and in any words, tile by tile and below the primes.

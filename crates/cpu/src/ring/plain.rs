@@ -33,6 +33,14 @@ macro_rules! plain {
             }
 
             #[inline(always)]
+            fn stream(self, a: Self::Vector, words: &mut [u32; $lanes]) {
+                self.store(a, words);
+            }
+
+            #[inline(always)]
+            fn fence(self) {}
+
+            #[inline(always)]
             fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
                 std::array::from_fn(|i| a[i].wrapping_add(b[i]))
             }

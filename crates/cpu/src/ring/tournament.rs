@@ -6,7 +6,7 @@ use spirea_math::{Gadget, Modulus};
 
 use super::ciphertexts::RingCiphertexts;
 use super::lanes::{Kernel, WordLanes};
-use super::layout::{self, RingLeaves, store_tile};
+use super::layout::{self, Read, RingLeaves, store_tile};
 use super::modular::Prime;
 use super::pool::Lent;
 use super::product::{DigitKeys, Operands, RGSW, Results, Scratch, multiply};
@@ -55,7 +55,7 @@ impl Results for &mut [u32] {
         vector: usize,
         product: [L::Vector; 2],
     ) {
-        store_tile(lanes, self, vector * 2 * W, product);
+        store_tile(lanes, self, vector * 2 * W, product, Read::Soon);
     }
 }
 

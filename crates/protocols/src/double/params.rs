@@ -91,11 +91,13 @@ impl Folded {
     /// Work of two folds for a query: both scans, and the moving rows' hint.
     pub(crate) fn two_folds_work(&self) -> Vec<Work> {
         let (second, parts) = (SecondShape::of(&self.grid), self.grid.parts());
-        let scanned =
-            parts * self.grid.rows(Params::SPREAD) * self.grid.columns + second.fixed_rows() * second.groups;
+        let bytes = self.grid.rows(Params::SPREAD) * self.grid.columns;
         let moving = (parts * second.moving_rows()).next_multiple_of(PANEL_ROWS) * second.groups;
         vec![
-            Work::new("scalar_fold", Unit::ScannedByte, scanned),
+            // Both matrices are read once; every part beyond the first is arithmetic alone.
+            Work::new("scalar_fold", Unit::ScannedByte, bytes + second.fixed_rows() * second.groups),
+            Work::new("scalar_fold", Unit::Product, (parts - 1) * bytes),
+            Work::new("module_fold", Unit::PublicColumn, second.groups),
             Work::new("module_fold", Unit::TransformedByte, moving),
         ]
     }

@@ -114,12 +114,12 @@ impl Parameters for Params {
         let (shape, grid, parts) = (self.ring_shape(), self.0.grid, self.0.grid.parts());
         let (set, second) = (shape.set, self.second_blocks());
         let scanned = grid.rows(Self::SPREAD) * grid.columns;
-        let products = parts * self.second_layout().bytes() * (DEGREE + 1);
+        let words = parts * self.second_layout().rows() * (DEGREE + 1);
         let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, scanned)];
         work.extend(shape.expand_work());
-        work.push(shape.fold_work(parts * (grid.groups + second)));
+        work.extend([grid.groups, second].map(|blocks| shape.fold_work(parts, blocks)));
         work.push(shape.switch_work(parts * (grid.groups + second)));
-        work.push(Work::new("scalar_fold", Unit::Product, products));
+        work.push(Work::new("scalar_fold", Unit::ProductWord, words));
         work.push(Work::new("encode", Unit::EncodedPolynomial(set), parts * second * DEGREE));
         work
     }

@@ -1,8 +1,8 @@
 //! The server half.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use spirea_backend::{MAX_BATCH, RingBackend};
+use spirea_backend::RingBackend;
 use spirea_lattice::lwe::DEGREE;
 
 use super::Params;
@@ -23,7 +23,14 @@ pub struct Server<B: RingBackend> {
     parts: Vec<B::Plain>,
     /// The columns of the second public matrix, as queries of the second fold.
     second_columns: Vec<u32>,
+    /// Room for second hints, used again: of 5 KiB for every row of the second fold, new pages would cost more
+    /// than the fold.
+    hints: Mutex<Vec<Vec<u32>>>,
 }
+
+/// Columns of the second public matrix that are folded at once: few, so that the products stay in the caches until
+/// they are gathered.
+const GATHERED: usize = 64;
 
 /// A query's parts.
 struct Parsed<'a, K> {
@@ -51,7 +58,12 @@ impl<B: RingBackend> Server<B> {
         let ring = RingServer::new(backend, params.ring_shape())?;
         let parts = ring.encode_blocks(&params.0.grid, hint)?;
         let second_columns = second_columns(&params);
-        Ok(Self { params, matrix, ring, parts, second_columns })
+        Ok(Self { params, matrix, ring, parts, second_columns, hints: Mutex::default() })
+    }
+
+    fn hints(&self) -> MutexGuard<'_, Vec<Vec<u32>>> {
+        // Whoever panicked left whole buffers.
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The second half for one part of one query: the packed blocks' bytes as a matrix, folded and packed.
@@ -71,15 +83,17 @@ impl<B: RingBackend> Server<B> {
             }
         }
         let matrix = backend.upload(layout, &matrix)?;
-        let mut hint = Vec::with_capacity(DEGREE * rows);
-        for columns in self.second_columns.chunks(MAX_BATCH * layout.columns()) {
+        let mut hint = self.hints().pop().unwrap_or_default();
+        hint.clear();
+        for columns in self.second_columns.chunks(GATHERED * layout.columns()) {
             hint.extend(backend.scalar_fold(&matrix, columns)?);
         }
         let folded = backend.scalar_fold(&matrix, query)?;
-        let blocks = self.params.second_blocks();
         // A column of A gave a product for each row; a block's come in one piece.
+        let blocks = self.params.second_blocks();
         let plain =
             self.ring.encode_columns(blocks, |block, k| &hint[k * rows + block * degree..][..degree])?;
+        self.hints().push(hint);
         let packed = self.ring.pack(&plain, &[leaves], &[&folded])?;
         self.ring.switch(&packed[0])
     }

@@ -95,7 +95,7 @@ impl Parameters for Params {
         let shape = self.ring_shape();
         let mut work = self.0.two_folds_work();
         work.extend(shape.expand_work());
-        work.extend([shape.fold_work(self.blocks()), shape.switch_work(self.blocks())]);
+        work.extend([shape.fold_work(1, self.blocks()), shape.switch_work(self.blocks())]);
         work
     }
 

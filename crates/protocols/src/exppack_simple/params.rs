@@ -111,7 +111,7 @@ impl Parameters for Params {
         let scanned = grid.rows(Self::SPREAD) * grid.columns;
         let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, scanned)];
         work.extend(shape.expand_work());
-        work.extend([shape.fold_work(self.blocks()), shape.switch_work(self.blocks())]);
+        work.extend([shape.fold_work(1, self.blocks()), shape.switch_work(self.blocks())]);
         // Each part is a query of its own.
         work.iter_mut().for_each(|work| work.count *= parts as f64);
         work

@@ -90,7 +90,7 @@ impl Parameters for Params {
         let scanned = grid.rows(Self::SPREAD) * grid.columns;
         let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, scanned)];
         work.extend(shape.expand_work());
-        work.push(shape.fold_work(parts * grid.groups));
+        work.push(shape.fold_work(parts, grid.groups));
         work.extend(shape.select_work(grid.groups, parts));
         work.push(shape.switch_work(parts));
         work

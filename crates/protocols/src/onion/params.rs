@@ -122,7 +122,7 @@ impl Parameters for Params {
     fn work(&self) -> Vec<Work> {
         let (shape, grid, parts) = (self.ring_shape(), self.grid, self.grid.parts());
         let mut work = shape.expand_work();
-        work.push(shape.fold_work(parts * grid.groups));
+        work.push(shape.fold_work(parts, grid.groups));
         work.extend(shape.select_work(grid.groups, parts));
         work.push(shape.switch_work(parts));
         work

@@ -21,6 +21,10 @@ const SCANNED_BYTES: usize = 128 << 20;
 const LEAVES: usize = 512;
 /// Rows of the product that is timed.
 const ROWS: usize = 8;
+/// Queries of the products that are timed.
+const QUERIES: usize = 64;
+/// Columns of the matrix of bytes that is multiplied by a public matrix.
+const FOLDED_COLUMNS: usize = 16384;
 /// Runs of which the median counts.
 const RUNS: usize = 3;
 
@@ -59,23 +63,22 @@ impl Rates {
         let scan = median(|| backend.scalar_fold(&matrix, &query))?;
         self.set(Unit::ScannedByte, scan, layout.bytes());
 
-        let small = PanelLayout::covering(16384, 16)?;
-        let matrix = backend.upload(small, &vec![0x5a; small.bytes()])?;
-        let (batch, queries) = (256, vec![0x1234_5678; 256 * small.columns()]);
-        let products = median(|| backend.scalar_fold(&matrix, &queries))?;
-        self.set(Unit::Product, products, small.bytes() * batch);
+        // Few columns, so that the words are the work, and many.
+        for (unit, columns) in [(Unit::ProductWord, 16), (Unit::Product, 2048)] {
+            let layout = PanelLayout::covering(16384, columns)?;
+            let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
+            let queries = vec![0x1234_5678; QUERIES * columns];
+            let products = median(|| backend.scalar_fold(&matrix, &queries))?;
+            let words = QUERIES * layout.rows();
+            self.set(unit, products, if unit == Unit::Product { words * columns } else { words });
+        }
 
-        // A panel, as the moving rows of few queries are: the public matrix is most of the work.
-        let layout = PanelLayout::covering(PANEL_ROWS, 16384)?;
-        let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
-        let coefficients = vec![0x1234_5678; layout.columns() * RANK];
-        let a = RingMatrix {
-            coefficients: &coefficients,
-            block_rows: layout.columns() / RING_DEGREE,
-            rank: RANK,
-        };
-        let transformed = median(|| backend.module_fold(&matrix, a))?;
-        self.set(Unit::TransformedByte, transformed, layout.bytes());
+        // What rows add, and what is left of the columns without any.
+        let (few, many) = (PANEL_ROWS, 4 * PANEL_ROWS);
+        let [few_seconds, many_seconds] = [module_fold(backend, few)?, module_fold(backend, many)?];
+        let of_row = (many_seconds - few_seconds).max(0.0) / (many - few) as f64;
+        self.set(Unit::TransformedByte, of_row, FOLDED_COLUMNS);
+        self.set(Unit::PublicColumn, (few_seconds - few as f64 * of_row).max(0.0), FOLDED_COLUMNS);
         Ok(())
     }
 
@@ -109,7 +112,7 @@ impl Rates {
         self.set(Unit::EncodedPolynomial(set), median(encode)?, ROWS * LEAVES);
         let plain = encode()?;
         let fold = || backend.poly_fold(&tables, &plain, &[&leaves]);
-        self.set(Unit::PolynomialProduct(set), median(fold)?, ROWS * LEAVES);
+        self.set(Unit::FoldedPolynomial(set), median(fold)?, (ROWS + 2) * LEAVES);
 
         let depth = ROWS.trailing_zeros() as usize;
         let selectors = || backend.selectors(&tables, &keys, &leaves, 0, depth, gadget);
@@ -127,6 +130,16 @@ impl Rates {
         self.set(Unit::ExternalProduct(set), tournament, ROWS - 1);
         Ok(())
     }
+}
+
+/// Seconds of a `module_fold` of so many rows.
+fn module_fold<B: RingBackend>(backend: &B, rows: usize) -> Result<f64, ProtocolError> {
+    let layout = PanelLayout::covering(rows, FOLDED_COLUMNS)?;
+    let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
+    let coefficients = vec![0x1234_5678; layout.columns() * RANK];
+    let a =
+        RingMatrix { coefficients: &coefficients, block_rows: layout.columns() / RING_DEGREE, rank: RANK };
+    Ok(median(|| backend.module_fold(&matrix, a))?)
 }
 
 /// The median time of some runs after one that does not count.

@@ -7,14 +7,18 @@ use spirea_lattice::RingSet;
 pub enum Unit {
     /// A byte of a matrix that is larger than the caches, in `scalar_fold`.
     ScannedByte,
-    /// A product of a byte and a word in `scalar_fold` of a small matrix with many columns of queries.
+    /// A product of a byte and a word in `scalar_fold` of many queries, where reading the matrix costs nothing.
     Product,
+    /// A word of a product in `scalar_fold` of many queries and a matrix of few columns.
+    ProductWord,
+    /// A column in `module_fold`, whose part of the public matrix is transformed.
+    PublicColumn,
     /// A byte of a matrix in `module_fold`.
     TransformedByte,
     /// A substitution of `expand`.
     Substitution(RingSet),
-    /// A plaintext polynomial times a leaf, in `poly_fold`.
-    PolynomialProduct(RingSet),
+    /// A polynomial that `poly_fold` reads: a plaintext, or one of a leaf's two.
+    FoldedPolynomial(RingSet),
     /// A plaintext polynomial in `encode`.
     EncodedPolynomial(RingSet),
     /// A digit of a selector: an expanded ciphertext converted by RGSW(s).
@@ -29,9 +33,13 @@ impl Unit {
     /// The ring set that it is work on, if any.
     pub fn ring_set(self) -> Option<RingSet> {
         match self {
-            Self::ScannedByte | Self::Product | Self::TransformedByte => None,
+            Self::ScannedByte
+            | Self::Product
+            | Self::ProductWord
+            | Self::PublicColumn
+            | Self::TransformedByte => None,
             Self::Substitution(set)
-            | Self::PolynomialProduct(set)
+            | Self::FoldedPolynomial(set)
             | Self::EncodedPolynomial(set)
             | Self::Conversion(set)
             | Self::ExternalProduct(set)

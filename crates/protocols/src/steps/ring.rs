@@ -87,9 +87,9 @@ impl RingShape {
         work
     }
 
-    /// Work of folding or packing `blocks` rows.
-    pub fn fold_work(&self, blocks: usize) -> Work {
-        Work::new("poly_fold", Unit::PolynomialProduct(self.set), blocks * self.columns)
+    /// Work of folding or packing `blocks` rows, `folds` times.
+    pub fn fold_work(&self, folds: usize, blocks: usize) -> Work {
+        Work::new("poly_fold", Unit::FoldedPolynomial(self.set), folds * (blocks + 2) * self.columns)
     }
 
     /// Work of selecting one of `groups` for each part.
