@@ -89,6 +89,33 @@ fn onion_decodes() {
     selects(&choose("onion", 100, 16384));
 }
 
+#[test]
+fn every_ring_set_decodes() {
+    for (protocol, ring) in [("hybrid", "paper"), ("hybrid", "small"), ("onion", "onion-30")] {
+        let choice = Choice { protocol: protocol.into(), ring: Some(ring.into()), ..Choice::default() };
+        let params = ProtocolParams::choose(&choice, [7; 32], 700, 9000).unwrap();
+        selects(&if protocol == "hybrid" { with_grid(&params, &[("groups", 3)]) } else { params });
+    }
+}
+
+/// Random records of databases of 32 MiB: 12 of each protocol, or as many as `SPIREA_LARGE_RECORDS` says.
+#[test]
+fn random_records_of_large_databases_decode() {
+    let wanted = std::env::var("SPIREA_LARGE_RECORDS").ok().and_then(|wanted| wanted.parse().ok());
+    let backend = Arc::new(CpuBackend::new(2).unwrap());
+    let mut rng = SecretRng::from_os().unwrap();
+    for protocol in NAMES {
+        let record_bytes: u64 =
+            if protocol.contains("double") && protocol != "double-pack" { 4 } else { 256 };
+        let records = (32 << 20) / record_bytes;
+        let params = choose(protocol, records, record_bytes as usize);
+        let party = party(&backend, &params, Content::Random(21));
+        let indices: Vec<u64> = (0..wanted.unwrap_or(12)).map(|_| rng.next_u64() % records).collect();
+        let margin = records_decode(&party, &indices, &mut rng);
+        println!("{protocol}: {} records decoded, {margin:.2} bits of margin", indices.len());
+    }
+}
+
 /// Parameters with other members of their grid.
 fn with_grid(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
     let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();

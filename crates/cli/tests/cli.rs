@@ -181,6 +181,37 @@ fn a_table_without_keys_is_looked_up_by_index() {
 }
 
 #[test]
+fn every_protocol_looks_up_keys_and_indices() {
+    const PROTOCOLS: [&str; 7] =
+        ["simple", "double", "exppack-simple", "exppack-double", "double-pack", "hybrid", "onion"];
+    // Values of 0 to 99 bytes.
+    let value = |i: usize| format!("{i}-").repeat(40).chars().take(i % 100).collect::<String>();
+    let rows: String = (0..500).map(|i| format!("key-{i},{}\n", value(i))).collect();
+    let folder = folder_with(&[("rows.csv", &format!("key,value\n{rows}"))]);
+    let folder = folder.path();
+    let lists: Vec<String> = PROTOCOLS.iter().map(|protocol| format!("{protocol}-list")).collect();
+    for (protocol, list) in PROTOCOLS.iter().zip(&lists) {
+        let common = ["build", "--input", "rows.csv", "--protocol", protocol, "--value", "value"];
+        expect(folder, 0, &[&common[..], &["--key", "key", "--out", protocol]].concat());
+        expect(folder, 0, &[&common[..], &["--out", list]].concat());
+    }
+    let snapshots: Vec<&str> = PROTOCOLS.into_iter().chain(lists.iter().map(String::as_str)).collect();
+    let server = Server::start(folder, &snapshots);
+    for (protocol, list) in PROTOCOLS.iter().zip(&lists) {
+        let keys = ["key-0", "key-99", "absent", "key-417"];
+        let arguments = [&["get", &server.url, protocol, "--wait", "120"][..], &keys].concat();
+        let answer = expect(folder, 1, &arguments);
+        let expected = [0, 99, 417].map(|i| format!("key-{i}\t{}\n", value(i))).concat();
+        assert_eq!(text(&answer.stdout), expected, "{protocol}");
+        assert!(text(&answer.stderr).contains("absent: not found"), "{protocol}");
+        let arguments = ["get", &server.url, list, "--wait", "120", "--index", "499", "250"];
+        let answer = expect(folder, 0, &arguments);
+        assert_eq!(text(&answer.stdout), format!("499\t{}\n250\t{}\n", value(499), value(250)), "{list}");
+    }
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
 fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
     let huge = format!(
         "k,v\n{}big,{}\n",

@@ -31,14 +31,22 @@ struct Party {
     levels: u32,
 }
 
-/// Bits of a switched ciphertext that is measured: rounding is far below any noise.
-const MEASURED: SwitchedBits = SwitchedBits { a: 56, b: 56 };
+/// Bits of a switched ciphertext that is measured, as many as the ring allows: rounding is far below any noise.
+fn measured(set: RingSet) -> SwitchedBits {
+    let bits = (set.ring().log2_modulus() as u32 - 13).min(56);
+    SwitchedBits { a: bits, b: bits }
+}
 
 impl Party {
     /// A query whose leaves encrypt 0.
     fn new(set: RingSet, leaves: usize, seed: u64) -> Self {
+        Self::with_leaves(set, &vec![(0, 0); leaves], seed)
+    }
+
+    /// A query whose leaves encrypt scales times numbers.
+    fn with_leaves(set: RingSet, leaves: &[(u128, i8)], seed: u64) -> Self {
         let mut rng = SecretRng::deterministic_for_tests(seed);
-        let expansion = Expansion::covering(leaves);
+        let expansion = Expansion::covering(leaves.len());
         let shape = KeyShape { set, levels: expansion.levels(), conversion: Conversion::Rgsw };
         let secret = RingSecret::sample(set, &mut rng);
         let words = shape.parse(&secret.evaluation_keys(&shape, &mut rng)).unwrap();
@@ -50,7 +58,7 @@ impl Party {
             conversion: &words.conversion,
         };
         let keys = BACKEND.keys(&tables, keys).unwrap();
-        let query = parse_query(set, &secret.encrypt_leaves(expansion, &[], &mut rng)).unwrap();
+        let query = parse_query(set, &secret.encrypt_leaves(expansion, leaves, &mut rng)).unwrap();
         let leaves = BACKEND.expand(&tables, expansion, &[(&keys, &query)]).unwrap().remove(0);
         Self { set, secret, tables, keys, leaves, levels: expansion.levels() }
     }
@@ -68,10 +76,11 @@ impl Party {
 
     /// The deviation and the kurtosis of the phases of ciphertexts of 0, the former as a share of q.
     fn measure(&self, ciphertexts: &Ciphertexts) -> (f64, f64) {
-        let bytes = BACKEND.mod_switch(&self.tables, ciphertexts, MEASURED).unwrap();
+        let measured = measured(self.set);
+        let bytes = BACKEND.mod_switch(&self.tables, ciphertexts, measured).unwrap();
         let (mut squares, mut fourths, mut count) = (0.0, 0.0, 0.0);
-        for ciphertext in bytes.chunks_exact(MEASURED.bytes(RingSet::DEGREE)) {
-            for &phase in self.secret.phases(ciphertext, MEASURED.a, MEASURED.b).unwrap().iter() {
+        for ciphertext in bytes.chunks_exact(measured.bytes(RingSet::DEGREE)) {
+            for &phase in self.secret.phases(ciphertext, measured.a, measured.b).unwrap().iter() {
                 let error = phase as i64 as f64 / 2f64.powi(64);
                 squares += error.powi(2);
                 fourths += error.powi(4);
@@ -154,18 +163,21 @@ fn all_columns_of_a_secret_pack_with_their_noise() {
 #[test]
 fn every_level_of_a_tournament_adds_its_noise() {
     for set in RingSet::ALL {
-        let levels = set.selector_gadget().levels(set.ring());
         let depth = 3;
-        let party = Party::new(set, depth * levels, 3);
+        // Bits of 1, for which what a gadget drops counts.
+        let factors = set.selector_gadget().factors(set.ring());
+        let ones: Vec<(u128, i8)> = (0..depth).flat_map(|_| factors.iter().map(|&f| (f, 1))).collect();
+        let party = Party::with_leaves(set, &ones, 3);
         let noise = party.noise();
         let selectors = BACKEND
             .selectors(&party.tables, &party.keys, &party.leaves, 0, depth, set.selector_gadget())
             .unwrap();
         // Entries that are large and known: the noise that they bring is what the selection keeps of them,
-        // entry 0, which is 0 here; the differences are uniform and make the digits what the model assumes.
-        let entries = party.fold(8, 1, &|row, _, coefficients: &mut [i32]| {
+        // the last entry, which is 0 here; the differences are uniform and make the digits what the model assumes.
+        let last = (1 << depth) - 1;
+        let entries = party.fold(last + 1, 1, &|row, _, coefficients: &mut [i32]| {
             coefficients.fill(0);
-            if row > 0 {
+            if row < last {
                 uniform(set.plaintext_bits().min(29))(row, 0, coefficients);
             }
         });

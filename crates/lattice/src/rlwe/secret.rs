@@ -55,11 +55,11 @@ impl RingSecret {
     /// The phases of a switched ciphertext as fractions of 2^64: N coefficients of a with `a_bits` bits each,
     /// then N of b with `b_bits`, lowest bit first, without gaps; (a s) / 2^`a_bits` + b / 2^`b_bits` mod 1.
     ///
-    /// Exact: the centred a has at most 2^`a_bits` / 2 in magnitude, so that a sum of 4096 of them is far
-    /// below q / 2, and the product is taken through the ring's own transforms.
+    /// Exact: the centred a has at most 2^`a_bits` / 2 in magnitude, and a sum of 4096 of them must stay below
+    /// q / 2, since the product is taken through the ring's own transforms.
     ///
     /// # Errors
-    /// [`LatticeError`] if the bytes are not as many.
+    /// [`LatticeError`] if the bytes are not as many, or so many bits do not fit the ring.
     pub fn phases(
         &self,
         switched: &[u8],
@@ -70,6 +70,10 @@ impl RingSecret {
         let (degree, expected) = (ring.degree(), (a_bits + b_bits) as usize * ring.degree() / 8);
         if switched.len() != expected {
             let detail = format!("a ciphertext has {expected} bytes, not {}", switched.len());
+            return Err(LatticeError { what: "answer", detail });
+        }
+        if (degree as u128) << a_bits >= ring.modulus() {
+            let detail = format!("coefficients of {a_bits} bits are too many for the ring");
             return Err(LatticeError { what: "answer", detail });
         }
         let mut bits = Bits { bytes: switched.iter(), pending: 0, count: 0 };
