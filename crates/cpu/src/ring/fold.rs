@@ -69,29 +69,28 @@ pub(super) fn encode<L: WordLanes<W>, const W: usize>(
     let words = rows.checked_mul(columns).and_then(|count| count.checked_mul(tables.words()));
     let mut plain = RingPlain { rows, columns, words: tables.memory().words(words, "the plain matrix")? };
     let (polynomial, tile) = (tables.words(), rows * columns * W);
-    // A block of columns at a time: transformed by polynomial, then dealt out by tile.
-    let mut block = vec![0; rows * BLOCK.min(columns) * polynomial];
+    // A group of rows of a block of columns at a time: transformed by polynomial, then dealt out by tile.
+    let mut block = vec![0; L::FOLD_ROWS.min(rows) * BLOCK.min(columns) * polynomial];
     for first in (0..columns).step_by(BLOCK) {
         let width = BLOCK.min(columns - first);
-        let block = &mut block[..rows * width * polynomial];
-        block.par_chunks_mut(polynomial).enumerate().for_each_init(
-            || vec![0; tables.degree()],
-            |coefficients, (i, values)| {
-                fill(i / width, first + i % width, coefficients);
-                lanes.run(Encode { tables, coefficients, values });
-            },
-        );
-        plain.words.as_words_mut().par_chunks_mut(tile).enumerate().for_each(|(i, tile)| {
-            let mut to = tile[rows * first * W..][..rows * width * W].chunks_exact_mut(W);
-            for group in (0..rows).step_by(L::FOLD_ROWS) {
-                for column in 0..width {
-                    for row in group..(group + L::FOLD_ROWS).min(rows) {
-                        let from = &block[(row * width + column) * polynomial + i * W..][..W];
-                        to.next().expect("room for every vector").copy_from_slice(from);
-                    }
+        for top in (0..rows).step_by(L::FOLD_ROWS) {
+            let height = L::FOLD_ROWS.min(rows - top);
+            let block = &mut block[..height * width * polynomial];
+            // Column by column, like the matrix.
+            block.par_chunks_mut(polynomial).enumerate().for_each_init(
+                || vec![0; tables.degree()],
+                |coefficients, (i, values)| {
+                    fill(top + i % height, first + i / height, coefficients);
+                    lanes.run(Encode { tables, coefficients, values });
+                },
+            );
+            plain.words.as_words_mut().par_chunks_mut(tile).enumerate().for_each(|(i, tile)| {
+                let to = tile[(rows * first + width * top) * W..].chunks_exact_mut(W);
+                for (to, values) in to.zip(block.chunks_exact(polynomial)) {
+                    to.copy_from_slice(&values[i * W..][..W]);
                 }
-            }
-        });
+            });
+        }
     }
     Ok(plain)
 }
