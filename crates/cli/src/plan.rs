@@ -34,12 +34,41 @@ pub struct Options {
     /// Look-ups of a client between two versions of the database, over which its hint and keys are spread.
     #[arg(long, default_value_t = 100.0)]
     lookups: f64,
+    /// A GPU as its memory and its GB/s, such as 94GiB:3480: shows whether a protocol fits and the least time in which
+    /// it could read what a query must read. A bound, not a prediction.
+    #[arg(long, value_parser = Gpu::parse)]
+    gpu: Option<Gpu>,
     /// Threads of the server; 0 for all.
     #[arg(long, default_value_t = 0)]
     threads: usize,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
+}
+
+/// A GPU, as far as its memory goes.
+#[derive(Clone, Copy)]
+struct Gpu {
+    memory: u64,
+    /// Bytes a second.
+    bandwidth: f64,
+}
+
+impl Gpu {
+    fn parse(text: &str) -> Result<Self, String> {
+        let wanted = || format!("{text:?} is not MEMORY:GB/S, such as 94GiB:3480");
+        let (memory, bandwidth) = text.split_once(':').ok_or_else(wanted)?;
+        let bandwidth: f64 = bandwidth.parse().map_err(|_| wanted())?;
+        if !(bandwidth.is_finite() && bandwidth > 0.0) {
+            return Err(wanted());
+        }
+        Ok(Self { memory: parse_bytes(memory)?, bandwidth: bandwidth * 1e9 })
+    }
+
+    /// What it allows a protocol; None if its memory is too small.
+    fn least_seconds(self, figures: &Figures) -> Option<f64> {
+        (figures.memory_bytes <= self.memory).then(|| figures.read_bytes() / self.bandwidth)
+    }
 }
 
 /// One line of the plan, for programs.
@@ -66,6 +95,10 @@ struct Numbers<'a> {
     lookup_seconds: f64,
     failure_log2: f64,
     steps: Vec<Step<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_fits: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_least_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ruled_out: Option<&'a str>,
 }
@@ -97,15 +130,16 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let best = planner::recommended(&plans);
     if options.json {
         for (i, plan) in plans.iter().enumerate() {
-            print_line(&serde_json::to_string(&line(plan, best == Some(i)))?)?;
+            print_line(&serde_json::to_string(&line(plan, best == Some(i), options.gpu))?)?;
         }
     } else {
-        table(&plans, best)?;
+        table(&plans, best, options.gpu)?;
     }
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn numbers(figures: &Figures) -> Numbers<'_> {
+fn numbers(figures: &Figures, gpu: Option<Gpu>) -> Numbers<'_> {
+    let gpu = gpu.map(|gpu| gpu.least_seconds(figures));
     let Figures { params, sizes, steps, memory_bytes, lookup_seconds, ruled_out } = figures;
     Numbers {
         params: params.set(),
@@ -119,33 +153,35 @@ fn numbers(figures: &Figures) -> Numbers<'_> {
         lookup_seconds: *lookup_seconds,
         failure_log2: params.failure_log2(),
         steps: steps.iter().map(|&(name, seconds)| Step { name, seconds }).collect(),
+        gpu_fits: gpu.map(|least| least.is_some()),
+        gpu_least_seconds: gpu.flatten(),
         ruled_out: ruled_out.as_deref(),
     }
 }
 
-fn line(plan: &Plan, recommended: bool) -> Line<'_> {
+fn line(plan: &Plan, recommended: bool, gpu: Option<Gpu>) -> Line<'_> {
     Line {
         protocol: plan.protocol,
         recommended,
         refused: plan.outcome.as_ref().err().map(String::as_str),
-        figures: plan.outcome.as_ref().ok().map(numbers),
+        figures: plan.outcome.as_ref().ok().map(|figures| numbers(figures, gpu)),
     }
 }
 
-fn table(plans: &[Plan], best: Option<usize>) -> anyhow::Result<()> {
+fn table(plans: &[Plan], best: Option<usize>, gpu: Option<Gpu>) -> anyhow::Result<()> {
     let header = ["protocol", "upload", "download", "keys", "hint", "server", "memory", "look-up"];
-    let row = |cells: [String; 8]| {
+    let row = |cells: [String; 8], gpu: Option<String>| {
         let [name, rest @ ..] = cells;
-        let rest: String = rest.iter().map(|cell| format!("{cell:>11}")).collect();
+        let rest: String = rest.iter().chain(&gpu).map(|cell| format!("{cell:>11}")).collect();
         print_line(&format!("{name:<15}{rest}"))
     };
-    row(header.map(Into::into))?;
+    row(header.map(Into::into), gpu.map(|_| "GPU, least".into()))?;
     for plan in plans {
         match &plan.outcome {
             Err(refused) => print_line(&format!("{:<15}  {refused}", plan.protocol))?,
             Ok(figures) => {
                 let sizes = figures.sizes;
-                row([
+                let cells = [
                     plan.protocol.into(),
                     bytes(sizes.query_bytes as u64),
                     bytes(sizes.answer_bytes as u64),
@@ -154,7 +190,9 @@ fn table(plans: &[Plan], best: Option<usize>) -> anyhow::Result<()> {
                     seconds(figures.server_seconds()),
                     bytes(figures.memory_bytes),
                     seconds(figures.lookup_seconds),
-                ])?;
+                ];
+                let least = |gpu: Gpu| gpu.least_seconds(figures).map_or_else(|| "too big".into(), seconds);
+                row(cells, gpu.map(least))?;
                 if let Some(why) = &figures.ruled_out {
                     print_line(&format!("{:<15}  {why}", ""))?;
                 }

@@ -212,6 +212,23 @@ fn every_protocol_looks_up_keys_and_indices() {
 }
 
 #[test]
+fn a_plan_names_what_a_gpu_has_no_memory_for() {
+    let folder = folder_with(&[]);
+    let plan =
+        |gpu: &str| ["plan", "--records", "10000", "--record-bytes", "64", "--gpu", gpu].map(String::from);
+    let output = |gpu: &str| {
+        let arguments = plan(gpu);
+        text(&expect(folder.path(), 0, &arguments.each_ref().map(String::as_str)).stdout)
+    };
+    let (small, large) = (output("1KiB:3000"), output("80GiB:3000"));
+    assert_eq!(small.matches("too big").count(), 7, "{small}");
+    assert!(!large.contains("too big") && large.contains("recommended: "), "{large}");
+    let arguments = plan("3000");
+    let refused = refusal(folder.path(), &arguments.each_ref().map(String::as_str));
+    assert!(refused.contains("94GiB:3480"), "{refused}");
+}
+
+#[test]
 fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
     let huge = format!(
         "k,v\n{}big,{}\n",

@@ -71,6 +71,11 @@ impl Figures {
     pub fn server_seconds(&self) -> f64 {
         self.steps.iter().map(|(_, seconds)| seconds).sum()
     }
+
+    /// Bytes of memory that a query reads at least, on any machine.
+    pub fn read_bytes(&self) -> f64 {
+        self.params.work().iter().map(|work| work.count * work.unit.read_bytes() as f64).sum()
+    }
 }
 
 /// The predicted seconds of the server for one query, by step, in the order of the steps.

@@ -30,6 +30,16 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Bytes of the database, of what was computed of it, or of leaves that one of it reads; 0 for arithmetic on what
+    /// caches hold.
+    pub fn read_bytes(self) -> usize {
+        match self {
+            Self::ScannedByte | Self::TransformedByte => 1,
+            Self::FoldedPolynomial(set) => set.ring().words() * 4,
+            _ => 0,
+        }
+    }
+
     /// The ring set that it is work on, if any.
     pub fn ring_set(self) -> Option<RingSet> {
         match self {
