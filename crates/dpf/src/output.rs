@@ -1,0 +1,188 @@
+use bytemuck::{Pod, cast, cast_ref};
+use serde::{Deserialize, Serialize};
+use subtle::ConditionallySelectable;
+
+use crate::{DpfError, LEAF_BLOCKS, Leaf, Party};
+
+/// What a function gives at a point, by name: the elements of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputKind {
+    /// A bit; shares add by exclusive or.
+    Bit,
+    /// A 32-bit word; shares add modulo 2^32.
+    U32,
+    /// A 64-bit word; shares add modulo 2^64.
+    U64,
+    /// A 128-bit word; shares add modulo 2^128.
+    U128,
+}
+
+impl OutputKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Bit, Self::U32, Self::U64, Self::U128];
+
+    /// Its name: `bit`, `u32`, `u64`, `u128`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bit => "bit",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::U128 => "u128",
+        }
+    }
+
+    /// Bits of an output.
+    pub fn bits(self) -> u64 {
+        match self {
+            Self::Bit => 1,
+            Self::U32 => 32,
+            Self::U64 => 64,
+            Self::U128 => 128,
+        }
+    }
+
+    /// Points whose outputs a leaf holds.
+    pub fn per_leaf(self) -> u64 {
+        LEAF_BLOCKS as u64 * 128 / self.bits()
+    }
+}
+
+impl std::str::FromStr for OutputKind {
+    type Err = DpfError;
+
+    fn from_str(name: &str) -> Result<Self, DpfError> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| DpfError::Unknown {
+            what: "output",
+            name: name.into(),
+            known: Self::ALL.map(Self::name).join(", "),
+        })
+    }
+}
+
+/// An element of the group in which shares add up, and how leaves hold such elements.
+///
+/// A leaf is the sequence of its outputs, lowest first, in little-endian order.
+pub trait Output: Copy + Default + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+    /// Its name.
+    const KIND: OutputKind;
+
+    /// The output at `place` of a leaf, 0 to [`OutputKind::per_leaf`] - 1.
+    fn of(leaf: &Leaf, place: usize) -> Self;
+
+    /// The leaf with `self` at `place` and zero elsewhere; in time that does not depend on either.
+    fn at(self, place: u64) -> Leaf;
+
+    /// The sum.
+    fn add(self, other: Self) -> Self;
+
+    /// All sums of two leaves' outputs.
+    fn add_leaves(a: &Leaf, b: &Leaf) -> Leaf;
+
+    /// The negatives of a leaf's outputs.
+    fn negate_leaf(leaf: &Leaf) -> Leaf;
+
+    /// A party's share of a leaf: what its seed expands to, with the correction added where the seed's
+    /// control bit is set (`mask` all ones, else 0), negated for [`Party::One`].
+    #[inline(always)]
+    fn share(expanded: &Leaf, mask: u128, correction: &Leaf, party: Party) -> Leaf {
+        let masked = correction.map(|block| block & mask);
+        let sum = Self::add_leaves(expanded, &masked);
+        match party {
+            Party::Zero => sum,
+            Party::One => Self::negate_leaf(&sum),
+        }
+    }
+}
+
+/// One bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bit(
+    /// Whether it is set.
+    pub bool,
+);
+
+impl Output for Bit {
+    const KIND: OutputKind = OutputKind::Bit;
+
+    fn of(leaf: &Leaf, place: usize) -> Self {
+        Self(leaf[place / 128] >> (place % 128) & 1 == 1)
+    }
+
+    fn at(self, place: u64) -> Leaf {
+        let bit = u128::from(self.0) << (place % 128);
+        std::array::from_fn(|i| {
+            let here = subtle::ConstantTimeEq::ct_eq(&(i as u64), &(place / 128));
+            u128::conditional_select(&0, &bit, here)
+        })
+    }
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0 ^ other.0)
+    }
+
+    #[inline(always)]
+    fn add_leaves(a: &Leaf, b: &Leaf) -> Leaf {
+        std::array::from_fn(|i| a[i] ^ b[i])
+    }
+
+    #[inline(always)]
+    fn negate_leaf(leaf: &Leaf) -> Leaf {
+        *leaf
+    }
+}
+
+/// Words of a leaf, for words of any width.
+macro_rules! words {
+    ($($word:ty, $kind:ident;)*) => {$(
+        impl Output for $word {
+            const KIND: OutputKind = OutputKind::$kind;
+
+            fn of(leaf: &Leaf, place: usize) -> Self {
+                cast_ref::<Leaf, Words<$word>>(leaf)[place]
+            }
+
+            fn at(self, place: u64) -> Leaf {
+                let words: Words<$word> = std::array::from_fn(|i| {
+                    let here = subtle::ConstantTimeEq::ct_eq(&(i as u64), &place);
+                    <$word>::conditional_select(&0, &self, here)
+                });
+                cast(words)
+            }
+
+            fn add(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn add_leaves(a: &Leaf, b: &Leaf) -> Leaf {
+                let (a, b): (&Words<$word>, &Words<$word>) = (cast_ref(a), cast_ref(b));
+                let sums: Words<$word> = std::array::from_fn(|i| a[i].wrapping_add(b[i]));
+                cast(sums)
+            }
+
+            #[inline(always)]
+            fn negate_leaf(leaf: &Leaf) -> Leaf {
+                let words: &Words<$word> = cast_ref(leaf);
+                cast::<Words<$word>, Leaf>(words.map(<$word>::wrapping_neg))
+            }
+        }
+
+        impl PerLeaf for $word {
+            type Words = [$word; size_of::<Leaf>() / size_of::<$word>()];
+        }
+    )*};
+}
+
+/// The array of a leaf's words.
+trait PerLeaf {
+    type Words: Pod;
+}
+
+type Words<W> = <W as PerLeaf>::Words;
+
+words! {
+    u32, U32;
+    u64, U64;
+    u128, U128;
+}
