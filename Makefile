@@ -30,7 +30,7 @@ test-avx512:
 
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
 fuzz:
-	@for target in wire params manifest csv; do \
+	@for target in wire params manifest csv dpf_key; do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
 	done
 

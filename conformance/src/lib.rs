@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use spirea_backend::{Residence, RingBackend};
+use spirea_backend::{ProtocolBackend, Residence};
 use spirea_math::random::{SecretRng, public_row};
 use spirea_protocols::index::{AnyIndexClient, Prepared};
 use spirea_protocols::registry::{Files, Outputs, ProtocolParams};
@@ -41,37 +41,24 @@ pub fn records(params: &ProtocolParams, content: Content) -> Vec<Vec<u8>> {
     (0..params.records()).map(record).collect()
 }
 
-/// A server with its database's records, and a client.
-pub struct Party {
+/// The servers of a database with its records, and a client.
+pub struct Setup {
     /// The parameters.
     pub params: ProtocolParams,
-    /// The server half.
-    pub server: Box<dyn Responder>,
+    /// The server halves, one for each party, all over the same files.
+    pub servers: Vec<Box<dyn Responder>>,
     /// The client half.
     pub client: Box<dyn AnyIndexClient>,
     /// The client's keys, if the protocol has any.
     pub keys: Option<PreparedKeys>,
     /// What the hint's bytes are.
     pub hint: Vec<u8>,
-    /// What the server stores.
+    /// What the servers store.
     pub records: Vec<Vec<u8>>,
 }
 
-/// Both halves over a database, through files as a snapshot has them.
-pub fn party<B: RingBackend>(backend: &Arc<B>, params: &ProtocolParams, content: Content) -> Party {
-    let mut rng = SecretRng::deterministic_for_tests(11);
-    let (server, hint, records) = server(backend, params, content);
-    let client = params.client(&hint, &mut rng).unwrap();
-    let keys = client.evaluation_keys().map(|keys| server.prepare_keys(keys).unwrap());
-    Party { params: params.clone(), server, client, keys, hint, records }
-}
-
-/// A server, the hint for its clients and what it stores.
-pub fn server<B: RingBackend>(
-    backend: &Arc<B>,
-    params: &ProtocolParams,
-    content: Content,
-) -> (Box<dyn Responder>, Vec<u8>, Vec<Vec<u8>>) {
+/// All halves over a database, through files as a snapshot has them.
+pub fn setup<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, content: Content) -> Setup {
     let (records, stored) = (records(params, content), params.stored());
     let mut matrix = vec![0; stored.bytes() as usize];
     for (index, record) in records.iter().enumerate() {
@@ -88,16 +75,42 @@ pub fn server<B: RingBackend>(
     assert_eq!(hint.len() as u64, params.sizes().hint_bytes);
     assert_eq!(server.len() as u64, params.server_bytes());
     std::fs::write(&files.server, server).unwrap();
-    let server = params.open_server(backend, &files, Residence::Copied).unwrap();
-    assert_eq!(server.sizes(), params.sizes());
-    (server, hint, records)
+    let open = |opening| params.open_server(backend, &files, opening).unwrap();
+    let servers: Vec<_> = params.openings(Residence::Copied).into_iter().map(open).collect();
+    assert_eq!(servers.len(), params.parties());
+    assert!(servers.iter().all(|server| server.sizes() == params.sizes()));
+    let client = params.client(&hint, &mut SecretRng::deterministic_for_tests(11)).unwrap();
+    let keys = client.evaluation_keys().map(|keys| servers[0].prepare_keys(keys).unwrap());
+    Setup { params: params.clone(), servers, client, keys, hint, records }
 }
 
-impl Party {
-    /// Queries of its client as a batch.
+impl Setup {
+    /// Queries of its client to one server, as a batch.
     pub fn batch<'a, Q: AsRef<[u8]>>(&'a self, queries: &'a [Q]) -> Vec<Query<'a>> {
         queries.iter().map(|query| Query { bytes: query.as_ref(), keys: self.keys.as_ref() }).collect()
     }
+
+    /// The most look-ups that all servers take at once.
+    pub fn max_batch(&self) -> usize {
+        self.servers.iter().map(|server| server.max_batch()).min().unwrap()
+    }
+
+    /// The answers of every server to a batch of look-ups: by look-up, then by server, as the queries are.
+    pub fn answers(&self, queries: &[Vec<Vec<u8>>]) -> Vec<Vec<Vec<u8>>> {
+        let mut answers = vec![Vec::new(); queries.len()];
+        for (party, server) in self.servers.iter().enumerate() {
+            let batch: Vec<&Vec<u8>> = queries.iter().map(|queries| &queries[party]).collect();
+            let answered = server.answer(&self.batch(&batch)).unwrap();
+            assert_eq!(answered.len(), queries.len());
+            answers.iter_mut().zip(answered).for_each(|(answers, answer)| answers.push(answer));
+        }
+        answers
+    }
+}
+
+/// The answers of all servers as a client takes them.
+pub fn slices(answers: &[Vec<u8>]) -> Vec<&[u8]> {
+    answers.iter().map(Vec::as_slice).collect()
 }
 
 /// The least distance, in bits, that the noise of an answer keeps from what decoding tolerates.
@@ -105,71 +118,83 @@ pub const LEAST_MARGIN_BITS: f64 = 3.0;
 
 /// Every record of `indices` decodes through bytes, in batches, with a margin of noise. Returns the margin
 /// that was measured, in bits.
-pub fn records_decode(party: &Party, indices: &[u64], rng: &mut SecretRng) -> f64 {
-    let sizes = party.params.sizes();
+pub fn records_decode(setup: &Setup, indices: &[u64], rng: &mut SecretRng) -> f64 {
+    let sizes = setup.params.sizes();
     let (mut squares, mut count) = (0.0, 0usize);
-    for batch in indices.chunks(party.server.max_batch().min(16)) {
-        let prepared: Vec<Prepared> =
-            batch.iter().map(|&index| party.client.query(index, rng).unwrap()).collect();
-        assert!(prepared.iter().all(|prepared| prepared.query.len() == sizes.query_bytes));
+    for batch in indices.chunks(setup.max_batch().min(16)) {
+        let prepared = batch.iter().map(|&index| setup.client.query(index, rng).unwrap());
         let (queries, states): (Vec<_>, Vec<_>) =
-            prepared.into_iter().map(|prepared| (prepared.query, prepared.state)).unzip();
-        let answers = party.server.answer(&party.batch(&queries)).unwrap();
-        assert_eq!(answers.len(), batch.len());
-        for ((&index, state), answer) in batch.iter().zip(states).zip(&answers) {
-            assert_eq!(answer.len(), sizes.answer_bytes);
-            let errors = party.client.errors(&*state, answer).unwrap();
+            prepared.map(|prepared| (prepared.queries, prepared.state)).unzip();
+        assert!(queries.iter().all(|queries| queries.len() == setup.servers.len()));
+        assert!(queries.iter().flatten().all(|query| query.len() == sizes.query_bytes));
+        for ((&index, state), answers) in batch.iter().zip(states).zip(setup.answers(&queries)) {
+            assert!(answers.iter().all(|answer| answer.len() == sizes.answer_bytes));
+            let errors = setup.client.errors(&*state, &slices(&answers)).unwrap();
             squares += errors.iter().map(|error| error.powi(2)).sum::<f64>();
             count += errors.len();
-            let decoded = party.client.decode(state, answer).unwrap();
-            assert!(decoded == party.records[index as usize], "record {index} of {:?}", party.params);
+            let decoded = setup.client.decode(state, &slices(&answers)).unwrap();
+            assert!(decoded == setup.records[index as usize], "record {index} of {:?}", setup.params);
         }
     }
     let margin = -(squares / count.max(1) as f64).sqrt().log2();
-    assert!(count < 64 || margin > LEAST_MARGIN_BITS, "{margin:.2} bits of margin: {:?}", party.params);
+    assert!(count < 64 || margin > LEAST_MARGIN_BITS, "{margin:.2} bits of margin: {:?}", setup.params);
     margin
 }
 
-/// An answer of one backend is the answer of another, bit for bit, and so is the hint.
-pub fn answers_agree(a: &Party, b: &Party, rng: &mut SecretRng) {
+/// The answers of one backend are those of another, bit for bit, and so is the hint.
+pub fn answers_agree(a: &Setup, b: &Setup, rng: &mut SecretRng) {
     assert_eq!(blake3::hash(&a.hint), blake3::hash(&b.hint), "hints differ");
-    let most = a.server.max_batch().min(7) as u64;
-    let queries: Vec<Vec<u8>> =
-        (0..a.client.records().min(most)).map(|index| a.client.query(index, rng).unwrap().query).collect();
+    let most = a.max_batch().min(7) as u64;
+    let queries: Vec<Vec<Vec<u8>>> =
+        (0..a.client.records().min(most)).map(|index| a.client.query(index, rng).unwrap().queries).collect();
     // Both clients were drawn from one generator: their keys are the same.
     assert_eq!(a.client.evaluation_keys(), b.client.evaluation_keys());
-    let answers = a.server.answer(&a.batch(&queries)).unwrap();
-    assert!(answers == b.server.answer(&b.batch(&queries)).unwrap(), "answers differ");
+    assert!(a.answers(&queries) == b.answers(&queries), "answers differ");
 }
 
-/// A server refuses what is not a batch of queries, says what is wrong, and answers the next one.
-pub fn malformed_queries_are_refused(party: &Party, rng: &mut SecretRng) {
-    let Prepared { query, state } = party.client.query(0, rng).unwrap();
-    let longer = [query.clone(), vec![0]].concat();
-    let too_many = vec![query.as_slice(); party.server.max_batch() + 1];
-    let batches: [&[&[u8]]; 5] = [&[], &[&query[1..]], &[&longer], &[query.as_slice(), b""], &too_many];
-    for batch in batches {
-        let error = party.server.answer(&party.batch(batch)).unwrap_err().to_string();
+/// Every server refuses what is not a batch of queries, says what is wrong, and answers the next one; the client
+/// refuses what is not the answers of all servers.
+pub fn malformed_queries_are_refused(setup: &Setup, rng: &mut SecretRng) {
+    let Prepared { queries, state } = setup.client.query(0, rng).unwrap();
+    let malformed = |server: &dyn Responder, batch: &[Query<'_>]| {
+        let error = server.answer(batch).unwrap_err().to_string();
         assert!(error.starts_with("malformed query"), "{error}");
-    }
-    if let Some(keys) = party.client.evaluation_keys() {
-        let without = Query { bytes: &query, keys: None };
-        let error = party.server.answer(&[without]).unwrap_err().to_string();
-        assert!(error.starts_with("malformed query"), "{error}");
-        for damaged in [&keys[1..], &[keys, &[0]].concat(), &[&keys[..keys.len() - 4], &[255; 4]].concat()] {
-            assert!(party.server.prepare_keys(damaged).is_err());
+    };
+    for (server, query) in setup.servers.iter().zip(&queries) {
+        let longer = [query.clone(), vec![0]].concat();
+        let too_many = vec![query.as_slice(); server.max_batch() + 1];
+        let batches: [&[&[u8]]; 5] = [&[], &[&query[1..]], &[&longer], &[query.as_slice(), b""], &too_many];
+        batches.iter().for_each(|batch| malformed(&**server, &setup.batch(batch)));
+        if let Some(keys) = setup.client.evaluation_keys() {
+            malformed(&**server, &[Query { bytes: query, keys: None }]);
+            let other_end = [&keys[..keys.len() - 4], &[255; 4]].concat();
+            for damaged in [&keys[1..], &[keys, &[0]].concat(), &other_end] {
+                assert!(server.prepare_keys(damaged).is_err());
+            }
         }
     }
-    let answer = party.server.answer(&party.batch(&[&query])).unwrap().remove(0);
-    let other = party.client.query(0, rng).unwrap().state;
-    assert!(party.client.decode(other, &answer[1..]).is_err());
-    assert!(party.client.decode(state, &answer).unwrap() == party.records[0]);
-    assert!(party.client.query(party.params.records(), rng).is_err());
+    let answers = setup.answers(&[queries]).remove(0);
+    let answers = slices(&answers);
+    let refused = |answers: &[&[u8]], rng: &mut SecretRng| {
+        let other = setup.client.query(0, rng).unwrap().state;
+        assert!(setup.client.decode(other, answers).is_err());
+    };
+    for party in 0..answers.len() {
+        let mut shorter = answers.clone();
+        shorter[party] = &shorter[party][1..];
+        refused(&shorter, rng);
+    }
+    refused(&answers[1..], rng);
+    refused(&[&answers[..], &answers[..1]].concat(), rng);
+    assert!(setup.client.decode(state, &answers).unwrap() == setup.records[0]);
+    assert!(setup.client.query(setup.params.records(), rng).is_err());
 }
 
-/// Two queries for one record have no run of 16 bytes in common at the same place: neither secrets nor
-/// seeds are used twice.
-pub fn queries_share_nothing(party: &Party, rng: &mut SecretRng) {
-    let [a, b] = [(); 2].map(|()| party.client.query(0, rng).unwrap().query);
-    assert!(a.windows(16).zip(b.windows(16)).all(|(a, b)| a != b), "two queries share bytes");
+/// Two queries to a server for one record have no run of 16 bytes in common at the same place: neither secrets
+/// nor seeds are used twice.
+pub fn queries_share_nothing(setup: &Setup, rng: &mut SecretRng) {
+    let [a, b] = [(); 2].map(|()| setup.client.query(0, rng).unwrap().queries);
+    for (a, b) in a.iter().zip(&b) {
+        assert!(a.windows(16).zip(b.windows(16)).all(|(a, b)| a != b), "two queries share bytes");
+    }
 }

@@ -5,14 +5,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use spirea_conformance::{
-    Content, malformed_queries_are_refused, party, queries_share_nothing, records_decode, server,
+    Content, Setup, malformed_queries_are_refused, queries_share_nothing, records_decode, setup, slices,
 };
 use spirea_cpu::CpuBackend;
+use spirea_dpf::PrfKind;
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::query_bytes;
 use spirea_math::random::SecretRng;
-use spirea_protocols::Query;
+use spirea_protocols::dpf::Words;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
+use spirea_protocols::{Prepared, Query};
 
 fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
@@ -26,21 +28,21 @@ fn decodes(protocol: &str, shapes: &[(u64, usize)]) {
     for &(records, record_bytes) in shapes {
         let params = choose(protocol, records, record_bytes);
         assert_eq!(ProtocolParams::from_json(&params.to_json()).unwrap(), params);
-        let party = party(&backend, &params, Content::Random(3));
-        let margin = records_decode(&party, &(0..records).collect::<Vec<_>>(), &mut rng);
+        let setup = setup(&backend, &params, Content::Random(3));
+        let margin = records_decode(&setup, &(0..records).collect::<Vec<_>>(), &mut rng);
         println!(
             "{protocol}: {records} records of {record_bytes} bytes: {margin:.2} bits of margin, failure 2^{:.0}, {:?} {:?}",
             params.failure_log2(),
             params.sizes(),
             params.grid()
         );
-        malformed_queries_are_refused(&party, &mut rng);
-        queries_share_nothing(&party, &mut rng);
+        malformed_queries_are_refused(&setup, &mut rng);
+        queries_share_nothing(&setup, &mut rng);
     }
     for content in [Content::Constant(0), Content::Constant(255), Content::Alternating] {
         let (records, record_bytes) = shapes[0];
-        let party = party(&backend, &choose(protocol, records, record_bytes), content);
-        records_decode(&party, &[0, records / 2, records - 1], &mut rng);
+        let setup = setup(&backend, &choose(protocol, records, record_bytes), content);
+        records_decode(&setup, &[0, records / 2, records - 1], &mut rng);
     }
 }
 
@@ -48,11 +50,11 @@ fn decodes(protocol: &str, shapes: &[(u64, usize)]) {
 fn selects(params: &ProtocolParams) {
     let backend = Arc::new(CpuBackend::new(2).unwrap());
     let mut rng = SecretRng::from_os().unwrap();
-    let party = party(&backend, params, Content::Random(9));
+    let setup = setup(&backend, params, Content::Random(9));
     let records = params.records();
     let indices: Vec<u64> =
         [0, records - 1].into_iter().chain((0..6).map(|_| rng.next_u64() % records)).collect();
-    let margin = records_decode(&party, &indices, &mut rng);
+    let margin = records_decode(&setup, &indices, &mut rng);
     println!("{:?}: {margin:.2} bits of margin, failure 2^{:.0}", params.grid(), params.failure_log2());
 }
 
@@ -90,6 +92,28 @@ fn onion_decodes() {
 }
 
 #[test]
+fn dpf_xor_decodes() {
+    decodes("dpf-xor", &[(1, 1), (40, 3), (1200, 40), (513, 33), (5, 9000)]);
+}
+
+#[test]
+fn dpf_sum_decodes() {
+    decodes("dpf-sum", &[(1, 1), (40, 3), (1200, 40), (513, 33), (5, 9000)]);
+    let choice = Choice { protocol: "dpf-sum".into(), words: Words::U64, ..Choice::default() };
+    selects(&ProtocolParams::choose(&choice, [7; 32], 900, 52).unwrap());
+}
+
+#[test]
+fn every_pseudorandom_function_decodes() {
+    for prf in PrfKind::ALL {
+        for protocol in ["dpf-xor", "dpf-sum"] {
+            let choice = Choice { protocol: protocol.into(), prf, ..Choice::default() };
+            selects(&ProtocolParams::choose(&choice, [7; 32], 2100, 17).unwrap());
+        }
+    }
+}
+
+#[test]
 fn every_ring_set_decodes() {
     for (protocol, ring) in [("hybrid", "paper"), ("hybrid", "small"), ("onion", "onion-30")] {
         let choice = Choice { protocol: protocol.into(), ring: Some(ring.into()), ..Choice::default() };
@@ -109,9 +133,9 @@ fn random_records_of_large_databases_decode() {
             if protocol.contains("double") && protocol != "double-pack" { 4 } else { 256 };
         let records = (32 << 20) / record_bytes;
         let params = choose(protocol, records, record_bytes as usize);
-        let party = party(&backend, &params, Content::Random(21));
+        let setup = setup(&backend, &params, Content::Random(21));
         let indices: Vec<u64> = (0..wanted.unwrap_or(12)).map(|_| rng.next_u64() % records).collect();
-        let margin = records_decode(&party, &indices, &mut rng);
+        let margin = records_decode(&setup, &indices, &mut rng);
         println!("{protocol}: {} records decoded, {margin:.2} bits of margin", indices.len());
     }
 }
@@ -135,8 +159,8 @@ fn onion_decodes_at_the_limits_of_both_dimensions() {
     let params = with_grid(&wide, &[("columns", 512), ("groups", 2)]);
     let mut rng = SecretRng::from_os().unwrap();
     for byte in [0x80, 0x7f] {
-        let party = party(&backend, &params, Content::Constant(byte));
-        records_decode(&party, &[0, 511, 999], &mut rng);
+        let setup = setup(&backend, &params, Content::Constant(byte));
+        records_decode(&setup, &[0, 511, 999], &mut rng);
     }
 }
 
@@ -144,7 +168,8 @@ fn onion_decodes_at_the_limits_of_both_dimensions() {
 fn clients_share_a_batch(params: &ProtocolParams, clients: usize, batch: usize) {
     let backend = Arc::new(CpuBackend::new(2).unwrap());
     let mut rng = SecretRng::from_os().unwrap();
-    let (server, hint, records) = server(&backend, params, Content::Random(6));
+    let Setup { servers, hint, records, .. } = setup(&backend, params, Content::Random(6));
+    let server = &servers[0];
     let clients: Vec<_> = (0..clients).map(|_| params.client(&hint, &mut rng).unwrap()).collect();
     let keys: Vec<_> = clients
         .iter()
@@ -155,8 +180,8 @@ fn clients_share_a_batch(params: &ProtocolParams, clients: usize, batch: usize) 
         .iter()
         .enumerate()
         .map(|(i, &index)| {
-            let prepared = clients[i % clients.len()].query(index, &mut rng).unwrap();
-            (prepared.query, prepared.state)
+            let mut prepared = clients[i % clients.len()].query(index, &mut rng).unwrap();
+            (prepared.queries.remove(0), prepared.state)
         })
         .unzip();
     let queries: Vec<Query<'_>> = queries
@@ -166,13 +191,13 @@ fn clients_share_a_batch(params: &ProtocolParams, clients: usize, batch: usize) 
         .collect();
     let answers = server.answer(&queries).unwrap();
     for (i, (state, answer)) in states.into_iter().zip(&answers).enumerate() {
-        let record = clients[i % clients.len()].decode(state, answer).unwrap();
+        let record = clients[i % clients.len()].decode(state, &[answer]).unwrap();
         assert!(record == records[indices[i] as usize], "query {i} of the batch");
     }
     // Another client's keys give another client's noise, never a record.
     let wrong = Query { keys: Some(&keys[1]), ..queries[0] };
     let state = clients[0].query(indices[0], &mut rng).unwrap().state;
-    let decoded = clients[0].decode(state, &server.answer(&[wrong]).unwrap()[0]).unwrap();
+    let decoded = clients[0].decode(state, &slices(&server.answer(&[wrong]).unwrap())).unwrap();
     assert!(decoded != records[indices[0] as usize]);
 }
 
@@ -194,7 +219,7 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
         let client = params.client(&hint, &mut rng).unwrap();
         let mut seen = HashSet::new();
         for _ in 0..1000 {
-            let query = client.query(3, &mut rng).unwrap().query;
+            let query = client.query(3, &mut rng).unwrap().queries.remove(0);
             // Bodies under one secret would agree up to noise, and a seed is 32 bytes at its place: neither
             // the beginning of a query, of bodies or a seed, nor its ciphertext's seed ever comes again.
             let bodies = params.sizes().query_bytes.saturating_sub(query_bytes_of_ring(&params));
@@ -211,7 +236,10 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
 /// Bytes of a query's ciphertext under the default ring set; 32 for a protocol without.
 fn query_bytes_of_ring(params: &ProtocolParams) -> usize {
     match params {
-        ProtocolParams::Simple(_) | ProtocolParams::Double(_) => 32,
+        ProtocolParams::Simple(_)
+        | ProtocolParams::Double(_)
+        | ProtocolParams::DpfXor(_)
+        | ProtocolParams::DpfSum(_) => 32,
         ProtocolParams::Onion(_) => query_bytes(RingSet::Onion32),
         _ => query_bytes(RingSet::Fast),
     }
@@ -223,25 +251,28 @@ fn damaged_answers_and_queries_do_no_harm() {
     let mut rng = SecretRng::from_os().unwrap();
     for protocol in NAMES {
         let record_bytes = if protocol.ends_with("double") { 3 } else { 300 };
-        let party = party(&backend, &choose(protocol, 20, record_bytes), Content::Random(8));
-        let prepared = party.client.query(5, &mut rng).unwrap();
-        let answer = party.server.answer(&party.batch(&[&prepared.query])).unwrap().remove(0);
-        let mut state = Some(prepared.state);
-        for _ in 0..3 {
-            let mut damaged = answer.clone();
+        let setup = setup(&backend, &choose(protocol, 20, record_bytes), Content::Random(8));
+        let Prepared { queries, state } = setup.client.query(5, &mut rng).unwrap();
+        let answers = setup.answers(std::slice::from_ref(&queries)).remove(0);
+        let mut state = Some(state);
+        for i in 0..3 {
+            let mut damaged = answers.clone();
+            let answer = &mut damaged[i % answers.len()];
             let at = (rng.next_u64() % answer.len() as u64) as usize;
-            damaged[at] ^= (rng.next_u64() % 255 + 1) as u8;
-            let state = state.take().unwrap_or_else(|| party.client.query(5, &mut rng).unwrap().state);
+            answer[at] ^= (rng.next_u64() % 255 + 1) as u8;
+            let state = state.take().unwrap_or_else(|| setup.client.query(5, &mut rng).unwrap().state);
             // Whatever it decodes to is the checksum's to judge.
-            assert_eq!(party.client.decode(state, &damaged).unwrap().len(), record_bytes);
+            assert_eq!(setup.client.decode(state, &slices(&damaged)).unwrap().len(), record_bytes);
         }
-        for _ in 0..3 {
-            let mut damaged = prepared.query.clone();
-            let at = (rng.next_u64() % damaged.len() as u64) as usize;
-            damaged[at] ^= 0x80;
-            match party.server.answer(&party.batch(&[&damaged])) {
-                Ok(answers) => assert_eq!(answers[0].len(), answer.len()),
-                Err(error) => assert!(error.to_string().starts_with("malformed query"), "{error}"),
+        for (server, query) in setup.servers.iter().zip(&queries) {
+            for _ in 0..3 {
+                let mut damaged = query.clone();
+                let at = (rng.next_u64() % damaged.len() as u64) as usize;
+                damaged[at] ^= 0x80;
+                match server.answer(&setup.batch(&[&damaged])) {
+                    Ok(answered) => assert_eq!(answered[0].len(), answers[0].len()),
+                    Err(error) => assert!(error.to_string().starts_with("malformed query"), "{error}"),
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use spirea_backend::NaiveBackend;
 use spirea_conformance::{
-    Content, answers_agree, malformed_queries_are_refused, party, queries_share_nothing, records_decode,
+    Content, answers_agree, malformed_queries_are_refused, queries_share_nothing, records_decode, setup,
 };
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_lattice::LweSet;
@@ -29,13 +29,13 @@ fn every_record_of_small_databases_decodes_on_every_backend() {
         for (records, record_bytes) in [(1, 1), (300, 9), (70, 33), (5, 4096), (3, 20_000)] {
             let params = ProtocolParams::Simple(choose(set, records, record_bytes));
             let indices: Vec<u64> = (0..records).collect();
-            let oracle = party(&Arc::new(NaiveBackend), &params, Content::Random(3));
+            let oracle = setup(&Arc::new(NaiveBackend), &params, Content::Random(3));
             for backend in cpu_backends() {
-                let party = party(&backend, &params, Content::Random(3));
-                answers_agree(&oracle, &party, &mut rng);
-                records_decode(&party, &indices, &mut rng);
-                malformed_queries_are_refused(&party, &mut rng);
-                queries_share_nothing(&party, &mut rng);
+                let setup = setup(&backend, &params, Content::Random(3));
+                answers_agree(&oracle, &setup, &mut rng);
+                records_decode(&setup, &indices, &mut rng);
+                malformed_queries_are_refused(&setup, &mut rng);
+                queries_share_nothing(&setup, &mut rng);
             }
         }
     }
@@ -46,8 +46,8 @@ fn extreme_databases_decode() {
     let mut rng = SecretRng::from_os().unwrap();
     let params = ProtocolParams::Simple(choose(LweSet::Module1280, 300, 90));
     for content in [Content::Constant(0), Content::Constant(255), Content::Alternating] {
-        let party = party(&Arc::new(CpuBackend::new(2).unwrap()), &params, content);
-        records_decode(&party, &(0..300).collect::<Vec<_>>(), &mut rng);
+        let setup = setup(&Arc::new(CpuBackend::new(2).unwrap()), &params, content);
+        records_decode(&setup, &(0..300).collect::<Vec<_>>(), &mut rng);
     }
 }
 
@@ -57,9 +57,9 @@ fn records_over_several_columns_decode() {
     let params = Params { rows: 64, columns: 1024, ..choose(LweSet::Module1280, 100, 630) };
     assert_eq!(params.record_columns(), 10);
     for backend in cpu_backends() {
-        let party = party(&backend, &ProtocolParams::Simple(params.clone()), Content::Random(4));
-        records_decode(&party, &(0..100).collect::<Vec<_>>(), &mut rng);
-        malformed_queries_are_refused(&party, &mut rng);
+        let setup = setup(&backend, &ProtocolParams::Simple(params.clone()), Content::Random(4));
+        records_decode(&setup, &(0..100).collect::<Vec<_>>(), &mut rng);
+        malformed_queries_are_refused(&setup, &mut rng);
     }
 }
 
@@ -69,10 +69,10 @@ fn random_records_of_a_large_database_decode() {
     let params = choose(LweSet::Module1280, 250_000, 256);
     let records = params.records;
     let backend = Arc::new(CpuBackend::new(2).unwrap());
-    let party = party(&backend, &ProtocolParams::Simple(params), Content::Random(5));
+    let setup = setup(&backend, &ProtocolParams::Simple(params), Content::Random(5));
     let indices: Vec<u64> =
         [0, records - 1].into_iter().chain((0..62).map(|_| rng.next_u64() % records)).collect();
-    records_decode(&party, &indices, &mut rng);
+    records_decode(&setup, &indices, &mut rng);
 }
 
 proptest! {
@@ -82,9 +82,9 @@ proptest! {
         let mut rng = SecretRng::from_os().unwrap();
         let params = ProtocolParams::Simple(choose(LweSet::Module1280, records, record_bytes));
         for backend in cpu_backends() {
-            let party = party(&backend, &params, Content::Random(seed));
+            let setup = setup(&backend, &params, Content::Random(seed));
             let indices: Vec<u64> = (0..20).map(|_| rng.next_u64() % records).collect();
-            records_decode(&party, &indices, &mut rng);
+            records_decode(&setup, &indices, &mut rng);
         }
     }
 }

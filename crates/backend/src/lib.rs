@@ -2,18 +2,20 @@
 //!
 //! A backend supplies coarse operations on whole batches; the control flow of a protocol lives in the
 //! protocol, once. The database is uploaded once and stays where the backend wants it. Every backend
-//! gives the same bytes for the same input: the arithmetic is exact, modulo 2^32 in [`Backend`] and modulo a
-//! ring's primes in [`RingBackend`].
+//! gives the same bytes for the same input: the arithmetic is exact, modulo 2^32 in [`Backend`], modulo a
+//! ring's primes in [`RingBackend`], and in the shares' group in [`ShareBackend`].
 
 mod layout;
 pub mod naive;
 mod ring;
+mod rows;
 
 use std::path::{Path, PathBuf};
 
 pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
 pub use ring::{EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
+pub use rows::{Batch, MAX_KEYS, RowLayout, ShareBackend};
 
 /// Degree of the ring Z_q\[X\]/(X^256 + 1) over which the public matrix is structured.
 pub const RING_DEGREE: usize = 256;
@@ -40,6 +42,11 @@ pub enum BackendError {
     #[error("{0}")]
     Unavailable(String),
 }
+
+/// What a protocol may need of a backend: all of it.
+pub trait ProtocolBackend: RingBackend + ShareBackend {}
+
+impl<B: RingBackend + ShareBackend> ProtocolBackend for B {}
 
 /// How a backend holds a matrix that lies in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

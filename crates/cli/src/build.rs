@@ -5,9 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::{bail, ensure};
 use clap::Args;
 use spirea_cpu::CpuBackend;
+use spirea_dpf::PrfKind;
 use spirea_lattice::LweSet;
+use spirea_protocols::dpf::Words;
 use spirea_protocols::planner::{self, Advice, Needs, Rates};
 use spirea_protocols::registry::Choice;
 use spirea_store::ingest::{Format, Selection};
@@ -41,8 +44,8 @@ pub struct Options {
     /// Bytes of a value in a fixed-width file.
     #[arg(long)]
     record_bytes: Option<usize>,
-    /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion; or auto, for the one
-    /// that `spirea plan` recommends.
+    /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion; dpf-xor or dpf-sum, which
+    /// two servers answer; or auto, for the one that `spirea plan` recommends.
     #[arg(long, default_value = "simple")]
     protocol: String,
     /// LWE set: module-1280, or paper for a uniform public matrix.
@@ -51,6 +54,16 @@ pub struct Options {
     /// Ring set, if not the protocol's default: fast or paper for packing; onion-32 or onion-30 for onion.
     #[arg(long)]
     ring: Option<String>,
+    /// Pseudorandom function of dpf-xor and dpf-sum: aes-128, chacha20, chacha12, salsa20, salsa12, sha-256; or siphash
+    /// or highwayhash, with --accept-weak-prf.
+    #[arg(long, default_value = "aes-128")]
+    prf: PrfKind,
+    /// Take a pseudorandom function that has little cryptanalysis behind it.
+    #[arg(long)]
+    accept_weak_prf: bool,
+    /// Bits of the words of dpf-sum: 32 or 64.
+    #[arg(long, default_value_t = 32)]
+    word_bits: u32,
     /// Replace a snapshot that is there, when the new one is complete.
     #[arg(long)]
     overwrite: bool,
@@ -65,10 +78,23 @@ impl Options {
             let rates = Rates::measure(&CpuBackend::new(threads(self.threads))?, &planner::DEFAULT_SETS)?;
             return Ok(Protocol::Planned(Advice { needs: Needs::default(), rates }));
         }
+        ensure!(
+            self.accept_weak_prf || !self.prf.needs_consent(),
+            "--prf {}: {} What servers learn rests on it: choose another, or confirm with --accept-weak-prf",
+            self.prf,
+            self.prf.trust()
+        );
+        let words = match self.word_bits {
+            32 => Words::U32,
+            64 => Words::U64,
+            _ => bail!("--word-bits must be 32 or 64"),
+        };
         Ok(Protocol::Named(Choice {
             protocol: self.protocol.clone(),
             set: self.set.clone(),
             ring: self.ring.clone(),
+            prf: self.prf,
+            words,
         }))
     }
 }

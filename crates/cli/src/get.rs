@@ -24,6 +24,9 @@ pub struct Options {
     name: String,
     /// Keys to look up.
     keys: Vec<String>,
+    /// Address of the other server, for a database that two servers answer for; in any order.
+    #[arg(long, value_name = "URL")]
+    other: Option<String>,
     /// Look up by position, from 0, in a table without keys.
     #[arg(long, num_args = 1.., conflicts_with_all = ["keys", "keys_from"])]
     index: Vec<u64>,
@@ -92,6 +95,8 @@ fn all_keys(options: &Options) -> anyhow::Result<Vec<String>> {
 
 /// Connects, and tries again for as long as `--wait` says while the server is not there or not ready.
 fn connect(options: &Options) -> anyhow::Result<HttpClient> {
+    let urls: Vec<&str> =
+        [Some(&options.url), options.other.as_ref()].into_iter().flatten().map(String::as_str).collect();
     let deadline = Instant::now() + Duration::from_secs(options.wait);
     loop {
         let settings = ClientOptions {
@@ -100,17 +105,17 @@ fn connect(options: &Options) -> anyhow::Result<HttpClient> {
             attempts: if options.wait == 0 { ClientOptions::default().attempts } else { 1 },
             ..ClientOptions::default()
         };
-        match HttpClient::connect_with(&options.url, &options.name, settings) {
+        match HttpClient::connect_with(&urls, &options.name, settings) {
             Err(error) if is_not_ready(&error) && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(100));
             }
-            result => return result.with_context(|| options.url.clone()),
+            result => return result.with_context(|| urls.join(" and ")),
         }
     }
 }
 
 fn is_not_ready(error: &ClientError) -> bool {
-    matches!(error, ClientError::Unreachable(_) | ClientError::Refused { status: 503, .. })
+    matches!(error.cause(), ClientError::Unreachable(_) | ClientError::Refused { status: 503, .. })
 }
 
 /// A bar that appears with the first byte of a hint.

@@ -95,21 +95,30 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         (
             "a look-up",
             format!(
-                "query {}, answer {}{}",
+                "query {}, answer {}{}{}",
                 bytes(sizes.query_bytes as u64),
                 bytes(sizes.answer_bytes as u64),
+                if protocol.parties() == 1 { "" } else { ", with each of two servers" },
                 once(sizes)
             ),
         ),
-        (
-            "anonymity set",
-            format!("all {} values: the server cannot tell which was asked for", table.entries),
-        ),
+        ("anonymity set", format!("all {} values: {}", table.entries, unable(protocol.parties()))),
         (
             "wrong decoding",
-            format!("probability below 2^{:.0} for a record, whatever it holds", protocol.failure_log2()),
+            match protocol.failure_log2() {
+                f64::NEG_INFINITY => "never: there is no noise".into(),
+                bound => format!("probability below 2^{bound:.0} for a record, whatever it holds"),
+            },
         ),
     ]
+}
+
+/// Who cannot tell which value was asked for.
+fn unable(parties: usize) -> &'static str {
+    match parties {
+        1 => "the server cannot tell which was asked for",
+        _ => "neither of the two servers can tell which was asked for, unless they work together",
+    }
 }
 
 /// What a client sends or downloads once.

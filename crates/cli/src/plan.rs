@@ -31,6 +31,9 @@ pub struct Options {
     /// Memory of the server, such as 16GiB.
     #[arg(long, value_parser = parse_bytes)]
     memory: Option<u64>,
+    /// Servers that there are: 2 if another party, which must not work together with this one, runs the second.
+    #[arg(long, default_value_t = 1)]
+    servers: usize,
     /// Look-ups of a client between two versions of the database, over which its hint and keys are spread.
     #[arg(long, default_value_t = 100.0)]
     lookups: f64,
@@ -93,7 +96,9 @@ struct Numbers<'a> {
     memory_bytes: u64,
     server_seconds: f64,
     lookup_seconds: f64,
-    failure_log2: f64,
+    /// None if a record never decodes wrongly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_log2: Option<f64>,
     steps: Vec<Step<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_fits: Option<bool>,
@@ -116,6 +121,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         numbers.iter().all(|number| number.is_finite() && *number > 0.0),
         "--uplink, --downlink, --lookups and --qps must be above 0"
     );
+    anyhow::ensure!((1..=2).contains(&options.servers), "--servers must be 1 or 2");
     let backend = CpuBackend::new(threads(options.threads))?;
     print_error(&format!("measuring {} with {} thread(s)", backend.name(), backend.threads()));
     let rates = Rates::measure(&backend, &planner::DEFAULT_SETS)?;
@@ -125,6 +131,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         downlink: options.downlink * 1e6 / 8.0,
         memory: options.memory,
         lookups: options.lookups,
+        servers: options.servers,
     };
     let plans = planner::plan(options.records, options.record_bytes, &needs, &rates);
     let best = planner::recommended(&plans);
@@ -151,7 +158,7 @@ fn numbers(figures: &Figures, gpu: Option<Gpu>) -> Numbers<'_> {
         memory_bytes: *memory_bytes,
         server_seconds: figures.server_seconds(),
         lookup_seconds: *lookup_seconds,
-        failure_log2: params.failure_log2(),
+        failure_log2: Some(params.failure_log2()).filter(|bound| bound.is_finite()),
         steps: steps.iter().map(|&(name, seconds)| Step { name, seconds }).collect(),
         gpu_fits: gpu.map(|least| least.is_some()),
         gpu_least_seconds: gpu.flatten(),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
-use spirea_server::{Amount, KeyOptions, LogFormat, ServerConfig, init_logs, serve};
+use spirea_server::{Amount, KeyOptions, LogFormat, Party, ServerConfig, init_logs, serve};
 
 use crate::output::{parse_bytes, print_line, threads};
 
@@ -25,6 +25,10 @@ pub struct Options {
     /// How tables are held: copied into huge pages of memory, or mapped from their files.
     #[arg(long, value_enum, default_value_t = Memory::Copied)]
     memory: Memory,
+    /// Which of two servers this is, 0 or 1, for databases of a protocol with two. Whoever runs both, or sees what
+    /// both are asked, can tell what is looked up: the two must not be run by parties that work together.
+    #[arg(long, value_name = "0|1")]
+    party: Option<Party>,
     /// Requests that may wait while one is answered; more are refused with status 429.
     #[arg(long, default_value_t = 64)]
     queue: usize,
@@ -71,6 +75,7 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
             Memory::Copied => Residence::Copied,
             Memory::Mapped => Residence::Mapped,
         },
+        party: options.party,
         queue: options.queue.max(1),
         keys: KeyOptions {
             memory_bytes: options.keys_memory,

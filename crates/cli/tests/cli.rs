@@ -310,6 +310,45 @@ fn a_port_in_use_and_a_server_that_is_not_there_are_explained() {
 }
 
 #[test]
+fn a_database_of_one_server_is_served_by_any_party_and_asked_at_one_address() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\n")]);
+    let folder = folder.path();
+    expect(folder, 0, &["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", "t"]);
+    let said = refusal(folder, &["serve", "t", "--party", "2"]);
+    assert!(said.contains("the parties are 0 and 1"), "{said}");
+    let server = Server::start(folder, &["t", "--party", "1"]);
+    let answer = expect(folder, 0, &["get", &server.url, "t", "a", "--wait", "120"]);
+    assert_eq!(text(&answer.stdout), "1\n");
+    let said = refusal(folder, &["get", &server.url, "t", "a", "--other", &server.url]);
+    assert!(said.contains("give one address"), "{said}");
+}
+
+#[test]
+fn two_servers_answer_together_and_each_must_say_which_it_is() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\nb,2\n")]);
+    let folder = folder.path();
+    let arguments = ["build", "--input", "t.csv", "--key", "k", "--value", "v", "--protocol", "dpf-xor"];
+    expect(folder, 0, &[&arguments[..], &["--out", "t"]].concat());
+    let explained = text(&expect(folder, 0, &["inspect", "t"]).stdout);
+    assert!(explained.contains("two servers"), "{explained}");
+    let said = refusal(folder, &["serve", "t"]);
+    assert!(said.contains("t: database t") && said.contains("--party 0 or --party 1"), "{said}");
+
+    let [zero, one] = ["0", "1"].map(|party| Server::start(folder, &["t", "--party", party]));
+    for (url, other) in [(&zero.url, &one.url), (&one.url, &zero.url)] {
+        let arguments = ["get", url, "t", "b", "absent", "--other", other, "--wait", "120"];
+        let answer = expect(folder, 1, &arguments);
+        assert_eq!(text(&answer.stdout), "b\t2\n");
+        assert!(text(&answer.stderr).contains("absent: not found"));
+    }
+    let said = refusal(folder, &["get", &one.url, "t", "b"]);
+    assert!(said.contains("give both addresses"), "{said}");
+    let said = refusal(folder, &["get", &one.url, "t", "b", "--other", &one.url]);
+    assert!(said.contains("both addresses are of party 1"), "{said}");
+    assert_eq!((zero.stop(), one.stop()), (0, 0));
+}
+
+#[test]
 fn budgets_for_keys_are_sizes_and_the_disk_s_needs_a_folder() {
     let folder = TempDir::new().unwrap();
     let said = refusal(folder.path(), &["serve", "t", "--keys-memory", "plenty"]);

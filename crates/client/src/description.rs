@@ -1,17 +1,18 @@
 use bytes::Bytes;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Sizes, Table};
+use spirea_protocols::{Party, Sizes, Table};
 use spirea_wire::{Config, Limits, Version};
 
 use crate::ClientError;
 
 /// A database's configuration, read from untrusted bytes and checked: its parameters and its table are
-/// valid, and what the server says of lengths is what they say.
+/// valid, and what the server says of lengths and of its party is what they say.
 #[derive(Clone, Debug)]
 pub struct Description {
     config: Config,
     params: ProtocolParams,
     table: Table,
+    party: Option<Party>,
 }
 
 impl Description {
@@ -40,12 +41,61 @@ impl Description {
         {
             return wrong("its lengths are not those of its parameters".into());
         }
-        Ok(Self { config, params, table })
+        let party = config.party.map(Party::try_from).transpose().map_err(|error| invalid(&error))?;
+        if party.is_some() != (params.parties() > 1) {
+            return wrong("its protocol has no such party".into());
+        }
+        Ok(Self { config, params, table, party })
+    }
+
+    /// The one description that all servers of a database give, from that of each in the order of their parties.
+    /// One server alone cannot make a client ask under other parameters than both have.
+    ///
+    /// # Errors
+    /// [`ClientError::BadAddress`] if they are not the servers of the protocol, each once;
+    /// [`ClientError::DifferentSnapshots`] if the two have not the same version, parameters and table.
+    pub fn agree(descriptions: Vec<Self>) -> Result<Self, ClientError> {
+        for description in &descriptions {
+            let text = match (description.params.parties(), descriptions.len()) {
+                (parties, given) if parties == given => continue,
+                (1, _) => "this database has one server: give one address",
+                _ => {
+                    "this database is served by two servers that must not work together: give both addresses"
+                }
+            };
+            return Err(ClientError::BadAddress(text.into()));
+        }
+        let mut others = descriptions.into_iter();
+        let none = || ClientError::BadAddress("give the address of a server".into());
+        let mut agreed = others.next().ok_or_else(none)?;
+        others.try_for_each(|other| agreed.agree_with(&other))?;
+        Ok(agreed)
+    }
+
+    /// Checks that `other` is the other party with the same snapshot, and takes no longer batches than it does.
+    fn agree_with(&mut self, other: &Self) -> Result<(), ClientError> {
+        if let (Some(party), true) = (self.party, self.party == other.party) {
+            return Err(ClientError::BadAddress(format!(
+                "both addresses are of {party}: one of them must be the address of party {}",
+                1 - party.number()
+            )));
+        }
+        if self.version() != other.version() || self.params != other.params || self.table != other.table {
+            return Err(ClientError::DifferentSnapshots { versions: [*self.version(), *other.version()] });
+        }
+        let limits = &mut self.config.limits;
+        limits.max_batch = limits.max_batch.min(other.config.limits.max_batch);
+        Ok(())
     }
 
     /// The database's name.
     pub fn name(&self) -> &str {
         &self.config.name
+    }
+
+    /// Which of the protocol's two servers gave this description; `None` if the protocol has one.
+    pub fn party(&self) -> Option<Party> {
+        self.party
     }
 
     /// The version that answers.

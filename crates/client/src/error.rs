@@ -1,15 +1,15 @@
 use std::path::PathBuf;
 
 use spirea_math::random::NoEntropy;
-use spirea_protocols::ProtocolError;
-use spirea_wire::{Refusal, WireError};
+use spirea_protocols::{Party, ProtocolError};
+use spirea_wire::{Refusal, Version, WireError};
 
 /// Why a look-up failed, and what to do about it. None of them means that a key is absent, and none carries
 /// the key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// An address or a name that cannot be used.
+    /// An address or a name that cannot be used, or too few or too many addresses.
     #[error("{0}")]
     BadAddress(String),
     /// The server's bytes are not the message that was expected.
@@ -92,7 +92,48 @@ pub enum ClientError {
     /// A look-up that cannot be made, or an answer that is wrong and was withheld.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
+    /// Two servers serve different snapshots.
+    #[error(
+        "party 0 serves version {}, party 1 serves {}: one of them has not been updated yet, or they serve different data; try again when both serve the same snapshot", short(&.versions[0]), short(&.versions[1])
+    )]
+    DifferentSnapshots {
+        /// What party 0 and party 1 serve.
+        versions: [Version; 2],
+    },
+    /// One of two servers failed before it could say which party it is.
+    #[error("{url}: {cause}")]
+    Server {
+        /// Its address.
+        url: String,
+        /// What happened.
+        cause: Box<ClientError>,
+    },
+    /// One of two servers failed.
+    #[error("{party} ({url}): {cause}")]
+    Party {
+        /// Which.
+        party: Party,
+        /// Its address.
+        url: String,
+        /// What happened.
+        cause: Box<ClientError>,
+    },
     /// The operating system gave no randomness.
     #[error(transparent)]
     NoEntropy(#[from] NoEntropy),
+}
+
+impl ClientError {
+    /// What happened, whichever of two servers it happened with.
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Server { cause, .. } | Self::Party { cause, .. } => cause,
+            _ => self,
+        }
+    }
+}
+
+/// Enough of a version to tell it from another.
+fn short(version: &Version) -> String {
+    version[..4].iter().map(|byte| format!("{byte:02x}")).chain(["…".into()]).collect()
 }

@@ -43,23 +43,23 @@ pub struct Session {
     rng: SecretRng,
 }
 
-/// A request to send, and what its response needs to be read.
+/// Requests to send, and what their responses need to be decoded.
 pub struct Round {
-    /// The body of the request.
-    pub request: Vec<u8>,
+    /// The bodies of the requests, one to each server in the order of their parties.
+    pub requests: Vec<Vec<u8>>,
     /// For [`Session::decode`].
     pub pending: Pending,
 }
 
-/// What a request leaves with the client: secrets, erased when dropped.
+/// What a round leaves with the client: secrets, erased when dropped.
 pub struct Pending(Vec<LookupState>);
 
-/// What a response says.
+/// What the responses say together.
 #[derive(Debug)]
 pub struct Answered {
     /// The values, in the order of the request; `None` for a key that the table does not have.
     pub values: Vec<Option<Value>>,
-    /// Time that the server computed for the whole batch, as it says.
+    /// Time that the server computed for the whole batch, as it says; of two servers, the longer.
     pub compute: Duration,
 }
 
@@ -107,7 +107,7 @@ impl Session {
         (MAX_REQUEST_BYTES / limits.query_bytes.max(1)).clamp(1, limits.max_batch)
     }
 
-    /// A request for the values of keys, 1 to [`Session::max_batch`] of them. Every query has secrets of its
+    /// Requests for the values of keys, 1 to [`Session::max_batch`] of them. Every query has secrets of its
     /// own, also for a key that was asked for before.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Session {
         self.round(keys.len(), |client, rng, i| client.query_key(keys[i], rng))
     }
 
-    /// A request for the values at indices, 1 to [`Session::max_batch`] of them.
+    /// Requests for the values at indices, 1 to [`Session::max_batch`] of them.
     ///
     /// # Errors
     /// [`ClientError::Protocol`] if the table is looked up by key or has no such index, or the indices are
@@ -128,38 +128,51 @@ impl Session {
     fn round(
         &mut self,
         count: usize,
-        query: impl Fn(&TableClient, &mut SecretRng, usize) -> Result<(Vec<u8>, LookupState), ProtocolError>,
+        query: impl Fn(&TableClient, &mut SecretRng, usize) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError>,
     ) -> Result<Round, ClientError> {
         let most = self.max_batch();
         if count == 0 || count > most {
             let detail = format!("a request has 1 to {most} look-ups, not {count}");
             return Err(ProtocolError::BadRequest(detail).into());
         }
-        let (mut queries, mut states) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut queries = vec![Vec::with_capacity(count); self.client.index().parties()];
+        let mut states = Vec::with_capacity(count);
         for i in 0..count {
-            let (bytes, state) = query(&self.client, &mut self.rng, i)?;
-            queries.push(Bytes::from(bytes));
+            let (of_parties, state) = query(&self.client, &mut self.rng, i)?;
+            queries.iter_mut().zip(of_parties).for_each(|(queries, query)| queries.push(Bytes::from(query)));
             states.push(state);
         }
-        let request = Request { version: *self.description.version(), keys: self.keys, queries };
-        Ok(Round { request: request.encode(), pending: Pending(states) })
+        let version = *self.description.version();
+        let request = |queries| Request { version, keys: self.keys, queries }.encode();
+        Ok(Round { requests: queries.into_iter().map(request).collect(), pending: Pending(states) })
     }
 
-    /// The values, from the response to the request that left `pending`.
+    /// Reads one server's response to its request for the values of `count` keys or indices.
     ///
     /// # Errors
-    /// [`ClientError::Wire`] if it is not the response, [`ClientError::Protocol`] if an answer fails its
-    /// checksum or is not what the table says. Neither means that a key is absent.
-    pub fn decode(&self, pending: Pending, response: Bytes) -> Result<Answered, ClientError> {
-        let Pending(states) = pending;
-        let response = Response::decode(response, &self.description.limits(), states.len())?;
+    /// [`ClientError::Wire`] if it is not the response, [`ClientError::WrongConfig`] if it is of another version.
+    pub fn read(&self, count: usize, response: Bytes) -> Result<Response, ClientError> {
+        let response = Response::decode(response, &self.description.limits(), count)?;
         if response.version != *self.description.version() {
             return Err(ClientError::WrongConfig("another version answered than was asked".into()));
         }
-        let values = states.into_iter().zip(&response.answers).map(|(state, answer)| {
-            let value = self.client.decode(state, answer)?;
+        Ok(response)
+    }
+
+    /// The values, from the responses of all servers, in the order of their parties, to the requests that left
+    /// `pending`.
+    ///
+    /// # Errors
+    /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or is not what the table says. None
+    /// means that a key is absent.
+    pub fn decode(&self, pending: Pending, responses: &[Response]) -> Result<Answered, ClientError> {
+        let Pending(states) = pending;
+        let values = states.into_iter().enumerate().map(|(i, state)| {
+            let answers = responses.iter().filter_map(|response| response.answers.get(i));
+            let value = self.client.decode(state, &answers.map(|answer| &answer[..]).collect::<Vec<_>>())?;
             value.map(|value| self.client.table().split_fields(&value).map(Value)).transpose()
         });
-        Ok(Answered { values: values.collect::<Result<_, ProtocolError>>()?, compute: response.compute })
+        let compute = responses.iter().map(|response| response.compute).max().unwrap_or_default();
+        Ok(Answered { values: values.collect::<Result<_, ProtocolError>>()?, compute })
     }
 }

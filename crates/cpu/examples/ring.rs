@@ -25,7 +25,7 @@ fn main() {
     if wanted("fold") {
         let layout = PanelLayout::covering(1 << 15, 1 << 14).expect("a layout");
         let matrix = backend.upload(layout, &vec![1; layout.bytes()]).expect("a matrix");
-        let bandwidth = rates::read_bandwidth(threads, &matrix).expect("threads");
+        let bandwidth = rates::read_bandwidth(threads, matrix.bytes()).expect("threads");
         println!("memory: {:.2} GB/s", bandwidth / 1e9);
     }
     for (name, degree, primes) in [

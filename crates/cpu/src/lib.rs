@@ -4,14 +4,16 @@
 //! table it chose. All kernels give the same bytes.
 //!
 //! `unsafe` is confined to the modules named after an instruction set, whose functions take a token that
-//! only detection can make, to [`matrix`](CpuMatrix)'s memory maps and to cache hints.
+//! only detection can make, to `memory`'s memory maps and to cache hints.
 
 #[cfg(target_endian = "big")]
 compile_error!("the kernels read the panel layout as little-endian words");
 
+mod dpf;
 mod fold;
 mod isa;
 mod matrix;
+mod memory;
 mod module;
 mod prefetch;
 pub mod rates;
@@ -26,10 +28,12 @@ use std::path::Path;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use spirea_backend::{Backend, BackendError, PanelLayout, RING_DEGREE, Residence, RingMatrix};
 
+pub use dpf::Strategy;
 pub use isa::Isa;
-pub use matrix::CpuMatrix;
+pub use matrix::{CpuMatrix, CpuRows};
 pub use ring::{RingCiphertexts, RingKeys, RingLeaves, RingPlain, RingSelectors, RingTables, Schedule};
 
+use dpf::{RowKernels, row_kernels};
 use fold::{Microkernel, Quad};
 use module::ModuleKernel;
 use ring::RingKernels;
@@ -78,6 +82,7 @@ pub struct CpuBackend {
     isa: Isa,
     kernels: Box<dyn Kernels>,
     ring: Box<dyn RingKernels>,
+    rows: Box<dyn RowKernels>,
     schedule: Schedule,
     pool: ThreadPool,
 }
@@ -97,10 +102,13 @@ impl CpuBackend {
     /// [`BackendError::Unavailable`] if the machine lacks it, if `threads` is 0 or if the threads cannot be
     /// started.
     pub fn with_isa(isa: Isa, threads: usize) -> Result<Self, BackendError> {
-        let (kernels, ring) = kernels(isa).zip(ring::kernels(isa)).ok_or_else(|| {
-            BackendError::Unavailable(format!("this processor has no {isa}: choose another instruction set"))
-        })?;
-        Ok(Self { isa, kernels, ring, schedule: Schedule::default(), pool: thread_pool(threads)? })
+        let (Some(kernels), Some(ring), Some(rows)) = (kernels(isa), ring::kernels(isa), row_kernels(isa))
+        else {
+            return Err(BackendError::Unavailable(format!(
+                "this processor has no {isa}: choose another instruction set"
+            )));
+        };
+        Ok(Self { isa, kernels, ring, rows, schedule: Schedule::default(), pool: thread_pool(threads)? })
     }
 
     /// The same with another order of expansion, for measurements.

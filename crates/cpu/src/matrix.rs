@@ -1,21 +1,9 @@
-//! Matrices in memory: huge pages where the system has them, or a mapped file.
-#![allow(unsafe_code)]
-
-use std::fs::File;
-use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use memmap2::{Mmap, MmapMut, MmapOptions};
-use rayon::prelude::*;
-use spirea_backend::{BackendError, MAX_MATRIX_BYTES, PanelLayout, QUAD_BYTES, Residence};
+use spirea_backend::{BackendError, PanelLayout, QUAD_BYTES, Residence, RowLayout};
 
 use crate::fold::Quad;
-
-/// The size of a huge page.
-const HUGE_PAGE: usize = 2 << 20;
-/// Bytes that one task copies or reads at a time.
-const PIECE: usize = 4 << 20;
+use crate::memory::Bytes;
 
 /// A matrix of bytes in panel layout.
 #[derive(Debug)]
@@ -24,51 +12,16 @@ pub struct CpuMatrix {
     bytes: Bytes,
 }
 
-#[derive(Debug)]
-enum Bytes {
-    Owned(HugeBuffer),
-    Mapped(Mmap),
-}
-
 impl CpuMatrix {
     /// Copies `bytes` to memory of its own.
     pub(crate) fn copy_of(layout: PanelLayout, bytes: &[u8]) -> Result<Self, BackendError> {
         layout.check_length(bytes.len() as u64)?;
-        let mut buffer = HugeBuffer::zeroed(bytes.len()).map_err(no_memory)?;
-        let pieces = buffer.bytes_mut().par_chunks_mut(PIECE).zip(bytes.par_chunks(PIECE));
-        pieces.for_each(|(to, from)| to.copy_from_slice(from));
-        Ok(Self { layout, bytes: Bytes::Owned(buffer) })
+        Ok(Self { layout, bytes: Bytes::copy_of(bytes)? })
     }
 
     /// Takes the file at `path`.
     pub(crate) fn open(layout: PanelLayout, path: &Path, residence: Residence) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Io { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
-        layout.check_length(length)?;
-        let bytes = match residence {
-            Residence::Copied => {
-                let mut buffer = HugeBuffer::zeroed(layout.bytes()).map_err(no_memory)?;
-                let pieces = buffer.bytes_mut().par_chunks_mut(PIECE).enumerate();
-                pieces
-                    .try_for_each(|(i, piece)| read_exact_at(&file, piece, (i * PIECE) as u64))
-                    .map_err(failed)?;
-                Bytes::Owned(buffer)
-            }
-            Residence::Mapped => {
-                // SAFETY: the mapping is read-only and private to this value. Should another process shorten
-                // the file meanwhile, reading would end this one by a signal; should it write, answers would
-                // be wrong. Files of a snapshot are never written again once they have their name.
-                let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-                #[cfg(unix)]
-                {
-                    // Advice only: a file system that cannot follow it serves the scan all the same.
-                    let _ = map.advise(memmap2::Advice::Sequential);
-                    let _ = map.advise(memmap2::Advice::WillNeed);
-                }
-                Bytes::Mapped(map)
-            }
-        };
+        let bytes = Bytes::open(path, residence, |length| layout.check_length(length))?;
         Ok(Self { layout, bytes })
     }
 
@@ -79,10 +32,7 @@ impl CpuMatrix {
 
     /// All bytes, in the order of the layout.
     pub fn bytes(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Owned(buffer) => buffer.bytes(),
-            Bytes::Mapped(map) => map,
-        }
+        self.bytes.as_slice()
     }
 
     /// All quads of all panels.
@@ -91,90 +41,33 @@ impl CpuMatrix {
     }
 }
 
-fn no_memory(error: io::Error) -> BackendError {
-    BackendError::Unavailable(format!(
-        "no memory for the matrix ({error}): free some, or map the file instead"
-    ))
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &File, piece: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, piece, offset)
-}
-
-#[cfg(not(unix))]
-fn read_exact_at(file: &File, piece: &mut [u8], offset: u64) -> io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
-    // A handle shares its position with its clones: each piece opens its own.
-    let mut file = file.try_clone()?;
-    file.seek(SeekFrom::Start(offset))?;
-    file.read_exact(piece)
-}
-
-/// Zeroed memory that begins at a huge page's boundary and asks for huge pages.
-///
-/// With pages of 4 KiB a scan misses the translation cache every 4 KiB and the prefetchers of the hardware
-/// stop at each page's end.
+/// Rows of bytes.
 #[derive(Debug)]
-pub(crate) struct HugeBuffer {
-    map: MmapMut,
-    start: usize,
-    length: usize,
+pub struct CpuRows {
+    layout: RowLayout,
+    bytes: Bytes,
 }
 
-impl HugeBuffer {
-    /// `length` bytes, at least 1. Pages appear where they are first written: whoever fills the buffer in
-    /// parallel also takes the page faults in parallel.
-    pub(crate) fn zeroed(length: usize) -> io::Result<Self> {
-        // A small matrix would waste most of a huge page.
-        let slack = if length >= HUGE_PAGE { HUGE_PAGE } else { 0 };
-        let map = MmapOptions::new().len(length + slack).map_anon()?;
-        let start = if slack > 0 { map.as_ptr().align_offset(HUGE_PAGE) } else { 0 };
-        #[cfg(target_os = "linux")]
-        if slack > 0 {
-            // Advice only: without huge pages the scan is slower and still right.
-            let _ = map.advise(memmap2::Advice::HugePage);
-        }
-        Ok(Self { map, start, length })
+impl CpuRows {
+    /// Copies `bytes` to memory of its own.
+    pub(crate) fn copy_of(layout: RowLayout, bytes: &[u8]) -> Result<Self, BackendError> {
+        layout.check_length(bytes.len() as u64)?;
+        Ok(Self { layout, bytes: Bytes::copy_of(bytes)? })
     }
 
-    /// A number of words for `what`, or of none where there is no such number.
-    ///
-    /// Kernels read the same places of many such buffers in turn. Would all begin at a huge page's boundary, these
-    /// places would fall into the same few sets of a cache: each buffer begins at another page.
-    pub(crate) fn words(count: Option<usize>, what: &str) -> Result<Self, BackendError> {
-        static BUFFERS: AtomicUsize = AtomicUsize::new(0);
-        const PAGE: usize = 4096;
-        const PLACES: usize = 16;
-        let bytes = count.and_then(|count| count.checked_mul(size_of::<u32>()));
-        let bytes = bytes.filter(|&bytes| bytes as u64 <= MAX_MATRIX_BYTES);
-        let buffer = bytes.ok_or(io::Error::from(io::ErrorKind::OutOfMemory)).and_then(|bytes| {
-            let skipped = BUFFERS.fetch_add(1, Ordering::Relaxed) % PLACES * PAGE;
-            let buffer = Self::zeroed(bytes + skipped)?;
-            Ok(Self { start: buffer.start + skipped, length: bytes, ..buffer })
-        });
-        buffer.map_err(|error| BackendError::Unavailable(format!("no memory for {what}: {error}")))
+    /// Takes the file at `path`.
+    pub(crate) fn open(layout: RowLayout, path: &Path, residence: Residence) -> Result<Self, BackendError> {
+        let bytes = Bytes::open(path, residence, |length| layout.check_length(length))?;
+        Ok(Self { layout, bytes })
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.map[self.start..self.start + self.length]
+    /// The layout.
+    pub fn layout(&self) -> RowLayout {
+        self.layout
     }
 
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.map[self.start..self.start + self.length]
-    }
-
-    pub(crate) fn as_words(&self) -> &[u32] {
-        // SAFETY: every bit pattern is a word.
-        let (before, words, _) = unsafe { self.bytes().align_to() };
-        assert!(before.is_empty(), "maps begin at a page's boundary");
-        words
-    }
-
-    pub(crate) fn as_words_mut(&mut self) -> &mut [u32] {
-        // SAFETY: every bit pattern is a word, and of words, bytes.
-        let (before, words, _) = unsafe { self.bytes_mut().align_to_mut() };
-        assert!(before.is_empty(), "maps begin at a page's boundary");
-        words
+    /// All bytes, in the order of the layout.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_slice()
     }
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use spirea_backend::BackendError;
+use spirea_dpf::PrfKind;
 use spirea_math::Ring;
 
 use crate::fold::Quad;
 use crate::isa::Isa;
-use crate::matrix::CpuMatrix;
 use crate::ring::{Direction, RingTables};
 use crate::{CpuBackend, kernels};
 
@@ -23,14 +23,14 @@ pub const RUNS: usize = 4;
 /// The floor's name for bounds by [`read_bandwidth`].
 pub const MEMORY: &str = "memory";
 
-/// Bytes a second that `threads` threads together read from `matrix`, in sequence, with the widest loads of
-/// the machine and nothing else to do. The matrix should be far larger than the caches: 1 GiB or more.
+/// Bytes a second that `threads` threads together read, in sequence, with the widest loads of the machine and
+/// nothing else to do. The bytes should be far more than the caches hold: 1 GiB or more.
 ///
 /// # Errors
 /// [`BackendError::Unavailable`] as [`CpuBackend::new`].
-pub fn read_bandwidth(threads: usize, matrix: &CpuMatrix) -> Result<f64, BackendError> {
+pub fn read_bandwidth(threads: usize, bytes: &[u8]) -> Result<f64, BackendError> {
     let backend = CpuBackend::new(threads)?;
-    let quads = matrix.quads();
+    let quads: &[Quad] = bytes.as_chunks().0;
     let share = quads.len().div_ceil(threads);
     // How far ahead to ask is best tried: it depends on the machine, and 0 leaves it to the hardware.
     let seconds = [0, 1024, 4096, 16384].into_iter().map(|ahead| {
@@ -84,6 +84,25 @@ pub fn word_multiply_add_peak(isa: Isa) -> Option<f64> {
 
 /// The floor's name for bounds by [`word_multiply_add_peak`].
 pub const WORD_MULTIPLY_ADD: &str = "vpmuludq";
+
+/// Products of two 32-bit words modulo 2^32 that one core computes and adds up in a second, when it does only that,
+/// from registers: `vpmulld` and `vpaddd`; or `None` if the machine lacks the instruction set.
+pub fn share_multiply_add_peak(isa: Isa) -> Option<f64> {
+    let kernels = crate::dpf::row_kernels(isa)?;
+    let rounds = 1 << 16;
+    Some(kernels.multiply_adds32(rounds) as f64 / best_of(20, || kernels.multiply_adds32(rounds)))
+}
+
+/// The floor's name for bounds by [`share_multiply_add_peak`].
+pub const SHARE_MULTIPLY_ADD: &str = "vpmulld";
+
+/// Calls of a pseudorandom function that one core makes in a second, when it does only that: of AES, blocks with
+/// the widest instruction that the machine has for `isa`, from registers.
+pub fn prf_calls_per_second(isa: Isa, prf: PrfKind) -> f64 {
+    let (tree, rounds) = (crate::dpf::tree(isa, prf), 1 << 10);
+    let calls = tree.only_expand(rounds) as f64 / prf.blocks_per_call() as f64;
+    calls / best_of(20, || tree.only_expand(rounds))
+}
 
 /// Seconds of one number-theoretic transform modulo one prime, on one core, in a batch that stays in the
 /// second-level cache.

@@ -9,7 +9,7 @@ fn ceilings_are_measured() {
     let backend = CpuBackend::new(2).unwrap();
     let matrix = backend.upload(layout, &vec![1; layout.bytes()]).unwrap();
     for threads in [1, 2] {
-        let bytes = rates::read_bandwidth(threads, &matrix).unwrap();
+        let bytes = rates::read_bandwidth(threads, matrix.bytes()).unwrap();
         assert!((1e8..1e13).contains(&bytes), "{bytes} bytes a second");
     }
     for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {

@@ -1,4 +1,4 @@
-use crate::{DpfError, LEAF_BLOCKS, OutputKind};
+use crate::{DpfError, LEAF_BLOCKS, OutputKind, PrfKind};
 
 /// The most points of a domain: 2^40.
 pub const MAX_POINTS: u64 = 1 << 40;
@@ -40,6 +40,14 @@ impl Domain {
     /// Levels of the tree: its 2^depth leaves cover all points.
     pub fn depth(&self) -> u32 {
         self.leaves().next_power_of_two().trailing_zeros()
+    }
+
+    /// Calls of a function that evaluate all points: those for two children of every inner node and those for every
+    /// leaf.
+    pub fn calls(&self, prf: PrfKind) -> u64 {
+        let of_blocks = |blocks: u64| blocks.div_ceil(prf.blocks_per_call());
+        let inner: u64 = (1..=self.depth()).map(|above| self.leaves().div_ceil(1 << above)).sum();
+        inner * of_blocks(2) + self.leaves() * of_blocks(LEAF_BLOCKS as u64)
     }
 
     /// Bytes of a key: the party, the root, a block for each level, a bit for each level, the leaf's correction.

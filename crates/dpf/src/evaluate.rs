@@ -1,14 +1,14 @@
 use crate::generate::control_mask;
 use crate::{Block, CONTROL, Key, LEAF_BLOCKS, Leaf, Level, Output, Prf};
 
-/// A party's share of the function at `point`: the two parties' shares add up to its output.
+/// A party's share of the function at `point`, which is public: the two parties' shares add up to its output.
 ///
 /// # Panics
 /// If the key's domain has no such point or other outputs than `O`.
 pub fn evaluate<P: Prf, O: Output>(prf: P, key: &Key, point: u64) -> O {
     let domain = key.domain();
     assert!(domain.output() == O::KIND && point < domain.points());
-    let (path, place) = (point / O::KIND.per_leaf(), point % O::KIND.per_leaf());
+    let (path, place) = O::KIND.leaf_and_place(point);
     let mut node = key.root();
     for (level, correction) in key.levels().iter().enumerate() {
         let side = path >> (key.levels().len() - 1 - level) & 1;

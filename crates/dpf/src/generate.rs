@@ -2,7 +2,10 @@ use spirea_math::random::SecretRng;
 use subtle::{Choice, ConditionallySelectable};
 use zeroize::Zeroize;
 
-use crate::{Block, CONTROL, Domain, DpfError, Key, LEAF_BLOCKS, Leaf, Level, Output, Party, Prf};
+use crate::{
+    Bit, Block, CONTROL, Domain, DpfError, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Party, Prf,
+    PrfVisitor,
+};
 
 /// The keys of the function that is `value` at `point` and zero elsewhere.
 ///
@@ -26,8 +29,8 @@ pub fn generate<P: Prf, O: Output>(
         return Err(DpfError::Outside);
     }
     let depth = domain.depth();
-    let (path, place) = (point / O::KIND.per_leaf(), point % O::KIND.per_leaf());
-    let roots = Party::BOTH.map(|_| random_block(rng) & !CONTROL);
+    let (path, place) = O::KIND.leaf_and_place(point);
+    let mut roots = Party::BOTH.map(|_| random_block(rng) & !CONTROL);
     let mut levels = Vec::with_capacity(depth as usize);
     // The parties' nodes on the path; always one of them is corrected.
     let mut nodes = [roots[0], roots[1] | CONTROL];
@@ -52,21 +55,49 @@ pub fn generate<P: Prf, O: Output>(
     let mut leaves = [[0; LEAF_BLOCKS]; 2];
     prf.blocks(&nodes.map(|node| node & !CONTROL), &mut leaves);
     // s0 - s1 + (t0 - t1) c is the value: c is value - s0 + s1, negated where party 1 is the corrected one.
-    let difference = O::add_leaves(&O::negate_leaf(&leaves[0]), &leaves[1]);
-    let correction = O::add_leaves(&value.at(place), &difference);
-    let negated = O::negate_leaf(&correction);
+    let mut correction = O::add_leaves(&O::negate_leaf(&leaves[0]), &leaves[1]);
+    correction = O::add_leaves(&value.at(place), &correction);
+    let mut negated = O::negate_leaf(&correction);
     let one_is_corrected = Choice::from((nodes[1] & CONTROL) as u8);
     let leaf: Leaf =
         std::array::from_fn(|i| Block::conditional_select(&correction[i], &negated[i], one_is_corrected));
-    nodes.zeroize();
-    leaves.zeroize();
-    Ok(Party::BOTH.map(|party| Key {
+    let keys = Party::BOTH.map(|party| Key {
         domain,
         party,
         root: roots[party.number() as usize],
         levels: levels.clone(),
         leaf,
-    }))
+    });
+    roots.zeroize();
+    nodes.zeroize();
+    leaves.zeroize();
+    negated.zeroize();
+    Ok(keys)
+}
+
+/// Selects a point: the keys of the function that is 1 there and 0 elsewhere, for a function that is named at run
+/// time and whatever the domain's outputs are.
+pub struct Select<'a> {
+    /// The domain.
+    pub domain: Domain,
+    /// The point.
+    pub point: u64,
+    /// Where the roots come from.
+    pub rng: &'a mut SecretRng,
+}
+
+impl PrfVisitor for Select<'_> {
+    type Output = Result<[Key; 2], DpfError>;
+
+    fn visit<P: Prf>(self, prf: P) -> Self::Output {
+        let Self { domain, point, rng } = self;
+        match domain.output() {
+            OutputKind::Bit => generate(prf, domain, point, Bit(true), rng),
+            OutputKind::U32 => generate(prf, domain, point, 1u32, rng),
+            OutputKind::U64 => generate(prf, domain, point, 1u64, rng),
+            OutputKind::U128 => generate(prf, domain, point, 1u128, rng),
+        }
+    }
 }
 
 /// All ones where a node is corrected, else 0.

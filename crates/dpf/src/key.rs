@@ -14,7 +14,7 @@ pub struct Level {
 /// A party's key: the root of its tree, and corrections that both parties have. Erased when dropped.
 ///
 /// Neither key alone tells anything of the point or the value.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Key {
     pub(crate) domain: Domain,
     pub(crate) party: Party,

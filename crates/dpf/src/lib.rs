@@ -3,13 +3,13 @@
 //! The tree of Boyle, Gilboa and Ishai ("Function secret sharing: improvements and extensions", CCS 2016,
 //! section 3): a key is the seed of a binary tree with a correction word for each level; each party expands
 //! its tree, and the two trees are equal off the path to the secret point and independent on it.
-//! ([GPU-DPF section II-C and III] and [IM-PIR section 2.3] use the same.)
+//! ([GPU-DPF section III-A] and [IM-PIR section 2.3] use the same.)
 //!
 //! - [`prf`]: the pseudorandom functions that expand seeds, as types; [`PrfKind`] names them at run time.
 //! - [`Domain`]: how many points there are, what a point's output is, and what a key's bytes are.
 //! - [`generate`]: the keys of a point; [`evaluate`]: one party's share at a point.
 //!
-//! [GPU-DPF section II-C and III]: https://arxiv.org/abs/2301.10904
+//! [GPU-DPF section III-A]: https://arxiv.org/abs/2301.10904
 //! [IM-PIR section 2.3]: https://arxiv.org/abs/2502.12516
 
 #[cfg(target_endian = "big")]
@@ -27,11 +27,11 @@ pub mod prf;
 pub use domain::{Domain, MAX_POINTS};
 pub use error::DpfError;
 pub use evaluate::{evaluate, evaluate_all};
-pub use generate::generate;
+pub use generate::{Select, generate};
 pub use key::{Key, Level};
 pub use output::{Bit, Output, OutputKind};
 pub use party::Party;
-pub use prf::{Prf, PrfKind};
+pub use prf::{Prf, PrfKind, PrfVisitor};
 
 /// A node of a tree: 127 bits of seed, and in the lowest bit whether the node is corrected.
 ///

@@ -42,9 +42,15 @@ impl OutputKind {
         }
     }
 
-    /// Points whose outputs a leaf holds.
+    /// Points whose outputs a leaf holds: a power of two.
     pub fn per_leaf(self) -> u64 {
         LEAF_BLOCKS as u64 * 128 / self.bits()
+    }
+
+    /// The leaf that holds a point, and the point's place in it. Shifts and masks, not divisions, whose time may
+    /// depend on the point.
+    pub(crate) fn leaf_and_place(self, point: u64) -> (u64, u64) {
+        (point >> self.per_leaf().trailing_zeros(), point & (self.per_leaf() - 1))
     }
 }
 
@@ -110,11 +116,13 @@ impl Output for Bit {
     }
 
     fn at(self, place: u64) -> Leaf {
-        let bit = u128::from(self.0) << (place % 128);
-        std::array::from_fn(|i| {
-            let here = subtle::ConstantTimeEq::ct_eq(&(i as u64), &(place / 128));
-            u128::conditional_select(&0, &bit, here)
-        })
+        // Shifts of 64 bits are an instruction everywhere; wider ones may be a function that branches.
+        let bit = u64::from(self.0) << (place % 64);
+        let words: [u64; 8] = std::array::from_fn(|i| {
+            let here = subtle::ConstantTimeEq::ct_eq(&(i as u64), &(place / 64));
+            u64::conditional_select(&0, &bit, here)
+        });
+        cast(words)
     }
 
     fn add(self, other: Self) -> Self {

@@ -1,50 +1,127 @@
 //! Keys evaluate to the function, on every point of small domains and random points of large ones.
 #![allow(missing_docs, reason = "a test")]
 
+mod common;
+
+use common::{Check, Sample};
 use proptest::prelude::*;
-use spirea_dpf::prf::Aes128;
+use proptest::sample::select;
 use spirea_dpf::*;
 use spirea_math::random::SecretRng;
 
-fn is_the_function<P: Prf, O: Output>(prf: P, points: u64, point: u64, value: O) {
-    let mut rng = SecretRng::from_os().unwrap();
-    let domain = Domain::new(points, O::KIND).unwrap();
-    let keys = generate(prf, domain, point, value, &mut rng).unwrap();
-    let keys = keys.map(|key| Key::from_bytes(domain, &key.to_bytes()).unwrap());
-    let [zero, one] = [0, 1].map(|i: usize| evaluate_all::<P, O>(prf, &keys[i]));
-    for at in 0..points {
-        let (leaf, place) = (at / O::KIND.per_leaf(), (at % O::KIND.per_leaf()) as usize);
-        let shares = [&zero, &one].map(|leaves| O::of(&leaves[leaf as usize], place));
-        let expected = if at == point { value } else { O::default() };
-        assert_eq!(shares[0].add(shares[1]), expected, "{points} points, {at} of {point}");
-        if at % 37 == 0 || at == point {
-            assert_eq!(evaluate::<P, O>(prf, &keys[0], at), shares[0]);
+/// The keys of `point` add up to the function at every point of the domain.
+#[derive(Clone, Copy)]
+struct Everywhere {
+    points: u64,
+    point: u64,
+}
+
+impl Check for Everywhere {
+    fn check<P: Prf, O: Sample>(self, prf: P) {
+        let Self { points, point } = self;
+        let mut rng = SecretRng::from_os().unwrap();
+        let domain = Domain::new(points, O::KIND).unwrap();
+        let keys = generate(prf, domain, point, O::VALUE, &mut rng).unwrap();
+        let keys = keys.map(|key| Key::from_bytes(domain, &key.to_bytes()).unwrap());
+        let [zero, one] = [0, 1].map(|i: usize| evaluate_all::<P, O>(prf, &keys[i]));
+        for at in 0..points {
+            let (leaf, place) = (at / O::KIND.per_leaf(), (at % O::KIND.per_leaf()) as usize);
+            let shares = [&zero, &one].map(|leaves| O::of(&leaves[leaf as usize], place));
+            let expected = if at == point { O::VALUE } else { O::default() };
+            assert_eq!(shares[0].add(shares[1]), expected, "{}: {points} points, {at} of {point}", P::KIND);
+            if at % 37 == 0 || at == point {
+                assert_eq!(evaluate::<P, O>(prf, &keys[0], at), shares[0]);
+            }
         }
     }
 }
 
+/// Every function with every output on domains of these sizes, with all of `secrets` as the point.
+fn everywhere(kinds: &[PrfKind], sizes: &[u64], secrets: impl Fn(u64) -> Vec<u64>) {
+    for &prf in kinds {
+        for output in OutputKind::ALL {
+            for &points in sizes {
+                secrets(points).into_iter().for_each(|point| Everywhere { points, point }.of(prf, output));
+            }
+        }
+    }
+}
+
+/// The ends, their neighbours and both sides of a power of two.
+fn spread(points: u64) -> Vec<u64> {
+    let middle = points.next_power_of_two() / 2;
+    let mut spread: Vec<u64> = [0, 1, middle - 1, middle, points / 3, points - 2, points - 1]
+        .into_iter()
+        .filter(|&point| point < points)
+        .collect();
+    spread.sort_unstable();
+    spread.dedup();
+    spread
+}
+
 #[test]
 fn every_point_of_small_domains() {
-    for points in [1, 2, 3, 511, 512, 513, 1025] {
-        for point in (0..points).step_by(if points > 16 { 101 } else { 1 }).chain([points - 1]) {
-            is_the_function(Aes128, points, point, Bit(true));
-            is_the_function(Aes128, points, point, 0xdead_beefu32);
-            is_the_function(Aes128, points, point, u64::MAX - 5);
-            is_the_function(Aes128, points, point, 1u128 << 127 | 1);
+    everywhere(&[PrfKind::Aes128], &[1, 2, 3, 4, 5, 16, 17, 31, 64], |points| (0..points).collect());
+}
+
+#[test]
+fn a_spread_of_points_of_larger_domains() {
+    let sizes = [127, 128, 129, 511, 512, 513, 1025, 2047, 3000, 4095, 4096];
+    everywhere(&[PrfKind::Aes128], &sizes, spread);
+}
+
+#[test]
+fn every_function() {
+    everywhere(&PrfKind::ALL, &[2, 3, 17, 64, 65, 129, 700], spread);
+}
+
+/// The keys of `point` add up to the function there, at the ends and at one more point.
+#[derive(Clone, Copy)]
+struct Here {
+    points: u64,
+    point: u64,
+    other: u64,
+}
+
+impl Check for Here {
+    fn check<P: Prf, O: Sample>(self, prf: P) {
+        let mut rng = SecretRng::from_os().unwrap();
+        let domain = Domain::new(self.points, O::KIND).unwrap();
+        let keys = generate(prf, domain, self.point, O::VALUE, &mut rng).unwrap();
+        for at in [self.point, self.other, self.point ^ 1, self.points - 1, 0] {
+            if at < self.points {
+                let [zero, one] = [0, 1].map(|i: usize| evaluate::<P, O>(prf, &keys[i], at));
+                let expected = if at == self.point { O::VALUE } else { O::default() };
+                assert_eq!(zero.add(one), expected);
+            }
         }
     }
 }
 
 proptest! {
     #[test]
-    fn random_points_of_large_domains(points in 1u64..=MAX_POINTS, at: prop::sample::Index, off in 0u64..MAX_POINTS) {
-        let mut rng = SecretRng::from_os().unwrap();
-        let point = at.index(points as usize) as u64;
-        let domain = Domain::new(points, OutputKind::U32).unwrap();
-        let keys = generate(Aes128, domain, point, 7u32, &mut rng).unwrap();
-        for at in [point, off % points, points - 1, 0] {
-            let sum = Output::add(evaluate::<_, u32>(Aes128, &keys[0], at), evaluate(Aes128, &keys[1], at));
-            prop_assert_eq!(sum, if at == point { 7 } else { 0 });
-        }
+    fn random_points_of_large_domains(
+        prf in select(&PrfKind::ALL[..]),
+        output in select(&OutputKind::ALL[..]),
+        bits in 0u32..=40,
+        below in any::<u64>(),
+        point in any::<u64>(),
+        other in any::<u64>(),
+    ) {
+        let points = (1 << bits) - below % (1 << bits) / 2;
+        Here { points, point: point % points, other: other % points }.of(prf, output);
+    }
+}
+
+#[test]
+fn what_is_no_domain_or_no_point_of_one_is_refused() {
+    for points in [0, MAX_POINTS + 1, u64::MAX] {
+        assert_eq!(Domain::new(points, OutputKind::Bit), Err(DpfError::Points(points)));
+    }
+    let domain = Domain::new(10, OutputKind::Bit).unwrap();
+    let mut rng = SecretRng::deterministic_for_tests(1);
+    for point in [10, u64::MAX] {
+        let refused = generate(prf::Aes128, domain, point, Bit(true), &mut rng);
+        assert_eq!(refused.unwrap_err(), DpfError::Outside);
     }
 }

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{PreparedKeys, Query, Responder, Sizes, Table};
+use spirea_protocols::{Party, PreparedKeys, Query, Responder, Sizes, Table};
 
 use crate::{EngineError, LoadError};
 
@@ -16,6 +16,8 @@ pub struct Identity {
     pub name: String,
     /// The snapshot that answers.
     pub version: [u8; 32],
+    /// Which of the protocol's two servers answers; `None` if it has one.
+    pub party: Option<Party>,
     /// The protocol and its parameters.
     pub params: ProtocolParams,
     /// The table.
@@ -49,11 +51,14 @@ impl Database {
     /// [`LoadError::Inconsistent`] if the identity and the responder do not belong together,
     /// [`LoadError::Protocol`] if the parameters or the table are invalid.
     pub fn new(identity: Identity, responder: Box<dyn Responder>) -> Result<Self, LoadError> {
-        let Identity { params, table, hint, .. } = &identity;
+        let Identity { party, params, table, hint, .. } = &identity;
         params.validate()?;
         table.validate()?;
         let sizes = params.sizes();
         let inconsistent = |what: &str| Err(LoadError::Inconsistent(what.into()));
+        if party.is_some() != (params.parties() > 1) {
+            return inconsistent("one of two servers has a party, and a single one has none");
+        }
         if responder.sizes() != sizes {
             return inconsistent("the loaded matrix answers queries of another size");
         }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use spirea_backend::{Residence, RingBackend};
+use spirea_backend::ProtocolBackend;
+use spirea_protocols::registry::Opening;
 use spirea_store::{Progress, Snapshot};
 
 use crate::{Database, HintFile, Identity, LoadError};
@@ -10,31 +11,33 @@ impl Database {
     ///
     /// # Errors
     /// [`LoadError::Store`] if a file is damaged or unreadable, [`LoadError::Protocol`] if the backend
-    /// refuses the matrix, [`LoadError::Inconsistent`] if the parts do not belong together.
-    pub fn load<B: RingBackend>(
+    /// refuses the matrix or `opening` does not say which of two servers this is, [`LoadError::Inconsistent`] if
+    /// the parts do not belong together.
+    pub fn load<B: ProtocolBackend>(
         snapshot: &Snapshot,
         backend: &Arc<B>,
-        residence: Residence,
+        opening: Opening,
         progress: &dyn Progress,
     ) -> Result<Self, LoadError> {
         snapshot.verify(progress)?;
-        Self::open(snapshot, backend, residence)
+        Self::open(snapshot, backend, opening)
     }
 
     /// Loads a snapshot that has been verified.
     ///
     /// # Errors
     /// Those of [`Database::load`], but for files that were damaged before.
-    pub fn open<B: RingBackend>(
+    pub fn open<B: ProtocolBackend>(
         snapshot: &Snapshot,
         backend: &Arc<B>,
-        residence: Residence,
+        opening: Opening,
     ) -> Result<Self, LoadError> {
         let manifest = snapshot.manifest();
-        let responder = manifest.protocol.open_server(backend, &snapshot.files(), residence)?;
+        let responder = manifest.protocol.open_server(backend, &snapshot.files(), opening)?;
         let identity = Identity {
             name: manifest.name.clone(),
             version: snapshot.version(),
+            party: manifest.protocol.party(opening)?,
             params: manifest.protocol.clone(),
             table: manifest.table.clone(),
             hint: HintFile {

@@ -10,7 +10,7 @@ use spirea_engine::{Database, Engine, EngineError, HintFile, Identity, KeyRegist
 use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::simple::Params;
-use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind};
+use spirea_protocols::{Party, ProtocolError, Query, Responder, Sizes, Table, TableKind};
 
 const VERSION: [u8; 32] = [1; 32];
 
@@ -53,7 +53,8 @@ fn identity() -> Identity {
         columns: 256,
     };
     let hint = HintFile { path: "hint".into(), bytes: params.sizes().hint_bytes, blake3: [0; 32] };
-    Identity { name: "test".into(), version: VERSION, params: ProtocolParams::Simple(params), table, hint }
+    let params = ProtocolParams::Simple(params);
+    Identity { name: "test".into(), version: VERSION, party: None, params, table, hint }
 }
 
 fn database(behaviour: Behaviour) -> Database {
@@ -218,6 +219,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     assert!(refused(identity(), right + 4));
     let hint = HintFile { bytes: 1, ..identity().hint };
     assert!(refused(Identity { hint, ..identity() }, right));
+    assert!(refused(Identity { party: Some(Party::Zero), ..identity() }, right));
     let table = Table { payload_bytes: 25, ..identity().table };
     assert!(refused(Identity { table, ..identity() }, right));
 }

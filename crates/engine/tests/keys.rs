@@ -37,7 +37,7 @@ fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Identity 
         fields: vec!["value".into()],
     };
     let hint = HintFile { path: "hint".into(), bytes: params.sizes().hint_bytes, blake3: [0; 32] };
-    Identity { name: name.into(), version, params: params.clone(), table, hint }
+    Identity { name: name.into(), version, party: None, params: params.clone(), table, hint }
 }
 
 /// What the tests see of a responder's work.

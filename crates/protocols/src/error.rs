@@ -16,7 +16,7 @@ pub enum ProtocolError {
     },
     /// A record's checksum does not match: the answer is wrong and its content is withheld.
     #[error(
-        "the answer failed its checksum and was discarded; the hint and the database do not belong together or one is damaged: download the hint again"
+        "the answer failed its checksum and was discarded; a database or a hint is damaged, the two do not belong together, or one of two servers answers wrongly, and nothing tells which: download the hint again if there is one, then tell the operators"
     )]
     Corrupted,
     /// An index or key that cannot be asked for.

@@ -3,6 +3,9 @@
 //! `client.query(index) -> (query, state)`; the bytes go over the wire; `server.answer(batch)`; bytes come
 //! back; `client.decode(state, answer)`. A record here is a fixed number of opaque bytes.
 //!
+//! Some protocols have two servers, which must not work together: a client sends a query to each and combines
+//! what both answer. A server half is the same, whether it is alone or one of two.
+//!
 //! Some protocols need a client's evaluation keys beside its queries. They are made once, with the client, and
 //! sent once; the server brings them into the form it computes with and has them at hand for every query.
 
@@ -16,7 +19,7 @@ use crate::ProtocolError;
 /// What one look-up costs on the wire, and a client once; known from the parameters alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Bytes of a query, always the same.
+    /// Bytes of a query, always the same, and to every server of the protocol.
     pub query_bytes: usize,
     /// Bytes of an answer, always the same.
     pub answer_bytes: usize,
@@ -86,7 +89,7 @@ pub trait Responder: Send + Sync {
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError>;
 }
 
-/// The client half.
+/// The client half of a protocol with one server.
 pub trait IndexClient: Send + Sync {
     /// What a query leaves with the client to decode its answer: secrets, erased when dropped.
     type State: Send + 'static;
@@ -124,8 +127,37 @@ pub trait IndexClient: Send + Sync {
     fn errors(&self, state: &Self::State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError>;
 }
 
-/// An [`IndexClient`] of any protocol.
+/// The client half of a protocol with two servers. It needs no hint and no keys, and there is no noise.
+pub trait PairIndexClient: Send + Sync {
+    /// What a query leaves with the client to combine its answers: secrets, erased when dropped.
+    type State: Send + 'static;
+
+    /// Records of the database.
+    fn records(&self) -> u64;
+
+    /// Sizes of queries and answers.
+    fn sizes(&self) -> Sizes;
+
+    /// The queries to party 0 and party 1 for record `index`. Either alone tells nothing of it.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if there is no such record.
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<([Vec<u8>; 2], Self::State), ProtocolError>;
+
+    /// The record, from the answers of party 0 and party 1 to the queries that left `state`.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if an answer is not what the parameters say.
+    fn combine(&self, state: Self::State, answers: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError>;
+}
+
+/// The client half of any protocol.
 pub trait AnyIndexClient: Send + Sync {
+    /// Servers that a look-up asks.
+    fn parties(&self) -> usize {
+        1
+    }
+
     /// See [`IndexClient::records`].
     fn records(&self) -> u64;
 
@@ -137,38 +169,47 @@ pub trait AnyIndexClient: Send + Sync {
         None
     }
 
-    /// See [`IndexClient::query`].
+    /// Queries for record `index`, one to each party, with secrets of their own.
     ///
     /// # Errors
-    /// See [`IndexClient::query`].
+    /// [`ProtocolError::BadRequest`] if there is no such record.
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared, ProtocolError>;
 
-    /// See [`IndexClient::decode`].
+    /// The record, from the answers of all parties, in their order, to the queries that left `state`.
     ///
     /// # Errors
-    /// See [`IndexClient::decode`].
+    /// [`ProtocolError::Malformed`] if they are not as many as the parties, or one is not what the parameters
+    /// say.
     ///
     /// # Panics
     /// If `state` comes from a client of another protocol.
-    fn decode(&self, state: Box<dyn Any + Send>, answer: &[u8]) -> Result<Vec<u8>, ProtocolError>;
+    fn decode(&self, state: Box<dyn Any + Send>, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError>;
 
-    /// See [`IndexClient::errors`].
+    /// See [`IndexClient::errors`]; empty for a protocol without noise.
     ///
     /// # Errors
-    /// See [`IndexClient::errors`].
+    /// See [`AnyIndexClient::decode`].
     ///
     /// # Panics
     /// If `state` comes from a client of another protocol.
-    fn errors(&self, state: &(dyn Any + Send), answer: &[u8]) -> Result<Vec<f64>, ProtocolError>;
+    fn errors(&self, state: &(dyn Any + Send), answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError>;
 }
 
-/// A query ready to send, with what its answer needs to be decoded.
+/// Queries ready to send, with what their answers need to be decoded.
 pub struct Prepared {
-    /// The query's bytes.
-    pub query: Vec<u8>,
-    /// The [`IndexClient::State`].
+    /// The queries' bytes, one to each party in order.
+    pub queries: Vec<Vec<u8>>,
+    /// The [`IndexClient::State`] or [`PairIndexClient::State`].
     pub state: Box<dyn Any + Send>,
 }
+
+/// The answers of `N` parties, if there are as many.
+fn of_parties<'a, const N: usize>(answers: &[&'a [u8]]) -> Result<[&'a [u8]; N], ProtocolError> {
+    let wrong = || format!("answers of {} servers where the protocol has {N}", answers.len());
+    answers.try_into().map_err(|_| ProtocolError::malformed("answer", wrong()))
+}
+
+const FOREIGN_STATE: &str = "the state of a query belongs to the client that made it";
 
 impl<C: IndexClient> AnyIndexClient for C {
     fn records(&self) -> u64 {
@@ -185,16 +226,94 @@ impl<C: IndexClient> AnyIndexClient for C {
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared, ProtocolError> {
         let (query, state) = IndexClient::query(self, index, rng)?;
-        Ok(Prepared { query, state: Box::new(state) })
+        Ok(Prepared { queries: vec![query], state: Box::new(state) })
     }
 
-    fn decode(&self, state: Box<dyn Any + Send>, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
-        let state = state.downcast().expect("the state of a query belongs to the client that made it");
-        IndexClient::decode(self, *state, answer)
+    fn decode(&self, state: Box<dyn Any + Send>, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
+        let [answer] = of_parties(answers)?;
+        IndexClient::decode(self, *state.downcast().expect(FOREIGN_STATE), answer)
     }
 
-    fn errors(&self, state: &(dyn Any + Send), answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
-        let state = state.downcast_ref().expect("the state of a query belongs to the client that made it");
-        IndexClient::errors(self, state, answer)
+    fn errors(&self, state: &(dyn Any + Send), answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
+        let [answer] = of_parties(answers)?;
+        IndexClient::errors(self, state.downcast_ref().expect(FOREIGN_STATE), answer)
+    }
+}
+
+/// A [`PairIndexClient`] as an [`AnyIndexClient`].
+pub struct Pair<C>(pub C);
+
+impl<C: PairIndexClient> AnyIndexClient for Pair<C> {
+    fn parties(&self) -> usize {
+        2
+    }
+
+    fn records(&self) -> u64 {
+        self.0.records()
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.0.sizes()
+    }
+
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared, ProtocolError> {
+        let (queries, state) = self.0.query(index, rng)?;
+        Ok(Prepared { queries: queries.into(), state: Box::new(state) })
+    }
+
+    fn decode(&self, state: Box<dyn Any + Send>, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
+        self.0.combine(*state.downcast().expect(FOREIGN_STATE), of_parties(answers)?)
+    }
+
+    fn errors(&self, _: &(dyn Any + Send), answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
+        of_parties::<2>(answers).map(|_| Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A database of two records, 10 and 20: the queries are an index and its mask.
+    struct Masked;
+
+    impl PairIndexClient for Masked {
+        type State = u8;
+
+        fn records(&self) -> u64 {
+            2
+        }
+
+        fn sizes(&self) -> Sizes {
+            Sizes { query_bytes: 1, answer_bytes: 1, hint_bytes: 0, keys_bytes: 0 }
+        }
+
+        fn query(&self, index: u64, rng: &mut SecretRng) -> Result<([Vec<u8>; 2], u8), ProtocolError> {
+            let mask = rng.next_u64() as u8;
+            Ok(([vec![mask], vec![mask ^ index as u8]], mask))
+        }
+
+        fn combine(&self, _: u8, [zero, one]: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError> {
+            Ok(vec![[10, 20][usize::from(zero[0] ^ one[0])]])
+        }
+    }
+
+    #[test]
+    fn a_pair_takes_an_answer_of_each_of_two_parties() {
+        let (client, mut rng) = (Pair(Masked), SecretRng::deterministic_for_tests(1));
+        for index in 0..2 {
+            let Prepared { queries, state } = client.query(index, &mut rng).unwrap();
+            assert_eq!((queries.len(), client.parties()), (2, 2));
+            let answers: Vec<&[u8]> = queries.iter().map(Vec::as_slice).collect();
+            assert!(client.errors(&*state, &answers).unwrap().is_empty());
+            assert_eq!(client.decode(state, &answers).unwrap(), [10 * (index as u8 + 1)]);
+        }
+        for count in [0, 1, 3] {
+            let state = client.query(0, &mut rng).unwrap().state;
+            let answers = vec![&[0][..]; count];
+            assert!(matches!(client.errors(&*state, &answers), Err(ProtocolError::Malformed { .. })));
+            let error = client.decode(state, &answers).unwrap_err().to_string();
+            assert!(error.contains(&format!("answers of {count} servers")), "{error}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`index`]: what an index protocol is: a client half and a server half that exchange bytes.
 //! - [`simple`], [`double`], [`exppack_simple`], [`exppack_double`], [`double_pack`], [`hybrid`], [`onion`]: the
-//!   protocols.
+//!   protocols with one server; [`dpf`]: those with two.
 //! - [`steps`]: what protocols are composed of.
 //! - [`table`]: records with checksums, and look-ups by index or by key over any index protocol.
 //! - [`keyword`]: how keys map to buckets.
@@ -13,6 +13,7 @@
 mod bytes;
 pub mod double;
 pub mod double_pack;
+pub mod dpf;
 mod error;
 pub mod exppack_double;
 pub mod exppack_simple;
@@ -30,5 +31,6 @@ pub mod steps;
 pub mod table;
 
 pub use error::ProtocolError;
-pub use index::{IndexClient, Prepared, PreparedKeys, Query, Responder, Sizes};
+pub use index::{IndexClient, Pair, PairIndexClient, Prepared, PreparedKeys, Query, Responder, Sizes};
+pub use spirea_dpf::Party;
 pub use table::{Table, TableClient, TableKind};

@@ -70,6 +70,11 @@ pub trait Parameters {
     /// Names of the parameter sets.
     fn set(&self) -> String;
 
+    /// Servers of the protocol, each with the whole database: 1, or 2 that must not work together.
+    fn parties(&self) -> usize {
+        1
+    }
+
     /// How the database lies in its file.
     fn stored(&self) -> Stored;
 

@@ -7,24 +7,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
-use spirea_backend::{BackendError, PanelLayout, Residence, RingBackend};
+use spirea_backend::{BackendError, PanelLayout, ProtocolBackend, Residence, ShareBackend};
+use spirea_dpf::{Party, PrfKind};
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed};
 
 use crate::grid::Grid;
-use crate::index::AnyIndexClient;
+use crate::index::{AnyIndexClient, Pair};
 use crate::parameters::{Parameters, Stored};
 use crate::planner::Work;
 use crate::steps::folded::packing_sets;
 use crate::steps::{Folded, LweHint};
 use crate::{
-    ProtocolError, Responder, Sizes, double, double_pack, exppack_double, exppack_simple, hybrid, onion,
+    ProtocolError, Responder, Sizes, double, double_pack, dpf, exppack_double, exppack_simple, hybrid, onion,
     simple,
 };
 
 /// Names of the protocols.
-pub const NAMES: [&str; 7] =
-    ["simple", "double", "exppack-simple", "exppack-double", "double-pack", "hybrid", "onion"];
+pub const NAMES: [&str; 9] = [
+    "simple",
+    "double",
+    "exppack-simple",
+    "exppack-double",
+    "double-pack",
+    "hybrid",
+    "onion",
+    "dpf-xor",
+    "dpf-sum",
+];
 
 /// A protocol with its parameters, as it stands in manifests and travels, opaque, in the wire's envelope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +55,10 @@ pub enum ProtocolParams {
     Hybrid(hybrid::Params),
     /// [`onion`].
     Onion(onion::Params),
+    /// [`dpf`] with bits.
+    DpfXor(dpf::XorParams),
+    /// [`dpf`] with words.
+    DpfSum(dpf::SumParams),
 }
 
 /// Which protocol, with which parameter sets.
@@ -56,11 +70,21 @@ pub struct Choice {
     pub set: String,
     /// Name of the ring set, for protocols that have a ring; the protocol's default if `None`.
     pub ring: Option<String>,
+    /// Pseudorandom function of protocols with two servers.
+    pub prf: PrfKind,
+    /// Words of `dpf-sum`.
+    pub words: dpf::Words,
 }
 
 impl Default for Choice {
     fn default() -> Self {
-        Self { protocol: "simple".into(), set: LweSet::Module1280.name().into(), ring: None }
+        Self {
+            protocol: "simple".into(),
+            set: LweSet::Module1280.name().into(),
+            ring: None,
+            prf: PrfKind::default(),
+            words: dpf::Words::default(),
+        }
     }
 }
 
@@ -75,7 +99,7 @@ impl Choice {
         }
         self.lwe_set()?;
         match self.protocol.as_str() {
-            "simple" | "double" => Ok(()),
+            "simple" | "double" | "dpf-xor" | "dpf-sum" => Ok(()),
             "onion" => self.onion_set().map(|_| ()),
             _ => self.packing_set().map(|_| ()),
         }
@@ -112,6 +136,29 @@ pub struct Files {
     pub matrix: PathBuf,
     /// What was computed of it for the server.
     pub server: PathBuf,
+}
+
+/// How a server opens a database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// How the database is held.
+    pub residence: Residence,
+    /// Which of two servers this is; a protocol with one server ignores it.
+    pub party: Option<Party>,
+}
+
+impl Opening {
+    /// Which of two servers this is, for a protocol that has two.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if it does not say.
+    pub fn one_of_two(&self) -> Result<Party, ProtocolError> {
+        self.party.ok_or_else(|| {
+            ProtocolError::BadRequest(
+                "this database answers as one of two servers: say which with --party 0 or --party 1".into(),
+            )
+        })
+    }
 }
 
 /// Where what is computed of a database goes.
@@ -157,7 +204,11 @@ impl ProtocolParams {
                 Self::DoublePack(double_pack::Params::choose(set, packing()?, seed, records, record_bytes)?)
             }
             "hybrid" => Self::Hybrid(hybrid::Params::choose(set, packing()?, seed, records, record_bytes)?),
-            _ => Self::Onion(onion::Params::choose(choice.onion_set()?, records, record_bytes)?),
+            "onion" => Self::Onion(onion::Params::choose(choice.onion_set()?, records, record_bytes)?),
+            "dpf-xor" => {
+                Self::DpfXor(dpf::Params::choose(choice.prf, dpf::Bits::Bit, records, record_bytes)?)
+            }
+            _ => Self::DpfSum(dpf::Params::choose(choice.prf, choice.words, records, record_bytes)?),
         })
     }
 
@@ -187,6 +238,8 @@ impl ProtocolParams {
             Self::DoublePack(params) => params,
             Self::Hybrid(params) => params,
             Self::Onion(params) => params,
+            Self::DpfXor(params) => params,
+            Self::DpfSum(params) => params,
         }
     }
 
@@ -195,9 +248,39 @@ impl ProtocolParams {
         self.parameters().name()
     }
 
+    /// The pseudorandom function of a protocol with two servers.
+    pub fn prf(&self) -> Option<PrfKind> {
+        match self {
+            Self::DpfXor(params) => Some(params.prf),
+            Self::DpfSum(params) => Some(params.prf),
+            _ => None,
+        }
+    }
+
     /// Names of the parameter sets.
     pub fn set(&self) -> String {
         self.parameters().set()
+    }
+
+    /// Servers of the protocol: 1, or 2 that must not work together.
+    pub fn parties(&self) -> usize {
+        self.parameters().parties()
+    }
+
+    /// Which of the protocol's two servers opens a database so; `None` if the protocol has one.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if the protocol has two and `opening` does not say which.
+    pub fn party(&self, opening: Opening) -> Result<Option<Party>, ProtocolError> {
+        (self.parties() > 1).then(|| opening.one_of_two()).transpose()
+    }
+
+    /// How each of the protocol's servers opens a database, in order.
+    pub fn openings(&self, residence: Residence) -> Vec<Opening> {
+        match self.parties() {
+            1 => vec![Opening { residence, party: None }],
+            _ => Party::BOTH.map(|party| Opening { residence, party: Some(party) }).into(),
+        }
     }
 
     /// How the database lies in its file.
@@ -268,7 +351,7 @@ impl ProtocolParams {
     ///
     /// # Errors
     /// The backend's; [`ProtocolError::Write`] if an output fails.
-    pub fn precompute<B: RingBackend>(
+    pub fn precompute<B: ProtocolBackend>(
         &self,
         backend: &Arc<B>,
         matrix: &Path,
@@ -305,20 +388,22 @@ impl ProtocolParams {
             Self::Hybrid(hybrid::Params(params)) => {
                 hint(params.layout(hybrid::Params::SPREAD), params.public_matrix())?.write(outputs.server)
             }
-            Self::Onion(_) => Ok(()),
+            Self::Onion(_) | Self::DpfXor(_) | Self::DpfSum(_) => Ok(()),
         }
     }
 
     /// The server half over a backend, of the files of a snapshot.
     ///
     /// # Errors
-    /// If the files are not what the parameters say or the backend fails.
-    pub fn open_server<B: RingBackend>(
+    /// If the files are not what the parameters say or the backend fails; [`ProtocolError::BadRequest`] if the
+    /// protocol has two servers and `opening` does not say which.
+    pub fn open_server<B: ProtocolBackend>(
         &self,
         backend: &Arc<B>,
         files: &Files,
-        residence: Residence,
+        opening: Opening,
     ) -> Result<Box<dyn Responder>, ProtocolError> {
+        let residence = opening.residence;
         let matrix = |layout: PanelLayout| backend.open(layout, &files.matrix, residence);
         let shared = Arc::clone(backend);
         match self {
@@ -360,6 +445,8 @@ impl ProtocolParams {
                 units.check()?;
                 Ok(Box::new(server))
             }
+            Self::DpfXor(params) => open_party(params, shared, files, opening),
+            Self::DpfSum(params) => open_party(params, shared, files, opening),
         }
     }
 
@@ -380,8 +467,22 @@ impl ProtocolParams {
             Self::DoublePack(params) => Box::new(double_pack::Client::new(params, rng)?),
             Self::Hybrid(params) => Box::new(hybrid::Client::new(params, rng)?),
             Self::Onion(params) => Box::new(onion::Client::new(params, rng)?),
+            Self::DpfXor(params) => Box::new(Pair(dpf::Client::new(params)?)),
+            Self::DpfSum(params) => Box::new(Pair(dpf::Client::new(params)?)),
         })
     }
+}
+
+/// One of two servers.
+fn open_party<S: dpf::Shares, B: ShareBackend>(
+    params: &dpf::Params<S>,
+    backend: Arc<B>,
+    files: &Files,
+    opening: Opening,
+) -> Result<Box<dyn Responder>, ProtocolError> {
+    let party = opening.one_of_two()?;
+    let rows = backend.open_rows(params.layout(), &files.matrix, opening.residence)?;
+    Ok(Box::new(dpf::Server::new(params.clone(), party, backend, rows)?))
 }
 
 fn read_hint(rows: usize, path: &Path) -> Result<LweHint, ProtocolError> {
@@ -422,5 +523,23 @@ impl Units {
             return Err(BackendError::Io { path: self.path.clone(), source }.into());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_of_two_servers_has_to_say_which() {
+        let unsaid = Opening::default();
+        let said = Opening { party: Some(Party::One), ..unsaid };
+        assert!(unsaid.one_of_two().unwrap_err().to_string().contains("--party 0 or --party 1"));
+        assert_eq!(said.one_of_two().unwrap(), Party::One);
+        let alone = ProtocolParams::choose(&Choice::default(), [0; 32], 10, 32).unwrap();
+        for opening in [unsaid, said] {
+            assert_eq!(alone.party(opening).unwrap(), None);
+        }
+        assert_eq!(alone.openings(Residence::Copied), [unsaid]);
     }
 }

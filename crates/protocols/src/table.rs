@@ -198,7 +198,7 @@ impl TableClient {
         &*self.index
     }
 
-    /// A query for the value of `key`.
+    /// Queries for the value of `key`, one to each party.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] if the table is looked up by index.
@@ -206,7 +206,7 @@ impl TableClient {
         &self,
         key: &[u8],
         rng: &mut SecretRng,
-    ) -> Result<(Vec<u8>, LookupState), ProtocolError> {
+    ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
         if self.table.kind != TableKind::Keyword {
             return Err(ProtocolError::BadRequest("this table has no keys: look up by index".into()));
         }
@@ -214,7 +214,7 @@ impl TableClient {
         self.query(hash.bucket(self.table.records), Some(hash.tag), rng)
     }
 
-    /// A query for the value at `index`.
+    /// Queries for the value at `index`, one to each party.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] if the table is looked up by key, or has no such entry.
@@ -222,7 +222,7 @@ impl TableClient {
         &self,
         index: u64,
         rng: &mut SecretRng,
-    ) -> Result<(Vec<u8>, LookupState), ProtocolError> {
+    ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
         if self.table.kind != TableKind::Index {
             return Err(ProtocolError::BadRequest(
                 "this table has keys and no positions: look up by key".into(),
@@ -236,18 +236,18 @@ impl TableClient {
         record: u64,
         tag: Option<[u8; TAG_BYTES]>,
         rng: &mut SecretRng,
-    ) -> Result<(Vec<u8>, LookupState), ProtocolError> {
-        let Prepared { query, state } = self.index.query(record, rng)?;
-        Ok((query, LookupState { record, tag, state }))
+    ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
+        let Prepared { queries, state } = self.index.query(record, rng)?;
+        Ok((queries, LookupState { record, tag, state }))
     }
 
-    /// The value, or `None` if the table has no such key.
+    /// The value, from the answers of all parties in order, or `None` if the table has no such key.
     ///
     /// # Errors
-    /// [`ProtocolError::Corrupted`] if the record's checksum is wrong, [`ProtocolError::Malformed`] if the
+    /// [`ProtocolError::Corrupted`] if the record's checksum is wrong, [`ProtocolError::Malformed`] if an
     /// answer or the record is not what the table says. Neither means that the key is absent.
-    pub fn decode(&self, lookup: LookupState, answer: &[u8]) -> Result<Option<Vec<u8>>, ProtocolError> {
-        let record = self.index.decode(lookup.state, answer)?;
+    pub fn decode(&self, lookup: LookupState, answers: &[&[u8]]) -> Result<Option<Vec<u8>>, ProtocolError> {
+        let record = self.index.decode(lookup.state, answers)?;
         let payload = self.table.unseal(lookup.record, &record)?;
         match lookup.tag {
             Some(tag) => find(payload, &tag),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use spirea_backend::Residence;
 use spirea_engine::KeyOptions;
+use spirea_protocols::Party;
 
 /// What a server serves, and how.
 #[derive(Clone, Debug)]
@@ -16,6 +17,9 @@ pub struct ServerConfig {
     pub threads: usize,
     /// How matrices are held.
     pub residence: Residence,
+    /// Which of two servers this is, for databases that two answer for. Whoever runs both can tell what is asked
+    /// for.
+    pub party: Option<Party>,
     /// The most requests that wait while one is being answered.
     pub queue: usize,
     /// Where clients' evaluation keys are held, and how many.
@@ -32,6 +36,7 @@ impl Default for ServerConfig {
             snapshots: Vec::new(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             residence: Residence::default(),
+            party: None,
             queue: 64,
             keys: KeyOptions::default(),
             limits: Limits::default(),

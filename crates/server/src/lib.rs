@@ -33,3 +33,4 @@ pub use connections::Stopper;
 pub use logs::{LogFormat, init_logs};
 pub use server::{ServeError, Server, serve};
 pub use spirea_engine::keys::{Amount, KeyOptions};
+pub use spirea_protocols::Party;

@@ -8,7 +8,9 @@ use spirea_backend::{BackendError, Residence};
 use spirea_cpu::CpuBackend;
 use spirea_engine::keys::KeyFolderError;
 use spirea_engine::{Database, Engine, KeyRegistry, LoadError};
-use spirea_store::{Silent, Snapshot, StoreError};
+use spirea_protocols::ProtocolError;
+use spirea_protocols::registry::Opening;
+use spirea_store::{Manifest, Silent, Snapshot, StoreError};
 use tokio::net::TcpListener;
 
 use crate::body::BodyMemory;
@@ -35,6 +37,16 @@ pub enum ServeError {
     /// A snapshot's manifest cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A database needs to know which of two servers this is.
+    #[error("{}: database {name}: {cause}", .folder.display())]
+    Party {
+        /// The snapshot's folder.
+        folder: PathBuf,
+        /// The database's name.
+        name: String,
+        /// What is missing.
+        cause: ProtocolError,
+    },
     /// Two snapshots have one name.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -67,7 +79,7 @@ impl ServeError {
 struct Loading {
     snapshots: Vec<Snapshot>,
     backend: Arc<CpuBackend>,
-    residence: Residence,
+    opening: Opening,
 }
 
 impl Loading {
@@ -75,8 +87,8 @@ impl Loading {
         // Touching memory for the first time takes longer than mapping a file, so tables that are to be copied
         // are answered from their files until they are. What must be transformed first is loaded once.
         let soon = |snapshot: &Snapshot| match snapshot.manifest().protocol.sizes().keys_bytes {
-            0 => Residence::Mapped,
-            _ => self.residence,
+            0 => Opening { residence: Residence::Mapped, ..self.opening },
+            _ => self.opening,
         };
         for snapshot in &self.snapshots {
             let loaded = Self::load(engine, snapshot, || {
@@ -86,11 +98,11 @@ impl Loading {
                 engine.fail(&snapshot.manifest().name, cause);
             }
         }
-        for snapshot in self.snapshots.iter().filter(|snapshot| soon(snapshot) != self.residence) {
+        for snapshot in self.snapshots.iter().filter(|snapshot| soon(snapshot) != self.opening) {
             // A table that cannot be copied is still answered from its file; the log says why.
             if engine.database(&snapshot.manifest().name).is_ok() {
                 let _ =
-                    Self::load(engine, snapshot, || Database::open(snapshot, &self.backend, self.residence));
+                    Self::load(engine, snapshot, || Database::open(snapshot, &self.backend, self.opening));
             }
         }
     }
@@ -136,7 +148,8 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError::NoSnapshots`]; [`ServeError::Listen`]; [`ServeError::Store`] if a manifest cannot be
-    /// read; [`ServeError::Load`] if two databases have one name; [`ServeError::Keys`] if the folder for keys
+    /// read; [`ServeError::Party`] if a database needs to know which of two servers this is;
+    /// [`ServeError::Load`] if two databases have one name; [`ServeError::Keys`] if the folder for keys
     /// cannot be used; [`ServeError::Backend`] if the backend cannot run here; [`ServeError::System`] if the
     /// system gives no thread.
     pub async fn bind(config: ServerConfig) -> Result<Self, ServeError> {
@@ -146,15 +159,19 @@ impl Server {
         let keys = KeyRegistry::open(&config.keys)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
         let server = Self::bind_engine(config.listen, config.limits, Arc::clone(&engine)).await?;
+        let opening = Opening { residence: config.residence, party: config.party };
         let open = |folder: &PathBuf| {
             let snapshot = Snapshot::open(folder)?;
-            engine.announce(&snapshot.manifest().name, snapshot.version())?;
+            let Manifest { name, protocol, .. } = snapshot.manifest();
+            let missing = |cause| ServeError::Party { folder: folder.clone(), name: name.clone(), cause };
+            protocol.party(opening).map_err(missing)?;
+            engine.announce(name, snapshot.version())?;
             Ok::<_, ServeError>(snapshot)
         };
         let loading = Loading {
             snapshots: config.snapshots.iter().map(open).collect::<Result<_, _>>()?,
             backend: Arc::new(CpuBackend::new(config.threads)?),
-            residence: config.residence,
+            opening,
         };
         Ok(Self { loading: Some(loading), ..server })
     }

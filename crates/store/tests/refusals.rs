@@ -80,7 +80,12 @@ fn empty_inputs_and_missing_columns() {
 }
 
 fn named(protocol: &str, set: &str, ring: Option<&str>) -> Protocol {
-    Protocol::Named(Choice { protocol: protocol.into(), set: set.into(), ring: ring.map(Into::into) })
+    Protocol::Named(Choice {
+        protocol: protocol.into(),
+        set: set.into(),
+        ring: ring.map(Into::into),
+        ..Choice::default()
+    })
 }
 
 #[test]

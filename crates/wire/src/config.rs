@@ -33,6 +33,8 @@ pub struct Config {
     pub hint_blake3: [u8; 32],
     /// Lengths of queries, answers and keys, and the most queries in a request.
     pub limits: Limits,
+    /// The party, 0 or 1, that this server is in a protocol with two servers; `None` if the protocol has one.
+    pub party: Option<u8>,
 }
 
 impl Config {
@@ -52,6 +54,7 @@ impl Config {
             answer_bytes: self.limits.answer_bytes as u64,
             max_batch: u32::try_from(self.limits.max_batch).unwrap_or(u32::MAX),
             keys_bytes: self.limits.keys_bytes as u64,
+            party: self.party.map_or(0, |party| u32::from(party) + 1),
         }
         .encode_to_vec()
     }
@@ -76,6 +79,12 @@ impl Config {
         if message.max_batch == 0 {
             return Err(WireError::malformed(CONFIG, "max_batch is 0"));
         }
+        let party = match message.party {
+            0 => None,
+            1 => Some(0),
+            2 => Some(1),
+            _ => return Err(WireError::malformed(CONFIG, "it names a party beyond the second")),
+        };
         Ok(Self {
             version: hash(CONFIG, "version", &message.version)?,
             hint_blake3: hash(CONFIG, "the hint's hash", &hint.blake3)?,
@@ -86,6 +95,7 @@ impl Config {
                 max_batch: message.max_batch as usize,
                 keys_bytes: length("keys_bytes", message.keys_bytes)?,
             },
+            party,
             name: message.name,
             protocol_params: message.protocol_params,
             table: message.table,

@@ -44,6 +44,7 @@ fn config() -> Config {
         hint_bytes: 128,
         hint_blake3: [9; 32],
         limits: LIMITS,
+        party: Some(1),
     }
 }
 
@@ -88,7 +89,7 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
                 b"\x22\x02{}",
                 b"\x2a\x02[]",
                 &field(&[0x32, 37, 0x08, 0x80, 0x01, 0x12, 32], 9),
-                &[0x38, 3, 0x40, 2, 0x48, 2, 0x50, 5],
+                &[0x38, 3, 0x40, 2, 0x48, 2, 0x50, 5, 0x58, 2],
             ]
             .concat(),
         ),
@@ -154,6 +155,22 @@ fn messages_are_these_bytes() {
     assert_eq!(Config::decode(config().encode().into()), Ok(config()));
     assert_eq!(Refusal::decode(refusal().encode().into()), Ok(refusal()));
     assert_eq!(Listing::decode(listing().encode().into()), Ok(listing()));
+}
+
+#[test]
+fn a_configuration_names_one_of_two_parties_or_none() {
+    for party in [None, Some(0), Some(1)] {
+        let config = Config { party, ..config() };
+        assert_eq!(Config::decode(config.encode().into()), Ok(config));
+    }
+    // Servers of protocols with one server have never sent the field.
+    let named = config().encode();
+    let (unnamed, field) = named.split_at(named.len() - 2);
+    assert_eq!(field, [0x58, 2]);
+    let config = Config { party: None, ..config() };
+    assert_eq!((config.encode().as_slice(), Config::decode(unnamed.to_vec().into())), (unnamed, Ok(config)));
+    let third = [unnamed, &[0x58, 3]].concat();
+    assert!(matches!(Config::decode(third.into()), Err(WireError::Malformed { .. })));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The operations by definition: the oracle of every backend.
 
 mod ring;
+mod rows;
 
 use std::path::Path;
 
 pub use ring::{Ciphertext, NaiveKeys, NaivePlain, NaiveSelectors};
+pub use rows::NaiveRows;
 
 use crate::{Backend, BackendError, PanelLayout, RING_DEGREE, Residence, RingMatrix};
 

@@ -1,9 +1,11 @@
 //! `spirea bench`: figures beside the limits that bound them, measured in the same process.
 
+mod dpf;
 mod hint;
 mod protocol;
 mod report;
 mod scan;
+mod shares;
 mod simple;
 mod steps;
 mod timed;
@@ -30,6 +32,12 @@ pub enum Bench {
     Simple(Options),
     /// The steps on rings, each against what bounds it.
     Steps(Options),
+    /// Keys of distributed point functions, evaluated on their whole domain.
+    Dpf(dpf::DpfOptions),
+    /// One server's fold by shared bits, with a key for each query.
+    DpfXor(shares::ShareOptions),
+    /// One server's fold by shared words, with a key for each query.
+    DpfSum(shares::ShareOptions),
     /// The server of any protocol, split by step.
     Protocol(protocol::ProtocolOptions),
 }
@@ -109,6 +117,9 @@ pub fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::Hint(options) => hint::run(&options),
         Bench::Simple(options) => simple::run(&options),
         Bench::Steps(options) => steps::run(&options),
+        Bench::Dpf(options) => dpf::run(&options),
+        Bench::DpfXor(options) => shares::run_xor(&options),
+        Bench::DpfSum(options) => shares::run_sum(&options),
         Bench::Protocol(options) => protocol::run(&options),
     }
 }

@@ -9,7 +9,6 @@ use clap::Args;
 use serde::Serialize;
 use spirea_backend::{Backend as _, Residence};
 use spirea_math::random::SecretRng;
-use spirea_protocols::index::Prepared;
 use spirea_protocols::planner::{self, Rates};
 use spirea_protocols::registry::{Choice, Files, Outputs, ProtocolParams};
 use spirea_protocols::{PreparedKeys, Query};
@@ -22,7 +21,8 @@ use crate::output::{Format, bytes, print_line, seconds};
 /// Which protocol.
 #[derive(Args)]
 pub struct ProtocolOptions {
-    /// Name of the protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid or onion.
+    /// Name of the protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion, dpf-xor or
+    /// dpf-sum.
     protocol: String,
     /// Bytes of a record.
     #[arg(long, default_value_t = 256)]
@@ -56,8 +56,10 @@ struct ProtocolReport {
     prepare_seconds: f64,
     client_query_seconds: f64,
     client_decode_seconds: f64,
-    noise_margin_bits: f64,
-    failure_log2: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noise_margin_bits: Option<f64>,
+    /// None if a record never decodes wrongly.
+    failure_log2: Option<f64>,
     steps: Vec<StepTime>,
 }
 
@@ -77,6 +79,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         protocol: request.protocol.clone(),
         set: options.set()?.name().into(),
         ring: request.ring.clone(),
+        ..Choice::default()
     };
     let records = (options.bytes()? / request.record_bytes.max(1)).max(1) as u64;
     let params = ProtocolParams::choose(&choice, [1; 32], records, request.record_bytes)?;
@@ -92,7 +95,8 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let outputs = Outputs { hint: &mut hint, server: &mut server };
     params.precompute(&timed, &files.matrix, outputs, &mut |_| ())?;
     std::fs::write(&files.server, server)?;
-    let server = params.open_server(&timed, &files, Residence::Copied)?;
+    let openings = params.openings(Residence::Copied);
+    let server = params.open_server(&timed, &files, openings[0])?;
     let prepare_seconds = started.elapsed().as_secs_f64();
 
     // Queries of as many clients, each with keys of its own; a few clients take turns in large batches.
@@ -106,39 +110,44 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let (mut queries, mut states, mut query_times) = (Vec::new(), Vec::new(), Vec::new());
     for (i, &index) in indices.iter().enumerate() {
         let started = Instant::now();
-        let Prepared { query, state } = clients[i % clients.len()].query(index, &mut rng)?;
+        let prepared = clients[i % clients.len()].query(index, &mut rng)?;
         query_times.push(started.elapsed().as_secs_f64());
-        queries.push(query);
-        states.push(state);
+        queries.push(prepared.queries);
+        states.push(prepared.state);
     }
-    let batch: Vec<Query<'_>> = queries
-        .iter()
-        .enumerate()
-        .map(|(i, query)| Query { bytes: query, keys: keys[i % keys.len()].as_ref() })
-        .collect();
+    let batch = |party: usize| -> Vec<Query<'_>> {
+        let queries = queries.iter().zip(keys.iter().cycle());
+        queries.map(|(queries, keys)| Query { bytes: &queries[party], keys: keys.as_ref() }).collect()
+    };
+    let first = batch(0);
+    let mut answers = vec![server.answer(&first)?];
     let (mut times, mut steps) = (Vec::new(), BTreeMap::<&str, Vec<f64>>::new());
-    let mut answers = server.answer(&batch)?;
     for _ in 0..options.runs.max(1) {
         timed.take();
         let started = Instant::now();
-        answers = server.answer(&batch)?;
+        std::hint::black_box(server.answer(&first)?);
         times.push(started.elapsed().as_secs_f64());
         for (step, time) in timed.take() {
             steps.entry(step).or_default().push(time.as_secs_f64());
         }
     }
+    drop(server);
+    // The other of two servers would take as long.
+    for (party, &opening) in openings.iter().enumerate().skip(1) {
+        answers.push(params.open_server(&timed, &files, opening)?.answer(&batch(party))?);
+    }
     let (mut squares, mut count, mut decode_times) = (0.0, 0.0, Vec::new());
-    for (i, (state, answer)) in states.into_iter().zip(&answers).enumerate() {
+    for (i, state) in states.into_iter().enumerate() {
         let client = &clients[i % clients.len()];
-        let errors = client.errors(&*state, answer)?;
+        let answers: Vec<&[u8]> = answers.iter().map(|answers| &answers[i][..]).collect();
+        let errors = client.errors(&*state, &answers)?;
         squares += errors.iter().map(|error| error.powi(2)).sum::<f64>();
         count += errors.len() as f64;
         let started = Instant::now();
-        let record = client.decode(state, answer)?;
+        let record = client.decode(state, &answers)?;
         decode_times.push(started.elapsed().as_secs_f64());
         anyhow::ensure!(expected[i] == record, "record {} came back wrong", indices[i]);
     }
-    drop(server);
 
     let rates = Rates::measure(&*backend, &planner::sets(&params))?;
     let predicted = planner::predict(&params, &rates);
@@ -165,8 +174,8 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         prepare_seconds,
         client_query_seconds: median(query_times),
         client_decode_seconds: median(decode_times),
-        noise_margin_bits: -f64::sqrt(squares / count).log2(),
-        failure_log2: params.failure_log2(),
+        noise_margin_bits: (count > 0.0).then(|| -f64::sqrt(squares / count).log2()),
+        failure_log2: Some(params.failure_log2()).filter(|bound| bound.is_finite()),
         steps: steps.into_iter().map(step).collect(),
     };
     report.print(options.format())
@@ -218,12 +227,14 @@ impl ProtocolReport {
             bytes(self.memory_bytes),
             seconds(self.prepare_seconds)
         ))?;
+        let margin = self.noise_margin_bits.map(|bits| format!("noise margin {bits:.1} bits, "));
         print_line(&format!(
-            "  client: query {}, decode {}; noise margin {:.1} bits, failure below 2^{:.0}",
+            "  client: query {}, decode {}; {}{}",
             seconds(self.client_query_seconds),
             seconds(self.client_decode_seconds),
-            self.noise_margin_bits,
+            margin.unwrap_or_default(),
             self.failure_log2
+                .map_or_else(|| "no noise".into(), |bound| format!("failure below 2^{bound:.0}"))
         ))
     }
 }

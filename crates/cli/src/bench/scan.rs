@@ -23,7 +23,7 @@ impl Limits {
         let (isa, threads) = (backend.isa(), backend.threads());
         let one_core = rates::multiply_add_peak(isa).context("the path in use has a peak")?;
         Ok(Self {
-            bandwidth: rates::read_bandwidth(threads, matrix)?,
+            bandwidth: rates::read_bandwidth(threads, matrix.bytes())?,
             products: one_core * threads as f64,
             instruction: rates::multiply_add_floor(isa),
         })

@@ -16,7 +16,7 @@ use spirea_client::{ClientOptions, HttpClient};
 use spirea_engine::{Database, Engine, KeyRegistry};
 use spirea_math::random::SecretRng;
 use spirea_protocols::parameters::Parameters as _;
-use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::registry::{Opening, ProtocolParams};
 use spirea_protocols::simple::{self, Client, Params};
 use spirea_protocols::{IndexClient as _, Query, Responder as _, Table};
 use spirea_server::Server;
@@ -108,7 +108,7 @@ struct LookUps {
 /// Looks random indices up through a server of this process and port.
 fn look_ups(options: &Options, snapshot: &Snapshot, folder: &Path) -> anyhow::Result<LookUps> {
     let engine = Arc::new(Engine::new(64, KeyRegistry::default())?);
-    engine.publish(Database::load(snapshot, &options.backend()?, Residence::Copied, &Silent)?);
+    engine.publish(Database::load(snapshot, &options.backend()?, Opening::default(), &Silent)?);
     let runtime = tokio::runtime::Runtime::new()?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let server = runtime.block_on(Server::bind_engine(address, spirea_server::Limits::default(), engine))?;
@@ -118,7 +118,7 @@ fn look_ups(options: &Options, snapshot: &Snapshot, folder: &Path) -> anyhow::Re
     let name = &snapshot.manifest().name;
     let settings =
         ClientOptions { cache: Some(folder.join("cache")), attempts: 1000, ..ClientOptions::default() };
-    let mut client = HttpClient::connect_with(&format!("http://{address}"), name, settings)?;
+    let mut client = HttpClient::connect_with(&[&format!("http://{address}")], name, settings)?;
     let mut rng = SecretRng::from_os()?;
     let records = snapshot.manifest().table.records;
     let mut times = [const { Vec::new() }; 4];

@@ -26,7 +26,7 @@ struct Floors {
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let backend = options.backend()?;
     let memory = random_matrix(&backend, options.layout()?)?;
-    let bandwidth = rates::read_bandwidth(backend.threads(), &memory)?;
+    let bandwidth = rates::read_bandwidth(backend.threads(), memory.bytes())?;
     drop(memory);
     for set in [RingSet::Fast, RingSet::Onion32] {
         let peak = rates::word_multiply_add_peak(backend.isa());

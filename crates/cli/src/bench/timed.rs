@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use spirea_backend::{
     Backend, BackendError, EvaluationKeys, FillPolynomial, PanelLayout, Residence, RingBackend, RingMatrix,
-    SwitchedBits,
+    RowLayout, ShareBackend, SwitchedBits,
 };
+use spirea_dpf::{Key, PrfKind};
 use spirea_math::{Expansion, Gadget, Ring};
 
 /// A backend with a clock.
@@ -67,6 +68,37 @@ impl<B: Backend> Backend for Timed<B> {
 
     fn module_fold(&self, matrix: &B::Matrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
         self.time("module_fold", |inner| inner.module_fold(matrix, a))
+    }
+}
+
+impl<B: ShareBackend> ShareBackend for Timed<B> {
+    type Rows = B::Rows;
+
+    fn upload_rows(&self, layout: RowLayout, bytes: &[u8]) -> Result<B::Rows, BackendError> {
+        self.inner.upload_rows(layout, bytes)
+    }
+
+    fn open_rows(
+        &self,
+        layout: RowLayout,
+        path: &Path,
+        residence: Residence,
+    ) -> Result<B::Rows, BackendError> {
+        self.time("open", |inner| inner.open_rows(layout, path, residence))
+    }
+
+    fn row_layout(&self, rows: &B::Rows) -> RowLayout {
+        self.inner.row_layout(rows)
+    }
+
+    fn share_fold(
+        &self,
+        rows: &B::Rows,
+        first_row: usize,
+        prf: PrfKind,
+        keys: &[Key],
+    ) -> Result<Vec<u8>, BackendError> {
+        self.time("share_fold", |inner| inner.share_fold(rows, first_row, prf, keys))
     }
 }
 

@@ -1,32 +1,32 @@
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use spirea_protocols::Table;
-use spirea_wire::Code;
+use spirea_wire::{Code, Response};
 
 use super::cache::Cache;
-use super::transport::Transport;
+use super::servers::Servers;
 use super::{ClientOptions, download};
 use crate::{Answered, ClientError, Description, Round, Session, Value};
 
 /// How often a configuration is fetched while the database changes in between.
 const REFRESHES: u32 = 3;
 
-/// What look-ups cost, summed over the requests that they took.
+/// What look-ups cost, summed over the requests that they took. Two servers are asked at the same time, and
+/// time passes once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// Requests.
+    /// Requests; those to two servers for the same values are one.
     pub requests: u32,
-    /// Bytes sent in bodies.
+    /// Bytes sent in bodies, to all servers.
     pub sent_bytes: u64,
-    /// Bytes received in bodies.
+    /// Bytes received in bodies, from all servers.
     pub received_bytes: u64,
     /// Making the queries.
     pub query: Duration,
-    /// Computation on the server, as it says.
+    /// Computation on the server, as it says; of two servers, the longer.
     pub server: Duration,
-    /// Everything between sending and receiving that is not the server's computation: the network, waiting
-    /// in the server's queue, pauses before trying again.
+    /// Everything between sending and the last server's answer that is not the server's computation: the
+    /// network, waiting in the server's queue, pauses before trying again.
     pub network: Duration,
     /// Decoding the answers.
     pub decode: Duration,
@@ -70,7 +70,7 @@ impl Wanted<'_> {
     }
 }
 
-/// A client of one database over HTTP.
+/// A client of one database over HTTP, from the one server or the two that its protocol has.
 ///
 /// It follows the database: when the server has a new version, the client fetches its configuration and hint
 /// and makes new queries. Values of one call may then come from two versions.
@@ -78,9 +78,8 @@ impl Wanted<'_> {
 /// Where the protocol needs evaluation keys, the client uploads them before its first query, and again when the
 /// server has forgotten them.
 pub struct HttpClient {
-    transport: Transport,
+    servers: Servers,
     cache: Cache,
-    name: String,
     options: ClientOptions,
     session: Session,
     /// Whether the server has taken the session's keys.
@@ -94,30 +93,36 @@ impl HttpClient {
     /// # Errors
     /// See [`HttpClient::connect_with`].
     pub fn connect(url: &str, name: &str) -> Result<Self, ClientError> {
-        Self::connect_with(url, name, ClientOptions::default())
+        Self::connect_with(&[url], name, ClientOptions::default())
     }
 
-    /// [`HttpClient::connect`] with options.
+    /// A client of the database `name` that two servers answer for, at these addresses in any order. Neither
+    /// learns what is asked for, unless they work together.
     ///
     /// # Errors
-    /// [`ClientError::BadAddress`] for an address or a name that cannot be one; errors of the transport and
-    /// the cache; [`ClientError::Refused`] if the server says no, for instance that it has no such database;
-    /// [`ClientError::HintCorrupted`] if the hint is damaged on the way.
-    pub fn connect_with(url: &str, name: &str, options: ClientOptions) -> Result<Self, ClientError> {
-        let transport = Transport::new(url, name, &options)?;
-        let cache = Cache::open(options.cache.as_deref())?;
-        let session = open_session(&transport, &cache, name, &options)?;
-        Ok(Self::over(transport, cache, name, options, session))
+    /// See [`HttpClient::connect_with`].
+    pub fn connect_pair(urls: [&str; 2], name: &str) -> Result<Self, ClientError> {
+        Self::connect_with(&urls, name, ClientOptions::default())
     }
 
-    pub(super) fn over(
-        transport: Transport,
-        cache: Cache,
-        name: &str,
-        options: ClientOptions,
-        session: Session,
-    ) -> Self {
-        Self { transport, cache, name: name.into(), options, session, keys_sent: false }
+    /// A client of the database `name` of one server, or of the two that its protocol has, with options.
+    ///
+    /// # Errors
+    /// [`ClientError::BadAddress`] for an address or a name that cannot be one, or if the addresses are not
+    /// those of the protocol's servers, each once; errors of the transport and the cache;
+    /// [`ClientError::Refused`] if a server says no, for instance that it has no such database;
+    /// [`ClientError::DifferentSnapshots`] if two servers do not serve the same;
+    /// [`ClientError::HintCorrupted`] if the hint is damaged on the way. What happens with one of two servers
+    /// is in a [`ClientError::Server`].
+    pub fn connect_with(urls: &[&str], name: &str, options: ClientOptions) -> Result<Self, ClientError> {
+        let mut servers = Servers::new(urls, name, &options)?;
+        let cache = Cache::open(options.cache.as_deref())?;
+        let session = open_session(&mut servers, &cache, &options)?;
+        Ok(Self::over(servers, cache, options, session))
+    }
+
+    pub(super) fn over(servers: Servers, cache: Cache, options: ClientOptions, session: Session) -> Self {
+        Self { servers, cache, options, session, keys_sent: false }
     }
 
     /// The database, in the version that was last seen.
@@ -152,7 +157,8 @@ impl HttpClient {
     /// [`ClientError::Protocol`] if the table is looked up by index or an answer is wrong; errors of the
     /// transport; [`ClientError::Refused`] if the server says no; [`ClientError::StillStale`] if it refuses
     /// queries for the version it has just named; [`ClientError::KeysForgotten`] if it does not keep evaluation
-    /// keys. None means that a key is absent.
+    /// keys; [`ClientError::DifferentSnapshots`] if one of two servers has another version by now. What happens
+    /// with one of two servers is in a [`ClientError::Party`] that says which. None means that a key is absent.
     pub fn look_up_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
         self.look_up(Wanted::Keys(keys))
     }
@@ -175,51 +181,55 @@ impl HttpClient {
                 return Err(error);
             }
             if std::mem::replace(&mut refreshed, true) {
-                return Err(ClientError::StillStale);
+                return Err(match error {
+                    ClientError::Party { party, url, .. } => {
+                        ClientError::Party { party, url, cause: Box::new(ClientError::StillStale) }
+                    }
+                    _ => ClientError::StillStale,
+                });
             }
             // The refused queries are dropped with their secrets; the new version gets new ones, and new keys.
-            self.session = open_session(&self.transport, &self.cache, &self.name, &self.options)?;
+            self.session = open_session(&mut self.servers, &self.cache, &self.options)?;
             self.keys_sent = false;
         }
         Ok(lookups)
     }
 
-    /// Whether the server refused because it has another version by now. One of another shape takes other
+    /// Whether a server refused because it has another version by now. One of another shape takes other
     /// lengths, and calls these malformed before it comes to the version.
-    fn is_outdated(&self, error: &ClientError) -> Result<bool, ClientError> {
-        let ClientError::Refused { refusal, .. } = error else { return Ok(false) };
+    fn is_outdated(&mut self, error: &ClientError) -> Result<bool, ClientError> {
+        let ClientError::Refused { refusal, .. } = error.cause() else { return Ok(false) };
         match refusal.code {
             Code::StaleVersion => Ok(true),
             Code::Malformed | Code::TooLarge | Code::NoKeysNeeded => {
-                let current = Description::parse(&self.name, self.transport.config()?)?;
+                let current = self.servers.describe()?;
                 Ok(current.version() != self.description().version())
             }
             _ => Ok(false),
         }
     }
 
-    /// One request for what is still missing.
+    /// One request, to each server, for what is still missing.
     fn request(&mut self, wanted: Wanted<'_>, lookups: &mut Lookups) -> Result<(), ClientError> {
         let started = Instant::now();
         let most = self.session.max_batch();
         let first = lookups.values.len();
-        let Round { request, pending } = wanted.round(&mut self.session, first, most)?;
+        let Round { requests, pending } = wanted.round(&mut self.session, first, most)?;
         let query = started.elapsed();
 
         let count = most.min(wanted.len() - first);
-        let limit = self.description().limits().response_bytes(count);
-        let (response, round_trip) = self.exchange(&request, limit, &mut lookups.timings)?;
+        let Exchanged { responses, received_bytes, round_trip } =
+            self.exchange(&requests, count, &mut lookups.timings)?;
 
         let received = Instant::now();
-        let received_bytes = response.len() as u64;
-        let Answered { values, compute } = self.session.decode(pending, response)?;
+        let Answered { values, compute } = self.session.decode(pending, &responses)?;
         lookups.values.extend(values);
         let timings = &mut lookups.timings;
         timings.requests += 1;
-        timings.sent_bytes += request.len() as u64;
+        timings.sent_bytes += requests.iter().map(|request| request.len() as u64).sum::<u64>();
         timings.received_bytes += received_bytes;
         timings.query += query;
-        // The server's word, which may be anything, is not allowed to exceed what was measured here.
+        // A server's word, which may be anything, is not allowed to exceed what was measured here.
         let server = compute.min(round_trip);
         timings.server += server;
         timings.network += round_trip - server;
@@ -227,20 +237,26 @@ impl HttpClient {
         Ok(())
     }
 
-    /// The response to a request, and how long it took once the server had the keys. A server that has
-    /// forgotten them says so before it computes anything: it gets them, and the same request, once more.
+    /// The responses to requests for `count` values, and how long they took once the server had the keys. A
+    /// server that has forgotten them says so before it computes anything: it gets them, and the same request,
+    /// once more.
     fn exchange(
         &mut self,
-        request: &[u8],
-        limit: u64,
+        requests: &[Vec<u8>],
+        count: usize,
         timings: &mut Timings,
-    ) -> Result<(Bytes, Duration), ClientError> {
+    ) -> Result<Exchanged, ClientError> {
+        let limit = self.description().limits().response_bytes(count);
         for _ in 0..2 {
             if !self.keys_sent {
                 self.send_keys(timings)?;
             }
             let sent = Instant::now();
-            match self.transport.query(request, limit) {
+            let responses = self.servers.ask(|party, transport| {
+                let response = transport.query(&requests[party], limit)?;
+                Ok((response.len() as u64, self.session.read(count, response)?))
+            });
+            match responses {
                 Err(ClientError::Refused { refusal, .. })
                     if refusal.code == Code::UnknownKeys
                         && !refusal.accepted
@@ -248,7 +264,11 @@ impl HttpClient {
                 {
                     self.keys_sent = false;
                 }
-                response => return Ok((response?, sent.elapsed())),
+                responses => {
+                    let (bytes, responses): (Vec<u64>, _) = responses?.into_iter().unzip();
+                    let received_bytes = bytes.iter().sum();
+                    return Ok(Exchanged { responses, received_bytes, round_trip: sent.elapsed() });
+                }
             }
         }
         Err(ClientError::KeysForgotten)
@@ -258,7 +278,7 @@ impl HttpClient {
         if let Some(keys) = self.session.keys() {
             let started = Instant::now();
             let request = keys.request();
-            keys.check(self.transport.keys(&request)?)?;
+            self.servers.ask(|_, transport| keys.check(transport.keys(&request)?))?;
             timings.keys_bytes += request.len() as u64;
             timings.keys += started.elapsed();
         }
@@ -267,15 +287,21 @@ impl HttpClient {
     }
 }
 
+/// What came back from all servers.
+struct Exchanged {
+    responses: Vec<Response>,
+    received_bytes: u64,
+    round_trip: Duration,
+}
+
 fn open_session(
-    transport: &Transport,
+    servers: &mut Servers,
     cache: &Cache,
-    name: &str,
     options: &ClientOptions,
 ) -> Result<Session, ClientError> {
     for _ in 0..REFRESHES {
-        let description = Description::parse(name, transport.config()?)?;
-        if let Some(hint) = download::hint(transport, cache, &description, options)? {
+        let description = servers.describe()?;
+        if let Some(hint) = download::hint(servers.first(), cache, &description, options)? {
             return Session::new(description, &hint);
         }
     }

@@ -4,6 +4,7 @@ mod cache;
 mod client;
 mod download;
 mod options;
+mod servers;
 #[cfg(test)]
 mod tests;
 mod transport;

@@ -1,6 +1,9 @@
 //! Evaluation keys over HTTP: when they are uploaded, and how often. The protocol is a fake that needs keys; the
 //! server says what the test tells it to.
 
+mod connect;
+mod pair;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -15,7 +18,7 @@ use spirea_wire::{Code, Config, KeysRequest, KeysResponse, Limits, Refusal, Requ
 
 use super::cache::Cache;
 use super::client::HttpClient;
-use super::transport::Transport;
+use super::servers::Servers;
 use super::{ClientOptions, Timings};
 use crate::{ClientError, Description, Session};
 
@@ -49,6 +52,7 @@ fn config(version: Version) -> Config {
         hint_bytes,
         hint_blake3: blake3::hash(&vec![0; hint_bytes as usize]).into(),
         limits: Limits { query_bytes, answer_bytes, max_batch: 2, keys_bytes },
+        party: None,
     }
 }
 
@@ -130,8 +134,8 @@ impl Server {
         let options = || ClientOptions { cache: Some(cache.path().into()), ..ClientOptions::default() };
         let description = Description::parse("test", config(OLD).encode().into()).unwrap();
         let session = Session::over(description, Box::new(Keyed), SecretRng::from_os().unwrap()).unwrap();
-        let transport = Transport::new(&self.url, "test", &options()).unwrap();
-        HttpClient::over(transport, Cache::open(Some(cache.path())).unwrap(), "test", options(), session)
+        let servers = Servers::new(&[&self.url], "test", &options()).unwrap();
+        HttpClient::over(servers, Cache::open(Some(cache.path())).unwrap(), options(), session)
     }
 }
 

@@ -24,9 +24,10 @@ pub(super) enum Failure {
     Final(ClientError),
 }
 
-/// The endpoints of one database.
+/// The endpoints of one database on one server.
 pub(super) struct Transport {
     agent: Agent,
+    url: String,
     database: String,
     attempts: u32,
     max_pause: Duration,
@@ -53,7 +54,18 @@ impl Transport {
             .build()
             .new_agent();
         let database = format!("{}/v1/databases/{name}", url.trim_end_matches('/'));
-        Ok(Self { agent, database, attempts: options.attempts.max(1), max_pause: options.max_pause })
+        Ok(Self {
+            agent,
+            url: url.into(),
+            database,
+            attempts: options.attempts.max(1),
+            max_pause: options.max_pause,
+        })
+    }
+
+    /// The server's address.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// The configuration's message.

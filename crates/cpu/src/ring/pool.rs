@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spirea_backend::BackendError;
 
-use crate::matrix::HugeBuffer;
+use crate::memory::HugeBuffer;
 
 /// Most pieces that are kept.
 const KEPT: usize = 64;

@@ -7,7 +7,7 @@ use spirea_math::{Expansion, Modulus, Ring, ShoupWord};
 
 use super::pool::{Lent, Pool};
 use super::product::Scratch;
-use crate::matrix::HugeBuffer;
+use crate::memory::HugeBuffer;
 
 /// Most primes of a ring: their residues are recombined in as many 32-bit limbs.
 pub(super) const MOST_PRIMES: usize = 4;

@@ -3,16 +3,33 @@
 //! Every function is F(seed, i): block i of what a seed of 127 bits (its lowest bit is 0) expands to. Blocks
 //! 0 and 1 of an inner node's seed are its children, blocks 0 to 3 of a leaf's seed are the leaf. A seed
 //! stands either inside the tree or at its end, so that no block ever has two meanings.
+//!
+//! Seeds, counters and blocks are little-endian bytes wherever a function takes or gives bytes.
 
 mod aes128;
+mod chacha;
+mod highwayhash;
+mod kind;
+mod lanes;
+mod salsa;
+mod sha256;
+mod siphash;
+mod stream;
 
-use serde::{Deserialize, Serialize};
-
-pub use aes128::Aes128;
+pub use aes128::{Aes128, KEY as AES_KEY};
+pub use chacha::{ChaCha, ChaCha12, ChaCha20};
+pub use highwayhash::HighwayHash;
+pub use kind::{PrfKind, PrfVisitor};
+pub use salsa::{Salsa, Salsa12, Salsa20};
+pub use sha256::Sha256;
+pub use siphash::SipHash24;
 
 use crate::Block;
 
 /// A pseudorandom function as a type.
+///
+/// Those without instructions of their own are written over several seeds at once and inlined into their
+/// caller, so that it decides the instruction set.
 pub trait Prf: Copy + Default + Send + Sync + 'static {
     /// Its name.
     const KIND: PrfKind;
@@ -22,14 +39,4 @@ pub trait Prf: Copy + Default + Send + Sync + 'static {
     /// # Panics
     /// If there are not as many outputs as seeds.
     fn blocks<const N: usize>(self, seeds: &[Block], expanded: &mut [[Block; N]]);
-}
-
-/// The functions by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PrfKind {
-    /// [`Aes128`].
-    #[default]
-    #[serde(rename = "aes-128")]
-    Aes128,
 }

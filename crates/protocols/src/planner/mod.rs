@@ -24,6 +24,8 @@ pub struct Needs {
     pub memory: Option<u64>,
     /// Look-ups of a client between two versions of the database: over these its hint and keys are spread.
     pub lookups: f64,
+    /// Servers that do not work together; a protocol that needs two is not recommended where there is one.
+    pub servers: usize,
 }
 
 impl Default for Needs {
@@ -35,6 +37,7 @@ impl Default for Needs {
             downlink: 20e6 / 8.0,
             memory: None,
             lookups: 100.0,
+            servers: 1,
         }
     }
 }
@@ -116,16 +119,18 @@ fn weigh(params: ProtocolParams, needs: &Needs, rates: &Rates) -> Figures {
     let (sizes, steps) = (params.sizes(), predict(&params, rates));
     let server: f64 = steps.iter().map(|(_, seconds)| seconds).sum();
     let once = sizes.keys_bytes as f64 / needs.uplink + sizes.hint_bytes as f64 / needs.downlink;
-    let lookup_seconds = sizes.query_bytes as f64 / needs.uplink
-        + sizes.answer_bytes as f64 / needs.downlink
+    let lookup_seconds = params.parties() as f64
+        * (sizes.query_bytes as f64 / needs.uplink + sizes.answer_bytes as f64 / needs.downlink)
         + server
         + once / needs.lookups;
     let memory_bytes = params.memory_bytes();
     let too_slow = needs.queries_per_second.filter(|rate| rate * server > 1.0);
-    let ruled_out = match (needs.memory.filter(|&memory| memory_bytes > memory), too_slow) {
-        (Some(_), _) => Some("needs more memory than there is".into()),
-        (None, Some(rate)) => Some(format!("cannot answer {rate} look-ups a second one by one")),
-        (None, None) => None,
+    let ruled_out = if params.parties() > needs.servers {
+        Some("needs two servers whose operators do not work together".into())
+    } else if needs.memory.is_some_and(|memory| memory_bytes > memory) {
+        Some("needs more memory than there is".into())
+    } else {
+        too_slow.map(|rate| format!("cannot answer {rate} look-ups a second one by one"))
     };
     Figures { params, sizes, steps, memory_bytes, lookup_seconds, ruled_out }
 }

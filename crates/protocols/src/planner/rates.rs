@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use spirea_backend::{
-    EvaluationKeys, PANEL_ROWS, PanelLayout, RING_DEGREE, RingBackend, RingMatrix, SwitchedBits,
+    EvaluationKeys, PANEL_ROWS, PanelLayout, ProtocolBackend, RING_DEGREE, RingMatrix, RowLayout,
+    SwitchedBits,
 };
+use spirea_dpf::{Domain, DpfError, OutputKind, PrfKind, Select};
 use spirea_lattice::RingSet;
 use spirea_lattice::lwe::RANK;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
@@ -37,9 +39,12 @@ impl Rates {
     ///
     /// # Errors
     /// The backend's, or no randomness.
-    pub fn measure<B: RingBackend>(backend: &B, sets: &[RingSet]) -> Result<Self, ProtocolError> {
+    pub fn measure<B: ProtocolBackend>(backend: &B, sets: &[RingSet]) -> Result<Self, ProtocolError> {
         let mut rates = Self::default();
         rates.measure_folds(backend)?;
+        for output in [OutputKind::Bit, OutputKind::U32, OutputKind::U64] {
+            rates.measure_shares(backend, output)?;
+        }
         for &set in sets {
             rates.measure_ring(backend, set)?;
         }
@@ -55,7 +60,7 @@ impl Rates {
         self.0.insert(unit, seconds / count as f64);
     }
 
-    fn measure_folds<B: RingBackend>(&mut self, backend: &B) -> Result<(), ProtocolError> {
+    fn measure_folds<B: ProtocolBackend>(&mut self, backend: &B) -> Result<(), ProtocolError> {
         let columns = 8192;
         let layout = PanelLayout::covering(SCANNED_BYTES / columns, columns)?;
         let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
@@ -82,7 +87,24 @@ impl Rates {
         Ok(())
     }
 
-    fn measure_ring<B: RingBackend>(&mut self, backend: &B, set: RingSet) -> Result<(), ProtocolError> {
+    /// Folds of long rows and of short ones, of equally many bytes.
+    fn measure_shares<B: ProtocolBackend>(
+        &mut self,
+        backend: &B,
+        output: OutputKind,
+    ) -> Result<(), ProtocolError> {
+        let (long, short) = (1024, 32);
+        let [long_seconds, short_seconds] =
+            [share_fold(backend, output, long)?, share_fold(backend, output, short)?];
+        let more_rows = SCANNED_BYTES / short - SCANNED_BYTES / long;
+        let of_row = (short_seconds - long_seconds).max(0.0) / more_rows as f64;
+        let rows = SCANNED_BYTES / long;
+        self.set(Unit::SharedRow(output), of_row, 1);
+        self.set(Unit::SharedByte(output), long_seconds - rows as f64 * of_row, SCANNED_BYTES);
+        Ok(())
+    }
+
+    fn measure_ring<B: ProtocolBackend>(&mut self, backend: &B, set: RingSet) -> Result<(), ProtocolError> {
         let mut rng = SecretRng::from_os()?;
         let tables = backend.tables(set.ring())?;
         let gadget = set.selector_gadget();
@@ -132,8 +154,25 @@ impl Rates {
     }
 }
 
+/// Seconds of a `share_fold` of rows of so many bytes.
+fn share_fold<B: ProtocolBackend>(
+    backend: &B,
+    output: OutputKind,
+    row_bytes: usize,
+) -> Result<f64, ProtocolError> {
+    let layout = RowLayout::new(SCANNED_BYTES / row_bytes, row_bytes, 1)?;
+    let rows = backend.upload_rows(layout, &vec![0x5a; layout.bytes()])?;
+    let failed = |error: DpfError| ProtocolError::BadRequest(error.to_string());
+    let domain = Domain::new(layout.rows() as u64, output).map_err(failed)?;
+    let mut rng = SecretRng::from_os()?;
+    let prf = PrfKind::default();
+    let [key, _] = prf.visit(Select { domain, point: 0, rng: &mut rng }).map_err(failed)?;
+    let keys = [key];
+    Ok(median(|| backend.share_fold(&rows, 0, prf, &keys))?)
+}
+
 /// Seconds of a `module_fold` of so many rows.
-fn module_fold<B: RingBackend>(backend: &B, rows: usize) -> Result<f64, ProtocolError> {
+fn module_fold<B: ProtocolBackend>(backend: &B, rows: usize) -> Result<f64, ProtocolError> {
     let layout = PanelLayout::covering(rows, FOLDED_COLUMNS)?;
     let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
     let coefficients = vec![0x1234_5678; layout.columns() * RANK];

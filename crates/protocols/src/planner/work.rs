@@ -1,5 +1,6 @@
 //! What a protocol's server does for a query, counted in units that a machine's rates are measured in.
 
+use spirea_dpf::OutputKind;
 use spirea_lattice::RingSet;
 
 /// A unit of work.
@@ -27,6 +28,10 @@ pub enum Unit {
     ExternalProduct(RingSet),
     /// A ciphertext in `mod_switch`.
     SwitchedCiphertext(RingSet),
+    /// A row in `share_fold`, its share included.
+    SharedRow(OutputKind),
+    /// A byte of a row in `share_fold`.
+    SharedByte(OutputKind),
 }
 
 impl Unit {
@@ -34,7 +39,7 @@ impl Unit {
     /// caches hold.
     pub fn read_bytes(self) -> usize {
         match self {
-            Self::ScannedByte | Self::TransformedByte => 1,
+            Self::ScannedByte | Self::TransformedByte | Self::SharedByte(_) => 1,
             Self::FoldedPolynomial(set) => set.ring().words() * 4,
             _ => 0,
         }
@@ -47,7 +52,9 @@ impl Unit {
             | Self::Product
             | Self::ProductWord
             | Self::PublicColumn
-            | Self::TransformedByte => None,
+            | Self::TransformedByte
+            | Self::SharedRow(_)
+            | Self::SharedByte(_) => None,
             Self::Substitution(set)
             | Self::FoldedPolynomial(set)
             | Self::EncodedPolynomial(set)

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use spirea_engine::{Database, State as Loading, Status};
+use spirea_protocols::Party;
 use spirea_wire::{Config, DatabaseState, Listing, Summary};
 
 use super::{App, Name, entity_tag, limits, lists_tag, protobuf};
@@ -109,5 +110,6 @@ fn described_for_clients(database: &Database) -> Config {
         hint_bytes: identity.hint.bytes,
         hint_blake3: identity.hint.blake3,
         limits: limits(database),
+        party: identity.party.map(Party::number),
     }
 }

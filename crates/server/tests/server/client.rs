@@ -218,7 +218,7 @@ fn addresses_that_lead_nowhere_are_explained() {
     let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
     let error = |url: &str, name: &str| {
         let options = ClientOptions { attempts: 2, ..options(folder.path()) };
-        HttpClient::connect_with(url, name, options).map(drop).unwrap_err()
+        HttpClient::connect_with(&[url], name, options).map(drop).unwrap_err()
     };
     assert!(matches!(error("localhost:8080", "urls"), ClientError::BadAddress(_)));
     for name in ["", "../x", "Urls", &"x".repeat(129)] {
@@ -245,7 +245,7 @@ fn a_server_that_says_nothing_is_not_waited_for_forever() {
         ClientOptions { timeout: Duration::from_millis(200), attempts: 2, ..options(folder.path()) };
     let url = format!("http://{}", silent.local_addr().unwrap());
     let started = Instant::now();
-    let error = HttpClient::connect_with(&url, "urls", options).map(drop).unwrap_err();
+    let error = HttpClient::connect_with(&[&url], "urls", options).map(drop).unwrap_err();
     assert!(matches!(error, ClientError::TimedOut(_)), "{error:?}");
     assert!(started.elapsed() < Duration::from_secs(25));
 }

@@ -40,7 +40,7 @@ fn a_download_that_breaks_off_is_resumed() {
         assert!(done <= total && told.swap(done, Ordering::SeqCst) < done);
     };
     let options = ClientOptions { progress: Some(Box::new(progress)), ..options(&cache) };
-    let mut client = HttpClient::connect_with(&proxy.url(), "urls", options).unwrap();
+    let mut client = HttpClient::connect_with(&[&proxy.url()], "urls", options).unwrap();
     assert_eq!(furthest.load(Ordering::SeqCst), client.description().hint_bytes());
     assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 1))]);
     let requests = proxy.seen("/hint");
@@ -68,7 +68,7 @@ fn what_an_ended_process_left_is_used() {
         _ => response,
     });
     let once = ClientOptions { attempts: 1, ..options(&cache) };
-    let error = HttpClient::connect_with(&proxy.url(), "urls", once).map(drop).unwrap_err();
+    let error = HttpClient::connect_with(&[&proxy.url()], "urls", once).map(drop).unwrap_err();
     assert!(matches!(error, ClientError::Broken(_)), "{error:?}");
     assert_eq!((files(&cache, "hint").len(), files(&cache, "part").len()), (0, 1));
     connect(&proxy.url(), "urls", &cache).unwrap();
@@ -173,7 +173,7 @@ fn limits_and_folders_are_respected() {
     let folder = tempdir().unwrap();
     let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
     let small = ClientOptions { max_hint_bytes: 1000, ..options(folder.path()) };
-    let error = HttpClient::connect_with(&server.url(), "urls", small).map(drop).unwrap_err();
+    let error = HttpClient::connect_with(&[&server.url()], "urls", small).map(drop).unwrap_err();
     assert!(matches!(error, ClientError::HintTooLarge { limit: 1000, .. }));
     let occupied = folder.path().join("file");
     std::fs::write(&occupied, b"not a folder").unwrap();

@@ -14,7 +14,7 @@ use spirea_client::{ClientOptions, Value};
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
 use spirea_protocols::keyword::{Bucket, KeyHash};
-use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::registry::{Opening, ProtocolParams};
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
 use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind, simple};
@@ -23,6 +23,9 @@ use spirea_store::manifest::{FORMAT, HINT_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{FileEntry, Manifest, Snapshot, Statistics};
 
 pub static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
+
+/// How the tests' databases are opened.
+pub const MAPPED: Opening = Opening { residence: Residence::Mapped, party: None };
 
 /// Rows of the tables; `edition` tells versions apart.
 pub const ROWS: u64 = 300;
@@ -132,10 +135,11 @@ impl Responder for Hooked {
 pub fn database(folder: &Path, hook: Hook) -> Database {
     let snapshot = Snapshot::open(folder).unwrap();
     let manifest = snapshot.manifest();
-    let inner = manifest.protocol.open_server(&BACKEND, &snapshot.files(), Residence::Mapped).unwrap();
+    let inner = manifest.protocol.open_server(&BACKEND, &snapshot.files(), MAPPED).unwrap();
     let identity = Identity {
         name: manifest.name.clone(),
         version: snapshot.version(),
+        party: None,
         params: manifest.protocol.clone(),
         table: manifest.table.clone(),
         hint: HintFile {
@@ -340,7 +344,7 @@ pub fn connect(
     name: &str,
     cache: &Path,
 ) -> Result<spirea_client::HttpClient, spirea_client::ClientError> {
-    spirea_client::HttpClient::connect_with(url, name, options(cache))
+    spirea_client::HttpClient::connect_with(&[url], name, options(cache))
 }
 
 pub fn texts(values: Vec<Option<Value>>) -> Vec<Option<Vec<Vec<u8>>>> {

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use spirea_backend::Residence;
 use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
@@ -16,8 +15,8 @@ use spirea_wire::{Code, KeysRequest, KeysResponse, Request, Response};
 use tempfile::tempdir;
 
 use crate::fixture::{
-    BACKEND, Hook, Reply, Running, connect, dial, engine, eventually, gate, no_hook, read, serve_engine,
-    texts,
+    BACKEND, Hook, MAPPED, Reply, Running, connect, dial, engine, eventually, gate, no_hook, read,
+    serve_engine, texts,
 };
 
 const KEYS: &str = "/v1/databases/keyed/keys";
@@ -71,7 +70,8 @@ pub fn database(hook: Hook) -> Database {
         fields: vec!["value".into()],
     };
     let hint = HintFile { path: "none".into(), bytes: 0, blake3: blake3::hash(b"").into() };
-    let identity = Identity { name: "keyed".into(), version: VERSION, params: PARAMS.clone(), table, hint };
+    let identity =
+        Identity { name: "keyed".into(), version: VERSION, party: None, params: PARAMS.clone(), table, hint };
     Database::new(identity, Box::new(Keyed { hook })).unwrap()
 }
 
@@ -248,7 +248,7 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
         disk: Amount { sets: 1, bytes: u64::MAX },
     };
     let engine = Arc::new(Engine::new(8, KeyRegistry::open(&options).unwrap()).unwrap());
-    engine.publish(Database::load(&snapshot, &BACKEND, Residence::Mapped, &Silent).unwrap());
+    engine.publish(Database::load(&snapshot, &BACKEND, MAPPED, &Silent).unwrap());
     let server = serve_engine(&engine, Limits::default());
 
     let mut clients = [(); 2].map(|()| connect(&server.url(), "words", folder.path()).unwrap());

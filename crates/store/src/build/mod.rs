@@ -17,7 +17,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use spirea_backend::RingBackend;
+use spirea_backend::ProtocolBackend;
 use spirea_protocols::ProtocolError;
 use spirea_protocols::planner::Advice;
 use spirea_protocols::registry::{Choice, Files, Outputs, ProtocolParams};
@@ -128,7 +128,7 @@ fn random() -> Result<[u8; 32], StoreError> {
 ///
 /// # Errors
 /// See [`StoreError`]. After an error the target is as it was, and nothing is left beside it.
-pub fn build<B: RingBackend>(
+pub fn build<B: ProtocolBackend>(
     options: &BuildOptions,
     backend: &Arc<B>,
     progress: &dyn Progress,
@@ -187,7 +187,7 @@ pub fn build<B: RingBackend>(
 
 /// Computes what the protocol wants of the database beforehand, and writes it: the hint, and what the server
 /// keeps, if anything.
-fn precompute<B: RingBackend>(
+fn precompute<B: ProtocolBackend>(
     backend: &Arc<B>,
     protocol: &ProtocolParams,
     folder: &Path,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::{Residence, RingBackend};
+use spirea_backend::{ProtocolBackend, Residence};
 use spirea_math::random::SecretRng;
 use spirea_protocols::ProtocolError;
 use spirea_protocols::index::{Prepared, Query};
@@ -34,8 +34,8 @@ impl Samples {
         }
     }
 
-    /// Asks the client and the server halves, over the files as they are on disk, for each of them.
-    pub(super) fn test<B: RingBackend>(
+    /// Asks the client and all server halves, over the files as they are on disk, for each of them.
+    pub(super) fn test<B: ProtocolBackend>(
         self,
         params: &ProtocolParams,
         backend: &Arc<B>,
@@ -49,19 +49,24 @@ impl Samples {
             let bytes = std::fs::read(hint).at("read", hint)?;
             params.client(&bytes, &mut rng)?
         };
-        let server = params.open_server(backend, files, Residence::Mapped)?;
-        let keys = client.evaluation_keys().map(|keys| server.prepare_keys(keys)).transpose()?;
+        let open = |opening| params.open_server(backend, files, opening);
+        let servers =
+            params.openings(Residence::Mapped).into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let keys = client.evaluation_keys().map(|keys| servers[0].prepare_keys(keys)).transpose()?;
         let mut answers = Vec::new();
         for (done, (index, record)) in self.0.iter().enumerate() {
             progress.update(Phase::Test, done as u64, self.0.len() as u64);
-            let Prepared { query, state } = client.query(*index, &mut rng)?;
-            let query = Query { bytes: &query, keys: keys.as_ref() };
-            answers.push((*index, record, state, server.answer(&[query])?));
+            let Prepared { queries, state } = client.query(*index, &mut rng)?;
+            let mut answered = Vec::new();
+            for (server, bytes) in servers.iter().zip(&queries) {
+                answered.extend(server.answer(&[Query { bytes, keys: keys.as_ref() }])?);
+            }
+            answers.push((*index, record, state, answered));
         }
-        drop(server);
-        for (record, sealed, state, answer) in answers {
-            let answer = answer.first().map(Vec::as_slice).unwrap_or_default();
-            let decoded = client.decode(state, answer)?;
+        drop(servers);
+        for (record, sealed, state, answers) in answers {
+            let answers: Vec<&[u8]> = answers.iter().map(Vec::as_slice).collect();
+            let decoded = client.decode(state, &answers)?;
             if decoded != *sealed {
                 let wrong = decoded.iter().zip(sealed).filter(|(a, b)| a != b).count();
                 let detail = format!("{wrong} of its {} bytes came back wrong", sealed.len());

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use spirea_backend::Residence;
 use spirea_cpu::CpuBackend;
 use spirea_math::random::SecretRng;
+use spirea_protocols::table::LookupState;
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, TableClient};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::{BuildOptions, Silent, Snapshot, StoreError, build};
@@ -42,10 +43,10 @@ pub fn try_build(options: &BuildOptions) -> Result<Snapshot, StoreError> {
     build(options, backend(), &Silent)
 }
 
-/// The client and the server of a snapshot.
+/// The client and the servers of a snapshot.
 pub struct Lookups {
     client: TableClient,
-    server: Box<dyn Responder>,
+    servers: Vec<Box<dyn Responder>>,
     keys: Option<PreparedKeys>,
     rng: SecretRng,
 }
@@ -58,26 +59,30 @@ impl Lookups {
         let mut rng = SecretRng::deterministic_for_tests(3);
         let index = params.client(&hint, &mut rng).unwrap();
         let client = TableClient::new(snapshot.manifest().table.clone(), index).unwrap();
-        let server = params.open_server(backend(), &snapshot.files(), Residence::Copied).unwrap();
-        let keys = client.index().evaluation_keys().map(|keys| server.prepare_keys(keys).unwrap());
-        Self { client, server, keys, rng }
+        let open = |opening| params.open_server(backend(), &snapshot.files(), opening).unwrap();
+        let servers: Vec<_> = params.openings(Residence::Copied).into_iter().map(open).collect();
+        let keys = client.index().evaluation_keys().map(|keys| servers[0].prepare_keys(keys).unwrap());
+        Self { client, servers, keys, rng }
     }
 
-    fn answer(&self, query: &[u8]) -> Result<Vec<u8>, ProtocolError> {
-        let query = Query { bytes: query, keys: self.keys.as_ref() };
-        Ok(self.server.answer(&[query])?.remove(0))
+    fn ask(&self, (queries, state): (Vec<Vec<u8>>, LookupState)) -> Result<Option<Vec<u8>>, ProtocolError> {
+        let mut answers = Vec::new();
+        for (server, bytes) in self.servers.iter().zip(&queries) {
+            answers.extend(server.answer(&[Query { bytes, keys: self.keys.as_ref() }])?);
+        }
+        self.client.decode(state, &answers.iter().map(Vec::as_slice).collect::<Vec<_>>())
     }
 
     /// The value of a key.
     pub fn key(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, ProtocolError> {
-        let (query, state) = self.client.query_key(key, &mut self.rng)?;
-        self.client.decode(state, &self.answer(&query)?)
+        let lookup = self.client.query_key(key, &mut self.rng)?;
+        self.ask(lookup)
     }
 
     /// The value at a position.
     pub fn index(&mut self, index: u64) -> Result<Option<Vec<u8>>, ProtocolError> {
-        let (query, state) = self.client.query_index(index, &mut self.rng)?;
-        self.client.decode(state, &self.answer(&query)?)
+        let lookup = self.client.query_index(index, &mut self.rng)?;
+        self.ask(lookup)
     }
 
     /// The fields of the value of a key, as text.

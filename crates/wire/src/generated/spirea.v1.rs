@@ -55,6 +55,9 @@ pub struct DatabaseConfig {
     /// Bytes of a client's evaluation keys, always the same; 0 if the protocol needs none.
     #[prost(uint64, tag = "10")]
     pub keys_bytes: u64,
+    /// 1 + the party that this server is in a protocol with two servers; 0 if the protocol has one.
+    #[prost(uint32, tag = "11")]
+    pub party: u32,
 }
 /// A hint by its hash.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

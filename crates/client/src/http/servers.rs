@@ -1,0 +1,75 @@
+//! The servers of one database, asked at the same time.
+
+use std::panic::resume_unwind;
+use std::thread;
+
+use spirea_protocols::Party;
+
+use super::ClientOptions;
+use super::transport::Transport;
+use crate::{ClientError, Description};
+
+/// One server, or two that must not work together.
+pub(super) struct Servers {
+    name: String,
+    /// In the order of their parties, once they have described themselves.
+    transports: Vec<Transport>,
+}
+
+impl Servers {
+    /// The servers at these addresses, in any order, of the database `name`.
+    pub fn new(urls: &[&str], name: &str, options: &ClientOptions) -> Result<Self, ClientError> {
+        let transports = urls.iter().map(|url| Transport::new(url, name, options));
+        Ok(Self { name: name.into(), transports: transports.collect::<Result<_, _>>()? })
+    }
+
+    /// The description that they agree on.
+    pub fn describe(&mut self) -> Result<Description, ClientError> {
+        let described = self.at_once(
+            |_, transport| Description::parse(&self.name, transport.config()?),
+            |_, url, cause| ClientError::Server { url, cause },
+        )?;
+        let mut servers: Vec<_> = self.transports.drain(..).zip(described).collect();
+        servers.sort_by_key(|(_, description)| description.party());
+        let (transports, described) = servers.into_iter().unzip();
+        self.transports = transports;
+        Description::agree(described)
+    }
+
+    /// What each says to a request, in the order of their parties; of two failures, party 0's.
+    pub fn ask<T: Send>(
+        &self,
+        ask: impl Fn(usize, &Transport) -> Result<T, ClientError> + Sync,
+    ) -> Result<Vec<T>, ClientError> {
+        self.at_once(ask, |i, url, cause| ClientError::Party { party: Party::BOTH[i], url, cause })
+    }
+
+    /// The one that is party 0 or alone.
+    pub fn first(&self) -> &Transport {
+        &self.transports[0]
+    }
+
+    /// Asks all at the same time, the first on this thread. Of two servers, `locate` says which of them failed.
+    fn at_once<T: Send>(
+        &self,
+        ask: impl Fn(usize, &Transport) -> Result<T, ClientError> + Sync,
+        locate: impl Fn(usize, String, Box<ClientError>) -> ClientError,
+    ) -> Result<Vec<T>, ClientError> {
+        let (ask, servers) = (&ask, &self.transports);
+        let said: Vec<_> = thread::scope(|scope| {
+            let others = servers.iter().enumerate().skip(1);
+            let others: Vec<_> = others.map(|(i, server)| scope.spawn(move || ask(i, server))).collect();
+            let first = servers.first().map(|server| ask(0, server));
+            let others =
+                others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            first.into_iter().chain(others).collect()
+        });
+        let located = |(i, result): (usize, Result<T, ClientError>)| {
+            result.map_err(|error| match servers.len() {
+                1 => error,
+                _ => locate(i, servers[i].url().into(), Box::new(error)),
+            })
+        };
+        said.into_iter().enumerate().map(located).collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! Connecting to two servers: what each says of itself, and whether they belong together.
+
+use spirea_protocols::Party;
+
+use super::pair::{PATIENT, client, pair, share};
+use super::*;
+
+/// What a server of a protocol with two says of itself.
+fn described(party: Party, version: Version) -> Config {
+    let choice = Choice { protocol: "dpf-xor".into(), ..Choice::default() };
+    let params = ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap();
+    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+    Config {
+        protocol_params: params.to_json().into(),
+        hint_bytes,
+        hint_blake3: blake3::hash(&vec![0; hint_bytes as usize]).into(),
+        limits: Limits { query_bytes, answer_bytes, max_batch: 2, keys_bytes },
+        party: Some(party.number()),
+        ..config(version)
+    }
+}
+
+fn connect(urls: &[&str]) -> Result<HttpClient, ClientError> {
+    let cache = tempfile::tempdir().unwrap();
+    let options = ClientOptions { cache: Some(cache.path().into()), ..ClientOptions::default() };
+    HttpClient::connect_with(urls, "test", options)
+}
+
+/// The error of connecting to both, whichever is named first.
+fn refused([a, b]: &[Server; 2], check: impl Fn(&ClientError) -> bool) {
+    for urls in [[&a.url[..], &b.url], [&b.url, &a.url]] {
+        let error = connect(&urls).map(drop).unwrap_err();
+        assert!(check(&error), "{error:?}");
+    }
+}
+
+#[test]
+fn two_servers_are_told_apart_in_any_order() {
+    let [a, b] = pair(|party| {
+        let mut config = described(party, OLD);
+        config.limits.max_batch -= usize::from(party.number());
+        (200, config.encode())
+    });
+    for urls in [[&a.url[..], &b.url], [&b.url, &a.url]] {
+        let client = connect(&urls).unwrap();
+        assert_eq!(client.description().party(), Some(Party::Zero));
+        // A request is one that both take.
+        assert_eq!(client.description().limits().max_batch, 1);
+    }
+}
+
+#[test]
+fn two_servers_need_two_addresses() {
+    let [a, _] = pair(|party| (200, described(party, OLD).encode()));
+    let error = connect(&[&a.url]).map(drop).unwrap_err();
+    assert!(
+        matches!(&error, ClientError::BadAddress(text) if text.contains("give both addresses")),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn one_party_cannot_be_both() {
+    for party in Party::BOTH {
+        let other = Party::BOTH[usize::from(1 - party.number())];
+        let servers = pair(move |_| (200, described(party, OLD).encode()));
+        let said = [format!("are of {party}:"), format!("the address of {other}")];
+        refused(
+            &servers,
+            |error| matches!(error, ClientError::BadAddress(text) if said.iter().all(|part| text.contains(part))),
+        );
+    }
+}
+
+#[test]
+fn servers_of_different_snapshots_are_not_asked() {
+    let versions = [OLD, NEW];
+    let servers = pair(move |party| (200, described(party, versions[usize::from(party.number())]).encode()));
+    refused(&servers, |error| {
+        let text = error.to_string();
+        assert!(text.contains("party 0 serves version 01010101…, party 1 serves 02020202…"), "{text}");
+        matches!(error, ClientError::DifferentSnapshots { versions: found } if *found == versions)
+    });
+
+    // Nor if only one of them says what the version's table is.
+    let servers = pair(|party| {
+        let salted = Table { salt: [party.number(); 32], ..table() };
+        let table = serde_json::to_vec(&salted).unwrap().into();
+        (200, Config { table, ..described(party, OLD) }.encode())
+    });
+    refused(
+        &servers,
+        |error| matches!(error, ClientError::DifferentSnapshots { versions } if *versions == [OLD; 2]),
+    );
+}
+
+#[test]
+fn a_server_that_has_another_version_by_now_is_told_from_the_other() {
+    for code in [Code::StaleVersion, Code::Malformed] {
+        for updated in Party::BOTH {
+            let version = move |party| if party == updated { NEW } else { OLD };
+            let servers = Party::BOTH.map(|party| {
+                Server::start(move |path, _| match path {
+                    "config" => (200, described(party, version(party)).encode()),
+                    _ if party == updated => refusal(409, code),
+                    _ => share(party),
+                })
+            });
+            let cache = tempfile::tempdir().unwrap();
+            let error = look_up(&mut client(&servers, &cache, PATIENT)).unwrap_err();
+            let expected = Party::BOTH.map(version);
+            assert!(
+                matches!(&error, ClientError::DifferentSnapshots { versions } if *versions == expected),
+                "{error:?}"
+            );
+        }
+    }
+}

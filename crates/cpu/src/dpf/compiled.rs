@@ -1,0 +1,96 @@
+//! Portable code compiled for AVX2 and AVX-512: the compiler's vectors.
+#![allow(unsafe_code)]
+
+use spirea_dpf::{Bit, Block, Key, Leaf, Level, Output, OutputKind, Prf};
+
+use super::fold::{self, Bits, Block as Rows};
+use super::kernels::RowKernels;
+use super::tree::{self, Tree, with_output};
+use crate::isa::{Avx2, Avx512};
+
+/// A function with the token of the instruction set that its code is compiled for.
+#[derive(Clone, Copy)]
+pub(crate) struct Compiled<P, T>(pub P, pub T);
+
+macro_rules! compiled {
+    ($token:ty, $features:literal) => {
+        impl<P: Prf> Tree for Compiled<P, $token> {
+            fn expand(&self, nodes: &mut [Block], count: usize, level: &Level) {
+                #[target_feature(enable = $features)]
+                fn compiled<P: Prf>(prf: P, nodes: &mut [Block], count: usize, level: &Level) {
+                    tree::expand(prf, nodes, count, level);
+                }
+                // SAFETY: `self` proves the features.
+                unsafe { compiled(self.0, nodes, count, level) }
+            }
+
+            fn leaves(&self, nodes: &[Block], key: &Key, shares: &mut [Leaf]) {
+                #[target_feature(enable = $features)]
+                fn compiled<P: Prf, O: Output>(prf: P, nodes: &[Block], key: &Key, shares: &mut [Leaf]) {
+                    tree::leaves::<P, O>(prf, nodes, key, shares);
+                }
+                // SAFETY: `self` proves the features.
+                unsafe { with_output!(key, compiled(self.0, nodes, key, shares), <P>) }
+            }
+
+            fn only_expand(&self, rounds: u64) -> u64 {
+                #[target_feature(enable = $features)]
+                fn compiled<P: Prf>(prf: P, rounds: u64) -> u64 {
+                    tree::only_expand(prf, rounds)
+                }
+                // SAFETY: `self` proves the features.
+                unsafe { compiled(self.0, rounds) }
+            }
+        }
+
+        impl RowKernels for $token {
+            fn xor_masked(&self, block: Rows<'_>, bits: Bits<'_>, sums: &mut [u8]) {
+                #[target_feature(enable = $features)]
+                fn compiled(lanes: $token, block: Rows<'_>, bits: Bits<'_>, sums: &mut [u8]) {
+                    fold::xor_masked(lanes, block, bits, sums);
+                }
+                // SAFETY: `self` proves the features.
+                unsafe { compiled(*self, block, bits, sums) }
+            }
+
+            fn xor_tables(&self, block: Rows<'_>, bits: Bits<'_>, stride: usize, sums: &mut [u8]) {
+                #[target_feature(enable = $features)]
+                fn compiled(lanes: $token, block: Rows<'_>, bits: Bits<'_>, stride: usize, sums: &mut [u8]) {
+                    fold::xor_tables(lanes, block, bits, stride, sums);
+                }
+                // SAFETY: `self` proves the features.
+                unsafe { compiled(*self, block, bits, stride, sums) }
+            }
+
+            fn sum32(&self, block: Rows<'_>, shares: &[u8], stride: usize, sums: &mut [u8]) {
+                #[target_feature(enable = $features)]
+                fn compiled(lanes: $token, block: Rows<'_>, shares: &[u8], stride: usize, sums: &mut [u8]) {
+                    fold::sum::<_, u32>(lanes, block, shares, stride, sums);
+                }
+                // SAFETY: `self` proves the features.
+                unsafe { compiled(*self, block, shares, stride, sums) }
+            }
+
+            fn sum64(&self, block: Rows<'_>, shares: &[u8], stride: usize, sums: &mut [u8]) {
+                #[target_feature(enable = $features)]
+                fn compiled(lanes: $token, block: Rows<'_>, shares: &[u8], stride: usize, sums: &mut [u8]) {
+                    fold::sum::<_, u64>(lanes, block, shares, stride, sums);
+                }
+                // SAFETY: `self` proves the features.
+                unsafe { compiled(*self, block, shares, stride, sums) }
+            }
+
+            fn multiply_adds32(&self, rounds: u64) -> u64 {
+                #[target_feature(enable = $features)]
+                fn compiled(lanes: $token, rounds: u64) -> u64 {
+                    fold::multiply_adds32(lanes, rounds)
+                }
+                // SAFETY: `self` proves the features.
+                unsafe { compiled(*self, rounds) }
+            }
+        }
+    };
+}
+
+compiled!(Avx2, "avx2");
+compiled!(Avx512, "avx512f,avx512bw");

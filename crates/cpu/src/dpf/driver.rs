@@ -1,0 +1,216 @@
+//! Blocking and threads: the database is read once for each group of keys, shares live in the caches.
+//!
+//! ```text
+//! for each group of keys                      as many as have room for their shares
+//!     for each piece of the tree              in parallel, contiguous
+//!         for each chunk of the piece         its nodes: breadth first, in the second-level cache
+//!             for each tile of the chunk      its leaves' shares: in the second-level cache
+//!                 for each block of its rows  read from memory for all keys of the group
+//! ```
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use rayon::prelude::*;
+use spirea_backend::{Batch, RowLayout};
+use spirea_dpf::{Block as Node, Key, LEAF_BLOCKS, Leaf, OutputKind};
+
+use super::fold::{Block, GROUP_ROWS, SLACK, sum_bytes};
+use super::kernels::RowKernels;
+use super::traverse::leaf_nodes;
+use super::tree::Tree;
+use crate::matrix::CpuRows;
+
+/// The most keys that share one reading of the database.
+const GROUP_KEYS: usize = 64;
+/// The most bytes of all keys' nodes in a chunk: half of a second-level cache of 512 KiB.
+const NODES_BYTES: usize = 256 << 10;
+/// The most bytes of all keys' shares of a tile.
+const SHARES_BYTES: usize = 128 << 10;
+/// The most leaves in a chunk.
+const MAX_CHUNK: usize = 1024;
+/// The most leaves in a tile.
+const MAX_TILE: usize = 64;
+/// Bytes of rows in a block that all keys go over: half of a first-level cache of 32 KiB.
+const BLOCK_BYTES: usize = 16 << 10;
+/// Pieces of the tree for each thread: enough to even out threads that other work slows down.
+const PIECES_PER_THREAD: usize = 4;
+/// From as many keys on, tables of subsets cost less than masked rows.
+const TABLE_KEYS: usize = 4;
+
+/// What every task of a fold knows.
+struct Fold<'a> {
+    tree: &'a dyn Tree,
+    kernels: &'a dyn RowKernels,
+    layout: RowLayout,
+    bytes: &'a [u8],
+    batch: &'a Batch,
+    keys: &'a [Key],
+    chunk: usize,
+    tile: usize,
+}
+
+/// The answers of all keys, one after another, on the current thread pool.
+pub(crate) fn share_fold(
+    tree: &dyn Tree,
+    kernels: &dyn RowKernels,
+    rows: &CpuRows,
+    batch: &Batch,
+    keys: &[Key],
+) -> Vec<u8> {
+    let (layout, leaves) = (rows.layout(), batch.domain.leaves());
+    let least = group_leaves(batch);
+    let mut answers = Vec::with_capacity(keys.len() * layout.answer_bytes());
+    for keys in keys.chunks(GROUP_KEYS) {
+        let pieces = PIECES_PER_THREAD * rayon::current_num_threads();
+        let most = |bytes: usize, each: usize| below(bytes / (each * keys.len())).max(least);
+        let fair = below((leaves / pieces as u64) as usize).clamp(least, MAX_CHUNK);
+        let chunk = most(NODES_BYTES, size_of::<Node>()).min(fair).min(1 << batch.domain.depth());
+        let tile = most(SHARES_BYTES, size_of::<Leaf>()).min(MAX_TILE).min(chunk);
+        let fold = Fold { tree, kernels, layout, bytes: rows.bytes(), batch, keys, chunk, tile };
+        let chunks = leaves.div_ceil(chunk as u64);
+        let piece = chunks.div_ceil(pieces as u64);
+        let sums = (0..chunks.div_ceil(piece))
+            .into_par_iter()
+            .map(|i| fold.piece(i * piece..((i + 1) * piece).min(chunks)))
+            .reduce(|| fold.no_sums(), |a, b| fold.add(a, &b));
+        fold.write(&sums, &mut answers);
+    }
+    answers
+}
+
+/// Leaves that hold the shares of a group of rows: fewer are neither a chunk nor a tile, unless there are no more.
+fn group_leaves(batch: &Batch) -> usize {
+    GROUP_ROWS.div_ceil(batch.domain.output().per_leaf() as usize)
+}
+
+/// The largest power of two that is not above `bound`, at least 1.
+fn below(bound: usize) -> usize {
+    1 << bound.max(1).ilog2()
+}
+
+impl Fold<'_> {
+    /// Bytes of all keys' sums of a part.
+    fn part_bytes(&self) -> usize {
+        self.keys.len() * sum_bytes(self.layout.row_bytes())
+    }
+
+    /// Sums of all keys, for one part after another.
+    fn no_sums(&self) -> Vec<u8> {
+        vec![0; self.layout.parts() * self.part_bytes()]
+    }
+
+    /// The sums over the rows of some chunks.
+    fn piece(&self, chunks: Range<u64>) -> Vec<u8> {
+        let mut sums = self.no_sums();
+        let mut nodes = vec![0; self.keys.len() * self.chunk];
+        // The rows of a tree that is smaller than a group are a group all the same.
+        let behind = group_leaves(self.batch);
+        let mut shares = vec![[0; LEAF_BLOCKS]; self.keys.len() * self.tile + behind];
+        let per_leaf = self.batch.domain.output().per_leaf();
+        for chunk in chunks {
+            for (key, nodes) in self.keys.iter().zip(nodes.chunks_exact_mut(self.chunk)) {
+                leaf_nodes(self.tree, key, chunk, nodes);
+            }
+            for tile in 0..self.chunk / self.tile {
+                let first_leaf = chunk * self.chunk as u64 + (tile * self.tile) as u64;
+                let points = self.batch.domain.points();
+                let first = (first_leaf * per_leaf).min(points) as usize;
+                let end = ((first_leaf + self.tile as u64) * per_leaf).min(points) as usize;
+                if first == end {
+                    break;
+                }
+                let shares_of_keys = shares.chunks_exact_mut(self.tile);
+                for (i, (key, shares)) in self.keys.iter().zip(shares_of_keys).enumerate() {
+                    let nodes = &nodes[i * self.chunk + tile * self.tile..][..self.tile];
+                    self.tree.leaves(nodes, key, shares);
+                }
+                self.rows(first..end, &shares, &mut sums);
+            }
+        }
+        sums
+    }
+
+    /// Folds rows, counted from the batch's first, by the shares that begin with theirs.
+    fn rows(&self, rows: Range<usize>, shares: &[Leaf], sums: &mut [u8]) {
+        let row_bytes = self.layout.row_bytes();
+        let block_rows = (BLOCK_BYTES / row_bytes).max(1).next_multiple_of(GROUP_ROWS);
+        for first in rows.clone().step_by(block_rows) {
+            let count = block_rows.min(rows.end - first);
+            let whole = count.next_multiple_of(GROUP_ROWS);
+            for (part, sums) in sums.chunks_exact_mut(self.part_bytes()).enumerate() {
+                let start = self.batch.rows.start + first;
+                let start = self.layout.range(part, start..start).start;
+                let bytes = &self.bytes[start..];
+                let reach = whole * row_bytes + SLACK;
+                // Behind the last rows there is nothing to read, and no row that their group's shares mean: zeros.
+                let bytes: Cow<'_, [u8]> = if count == whole && bytes.len() >= reach {
+                    bytes[..reach].into()
+                } else {
+                    let mut padded = vec![0; reach];
+                    padded[..count * row_bytes].copy_from_slice(&bytes[..count * row_bytes]);
+                    padded.into()
+                };
+                self.block(Block { bytes: &bytes, row_bytes, rows: whole }, shares, first - rows.start, sums);
+            }
+        }
+    }
+
+    /// Folds a block by the shares from row `skipped` of the tile on.
+    fn block(&self, block: Block<'_>, shares: &[Leaf], skipped: usize, sums: &mut [u8]) {
+        let blocks = shares.as_flattened();
+        match self.batch.domain.output() {
+            OutputKind::Bit => {
+                let bits = &bytemuck::cast_slice::<_, u64>(blocks)[skipped / GROUP_ROWS..];
+                let stride = self.tile * size_of::<Leaf>() / size_of::<u64>();
+                if self.keys.len() >= TABLE_KEYS {
+                    self.kernels.xor_tables(block, bits, stride, sums);
+                } else {
+                    let sums = sums.chunks_exact_mut(sum_bytes(block.row_bytes));
+                    for (key, sums) in sums.enumerate() {
+                        self.kernels.xor_masked(block, &bits[key * stride..], sums);
+                    }
+                }
+            }
+            output => {
+                let word = output.bits() as usize / 8;
+                let shares = &bytemuck::cast_slice::<_, u8>(blocks)[skipped * word..];
+                let stride = self.tile * size_of::<Leaf>();
+                match output {
+                    OutputKind::U32 => self.kernels.sum32(block, shares, stride, sums),
+                    _ => self.kernels.sum64(block, shares, stride, sums),
+                }
+            }
+        }
+    }
+
+    /// The sums of two pieces.
+    fn add(&self, mut sums: Vec<u8>, others: &[u8]) -> Vec<u8> {
+        match self.batch.domain.output() {
+            OutputKind::Bit => sums.iter_mut().zip(others).for_each(|(sum, other)| *sum ^= other),
+            OutputKind::U32 => {
+                let words = sums.as_chunks_mut::<4>().0.iter_mut().zip(others.as_chunks::<4>().0);
+                words.for_each(|(sum, other)| {
+                    *sum = u32::from_le_bytes(*sum).wrapping_add(u32::from_le_bytes(*other)).to_le_bytes();
+                });
+            }
+            _ => {
+                let words = sums.as_chunks_mut::<8>().0.iter_mut().zip(others.as_chunks::<8>().0);
+                words.for_each(|(sum, other)| {
+                    *sum = u64::from_le_bytes(*sum).wrapping_add(u64::from_le_bytes(*other)).to_le_bytes();
+                });
+            }
+        }
+        sums
+    }
+
+    /// Appends the answers: for each key its sums of all parts, without what lies behind a row.
+    fn write(&self, sums: &[u8], answers: &mut Vec<u8>) {
+        let row_bytes = self.layout.row_bytes();
+        for key in 0..self.keys.len() {
+            for part in sums.chunks_exact(self.part_bytes()) {
+                answers.extend_from_slice(&part[key * sum_bytes(row_bytes)..][..row_bytes]);
+            }
+        }
+    }
+}

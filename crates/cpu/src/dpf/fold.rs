@@ -1,0 +1,253 @@
+//! Blocks of rows times shares, for any vectors: to be compiled for an instruction set where they are called.
+//!
+//! A block is a number of rows, a multiple of [`GROUP_ROWS`], with at least [`SLACK`] bytes behind its last
+//! row: vectors reach beyond a row's end, and what they find there is dropped. Sums have one vector of room
+//! beyond a row's bytes for the same reason.
+
+use super::lanes::{ByteLanes, Word};
+
+/// Rows of a block are a multiple of this: a word of share bits.
+pub(crate) const GROUP_ROWS: usize = 64;
+/// Bytes behind a block that may be read: the widest vector.
+pub(crate) const SLACK: usize = 64;
+
+/// Rows in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Block<'a> {
+    /// From the first row on, beyond the last by [`SLACK`].
+    pub bytes: &'a [u8],
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Rows.
+    pub rows: usize,
+}
+
+impl<'a> Block<'a> {
+    #[inline(always)]
+    fn row(&self, row: usize) -> &'a [u8] {
+        &self.bytes[row * self.row_bytes..]
+    }
+}
+
+/// Bytes of a key's sums for rows of `row_bytes`: whole vectors of any width.
+pub(crate) fn sum_bytes(row_bytes: usize) -> usize {
+    row_bytes.next_multiple_of(SLACK)
+}
+
+/// How the share bits of one key lie: one for each row, lowest bit first.
+pub(crate) type Bits<'a> = &'a [u64];
+
+/// `sums ^= XOR of rows whose bit is set`, for one key: a masked row at a time.
+#[inline(always)]
+pub(crate) fn xor_masked<L: ByteLanes>(lanes: L, block: Block<'_>, bits: Bits<'_>, sums: &mut [u8]) {
+    match block.row_bytes.div_ceil(L::BYTES) {
+        1 => xor_masked_narrow::<L, 1>(lanes, block, bits, sums),
+        2 => xor_masked_narrow::<L, 2>(lanes, block, bits, sums),
+        3 => xor_masked_narrow::<L, 3>(lanes, block, bits, sums),
+        4 => xor_masked_narrow::<L, 4>(lanes, block, bits, sums),
+        _ => xor_masked_wide(lanes, block, bits, sums),
+    }
+}
+
+/// Rows of V vectors: the sums stay in registers.
+#[inline(always)]
+fn xor_masked_narrow<L: ByteLanes, const V: usize>(
+    lanes: L,
+    block: Block<'_>,
+    bits: Bits<'_>,
+    sums: &mut [u8],
+) {
+    let mut totals: [L::Vector; V] = std::array::from_fn(|v| lanes.load(&sums[v * L::BYTES..]));
+    for (group, &word) in bits[..block.rows / GROUP_ROWS].iter().enumerate() {
+        let rows = &block.row(group * GROUP_ROWS)[..(GROUP_ROWS - 1) * block.row_bytes + V * L::BYTES];
+        for i in 0..GROUP_ROWS {
+            let row = &rows[i * block.row_bytes..][..V * L::BYTES];
+            let mask = lanes.splat64((word >> i & 1).wrapping_neg());
+            for (v, total) in totals.iter_mut().enumerate() {
+                *total = lanes.xor(*total, lanes.and(lanes.load(&row[v * L::BYTES..]), mask));
+            }
+        }
+    }
+    for (v, &total) in totals.iter().enumerate() {
+        lanes.store(total, &mut sums[v * L::BYTES..]);
+    }
+}
+
+/// Wide rows: the sums stay in the first-level cache, and are touched once for four rows.
+#[inline(always)]
+fn xor_masked_wide<L: ByteLanes>(lanes: L, block: Block<'_>, bits: Bits<'_>, sums: &mut [u8]) {
+    const ROWS: usize = 4;
+    for first in (0..block.rows).step_by(ROWS) {
+        let word = bits[first / GROUP_ROWS] >> (first % GROUP_ROWS);
+        let masks: [L::Vector; ROWS] = std::array::from_fn(|i| lanes.splat64((word >> i & 1).wrapping_neg()));
+        let rows: [&[u8]; ROWS] = std::array::from_fn(|i| &block.row(first + i)[..block.row_bytes + SLACK]);
+        for at in (0..block.row_bytes).step_by(L::BYTES) {
+            let mut total = lanes.load(&sums[at..]);
+            for (row, mask) in rows.iter().zip(masks) {
+                total = lanes.xor(total, lanes.and(lanes.load(&row[at..]), mask));
+            }
+            lanes.store(total, &mut sums[at..]);
+        }
+    }
+}
+
+/// Rows that a table has the sums of: the method of the four Russians.
+const TABLE_ROWS: usize = 4;
+/// Tables for a group of rows.
+const TABLES: usize = GROUP_ROWS / TABLE_ROWS;
+
+/// `sums[k] ^= XOR of rows whose bit of key k is set`, for several keys: the XORs of all subsets of four rows
+/// go into a table once, and each key looks up one of 16 where it would add four masked rows.
+///
+/// `bits` has those of key k from `k * stride` on, `sums` those of key k from `k * sum_bytes(row_bytes)` on.
+#[inline(always)]
+pub(crate) fn xor_tables<L: ByteLanes>(
+    lanes: L,
+    block: Block<'_>,
+    bits: Bits<'_>,
+    stride: usize,
+    sums: &mut [u8],
+) {
+    // The tables of a stripe of two vectors fill half of a first-level cache of 32 KiB.
+    let two = 2 * L::BYTES;
+    let wide = if L::BYTES <= 32 { block.row_bytes / two * two } else { 0 };
+    for group in 0..block.rows / GROUP_ROWS {
+        let rows = block.row(group * GROUP_ROWS);
+        let rows = Block { bytes: rows, ..block };
+        for at in (0..wide).step_by(two) {
+            xor_stripe::<L, 2>(lanes, rows, at, &bits[group..], stride, sums);
+        }
+        for at in (wide..block.row_bytes).step_by(L::BYTES) {
+            xor_stripe::<L, 1>(lanes, rows, at, &bits[group..], stride, sums);
+        }
+    }
+}
+
+/// V vectors from byte `at` of the first [`GROUP_ROWS`] rows.
+#[inline(always)]
+fn xor_stripe<L: ByteLanes, const V: usize>(
+    lanes: L,
+    rows: Block<'_>,
+    at: usize,
+    bits: Bits<'_>,
+    stride: usize,
+    sums: &mut [u8],
+) {
+    let mut tables = [[[lanes.zero(); V]; 1 << TABLE_ROWS]; TABLES];
+    for (i, table) in tables.iter_mut().enumerate() {
+        for j in 0..TABLE_ROWS {
+            let row = &rows.row(i * TABLE_ROWS + j)[at..][..V * L::BYTES];
+            let row: [L::Vector; V] = std::array::from_fn(|v| lanes.load(&row[v * L::BYTES..]));
+            // Subsets with row j are those without it, and row j.
+            for without in 0..1 << j {
+                table[without + (1 << j)] = std::array::from_fn(|v| lanes.xor(table[without][v], row[v]));
+            }
+        }
+    }
+    let bits = bits.iter().step_by(stride);
+    for (word, sums) in bits.zip(sums.chunks_exact_mut(sum_bytes(rows.row_bytes))) {
+        let sums = &mut sums[at..][..V * L::BYTES];
+        let mut totals: [L::Vector; V] = std::array::from_fn(|v| lanes.load(&sums[v * L::BYTES..]));
+        for (i, table) in tables.iter().enumerate() {
+            let subset = &table[(word >> (i * TABLE_ROWS)) as usize & ((1 << TABLE_ROWS) - 1)];
+            for (total, &rows) in totals.iter_mut().zip(subset) {
+                *total = lanes.xor(*total, rows);
+            }
+        }
+        for (v, &total) in totals.iter().enumerate() {
+            lanes.store(total, &mut sums[v * L::BYTES..]);
+        }
+    }
+}
+
+/// Keys whose sums share a row's vectors in registers.
+const KEYS: usize = 4;
+
+/// `sums[k] += sum of share * row` over words of W, for several keys.
+///
+/// `shares` has those of key k from byte `k * stride` on, one for each row; `sums` those of key k from
+/// `k * sum_bytes(row_bytes)` on.
+#[inline(always)]
+pub(crate) fn sum<L: ByteLanes, W: Word>(
+    lanes: L,
+    block: Block<'_>,
+    shares: &[u8],
+    stride: usize,
+    sums: &mut [u8],
+) {
+    let width = sum_bytes(block.row_bytes);
+    for (group, sums) in sums.chunks_mut(KEYS * width).enumerate() {
+        let shares = &shares[group * KEYS * stride..];
+        match sums.len() / width {
+            1 => sum_keys::<L, W, 1, 4>(lanes, block, shares, stride, sums),
+            2 => sum_keys::<L, W, 2, 2>(lanes, block, shares, stride, sums),
+            3 => sum_keys::<L, W, 3, 2>(lanes, block, shares, stride, sums),
+            _ => sum_keys::<L, W, 4, 2>(lanes, block, shares, stride, sums),
+        }
+    }
+}
+
+/// K keys over stripes of V vectors, then of one.
+#[inline(always)]
+fn sum_keys<L: ByteLanes, W: Word, const K: usize, const V: usize>(
+    lanes: L,
+    block: Block<'_>,
+    shares: &[u8],
+    stride: usize,
+    sums: &mut [u8],
+) {
+    let wide = block.row_bytes / (V * L::BYTES) * (V * L::BYTES);
+    for at in (0..wide).step_by(V * L::BYTES) {
+        sum_stripe::<L, W, K, V>(lanes, block, at, shares, stride, sums);
+    }
+    for at in (wide..block.row_bytes).step_by(L::BYTES) {
+        sum_stripe::<L, W, K, 1>(lanes, block, at, shares, stride, sums);
+    }
+}
+
+#[inline(always)]
+fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
+    lanes: L,
+    block: Block<'_>,
+    at: usize,
+    shares: &[u8],
+    stride: usize,
+    sums: &mut [u8],
+) {
+    let shares: [&[u8]; K] = std::array::from_fn(|k| &shares[k * stride..][..block.rows * W::BYTES]);
+    let mut totals = [[W::zero(lanes); V]; K];
+    for row in 0..block.rows {
+        let bytes = &block.row(row)[at..][..V * L::BYTES];
+        let vectors: [L::Vector; V] = std::array::from_fn(|v| lanes.load(&bytes[v * L::BYTES..]));
+        for (totals, shares) in totals.iter_mut().zip(shares) {
+            let share = W::read(&shares[row * W::BYTES..]);
+            for (total, &vector) in totals.iter_mut().zip(&vectors) {
+                *total = W::multiply_add(lanes, *total, vector, share);
+            }
+        }
+    }
+    for (totals, sums) in totals.iter().zip(sums.chunks_mut(sum_bytes(block.row_bytes))) {
+        for (v, &total) in totals.iter().enumerate() {
+            let sums = &mut sums[at + v * L::BYTES..];
+            lanes.store(W::finish(lanes, total, lanes.load(sums)), sums);
+        }
+    }
+}
+
+/// Multiplies and adds words of 32 bits in registers only; returns the number of products.
+#[inline(always)]
+pub(crate) fn multiply_adds32<L: ByteLanes>(lanes: L, rounds: u64) -> u64 {
+    const SUMS: usize = 12;
+    let mut sums: [L::Vector; SUMS] = std::array::from_fn(|i| lanes.splat32(2 * i as u32 + 3));
+    let factor = lanes.splat32(std::hint::black_box(0x9E37_79B9));
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = lanes.add32(factor, lanes.mul32(*sum, factor));
+        }
+    }
+    let total = sums.into_iter().fold(lanes.zero(), |a, b| lanes.xor(a, b));
+    let mut bytes = [0; SLACK];
+    lanes.store(total, &mut bytes);
+    std::hint::black_box(bytes);
+    rounds * (SUMS * L::BYTES / 4) as u64
+}

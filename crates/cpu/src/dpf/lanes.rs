@@ -1,0 +1,119 @@
+//! Vectors of a row's bytes.
+
+/// Vectors of bytes over the token of an instruction set, as words of 32 or 64 bits, little-endian, too.
+pub(crate) trait ByteLanes: Copy + Send + Sync + 'static {
+    /// A register.
+    type Vector: Copy;
+    /// Its bytes: 32 or 64.
+    const BYTES: usize;
+
+    /// All zero.
+    fn zero(self) -> Self::Vector;
+    /// The first [`Self::BYTES`] bytes.
+    fn load(self, bytes: &[u8]) -> Self::Vector;
+    /// Writes the first [`Self::BYTES`] bytes.
+    fn store(self, vector: Self::Vector, bytes: &mut [u8]);
+    /// Exclusive or.
+    fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// And.
+    fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// A word in every 32 bits.
+    fn splat32(self, word: u32) -> Self::Vector;
+    /// A word in every 64 bits.
+    fn splat64(self, word: u64) -> Self::Vector;
+    /// Sums of 32-bit words.
+    fn add32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Sums of 64-bit words.
+    fn add64(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Low halves of products of 32-bit words.
+    fn mul32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Products of the lower halves of 64-bit words.
+    fn mul_lower(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// 64-bit words times 2^32.
+    fn raise(self, a: Self::Vector) -> Self::Vector;
+}
+
+/// A word of rows and shares: `sum + row * share` over the lanes of such words.
+pub(crate) trait Word: Copy + Send + Sync + 'static {
+    /// Its bytes.
+    const BYTES: usize;
+    /// A sum while it grows.
+    type Sum<V: Copy>: Copy;
+
+    /// The word at the front of bytes.
+    fn read(bytes: &[u8]) -> Self;
+    /// No sum yet.
+    fn zero<L: ByteLanes>(lanes: L) -> Self::Sum<L::Vector>;
+    /// `sum + row * share`.
+    fn multiply_add<L: ByteLanes>(
+        lanes: L,
+        sum: Self::Sum<L::Vector>,
+        row: L::Vector,
+        share: Self,
+    ) -> Self::Sum<L::Vector>;
+    /// `words + sum`.
+    fn finish<L: ByteLanes>(lanes: L, sum: Self::Sum<L::Vector>, words: L::Vector) -> L::Vector;
+}
+
+impl Word for u32 {
+    const BYTES: usize = 4;
+    type Sum<V: Copy> = V;
+
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> Self {
+        Self::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    #[inline(always)]
+    fn zero<L: ByteLanes>(lanes: L) -> L::Vector {
+        lanes.zero()
+    }
+
+    #[inline(always)]
+    fn multiply_add<L: ByteLanes>(lanes: L, sum: L::Vector, row: L::Vector, share: u32) -> L::Vector {
+        lanes.add32(sum, lanes.mul32(row, lanes.splat32(share)))
+    }
+
+    #[inline(always)]
+    fn finish<L: ByteLanes>(lanes: L, sum: L::Vector, words: L::Vector) -> L::Vector {
+        lanes.add32(words, sum)
+    }
+}
+
+/// A product modulo 2^64 of halves is `low low' + 2^32 (low high' + high low')`. Two sums grow: the whole
+/// products of lower halves, and, in the two halves of a word, the two cross products modulo 2^32.
+impl Word for u64 {
+    const BYTES: usize = 8;
+    type Sum<V: Copy> = (V, V);
+
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> Self {
+        u64::from(u32::read(bytes)) | u64::from(u32::read(&bytes[4..])) << 32
+    }
+
+    #[inline(always)]
+    fn zero<L: ByteLanes>(lanes: L) -> (L::Vector, L::Vector) {
+        (lanes.zero(), lanes.zero())
+    }
+
+    #[inline(always)]
+    fn multiply_add<L: ByteLanes>(
+        lanes: L,
+        (low, cross): (L::Vector, L::Vector),
+        row: L::Vector,
+        share: u64,
+    ) -> (L::Vector, L::Vector) {
+        let turned = lanes.splat64(share.rotate_left(32));
+        (
+            lanes.add64(low, lanes.mul_lower(row, lanes.splat64(share))),
+            lanes.add32(cross, lanes.mul32(row, turned)),
+        )
+    }
+
+    #[inline(always)]
+    fn finish<L: ByteLanes>(lanes: L, (low, cross): (L::Vector, L::Vector), words: L::Vector) -> L::Vector {
+        let upper = lanes.and(cross, lanes.splat64(0xFFFF_FFFF_0000_0000));
+        let crossed = lanes.add64(lanes.raise(cross), upper);
+        lanes.add64(words, lanes.add64(low, crossed))
+    }
+}

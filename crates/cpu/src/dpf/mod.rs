@@ -1,0 +1,69 @@
+//! Folds by shares of distributed point functions: trees fused with the rows that they select.
+//!
+//! Control flow is in [`driver`] and [`traverse`], once; trees and folds are tables of an instruction set
+//! ([`kernels`]).
+
+mod aes;
+#[cfg(target_arch = "x86_64")]
+mod aesni;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod compiled;
+mod driver;
+mod evaluate;
+mod fold;
+mod kernels;
+mod lanes;
+mod plain;
+mod traverse;
+mod tree;
+#[cfg(target_arch = "x86_64")]
+mod vaes;
+#[cfg(target_arch = "x86_64")]
+mod vaes512;
+
+use std::path::Path;
+
+use spirea_backend::{BackendError, Residence, RowLayout, ShareBackend};
+use spirea_dpf::{Key, PrfKind};
+
+pub use evaluate::Strategy;
+pub(crate) use kernels::{RowKernels, row_kernels, tree};
+
+use crate::{CpuBackend, CpuRows};
+
+impl ShareBackend for CpuBackend {
+    type Rows = CpuRows;
+
+    fn upload_rows(&self, layout: RowLayout, bytes: &[u8]) -> Result<CpuRows, BackendError> {
+        self.pool.install(|| CpuRows::copy_of(layout, bytes))
+    }
+
+    fn open_rows(
+        &self,
+        layout: RowLayout,
+        path: &Path,
+        residence: Residence,
+    ) -> Result<CpuRows, BackendError> {
+        self.pool.install(|| CpuRows::open(layout, path, residence))
+    }
+
+    fn row_layout(&self, rows: &CpuRows) -> RowLayout {
+        rows.layout()
+    }
+
+    fn share_fold(
+        &self,
+        rows: &CpuRows,
+        first_row: usize,
+        prf: PrfKind,
+        keys: &[Key],
+    ) -> Result<Vec<u8>, BackendError> {
+        let batch = rows.layout().check_keys(first_row, keys)?;
+        let tree = tree(self.isa, prf);
+        Ok(self.pool.install(|| driver::share_fold(&*tree, &*self.rows, rows, &batch, keys)))
+    }
+}

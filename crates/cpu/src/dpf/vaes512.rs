@@ -1,0 +1,142 @@
+//! VAES on 512-bit vectors: four blocks a vector.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use spirea_dpf::{Bit, Block, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind};
+
+use super::aes::{AesLanes, RoundKeys, aes_tree};
+use super::aesni::{AesNi, block};
+use crate::isa::Avx512;
+
+/// Proof that AVX-512 F and BW, and VAES, are there, with the round keys.
+#[derive(Clone, Copy)]
+pub(crate) struct Vaes512(RoundKeys);
+
+impl Vaes512 {
+    /// The proof, where the processor and the system have them.
+    pub(crate) fn detect(_: Avx512) -> Option<Self> {
+        let keys = AesNi::detect()?.keys();
+        is_x86_feature_detected!("vaes").then_some(Self(keys))
+    }
+}
+
+impl AesLanes for Vaes512 {
+    type Vector = __m512i;
+    const BLOCKS: usize = 4;
+
+    #[inline(always)]
+    fn round_keys(&self) -> &RoundKeys {
+        &self.0
+    }
+
+    #[inline(always)]
+    fn splat(self, value: Block) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_broadcast_i32x4(block(&value)) }
+    }
+
+    #[inline(always)]
+    fn load(self, blocks: &[Block]) -> __m512i {
+        let blocks = &blocks[..4];
+        // SAFETY: `self` proves AVX-512 F; the slice has 64 bytes.
+        unsafe { _mm512_loadu_si512(blocks.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store(self, vector: __m512i, blocks: &mut [Block]) {
+        let blocks = &mut blocks[..4];
+        // SAFETY: `self` proves AVX-512 F; the slice has 64 bytes.
+        unsafe { _mm512_storeu_si512(blocks.as_mut_ptr().cast(), vector) }
+    }
+
+    #[inline(always)]
+    fn xor(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_xor_si512(a, b) }
+    }
+
+    #[inline(always)]
+    fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_and_si512(a, b) }
+    }
+
+    #[inline(always)]
+    fn sigma(self, nodes: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F and BW.
+        unsafe {
+            let seeds = _mm512_and_si512(nodes, _mm512_set_epi64(-1, -2, -1, -2, -1, -2, -1, -2));
+            _mm512_xor_si512(_mm512_shuffle_epi32::<0xEE>(seeds), _mm512_bslli_epi128::<8>(seeds))
+        }
+    }
+
+    #[inline(always)]
+    fn control_masks(self, nodes: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_srai_epi32::<31>(_mm512_slli_epi32::<31>(_mm512_shuffle_epi32::<0>(nodes))) }
+    }
+
+    #[inline(always)]
+    fn round(self, state: __m512i, key: __m512i) -> __m512i {
+        // SAFETY: `self` proves VAES.
+        unsafe { _mm512_aesenc_epi128(state, key) }
+    }
+
+    #[inline(always)]
+    fn last_round(self, state: __m512i, key: __m512i) -> __m512i {
+        // SAFETY: `self` proves VAES.
+        unsafe { _mm512_aesenclast_epi128(state, key) }
+    }
+
+    #[inline(always)]
+    fn add32(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn add64(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_add_epi64(a, b) }
+    }
+
+    #[inline(always)]
+    fn add128(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F and BW. A carry is a sum below a summand; it goes from the lower half to the
+        // upper.
+        unsafe {
+            let sum = _mm512_add_epi64(a, b);
+            let carry = _mm512_maskz_set1_epi64(_mm512_cmplt_epu64_mask(sum, a), 1);
+            _mm512_add_epi64(sum, _mm512_bslli_epi128::<8>(carry))
+        }
+    }
+
+    #[inline(always)]
+    fn interleave(self, a: __m512i, b: __m512i) -> [__m512i; 2] {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe {
+            let low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+            let high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+            [_mm512_permutex2var_epi64(a, low, b), _mm512_permutex2var_epi64(a, high, b)]
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(self, blocks: [__m512i; LEAF_BLOCKS]) -> [__m512i; LEAF_BLOCKS] {
+        let [a, b, c, d] = blocks;
+        // Pairs of blocks 0 and 1, then 2 and 3, of each leaf; a half of each makes a leaf.
+        let ([ab_low, ab_high], [cd_low, cd_high]) = (self.interleave(a, b), self.interleave(c, d));
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe {
+            [
+                _mm512_shuffle_i64x2::<0b01_00_01_00>(ab_low, cd_low),
+                _mm512_shuffle_i64x2::<0b11_10_11_10>(ab_low, cd_low),
+                _mm512_shuffle_i64x2::<0b01_00_01_00>(ab_high, cd_high),
+                _mm512_shuffle_i64x2::<0b11_10_11_10>(ab_high, cd_high),
+            ]
+        }
+    }
+}
+
+aes_tree!(Vaes512, "avx512f,avx512bw,vaes");

@@ -1,0 +1,110 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Aes128, ChaCha12, ChaCha20, HighwayHash, Prf, Salsa12, Salsa20, Sha256, SipHash24};
+use crate::DpfError;
+
+/// What is done with a function whose name is known only at run time.
+pub trait PrfVisitor {
+    /// What comes of it.
+    type Output;
+
+    /// Does it.
+    fn visit<P: Prf>(self, prf: P) -> Self::Output;
+}
+
+/// The list of the functions: type, name, what it is trusted for.
+macro_rules! functions {
+    ($($(#[$attribute:meta])* $prf:ident, $name:literal, $trust:literal;)*) => {
+        /// The functions by name.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum PrfKind {$(
+            #[doc = concat!("[`", stringify!($prf), "`]: ", $trust)]
+            #[serde(rename = $name)]
+            $(#[$attribute])*
+            $prf,
+        )*}
+
+        impl PrfKind {
+            /// All of them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$prf),*];
+
+            /// Its name, the same in every file and command.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$prf => $name,)*
+                }
+            }
+
+            /// What it is trusted for, in a sentence.
+            pub fn trust(self) -> &'static str {
+                match self {
+                    $(Self::$prf => $trust,)*
+                }
+            }
+
+            /// Goes from the name to the type.
+            pub fn visit<V: PrfVisitor>(self, visitor: V) -> V::Output {
+                match self {
+                    $(Self::$prf => visitor.visit($prf::default()),)*
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    #[default]
+    Aes128, "aes-128",
+    "A standard block cipher; with one fixed key its use here is proved secure for an ideal permutation.";
+    ChaCha20, "chacha20",
+    "The stream cipher of TLS, with a wide margin: published attacks reach fewer than half of its 20 rounds.";
+    ChaCha12, "chacha12",
+    "ChaCha with fewer rounds: no attack on 12 rounds is known, and the margin is smaller.";
+    Salsa20, "salsa20",
+    "A stream cipher with a wide margin: published attacks reach fewer than half of its 20 rounds.";
+    Salsa12, "salsa12",
+    "The variant of Salsa20 in the eSTREAM portfolio: no attack on 12 rounds is known.";
+    SipHash24, "siphash",
+    "A keyed function made for hash tables: a pseudorandom function by design, with a small margin and little \
+     analysis of its form with 128 bits of output.";
+    HighwayHash, "highwayhash",
+    "A fast keyed hash: there is no proof of it and little cryptanalysis.";
+    Sha256, "sha-256",
+    "A conservative standard hash, and slow.";
+}
+
+impl PrfKind {
+    /// Whether someone must choose it by name, in the knowledge of [`PrfKind::trust`], before anything runs
+    /// with it: what a server learns rests on the function, and these two have too little behind them to be
+    /// taken for their speed alone.
+    pub fn needs_consent(self) -> bool {
+        matches!(self, Self::SipHash24 | Self::HighwayHash)
+    }
+
+    /// Blocks that one call gives.
+    pub fn blocks_per_call(self) -> u64 {
+        match self {
+            Self::Aes128 | Self::SipHash24 => 1,
+            Self::HighwayHash | Self::Sha256 => 2,
+            Self::ChaCha20 | Self::ChaCha12 | Self::Salsa20 | Self::Salsa12 => 4,
+        }
+    }
+}
+
+impl std::str::FromStr for PrfKind {
+    type Err = DpfError;
+
+    fn from_str(name: &str) -> Result<Self, DpfError> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| DpfError::Unknown {
+            what: "pseudorandom function",
+            name: name.into(),
+            known: Self::ALL.map(Self::name).join(", "),
+        })
+    }
+}
+
+impl std::fmt::Display for PrfKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
