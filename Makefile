@@ -1,14 +1,17 @@
-# Spirea: `make demo` to see it, `make test` to check it.
+# Spirea: `make demo` and `make demo-two-server` to see it, `make test` to check it.
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 
-.PHONY: build demo test lint check-docs test-rust test-cli test-avx512 fuzz bench clean
+.PHONY: build demo demo-two-server test lint check-docs test-rust test-cli test-avx512 fuzz bench clean
 
 build:
 	$(CARGO) build --release --locked --package spirea-cli
 
 demo: build
 	python3 scripts/demo.py target/release/spirea
+
+demo-two-server: build
+	python3 scripts/demo_two_server.py target/release/spirea
 
 test: lint test-rust test-docs test-avx512
 

@@ -87,11 +87,10 @@ def timed(title, command, statuses=(0,)):
     return done.stdout
 
 
-def start_server(spirea, snapshot, log):
+def start_server(spirea, snapshot, log, *options):
     """Starts the server on a free loopback port; returns the process and its address."""
-    process = subprocess.Popen(
-        [spirea, "serve", snapshot, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=log, text=True
-    )
+    command = [spirea, "serve", snapshot, "--listen", "127.0.0.1:0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     line = process.stdout.readline().strip()
     if not line.startswith("listening on http://"):
         process.kill()

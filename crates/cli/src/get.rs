@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value as Json, json};
-use spirea_client::{ClientError, ClientOptions, HttpClient, Lookups, Timings, Value};
+use spirea_client::{ClientError, ClientOptions, HttpClient, Lookups, Timings, Value, WeakPrf};
 
 use crate::output::{Format, bytes, print_bytes, print_error, print_line, seconds};
 use crate::progress::byte_bar;
@@ -24,9 +24,13 @@ pub struct Options {
     name: String,
     /// Keys to look up.
     keys: Vec<String>,
-    /// Address of the other server, for a database that two servers answer for; in any order.
+    /// Address of the other server, for a database that two servers answer for; in any order. Whoever reads the
+    /// connections to both can tell what is looked up: over a network both addresses should begin with https://.
     #[arg(long, value_name = "URL")]
     other: Option<String>,
+    /// Ask also under a pseudorandom function that has little cryptanalysis behind it.
+    #[arg(long)]
+    accept_weak_prf: bool,
     /// Look up by position, from 0, in a table without keys.
     #[arg(long, num_args = 1.., conflicts_with_all = ["keys", "keys_from"])]
     index: Vec<u64>,
@@ -102,6 +106,7 @@ fn connect(options: &Options) -> anyhow::Result<HttpClient> {
         let settings = ClientOptions {
             cache: options.cache.clone(),
             progress: Some(hint_progress()),
+            weak_prf: if options.accept_weak_prf { WeakPrf::Accept } else { WeakPrf::Refuse },
             attempts: if options.wait == 0 { ClientOptions::default().attempts } else { 1 },
             ..ClientOptions::default()
         };

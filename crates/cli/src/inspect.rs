@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use spirea_protocols::keyword::FALSE_MATCH_LOG2;
+use spirea_protocols::parameters::Stored;
 use spirea_protocols::{Sizes, TableKind};
 use spirea_store::{Manifest, Snapshot};
 
@@ -58,7 +59,12 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         }
     };
     let [rows, columns] = protocol.stored().shape();
-    vec![
+    let elements = match protocol.stored() {
+        Stored::Panels { .. } => "bytes".into(),
+        Stored::Units { grid } => format!("units of {}", bytes(grid.unit_rows as u64)),
+    };
+    let function = protocol.prf().map(|prf| ("function", format!("{prf}: {}", prf.trust())));
+    let mut lines = vec![
         ("name", manifest.name.clone()),
         ("version", snapshot.version_hex()),
         ("created", manifest.created.clone()),
@@ -91,7 +97,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
                 protocol.security_bits()
             ),
         ),
-        ("matrix", format!("{rows} rows x {columns} columns, {}", bytes(protocol.matrix_bytes()))),
+        ("matrix", format!("{rows} x {columns} {elements}, {} in all", bytes(protocol.matrix_bytes()))),
         (
             "a look-up",
             format!(
@@ -110,7 +116,9 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
                 bound => format!("probability below 2^{bound:.0} for a record, whatever it holds"),
             },
         ),
-    ]
+    ];
+    lines.extend(function);
+    lines
 }
 
 /// Who cannot tell which value was asked for.

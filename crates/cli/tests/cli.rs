@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use spirea_protocols::registry::NAMES;
 use tempfile::TempDir;
 
 const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
@@ -182,33 +183,35 @@ fn a_table_without_keys_is_looked_up_by_index() {
 
 #[test]
 fn every_protocol_looks_up_keys_and_indices() {
-    const PROTOCOLS: [&str; 7] =
-        ["simple", "double", "exppack-simple", "exppack-double", "double-pack", "hybrid", "onion"];
+    let needs_two = |name: &str| name.starts_with("dpf-");
     // Values of 0 to 99 bytes.
     let value = |i: usize| format!("{i}-").repeat(40).chars().take(i % 100).collect::<String>();
     let rows: String = (0..500).map(|i| format!("key-{i},{}\n", value(i))).collect();
     let folder = folder_with(&[("rows.csv", &format!("key,value\n{rows}"))]);
     let folder = folder.path();
-    let lists: Vec<String> = PROTOCOLS.iter().map(|protocol| format!("{protocol}-list")).collect();
-    for (protocol, list) in PROTOCOLS.iter().zip(&lists) {
+    let lists: Vec<String> = NAMES.iter().map(|protocol| format!("{protocol}-list")).collect();
+    for (protocol, list) in NAMES.iter().zip(&lists) {
         let common = ["build", "--input", "rows.csv", "--protocol", protocol, "--value", "value"];
         expect(folder, 0, &[&common[..], &["--key", "key", "--out", protocol]].concat());
         expect(folder, 0, &[&common[..], &["--out", list]].concat());
     }
-    let snapshots: Vec<&str> = PROTOCOLS.into_iter().chain(lists.iter().map(String::as_str)).collect();
-    let server = Server::start(folder, &snapshots);
-    for (protocol, list) in PROTOCOLS.iter().zip(&lists) {
+    let snapshots: Vec<&str> = NAMES.into_iter().chain(lists.iter().map(String::as_str)).collect();
+    let of_two = snapshots.iter().copied().filter(|name| needs_two(name));
+    let server = Server::start(folder, &[&snapshots[..], &["--party", "0"]].concat());
+    let second = Server::start(folder, &of_two.chain(["--party", "1"]).collect::<Vec<_>>());
+    for (protocol, list) in NAMES.iter().zip(&lists) {
+        let with = if needs_two(protocol) { &["--other", &second.url][..] } else { &[] };
         let keys = ["key-0", "key-99", "absent", "key-417"];
-        let arguments = [&["get", &server.url, protocol, "--wait", "120"][..], &keys].concat();
+        let arguments = [&["get", &server.url, protocol, "--wait", "120"], with, &keys].concat();
         let answer = expect(folder, 1, &arguments);
         let expected = [0, 99, 417].map(|i| format!("key-{i}\t{}\n", value(i))).concat();
         assert_eq!(text(&answer.stdout), expected, "{protocol}");
         assert!(text(&answer.stderr).contains("absent: not found"), "{protocol}");
         let arguments = ["get", &server.url, list, "--wait", "120", "--index", "499", "250"];
-        let answer = expect(folder, 0, &arguments);
+        let answer = expect(folder, 0, &[&arguments, with].concat());
         assert_eq!(text(&answer.stdout), format!("499\t{}\n250\t{}\n", value(499), value(250)), "{list}");
     }
-    assert_eq!(server.stop(), 0);
+    assert_eq!((server.stop(), second.stop()), (0, 0));
 }
 
 #[test]
@@ -221,11 +224,24 @@ fn a_plan_names_what_a_gpu_has_no_memory_for() {
         text(&expect(folder.path(), 0, &arguments.each_ref().map(String::as_str)).stdout)
     };
     let (small, large) = (output("1KiB:3000"), output("80GiB:3000"));
-    assert_eq!(small.matches("too big").count(), 7, "{small}");
+    assert_eq!(small.matches("too big").count(), NAMES.len(), "{small}");
     assert!(!large.contains("too big") && large.contains("recommended: "), "{large}");
     let arguments = plan("3000");
     let refused = refusal(folder.path(), &arguments.each_ref().map(String::as_str));
     assert!(refused.contains("94GiB:3480"), "{refused}");
+}
+
+#[test]
+fn a_plan_recommends_a_protocol_of_two_servers_where_there_are_two() {
+    let folder = folder_with(&[]);
+    let arguments = ["plan", "--records", "10000", "--record-bytes", "64", "--servers"];
+    let plan = |servers| text(&expect(folder.path(), 0, &[&arguments[..], &[servers]].concat()).stdout);
+    let (one, two) = (plan("1"), plan("2"));
+    assert_eq!(one.matches("needs two servers").count(), 2, "{one}");
+    assert!(!one.contains("recommended: dpf-"), "{one}");
+    assert!(!two.contains("needs two servers") && two.contains("recommended: dpf-"), "{two}");
+    let refused = refusal(folder.path(), &[&arguments[..], &["3"]].concat());
+    assert!(refused.contains("1 or 2"), "{refused}");
 }
 
 #[test]
@@ -330,7 +346,15 @@ fn two_servers_answer_together_and_each_must_say_which_it_is() {
     let arguments = ["build", "--input", "t.csv", "--key", "k", "--value", "v", "--protocol", "dpf-xor"];
     expect(folder, 0, &[&arguments[..], &["--out", "t"]].concat());
     let explained = text(&expect(folder, 0, &["inspect", "t"]).stdout);
-    assert!(explained.contains("two servers"), "{explained}");
+    for part in [
+        "dpf-xor, set aes-128, bit, 127-bit security",
+        "aes-128: A standard block cipher",
+        "with each of two servers",
+        "neither of the two servers can tell which was asked for, unless they work together",
+        "never: there is no noise",
+    ] {
+        assert!(explained.contains(part), "{part:?} is missing from\n{explained}");
+    }
     let said = refusal(folder, &["serve", "t"]);
     assert!(said.contains("t: database t") && said.contains("--party 0 or --party 1"), "{said}");
 
@@ -346,6 +370,85 @@ fn two_servers_answer_together_and_each_must_say_which_it_is() {
     let said = refusal(folder, &["get", &one.url, "t", "b", "--other", &one.url]);
     assert!(said.contains("both addresses are of party 1"), "{said}");
     assert_eq!((zero.stop(), one.stop()), (0, 0));
+}
+
+#[test]
+fn servers_of_different_snapshots_are_told_apart_and_serve_again_once_both_are_updated() {
+    let folder = folder_with(&[("old.csv", "k,v\na,1\nb,2\n"), ("new.csv", "k,v\na,1\nb,3\n")]);
+    let folder = folder.path();
+    let versions = ["old", "new"].map(|version| {
+        let input = format!("{version}.csv");
+        let arguments = ["build", "--input", &input, "--key", "k", "--value", "v", "--protocol", "dpf-xor"];
+        let built = expect(folder, 0, &[&arguments[..], &["--name", "t", "--out", version]].concat());
+        let line = text(&built.stdout)
+            .lines()
+            .find_map(|line| Some(line.trim().strip_prefix("version ")?.trim().to_owned()));
+        line.expect("the build tells the version")
+    });
+    let start = |version: &str, party: &str| Server::start(folder, &[version, "--party", party]);
+    let get = |status, [zero, one]: [&Server; 2]| {
+        let arguments = ["get", &zero.url, "t", "b", "--other", &one.url, "--wait", "120"];
+        expect(folder, status, &arguments)
+    };
+    let (zero, one) = (start("old", "0"), start("old", "1"));
+    assert_eq!(text(&get(0, [&zero, &one]).stdout), "2\n");
+
+    assert_eq!(one.stop(), 0);
+    let one = start("new", "1");
+    let answer = get(2, [&zero, &one]);
+    let said = text(&answer.stderr);
+    let [old, new] = versions.each_ref().map(|version| &version[..8]);
+    assert!(said.contains(&format!("party 0 serves version {old}…, party 1 serves {new}…")), "{said}");
+    assert!(answer.stdout.is_empty());
+
+    assert_eq!(zero.stop(), 0);
+    let zero = start("new", "0");
+    assert_eq!(text(&get(0, [&zero, &one]).stdout), "3\n");
+}
+
+#[test]
+fn the_functions_and_words_of_two_servers_are_chosen_by_name() {
+    let folder = folder_with(&[("t.csv", "v\nzero\none\n")]);
+    let folder = folder.path();
+    let build = |out: &str, more: &[&str]| {
+        let arguments = [&["build", "--input", "t.csv", "--value", "v", "--out", out], more].concat();
+        spirea(folder, &arguments)
+    };
+    let refused = |more: &[&str], parts: &[&str]| {
+        let output = build("refused", more);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        for part in parts {
+            assert!(said.contains(part), "{part:?} is missing from\n{said}");
+        }
+        assert!(!folder.join("refused").exists());
+    };
+    let weak = ["--protocol", "dpf-xor", "--prf", "siphash"];
+    refused(&weak, &["siphash", "hash tables", "--accept-weak-prf"]);
+    refused(&["--protocol", "dpf-xor", "--prf", "rot13"], &["rot13", "chacha12"]);
+    refused(&["--protocol", "dpf-sum", "--word-bits", "16"], &["32 or 64"]);
+    for (out, more, set) in [
+        ("words", &["--protocol", "dpf-sum", "--word-bits", "64"][..], "aes-128, u64"),
+        ("chacha", &["--protocol", "dpf-sum", "--prf", "chacha12"], "chacha12, u32"),
+        ("weak", &[&weak[..], &["--accept-weak-prf"]].concat(), "siphash, bit"),
+    ] {
+        let output = build(out, more);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(set), "{}", text(&output.stdout));
+    }
+    let snapshots = ["words", "chacha", "weak"];
+    let [zero, one] =
+        ["0", "1"].map(|party| Server::start(folder, &[&snapshots, &["--party", party][..]].concat()));
+    let get = |name| ["get", &zero.url, name, "--other", &one.url, "--wait", "120", "--index", "1"];
+    for name in ["words", "chacha"] {
+        assert_eq!(text(&expect(folder, 0, &get(name)).stdout), "one\n");
+    }
+    let said = refusal(folder, &get("weak"));
+    for part in ["siphash", "hash tables", "--accept-weak-prf"] {
+        assert!(said.contains(part), "{part:?} is missing from\n{said}");
+    }
+    let answer = expect(folder, 0, &[&get("weak")[..], &["--accept-weak-prf"]].concat());
+    assert_eq!(text(&answer.stdout), "one\n");
 }
 
 #[test]

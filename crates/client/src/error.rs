@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use spirea_math::random::NoEntropy;
-use spirea_protocols::{Party, ProtocolError};
+use spirea_protocols::{Party, PrfKind, ProtocolError};
 use spirea_wire::{Refusal, Version, WireError};
 
 /// Why a look-up failed, and what to do about it. None of them means that a key is absent, and none carries
@@ -99,6 +99,14 @@ pub enum ClientError {
     DifferentSnapshots {
         /// What party 0 and party 1 serve.
         versions: [Version; 2],
+    },
+    /// The database's pseudorandom function must be accepted first.
+    #[error(
+        "this database is asked under the pseudorandom function {prf}: {} What the servers learn of a look-up rests on it: ask their operators for another function, or accept this one (--accept-weak-prf, WeakPrf::Accept)", .prf.trust()
+    )]
+    WeakPrf {
+        /// The function.
+        prf: PrfKind,
     },
     /// One of two servers failed before it could say which party it is.
     #[error("{url}: {cause}")]

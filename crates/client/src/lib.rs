@@ -4,7 +4,8 @@
 //! holds it carries them. [`HttpClient`] carries them over HTTP, keeps hints in a cache on disk, and tries
 //! again where that is safe.
 //!
-//! What a server learns: when a client asks, and how many values at once. Not which.
+//! What a server learns: when a client asks, and how many values at once. Not which; of two servers neither does, as
+//! long as they do not work together.
 
 mod description;
 mod error;
@@ -12,6 +13,7 @@ mod error;
 mod http;
 mod keys;
 mod session;
+mod weak;
 
 pub use description::{Description, Hint};
 pub use error::ClientError;
@@ -19,3 +21,4 @@ pub use error::ClientError;
 pub use http::{ClientOptions, HttpClient, Lookups, Progress, Timings};
 pub use keys::Keys;
 pub use session::{Answered, Pending, Round, Session, Value};
+pub use weak::WeakPrf;

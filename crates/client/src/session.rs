@@ -7,7 +7,7 @@ use spirea_protocols::table::LookupState;
 use spirea_protocols::{ProtocolError, TableClient};
 use spirea_wire::{KeysHash, Request, Response};
 
-use crate::{ClientError, Description, Hint, Keys};
+use crate::{ClientError, Description, Hint, Keys, WeakPrf};
 
 /// The most bytes of a request's queries, unless a single query has more.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
@@ -64,12 +64,22 @@ pub struct Answered {
 }
 
 impl Session {
+    /// A session with a database whose pseudorandom function, if it has one, needs nobody's consent.
+    ///
+    /// # Errors
+    /// See [`Session::new_with`].
+    pub fn new(description: Description, hint: &Hint) -> Result<Self, ClientError> {
+        Self::new_with(description, hint, WeakPrf::Refuse)
+    }
+
     /// A session with a database.
     ///
     /// # Errors
+    /// [`ClientError::WeakPrf`] if its function needs a consent that was not given,
     /// [`ClientError::HintCorrupted`] if the hint belongs to another description,
     /// [`ClientError::NoEntropy`] if the system gives no randomness.
-    pub fn new(description: Description, hint: &Hint) -> Result<Self, ClientError> {
+    pub fn new_with(description: Description, hint: &Hint, weak_prf: WeakPrf) -> Result<Self, ClientError> {
+        weak_prf.check(description.params())?;
         if hint.blake3 != *description.hint_blake3() {
             return Err(ClientError::HintCorrupted);
         }

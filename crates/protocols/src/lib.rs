@@ -32,5 +32,5 @@ pub mod table;
 
 pub use error::ProtocolError;
 pub use index::{IndexClient, Pair, PairIndexClient, Prepared, PreparedKeys, Query, Responder, Sizes};
-pub use spirea_dpf::Party;
+pub use spirea_dpf::{Party, PrfKind};
 pub use table::{Table, TableClient, TableKind};

@@ -112,8 +112,9 @@ impl HttpClient {
     /// those of the protocol's servers, each once; errors of the transport and the cache;
     /// [`ClientError::Refused`] if a server says no, for instance that it has no such database;
     /// [`ClientError::DifferentSnapshots`] if two servers do not serve the same;
-    /// [`ClientError::HintCorrupted`] if the hint is damaged on the way. What happens with one of two servers
-    /// is in a [`ClientError::Server`].
+    /// [`ClientError::HintCorrupted`] if the hint is damaged on the way; [`ClientError::WeakPrf`] if the
+    /// database's function needs a consent that the options do not give. What happens with one of two servers is
+    /// in a [`ClientError::Server`].
     pub fn connect_with(urls: &[&str], name: &str, options: ClientOptions) -> Result<Self, ClientError> {
         let mut servers = Servers::new(urls, name, &options)?;
         let cache = Cache::open(options.cache.as_deref())?;
@@ -157,7 +158,8 @@ impl HttpClient {
     /// [`ClientError::Protocol`] if the table is looked up by index or an answer is wrong; errors of the
     /// transport; [`ClientError::Refused`] if the server says no; [`ClientError::StillStale`] if it refuses
     /// queries for the version it has just named; [`ClientError::KeysForgotten`] if it does not keep evaluation
-    /// keys; [`ClientError::DifferentSnapshots`] if one of two servers has another version by now. What happens
+    /// keys; [`ClientError::DifferentSnapshots`] if one of two servers has another version by now;
+    /// [`ClientError::WeakPrf`] if a new version has such a function. What happens
     /// with one of two servers is in a [`ClientError::Party`] that says which. None means that a key is absent.
     pub fn look_up_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
         self.look_up(Wanted::Keys(keys))
@@ -302,7 +304,7 @@ fn open_session(
     for _ in 0..REFRESHES {
         let description = servers.describe()?;
         if let Some(hint) = download::hint(servers.first(), cache, &description, options)? {
-            return Session::new(description, &hint);
+            return Session::new_with(description, &hint, options.weak_prf);
         }
     }
     Err(ClientError::Changing)

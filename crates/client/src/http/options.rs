@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::WeakPrf;
+
 /// Is told how many bytes of a hint are there, and of how many.
 pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
 
@@ -21,10 +23,13 @@ pub struct ClientOptions {
     pub max_hint_bytes: u64,
     /// Is told how far the download of a hint is.
     pub progress: Option<Progress>,
+    /// Whether a database is asked under a function that few have analysed.
+    pub weak_prf: WeakPrf,
 }
 
 impl Default for ClientOptions {
-    /// 10 seconds to connect, 60 to wait, 5 attempts with pauses up to 30 seconds, hints up to 8 GiB.
+    /// 10 seconds to connect, 60 to wait, 5 attempts with pauses up to 30 seconds, hints up to 8 GiB, no weak
+    /// function.
     fn default() -> Self {
         Self {
             cache: None,
@@ -34,6 +39,7 @@ impl Default for ClientOptions {
             max_pause: Duration::from_secs(30),
             max_hint_bytes: 8 << 30,
             progress: None,
+            weak_prf: WeakPrf::default(),
         }
     }
 }

@@ -13,14 +13,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{IndexClient, ProtocolError, Sizes, Table, TableKind};
+use spirea_protocols::{IndexClient, PrfKind, ProtocolError, Sizes, Table, TableKind};
 use spirea_wire::{Code, Config, KeysRequest, KeysResponse, Limits, Refusal, Request, Response, Version};
 
 use super::cache::Cache;
 use super::client::HttpClient;
 use super::servers::Servers;
 use super::{ClientOptions, Timings};
-use crate::{ClientError, Description, Session};
+use crate::{ClientError, Description, Session, WeakPrf};
 
 const OLD: Version = [1; 32];
 const NEW: Version = [2; 32];

@@ -3,8 +3,12 @@
 //! `F(s, i) = E(x) + x` with `x = sigma(s + i)`, and sigma is linear: `x = sigma(s) + sigma(i)`, and `sigma(i)`
 //! is i in the upper half. What is added behind the cipher (x itself, and the correction where shares add by
 //! exclusive or) goes into the last round's key, which the cipher adds anyway.
+//!
+//! A vector holds blocks of one seed, or of several in order, as they are written: blocks 0 and 1 of two seeds, say.
+//! So nothing is rearranged behind the cipher, and before it sigma of a seed is read from memory as often as it has
+//! blocks, which costs no arithmetic.
 
-use spirea_dpf::{Block, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Party};
+use spirea_dpf::{Bit, Block, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Party};
 
 use crate::prefetch::reread;
 
@@ -14,6 +18,8 @@ pub(crate) const ROUNDS: usize = 10;
 pub(crate) type RoundKeys = [Block; ROUNDS + 1];
 /// Vectors in the cipher's pipeline at a time: what hides the latency of a round.
 const PIPELINE: usize = 8;
+/// Nodes that are prepared at a time.
+const NODES: usize = 32;
 
 /// Vectors of blocks over the token of an instruction set.
 pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
@@ -23,11 +29,13 @@ pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
     const BLOCKS: usize;
 
     /// The round keys.
-    fn round_keys(&self) -> &RoundKeys;
+    fn round_keys(self) -> &'static RoundKeys;
     /// A block everywhere.
     fn splat(self, block: Block) -> Self::Vector;
     /// The first [`Self::BLOCKS`] blocks.
     fn load(self, blocks: &[Block]) -> Self::Vector;
+    /// The first [`Self::BLOCKS`] of the sequence that repeats every block N times, 2 or 4.
+    fn repeat<const N: usize>(self, blocks: &[Block]) -> Self::Vector;
     /// Writes the first [`Self::BLOCKS`] blocks.
     fn store(self, vector: Self::Vector, blocks: &mut [Block]);
     /// Exclusive or.
@@ -48,183 +56,213 @@ pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
     fn add64(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Sums of blocks.
     fn add128(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// The blocks of two vectors in turns: `a0, b0, a1, b1, ...`, as two vectors.
-    fn interleave(self, a: Self::Vector, b: Self::Vector) -> [Self::Vector; 2];
-    /// The blocks of four vectors in turns: `a0, b0, c0, d0, a1, ...`, as four vectors.
-    fn transpose(self, blocks: [Self::Vector; LEAF_BLOCKS]) -> [Self::Vector; LEAF_BLOCKS];
 }
 
-/// Encrypts; `last` are the last round's keys with what is added behind them.
+/// All rounds but the last, behind the first key.
 ///
-/// The loop over rounds must stay one: unrolled, the compiler follows one vector through all rounds before the
-/// next, to save registers, and the processor waits for each round's latency. So it is not told their number.
+/// The loop must stay one: unrolled, the compiler follows one vector through all rounds before the next, to save
+/// registers, and the processor waits for each round's latency. So it is not told their number.
 #[inline(always)]
-fn encrypt<L: AesLanes>(
-    lanes: L,
-    mut states: [L::Vector; PIPELINE],
-    last: [L::Vector; PIPELINE],
-) -> [L::Vector; PIPELINE] {
-    let keys = lanes.round_keys();
-    let whitening = lanes.splat(keys[0]);
-    states.iter_mut().for_each(|state| *state = lanes.xor(*state, whitening));
-    for key in &keys[1..*reread(&ROUNDS)] {
+fn encrypt<L: AesLanes>(lanes: L, mut states: [L::Vector; PIPELINE]) -> [L::Vector; PIPELINE] {
+    for key in &lanes.round_keys()[1..*reread(&ROUNDS)] {
         let key = lanes.splat(*key);
         states.iter_mut().for_each(|state| *state = lanes.round(*state, key));
     }
-    states.iter_mut().zip(last).for_each(|(state, last)| *state = lanes.last_round(*state, last));
     states
 }
 
-/// `sigma(i)`.
-#[inline(always)]
-fn place<L: AesLanes>(lanes: L, i: usize) -> L::Vector {
-    lanes.splat((i as Block) << 64)
+/// What the N blocks of a seed differ in, as vectors: pattern p has blocks `p * BLOCKS` onward, in a circle.
+struct Constants<V> {
+    /// `sigma(i)` and the first round's key.
+    first: [V; LEAF_BLOCKS],
+    /// `sigma(i)` and the last round's key.
+    last: [V; LEAF_BLOCKS],
+    /// What is added where a node is not corrected.
+    uncorrected: V,
+    /// The difference, as an exclusive or, to what is added where it is.
+    turn: [V; LEAF_BLOCKS],
+}
+
+impl<V: Copy> Constants<V> {
+    #[inline(always)]
+    fn new<L: AesLanes<Vector = V>, const N: usize>(
+        lanes: L,
+        inverted: Block,
+        uncorrected: Block,
+        corrected: [Block; N],
+    ) -> Self {
+        let keys = lanes.round_keys();
+        let zero = lanes.splat(0);
+        let uncorrected_lanes = lanes.splat(uncorrected);
+        let mut constants = Self {
+            first: [zero; LEAF_BLOCKS],
+            last: [zero; LEAF_BLOCKS],
+            uncorrected: uncorrected_lanes,
+            turn: [zero; LEAF_BLOCKS],
+        };
+        for p in 0..LEAF_BLOCKS {
+            let (mut first, mut last, mut turn) = ([0; 4], [0; 4], [0; 4]);
+            for lane in 0..L::BLOCKS {
+                let i = (p * L::BLOCKS + lane) % N;
+                let sigma = (i as Block) << 64;
+                first[lane] = sigma ^ keys[0];
+                last[lane] = sigma ^ keys[ROUNDS] ^ inverted;
+                turn[lane] = uncorrected ^ corrected[i];
+            }
+            constants.first[p] = lanes.load(&first);
+            constants.last[p] = lanes.load(&last);
+            constants.turn[p] = lanes.load(&turn);
+        }
+        constants
+    }
+
+    /// Those of a level: children of corrected nodes get its corrections.
+    #[inline(always)]
+    fn of_level<L: AesLanes<Vector = V>>(lanes: L, level: &Level) -> Self {
+        Self::new(lanes, 0, 0, [level.left, level.right])
+    }
+
+    /// Those of a key's leaves. Party 0 adds the correction c where a node is corrected. Party 1 has the negative of
+    /// that, `-(F + t c) = not F + 1 - t c`: its blocks are inverted, in the last round, and it adds 1 or 1 - c.
+    #[inline(always)]
+    fn of_leaves<L: AesLanes<Vector = V>, O: Output>(lanes: L, key: &Key) -> Self {
+        match key.party() {
+            Party::One if O::KIND != OutputKind::Bit => {
+                let one = O::negate_leaf(&[Block::MAX; LEAF_BLOCKS]);
+                let corrected = O::add_leaves(&one, &O::negate_leaf(key.leaf()));
+                Self::new(lanes, Block::MAX, one[0], corrected)
+            }
+            _ => Self::new(lanes, 0, 0, *key.leaf()),
+        }
+    }
+}
+
+/// Nodes as the cipher takes them.
+struct Prepared {
+    /// sigma of each seed.
+    sigmas: [Block; NODES],
+    /// All ones for nodes that are corrected.
+    masks: [Block; NODES],
+}
+
+impl Prepared {
+    const EMPTY: Self = Self { sigmas: [0; NODES], masks: [0; NODES] };
+
+    /// Prepares up to [`NODES`] nodes.
+    #[inline(always)]
+    fn set<L: AesLanes>(&mut self, lanes: L, nodes: &[Block]) {
+        let to = self.sigmas.chunks_exact_mut(L::BLOCKS).zip(self.masks.chunks_exact_mut(L::BLOCKS));
+        let mut padded = [0; 4];
+        for (nodes, (sigmas, masks)) in nodes.chunks(L::BLOCKS).zip(to) {
+            let nodes = if nodes.len() < L::BLOCKS {
+                padded[..nodes.len()].copy_from_slice(nodes);
+                &padded
+            } else {
+                nodes
+            };
+            let nodes = lanes.load(nodes);
+            lanes.store(lanes.sigma(nodes), sigmas);
+            lanes.store(lanes.control_masks(nodes), masks);
+        }
+    }
+
+    /// The N blocks of each node, corrected, as outputs of O, written one after another.
+    #[inline(always)]
+    fn blocks<L: AesLanes, O: Output, const N: usize>(
+        &self,
+        lanes: L,
+        constants: &Constants<L::Vector>,
+        to: &mut [Block],
+    ) {
+        let group = PIPELINE * L::BLOCKS;
+        let whole = to.len() / group * group;
+        for first in (0..whole).step_by(group) {
+            self.group::<L, O, N>(lanes, constants, first / N, &mut to[first..first + group]);
+        }
+        if whole < to.len() {
+            let mut padded = [0; 4 * PIPELINE];
+            self.group::<L, O, N>(lanes, constants, whole / N, &mut padded[..group]);
+            let behind = to.len() - whole;
+            to[whole..].copy_from_slice(&padded[..behind]);
+        }
+    }
+
+    /// [`Self::blocks`] for the nodes from `first` on whose blocks fill the pipeline.
+    #[inline(always)]
+    fn group<L: AesLanes, O: Output, const N: usize>(
+        &self,
+        lanes: L,
+        constants: &Constants<L::Vector>,
+        first: usize,
+        to: &mut [Block],
+    ) {
+        let sigmas = &self.sigmas[first..first + PIPELINE * L::BLOCKS / N];
+        let masks = &self.masks[first..first + PIPELINE * L::BLOCKS / N];
+        let patterns = N.div_ceil(L::BLOCKS);
+        // Plain loops: a closure would be compiled without the caller's instruction set.
+        let mut pipeline = [constants.uncorrected; PIPELINE];
+        for (v, state) in pipeline.iter_mut().enumerate() {
+            let sigma = lanes.repeat::<N>(&sigmas[v * L::BLOCKS / N..]);
+            *state = lanes.xor(sigma, constants.first[v % patterns]);
+        }
+        let pipeline = encrypt(lanes, pipeline);
+        for (v, (state, to)) in pipeline.into_iter().zip(to.chunks_exact_mut(L::BLOCKS)).enumerate() {
+            let node = v * L::BLOCKS / N;
+            let sigma = lanes.repeat::<N>(&sigmas[node..]);
+            let last = lanes.xor(sigma, constants.last[v % patterns]);
+            let turned = lanes.and(constants.turn[v % patterns], lanes.repeat::<N>(&masks[node..]));
+            let block = match O::KIND {
+                OutputKind::Bit => lanes.last_round(state, lanes.xor(last, turned)),
+                output => {
+                    let block = lanes.last_round(state, last);
+                    let added = lanes.xor(constants.uncorrected, turned);
+                    match output {
+                        OutputKind::U32 => lanes.add32(block, added),
+                        OutputKind::U64 => lanes.add64(block, added),
+                        _ => lanes.add128(block, added),
+                    }
+                }
+            };
+            lanes.store(block, to);
+        }
+    }
 }
 
 /// [`Tree::expand`](super::tree::Tree::expand), to be compiled for an instruction set where it is called.
 #[inline(always)]
 pub(crate) fn expand<L: AesLanes>(lanes: L, nodes: &mut [Block], count: usize, level: &Level) {
-    const VECTORS: usize = PIPELINE / 2;
-    let group = VECTORS * L::BLOCKS;
-    if count < group {
-        let mut padded = [0; 8 * PIPELINE];
-        padded[..count].copy_from_slice(&nodes[..count]);
-        expand_group(lanes, &mut padded, 0, level);
-        nodes[..2 * count].copy_from_slice(&padded[..2 * count]);
-        return;
-    }
-    debug_assert!(count.is_multiple_of(group), "nodes double from one");
-    // From the last group to the first: children never overwrite nodes that are still to come.
-    for first in (0..count).step_by(group).rev() {
-        expand_group(lanes, nodes, first, level);
-    }
-}
-
-#[inline(always)]
-fn expand_group<L: AesLanes>(lanes: L, nodes: &mut [Block], first: usize, level: &Level) {
-    const VECTORS: usize = PIPELINE / 2;
-    let group = VECTORS * L::BLOCKS;
-    let (left, right) = (lanes.splat(level.left), lanes.splat(level.right));
-    let (last_key, one) = (lanes.splat(lanes.round_keys()[ROUNDS]), place(lanes, 1));
-    let mut states = [last_key; PIPELINE];
-    let mut last = states;
-    for (i, nodes) in nodes[first..first + group].chunks_exact(L::BLOCKS).enumerate() {
-        let nodes = lanes.load(nodes);
-        let (x, mask) = (lanes.sigma(nodes), lanes.control_masks(nodes));
-        let behind = lanes.xor(x, last_key);
-        states[2 * i] = x;
-        states[2 * i + 1] = lanes.xor(x, one);
-        last[2 * i] = lanes.xor(behind, lanes.and(left, mask));
-        last[2 * i + 1] = lanes.xor(lanes.xor(behind, one), lanes.and(right, mask));
-    }
-    let children = encrypt(lanes, states, last);
-    let to = &mut nodes[2 * first..2 * (first + group)];
-    for (to, pair) in to.chunks_exact_mut(2 * L::BLOCKS).zip(children.chunks_exact(2)) {
-        let [low, high] = lanes.interleave(pair[0], pair[1]);
-        lanes.store(low, &mut to[..L::BLOCKS]);
-        lanes.store(high, &mut to[L::BLOCKS..]);
-    }
-}
-
-/// How blocks become a party's shares.
-///
-/// Party 0 adds the correction c where a node is corrected. Party 1 has the negative of that,
-/// `-(F + t c) = not F + 1 - t c`: its blocks are inverted, in the last round, and it adds 1 or 1 - c. So each
-/// party adds one of two blocks, chosen by the control bit.
-struct Shares<V> {
-    /// What is added to blocks in the last round.
-    inverted: V,
-    /// What is added to the shares of nodes that are not corrected.
-    uncorrected: V,
-    /// The difference, as an exclusive or, to what is added to those of corrected nodes.
-    turn: [V; LEAF_BLOCKS],
-}
-
-impl<V: Copy> Shares<V> {
-    #[inline(always)]
-    fn new<L: AesLanes<Vector = V>, O: Output>(lanes: L, key: &Key) -> Self {
-        let zero = [0; LEAF_BLOCKS];
-        let one = O::negate_leaf(&[Block::MAX; LEAF_BLOCKS]);
-        let (inverted, uncorrected, corrected) = match key.party() {
-            Party::One if O::KIND != OutputKind::Bit => {
-                (Block::MAX, one, O::add_leaves(&one, &O::negate_leaf(key.leaf())))
-            }
-            _ => (0, zero, *key.leaf()),
-        };
-        Self {
-            inverted: lanes.splat(inverted),
-            uncorrected: lanes.splat(uncorrected[0]),
-            turn: std::array::from_fn(|i| lanes.splat(uncorrected[i] ^ corrected[i])),
-        }
+    let constants = Constants::of_level(lanes, level);
+    let mut prepared = Prepared::EMPTY;
+    // From the last to the first: children never overwrite nodes that are still to come.
+    for first in (0..count).step_by(NODES).rev() {
+        let end = count.min(first + NODES);
+        prepared.set(lanes, &nodes[first..end]);
+        prepared.blocks::<L, Bit, 2>(lanes, &constants, &mut nodes[2 * first..2 * end]);
     }
 }
 
 /// [`Tree::leaves`](super::tree::Tree::leaves), to be compiled for an instruction set where it is called.
 #[inline(always)]
 pub(crate) fn leaves<L: AesLanes, O: Output>(lanes: L, nodes: &[Block], key: &Key, shares: &mut [Leaf]) {
-    let of_party = Shares::new::<L, O>(lanes, key);
-    let group = PIPELINE / LEAF_BLOCKS * L::BLOCKS;
-    let whole = nodes.len() / group * group;
-    for first in (0..whole).step_by(group) {
-        let shares = &mut shares[first..first + group];
-        leaves_group::<L, O>(lanes, &nodes[first..first + group], &of_party, shares);
-    }
-    if whole < nodes.len() {
-        let (mut padded, mut padded_shares) = ([0; 2 * PIPELINE], [[0; LEAF_BLOCKS]; 2 * PIPELINE]);
-        padded[..nodes.len() - whole].copy_from_slice(&nodes[whole..]);
-        leaves_group::<L, O>(lanes, &padded[..group], &of_party, &mut padded_shares[..group]);
-        shares[whole..nodes.len()].copy_from_slice(&padded_shares[..nodes.len() - whole]);
-    }
-}
-
-#[inline(always)]
-fn leaves_group<L: AesLanes, O: Output>(
-    lanes: L,
-    nodes: &[Block],
-    of_party: &Shares<L::Vector>,
-    shares: &mut [Leaf],
-) {
-    let last_key = lanes.xor(lanes.splat(lanes.round_keys()[ROUNDS]), of_party.inverted);
-    let mut states = [last_key; PIPELINE];
-    let mut last = states;
-    let mut added = states;
-    for (group, nodes) in nodes.chunks_exact(L::BLOCKS).enumerate() {
-        let nodes = lanes.load(nodes);
-        let (x, mask) = (lanes.sigma(nodes), lanes.control_masks(nodes));
-        for (i, &turn) in of_party.turn.iter().enumerate() {
-            let at = group * LEAF_BLOCKS + i;
-            states[at] = lanes.xor(x, place(lanes, i));
-            last[at] = lanes.xor(states[at], last_key);
-            added[at] = lanes.xor(of_party.uncorrected, lanes.and(turn, mask));
-            if O::KIND == OutputKind::Bit {
-                last[at] = lanes.xor(last[at], added[at]);
-            }
-        }
-    }
-    let mut blocks = encrypt(lanes, states, last);
-    for (block, added) in blocks.iter_mut().zip(added) {
-        *block = match O::KIND {
-            OutputKind::Bit => *block,
-            OutputKind::U32 => lanes.add32(*block, added),
-            OutputKind::U64 => lanes.add64(*block, added),
-            OutputKind::U128 => lanes.add128(*block, added),
-        };
-    }
-    let shares = shares.as_flattened_mut().chunks_exact_mut(LEAF_BLOCKS * L::BLOCKS);
-    for (shares, blocks) in shares.zip(blocks.as_chunks::<LEAF_BLOCKS>().0) {
-        for (to, vector) in shares.chunks_exact_mut(L::BLOCKS).zip(lanes.transpose(*blocks)) {
-            lanes.store(vector, to);
-        }
+    let constants = Constants::of_leaves::<L, O>(lanes, key);
+    let mut prepared = Prepared::EMPTY;
+    for (nodes, shares) in nodes.chunks(NODES).zip(shares.chunks_mut(NODES)) {
+        prepared.set(lanes, nodes);
+        let shares = &mut shares.as_flattened_mut()[..nodes.len() * LEAF_BLOCKS];
+        prepared.blocks::<L, O, LEAF_BLOCKS>(lanes, &constants, shares);
     }
 }
 
 /// Encrypts in registers only, `rounds` times [`PIPELINE`] vectors; returns the number of blocks.
 #[inline(always)]
 pub(crate) fn only_encrypt<L: AesLanes>(lanes: L, rounds: u64) -> u64 {
-    let last = lanes.splat(lanes.round_keys()[ROUNDS]);
-    let mut states: [L::Vector; PIPELINE] = std::array::from_fn(|i| place(lanes, i));
+    let keys = lanes.round_keys();
+    let (first, last) = (lanes.splat(keys[0]), lanes.splat(keys[ROUNDS]));
+    let mut states: [L::Vector; PIPELINE] = std::array::from_fn(|i| lanes.splat(i as Block));
     for _ in 0..rounds {
-        states = encrypt(lanes, states, [last; PIPELINE]);
+        states.iter_mut().for_each(|state| *state = lanes.xor(*state, first));
+        states = encrypt(lanes, states);
+        states.iter_mut().for_each(|state| *state = lanes.last_round(*state, last));
     }
     let mut sum = [0; 4];
     for state in states {

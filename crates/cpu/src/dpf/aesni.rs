@@ -2,15 +2,16 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
+use std::sync::OnceLock;
 
 use spirea_dpf::prf::AES_KEY;
-use spirea_dpf::{Bit, Block, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind};
+use spirea_dpf::{Bit, Block, Key, Leaf, Level, Output, OutputKind};
 
 use super::aes::{AesLanes, ROUNDS, RoundKeys, aes_tree};
 
-/// Proof that AES-NI is there, with the round keys.
+/// Proof that AES-NI is there, with the round keys: by reference, since a token is copied wherever it goes.
 #[derive(Clone, Copy)]
-pub(crate) struct AesNi(RoundKeys);
+pub(crate) struct AesNi(&'static RoundKeys);
 
 impl AesNi {
     /// The proof, where the processor has it.
@@ -18,12 +19,13 @@ impl AesNi {
         if !is_x86_feature_detected!("aes") {
             return None;
         }
+        static KEYS: OnceLock<RoundKeys> = OnceLock::new();
         // SAFETY: AES-NI is there.
-        Some(Self(unsafe { round_keys() }))
+        Some(Self(KEYS.get_or_init(|| unsafe { round_keys() })))
     }
 
     /// The fixed key's round keys.
-    pub(crate) fn keys(self) -> RoundKeys {
+    pub(crate) fn keys(self) -> &'static RoundKeys {
         self.0
     }
 }
@@ -70,8 +72,8 @@ impl AesLanes for AesNi {
     const BLOCKS: usize = 1;
 
     #[inline(always)]
-    fn round_keys(&self) -> &RoundKeys {
-        &self.0
+    fn round_keys(self) -> &'static RoundKeys {
+        self.0
     }
 
     #[inline(always)]
@@ -81,6 +83,11 @@ impl AesLanes for AesNi {
 
     #[inline(always)]
     fn load(self, blocks: &[Block]) -> __m128i {
+        block(&blocks[0])
+    }
+
+    #[inline(always)]
+    fn repeat<const N: usize>(self, blocks: &[Block]) -> __m128i {
         block(&blocks[0])
     }
 
@@ -147,16 +154,6 @@ impl AesLanes for AesNi {
         self.store(a, &mut blocks[0]);
         self.store(b, &mut blocks[1]);
         block(&blocks[0][0].wrapping_add(blocks[1][0]))
-    }
-
-    #[inline(always)]
-    fn interleave(self, a: __m128i, b: __m128i) -> [__m128i; 2] {
-        [a, b]
-    }
-
-    #[inline(always)]
-    fn transpose(self, blocks: [__m128i; LEAF_BLOCKS]) -> [__m128i; LEAF_BLOCKS] {
-        blocks
     }
 }
 

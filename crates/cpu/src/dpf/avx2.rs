@@ -67,6 +67,12 @@ impl ByteLanes for Avx2 {
     }
 
     #[inline(always)]
+    fn top_masks(self, a: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_srai_epi32::<31>(a) }
+    }
+
+    #[inline(always)]
     fn mul32(self, a: __m256i, b: __m256i) -> __m256i {
         // SAFETY: `self` proves AVX2.
         unsafe { _mm256_mullo_epi32(a, b) }

@@ -67,6 +67,12 @@ impl ByteLanes for Avx512 {
     }
 
     #[inline(always)]
+    fn top_masks(self, a: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_srai_epi32::<31>(a) }
+    }
+
+    #[inline(always)]
     fn mul32(self, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: `self` proves AVX-512 F.
         unsafe { _mm512_mullo_epi32(a, b) }

@@ -4,7 +4,10 @@
 //! row: vectors reach beyond a row's end, and what they find there is dropped. Sums have one vector of room
 //! beyond a row's bytes for the same reason.
 
+use std::ops::Range;
+
 use super::lanes::{ByteLanes, Word};
+use crate::prefetch::prefetch;
 
 /// Rows of a block are a multiple of this: a word of share bits.
 pub(crate) const GROUP_ROWS: usize = 64;
@@ -49,6 +52,17 @@ pub(crate) fn xor_masked<L: ByteLanes>(lanes: L, block: Block<'_>, bits: Bits<'_
     }
 }
 
+/// Bytes ahead of the row at hand that are asked for: on the way from memory when their turn comes.
+const AHEAD: usize = 4096;
+
+/// Asks for the cache lines of `bytes` bytes, [`AHEAD`] of them.
+#[inline(always)]
+fn ask_ahead(row: &[u8], bytes: usize) {
+    for line in (0..bytes).step_by(64) {
+        prefetch(row.as_ptr().wrapping_add(AHEAD + line));
+    }
+}
+
 /// Rows of V vectors: the sums stay in registers.
 #[inline(always)]
 fn xor_masked_narrow<L: ByteLanes, const V: usize>(
@@ -57,14 +71,24 @@ fn xor_masked_narrow<L: ByteLanes, const V: usize>(
     bits: Bits<'_>,
     sums: &mut [u8],
 ) {
-    let mut totals: [L::Vector; V] = std::array::from_fn(|v| lanes.load(&sums[v * L::BYTES..]));
+    let mut totals = [lanes.zero(); V];
+    for (v, total) in totals.iter_mut().enumerate() {
+        *total = lanes.load(&sums[v * L::BYTES..]);
+    }
     for (group, &word) in bits[..block.rows / GROUP_ROWS].iter().enumerate() {
         let rows = &block.row(group * GROUP_ROWS)[..(GROUP_ROWS - 1) * block.row_bytes + V * L::BYTES];
-        for i in 0..GROUP_ROWS {
-            let row = &rows[i * block.row_bytes..][..V * L::BYTES];
-            let mask = lanes.splat64((word >> i & 1).wrapping_neg());
-            for (v, total) in totals.iter_mut().enumerate() {
-                *total = lanes.xor(*total, lanes.and(lanes.load(&row[v * L::BYTES..]), mask));
+        // A row's bit stands on top of every lane when its turn comes.
+        let turned = word.reverse_bits();
+        for (half, bits) in [(turned >> 32) as u32, turned as u32].into_iter().enumerate() {
+            let mut bits = lanes.splat32(bits);
+            for i in 0..GROUP_ROWS / 2 {
+                let row = &rows[(half * GROUP_ROWS / 2 + i) * block.row_bytes..][..V * L::BYTES];
+                ask_ahead(row, block.row_bytes);
+                let mask = lanes.top_masks(bits);
+                bits = lanes.add32(bits, bits);
+                for (v, total) in totals.iter_mut().enumerate() {
+                    *total = lanes.xor(*total, lanes.and(lanes.load(&row[v * L::BYTES..]), mask));
+                }
             }
         }
     }
@@ -111,14 +135,29 @@ pub(crate) fn xor_tables<L: ByteLanes>(
     // The tables of a stripe of two vectors fill half of a first-level cache of 32 KiB.
     let two = 2 * L::BYTES;
     let wide = if L::BYTES <= 32 { block.row_bytes / two * two } else { 0 };
-    for group in 0..block.rows / GROUP_ROWS {
-        let rows = block.row(group * GROUP_ROWS);
-        let rows = Block { bytes: rows, ..block };
-        for at in (0..wide).step_by(two) {
-            xor_stripe::<L, 2>(lanes, rows, at, &bits[group..], stride, sums);
-        }
-        for at in (wide..block.row_bytes).step_by(L::BYTES) {
-            xor_stripe::<L, 1>(lanes, rows, at, &bits[group..], stride, sums);
+    xor_stripes::<L, 2>(lanes, block, 0..wide, bits, stride, sums);
+    xor_stripes::<L, 1>(lanes, block, wide..block.row_bytes, bits, stride, sums);
+}
+
+/// The bytes `stripes` of a block's rows, V vectors at a time.
+#[inline(always)]
+fn xor_stripes<L: ByteLanes, const V: usize>(
+    lanes: L,
+    block: Block<'_>,
+    stripes: Range<usize>,
+    bits: Bits<'_>,
+    stride: usize,
+    sums: &mut [u8],
+) {
+    if stripes.is_empty() {
+        return;
+    }
+    // The sum of no rows, the first of every table, stays zero.
+    let mut tables = [[[lanes.zero(); V]; 1 << TABLE_ROWS]; TABLES];
+    for at in stripes.step_by(V * L::BYTES) {
+        for group in 0..block.rows / GROUP_ROWS {
+            let rows = Block { bytes: block.row(group * GROUP_ROWS), ..block };
+            xor_stripe(lanes, rows, at, &mut tables, &bits[group..], stride, sums);
         }
     }
 }
@@ -129,25 +168,31 @@ fn xor_stripe<L: ByteLanes, const V: usize>(
     lanes: L,
     rows: Block<'_>,
     at: usize,
+    tables: &mut [[[L::Vector; V]; 1 << TABLE_ROWS]; TABLES],
     bits: Bits<'_>,
     stride: usize,
     sums: &mut [u8],
 ) {
-    let mut tables = [[[lanes.zero(); V]; 1 << TABLE_ROWS]; TABLES];
     for (i, table) in tables.iter_mut().enumerate() {
         for j in 0..TABLE_ROWS {
             let row = &rows.row(i * TABLE_ROWS + j)[at..][..V * L::BYTES];
-            let row: [L::Vector; V] = std::array::from_fn(|v| lanes.load(&row[v * L::BYTES..]));
-            // Subsets with row j are those without it, and row j.
-            for without in 0..1 << j {
-                table[without + (1 << j)] = std::array::from_fn(|v| lanes.xor(table[without][v], row[v]));
+            ask_ahead(row, V * L::BYTES);
+            for v in 0..V {
+                let row = lanes.load(&row[v * L::BYTES..]);
+                // Subsets with row j are those without it, and row j.
+                for without in 0..1 << j {
+                    table[without + (1 << j)][v] = lanes.xor(table[without][v], row);
+                }
             }
         }
     }
     let bits = bits.iter().step_by(stride);
     for (word, sums) in bits.zip(sums.chunks_exact_mut(sum_bytes(rows.row_bytes))) {
         let sums = &mut sums[at..][..V * L::BYTES];
-        let mut totals: [L::Vector; V] = std::array::from_fn(|v| lanes.load(&sums[v * L::BYTES..]));
+        let mut totals = [lanes.zero(); V];
+        for (v, total) in totals.iter_mut().enumerate() {
+            *total = lanes.load(&sums[v * L::BYTES..]);
+        }
         for (i, table) in tables.iter().enumerate() {
             let subset = &table[(word >> (i * TABLE_ROWS)) as usize & ((1 << TABLE_ROWS) - 1)];
             for (total, &rows) in totals.iter_mut().zip(subset) {
@@ -159,9 +204,6 @@ fn xor_stripe<L: ByteLanes, const V: usize>(
         }
     }
 }
-
-/// Keys whose sums share a row's vectors in registers.
-const KEYS: usize = 4;
 
 /// `sums[k] += sum of share * row` over words of W, for several keys.
 ///
@@ -176,10 +218,11 @@ pub(crate) fn sum<L: ByteLanes, W: Word>(
     sums: &mut [u8],
 ) {
     let width = sum_bytes(block.row_bytes);
-    for (group, sums) in sums.chunks_mut(KEYS * width).enumerate() {
-        let shares = &shares[group * KEYS * stride..];
+    for (group, sums) in sums.chunks_mut(W::KEYS * width).enumerate() {
+        let shares = &shares[group * W::KEYS * stride..];
+        // A lone key goes along whole rows, in the order of memory; several keep a tile of sums in registers.
         match sums.len() / width {
-            1 => sum_keys::<L, W, 1, 4>(lanes, block, shares, stride, sums),
+            1 => sum_keys::<L, W, 1, 8>(lanes, block, shares, stride, sums),
             2 => sum_keys::<L, W, 2, 2>(lanes, block, shares, stride, sums),
             3 => sum_keys::<L, W, 3, 2>(lanes, block, shares, stride, sums),
             _ => sum_keys::<L, W, 4, 2>(lanes, block, shares, stride, sums),
@@ -214,13 +257,19 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     stride: usize,
     sums: &mut [u8],
 ) {
-    let shares: [&[u8]; K] = std::array::from_fn(|k| &shares[k * stride..][..block.rows * W::BYTES]);
+    let shares: [&[W]; K] = std::array::from_fn(|k| {
+        &bytemuck::cast_slice(&shares[k * stride..][..block.rows * size_of::<W>()])[..block.rows]
+    });
     let mut totals = [[W::zero(lanes); V]; K];
     for row in 0..block.rows {
         let bytes = &block.row(row)[at..][..V * L::BYTES];
-        let vectors: [L::Vector; V] = std::array::from_fn(|v| lanes.load(&bytes[v * L::BYTES..]));
+        ask_ahead(bytes, V * L::BYTES);
+        let mut vectors = [lanes.zero(); V];
+        for (v, vector) in vectors.iter_mut().enumerate() {
+            *vector = lanes.load(&bytes[v * L::BYTES..]);
+        }
         for (totals, shares) in totals.iter_mut().zip(shares) {
-            let share = W::read(&shares[row * W::BYTES..]);
+            let share = W::splat(lanes, shares[row]);
             for (total, &vector) in totals.iter_mut().zip(&vectors) {
                 *total = W::multiply_add(lanes, *total, vector, share);
             }
@@ -238,7 +287,7 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
 #[inline(always)]
 pub(crate) fn multiply_adds32<L: ByteLanes>(lanes: L, rounds: u64) -> u64 {
     const SUMS: usize = 12;
-    let mut sums: [L::Vector; SUMS] = std::array::from_fn(|i| lanes.splat32(2 * i as u32 + 3));
+    let mut sums = [lanes.splat32(3); SUMS];
     let factor = lanes.splat32(std::hint::black_box(0x9E37_79B9));
     for _ in 0..rounds {
         for sum in &mut sums {

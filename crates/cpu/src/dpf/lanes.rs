@@ -1,5 +1,7 @@
 //! Vectors of a row's bytes.
 
+use bytemuck::Pod;
+
 /// Vectors of bytes over the token of an instruction set, as words of 32 or 64 bits, little-endian, too.
 pub(crate) trait ByteLanes: Copy + Send + Sync + 'static {
     /// A register.
@@ -25,6 +27,8 @@ pub(crate) trait ByteLanes: Copy + Send + Sync + 'static {
     fn add32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Sums of 64-bit words.
     fn add64(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// All ones in 32-bit words whose top bit is set, 0 in others.
+    fn top_masks(self, a: Self::Vector) -> Self::Vector;
     /// Low halves of products of 32-bit words.
     fn mul32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Products of the lower halves of 64-bit words.
@@ -34,14 +38,16 @@ pub(crate) trait ByteLanes: Copy + Send + Sync + 'static {
 }
 
 /// A word of rows and shares: `sum + row * share` over the lanes of such words.
-pub(crate) trait Word: Copy + Send + Sync + 'static {
-    /// Its bytes.
-    const BYTES: usize;
+pub(crate) trait Word: Pod + Send + Sync + 'static {
+    /// Keys whose sums fit the registers beside each other.
+    const KEYS: usize;
+    /// A share everywhere, as products take it.
+    type Splat<V: Copy>: Copy;
     /// A sum while it grows.
     type Sum<V: Copy>: Copy;
 
-    /// The word at the front of bytes.
-    fn read(bytes: &[u8]) -> Self;
+    /// A share everywhere.
+    fn splat<L: ByteLanes>(lanes: L, share: Self) -> Self::Splat<L::Vector>;
     /// No sum yet.
     fn zero<L: ByteLanes>(lanes: L) -> Self::Sum<L::Vector>;
     /// `sum + row * share`.
@@ -49,19 +55,20 @@ pub(crate) trait Word: Copy + Send + Sync + 'static {
         lanes: L,
         sum: Self::Sum<L::Vector>,
         row: L::Vector,
-        share: Self,
+        share: Self::Splat<L::Vector>,
     ) -> Self::Sum<L::Vector>;
     /// `words + sum`.
     fn finish<L: ByteLanes>(lanes: L, sum: Self::Sum<L::Vector>, words: L::Vector) -> L::Vector;
 }
 
 impl Word for u32 {
-    const BYTES: usize = 4;
+    const KEYS: usize = 4;
+    type Splat<V: Copy> = V;
     type Sum<V: Copy> = V;
 
     #[inline(always)]
-    fn read(bytes: &[u8]) -> Self {
-        Self::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    fn splat<L: ByteLanes>(lanes: L, share: u32) -> L::Vector {
+        lanes.splat32(share)
     }
 
     #[inline(always)]
@@ -70,8 +77,8 @@ impl Word for u32 {
     }
 
     #[inline(always)]
-    fn multiply_add<L: ByteLanes>(lanes: L, sum: L::Vector, row: L::Vector, share: u32) -> L::Vector {
-        lanes.add32(sum, lanes.mul32(row, lanes.splat32(share)))
+    fn multiply_add<L: ByteLanes>(lanes: L, sum: L::Vector, row: L::Vector, share: L::Vector) -> L::Vector {
+        lanes.add32(sum, lanes.mul32(row, share))
     }
 
     #[inline(always)]
@@ -83,12 +90,13 @@ impl Word for u32 {
 /// A product modulo 2^64 of halves is `low low' + 2^32 (low high' + high low')`. Two sums grow: the whole
 /// products of lower halves, and, in the two halves of a word, the two cross products modulo 2^32.
 impl Word for u64 {
-    const BYTES: usize = 8;
+    const KEYS: usize = 2;
+    type Splat<V: Copy> = (V, V);
     type Sum<V: Copy> = (V, V);
 
     #[inline(always)]
-    fn read(bytes: &[u8]) -> Self {
-        u64::from(u32::read(bytes)) | u64::from(u32::read(&bytes[4..])) << 32
+    fn splat<L: ByteLanes>(lanes: L, share: u64) -> (L::Vector, L::Vector) {
+        (lanes.splat64(share), lanes.splat64(share.rotate_left(32)))
     }
 
     #[inline(always)]
@@ -101,13 +109,9 @@ impl Word for u64 {
         lanes: L,
         (low, cross): (L::Vector, L::Vector),
         row: L::Vector,
-        share: u64,
+        (share, turned): (L::Vector, L::Vector),
     ) -> (L::Vector, L::Vector) {
-        let turned = lanes.splat64(share.rotate_left(32));
-        (
-            lanes.add64(low, lanes.mul_lower(row, lanes.splat64(share))),
-            lanes.add32(cross, lanes.mul32(row, turned)),
-        )
+        (lanes.add64(low, lanes.mul_lower(row, share)), lanes.add32(cross, lanes.mul32(row, turned)))
     }
 
     #[inline(always)]

@@ -72,6 +72,11 @@ impl ByteLanes for PlainLanes {
     }
 
     #[inline(always)]
+    fn top_masks(self, a: Words) -> Words {
+        each(a, a, |a, _| ((a as i32) >> 31) as u32)
+    }
+
+    #[inline(always)]
     fn mul32(self, a: Words, b: Words) -> Words {
         each(a, b, u32::wrapping_mul)
     }

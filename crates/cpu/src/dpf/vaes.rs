@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use spirea_dpf::{Bit, Block, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind};
+use spirea_dpf::{Bit, Block, Key, Leaf, Level, Output, OutputKind};
 
 use super::aes::{AesLanes, RoundKeys, aes_tree};
 use super::aesni::{AesNi, block};
@@ -11,7 +11,7 @@ use crate::isa::Avx2;
 
 /// Proof that AVX2 and VAES are there, with the round keys.
 #[derive(Clone, Copy)]
-pub(crate) struct Vaes(RoundKeys);
+pub(crate) struct Vaes(&'static RoundKeys);
 
 impl Vaes {
     /// The proof, where the processor and the system have them.
@@ -26,8 +26,8 @@ impl AesLanes for Vaes {
     const BLOCKS: usize = 2;
 
     #[inline(always)]
-    fn round_keys(&self) -> &RoundKeys {
-        &self.0
+    fn round_keys(self) -> &'static RoundKeys {
+        self.0
     }
 
     #[inline(always)]
@@ -41,6 +41,11 @@ impl AesLanes for Vaes {
         let blocks = &blocks[..2];
         // SAFETY: `self` proves AVX2; the slice has 32 bytes.
         unsafe { _mm256_loadu_si256(blocks.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn repeat<const N: usize>(self, blocks: &[Block]) -> __m256i {
+        self.splat(blocks[0])
     }
 
     #[inline(always)]
@@ -103,28 +108,16 @@ impl AesLanes for Vaes {
 
     #[inline(always)]
     fn add128(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2. A carry is a sum below a summand, compared as signed with the top bits turned;
-        // it goes from the lower half, where subtracting all ones adds it, to the upper.
+        // SAFETY: `self` proves AVX2. A carry is a sum below a summand. The comparison is of signed words, so the
+        // top bit is turned, by adding it; it goes from the lower half, where subtracting all ones adds it, to the
+        // upper.
         unsafe {
             let top = _mm256_set1_epi64x(i64::MIN);
-            let sum = _mm256_add_epi64(a, b);
-            let carry = _mm256_cmpgt_epi64(_mm256_xor_si256(a, top), _mm256_xor_si256(sum, top));
-            _mm256_sub_epi64(sum, _mm256_bslli_epi128::<8>(carry))
+            let turned = _mm256_add_epi64(b, top);
+            let sum = _mm256_add_epi64(a, turned);
+            let carry = _mm256_cmpgt_epi64(turned, sum);
+            _mm256_sub_epi64(_mm256_xor_si256(sum, top), _mm256_bslli_epi128::<8>(carry))
         }
-    }
-
-    #[inline(always)]
-    fn interleave(self, a: __m256i, b: __m256i) -> [__m256i; 2] {
-        // SAFETY: `self` proves AVX2.
-        unsafe { [_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)] }
-    }
-
-    #[inline(always)]
-    fn transpose(self, blocks: [__m256i; LEAF_BLOCKS]) -> [__m256i; LEAF_BLOCKS] {
-        let [a, b, c, d] = blocks;
-        let ([first_low, second_low], [first_high, second_high]) =
-            (self.interleave(a, b), self.interleave(c, d));
-        [first_low, first_high, second_low, second_high]
     }
 }
 

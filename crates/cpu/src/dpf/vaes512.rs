@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use spirea_dpf::{Bit, Block, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind};
+use spirea_dpf::{Bit, Block, Key, Leaf, Level, Output, OutputKind};
 
 use super::aes::{AesLanes, RoundKeys, aes_tree};
 use super::aesni::{AesNi, block};
@@ -11,7 +11,7 @@ use crate::isa::Avx512;
 
 /// Proof that AVX-512 F and BW, and VAES, are there, with the round keys.
 #[derive(Clone, Copy)]
-pub(crate) struct Vaes512(RoundKeys);
+pub(crate) struct Vaes512(&'static RoundKeys);
 
 impl Vaes512 {
     /// The proof, where the processor and the system have them.
@@ -26,8 +26,8 @@ impl AesLanes for Vaes512 {
     const BLOCKS: usize = 4;
 
     #[inline(always)]
-    fn round_keys(&self) -> &RoundKeys {
-        &self.0
+    fn round_keys(self) -> &'static RoundKeys {
+        self.0
     }
 
     #[inline(always)]
@@ -41,6 +41,19 @@ impl AesLanes for Vaes512 {
         let blocks = &blocks[..4];
         // SAFETY: `self` proves AVX-512 F; the slice has 64 bytes.
         unsafe { _mm512_loadu_si512(blocks.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn repeat<const N: usize>(self, blocks: &[Block]) -> __m512i {
+        if N == 4 {
+            return self.splat(blocks[0]);
+        }
+        let pair = &blocks[..2];
+        // SAFETY: `self` proves AVX-512 F; the slice has 32 bytes.
+        unsafe {
+            let pair = _mm512_castsi256_si512(_mm256_loadu_si256(pair.as_ptr().cast()));
+            _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 1, 0, 1, 2, 3, 2, 3), pair)
+        }
     }
 
     #[inline(always)]
@@ -109,32 +122,6 @@ impl AesLanes for Vaes512 {
             let sum = _mm512_add_epi64(a, b);
             let carry = _mm512_maskz_set1_epi64(_mm512_cmplt_epu64_mask(sum, a), 1);
             _mm512_add_epi64(sum, _mm512_bslli_epi128::<8>(carry))
-        }
-    }
-
-    #[inline(always)]
-    fn interleave(self, a: __m512i, b: __m512i) -> [__m512i; 2] {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe {
-            let low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
-            let high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-            [_mm512_permutex2var_epi64(a, low, b), _mm512_permutex2var_epi64(a, high, b)]
-        }
-    }
-
-    #[inline(always)]
-    fn transpose(self, blocks: [__m512i; LEAF_BLOCKS]) -> [__m512i; LEAF_BLOCKS] {
-        let [a, b, c, d] = blocks;
-        // Pairs of blocks 0 and 1, then 2 and 3, of each leaf; a half of each makes a leaf.
-        let ([ab_low, ab_high], [cd_low, cd_high]) = (self.interleave(a, b), self.interleave(c, d));
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe {
-            [
-                _mm512_shuffle_i64x2::<0b01_00_01_00>(ab_low, cd_low),
-                _mm512_shuffle_i64x2::<0b11_10_11_10>(ab_low, cd_low),
-                _mm512_shuffle_i64x2::<0b01_00_01_00>(ab_high, cd_high),
-                _mm512_shuffle_i64x2::<0b11_10_11_10>(ab_high, cd_high),
-            ]
         }
     }
 }

@@ -7,7 +7,11 @@ use super::*;
 
 /// What a server of a protocol with two says of itself.
 fn described(party: Party, version: Version) -> Config {
-    let choice = Choice { protocol: "dpf-xor".into(), ..Choice::default() };
+    described_under(PrfKind::default(), party, version)
+}
+
+fn described_under(prf: PrfKind, party: Party, version: Version) -> Config {
+    let choice = Choice { protocol: "dpf-xor".into(), prf, ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
     Config {
@@ -21,8 +25,12 @@ fn described(party: Party, version: Version) -> Config {
 }
 
 fn connect(urls: &[&str]) -> Result<HttpClient, ClientError> {
+    connect_under(WeakPrf::Refuse, urls)
+}
+
+fn connect_under(weak_prf: WeakPrf, urls: &[&str]) -> Result<HttpClient, ClientError> {
     let cache = tempfile::tempdir().unwrap();
-    let options = ClientOptions { cache: Some(cache.path().into()), ..ClientOptions::default() };
+    let options = ClientOptions { cache: Some(cache.path().into()), weak_prf, ..ClientOptions::default() };
     HttpClient::connect_with(urls, "test", options)
 }
 
@@ -114,5 +122,45 @@ fn a_server_that_has_another_version_by_now_is_told_from_the_other() {
                 "{error:?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_weak_function_is_the_client_s_choice() {
+    for prf in PrfKind::ALL {
+        let [a, b] = pair(move |party| (200, described_under(prf, party, OLD).encode()));
+        let urls = [&a.url[..], &b.url];
+        match connect(&urls) {
+            Ok(_) => assert!(!prf.needs_consent(), "{prf}"),
+            Err(error) => {
+                assert!(
+                    prf.needs_consent()
+                        && matches!(error, ClientError::WeakPrf { prf: named } if named == prf),
+                    "{error:?}"
+                );
+                let text = error.to_string();
+                for part in [prf.name(), prf.trust(), "--accept-weak-prf"] {
+                    assert!(text.contains(part), "{part:?} is missing from {text:?}");
+                }
+            }
+        }
+        let client = connect_under(WeakPrf::Accept, &urls).unwrap();
+        assert_eq!(client.description().params().prf(), Some(prf));
+    }
+}
+
+#[test]
+fn a_new_version_does_not_bring_a_weak_function() {
+    let servers = Party::BOTH.map(|party| {
+        Server::start(move |path, _| match path {
+            "config" => (200, described_under(PrfKind::SipHash24, party, NEW).encode()),
+            _ => refusal(409, Code::StaleVersion),
+        })
+    });
+    let cache = tempfile::tempdir().unwrap();
+    let error = look_up(&mut client(&servers, &cache, PATIENT)).unwrap_err();
+    assert!(matches!(error, ClientError::WeakPrf { prf: PrfKind::SipHash24 }), "{error:?}");
+    for server in &servers {
+        assert_eq!(server.paths(), ["query", "config"]);
     }
 }
