@@ -12,7 +12,7 @@ if grep -qw avx512_vnni /proc/cpuinfo; then
 fi
 target=target/avx512
 programs=$(CARGO_TARGET_DIR=$target RUSTFLAGS="-C target-feature=+crt-static" \
-    cargo test --locked --release --package spirea-cpu --test scalar_fold --test module_fold --test ring --no-run \
+    cargo test --locked --release --package spirea-cpu --test scalar_fold --test module_fold --test ring --test share_fold --lib --no-run \
     --target x86_64-unknown-linux-gnu --message-format json |
     python3 -c '
 import json, sys
@@ -23,10 +23,12 @@ for line in sys.stdin:
 ')
 for program in $programs; do
     echo "AVX-512, emulated: $(basename "$program")"
-    # The emulator runs some 30 million instructions a second, so a few cases of each property must do; of the
-    # rings' tests, the one whose cases go through every kernel.
+    # The emulator runs some 30 million instructions a second, so a few cases of each property must do; of some
+    # tests, those whose cases go through every kernel.
     case $(basename "$program") in
         ring-*) cases=6 filter=(random_pipelines) ;;
+        spirea_cpu-*) cases=4 filter=(aes_expands) ;;
+        share_fold-*) cases=4 filter=(any_shape every_function) ;;
         *) cases=4 filter=() ;;
     esac
     SPIREA_PROPERTY_CASES=$cases AVX512_EMULATED_TIMEOUT=600 \

@@ -223,9 +223,8 @@ pub(crate) fn sum<L: ByteLanes, W: Word>(
         // A lone key goes along whole rows, in the order of memory; several keep a tile of sums in registers.
         match sums.len() / width {
             1 => sum_keys::<L, W, 1, 8>(lanes, block, shares, stride, sums),
-            2 => sum_keys::<L, W, 2, 2>(lanes, block, shares, stride, sums),
-            3 => sum_keys::<L, W, 3, 2>(lanes, block, shares, stride, sums),
-            _ => sum_keys::<L, W, 4, 2>(lanes, block, shares, stride, sums),
+            2 => sum_keys::<L, W, 2, 4>(lanes, block, shares, stride, sums),
+            _ => sum_keys::<L, W, 3, 4>(lanes, block, shares, stride, sums),
         }
     }
 }
@@ -264,14 +263,10 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     for row in 0..block.rows {
         let bytes = &block.row(row)[at..][..V * L::BYTES];
         ask_ahead(bytes, V * L::BYTES);
-        let mut vectors = [lanes.zero(); V];
-        for (v, vector) in vectors.iter_mut().enumerate() {
-            *vector = lanes.load(&bytes[v * L::BYTES..]);
-        }
         for (totals, shares) in totals.iter_mut().zip(shares) {
             let share = W::splat(lanes, shares[row]);
-            for (total, &vector) in totals.iter_mut().zip(&vectors) {
-                *total = W::multiply_add(lanes, *total, vector, share);
+            for (v, total) in totals.iter_mut().enumerate() {
+                *total = W::multiply_add(lanes, *total, lanes.load(&bytes[v * L::BYTES..]), share);
             }
         }
     }

@@ -62,7 +62,7 @@ pub(crate) trait Word: Pod + Send + Sync + 'static {
 }
 
 impl Word for u32 {
-    const KEYS: usize = 4;
+    const KEYS: usize = 3;
     type Splat<V: Copy> = V;
     type Sum<V: Copy> = V;
 
@@ -90,7 +90,7 @@ impl Word for u32 {
 /// A product modulo 2^64 of halves is `low low' + 2^32 (low high' + high low')`. Two sums grow: the whole
 /// products of lower halves, and, in the two halves of a word, the two cross products modulo 2^32.
 impl Word for u64 {
-    const KEYS: usize = 2;
+    const KEYS: usize = 1;
     type Splat<V: Copy> = (V, V);
     type Sum<V: Copy> = (V, V);
 

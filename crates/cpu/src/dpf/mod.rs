@@ -18,6 +18,8 @@ mod fold;
 mod kernels;
 mod lanes;
 mod plain;
+#[cfg(test)]
+mod tests;
 mod traverse;
 mod tree;
 #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,107 @@
+//! Every tree against the definition, node by node and over whole domains.
+
+use spirea_dpf::prf::Aes128;
+use spirea_dpf::{
+    Block, CONTROL, Domain, Key, LEAF_BLOCKS, Leaf, OutputKind, Party, PrfKind, PrfVisitor, Select,
+    evaluate_all,
+};
+use spirea_math::random::SecretRng;
+
+use super::evaluate::Strategy;
+use super::kernels::tree;
+use super::tree::{Plain, Tree};
+use crate::{CpuBackend, Isa};
+
+/// The trees of AES that this machine has instructions for.
+fn aes_trees() -> Vec<(&'static str, Box<dyn Tree>)> {
+    let mut trees: Vec<(&'static str, Box<dyn Tree>)> =
+        vec![("portable", tree(Isa::Portable, PrfKind::Aes128))];
+    #[cfg(target_arch = "x86_64")]
+    {
+        use super::{aesni::AesNi, vaes::Vaes, vaes512::Vaes512};
+        use crate::isa::{Avx2, Avx512};
+        trees.extend(AesNi::detect().map(|tree| ("aes-ni", Box::new(tree) as _)));
+        trees.extend(Avx2::detect().and_then(Vaes::detect).map(|tree| ("vaes", Box::new(tree) as _)));
+        trees
+            .extend(Avx512::detect().and_then(Vaes512::detect).map(|tree| ("vaes-512", Box::new(tree) as _)));
+    }
+    trees
+}
+
+fn random_nodes(count: usize, rng: &mut SecretRng) -> Vec<Block> {
+    (0..count).map(|_| Block::from(rng.next_u64()) << 64 | Block::from(rng.next_u64())).collect()
+}
+
+fn keys(prf: PrfKind, points: u64, output: OutputKind, rng: &mut SecretRng) -> [Key; 2] {
+    let domain = Domain::new(points, output).unwrap();
+    prf.visit(Select { domain, point: points / 3, rng }).unwrap()
+}
+
+#[test]
+fn aes_expands_as_its_definition_on_every_width() {
+    let mut rng = SecretRng::from_os().unwrap();
+    let extremes = [0, CONTROL, Block::MAX, Block::MAX ^ CONTROL];
+    for output in OutputKind::ALL {
+        for key in keys(PrfKind::Aes128, 1 << 20, output, &mut rng) {
+            for count in [1, 2, 4, 8, 16, 32, 64, 128] {
+                let mut nodes = random_nodes(count, &mut rng);
+                nodes.iter_mut().zip(extremes).for_each(|(node, extreme)| *node = extreme);
+                let expected = expanded(&Plain(Aes128), &nodes, &key);
+                for (name, tree) in aes_trees() {
+                    let found = expanded(&*tree, &nodes, &key);
+                    assert!(found == expected, "{name}, {count} nodes, {output:?}, {}", key.party());
+                }
+            }
+        }
+    }
+}
+
+/// Children of nodes at a level of the key, and their leaves as if they stood there; of each number of nodes up to
+/// all of them.
+fn expanded(tree: &dyn Tree, nodes: &[Block], key: &Key) -> (Vec<Block>, Vec<Vec<Leaf>>) {
+    let mut children = nodes.to_vec();
+    children.resize(2 * nodes.len(), 0);
+    tree.expand(&mut children, nodes.len(), &key.levels()[1]);
+    let leaves = |count: usize| {
+        let mut shares = vec![[0; LEAF_BLOCKS]; count];
+        tree.leaves(&nodes[..count], key, &mut shares);
+        shares
+    };
+    (children, (1..=nodes.len()).map(leaves).collect())
+}
+
+/// The exclusive or of a key's shares, by definition.
+struct Digest<'a>(&'a Key);
+
+impl PrfVisitor for Digest<'_> {
+    type Output = Leaf;
+
+    fn visit<P: spirea_dpf::Prf>(self, prf: P) -> Leaf {
+        let shares = match self.0.domain().output() {
+            OutputKind::Bit => evaluate_all::<P, spirea_dpf::Bit>(prf, self.0),
+            OutputKind::U32 => evaluate_all::<P, u32>(prf, self.0),
+            OutputKind::U64 => evaluate_all::<P, u64>(prf, self.0),
+            OutputKind::U128 => evaluate_all::<P, u128>(prf, self.0),
+        };
+        shares.into_iter().fold([0; LEAF_BLOCKS], |sum, share| std::array::from_fn(|i| sum[i] ^ share[i]))
+    }
+}
+
+#[test]
+fn every_strategy_function_and_instruction_set_evaluates_the_same() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for prf in PrfKind::ALL {
+        for (output, points) in OutputKind::ALL.into_iter().zip([1_000_000, 40_001, 3, 1u64 << 12]) {
+            let keys = keys(prf, points, output, &mut rng);
+            let expected: Vec<Leaf> = keys.iter().map(|key| prf.visit(Digest(key))).collect();
+            assert_eq!(keys[1].party(), Party::One);
+            for isa in Isa::available() {
+                let backend = CpuBackend::with_isa(isa, 2).unwrap();
+                for strategy in Strategy::ALL {
+                    let found = backend.evaluate_domain(prf, &keys, strategy);
+                    assert!(found == expected, "{prf}, {output:?}, {isa}, {}", strategy.name());
+                }
+            }
+        }
+    }
+}
