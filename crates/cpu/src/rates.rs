@@ -89,8 +89,7 @@ pub const WORD_MULTIPLY_ADD: &str = "vpmuludq";
 /// from registers: `vpmulld` and `vpaddd`; or `None` if the machine lacks the instruction set.
 pub fn share_multiply_add_peak(isa: Isa) -> Option<f64> {
     let kernels = crate::dpf::row_kernels(isa)?;
-    let rounds = 1 << 16;
-    Some(kernels.multiply_adds32(rounds) as f64 / best_of(20, || kernels.multiply_adds32(rounds)))
+    Some(per_second(|rounds| kernels.multiply_adds32(rounds)))
 }
 
 /// The floor's name for bounds by [`share_multiply_add_peak`].
@@ -99,9 +98,23 @@ pub const SHARE_MULTIPLY_ADD: &str = "vpmulld";
 /// Calls of a pseudorandom function that one core makes in a second, when it does only that: of AES, blocks with
 /// the widest instruction that the machine has for `isa`, from registers.
 pub fn prf_calls_per_second(isa: Isa, prf: PrfKind) -> f64 {
-    let (tree, rounds) = (crate::dpf::tree(isa, prf), 1 << 10);
-    let calls = tree.only_expand(rounds) as f64 / prf.blocks_per_call() as f64;
-    calls / best_of(20, || tree.only_expand(rounds))
+    let tree = crate::dpf::tree(isa, prf);
+    per_second(|rounds| tree.only_expand(rounds)) / prf.blocks_per_call() as f64
+}
+
+/// Units a second of work that does some number of rounds and says how many units that was: the best of [`RUNS`] runs
+/// of milliseconds, as long as the runs that are compared with it. Shorter ones would find gaps between what a shared
+/// machine does for others, which no longer run finds.
+fn per_second(work: impl Fn(u64) -> u64) -> f64 {
+    let mut rounds = 1 << 10;
+    loop {
+        let start = Instant::now();
+        let units = work(rounds);
+        if start.elapsed() > Duration::from_millis(2) {
+            return units as f64 / best_of(RUNS, || work(rounds));
+        }
+        rounds *= 2;
+    }
 }
 
 /// Seconds of one number-theoretic transform modulo one prime, on one core, in a batch that stays in the

@@ -77,13 +77,17 @@ fn xor_masked_narrow<L: ByteLanes, const V: usize>(
     }
     for (group, &word) in bits[..block.rows / GROUP_ROWS].iter().enumerate() {
         let rows = &block.row(group * GROUP_ROWS)[..(GROUP_ROWS - 1) * block.row_bytes + V * L::BYTES];
+        // Several short rows share a cache line, which is asked for once.
+        let per_line = (64 / block.row_bytes).max(1).next_power_of_two();
         // A row's bit stands on top of every lane when its turn comes.
         let turned = word.reverse_bits();
         for (half, bits) in [(turned >> 32) as u32, turned as u32].into_iter().enumerate() {
             let mut bits = lanes.splat32(bits);
             for i in 0..GROUP_ROWS / 2 {
                 let row = &rows[(half * GROUP_ROWS / 2 + i) * block.row_bytes..][..V * L::BYTES];
-                ask_ahead(row, block.row_bytes);
+                if i % per_line == 0 {
+                    ask_ahead(row, block.row_bytes);
+                }
                 let mask = lanes.top_masks(bits);
                 bits = lanes.add32(bits, bits);
                 for (v, total) in totals.iter_mut().enumerate() {
@@ -97,19 +101,16 @@ fn xor_masked_narrow<L: ByteLanes, const V: usize>(
     }
 }
 
-/// Wide rows: the sums stay in the first-level cache, and are touched once for four rows.
+/// Wide rows, one after another as memory has them: the sums stay in the first-level cache.
 #[inline(always)]
 fn xor_masked_wide<L: ByteLanes>(lanes: L, block: Block<'_>, bits: Bits<'_>, sums: &mut [u8]) {
-    const ROWS: usize = 4;
-    for first in (0..block.rows).step_by(ROWS) {
-        let word = bits[first / GROUP_ROWS] >> (first % GROUP_ROWS);
-        let masks: [L::Vector; ROWS] = std::array::from_fn(|i| lanes.splat64((word >> i & 1).wrapping_neg()));
-        let rows: [&[u8]; ROWS] = std::array::from_fn(|i| &block.row(first + i)[..block.row_bytes + SLACK]);
+    for row in 0..block.rows {
+        let bit = bits[row / GROUP_ROWS] >> (row % GROUP_ROWS) & 1;
+        let mask = lanes.splat64(bit.wrapping_neg());
+        let bytes = &block.row(row)[..block.row_bytes + SLACK];
         for at in (0..block.row_bytes).step_by(L::BYTES) {
-            let mut total = lanes.load(&sums[at..]);
-            for (row, mask) in rows.iter().zip(masks) {
-                total = lanes.xor(total, lanes.and(lanes.load(&row[at..]), mask));
-            }
+            ask_ahead(&bytes[at..], L::BYTES);
+            let total = lanes.xor(lanes.load(&sums[at..]), lanes.and(lanes.load(&bytes[at..]), mask));
             lanes.store(total, &mut sums[at..]);
         }
     }
