@@ -65,6 +65,11 @@ fn every_point_of_small_domains() {
 }
 
 #[test]
+fn every_point_of_a_domain_of_2_to_the_12() {
+    everywhere(&[PrfKind::Aes128], &[1 << 12], |points| (0..points).collect());
+}
+
+#[test]
 fn a_spread_of_points_of_larger_domains() {
     let sizes = [127, 128, 129, 511, 512, 513, 1025, 2047, 3000, 4095, 4096];
     everywhere(&[PrfKind::Aes128], &sizes, spread);
