@@ -33,6 +33,8 @@ const MAX_CHUNK: usize = 1024;
 const MAX_TILE: usize = 64;
 /// Bytes of rows in a block that all keys go over: half of a first-level cache of 32 KiB.
 const BLOCK_BYTES: usize = 16 << 10;
+/// Bytes of rows in a block of a lone key, which goes over them once.
+const LONE_BLOCK_BYTES: usize = 64 << 10;
 /// Pieces of the tree for each thread: enough to even out threads that other work slows down.
 const PIECES_PER_THREAD: usize = 4;
 /// From as many keys on, tables of subsets cost less than masked rows.
@@ -134,7 +136,8 @@ impl Fold<'_> {
     /// Folds rows, counted from the batch's first, by the shares that begin with theirs.
     fn rows(&self, rows: Range<usize>, shares: &[Leaf], sums: &mut [u8]) {
         let row_bytes = self.layout.row_bytes();
-        let block_rows = (BLOCK_BYTES / row_bytes).max(1).next_multiple_of(GROUP_ROWS);
+        let block_bytes = if self.keys.len() == 1 { LONE_BLOCK_BYTES } else { BLOCK_BYTES };
+        let block_rows = (block_bytes / row_bytes).max(1).next_multiple_of(GROUP_ROWS);
         for first in rows.clone().step_by(block_rows) {
             let count = block_rows.min(rows.end - first);
             let whole = count.next_multiple_of(GROUP_ROWS);

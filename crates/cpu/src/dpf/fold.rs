@@ -219,13 +219,22 @@ pub(crate) fn sum<L: ByteLanes, W: Word>(
     sums: &mut [u8],
 ) {
     let width = sum_bytes(block.row_bytes);
+    let groups = sums.len().div_ceil(W::KEYS * width);
+    let block_bytes = block.rows * block.row_bytes;
     for (group, sums) in sums.chunks_mut(W::KEYS * width).enumerate() {
+        if groups > 1 {
+            // Each group asks for a share of the block that follows, so that memory works while they compute.
+            let share = block_bytes.div_ceil(groups).next_multiple_of(64);
+            for line in (group * share..(group + 1) * share).step_by(64) {
+                prefetch(block.bytes.as_ptr().wrapping_add(block_bytes + line));
+            }
+        }
         let shares = &shares[group * W::KEYS * stride..];
-        // A lone key goes along whole rows, in the order of memory; several keep a tile of sums in registers.
-        match sums.len() / width {
-            1 => sum_keys::<L, W, 1, 8>(lanes, block, shares, stride, sums),
-            2 => sum_keys::<L, W, 2, 4>(lanes, block, shares, stride, sums),
-            _ => sum_keys::<L, W, 3, 4>(lanes, block, shares, stride, sums),
+        // As many sums as the registers hold beside the row's vectors.
+        match (W::KEYS, sums.len() / width) {
+            (1, _) => sum_keys::<L, W, 1, 4>(lanes, block, shares, stride, sums),
+            (_, 1) => sum_keys::<L, W, 1, 8>(lanes, block, shares, stride, sums),
+            _ => sum_keys::<L, W, 2, 4>(lanes, block, shares, stride, sums),
         }
     }
 }
@@ -263,7 +272,9 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     let mut totals = [[W::zero(lanes); V]; K];
     for row in 0..block.rows {
         let bytes = &block.row(row)[at..][..V * L::BYTES];
-        ask_ahead(bytes, V * L::BYTES);
+        if K == 1 {
+            ask_ahead(bytes, V * L::BYTES);
+        }
         for (totals, shares) in totals.iter_mut().zip(shares) {
             let share = W::splat(lanes, shares[row]);
             for (v, total) in totals.iter_mut().enumerate() {

@@ -62,7 +62,7 @@ pub(crate) trait Word: Pod + Send + Sync + 'static {
 }
 
 impl Word for u32 {
-    const KEYS: usize = 3;
+    const KEYS: usize = 2;
     type Splat<V: Copy> = V;
     type Sum<V: Copy> = V;
 
