@@ -47,11 +47,36 @@ impl OutputKind {
         LEAF_BLOCKS as u64 * 128 / self.bits()
     }
 
+    /// Adds shares that follow one another as little-endian bytes, whole outputs of them, to others.
+    ///
+    /// # Panics
+    /// If they are not equally many.
+    pub fn add_to(self, sums: &mut [u8], others: &[u8]) {
+        assert_eq!(sums.len(), others.len());
+        match self {
+            Self::Bit => sums.iter_mut().zip(others).for_each(|(sum, other)| *sum ^= other),
+            Self::U32 => add_words(sums, others, |a, b| {
+                u32::from_le_bytes(a).wrapping_add(u32::from_le_bytes(b)).to_le_bytes()
+            }),
+            Self::U64 => add_words(sums, others, |a, b| {
+                u64::from_le_bytes(a).wrapping_add(u64::from_le_bytes(b)).to_le_bytes()
+            }),
+            Self::U128 => add_words(sums, others, |a, b| {
+                u128::from_le_bytes(a).wrapping_add(u128::from_le_bytes(b)).to_le_bytes()
+            }),
+        }
+    }
+
     /// The leaf that holds a point, and the point's place in it. Shifts and masks, not divisions, whose time may
     /// depend on the point.
     pub(crate) fn leaf_and_place(self, point: u64) -> (u64, u64) {
         (point >> self.per_leaf().trailing_zeros(), point & (self.per_leaf() - 1))
     }
+}
+
+fn add_words<const W: usize>(sums: &mut [u8], others: &[u8], add: impl Fn([u8; W], [u8; W]) -> [u8; W]) {
+    let words = sums.as_chunks_mut::<W>().0.iter_mut().zip(others.as_chunks::<W>().0);
+    words.for_each(|(sum, &other)| *sum = add(*sum, other));
 }
 
 impl std::str::FromStr for OutputKind {

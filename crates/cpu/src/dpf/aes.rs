@@ -93,11 +93,10 @@ impl<V: Copy> Constants<V> {
     ) -> Self {
         let keys = lanes.round_keys();
         let zero = lanes.splat(0);
-        let uncorrected_lanes = lanes.splat(uncorrected);
         let mut constants = Self {
             first: [zero; LEAF_BLOCKS],
             last: [zero; LEAF_BLOCKS],
-            uncorrected: uncorrected_lanes,
+            uncorrected: lanes.splat(uncorrected),
             turn: [zero; LEAF_BLOCKS],
         };
         for p in 0..LEAF_BLOCKS {

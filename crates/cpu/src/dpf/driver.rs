@@ -28,9 +28,9 @@ const NODES_BYTES: usize = 256 << 10;
 /// The most bytes of all keys' shares of a tile.
 const SHARES_BYTES: usize = 128 << 10;
 /// The most leaves in a chunk.
-const MAX_CHUNK: usize = 1024;
+pub(super) const MAX_CHUNK: usize = 1024;
 /// The most leaves in a tile.
-const MAX_TILE: usize = 64;
+pub(super) const MAX_TILE: usize = 64;
 /// Bytes of rows in a block that all keys go over: half of a first-level cache of 32 KiB.
 const BLOCK_BYTES: usize = 16 << 10;
 /// Bytes of rows in a block of a lone key, which goes over them once.
@@ -189,21 +189,7 @@ impl Fold<'_> {
 
     /// The sums of two pieces.
     fn add(&self, mut sums: Vec<u8>, others: &[u8]) -> Vec<u8> {
-        match self.batch.domain.output() {
-            OutputKind::Bit => sums.iter_mut().zip(others).for_each(|(sum, other)| *sum ^= other),
-            OutputKind::U32 => {
-                let words = sums.as_chunks_mut::<4>().0.iter_mut().zip(others.as_chunks::<4>().0);
-                words.for_each(|(sum, other)| {
-                    *sum = u32::from_le_bytes(*sum).wrapping_add(u32::from_le_bytes(*other)).to_le_bytes();
-                });
-            }
-            _ => {
-                let words = sums.as_chunks_mut::<8>().0.iter_mut().zip(others.as_chunks::<8>().0);
-                words.for_each(|(sum, other)| {
-                    *sum = u64::from_le_bytes(*sum).wrapping_add(u64::from_le_bytes(*other)).to_le_bytes();
-                });
-            }
-        }
+        self.batch.domain.output().add_to(&mut sums, others);
         sums
     }
 

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 use spirea_dpf::{Block, Key, LEAF_BLOCKS, Leaf, PrfKind};
 
+use super::driver::{MAX_CHUNK as CHUNK, MAX_TILE as TILE};
 use super::kernels;
 use super::traverse::leaf_nodes;
 use super::tree::Tree;
@@ -33,11 +34,6 @@ impl Strategy {
         }
     }
 }
-
-/// Leaves of a subtree.
-const CHUNK: usize = 1024;
-/// Leaves whose shares are at hand at a time.
-const TILE: usize = 64;
 
 impl CpuBackend {
     /// Expands the whole domain of each key and returns the exclusive or of all its leaves' shares: each is computed,

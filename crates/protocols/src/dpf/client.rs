@@ -1,6 +1,6 @@
 //! The client half.
 
-use spirea_dpf::{Domain, Key, Output, OutputKind, Select};
+use spirea_dpf::{Domain, Key, Select};
 use spirea_math::random::SecretRng;
 
 use super::params::{Params, Shares};
@@ -38,24 +38,11 @@ impl<S: Shares> Client<S> {
 
     /// The row that two answers add up to.
     pub(super) fn add(params: &Params<S>, answers: [&[u8]; 2]) -> Vec<u8> {
-        match params.shares.output() {
-            OutputKind::Bit => add_words(answers, |[a]: [u8; 1], [b]| [a ^ b]),
-            OutputKind::U32 => {
-                add_words(answers, |a, b| u32::from_le_bytes(a).add(u32::from_le_bytes(b)).to_le_bytes())
-            }
-            OutputKind::U64 => {
-                add_words(answers, |a, b| u64::from_le_bytes(a).add(u64::from_le_bytes(b)).to_le_bytes())
-            }
-            OutputKind::U128 => {
-                add_words(answers, |a, b| u128::from_le_bytes(a).add(u128::from_le_bytes(b)).to_le_bytes())
-            }
-        }
+        let [zero, one] = answers;
+        let mut row = zero.to_vec();
+        params.shares.output().add_to(&mut row, one);
+        row
     }
-}
-
-fn add_words<const W: usize>([zero, one]: [&[u8]; 2], add: impl Fn([u8; W], [u8; W]) -> [u8; W]) -> Vec<u8> {
-    let words = zero.as_chunks::<W>().0.iter().zip(one.as_chunks::<W>().0);
-    words.flat_map(|(&a, &b)| add(a, b)).collect()
 }
 
 /// Where the record begins in its row.
