@@ -122,13 +122,14 @@ fn every_ring_set_decodes() {
     }
 }
 
-/// Random records of databases of 32 MiB: 12 of each protocol, or as many as `SPIREA_LARGE_RECORDS` says.
-#[test]
-fn random_records_of_large_databases_decode() {
-    let wanted = std::env::var("SPIREA_LARGE_RECORDS").ok().and_then(|wanted| wanted.parse().ok());
-    let backend = Arc::new(CpuBackend::new(2).unwrap());
-    let mut rng = SecretRng::from_os().unwrap();
-    for protocol in NAMES {
+/// Random records of databases of 32 MiB: 12, or as many as `SPIREA_LARGE_RECORDS` says.
+mod random_records_of_large_databases {
+    use super::*;
+
+    fn decode(protocol: &str) {
+        let wanted = std::env::var("SPIREA_LARGE_RECORDS").ok().and_then(|wanted| wanted.parse().ok());
+        let backend = Arc::new(CpuBackend::new(2).unwrap());
+        let mut rng = SecretRng::from_os().unwrap();
         let record_bytes: u64 =
             if protocol.contains("double") && protocol != "double-pack" { 4 } else { 256 };
         let records = (32 << 20) / record_bytes;
@@ -137,6 +138,25 @@ fn random_records_of_large_databases_decode() {
         let indices: Vec<u64> = (0..wanted.unwrap_or(12)).map(|_| rng.next_u64() % records).collect();
         let margin = records_decode(&setup, &indices, &mut rng);
         println!("{protocol}: {} records decoded, {margin:.2} bits of margin", indices.len());
+    }
+
+    macro_rules! decode {
+        ($($test:ident: $protocol:literal),*) => {
+            $(#[test]
+            fn $test() {
+                decode($protocol);
+            })*
+
+            #[test]
+            fn no_protocol_is_left_out() {
+                assert_eq!([$($protocol),*], NAMES);
+            }
+        };
+    }
+
+    decode! {
+        simple: "simple", double: "double", exppack_simple: "exppack-simple", exppack_double: "exppack-double",
+        double_pack: "double-pack", hybrid: "hybrid", onion: "onion", dpf_xor: "dpf-xor", dpf_sum: "dpf-sum"
     }
 }
 
