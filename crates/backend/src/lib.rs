@@ -41,6 +41,9 @@ pub enum BackendError {
     /// The backend cannot run here, and what to do about it.
     #[error("{0}")]
     Unavailable(String),
+    /// A device failed while it worked.
+    #[error("{0}")]
+    Device(String),
 }
 
 /// What a protocol may need of a backend: all of it.
@@ -98,6 +101,8 @@ impl RingMatrix<'_> {
 pub trait Backend: Send + Sync + 'static {
     /// A database matrix where this backend wants it.
     type Matrix: Send + Sync;
+    /// The answers of a fold, where this backend left them.
+    type Folded: Send + Sync;
 
     /// Name for reports, such as `cpu-avx2`.
     fn name(&self) -> String;
@@ -130,7 +135,13 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`BackendError::Shape`] if `queries` is not a whole number of queries within the bounds.
-    fn scalar_fold(&self, matrix: &Self::Matrix, queries: &[u32]) -> Result<Vec<u32>, BackendError>;
+    fn scalar_fold(&self, matrix: &Self::Matrix, queries: &[u32]) -> Result<Self::Folded, BackendError>;
+
+    /// The words of answers, for whoever needs them beside the backend.
+    ///
+    /// # Errors
+    /// [`BackendError::Device`] if what computed them failed.
+    fn words(&self, folded: Self::Folded) -> Result<Vec<u32>, BackendError>;
 
     /// Step `scalar_fold` against a structured public matrix: the database times A, through
     /// number-theoretic transforms. The result is row-major, `layout.rows()` x (`a.rank` * 256).

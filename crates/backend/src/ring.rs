@@ -3,6 +3,7 @@
 //! A ciphertext (a, b) is two polynomials, a first, with phase b + a s. All arithmetic is exact modulo the
 //! ring's primes, so that every backend gives the same words.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use spirea_math::{Expansion, Gadget, Ring};
@@ -124,16 +125,17 @@ pub trait RingBackend: Backend {
         leaves: &[&Self::Leaves],
     ) -> Result<Vec<Self::Ciphertexts>, BackendError>;
 
-    /// The rest of step `pack`: adds floor(q / 2^bits) times the upper `bits` bits of each word, rounded, to
-    /// b; N words for each ciphertext.
+    /// The rest of step `pack`: adds floor(q / 2^bits) times the upper `bits` bits of each word of `words` in
+    /// `folded`, rounded, to b; N words for each ciphertext, fewer of which stand for zeros at the end.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if the words are not as many.
+    /// [`BackendError::Shape`] if there are more words than coefficients, or not so many answers.
     fn add_bodies(
         &self,
         tables: &Self::Tables,
         ciphertexts: &mut Self::Ciphertexts,
-        words: &[u32],
+        folded: &Self::Folded,
+        words: Range<usize>,
         bits: u32,
     ) -> Result<(), BackendError>;
 

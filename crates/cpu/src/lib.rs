@@ -146,6 +146,7 @@ impl std::fmt::Debug for CpuBackend {
 
 impl Backend for CpuBackend {
     type Matrix = CpuMatrix;
+    type Folded = Vec<u32>;
 
     fn name(&self) -> String {
         format!("cpu-{}", self.isa)
@@ -172,6 +173,10 @@ impl Backend for CpuBackend {
         let layout = matrix.layout();
         layout.batch_of(queries)?;
         Ok(self.pool.install(|| self.kernels.scalar_fold(matrix.quads(), layout, queries)))
+    }
+
+    fn words(&self, folded: Vec<u32>) -> Result<Vec<u32>, BackendError> {
+        Ok(folded)
     }
 
     fn module_fold(&self, matrix: &CpuMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {

@@ -114,7 +114,7 @@ impl Pipeline {
     }
 
     /// The bytes that each step leaves, as far as they can be seen.
-    fn run<B: RingBackend>(&self, backend: &B) -> Vec<Vec<u8>> {
+    fn run<B: RingBackend<Folded = Vec<u32>>>(&self, backend: &B) -> Vec<Vec<u8>> {
         let Self { ring, rows, .. } = self;
         let tables = backend.tables(ring).unwrap();
         let see = |c: &B::Ciphertexts, bits| backend.mod_switch(&tables, c, bits).unwrap();
@@ -168,8 +168,10 @@ impl Pipeline {
         let mut folded = backend.poly_fold(&tables, &plain, &leaves).unwrap();
         for (i, ciphertexts) in folded.iter_mut().enumerate() {
             seen.push(see(ciphertexts, SwitchedBits { a: 18, b: 14 }));
-            let words = common::words(rows * ring.degree(), 4, self.seed + i as u64);
-            backend.add_bodies(&tables, ciphertexts, &words, 1 + self.seed as u32 % 31).unwrap();
+            let words = common::words(rows * ring.degree() + i % 4, 4, self.seed + i as u64);
+            backend
+                .add_bodies(&tables, ciphertexts, &words, i % 4..words.len(), 1 + self.seed as u32 % 31)
+                .unwrap();
             seen.push(see(ciphertexts, self.bits));
         }
 
@@ -357,9 +359,9 @@ fn shapes_that_do_not_fit_are_refused() {
         assert!(matches!(backend.encode(&tables, 0, 5, &zeros), Err(BackendError::Shape(_))));
         let plain = backend.encode(&tables, 2, 4, &zeros).unwrap();
         let mut ciphertexts = backend.poly_fold(&tables, &plain, &[&leaves]).unwrap().remove(0);
-        for (words, bits) in [(127, 8), (129, 8), (128, 32)] {
-            let refused = backend.add_bodies(&tables, &mut ciphertexts, &vec![0; words], bits);
-            assert!(matches!(refused, Err(BackendError::Shape(_))), "{words} words, {bits} bits");
+        for (words, bits) in [(0..129, 8), (2..130, 32), (100..201, 8)] {
+            let refused = backend.add_bodies(&tables, &mut ciphertexts, &vec![0; 200], words.clone(), bits);
+            assert!(matches!(refused, Err(BackendError::Shape(_))), "{words:?}, {bits} bits");
         }
         for (a, b) in [(0, 1), (1, 57)] {
             let refused = backend.mod_switch(&tables, &ciphertexts, SwitchedBits { a, b });

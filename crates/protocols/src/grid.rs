@@ -110,6 +110,13 @@ impl Grid {
         }
     }
 
+    /// Which words of a batch's folded queries, whole ones one after another, are those of `query` in all groups of
+    /// part `part`.
+    pub(crate) fn folded_part(&self, spread: Spread, query: usize, part: usize) -> Range<usize> {
+        let of_query = query * self.rows(spread);
+        of_query + self.row(spread, part, 0)..of_query + self.row(spread, part, self.groups)
+    }
+
     /// The pieces of record `index`, in the order of its bytes.
     pub fn runs(&self, spread: Spread, index: u64) -> impl Iterator<Item = Run> {
         let (grid, Place { column, group, offset }) = (*self, self.place(spread, index));

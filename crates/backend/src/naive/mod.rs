@@ -29,6 +29,7 @@ impl NaiveMatrix {
 
 impl Backend for NaiveBackend {
     type Matrix = NaiveMatrix;
+    type Folded = Vec<u32>;
 
     fn name(&self) -> String {
         "naive".into()
@@ -58,6 +59,10 @@ impl Backend for NaiveBackend {
             }
         }
         Ok(answers)
+    }
+
+    fn words(&self, folded: Vec<u32>) -> Result<Vec<u32>, BackendError> {
+        Ok(folded)
     }
 
     fn module_fold(&self, matrix: &NaiveMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {

@@ -1,5 +1,6 @@
 //! The steps on rings by definition.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use spirea_math::{Expansion, Gadget, Ring};
@@ -212,14 +213,16 @@ impl RingBackend for NaiveBackend {
         &self,
         ring: &Arc<Ring>,
         ciphertexts: &mut Vec<Ciphertext>,
-        words: &[u32],
+        folded: &Vec<u32>,
+        words: Range<usize>,
         bits: u32,
     ) -> Result<(), BackendError> {
-        if words.len() != ciphertexts.len() * ring.degree() {
-            return Err(BackendError::Shape("bodies are not one word for each coefficient".into()));
-        }
+        let words = folded.get(words).filter(|words| words.len() <= ciphertexts.len() * ring.degree());
+        let Some(words) = words else {
+            return Err(BackendError::Shape("more bodies than coefficients or answers".into()));
+        };
         let scale = ring.modulus() >> bits;
-        for (ciphertext, words) in ciphertexts.iter_mut().zip(words.chunks_exact(ring.degree())) {
+        for (ciphertext, words) in ciphertexts.iter_mut().zip(words.chunks(ring.degree())) {
             let mut bodies = ring.zero();
             for (i, &word) in words.iter().enumerate() {
                 let rounded = (u64::from(word) + (1 << (31 - bits))) >> (32 - bits) & ((1 << bits) - 1);

@@ -1,6 +1,7 @@
 //! A backend that notes how long each step of another takes: the protocols run as they are.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,6 +41,7 @@ impl<B> Timed<B> {
 
 impl<B: Backend> Backend for Timed<B> {
     type Matrix = B::Matrix;
+    type Folded = B::Folded;
 
     fn name(&self) -> String {
         self.inner.name()
@@ -62,8 +64,12 @@ impl<B: Backend> Backend for Timed<B> {
         self.inner.layout(matrix)
     }
 
-    fn scalar_fold(&self, matrix: &B::Matrix, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
+    fn scalar_fold(&self, matrix: &B::Matrix, queries: &[u32]) -> Result<B::Folded, BackendError> {
         self.time("scalar_fold", |inner| inner.scalar_fold(matrix, queries))
+    }
+
+    fn words(&self, folded: B::Folded) -> Result<Vec<u32>, BackendError> {
+        self.time("scalar_fold", |inner| inner.words(folded))
     }
 
     fn module_fold(&self, matrix: &B::Matrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
@@ -150,10 +156,11 @@ impl<B: RingBackend> RingBackend for Timed<B> {
         &self,
         tables: &B::Tables,
         ciphertexts: &mut B::Ciphertexts,
-        words: &[u32],
+        folded: &B::Folded,
+        words: Range<usize>,
         bits: u32,
     ) -> Result<(), BackendError> {
-        self.time("add_bodies", |inner| inner.add_bodies(tables, ciphertexts, words, bits))
+        self.time("add_bodies", |inner| inner.add_bodies(tables, ciphertexts, folded, words, bits))
     }
 
     fn selectors(

@@ -1,5 +1,7 @@
 //! Ciphertexts of one query, and what ends a pipeline: bodies added, and switching to short words.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 use spirea_backend::{BackendError, SwitchedBits};
 use spirea_math::Ring;
@@ -45,7 +47,7 @@ impl RingCiphertexts {
     }
 }
 
-/// `add_bodies`.
+/// `add_bodies` of words that are contiguous.
 pub(super) fn add_bodies<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -53,7 +55,7 @@ pub(super) fn add_bodies<L: WordLanes<W>, const W: usize>(
     words: &[u32],
     bits: u32,
 ) -> Result<(), BackendError> {
-    if words.len() != ciphertexts.count * tables.degree() || bits > 31 {
+    if words.len() > ciphertexts.count * tables.degree() || bits > 31 {
         return Err(BackendError::Shape(format!(
             "{} bodies of {bits} bits for {} ciphertexts",
             words.len(),
@@ -63,7 +65,13 @@ pub(super) fn add_bodies<L: WordLanes<W>, const W: usize>(
     let of_ciphertexts = ciphertexts.words_mut().par_chunks_mut(2 * tables.words());
     of_ciphertexts.zip(words.par_chunks(tables.degree())).for_each_init(
         || vec![0; tables.degree()],
-        |bodies, (ciphertext, words)| lanes.run(AddBodies { tables, words, bits, bodies, ciphertext }),
+        |bodies, (ciphertext, words)| {
+            let mut whole = Cow::Borrowed(words);
+            if words.len() < tables.degree() {
+                whole.to_mut().resize(tables.degree(), 0);
+            }
+            lanes.run(AddBodies { tables, words: &whole, bits, bodies, ciphertext });
+        },
     );
     Ok(())
 }

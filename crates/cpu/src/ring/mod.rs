@@ -27,6 +27,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -282,9 +283,14 @@ impl RingBackend for CpuBackend {
         &self,
         tables: &RingTables,
         ciphertexts: &mut RingCiphertexts,
-        words: &[u32],
+        folded: &Vec<u32>,
+        words: Range<usize>,
         bits: u32,
     ) -> Result<(), BackendError> {
+        let answers = folded.len();
+        let Some(words) = folded.get(words) else {
+            return Err(BackendError::Shape(format!("bodies that are not among {answers} answers")));
+        };
         self.pool.install(|| self.ring.add_bodies(tables, ciphertexts, words, bits))
     }
 

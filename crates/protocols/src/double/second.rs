@@ -109,7 +109,7 @@ pub(crate) struct SecondServer<B: Backend> {
 
 impl<B: Backend> SecondServer<B> {
     /// The answers' words for the fixed rows, for each second query.
-    pub fn fixed(&self, queries: &[u32]) -> Result<Vec<u32>, ProtocolError> {
+    pub fn fixed(&self, queries: &[u32]) -> Result<B::Folded, ProtocolError> {
         Ok(self.backend.scalar_fold(&self.fixed, queries)?)
     }
 
@@ -132,7 +132,7 @@ impl<B: Backend> SecondServer<B> {
         }
         let matrix = self.backend.upload(layout, &bytes)?;
         let hint = LweHint::compute(&*self.backend, &self.public, &matrix, |_| ())?;
-        let folded = self.backend.scalar_fold(&matrix, queries)?;
+        let folded = self.backend.words(self.backend.scalar_fold(&matrix, queries)?)?;
         let of_query = |query: usize| {
             let ciphertext = |row: usize| {
                 let body = folded[query * layout.rows() + row];

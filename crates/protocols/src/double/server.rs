@@ -60,8 +60,9 @@ impl<B: Backend> Responder for Server<B> {
             extend_words(&mut first, bodies);
             extend_words(&mut second, rest);
         }
-        let folded = self.second.backend.scalar_fold(&self.matrix, &first)?;
-        let fixed = self.second.fixed(&second)?;
+        let backend = &self.second.backend;
+        let folded = backend.words(backend.scalar_fold(&self.matrix, &first)?)?;
+        let fixed = backend.words(self.second.fixed(&second)?)?;
         let moving = self.second.moving(&folded, &second)?;
         let answers =
             fixed.chunks_exact(self.second.shape.fixed_rows()).zip(moving).map(|(fixed, moving)| {

@@ -86,7 +86,7 @@ impl<B: RingBackend> Server<B> {
         let mut hint = self.hints().pop().unwrap_or_default();
         hint.clear();
         for columns in self.second_columns.chunks(GATHERED * layout.columns()) {
-            hint.extend(backend.scalar_fold(&matrix, columns)?);
+            hint.extend(backend.words(backend.scalar_fold(&matrix, columns)?)?);
         }
         let folded = backend.scalar_fold(&matrix, query)?;
         // A column of A gave a product for each row; a block's come in one piece.
@@ -94,7 +94,7 @@ impl<B: RingBackend> Server<B> {
         let plain =
             self.ring.encode_columns(blocks, |block, k| &hint[k * rows + block * degree..][..degree])?;
         self.hints().push(hint);
-        let packed = self.ring.pack(&plain, &[leaves], &[&folded])?;
+        let packed = self.ring.pack(&plain, &[leaves], &folded, std::iter::once(0..rows))?;
         self.ring.switch(&packed[0])
     }
 }
@@ -139,19 +139,16 @@ impl<B: RingBackend> Responder for Server<B> {
             parsed.push(Parsed { keys: self.ring.keys_of(query)?, second: words, ciphertext });
         }
         let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
-        let folded: Vec<&[u32]> = folded.chunks_exact(grid.rows(Params::SPREAD)).collect();
         let mut answers = vec![Vec::new(); queries.len()];
         let group = self.ring.group();
-        let groups = parsed.chunks(group).zip(folded.chunks(group)).zip(answers.chunks_mut(group));
-        for ((parsed, folded), answers) in groups {
+        let groups = parsed.chunks(group).zip(answers.chunks_mut(group));
+        for ((parsed, answers), first) in groups.zip((0..).step_by(group)) {
             let ciphertexts: Vec<_> = parsed.iter().map(|query| (query.keys, query.ciphertext)).collect();
             let leaves = self.ring.expand(&ciphertexts)?;
             let borrowed: Vec<_> = leaves.iter().collect();
-            let part_rows = grid.groups * grid.unit_rows;
             for (part, plain) in self.parts.iter().enumerate() {
-                let bodies: Vec<_> =
-                    folded.iter().map(|rows| &rows[part * part_rows..][..part_rows]).collect();
-                let packed = self.ring.pack(plain, &borrowed, &bodies)?;
+                let bodies = (first..).map(|query| grid.folded_part(Params::SPREAD, query, part));
+                let packed = self.ring.pack(plain, &borrowed, &folded, bodies)?;
                 for (((packed, query), leaves), answer) in
                     packed.iter().zip(parsed).zip(&leaves).zip(&mut *answers)
                 {

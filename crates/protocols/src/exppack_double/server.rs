@@ -76,20 +76,16 @@ impl<B: RingBackend> Responder for Server<B> {
             extend_words(&mut second, selection);
             ciphertexts.push((self.ring.keys_of(query)?, ciphertext));
         }
-        let folded = self.second.backend.scalar_fold(&self.matrix, &first)?;
+        let backend = &self.second.backend;
+        let folded = backend.words(backend.scalar_fold(&self.matrix, &first)?)?;
         let moving = self.second.moving(&folded, &second)?;
-        let rows = self.params.blocks() * self.ring.shape.degree();
-        let fixed = self.second.fixed(&second)?;
-        let fixed: Vec<Vec<u32>> = fixed
-            .chunks_exact(self.second.shape.fixed_rows())
-            .map(|words| words.iter().copied().chain(std::iter::repeat(0)).take(rows).collect())
-            .collect();
+        let (fixed, rows) = (self.second.fixed(&second)?, self.second.shape.fixed_rows());
         let mut answers = Vec::with_capacity(queries.len());
         let group = self.ring.group();
-        for (ciphertexts, fixed) in ciphertexts.chunks(group).zip(fixed.chunks(group)) {
+        for (ciphertexts, first) in ciphertexts.chunks(group).zip((0..).step_by(group)) {
             let leaves = self.ring.expand(ciphertexts)?;
-            let bodies: Vec<&[u32]> = fixed.iter().map(Vec::as_slice).collect();
-            let packed = self.ring.pack(&self.hint, &leaves.iter().collect::<Vec<_>>(), &bodies)?;
+            let bodies = (first..).map(|query| query * rows..(query + 1) * rows);
+            let packed = self.ring.pack(&self.hint, &leaves.iter().collect::<Vec<_>>(), &fixed, bodies)?;
             for ciphertexts in &packed {
                 answers.push(self.ring.switch(ciphertexts)?);
             }

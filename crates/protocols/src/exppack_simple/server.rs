@@ -69,12 +69,13 @@ impl<B: RingBackend> Responder for Server<B> {
             }
         }
         let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
-        let folded: Vec<&[u32]> = folded.chunks_exact(self.params.0.grid.unit_rows).collect();
+        let rows = self.params.0.grid.unit_rows;
         let mut switched = Vec::with_capacity(queries.len() * answer_bytes);
         let group = self.ring.group();
-        for (ciphertexts, folded) in ciphertexts.chunks(group).zip(folded.chunks(group)) {
+        for (ciphertexts, first) in ciphertexts.chunks(group).zip((0..).step_by(group)) {
             let leaves = self.ring.expand(ciphertexts)?;
-            let packed = self.ring.pack(&self.hint, &leaves.iter().collect::<Vec<_>>(), folded)?;
+            let bodies = (first..).map(|query| query * rows..(query + 1) * rows);
+            let packed = self.ring.pack(&self.hint, &leaves.iter().collect::<Vec<_>>(), &folded, bodies)?;
             for ciphertexts in &packed {
                 switched.extend(self.ring.switch(ciphertexts)?);
             }

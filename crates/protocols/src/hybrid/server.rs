@@ -67,21 +67,18 @@ impl<B: RingBackend> Responder for Server<B> {
             ciphertexts.push((self.ring.keys_of(query)?, ciphertext));
         }
         let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
-        let folded: Vec<&[u32]> = folded.chunks_exact(grid.rows(Params::SPREAD)).collect();
         let mut answers = vec![Vec::new(); queries.len()];
         let group = self.ring.group();
-        let groups = ciphertexts.chunks(group).zip(folded.chunks(group)).zip(answers.chunks_mut(group));
-        for ((ciphertexts, folded), answers) in groups {
+        let groups = ciphertexts.chunks(group).zip(answers.chunks_mut(group));
+        for ((ciphertexts, answers), first) in groups.zip((0..).step_by(group)) {
             let leaves = self.ring.expand(ciphertexts)?;
             let selectors =
                 ciphertexts.iter().zip(&leaves).map(|((keys, _), leaves)| self.ring.selectors(keys, leaves));
             let selectors = selectors.collect::<Result<Vec<_>, _>>()?;
             let leaves: Vec<_> = leaves.iter().collect();
-            let part_rows = grid.groups * grid.unit_rows;
             for (part, plain) in self.parts.iter().enumerate() {
-                let bodies: Vec<_> =
-                    folded.iter().map(|rows| &rows[part * part_rows..][..part_rows]).collect();
-                let packed = self.ring.pack(plain, &leaves, &bodies)?;
+                let bodies = (first..).map(|query| grid.folded_part(Params::SPREAD, query, part));
+                let packed = self.ring.pack(plain, &leaves, &folded, bodies)?;
                 for ((packed, selectors), answer) in packed.into_iter().zip(&selectors).zip(&mut *answers) {
                     let selected = self.ring.select(selectors, packed)?;
                     answer.extend(self.ring.switch(&selected)?);

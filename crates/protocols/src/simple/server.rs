@@ -48,7 +48,7 @@ impl<B: Backend> Responder for Server<B> {
         for query in queries {
             extend_words(&mut words, query.bytes);
         }
-        let answers = self.backend.scalar_fold(&self.matrix, &words)?;
+        let answers = self.backend.words(self.backend.scalar_fold(&self.matrix, &words)?)?;
         Ok(answers
             .chunks_exact(self.params.record_columns() * self.params.rows)
             .map(|words| round_words(words).collect())

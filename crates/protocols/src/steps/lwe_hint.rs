@@ -60,7 +60,7 @@ impl LweHint {
                     for column in first..first + batch {
                         queries.extend(stream.iter().skip(column).step_by(DEGREE));
                     }
-                    let products = backend.scalar_fold(matrix, &queries)?;
+                    let products = backend.words(backend.scalar_fold(matrix, &queries)?)?;
                     for (i, product) in products.chunks_exact(rows).enumerate() {
                         for (row, &word) in product.iter().enumerate() {
                             hint[row * DEGREE + first + i] = word;

@@ -1,5 +1,6 @@
 //! `expand`, `pack`, `rgsw_fold` and `mod_switch`, with the keys they need: both halves.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use spirea_backend::{EvaluationKeys, RingBackend, SwitchedBits};
@@ -273,16 +274,19 @@ impl<B: RingBackend> RingServer<B> {
             .collect()
     }
 
-    /// Step `pack`: for each query, the LWE ciphertexts of `plain` and its bodies, N to a ciphertext.
+    /// Step `pack`: for each query, the LWE ciphertexts of `plain` and its bodies, N to a ciphertext; `bodies`
+    /// says which words of `folded` are whose.
     pub fn pack(
         &self,
         plain: &B::Plain,
         leaves: &[&B::Leaves],
-        bodies: &[&[u32]],
+        folded: &B::Folded,
+        bodies: impl Iterator<Item = Range<usize>>,
     ) -> Result<Vec<B::Ciphertexts>, ProtocolError> {
         let mut packed = self.backend.poly_fold(&self.tables, plain, leaves)?;
+        let bits = self.shape.set.plaintext_bits();
         for (ciphertexts, bodies) in packed.iter_mut().zip(bodies) {
-            self.backend.add_bodies(&self.tables, ciphertexts, bodies, self.shape.set.plaintext_bits())?;
+            self.backend.add_bodies(&self.tables, ciphertexts, folded, bodies, bits)?;
         }
         Ok(packed)
     }
