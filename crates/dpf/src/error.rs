@@ -11,6 +11,9 @@ pub enum DpfError {
     /// A point outside the domain.
     #[error("the point lies outside the domain")]
     Outside,
+    /// Points that are not the first ones of a subtree.
+    #[error("the points do not begin where a subtree does that has room for them")]
+    Subtree,
     /// No such function or output.
     #[error("there is no {what} {name:?}; there are {known}")]
     Unknown {

@@ -1,5 +1,7 @@
 use crate::generate::control_mask;
-use crate::{Block, CONTROL, Key, LEAF_BLOCKS, Leaf, Level, Output, Prf};
+use std::ops::Range;
+
+use crate::{Block, CONTROL, Domain, DpfError, Key, LEAF_BLOCKS, Leaf, Level, Output, Prf, PrfVisitor};
 
 /// A party's share of the function at `point`, which is public: the two parties' shares add up to its output.
 ///
@@ -30,6 +32,42 @@ pub fn evaluate_all<P: Prf, O: Output>(prf: P, key: &Key) -> Vec<Leaf> {
     }
     nodes.truncate(key.domain().leaves() as usize);
     nodes.into_iter().map(|node| leaf::<P, O>(prf, node, key)).collect()
+}
+
+/// Some points of a key as a key of their own, whose point 0 is the first of them: for whoever holds these points'
+/// records alone.
+pub struct Subtree<'a> {
+    /// The key.
+    pub key: &'a Key,
+    /// The points: the first leaves of a subtree, so that they begin at a leaf whose number is a multiple of the
+    /// leaves of the smallest tree that has room for them.
+    pub points: Range<u64>,
+}
+
+impl PrfVisitor for Subtree<'_> {
+    type Output = Result<Key, DpfError>;
+
+    fn visit<P: Prf>(self, prf: P) -> Self::Output {
+        let Self { key, points } = self;
+        let whole = key.domain();
+        if points.is_empty() || points.end > whole.points() {
+            return Err(DpfError::Outside);
+        }
+        let domain = Domain::new(points.end - points.start, whole.output())?;
+        let (height, per_leaf) = (domain.depth(), whole.output().per_leaf());
+        let of_subtree = per_leaf << height;
+        if !points.start.is_multiple_of(of_subtree) {
+            return Err(DpfError::Subtree);
+        }
+        let path = points.start / of_subtree;
+        let (above, levels) = key.levels().split_at((whole.depth() - height) as usize);
+        let mut root = key.root();
+        for (level, correction) in above.iter().enumerate() {
+            let side = path >> (above.len() - 1 - level) & 1;
+            root = children(prf, root, correction)[side as usize];
+        }
+        Ok(Key { domain, party: key.party(), root, levels: levels.to_vec(), leaf: *key.leaf() })
+    }
 }
 
 fn children<P: Prf>(prf: P, node: Block, correction: &Level) -> [Block; 2] {

@@ -64,7 +64,7 @@ pub fn generate<P: Prf, O: Output>(
     let keys = Party::BOTH.map(|party| Key {
         domain,
         party,
-        root: roots[party.number() as usize],
+        root: roots[party.number() as usize] | Block::from(party.number()),
         levels: levels.clone(),
         leaf,
     });

@@ -1,5 +1,7 @@
 use zeroize::Zeroize;
 
+#[cfg(doc)]
+use crate::Subtree;
 use crate::{Block, CONTROL, Domain, DpfError, LEAF_BLOCKS, Leaf, Party};
 
 /// What a level adds to a corrected node's children; the two differ at most in the control bit.
@@ -34,9 +36,9 @@ impl Key {
         self.party
     }
 
-    /// The root as a node: its control bit is the party's number.
+    /// The root as a node: its control bit is the party's number, but for the root of a [`Subtree`].
     pub fn root(&self) -> Block {
-        self.root | Block::from(self.party.number())
+        self.root
     }
 
     /// The corrections of levels, from the root down.
@@ -53,10 +55,14 @@ impl Key {
     /// lowest bit 0; for each level the correction of the left child; a bit for each level, lowest first,
     /// the control bit of the correction of the right child, padded to whole bytes with 0; the leaf's
     /// correction.
+    ///
+    /// # Panics
+    /// If it is the key of a [`Subtree`] whose control bit is not the party's: such keys never travel.
     pub fn to_bytes(&self) -> Vec<u8> {
+        assert_eq!(self.root & CONTROL, Block::from(self.party.number()), "the key of a subtree");
         let mut bytes = Vec::with_capacity(self.domain.key_bytes());
         bytes.push(self.party.number());
-        bytes.extend_from_slice(&self.root.to_le_bytes());
+        bytes.extend_from_slice(&(self.root & !CONTROL).to_le_bytes());
         for level in &self.levels {
             bytes.extend_from_slice(&level.left.to_le_bytes());
         }
@@ -96,6 +102,7 @@ impl Key {
         let levels = lefts.chunks_exact(16).enumerate().map(level).collect();
         let mut blocks = [0; LEAF_BLOCKS];
         blocks.iter_mut().zip(leaf.chunks_exact(16)).for_each(|(to, bytes)| *to = block(bytes));
+        let root = root | Block::from(party.number());
         Ok(Self { domain, party, root, levels, leaf: blocks })
     }
 }

@@ -26,7 +26,7 @@ pub mod prf;
 
 pub use domain::{Domain, MAX_POINTS};
 pub use error::DpfError;
-pub use evaluate::{evaluate, evaluate_all};
+pub use evaluate::{Subtree, evaluate, evaluate_all};
 pub use generate::{Select, generate};
 pub use key::{Key, Level};
 pub use output::{Bit, Output, OutputKind};

@@ -130,3 +130,44 @@ fn what_is_no_domain_or_no_point_of_one_is_refused() {
         assert_eq!(refused.unwrap_err(), DpfError::Outside);
     }
 }
+
+/// Keys of subtrees give what the whole key gives at their points.
+#[derive(Clone, Copy)]
+struct Subtrees {
+    points: u64,
+}
+
+impl Check for Subtrees {
+    fn check<P: Prf, O: Sample>(self, prf: P) {
+        let mut rng = SecretRng::from_os().unwrap();
+        let domain = Domain::new(self.points, O::KIND).unwrap();
+        let per_leaf = O::KIND.per_leaf();
+        for key in generate(prf, domain, self.points / 2, O::VALUE, &mut rng).unwrap() {
+            let whole = evaluate_all::<P, O>(prf, &key);
+            for leaves in [1, 2, 8, 64] {
+                for first in (0..domain.leaves()).step_by(leaves) {
+                    let end = ((first + leaves as u64) * per_leaf).min(self.points);
+                    let part = Subtree { key: &key, points: first * per_leaf..end }.visit(prf).unwrap();
+                    let found = evaluate_all::<P, O>(prf, &part);
+                    assert_eq!(found, whole[first as usize..][..found.len()], "{leaves} leaves from {first}");
+                }
+            }
+            let refused = |points| Subtree { key: &key, points }.visit(prf).unwrap_err();
+            assert_eq!(refused(3..3), DpfError::Outside);
+            assert_eq!(refused(0..self.points + 1), DpfError::Outside);
+            assert_eq!(refused(1..2), DpfError::Subtree);
+            assert_eq!(refused(per_leaf..3 * per_leaf), DpfError::Subtree);
+        }
+    }
+}
+
+#[test]
+fn subtrees_have_keys_of_their_own() {
+    for output in OutputKind::ALL {
+        let per_leaf = output.per_leaf();
+        for points in [3 * per_leaf, 16 * per_leaf, 37 * per_leaf - 1] {
+            Subtrees { points }.of(PrfKind::Aes128, output);
+        }
+    }
+    Subtrees { points: 5000 }.of(PrfKind::ChaCha12, OutputKind::Bit);
+}

@@ -1,8 +1,10 @@
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use spirea_backend::BackendError;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Party, PreparedKeys, Query, Responder, Sizes, Table};
+use spirea_protocols::{Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
 
 use crate::{EngineError, LoadError};
 
@@ -42,7 +44,13 @@ pub struct Database {
     identity: Identity,
     responder: Box<dyn Responder>,
     max_batch: usize,
+    /// Tells databases of this process apart, so one version on two backends.
+    instance: u64,
+    on_loss: Option<LossHandler>,
 }
+
+/// Told, with the reason, each time a device failed while it answered.
+pub type LossHandler = Box<dyn Fn(&str) + Send + Sync>;
 
 impl Database {
     /// A database.
@@ -70,7 +78,42 @@ impl Database {
         }
         let fitting = MAX_REQUEST_BYTES / sizes.query_bytes.max(1);
         let max_batch = fitting.clamp(1, responder.max_batch().max(1));
-        Ok(Self { identity, responder, max_batch })
+        static INSTANCES: AtomicU64 = AtomicU64::new(0);
+        let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { identity, responder, max_batch, instance, on_loss: None })
+    }
+
+    /// The same, with whom to tell of a device that failed.
+    pub fn with_loss_handler(self, handler: LossHandler) -> Self {
+        Self { on_loss: Some(handler), ..self }
+    }
+
+    /// Answers the largest batch once, of zeros, so that what a device needs for queries is found out and reserved
+    /// before the first client asks.
+    ///
+    /// # Errors
+    /// The backend's: it has no room.
+    pub fn rehearse(&self) -> Result<(), LoadError> {
+        let Sizes { query_bytes, keys_bytes, .. } = self.sizes();
+        let rehearsal = || {
+            let keys = match keys_bytes {
+                0 => None,
+                bytes => Some(self.responder.prepare_keys(&vec![0; bytes])?),
+            };
+            let zeros = vec![0; query_bytes];
+            let query = Query { bytes: &zeros, keys: keys.as_ref() };
+            self.responder.answer(&vec![query; self.max_batch])
+        };
+        match rehearsal() {
+            // Zeros are no query of this protocol; it needs little beside the answers.
+            Ok(_) | Err(ProtocolError::Malformed { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What no other database of this process has.
+    pub(crate) fn instance(&self) -> u64 {
+        self.instance
     }
 
     /// What it is.
@@ -124,7 +167,12 @@ impl Database {
         keys: Option<&PreparedKeys>,
     ) -> Result<Vec<Bytes>, EngineError> {
         let queries: Vec<Query<'_>> = queries.iter().map(|bytes| Query { bytes, keys }).collect();
-        let answers = self.responder.answer(&queries)?;
+        let answers = self.responder.answer(&queries).inspect_err(|error| {
+            if let (ProtocolError::Backend(BackendError::Device(reason)), Some(told)) = (error, &self.on_loss)
+            {
+                told(reason);
+            }
+        })?;
         let expected = self.sizes().answer_bytes;
         if answers.len() != queries.len() || answers.iter().any(|answer| answer.len() != expected) {
             return Err(EngineError::WrongAnswers);

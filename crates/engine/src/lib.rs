@@ -11,7 +11,7 @@ pub mod keys;
 mod load;
 pub mod scheduler;
 
-pub use database::{Database, HintFile, Identity, MAX_REQUEST_BYTES};
+pub use database::{Database, HintFile, Identity, LossHandler, MAX_REQUEST_BYTES};
 pub use engine::{Engine, State, Status};
 pub use error::{EngineError, LoadError};
 pub use keys::{KeyOptions, KeyRegistry, KeyUsage};

@@ -248,3 +248,34 @@ async fn many_callers_get_their_own_answers() {
         caller.await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_device_that_fails_is_told_of() {
+    let (tell, told) = channel();
+    let lost = |_: &[Query<'_>]| Err(ProtocolError::Backend(BackendError::Device("gone".into())));
+    let engine = Engine::new(8, KeyRegistry::default()).unwrap();
+    engine.announce("test", VERSION).unwrap();
+    let handler = move |reason: &str| tell.send(reason.to_owned()).unwrap();
+    engine.publish(database(Box::new(lost)).with_loss_handler(Box::new(handler)));
+    let error = engine.submit("test", &VERSION, None, queries(&[1])).unwrap().await.unwrap_err();
+    assert!(matches!(error, EngineError::Protocol(ProtocolError::Backend(_))), "{error}");
+    assert_eq!(told.try_recv().as_deref(), Ok("gone"));
+}
+
+#[test]
+fn a_rehearsal_finds_out_whether_there_is_room() {
+    let largest = Arc::new(Mutex::new(0));
+    let seen = Arc::clone(&largest);
+    let counting = move |queries: &[Query<'_>]| {
+        *seen.lock().unwrap() = queries.len();
+        echo(queries)
+    };
+    let counted = database(Box::new(counting));
+    counted.rehearse().unwrap();
+    assert_eq!(*largest.lock().unwrap(), counted.max_batch());
+    let malformed = || ProtocolError::Malformed { what: "query", detail: "zeros".into() };
+    database(Box::new(move |_| Err(malformed()))).rehearse().unwrap();
+    let full = || ProtocolError::Backend(BackendError::Unavailable("no room".into()));
+    let refused = database(Box::new(move |_| Err(full()))).rehearse().unwrap_err();
+    assert!(matches!(refused, LoadError::Protocol(ProtocolError::Backend(_))), "{refused}");
+}

@@ -460,6 +460,10 @@ fn a_new_version_prepares_stored_keys_anew_or_does_not_know_them() {
     let same = publish(&fixture.engine, "test", [2; 32], 0, Box::new(|| ()));
     assert_eq!(ask(&fixture.engine, "test", [2; 32], hash).unwrap(), 1);
     assert_eq!((fixture.seen.prepared(), same.prepared()), (1, 1));
+    // The same version, opened again: on another backend, say.
+    let again = publish(&fixture.engine, "test", [2; 32], 0, Box::new(|| ()));
+    assert_eq!(ask(&fixture.engine, "test", [2; 32], hash).unwrap(), 1);
+    assert_eq!((same.prepared(), again.prepared()), (1, 1));
     // Keys of another form.
     publish(&fixture.engine, "test", [3; 32], 1, Box::new(|| ()));
     let unknown = ask(&fixture.engine, "test", [3; 32], hash);

@@ -69,8 +69,8 @@ impl KeyId {
 
 /// The keys of all databases.
 pub struct KeyRegistry {
-    /// By the version that they were prepared for: another one may need another form.
-    memory: Mutex<Lru<([u8; 32], KeyId), PreparedKeys>>,
+    /// By the instance that they were prepared for: another version, or another backend, may need another form.
+    memory: Mutex<Lru<(u64, KeyId), PreparedKeys>>,
     disk: Option<Disk>,
     /// Held while keys are prepared and files are changed, so that two requests never do the same work, and
     /// what one computation takes is taken once.
@@ -147,7 +147,7 @@ impl KeyRegistry {
 
     /// Prepared keys, if they are in memory.
     fn recall(&self, database: &Database, id: KeyId) -> Option<PreparedKeys> {
-        let keys = lock(&self.memory).get(&(database.identity().version, id)).cloned()?;
+        let keys = lock(&self.memory).get(&(database.instance(), id)).cloned()?;
         if let Some(disk) = &self.disk {
             disk.touch(id);
         }
@@ -156,7 +156,7 @@ impl KeyRegistry {
 
     /// Takes prepared keys into memory; gives whether there is room for them at all.
     fn hold(&self, database: &Database, id: KeyId, keys: &PreparedKeys) -> bool {
-        let key = (database.identity().version, id);
+        let key = (database.instance(), id);
         let evicted = lock(&self.memory).insert(key, keys.clone(), keys.memory_bytes() as u64);
         // They are dropped here, after the lock.
         evicted.is_some()
