@@ -13,7 +13,7 @@ demo: build
 demo-two-server: build
 	python3 scripts/demo_two_server.py target/release/spirea
 
-test: lint test-rust test-docs test-avx512
+test: lint test-rust test-docs check-cuda-pack test-avx512
 
 lint:
 	$(CARGO) fmt --all -- --check
@@ -31,11 +31,27 @@ test-docs: test-rust
 test-avx512:
 	scripts/test-avx512.sh
 
+# The compiled CUDA kernels, which are committed: docs/kernels/pack.md. Neither needs a GPU.
+.PHONY: cuda-pack check-cuda-pack
+cuda-pack:
+	python3 scripts/cuda_pack.py build
+
+check-cuda-pack:
+	python3 scripts/cuda_pack.py check
+	python3 scripts/test_cuda_pack.py
+
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
 fuzz:
 	@for target in wire params manifest csv dpf_key; do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
 	done
+
+# Whether this machine's GPU computes what it must, and how near it comes to its limits: docs/gpu.md. Exit code 3
+# without a GPU. The same two commands serve on a machine that has nothing but the binary.
+.PHONY: gpu
+gpu: build
+	target/release/spirea gpu check
+	target/release/spirea gpu bench
 
 bench: build
 	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 1 --json

@@ -59,6 +59,16 @@ pub struct Setup {
 
 /// All halves over a database, through files as a snapshot has them.
 pub fn setup<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, content: Content) -> Setup {
+    setup_prepared_by(backend, backend, params, content)
+}
+
+/// The same with what is computed of the database once by another backend than the one that answers.
+pub fn setup_prepared_by<P: ProtocolBackend, B: ProtocolBackend>(
+    preparing: &Arc<P>,
+    backend: &Arc<B>,
+    params: &ProtocolParams,
+    content: Content,
+) -> Setup {
     let (records, stored) = (records(params, content), params.stored());
     let mut matrix = vec![0; stored.bytes() as usize];
     for (index, record) in records.iter().enumerate() {
@@ -71,7 +81,7 @@ pub fn setup<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, cont
     std::fs::write(&files.matrix, matrix).unwrap();
     let (mut hint, mut server) = (Vec::new(), Vec::new());
     let outputs = Outputs { hint: &mut hint, server: &mut server };
-    params.precompute(backend, &files.matrix, outputs, &mut |_| ()).unwrap();
+    params.precompute(preparing, &files.matrix, outputs, &mut |_| ()).unwrap();
     assert_eq!(hint.len() as u64, params.sizes().hint_bytes);
     assert_eq!(server.len() as u64, params.server_bytes());
     std::fs::write(&files.server, server).unwrap();

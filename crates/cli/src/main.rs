@@ -1,8 +1,9 @@
-//! The `spirea` command: plan, build, inspect, serve, get, bench.
+//! The `spirea` command: plan, build, inspect, serve, get, bench, gpu.
 
 mod bench;
 mod build;
 mod get;
+mod gpu;
 mod inspect;
 mod output;
 mod plan;
@@ -36,6 +37,9 @@ enum Action {
     /// Measure, beside the limits of this machine.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Check a GPU, and measure it.
+    #[command(subcommand)]
+    Gpu(gpu::Gpu),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         Action::Serve(options) => serve::run(options),
         Action::Get(options) => get::run(&options),
         Action::Bench(bench) => bench::run(bench).map(|()| ExitCode::SUCCESS),
+        Action::Gpu(gpu) => gpu::run(&gpu),
     };
     result.unwrap_or_else(|error| {
         output::print_error(&format!("spirea: {error:#}"));

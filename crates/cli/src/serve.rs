@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
-use spirea_server::{Amount, KeyOptions, LogFormat, Party, ServerConfig, init_logs, serve};
+use spirea_server::{Amount, BackendChoice, KeyOptions, LogFormat, Party, ServerConfig, init_logs, serve};
 
 use crate::output::{parse_bytes, print_line, threads};
 
@@ -19,6 +19,10 @@ pub struct Options {
     /// Address to listen on; port 0 takes a free one, which the first line of output names.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// What answers: auto (GPUs where a database fits them, the processor elsewhere and where a GPU fails), cpu, cuda
+    /// (all GPUs, or an error), cuda:0,1 (these), cuda:0,1:STRATEGY with replicate, exchange, aggregate or gather.
+    #[arg(long, default_value = "auto")]
+    backend: BackendChoice,
     /// Threads that answer; 0 for all.
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -70,6 +74,7 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
     let config = ServerConfig {
         listen: options.listen,
         snapshots: options.snapshots,
+        backend: options.backend,
         threads: threads(options.threads),
         residence: match options.memory {
             Memory::Copied => Residence::Copied,

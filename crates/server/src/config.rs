@@ -6,6 +6,8 @@ use spirea_backend::Residence;
 use spirea_engine::KeyOptions;
 use spirea_protocols::Party;
 
+use crate::BackendChoice;
+
 /// What a server serves, and how.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -13,6 +15,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Folders of snapshots, one for each database.
     pub snapshots: Vec<PathBuf>,
+    /// Which backend answers.
+    pub backend: BackendChoice,
     /// Threads that answer, at least 1.
     pub threads: usize,
     /// How matrices are held.
@@ -34,6 +38,7 @@ impl Default for ServerConfig {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             snapshots: Vec::new(),
+            backend: BackendChoice::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             residence: Residence::default(),
             party: None,

@@ -17,6 +17,7 @@
 //! HTTP/1.1 without TLS: a proxy in front adds TLS and HTTP/2. Every response with a status of 400 or above
 //! carries a protobuf [`Error`](spirea_wire::proto::Error) with the cause and a remedy.
 
+mod backend;
 mod body;
 mod config;
 mod connections;
@@ -28,6 +29,7 @@ mod refused;
 mod routes;
 mod server;
 
+pub use backend::BackendChoice;
 pub use config::{Limits, ServerConfig};
 pub use connections::Stopper;
 pub use logs::{LogFormat, init_logs};

@@ -2,17 +2,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use spirea_backend::{BackendError, Residence};
-use spirea_cpu::CpuBackend;
 use spirea_engine::keys::KeyFolderError;
-use spirea_engine::{Database, Engine, KeyRegistry, LoadError};
+use spirea_engine::{Engine, KeyRegistry, LoadError};
 use spirea_protocols::ProtocolError;
 use spirea_protocols::registry::Opening;
 use spirea_store::{Manifest, Silent, Snapshot, StoreError};
 use tokio::net::TcpListener;
 
+use crate::backend::{Backends, Opened};
 use crate::body::BodyMemory;
 use crate::connections::{self, Stopper};
 use crate::metrics::Metrics;
@@ -78,47 +78,86 @@ impl ServeError {
 /// What is loaded in the background.
 struct Loading {
     snapshots: Vec<Snapshot>,
-    backend: Arc<CpuBackend>,
+    backends: Backends,
     opening: Opening,
 }
 
 impl Loading {
-    fn run(self, engine: &Engine) {
+    /// Loads all databases; then, where some are on GPUs, waits for one to fail, and answers on the processor.
+    fn run(mut self, engine: Arc<Engine>) {
+        let (lost, losses) = mpsc::channel();
         // Touching memory for the first time takes longer than mapping a file, so tables that are to be copied
-        // are answered from their files until they are. What must be transformed first is loaded once.
-        let soon = |snapshot: &Snapshot| match snapshot.manifest().protocol.sizes().keys_bytes {
-            0 => Opening { residence: Residence::Mapped, ..self.opening },
-            _ => self.opening,
+        // are answered from their files until they are. What must be transformed first, or copied to a GPU, is
+        // loaded once.
+        let soon = |loading: &Self, snapshot: &Snapshot| match snapshot.manifest().protocol.sizes().keys_bytes
+        {
+            0 if !loading.backends.on_gpus() => Opening { residence: Residence::Mapped, ..loading.opening },
+            _ => loading.opening,
         };
-        for snapshot in &self.snapshots {
-            let loaded = Self::load(engine, snapshot, || {
-                Database::load(snapshot, &self.backend, soon(snapshot), &Silent)
-            });
+        for i in 0..self.snapshots.len() {
+            let opening = soon(&self, &self.snapshots[i]);
+            let verified = self.snapshots[i].verify(&Silent).map_err(|error| error.to_string());
+            let loaded = verified.and_then(|()| self.load(&engine, i, opening, &lost));
             if let Err(cause) = loaded {
-                engine.fail(&snapshot.manifest().name, cause);
+                engine.fail(&self.snapshots[i].manifest().name, cause);
             }
         }
-        for snapshot in self.snapshots.iter().filter(|snapshot| soon(snapshot) != self.opening) {
+        for i in 0..self.snapshots.len() {
+            let (wanted, opening) = (self.opening, soon(&self, &self.snapshots[i]));
             // A table that cannot be copied is still answered from its file; the log says why.
-            if engine.database(&snapshot.manifest().name).is_ok() {
-                let _ =
-                    Self::load(engine, snapshot, || Database::open(snapshot, &self.backend, self.opening));
+            if opening != wanted && engine.database(&self.snapshots[i].manifest().name).is_ok() {
+                let _ = self.load(&engine, i, wanted, &lost);
+            }
+        }
+        drop(lost);
+        let engine = Arc::downgrade(&engine);
+        while let Ok(reason) = losses.recv() {
+            let Some(engine) = engine.upgrade() else { return };
+            self.leave_gpus(&engine, &reason);
+        }
+    }
+
+    /// Opens on the processor what was on GPUs, of which one failed.
+    fn leave_gpus(&mut self, engine: &Engine, reason: &str) {
+        if !self.backends.on_gpus() {
+            return;
+        }
+        tracing::error!(%reason, "a GPU failed");
+        let can_go_on = self.backends.lose_gpus();
+        let (unheard, _) = mpsc::channel();
+        for i in 0..self.snapshots.len() {
+            let name = self.snapshots[i].manifest().name.clone();
+            let reopened = if can_go_on {
+                self.load(engine, i, self.opening, &unheard)
+            } else {
+                Err(format!("its GPU failed ({reason}); start the server again"))
+            };
+            if let Err(cause) = reopened {
+                engine.fail(&name, cause);
             }
         }
     }
 
-    /// Loads a database and publishes it, or says why it could not be.
+    /// Opens a database and publishes it, or says why it could not be.
     fn load(
+        &mut self,
         engine: &Engine,
-        snapshot: &Snapshot,
-        load: impl FnOnce() -> Result<Database, LoadError>,
+        snapshot: usize,
+        opening: Opening,
+        lost: &mpsc::Sender<String>,
     ) -> Result<(), String> {
-        let name = &snapshot.manifest().name;
+        let snapshot = &self.snapshots[snapshot];
+        let (name, backends) = (&snapshot.manifest().name, &mut self.backends);
         // A defect in loading one database is not the end of the others.
-        match catch_unwind(AssertUnwindSafe(load)) {
-            Ok(Ok(database)) => {
-                tracing::info!(database = %name, version = %snapshot.version_hex(), "the database is ready");
-                engine.publish(database);
+        match catch_unwind(AssertUnwindSafe(|| backends.database(snapshot, opening))) {
+            Ok(Ok(Opened { database, backend, on_gpu })) => {
+                tracing::info!(database = %name, version = %snapshot.version_hex(), %backend, "the database is ready");
+                let lost = lost.clone();
+                let told = move |reason: &str| {
+                    // Nobody listens once the GPUs have been left.
+                    let _ = lost.send(reason.into());
+                };
+                engine.publish(if on_gpu { database.with_loss_handler(Box::new(told)) } else { database });
                 Ok(())
             }
             Ok(Err(error)) => {
@@ -170,7 +209,7 @@ impl Server {
         };
         let loading = Loading {
             snapshots: config.snapshots.iter().map(open).collect::<Result<_, _>>()?,
-            backend: Arc::new(CpuBackend::new(config.threads)?),
+            backends: Backends::open(&config.backend, config.threads)?,
             opening,
         };
         Ok(Self { loading: Some(loading), ..server })
@@ -219,7 +258,7 @@ impl Server {
             // Not a thread of the runtime's, whose end would wait for it.
             std::thread::Builder::new()
                 .name("spirea-load".into())
-                .spawn(move || loading.run(&engine))
+                .spawn(move || loading.run(engine))
                 .map_err(ServeError::system("a thread"))?;
         }
         let open = self.app.metrics.connections.clone();

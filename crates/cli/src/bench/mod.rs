@@ -2,13 +2,17 @@
 
 mod dpf;
 mod hint;
+mod plot;
+mod plot_canvas;
+mod plot_ratios;
+mod plot_steps;
 mod protocol;
-mod report;
+pub(crate) mod report;
 mod scan;
 mod shares;
 mod simple;
 mod steps;
-mod timed;
+pub(crate) mod timed;
 
 use std::sync::Arc;
 
@@ -40,6 +44,8 @@ pub enum Bench {
     DpfSum(shares::ShareOptions),
     /// The server of any protocol, split by step.
     Protocol(protocol::ProtocolOptions),
+    /// Draw results as SVG: how near each is to its limit, and where a protocol's time goes.
+    Plot(plot::PlotOptions),
 }
 
 /// What all benchmarks take.
@@ -121,6 +127,7 @@ pub fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::DpfXor(options) => shares::run_xor(&options),
         Bench::DpfSum(options) => shares::run_sum(&options),
         Bench::Protocol(options) => protocol::run(&options),
+        Bench::Plot(options) => plot::run(&options),
     }
 }
 

@@ -1,0 +1,75 @@
+//! All protocols on the emulated device, bit for bit as on the CPU, and on a group of two devices.
+
+use std::sync::{Arc, LazyLock};
+
+use spirea_backend::ProtocolBackend;
+use spirea_conformance::{Content, answers_agree, records_decode, setup, setup_prepared_by};
+use spirea_cpu::CpuBackend;
+use spirea_cuda::{CudaBackend, DeviceGroup, Strategy};
+use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::{Choice, ProtocolParams};
+
+static CPU: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
+
+/// Two devices without the fast tensor cores for which products take them: sixteen products of bytes are slow to
+/// emulate. In an order that no device promises.
+fn emulated<T>(test: impl FnOnce() -> T) -> T {
+    let config = Config {
+        devices: 2,
+        memory: 2 << 30,
+        compute: (8, 6),
+        processors: 16,
+        threads: ThreadOrder::Shuffled,
+        streams: StreamOrder::LastFirst,
+        ..Config::default()
+    };
+    Emulation::install(config).with(config, test)
+}
+
+/// The backend answers as the CPU does, and the client decodes it.
+fn agrees<B: ProtocolBackend>(backend: B, protocol: &str, records: u64, record_bytes: usize) {
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
+    let mut rng = SecretRng::from_os().unwrap();
+    let content = Content::Random(3);
+    let (expected, found) =
+        (setup(&CPU, &params, content), setup_prepared_by(&*CPU, &Arc::new(backend), &params, content));
+    answers_agree(&expected, &found, &mut rng);
+    records_decode(&found, &[records - 1], &mut rng);
+}
+
+macro_rules! agree {
+    ($($test:ident: $protocol:literal, $records:literal, $bytes:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            emulated(|| agrees(CudaBackend::new(0).unwrap(), $protocol, $records, $bytes));
+        })*
+    };
+}
+
+agree! {
+    simple: "simple", 40, 300;
+    double: "double", 40, 3;
+    exppack_simple: "exppack-simple", 2, 900;
+    exppack_double: "exppack-double", 2, 2;
+    double_pack: "double-pack", 2, 900;
+    hybrid: "hybrid", 2, 900;
+    onion: "onion", 2, 4000;
+    dpf_xor: "dpf-xor", 1200, 40;
+    dpf_sum: "dpf-sum", 1200, 40;
+}
+
+#[test]
+fn two_devices_share_a_database() {
+    for (strategy, protocol, records, record_bytes) in [
+        (Strategy::Exchange, "simple", 300, 300),
+        (Strategy::Replicate, "simple", 40, 30),
+        (Strategy::Exchange, "dpf-xor", 2000, 33),
+    ] {
+        emulated(|| {
+            let group = DeviceGroup::new(&[0, 1], strategy).unwrap();
+            agrees(group, protocol, records, record_bytes);
+        });
+    }
+}

@@ -1,0 +1,172 @@
+//! `spirea bench plot`: figures of results, as SVG.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use serde::Deserialize;
+
+use super::{plot_ratios, plot_steps};
+use crate::output::print_line;
+
+/// What to draw.
+#[derive(Args)]
+pub struct PlotOptions {
+    /// Files of results, one JSON object a line, as the benchmarks print them with --json.
+    #[arg(required = true, value_name = "RESULTS")]
+    results: Vec<PathBuf>,
+    /// Folder for the figures: ratios.svg and steps.svg.
+    #[arg(long, default_value = ".", value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// A measured figure, with what the drawings need of it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Figure {
+    pub name: String,
+    pub params: Option<String>,
+    pub shape: [u64; 2],
+    #[serde(default)]
+    pub backend: String,
+    #[serde(default = "one")]
+    pub threads: u64,
+    pub batch: u64,
+    pub seconds: f64,
+    pub floor: Option<String>,
+    pub ratio: Option<f64>,
+    #[serde(default)]
+    pub steps: Vec<Step>,
+}
+
+/// A part of a figure.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Step {
+    pub name: String,
+    pub seconds: f64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Figure {
+    /// What was measured, in a line.
+    pub fn label(&self) -> String {
+        let Self { name, params, shape: [rows, columns], threads, batch, .. } = self;
+        let mut label = name.clone();
+        if let Some(params) = params {
+            label += &format!(" · {}", params.split(", keys").next().unwrap_or_default());
+        }
+        label += &format!(" · {} x {}", grouped(*rows), grouped(*columns));
+        if *batch > 1 {
+            label += &format!(" · batch {}", grouped(*batch));
+        }
+        if *threads > 1 && !self.backend.starts_with("cuda") {
+            label += &format!(" · {threads} threads");
+        }
+        label
+    }
+
+    /// Whether the same was measured; floors and times may differ.
+    fn is_same(&self, other: &Self) -> bool {
+        let key = |figure: &Self| {
+            (figure.label(), figure.params.clone(), figure.backend.clone(), figure.ratio.is_some())
+        };
+        key(self) == key(other)
+    }
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// All measurements of one figure, the median first.
+pub(super) type Group = Vec<Figure>;
+
+/// Reads results and draws them.
+pub fn run(options: &PlotOptions) -> anyhow::Result<()> {
+    let mut figures = Vec::new();
+    for path in &options.results {
+        figures.extend(read(path)?);
+    }
+    ensure!(!figures.is_empty(), "there is no measured figure in these results");
+    let backends: Vec<&str> = unique(figures.iter().map(|figure| figure.backend.as_str()));
+    let title = backends.join(", ");
+    let groups = grouped_figures(&figures);
+    std::fs::create_dir_all(&options.out)
+        .with_context(|| format!("{}: cannot be made", options.out.display()))?;
+    let path = options.out.join("ratios.svg");
+    if plot_ratios::draw(&path, &title, &groups)? {
+        print_line(&format!("wrote {}", path.display()))?;
+    }
+    let path = options.out.join("steps.svg");
+    if plot_steps::draw(&path, &title, &groups)? {
+        print_line(&format!("wrote {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The figures of a file; lines that are none, such as those of floors and skipped ones, are passed over.
+fn read(path: &Path) -> anyhow::Result<Vec<Figure>> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
+    let mut figures = Vec::new();
+    for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let value: serde_json::Value = serde_json::from_str(line)
+            .with_context(|| format!("{}: line {} is no JSON object", path.display(), i + 1))?;
+        if value.get("seconds").is_some() && value.get("shape").is_some() {
+            let figure = serde_json::from_value(value)
+                .with_context(|| format!("{}: line {} is no figure", path.display(), i + 1))?;
+            figures.push(figure);
+        }
+    }
+    Ok(figures)
+}
+
+fn unique<'a>(items: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    items.for_each(|item| {
+        if !item.is_empty() && !found.contains(&item) {
+            found.push(item);
+        }
+    });
+    found
+}
+
+/// The measurements by what was measured; what has the same name stands together, in the order of first appearance.
+fn grouped_figures(figures: &[Figure]) -> Vec<Group> {
+    let names = unique(figures.iter().map(|figure| figure.name.as_str()));
+    let mut groups: Vec<Group> = Vec::new();
+    for figure in names.iter().flat_map(|name| figures.iter().filter(move |figure| figure.name == *name)) {
+        match groups.iter_mut().find(|group| group[0].is_same(figure)) {
+            Some(group) => group.push(figure.clone()),
+            None => groups.push(vec![figure.clone()]),
+        }
+    }
+    for group in &mut groups {
+        group.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let median = group.len() / 2;
+        group.swap(0, median);
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_stand_in_groups() {
+        let texts = [0, 12, 999, 1000, 33_554_432].map(grouped);
+        assert_eq!(texts, ["0", "12", "999", "1,000", "33,554,432"]);
+    }
+}

@@ -1,0 +1,117 @@
+//! What the drawings are made of: text, bars and lines on a light ground, in pixels.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use plotters::backend::SVGBackend;
+use plotters::coord::Shift;
+use plotters::drawing::{DrawingArea, IntoDrawingArea as _};
+use plotters::element::{PathElement, Rectangle, Text};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{Color as _, IntoFont as _, RGBColor, ShapeStyle, TextStyle};
+
+pub(super) const INK: RGBColor = RGBColor(0x22, 0x2b, 0x36);
+pub(super) const FAINT_INK: RGBColor = RGBColor(0x5f, 0x6b, 0x7a);
+pub(super) const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
+const GROUND: RGBColor = RGBColor(0xff, 0xff, 0xff);
+
+/// Colours that differ for every kind of eye (Okabe and Ito), the grey last, then darker ones; after them again from
+/// the first.
+pub(super) const COLOURS: [RGBColor; 14] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0xd9, 0xcc, 0x2b),
+    RGBColor(0x9a, 0xa5, 0xb1),
+    RGBColor(0x0b, 0x3c, 0x5d),
+    RGBColor(0x8c, 0x5a, 0x00),
+    RGBColor(0x00, 0x54, 0x3e),
+    RGBColor(0x7a, 0x2f, 0x00),
+    RGBColor(0x7a, 0x4b, 0x8c),
+    RGBColor(0x4a, 0x52, 0x5c),
+];
+
+/// Where a text stands to its place.
+#[derive(Clone, Copy)]
+pub(super) enum Anchor {
+    Left,
+    Middle,
+    Right,
+}
+
+/// An SVG that is being drawn.
+pub(super) struct Canvas<'a> {
+    area: DrawingArea<SVGBackend<'a>, Shift>,
+}
+
+/// Pixels that a text takes at most.
+pub(super) fn width(text: &str, size: i32) -> i32 {
+    // Letters of wide fonts without serifs are 0.6 of their size on average.
+    (text.chars().count() as f64 * f64::from(size) * 0.6) as i32
+}
+
+impl<'a> Canvas<'a> {
+    pub fn new(path: &'a Path, width: i32, height: i32) -> anyhow::Result<Self> {
+        let area = SVGBackend::new(path, (width as u32, height as u32)).into_drawing_area();
+        area.fill(&GROUND).map_err(|error| anyhow!("{error}"))?;
+        Ok(Self { area })
+    }
+
+    pub fn text(
+        &self,
+        text: &str,
+        (x, y): (i32, i32),
+        size: i32,
+        colour: RGBColor,
+        anchor: Anchor,
+    ) -> anyhow::Result<()> {
+        let horizontal = match anchor {
+            Anchor::Left => HPos::Left,
+            Anchor::Middle => HPos::Center,
+            Anchor::Right => HPos::Right,
+        };
+        // The backend writes sizes divided by so much.
+        let style = TextStyle::from(("sans-serif", f64::from(size) * 1.24).into_font())
+            .color(&colour)
+            .pos(Pos::new(horizontal, VPos::Center));
+        self.area.draw(&Text::new(text.to_owned(), (x, y), style)).map_err(|error| anyhow!("{error}"))
+    }
+
+    pub fn bar(&self, from: (i32, i32), to: (i32, i32), colour: RGBColor) -> anyhow::Result<()> {
+        let bar = Rectangle::new([from, to], colour.filled());
+        self.area.draw(&bar).map_err(|error| anyhow!("{error}"))
+    }
+
+    pub fn line(&self, points: &[(i32, i32)], colour: RGBColor, stroke: u32) -> anyhow::Result<()> {
+        let style = ShapeStyle { color: colour.to_rgba(), filled: false, stroke_width: stroke };
+        self.area.draw(&PathElement::new(points.to_vec(), style)).map_err(|error| anyhow!("{error}"))
+    }
+
+    /// Named colours side by side from (x, y) on, in as many lines as the width takes; returns the y below.
+    pub fn legend(
+        &self,
+        entries: &[(&str, RGBColor)],
+        (left, top): (i32, i32),
+        right: i32,
+    ) -> anyhow::Result<i32> {
+        const SIZE: i32 = 12;
+        let (mut x, mut y) = (left, top);
+        for (name, colour) in entries {
+            let room = 20 + width(name, SIZE) + 18;
+            if x + room > right && x > left {
+                (x, y) = (left, y + 20);
+            }
+            self.bar((x, y - 6), (x + 12, y + 6), *colour)?;
+            self.text(name, (x + 19, y), SIZE, INK, Anchor::Left)?;
+            x += room;
+        }
+        Ok(y + 20)
+    }
+
+    pub fn finish(self) -> anyhow::Result<()> {
+        self.area.present().map_err(|error| anyhow!("{error}"))
+    }
+}

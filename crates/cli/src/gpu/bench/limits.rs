@@ -1,0 +1,120 @@
+//! What the device can do at most, measured in this run.
+
+use std::collections::HashMap;
+
+use spirea_cuda::CudaBackend;
+use spirea_cuda::probe::{Instruction, Rates};
+use spirea_dpf::PrfKind;
+use spirea_math::Ring;
+
+use super::results::Results;
+use crate::gpu::device::Scale;
+
+/// Name of the limit of reading memory, as of the CPU's figures.
+pub const MEMORY: &str = "memory";
+
+/// What bounds the steps.
+pub struct Limits {
+    /// Bytes a second that a kernel reads.
+    pub read: f64,
+    /// Products of bytes a second, and the name of the limit.
+    pub products: (f64, String),
+    /// Products of words a second, added to 64 bits.
+    pub multiply_add_wide: f64,
+    /// Calls a second of the functions.
+    calls: HashMap<PrfKind, f64>,
+}
+
+/// A time that is bounded, and by what.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// What bounds it.
+    pub floor: String,
+    /// The time at that bound.
+    pub seconds: f64,
+}
+
+impl Limits {
+    /// Measures and tells all of them.
+    pub fn measure(backend: &CudaBackend, scale: Scale, results: &mut Results) -> anyhow::Result<Self> {
+        let device = backend.device();
+        // Runs long enough that a clock that is being raised is up, and that starting them is nothing.
+        let (seconds, bytes) = match scale {
+            Scale::Full => (0.02, (8 << 30).min(device.memory()?.0 / 4)),
+            Scale::Tiny => (0.0001, 32 << 20),
+        };
+        let rates = Rates::new(device, seconds)?;
+        let words = bytes / 16 * 4;
+        let memory = device.alloc::<u32>(words)?;
+        spirea_cuda::probe::fill(&memory.all(), 1)?;
+        let read = rates.read(&memory.all())?;
+        results.limit(MEMORY, read, "bytes")?;
+        let copy = rates.copy(&memory.range(0..words / 2), &memory.range(words / 2..words / 2 * 2))?;
+        results.limit("copy", copy, "bytes")?;
+        drop(memory);
+        let host_bytes = if scale == Scale::Full { 256 << 20 } else { 1 << 20 };
+        let [up, down] = rates.host(host_bytes)?;
+        results.limit("host to device", up, "bytes")?;
+        results.limit("device to host", down, "bytes")?;
+
+        // The faster one counts: a library's product, where there is one, or tensor cores without any memory.
+        let library = if scale == Scale::Full { rates.library()? } else { None };
+        let mut products = (0.0, String::new());
+        for rate in [Some(rates.tensor()?), library].into_iter().flatten() {
+            let name = format!("int8 ({})", rate.by);
+            results.limit(&name, rate.products, "products of bytes")?;
+            if rate.products > products.0 {
+                products = (rate.products, name);
+            }
+        }
+        let mut multiply_add_wide = 0.0;
+        for instruction in Instruction::ALL {
+            let rate = rates.instruction(instruction)?;
+            results.limit(instruction.name(), rate, "instructions")?;
+            if instruction == Instruction::MultiplyAddWide {
+                multiply_add_wide = rate;
+            }
+        }
+        let mut calls = HashMap::new();
+        for prf in PrfKind::ALL {
+            let rate = backend.prf_rate(prf, if scale == Scale::Full { 500 } else { 2 })?;
+            results.limit(prf.name(), rate, "calls")?;
+            calls.insert(prf, rate);
+        }
+        Ok(Self { read, products, multiply_add_wide, calls })
+    }
+
+    /// Reading so many bytes.
+    pub fn memory(&self, bytes: f64) -> Bound {
+        Bound { floor: MEMORY.into(), seconds: bytes / self.read }
+    }
+
+    /// So many products of bytes.
+    pub fn byte_products(&self, count: f64) -> Bound {
+        Bound { floor: self.products.1.clone(), seconds: count / self.products.0 }
+    }
+
+    /// So many products of words.
+    pub fn word_products(&self, count: f64) -> Bound {
+        Bound { floor: Instruction::MultiplyAddWide.name().into(), seconds: count / self.multiply_add_wide }
+    }
+
+    /// So many products of residues of a ring: as words or, faster on some devices, as planes of bytes.
+    pub fn residue_products(&self, ring: &Ring, count: f64) -> Bound {
+        let planes =
+            if ring.limbs().iter().all(|limb| limb.prime().value() <= 1 << 28) { 10.0 } else { 16.0 };
+        let (words, bytes) = (self.word_products(count), self.byte_products(planes * count));
+        if bytes.seconds < words.seconds { bytes } else { words }
+    }
+
+    /// So many calls of a function.
+    pub fn calls(&self, prf: PrfKind, count: f64) -> Bound {
+        Bound { floor: prf.name().into(), seconds: count / self.calls[&prf] }
+    }
+}
+
+/// The bound that is met first.
+pub fn highest(bounds: impl IntoIterator<Item = Bound>) -> Bound {
+    let slowest = bounds.into_iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    slowest.unwrap_or(Bound { floor: String::new(), seconds: 0.0 })
+}

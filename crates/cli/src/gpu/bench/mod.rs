@@ -1,0 +1,145 @@
+//! `spirea gpu bench`: what the device can do at most, and how near steps and protocols come to it.
+
+mod limits;
+mod protocols;
+mod results;
+mod stand_in;
+mod steps;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::ensure;
+use clap::Args;
+use spirea_backend::BackendError;
+use spirea_cuda::CudaBackend;
+
+use super::device::{DeviceOptions, Scale};
+use crate::bench::report::{Report, Step};
+use crate::output::{Format, print_line, threads};
+use limits::{Bound, Limits};
+use results::Results;
+
+/// What to measure.
+#[derive(Args)]
+pub struct BenchOptions {
+    /// Minutes that it takes at most: what would not end within them is skipped.
+    #[arg(long, default_value_t = 6.0)]
+    minutes: f64,
+    /// Where the figures go; by default bench/results/DEVICE-DATE.json.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Only the figures whose names contain this text.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    #[command(flatten)]
+    device: DeviceOptions,
+}
+
+/// Measures everything.
+pub fn run(options: &BenchOptions) -> anyhow::Result<ExitCode> {
+    ensure!(options.minutes > 0.0, "--minutes must be above 0");
+    let backend = match options.device.open()? {
+        Ok(backend) => backend,
+        Err(code) => return Ok(code),
+    };
+    let (format, scale) = (options.device.format(), options.device.scale(&backend));
+    let started = Instant::now();
+    let name = &backend.device().properties().name;
+    let mut results = Results::create(options.out.as_deref(), name, format)?;
+    results.device(&backend)?;
+    let limits = Limits::measure(&backend, scale, &mut results)?;
+    let mut bench = Bench {
+        backend,
+        scale,
+        limits,
+        results,
+        started,
+        seconds: 60.0 * options.minutes,
+        filter: options.filter.clone(),
+        failed: false,
+    };
+    steps::measure(&mut bench)?;
+    protocols::measure(&mut bench)?;
+    if format == Format::Text {
+        let seconds = started.elapsed().as_secs_f64();
+        print_line(&format!("wrote {} after {seconds:.0} s", bench.results.path().display()))?;
+    }
+    Ok(ExitCode::from(u8::from(bench.failed)))
+}
+
+/// What measurements share.
+struct Bench {
+    backend: Arc<CudaBackend>,
+    scale: Scale,
+    limits: Limits,
+    results: Results,
+    started: Instant,
+    seconds: f64,
+    filter: String,
+    failed: bool,
+}
+
+impl Bench {
+    /// Measures something that takes `seconds` at most on the slowest device that it is meant for, unless it is not
+    /// wanted or there is no time or room left for it.
+    fn item(
+        &mut self,
+        what: &str,
+        seconds: f64,
+        measure: impl FnOnce(&mut Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if !what.contains(&self.filter) {
+            return Ok(());
+        }
+        if self.scale == Scale::Full && self.started.elapsed().as_secs_f64() + seconds > self.seconds {
+            let reason = format!("of {:.1} minutes too few are left", self.seconds / 60.0);
+            return self.results.skipped(what, &reason);
+        }
+        let Err(error) = measure(self) else { return Ok(()) };
+        // A device without room for something is measured by all the rest; anything else is a failure.
+        let no_room = matches!(error.downcast_ref(), Some(BackendError::Unavailable(_)));
+        self.failed |= !no_room;
+        self.results.skipped(what, &format!("{error:#}"))
+    }
+
+    /// The share of free memory that a database may take, as many bytes as `wanted` at most.
+    fn database_bytes(&self, wanted: usize, share: f64) -> anyhow::Result<usize> {
+        let (free, _) = self.backend.device().memory()?;
+        Ok(wanted.min((free as f64 * share) as usize))
+    }
+
+    /// Tells a figure.
+    fn figure(&mut self, figure: Figure<'_>) -> anyhow::Result<()> {
+        use spirea_backend::Backend as _;
+        let Figure { name, params, shape, batch, seconds, bound, steps } = figure;
+        self.results.figure(&Report {
+            name: name.into(),
+            params,
+            shape,
+            backend: self.backend.name(),
+            threads: threads(0),
+            batch,
+            seconds,
+            floor: bound.floor,
+            floor_seconds: bound.seconds,
+            ratio: bound.seconds / seconds,
+            wire: None,
+            steps,
+        })
+    }
+}
+
+/// A measured figure.
+struct Figure<'a> {
+    name: &'a str,
+    params: Option<String>,
+    shape: [usize; 2],
+    batch: usize,
+    /// For a whole batch.
+    seconds: f64,
+    bound: Bound,
+    steps: Vec<Step>,
+}

@@ -1,0 +1,204 @@
+//! Whole protocols: a server answers the queries of real clients over a database that was made on the device.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use spirea_backend::Residence;
+use spirea_dpf::{Domain, OutputKind};
+use spirea_lattice::RingSet;
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::{Choice, Files, ProtocolParams};
+use spirea_protocols::{PreparedKeys, Query, Responder};
+
+use super::limits::{Bound, highest};
+use super::stand_in::StandIn;
+use super::{Bench, Figure};
+use crate::bench::report::{Step, median};
+use crate::bench::timed::Timed;
+use crate::gpu::device::Scale;
+use crate::output::bytes;
+
+/// Timed batches, after one that does not count.
+const RUNS: usize = 5;
+/// Clients who take turns in a batch, each with keys of its own.
+const CLIENTS: usize = 4;
+
+/// A protocol to measure.
+struct Plan {
+    protocol: &'static str,
+    bytes: usize,
+    record_bytes: usize,
+    batch: usize,
+    /// What it takes at most, making the database included.
+    seconds: f64,
+}
+
+pub(super) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
+    const GIB: usize = 1 << 30;
+    let plan = |protocol, bytes, record_bytes, batch, seconds| Plan {
+        protocol,
+        bytes,
+        record_bytes,
+        batch,
+        seconds,
+    };
+    let plans = match bench.scale {
+        Scale::Full => vec![
+            plan("hybrid", 64 * GIB, 256, 1, 30.0),
+            plan("double-pack", 64 * GIB, 256, 1, 30.0),
+            plan("exppack-simple", 64 * GIB, 256, 32, 40.0),
+            plan("onion", GIB, 256, 32, 30.0),
+            plan("onion", 4 * GIB, 256, 32, 45.0),
+            plan("dpf-xor", 64 * GIB, 256, 1, 20.0),
+            plan("dpf-xor", 64 * GIB, 256, 32, 20.0),
+            plan("dpf-sum", 4 * GIB, 256, 32, 20.0),
+            plan("simple", 64 * GIB, 256, 32, 30.0),
+        ],
+        Scale::Tiny => vec![
+            plan("onion", 1 << 15, 256, 2, 0.0),
+            plan("dpf-xor", 1 << 16, 256, 2, 0.0),
+            plan("dpf-sum", 1 << 16, 256, 2, 0.0),
+            plan("simple", 1 << 18, 256, 2, 0.0),
+        ],
+    };
+    for plan in plans {
+        let what = format!("{} {} batch {}", plan.protocol, bytes(plan.bytes as u64), plan.batch);
+        bench.item(&what, plan.seconds, |bench| measure_protocol(bench, &plan))?;
+    }
+    Ok(())
+}
+
+fn measure_protocol(bench: &mut Bench, plan: &Plan) -> anyhow::Result<()> {
+    let params = choose(bench, plan)?;
+    let stand_in = Arc::new(StandIn::new(Arc::clone(&bench.backend)));
+    let timed = Arc::new(Timed::new(Arc::clone(&stand_in)));
+    let mut rng = SecretRng::from_os()?;
+    let server = open(&params, &timed)?;
+    stand_in.serve();
+
+    let hint = vec![0; usize::try_from(params.sizes().hint_bytes)?];
+    let clients = (0..plan.batch.min(CLIENTS)).map(|_| params.client(&hint, &mut rng));
+    let clients = clients.collect::<Result<Vec<_>, _>>()?;
+    drop(hint);
+    let keys = clients
+        .iter()
+        .map(|client| client.evaluation_keys().map(|keys| server.prepare_keys(keys)).transpose());
+    let keys: Vec<Option<PreparedKeys>> = keys.collect::<Result<_, _>>()?;
+    let mut queries = Vec::with_capacity(plan.batch);
+    for i in 0..plan.batch {
+        let index = rng.next_u64() % params.records();
+        queries.push(clients[i % clients.len()].query(index, &mut rng)?.queries.swap_remove(0));
+    }
+    let batch: Vec<Query<'_>> = queries
+        .iter()
+        .zip(keys.iter().cycle())
+        .map(|(query, keys)| Query { bytes: query, keys: keys.as_ref() })
+        .collect();
+
+    let answer = || -> anyhow::Result<f64> {
+        let started = Instant::now();
+        std::hint::black_box(server.answer(&batch)?);
+        Ok(started.elapsed().as_secs_f64())
+    };
+    let runs = if bench.scale == Scale::Full { RUNS } else { 1 };
+    if bench.scale == Scale::Full {
+        answer()?;
+    }
+    let times = (0..runs).map(|_| answer()).collect::<anyhow::Result<Vec<_>>>()?;
+    stand_in.wait_for_steps();
+    let mut steps = BTreeMap::<&str, Vec<f64>>::new();
+    for _ in 0..runs {
+        timed.take();
+        answer()?;
+        for (step, time) in timed.take() {
+            steps.entry(step).or_default().push(time.as_secs_f64());
+        }
+    }
+    let steps = steps.into_iter().map(|(name, times)| Step {
+        name,
+        seconds: median(times),
+        floor: None,
+        floor_seconds: None,
+    });
+    bench.figure(Figure {
+        name: plan.protocol,
+        params: Some(params.set()),
+        shape: shape(&params),
+        batch: plan.batch,
+        seconds: median(times),
+        bound: bound(bench, &params, plan.batch)?,
+        steps: steps.collect(),
+    })
+}
+
+/// Parameters for as large a database as there is room for.
+fn choose(bench: &Bench, plan: &Plan) -> anyhow::Result<ProtocolParams> {
+    let choice = Choice { protocol: plan.protocol.into(), ..Choice::default() };
+    let mut records = (plan.bytes / plan.record_bytes) as u64;
+    let (free, _) = bench.backend.device().memory()?;
+    loop {
+        let params = ProtocolParams::choose(&choice, [1; 32], records, plan.record_bytes)?;
+        // Every query of the batch has its leaves; what a server says it needs is with one of them.
+        let with_one = params.memory_bytes();
+        let held = params.matrix_bytes() + params.server_bytes();
+        let needed = with_one + (plan.batch as u64 - 1) * with_one.saturating_sub(held).min(1 << 30);
+        if needed as f64 <= 0.9 * free as f64 {
+            return Ok(params);
+        }
+        records = (records / 2).max(1);
+        anyhow::ensure!(records > 1, "the device has no room for any database");
+    }
+}
+
+/// The server over files that hold nothing: their lengths are what the parameters say.
+fn open(params: &ProtocolParams, backend: &Arc<Timed<StandIn>>) -> anyhow::Result<Box<dyn Responder>> {
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let files = Files { matrix: folder.path().join("matrix"), server: folder.path().join("server") };
+    for (path, length) in [(&files.matrix, params.matrix_bytes()), (&files.server, params.server_bytes())] {
+        File::create(path)
+            .and_then(|file| file.set_len(length))
+            .with_context(|| format!("{}: cannot be made", path.display()))?;
+    }
+    Ok(params.open_server(backend, &files, params.openings(Residence::Copied)[0])?)
+}
+
+/// Rows and columns: of records and their bytes, of units, or of bytes.
+fn shape(params: &ProtocolParams) -> [usize; 2] {
+    match params {
+        ProtocolParams::DpfXor(_) | ProtocolParams::DpfSum(_) => {
+            [params.records() as usize, params.record_bytes()]
+        }
+        _ => params.stored().shape(),
+    }
+}
+
+/// What a batch cannot be faster than: reading the database once, or the arithmetic on every byte of it.
+fn bound(bench: &Bench, params: &ProtocolParams, batch: usize) -> anyhow::Result<Bound> {
+    let limits = &bench.limits;
+    let (stored, queries) = (params.matrix_bytes() as f64, batch as f64);
+    Ok(match params {
+        ProtocolParams::Onion(_) => {
+            // Its bytes are coefficients, which are stored as residues of all primes.
+            let ring = RingSet::Onion32.ring();
+            let [rows, columns] = params.stored().shape();
+            let words = (rows * columns * ring.words()) as f64;
+            highest([limits.memory(4.0 * words), limits.residue_products(ring, 2.0 * words * queries)])
+        }
+        ProtocolParams::DpfXor(_) | ProtocolParams::DpfSum(_) => {
+            let output =
+                if matches!(params, ProtocolParams::DpfXor(_)) { OutputKind::Bit } else { OutputKind::U32 };
+            let prf = params.prf().unwrap_or_default();
+            let domain = Domain::new(params.records(), output)?;
+            let mut bounds =
+                vec![limits.memory(stored), limits.calls(prf, domain.calls(prf) as f64 * queries)];
+            if output == OutputKind::U32 {
+                bounds.push(limits.word_products(stored / 4.0 * queries));
+            }
+            highest(bounds)
+        }
+        _ => highest([limits.memory(stored), limits.byte_products(4.0 * stored * queries)]),
+    })
+}

@@ -1,0 +1,214 @@
+//! The steps alone, on buffers of the device.
+
+use spirea_backend::{EvaluationKeys, PanelLayout, RingBackend as _};
+use spirea_cuda::probe::fill;
+use spirea_cuda::{Butterfly, Direction, Form, Plain, ScalarFoldPlan, transform_with};
+use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
+use spirea_lattice::RingSet;
+use spirea_math::Expansion;
+use spirea_math::random::{SecretRng, public_residues};
+
+use super::limits::highest;
+use super::{Bench, Figure};
+use crate::bench::report::median;
+use crate::gpu::device::Scale;
+
+/// Timed runs, after one that does not count.
+const RUNS: usize = 5;
+
+pub(super) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
+    bench.item("scalar_fold", 20.0, scalar_fold)?;
+    bench.item("ntt", 10.0, transforms)?;
+    bench.item("poly_fold", 40.0, products)?;
+    bench.item("dpf", 10.0, dpf)
+}
+
+impl Bench {
+    /// The median of the seconds that the device takes for what `queue` queues on the main stream; of a tiny one, what
+    /// the first takes.
+    fn device_seconds(&self, mut queue: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+        let main = self.backend.device().main();
+        let runs = if self.scale == Scale::Full { RUNS } else { 1 };
+        if self.scale == Scale::Full {
+            queue()?;
+            main.synchronize()?;
+        }
+        let mut times = Vec::with_capacity(runs);
+        for _ in 0..runs {
+            let before = main.record()?;
+            queue()?;
+            times.push(main.record()?.seconds_since(&before)?);
+        }
+        Ok(median(times))
+    }
+}
+
+/// The scan of a matrix as large as there is room for.
+fn scalar_fold(bench: &mut Bench) -> anyhow::Result<()> {
+    let (wanted, batches): (usize, &[usize]) = match bench.scale {
+        Scale::Full => (64 << 30, &[1, 2, 4, 8, 16, 32, 64, 128]),
+        Scale::Tiny => (256 << 10, &[1, 2, 8, 32]),
+    };
+    let bytes = bench.database_bytes(wanted, 0.6)?;
+    let side = (bytes as f64).sqrt() as usize / 256 * 256;
+    let layout = PanelLayout::covering(side, side)?;
+    let device = bench.backend.device().clone();
+    let matrix = bench.backend.random_matrix(layout, 1)?;
+    for &batch in batches {
+        let queries = device.alloc::<u32>(batch * layout.columns())?;
+        fill(&queries.all(), 2)?;
+        let answers = device.alloc::<u32>(batch * layout.rows())?;
+        let plan = ScalarFoldPlan::new(&device, layout, batch)?;
+        let main = device.main();
+        let seconds =
+            bench.device_seconds(|| Ok(plan.run(&main, &matrix, &queries.all(), &answers.all())?))?;
+        // A word of a query is four bytes.
+        let products = 4.0 * layout.bytes() as f64 * batch as f64;
+        let bound =
+            highest([bench.limits.memory(layout.bytes() as f64), bench.limits.byte_products(products)]);
+        bench.figure(Figure {
+            name: "scalar_fold",
+            params: None,
+            shape: [layout.rows(), layout.columns()],
+            batch,
+            seconds,
+            bound,
+            steps: Vec::new(),
+        })?;
+    }
+    Ok(())
+}
+
+/// Transforms alone, from memory to memory.
+fn transforms(bench: &mut Bench) -> anyhow::Result<()> {
+    let polynomials = if bench.scale == Scale::Full { 1 << 17 } else { 4 };
+    let (set, device) = (RingSet::Fast, bench.backend.device().clone());
+    let ring = set.ring();
+    let tables = bench.backend.tables(ring)?;
+    let words = device.alloc::<u32>(polynomials * ring.words())?;
+    device.main().zero(&words.all())?;
+    let count = polynomials * ring.limbs().len();
+    for direction in [Direction::Forward, Direction::Inverse] {
+        for butterfly in Butterfly::ALL {
+            let seconds =
+                bench.device_seconds(|| Ok(transform_with(butterfly, direction, &tables, &words)?))?;
+            bench.figure(Figure {
+                name: if direction == Direction::Forward { "ntt" } else { "inverse-ntt" },
+                params: Some(format!("{}, {butterfly:?}", set.name()).to_lowercase()),
+                shape: [1, ring.degree()],
+                batch: count,
+                seconds,
+                bound: bench.limits.memory(8.0 * words.len() as f64),
+                steps: Vec::new(),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// `poly_fold` in every form that residues have, over a database of 1 GiB.
+fn products(bench: &mut Bench) -> anyhow::Result<()> {
+    let (rows, columns, batches): (_, _, &[usize]) = match bench.scale {
+        Scale::Full => (256, 256, &[1, 32, 64]),
+        Scale::Tiny => (2, 4, &[1, 2]),
+    };
+    let (set, device) = (RingSet::Onion32, bench.backend.device().clone());
+    let ring = set.ring();
+    let tables = bench.backend.tables(ring)?;
+    // Leaves of a real expansion, under keys that are random words.
+    let expansion = Expansion::covering(columns);
+    let key = set.expansion_gadget().levels(ring) * expansion.levels() as usize;
+    let random = |count: usize| -> Vec<u32> {
+        let polynomials = (0..2 * count as u64).flat_map(|i| {
+            let mut words = ring.zero();
+            for (limb, words) in ring.limbs().iter().zip(words.chunks_exact_mut(ring.degree())) {
+                public_residues(&[9; 32], i, limb.prime(), words);
+            }
+            words
+        });
+        polynomials.collect()
+    };
+    let keys = bench.backend.keys(
+        &tables,
+        EvaluationKeys {
+            expansion_gadget: set.expansion_gadget(),
+            expansion: &random(key),
+            conversion_gadget: set.conversion_gadget(),
+            conversion: &[],
+        },
+    )?;
+    let query = random(1);
+    let most = batches.iter().max().copied().unwrap_or(1);
+    let leaves = bench.backend.expand(&tables, expansion, &vec![(&keys, &query[..]); most])?;
+    let leaves: Vec<_> = leaves.iter().collect();
+    // A row of values at a time: all rows are the same.
+    let values = device.upload(&random(columns.div_ceil(2)))?;
+    for form in Form::ALL {
+        if !ring.limbs().iter().all(|limb| form.holds(limb.prime().value())) {
+            continue;
+        }
+        let mut plain = Plain::with_form(&tables, rows, columns, form)?;
+        (0..rows).try_for_each(|row| plain.store(&tables, row, 1, &values))?;
+        for &batch in batches {
+            let seconds = bench.device_seconds(|| {
+                bench.backend.poly_fold(&tables, &plain, &leaves[..batch])?;
+                Ok(())
+            })?;
+            // Two products a residue and query: with a and with b. Leaves and sums travel once.
+            let products = (2 * rows * columns * ring.words() * batch) as f64;
+            let travel = (plain.bytes() + 8 * ring.words() * batch * (columns + rows)) as f64;
+            let arithmetic = match form {
+                Form::Words => bench.limits.word_products(products),
+                Form::Octets => bench.limits.byte_products(16.0 * products),
+                Form::Septets => bench.limits.byte_products(10.0 * products),
+            };
+            bench.figure(Figure {
+                name: "poly_fold",
+                params: Some(format!("{}, {form:?}", set.name()).to_lowercase()),
+                shape: [rows, columns],
+                batch,
+                seconds,
+                bound: highest([bench.limits.memory(travel), arithmetic]),
+                steps: Vec::new(),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whole domains of 128-bit outputs.
+fn dpf(bench: &mut Bench) -> anyhow::Result<()> {
+    let (points, batches): (u64, &[usize]) = match bench.scale {
+        Scale::Full => (1 << 20, &[1, 32, 256]),
+        Scale::Tiny => (1 << 8, &[1, 4]),
+    };
+    let domain = Domain::new(points, OutputKind::U128)?;
+    let mut rng = SecretRng::from_os()?;
+    for prf in [PrfKind::Aes128, PrfKind::ChaCha12] {
+        for &batch in batches {
+            let keys = (0..batch).map(|_| {
+                let point = rng.next_u64() % domain.points();
+                let [key, _] = prf.visit(Select { domain, point, rng: &mut rng })?;
+                Ok(key)
+            });
+            let keys: Vec<Key> = keys.collect::<anyhow::Result<_>>()?;
+            let evaluation = bench.backend.evaluation(prf, &keys)?;
+            let seconds = bench.device_seconds(|| Ok(evaluation.run()?))?;
+            let leaves = (batch as u64 * domain.leaves() * 64) as f64;
+            let bound = highest([
+                bench.limits.calls(prf, (domain.calls(prf) * batch as u64) as f64),
+                bench.limits.memory(leaves),
+            ]);
+            bench.figure(Figure {
+                name: "dpf",
+                params: Some(format!("{prf}, {}", domain.output().name())),
+                shape: [points as usize, 1],
+                batch,
+                seconds,
+                bound,
+                steps: Vec::new(),
+            })?;
+        }
+    }
+    Ok(())
+}

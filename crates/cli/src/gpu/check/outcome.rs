@@ -1,0 +1,100 @@
+//! How a check ended, whatever it did to say so.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+/// How a check ended.
+pub enum Outcome {
+    /// As it should.
+    Passed {
+        /// How long it took.
+        seconds: f64,
+        /// What is worth saying besides.
+        detail: String,
+    },
+    /// It found something wrong, or panicked as a test does.
+    Failed {
+        /// How long it took.
+        seconds: f64,
+        /// What was wrong.
+        reason: String,
+    },
+    /// Not begun, for this reason.
+    Skipped(String),
+}
+
+impl Outcome {
+    /// As an object.
+    pub fn json(&self, name: &str) -> Value {
+        match self {
+            Self::Passed { seconds, detail } => {
+                json!({ "check": name, "outcome": "ok", "seconds": seconds, "detail": detail })
+            }
+            Self::Failed { seconds, reason } => {
+                json!({ "check": name, "outcome": "failed", "seconds": seconds, "detail": reason })
+            }
+            Self::Skipped(reason) => json!({ "check": name, "outcome": "not run", "detail": reason }),
+        }
+    }
+}
+
+/// Listens to panics: they are what the bodies of tests fail with.
+pub struct Watch {
+    said: Arc<Mutex<Option<String>>>,
+}
+
+impl Watch {
+    /// Listens until the process ends; what a panic says is kept instead of printed.
+    pub fn begin() -> Self {
+        let said = Arc::new(Mutex::new(None));
+        let heard = Arc::clone(&said);
+        std::panic::set_hook(Box::new(move |panic| {
+            let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+            // The first one is the cause.
+            heard.get_or_insert_with(|| {
+                let message = panic.payload_as_str().unwrap_or("a panic without a message");
+                let place = panic.location().map(|at| format!(" ({}:{})", at.file(), at.line()));
+                format!("{message}{}", place.unwrap_or_default())
+            });
+        }));
+        Self { said }
+    }
+
+    /// Runs a check to its end.
+    pub fn run(&self, check: impl FnOnce() -> anyhow::Result<String>) -> Outcome {
+        let started = Instant::now();
+        let result = catch_unwind(AssertUnwindSafe(check));
+        let seconds = started.elapsed().as_secs_f64();
+        let panic = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match result {
+            Ok(Ok(detail)) => Outcome::Passed { seconds, detail },
+            Ok(Err(error)) => Outcome::Failed { seconds, reason: format!("{error:#}") },
+            Err(_) => {
+                let reason = panic.unwrap_or_else(|| "a panic".into());
+                Outcome::Failed { seconds, reason: reason.lines().collect::<Vec<_>>().join(" | ") }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_check_does_its_outcome_is_told() {
+        let watch = Watch::begin();
+        let passed = watch.run(|| Ok("well".into()));
+        assert!(matches!(&passed, Outcome::Passed { detail, .. } if detail == "well"));
+        let failed = watch.run(|| anyhow::bail!("a reason"));
+        assert!(matches!(&failed, Outcome::Failed { reason, .. } if reason == "a reason"));
+        let panicked = watch.run(|| panic!("a panic\nin two lines"));
+        let _ = std::panic::take_hook();
+        let Outcome::Failed { reason, .. } = panicked else { panic!("a panic passed") };
+        assert!(reason.starts_with("a panic | in two lines (") && reason.contains("outcome.rs"), "{reason}");
+        assert_eq!(Outcome::Skipped("late".into()).json("x")["outcome"], "not run");
+    }
+}

@@ -1,0 +1,110 @@
+//! Whole protocols: the conformance crate's bodies, with this device as the server.
+
+use spirea_conformance::{
+    Content, answers_agree, malformed_queries_are_refused, queries_share_nothing, records_decode, setup,
+};
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
+
+use super::{Check, Scale, Subject};
+
+fn choose(protocol: &str, records: u64, record_bytes: usize) -> anyhow::Result<ProtocolParams> {
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    Ok(ProtocolParams::choose(&choice, [7; 32], records, record_bytes)?)
+}
+
+/// Whether each query's expansion keeps an emulated device busy for half a minute.
+fn expands(protocol: &str) -> bool {
+    protocol.contains("pack") || protocol == "hybrid"
+}
+
+/// The protocols of a scale: of those with long expansions, one has the steps of all.
+fn protocols(scale: Scale) -> impl Iterator<Item = &'static str> {
+    NAMES.into_iter().filter(move |name| scale == Scale::Full || !expands(name) || *name == "hybrid")
+}
+
+/// Shapes of a small database whose records share a unit, fill it, or take several.
+fn small_shapes(protocol: &str, scale: Scale) -> Vec<(u64, usize)> {
+    let shapes: &[(u64, usize)] = match protocol {
+        "simple" | "dpf-xor" | "dpf-sum" => &[(40, 3), (1200, 40), (5, 9000)],
+        "double" => &[(40, 3), (700, 1), (5, 40)],
+        "exppack-double" => &[(20, 2), (3, 11)],
+        "onion" => &[(20, 4000), (3, 40_000)],
+        _ => &[(20, 900), (3, 9000)],
+    };
+    let count = if scale == Scale::Tiny { 1 } else { shapes.len() };
+    shapes[..count].to_vec()
+}
+
+pub(super) fn checks(subject: &Subject, gib: f64) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for protocol in protocols(subject.scale) {
+        for (records, record_bytes) in small_shapes(protocol, subject.scale) {
+            let subject = subject.clone();
+            let name = format!("protocol {protocol}, {records} records of {record_bytes} bytes");
+            checks.push(Check::new(name, move || small(&subject, protocol, records, record_bytes)));
+        }
+    }
+    if subject.scale == Scale::Full {
+        for protocol in NAMES {
+            let subject = subject.clone();
+            let (records, record_bytes) = large_shape(protocol, gib);
+            let name = format!("protocol {protocol}, {records} records of {record_bytes} bytes");
+            checks.push(Check::new(name, move || large(&subject, protocol, records, record_bytes)));
+        }
+    }
+    checks
+}
+
+/// Every record decodes, the answers are the CPU's bit for bit, and what is no query is refused.
+fn small(subject: &Subject, protocol: &str, records: u64, record_bytes: usize) -> anyhow::Result<String> {
+    let mut rng = SecretRng::from_os()?;
+    let params = choose(protocol, records, record_bytes)?;
+    let random = setup(&subject.cuda, &params, Content::Random(3));
+    if subject.scale == Scale::Tiny && expands(protocol) {
+        records_decode(&random, &[records - 1], &mut rng);
+        return Ok("one look-up only".into());
+    }
+    let margin = records_decode(&random, &(0..records).collect::<Vec<_>>(), &mut rng);
+    answers_agree(&random, &setup(&subject.cpu, &params, Content::Random(3)), &mut rng);
+    malformed_queries_are_refused(&random, &mut rng);
+    queries_share_nothing(&random, &mut rng);
+    for content in [Content::Constant(0), Content::Constant(255), Content::Alternating] {
+        let setup = setup(&subject.cuda, &params, content);
+        records_decode(&setup, &[0, records / 2, records - 1], &mut rng);
+    }
+    Ok(margin_text(margin))
+}
+
+fn margin_text(margin: f64) -> String {
+    if margin.is_finite() { format!("{margin:.1} bits of margin") } else { String::new() }
+}
+
+/// Records of 4 KiB; small ones for the protocols that are made for them, in an eighth of the room because each takes
+/// time of its own to make.
+fn large_shape(protocol: &str, gib: f64) -> (u64, usize) {
+    let bytes = gib * f64::from(1 << 30);
+    match protocol {
+        "double" | "exppack-double" => ((bytes / 8.0 / 16.0).max(1.0) as u64, 16),
+        _ => ((bytes / 4096.0).max(1.0) as u64, 4096),
+    }
+}
+
+/// Some records of a large database decode: as large as there is room for, if that is less.
+fn large(subject: &Subject, protocol: &str, wanted: u64, record_bytes: usize) -> anyhow::Result<String> {
+    let mut rng = SecretRng::from_os()?;
+    let (free, _) = subject.cuda.device().memory()?;
+    let mut records = wanted;
+    let params = loop {
+        let params = choose(protocol, records, record_bytes)?;
+        if params.memory_bytes() as f64 <= 0.6 * free as f64 || records == 1 {
+            break params;
+        }
+        records /= 2;
+    };
+    let setup = setup(&subject.cuda, &params, Content::Random(5));
+    let others = (0..14).map(|_| rng.next_u64() % records);
+    let indices: Vec<u64> = [0, records - 1].into_iter().chain(others).collect();
+    let margin = margin_text(records_decode(&setup, &indices, &mut rng));
+    Ok(if records == wanted { margin } else { format!("{records} records only, {margin}") })
+}

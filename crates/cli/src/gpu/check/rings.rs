@@ -1,0 +1,317 @@
+//! The steps on rings, one after another as protocols take them, against the CPU's.
+
+use anyhow::ensure;
+use rayon::prelude::*;
+use spirea_backend::{EvaluationKeys, PanelLayout, RingBackend, SwitchedBits};
+use spirea_cuda::{Butterfly, Direction, Form, Granularity, Plain, transform_with};
+use spirea_lattice::RingSet;
+use spirea_math::random::public_residues;
+use spirea_math::{Expansion, Ring};
+
+use super::{Check, Scale, Subject, folds};
+
+/// What residues are: words of ciphertexts and keys need not decrypt to anything for arithmetic to be exact.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Content {
+    Random,
+    /// The largest residues.
+    Maximal,
+    Zero,
+}
+
+/// The shape of what goes through all steps.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Rows and columns of the plaintext matrix.
+    rows: usize,
+    columns: usize,
+    /// Queries of a batch.
+    batch: usize,
+}
+
+/// What goes through all steps.
+struct Inputs {
+    set: RingSet,
+    shape: Shape,
+    depth: usize,
+    expansion: Expansion,
+    /// Evaluation keys of two clients, who take turns in the batch.
+    expansion_keys: [Vec<u32>; 2],
+    conversion_keys: [Vec<u32>; 2],
+    queries: Vec<Vec<u32>>,
+    content: Content,
+}
+
+impl Inputs {
+    fn new(set: RingSet, shape: Shape, content: Content) -> Self {
+        let ring = set.ring();
+        let depth = shape.rows.next_power_of_two().trailing_zeros() as usize;
+        let expansion = Expansion::covering(shape.columns + depth * set.selector_gadget().levels(ring));
+        let key = set.expansion_gadget().levels(ring) * expansion.levels() as usize;
+        let conversion = 2 * set.conversion_gadget().levels(ring);
+        let ciphertexts = |stream: u64, count: usize| -> Vec<u32> {
+            (0..2 * count as u64).flat_map(|i| residues(ring, content, stream << 32 | i)).collect()
+        };
+        Self {
+            set,
+            shape,
+            depth,
+            expansion,
+            expansion_keys: [1, 2].map(|client| ciphertexts(client, key)),
+            conversion_keys: [3, 4].map(|client| ciphertexts(client, conversion)),
+            queries: (0..shape.batch as u64).map(|i| ciphertexts(5 + i, 1)).collect(),
+            content,
+        }
+    }
+
+    /// Both clients' keys.
+    fn clients<B: RingBackend>(&self, backend: &B, tables: &B::Tables) -> anyhow::Result<Vec<B::Keys>> {
+        let (expansion_gadget, conversion_gadget) =
+            (self.set.expansion_gadget(), self.set.conversion_gadget());
+        let clients = self.expansion_keys.iter().zip(&self.conversion_keys);
+        let clients = clients.map(|(expansion, conversion)| {
+            let keys = EvaluationKeys { expansion_gadget, expansion, conversion_gadget, conversion };
+            backend.keys(tables, keys)
+        });
+        Ok(clients.collect::<std::result::Result<_, _>>()?)
+    }
+
+    /// The plaintext matrix.
+    fn plain<B: RingBackend>(&self, backend: &B, tables: &B::Tables) -> anyhow::Result<B::Plain> {
+        let Shape { rows, columns, .. } = self.shape;
+        Ok(backend.encode(tables, rows, columns, &|row, column, coefficients| {
+            let places = coefficients.iter_mut().enumerate();
+            places.for_each(|(i, coefficient)| *coefficient = self.coefficient(row, column, i));
+        })?)
+    }
+
+    /// The plaintext matrix and the leaves of all queries.
+    fn operands<B: RingBackend>(
+        &self,
+        backend: &B,
+        tables: &B::Tables,
+    ) -> anyhow::Result<(B::Plain, Vec<B::Leaves>)> {
+        let clients = self.clients(backend, tables)?;
+        let queries: Vec<_> = self.queries.iter().zip(clients.iter().cycle()).collect();
+        let queries: Vec<_> = queries.iter().map(|(query, keys)| (*keys, &query[..])).collect();
+        Ok((self.plain(backend, tables)?, backend.expand(tables, self.expansion, &queries)?))
+    }
+
+    /// A coefficient of a plaintext polynomial.
+    fn coefficient(&self, row: usize, column: usize, i: usize) -> i32 {
+        let half = 1i64 << (self.set.plaintext_bits() - 1);
+        match self.content {
+            Content::Zero => 0,
+            Content::Maximal => (if (row + column + i).is_multiple_of(2) { -half } else { half - 1 }) as i32,
+            Content::Random => {
+                let mixed = ((row * 4099 + column) * 65_537 + i) as u64;
+                let mixed = (mixed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                ((mixed >> 20) as i64 % (2 * half) - half) as i32
+            }
+        }
+    }
+}
+
+/// A polynomial's residues, those of one prime after another.
+fn residues(ring: &Ring, content: Content, stream: u64) -> Vec<u32> {
+    let mut words = ring.zero();
+    for (limb, words) in ring.limbs().iter().zip(words.chunks_exact_mut(ring.degree())) {
+        match content {
+            Content::Random => public_residues(&[0xe1; 32], stream, limb.prime(), words),
+            Content::Maximal => words.fill(limb.prime().value() - 1),
+            Content::Zero => {}
+        }
+    }
+    words
+}
+
+/// What came out of a step.
+struct Result {
+    step: &'static str,
+    bytes: Vec<u8>,
+}
+
+/// Takes the inputs through all steps and tells what came out of each, switched to as many bits as there are.
+fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyhow::Result<Vec<Result>> {
+    let Inputs { set, shape, depth, expansion, .. } = *inputs;
+    let (ring, bits) = (set.ring(), SwitchedBits { a: 56, b: 56 });
+    let mut results = Vec::new();
+    let mut note = |step, ciphertexts: &B::Ciphertexts| -> anyhow::Result<()> {
+        results.push(Result { step, bytes: backend.mod_switch(tables, ciphertexts, bits)? });
+        Ok(())
+    };
+    let clients = inputs.clients(backend, tables)?;
+    let keys = |query: usize| &clients[query % clients.len()];
+    let plain = inputs.plain(backend, tables)?;
+    let queries: Vec<_> = inputs.queries.iter().enumerate().map(|(i, query)| (keys(i), &query[..])).collect();
+    let leaves = backend.expand(tables, expansion, &queries)?;
+    let folded = backend.poly_fold(tables, &plain, &leaves.iter().collect::<Vec<_>>())?;
+    for ciphertexts in &folded {
+        note("expand, poly_fold", ciphertexts)?;
+    }
+    // Bodies for all ciphertexts but some words of the last, out of answers that a fold left with the backend.
+    let degree = ring.degree();
+    let words = shape.rows * degree - degree / 2;
+    let layout = PanelLayout::covering(words.div_ceil(shape.batch), 4)?;
+    let matrix = backend.upload(layout, &vec![7; layout.bytes()])?;
+    let bodies = backend.scalar_fold(&matrix, &folds::random(9, shape.batch * layout.columns()))?;
+    for (query, mut ciphertexts) in folded.into_iter().enumerate() {
+        if set.plaintext_bits() < 32 {
+            backend.add_bodies(tables, &mut ciphertexts, &bodies, 0..words, set.plaintext_bits())?;
+            note("add_bodies", &ciphertexts)?;
+        }
+        let (gadget, first) = (set.selector_gadget(), shape.columns);
+        let selectors = backend.selectors(tables, keys(query), &leaves[query], first, depth, gadget)?;
+        note("selectors, rgsw_fold", &backend.rgsw_fold(tables, &selectors, ciphertexts)?)?;
+    }
+    Ok(results)
+}
+
+/// The CPU's results against those of both granularities, and of a mixture where the device chooses one.
+fn compare(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> anyhow::Result<String> {
+    let inputs = Inputs::new(set, shape, content);
+    let expected = run(&*subject.cpu, &subject.cpu.tables(set.ring())?, &inputs)?;
+    let tables = || subject.cuda.tables(set.ring());
+    let mut kinds = vec![
+        ("operations", tables()?.with_granularity(Granularity::Operations)),
+        ("stages", tables()?.with_granularity(Granularity::Stages)),
+    ];
+    if subject.scale == Scale::Full {
+        kinds.push(("as chosen", tables()?));
+    }
+    for (kind, tables) in kinds {
+        let found = run(&*subject.cuda, &tables, &inputs)?;
+        ensure!(found.len() == expected.len(), "{kind}: other results than the CPU's");
+        for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let (step, found, expected) = (found.step, &found.bytes, &expected.bytes);
+            ensure!(found.len() == expected.len(), "{kind}, {step}: results of another size");
+            if let Some(at) = found.iter().zip(expected).position(|(found, expected)| found != expected) {
+                anyhow::bail!("{kind}, after {step}, result {i}: byte {at} differs from the CPU's");
+            }
+        }
+    }
+    Ok(String::new())
+}
+
+/// Transforms alone with both butterflies, against the definition.
+fn transforms(subject: &Subject, set: RingSet, count: usize) -> anyhow::Result<String> {
+    let (ring, device) = (set.ring(), subject.cuda.device());
+    let tables = subject.cuda.tables(ring)?;
+    for content in [Content::Random, Content::Maximal] {
+        let before: Vec<u32> = (0..count as u64).flat_map(|i| residues(ring, content, i)).collect();
+        for (direction, transform) in [
+            (Direction::Forward, Ring::forward as fn(&Ring, &mut [u32])),
+            (Direction::Inverse, Ring::inverse),
+        ] {
+            let mut expected = before.clone();
+            expected.chunks_exact_mut(ring.words()).for_each(|polynomial| transform(ring, polynomial));
+            for butterfly in Butterfly::ALL {
+                let polynomials = device.upload(&before)?;
+                transform_with(butterfly, direction, &tables, &polynomials)?;
+                let found = device.main().read(&polynomials.all())?;
+                ensure!(found == expected, "{butterfly:?}, {direction:?}, {content:?}: other words");
+            }
+        }
+    }
+    Ok(String::new())
+}
+
+/// Products of a plain matrix in every form that its residues have, against the CPU's.
+fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> anyhow::Result<String> {
+    let inputs = Inputs::new(set, shape, content);
+    let bits = SwitchedBits { a: 56, b: 56 };
+    let expected = {
+        let (cpu, tables) = (&*subject.cpu, subject.cpu.tables(set.ring())?);
+        let (plain, leaves) = inputs.operands(cpu, &tables)?;
+        let folded = cpu.poly_fold(&tables, &plain, &leaves.iter().collect::<Vec<_>>())?;
+        folded.iter().map(|c| cpu.mod_switch(&tables, c, bits)).collect::<std::result::Result<Vec<_>, _>>()?
+    };
+    let (cuda, tables) = (&*subject.cuda, subject.cuda.tables(set.ring())?);
+    let (_, leaves) = inputs.operands(cuda, &tables)?;
+    let leaves: Vec<_> = leaves.iter().collect();
+    let values: Vec<u32> = (0..shape.rows * shape.columns)
+        .into_par_iter()
+        .flat_map_iter(|place| {
+            let (row, column) = (place / shape.columns, place % shape.columns);
+            let mut polynomial = set.ring().zero();
+            for i in 0..set.ring().degree() {
+                let coefficient = inputs.coefficient(row, column, i);
+                set.ring().set_coefficient(&mut polynomial, i, coefficient.into());
+            }
+            set.ring().forward(&mut polynomial);
+            polynomial
+        })
+        .collect();
+    let values = cuda.device().upload(&values)?;
+    let mut forms = Vec::new();
+    for form in Form::ALL {
+        if !set.ring().limbs().iter().all(|limb| form.holds(limb.prime().value())) {
+            continue;
+        }
+        let mut plain = Plain::with_form(&tables, shape.rows, shape.columns, form)?;
+        plain.store(&tables, 0, shape.rows, &values)?;
+        for (query, folded) in cuda.poly_fold(&tables, &plain, &leaves)?.iter().enumerate() {
+            let found = cuda.mod_switch(&tables, folded, bits)?;
+            ensure!(found == expected[query], "{form:?}, query {query}: another product than the CPU's");
+        }
+        forms.push(format!("{form:?}").to_lowercase());
+    }
+    Ok(forms.join(", "))
+}
+
+pub(super) fn checks(subject: &Subject) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for set in RingSet::ALL {
+        let of_set = subject.clone();
+        checks.push(Check::new(format!("transforms {}", set.name()), move || {
+            transforms(&of_set, set, if of_set.scale == Scale::Full { 1000 } else { 2 })
+        }));
+        // Rows that are no power of two: some ciphertexts have no partner in the tournament.
+        let columns = if set.plaintext_bits() < 20 { 1280 } else { 256 };
+        let shapes: &[Shape] = match subject.scale {
+            Scale::Full => &[
+                Shape { rows: 1, columns: 1, batch: 1 },
+                Shape { rows: 5, columns, batch: 3 },
+                Shape { rows: 37, columns: 100, batch: 33 },
+            ],
+            Scale::Tiny => &[Shape { rows: 3, columns: 5, batch: 2 }],
+        };
+        for &shape in shapes {
+            for content in [Content::Random, Content::Maximal, Content::Zero] {
+                let common = matches!(set, RingSet::Fast | RingSet::Onion32);
+                let worthwhile = match (subject.scale, content) {
+                    (_, Content::Random) => true,
+                    (Scale::Full, Content::Zero) => shape.batch <= 3,
+                    (Scale::Full, _) => true,
+                    (Scale::Tiny, _) => common && content == Content::Maximal,
+                };
+                if !worthwhile {
+                    continue;
+                }
+                let Shape { rows, columns, batch } = shape;
+                let subject = subject.clone();
+                let name = format!("ring steps {} {rows} x {columns} batch {batch} {content:?}", set.name());
+                checks.push(Check::new(name.to_lowercase(), move || compare(&subject, set, shape, content)));
+            }
+        }
+        // Sums of as many terms as protocols add up, and batches around the tiles of the tensor cores.
+        let shapes: &[Shape] = match subject.scale {
+            Scale::Full => &[
+                Shape { rows: 9, columns: 512, batch: 1 },
+                Shape { rows: 70, columns: 33, batch: 9 },
+                Shape { rows: 16, columns: 256, batch: 64 },
+                Shape { rows: 3, columns: 31, batch: 70 },
+            ],
+            Scale::Tiny => &[Shape { rows: 3, columns: 5, batch: 3 }],
+        };
+        for &shape in shapes {
+            for content in [Content::Random, Content::Maximal] {
+                let Shape { rows, columns, batch } = shape;
+                let subject = subject.clone();
+                let name = format!("poly_fold {} {rows} x {columns} batch {batch} {content:?}", set.name());
+                checks.push(Check::new(name.to_lowercase(), move || products(&subject, set, shape, content)));
+            }
+        }
+    }
+    checks
+}

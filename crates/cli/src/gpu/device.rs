@@ -1,0 +1,84 @@
+//! Which device, and what there is to say where there is none.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use spirea_backend::BackendError;
+use spirea_cuda::CudaBackend;
+use spirea_cuda::driver::{Device, DriverError};
+
+use super::NO_DEVICE;
+use crate::output::{Format, print_error, print_line};
+
+/// The name of the device that is this machine's processor.
+const EMULATION: &str = "Spirea emulation";
+
+/// How large is what runs on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scale {
+    /// Sizes of real databases.
+    Full,
+    /// The least sizes that reach every kernel.
+    Tiny,
+}
+
+/// Which device, and for whom the output is.
+#[derive(Args, Clone)]
+pub struct DeviceOptions {
+    /// Number of the device.
+    #[arg(long, default_value_t = 0)]
+    device: usize,
+    /// Sizes of what runs: full, or tiny for a quick look; tiny by default where the device is emulated.
+    #[arg(long, value_enum)]
+    scale: Option<Scale>,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl DeviceOptions {
+    /// For whom the output is.
+    pub fn format(&self) -> Format {
+        Format::from_flag(self.json)
+    }
+
+    /// How large is what runs.
+    pub fn scale(&self, backend: &CudaBackend) -> Scale {
+        let emulated = backend.device().properties().name.starts_with(EMULATION);
+        self.scale.unwrap_or(if emulated { Scale::Tiny } else { Scale::Full })
+    }
+
+    /// Opens the device. Without one, says why and gives the exit code that stands for it.
+    pub fn open(&self) -> anyhow::Result<Result<Arc<CudaBackend>, ExitCode>> {
+        let error = match CudaBackend::new(self.device) {
+            Ok(backend) => return Ok(Ok(Arc::new(backend))),
+            Err(error) => error,
+        };
+        let reason = Device::open(self.device).err().map_or("unavailable", |error| reason(&error));
+        if !matches!(error, BackendError::Unavailable(_)) {
+            return Err(error.into());
+        }
+        match self.format() {
+            Format::Text => print_error(&format!("spirea: no device ({reason}): {error}")),
+            Format::Json => {
+                let line = serde_json::json!({ "error": reason, "message": error.to_string() });
+                print_line(&line.to_string())?;
+            }
+        }
+        Ok(Err(ExitCode::from(NO_DEVICE)))
+    }
+}
+
+/// A name for why there is no device, for programs.
+fn reason(error: &DriverError) -> &'static str {
+    match error {
+        DriverError::NoDriver => "no-driver",
+        DriverError::NoDevice(_) => "no-device",
+        DriverError::OldDriver { .. } => "old-driver",
+        DriverError::NoSuchDevice { .. } => "no-such-device",
+        DriverError::Kernels(_) => "no-kernels",
+        DriverError::OutOfMemory { .. } => "no-memory",
+        _ => "unavailable",
+    }
+}

@@ -1,0 +1,241 @@
+// Device and pinned memory: host memory of exactly the size asked for, so that AddressSanitizer sees where it ends.
+#include <cstdlib>
+#include <cstring>
+
+#include "driver.hpp"
+
+namespace driver {
+
+namespace {
+
+constexpr unsigned char FRESH = 0xDB, FREED = 0xDD;
+constexpr size_t DEVICE_ALIGNMENT = 256, PAGE = 4096;
+
+unsigned char* bytes_at(DevicePointer address) { return reinterpret_cast<unsigned char*>(address); }
+
+Allocation& allocate(uint64_t bytes, const Context* context, size_t alignment) {
+    require(bytes > 0, INVALID_VALUE, "an allocation of no bytes");
+    if (context) {
+        require(bytes <= state().configuration.memory - bytes_in_use(*context), OUT_OF_MEMORY,
+                "the device's memory is exhausted");
+    }
+    void* memory = nullptr;
+    if (posix_memalign(&memory, alignment, bytes + emulation::TAIL) != 0) throw Error{OUT_OF_MEMORY};
+    std::memset(memory, FRESH, bytes);
+    const auto base = reinterpret_cast<DevicePointer>(memory);
+    emulation::mark_tail(bytes_at(base) + bytes);
+    return state().memory[base] = {base, bytes, context};
+}
+
+void release(DevicePointer base) {
+    const auto found = state().memory.find(base);
+    if (found == state().memory.end()) return;
+    if (!found->second.registered) {
+        std::memset(bytes_at(base), FREED, found->second.bytes);
+        std::free(bytes_at(base));
+    }
+    state().memory.erase(found);
+}
+
+// The allocation of which this is the beginning.
+Allocation& allocation_at(DevicePointer base, bool pinned) {
+    const auto found = state().memory.find(base);
+    const bool right = found != state().memory.end() && (found->second.context == nullptr) == pinned;
+    require(right && !found->second.freeing, INVALID_VALUE, "this is not the beginning of an allocation");
+    return found->second;
+}
+
+// Whether queued work will use this pinned memory.
+bool in_use(const Allocation& pinned) {
+    for (const auto& stream : state().streams) {
+        for (const Task& task : stream->queue) {
+            if (task.pinned >= pinned.base && task.pinned < pinned.base + pinned.bytes) return true;
+        }
+    }
+    return false;
+}
+
+void free_pinned(const Allocation& pinned) {
+    if (in_use(pinned)) {
+        const char* message = "pinned memory was freed before a copy in a stream has used it";
+        for (auto& context : state().contexts) lose(*context, ILLEGAL_ADDRESS, message);
+        refuse(ILLEGAL_ADDRESS, message);
+    }
+    release(pinned.base);
+}
+
+void free_device(Context& context, DevicePointer base) {
+    const Allocation& allocation = allocation_at(base, false);
+    synchronize(context_of(allocation.context->device));
+    check(context);
+    release(base);
+}
+
+}  // namespace
+
+Allocation* find_allocation(DevicePointer address) {
+    auto& memory = state().memory;
+    auto after = memory.upper_bound(address);
+    if (after == memory.begin()) return nullptr;
+    Allocation& allocation = std::prev(after)->second;
+    return address - allocation.base <= allocation.bytes ? &allocation : nullptr;
+}
+
+// At a call, memory counts from the call that allocates it to the one that frees it; at execution, while it lives.
+void check_range(DevicePointer address, uint64_t bytes, const Context& context, Result code, bool at_call) {
+    const Allocation* allocation = find_allocation(address);
+    require(allocation && allocation->context == &context, code, "the range is not memory of the context's device");
+    require(bytes <= allocation->bytes - (address - allocation->base), code, "the range leaves its allocation");
+    if (at_call) {
+        require(!allocation->freeing, code, "the memory was freed by an earlier call");
+    } else {
+        require(allocation->live, code, "the memory is used before its allocation in stream order");
+    }
+}
+
+uint64_t bytes_in_use(const Context& context) {
+    uint64_t bytes = 0;
+    for (const auto& [base, allocation] : state().memory) {
+        if (allocation.context == &context) bytes += allocation.bytes;
+    }
+    return bytes;
+}
+
+void release_memory(const Context& context) {
+    std::vector<DevicePointer> bases;
+    for (const auto& [base, allocation] : state().memory) {
+        if (allocation.context == &context) bases.push_back(base);
+    }
+    for (DevicePointer base : bases) release(base);
+}
+
+const Allocation* find_overrun() {
+    for (const auto& [base, allocation] : state().memory) {
+        if (!allocation.registered && !emulation::is_tail_intact(bytes_at(base) + allocation.bytes)) return &allocation;
+    }
+    return nullptr;
+}
+
+bool is_pinned(const void* host, uint64_t bytes) {
+    const auto address = reinterpret_cast<DevicePointer>(host);
+    const Allocation* allocation = find_allocation(address);
+    return allocation && !allocation->context && bytes <= allocation->bytes - (address - allocation->base);
+}
+
+}  // namespace driver
+
+using namespace driver;
+
+EXPORTED int cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
+    return in_context([&](Context& context) {
+        require_no_capture(context, "cuMemAlloc");
+        *pointer = allocate(bytes, &context, DEVICE_ALIGNMENT).base;
+    });
+}
+
+EXPORTED int cuMemFree_v2(DevicePointer pointer) {
+    return in_context([&](Context& context) {
+        require_no_capture(context, "cuMemFree");
+        if (pointer != 0) free_device(context, pointer);
+    });
+}
+
+EXPORTED int cuMemAllocAsync(DevicePointer* pointer, size_t bytes, Stream* handle) {
+    return in_context([&](Context&) {
+        Stream& stream = stream_of(handle);
+        require(!stream.capture, NOT_SUPPORTED, "allocations in a captured stream are not emulated");
+        Allocation& allocation = allocate(bytes, stream.context, DEVICE_ALIGNMENT);
+        allocation.live = false;
+        *pointer = allocation.base;
+        // Filled again when the allocation comes to be: what was written too early is lost, as it should be.
+        enqueue(stream, {.work = [base = allocation.base](Context&) {
+                    if (Allocation* born = find_allocation(base)) {
+                        born->live = true;
+                        std::memset(bytes_at(base), FRESH, born->bytes);
+                    }
+                }});
+    });
+}
+
+EXPORTED int cuMemFreeAsync(DevicePointer pointer, Stream* handle) {
+    return in_context([&](Context&) {
+        Stream& stream = stream_of(handle);
+        if (pointer == 0) return;
+        require(!stream.capture, NOT_SUPPORTED, "allocations in a captured stream are not emulated");
+        allocation_at(pointer, false).freeing = true;
+        enqueue(stream, {.work = [pointer](Context&) { release(pointer); }});
+    });
+}
+
+EXPORTED int cuMemGetInfo_v2(size_t* free, size_t* total) {
+    return in_context([&](Context& context) {
+        *total = state().configuration.memory;
+        *free = *total - bytes_in_use(context);
+    });
+}
+
+EXPORTED int cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
+    return in_context([&](Context&) { *pointer = bytes_at(allocate(bytes, nullptr, PAGE).base); });
+}
+EXPORTED int cuMemAllocHost_v2(void** pointer, size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
+
+// Hardware waits for the device here; the emulation shows who relies on it.
+EXPORTED int cuMemFreeHost(void* pointer) {
+    return in_context([&](Context&) {
+        const Allocation& allocation = allocation_at(reinterpret_cast<DevicePointer>(pointer), true);
+        require(!allocation.registered, INVALID_VALUE, "this memory was registered, not allocated");
+        free_pinned(allocation);
+    });
+}
+
+EXPORTED int cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned) {
+    return in_context([&](Context&) {
+        require(pointer && bytes > 0, INVALID_VALUE, "no memory to register");
+        const auto base = reinterpret_cast<DevicePointer>(pointer);
+        require(!is_pinned(pointer, 1), HOST_MEMORY_ALREADY_REGISTERED, "this memory is registered already");
+        state().memory[base] = {base, bytes, nullptr, true, false, true};
+    });
+}
+
+EXPORTED int cuMemHostUnregister(void* pointer) {
+    return in_context([&](Context&) {
+        const auto base = reinterpret_cast<DevicePointer>(pointer);
+        const auto found = state().memory.find(base);
+        require(found != state().memory.end() && found->second.registered, HOST_MEMORY_NOT_REGISTERED,
+                "this memory was not registered");
+        free_pinned(found->second);
+    });
+}
+
+// A device's pool is its context under another name.
+EXPORTED int cuDeviceGetDefaultMemPool(Context** pool, int device) {
+    return initialised([&] { *pool = &context_of(device); });
+}
+EXPORTED int cuDeviceGetMemPool(Context** pool, int device) { return cuDeviceGetDefaultMemPool(pool, device); }
+
+// How much a pool keeps changes nothing here: freed memory is freed.
+EXPORTED int cuMemPoolSetAttribute(Context* pool, int attribute, void* value) {
+    return initialised([&] {
+        require(pool && value && attribute >= 1 && attribute <= 8, INVALID_VALUE, "there is no such attribute");
+        if (attribute == 4) pool->release_threshold = *static_cast<uint64_t*>(value);
+    });
+}
+
+EXPORTED int cuMemPoolGetAttribute(Context* pool, int attribute, void* value) {
+    return initialised([&] {
+        require(pool && value && attribute >= 1 && attribute <= 8, INVALID_VALUE, "there is no such attribute");
+        if (attribute <= 3) {
+            *static_cast<int*>(value) = 1;
+        } else {
+            *static_cast<uint64_t*>(value) = attribute == 4 ? pool->release_threshold : bytes_in_use(*pool);
+        }
+    });
+}
+
+EXPORTED int cuMemPoolTrimTo(Context* pool, size_t) {
+    return initialised([&] { require(pool != nullptr, INVALID_VALUE, "no pool"); });
+}
+
+EXPORTED int cuMemPoolSetAccess(Context* pool, const void*, size_t) {
+    return initialised([&] { require(pool != nullptr, INVALID_VALUE, "no pool"); });
+}

@@ -1,0 +1,117 @@
+// What lanes do together, and the deferred copies.
+#include <cstring>
+
+#include "block.hpp"
+#include "emulation.hpp"
+
+namespace emulation {
+
+namespace {
+
+template <class Each>
+void for_lanes(uint32_t mask, Each each) {
+    for (; mask != 0; mask &= mask - 1) each(unsigned(__builtin_ctz(mask)));
+}
+
+Shuffle& shuffle_of(void* const* requests, unsigned lane) { return *static_cast<Shuffle*>(requests[lane]); }
+
+const char* nothing(void* const*, uint32_t, unsigned*) { return nullptr; }
+
+template <bool XOR>
+const char* exchange(void* const* requests, uint32_t mask, unsigned* failing_lane) {
+    const char* message = nullptr;
+    for_lanes(mask, [&](unsigned lane) {
+        Shuffle& mine = shuffle_of(requests, lane);
+        uint32_t from = mine.from;
+        if (XOR) from = (lane ^ mine.from) < WARP ? lane ^ mine.from : lane;
+        from %= WARP;
+        if (mask >> from & 1) {
+            mine.result = shuffle_of(requests, from).value;
+        } else {
+            *failing_lane = lane;
+            message = "reads a lane outside of the mask";
+        }
+    });
+    return message;
+}
+
+const char* vote(void* const* requests, uint32_t mask, unsigned*) {
+    uint64_t votes = 0;
+    for_lanes(mask, [&](unsigned lane) { votes |= shuffle_of(requests, lane).value << lane; });
+    for_lanes(mask, [&](unsigned lane) { shuffle_of(requests, lane).result = votes; });
+    return nullptr;
+}
+
+// Fragments as portable.cuh lays them out, gathered, multiplied as 16-bit integers (which fit pmaddwd) and returned.
+template <class A, class B>
+const char* multiply(void* const* requests, uint32_t, unsigned*) {
+    int16_t a[16][32], b[8][32];
+    for (unsigned lane = 0; lane < WARP; lane++) {
+        const auto& mine = *static_cast<const Fragments*>(requests[lane]);
+        const unsigned g = lane / 4, c = lane % 4;
+        for (unsigned i = 0; i < 4; i++) {
+            for (unsigned byte = 0; byte < 4; byte++) {
+                a[g + 8 * (i % 2)][4 * c + 16 * (i / 2) + byte] = A(mine.a[i] >> 8 * byte);
+            }
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            for (unsigned byte = 0; byte < 4; byte++) b[g][4 * c + 16 * i + byte] = B(mine.b[i] >> 8 * byte);
+        }
+    }
+    for (unsigned lane = 0; lane < WARP; lane++) {
+        const auto& mine = *static_cast<const Fragments*>(requests[lane]);
+        const unsigned g = lane / 4, c = lane % 4;
+        for (unsigned i = 0; i < 4; i++) {
+            const int16_t *row = a[g + 8 * (i / 2)], *column = b[2 * c + i % 2];
+            int32_t sum = 0;
+            for (unsigned k = 0; k < 32; k++) sum += row[k] * column[k];
+            mine.d[i] += uint32_t(sum);
+        }
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+const WarpOperation BARRIER = {"warp_barrier", nothing};
+const WarpOperation SHUFFLE = {"from_lane", exchange<false>};
+const WarpOperation SHUFFLE_XOR = {"from_lane_xor", exchange<true>};
+const WarpOperation BALLOT = {"ballot", vote};
+const WarpOperation MMA_U8U8 = {"mma_u8u8", multiply<uint8_t, uint8_t>};
+const WarpOperation MMA_U8S8 = {"mma_u8s8", multiply<uint8_t, int8_t>};
+const WarpOperation MMA_S8U8 = {"mma_s8u8", multiply<int8_t, uint8_t>};
+const WarpOperation MMA_S8S8 = {"mma_s8s8", multiply<int8_t, int8_t>};
+
+namespace {
+
+constexpr size_t COPY = 16;
+constexpr unsigned char IN_FLIGHT = 0xA5;
+
+}  // namespace
+
+void copy_begin(void* to, const void* from) {
+    const auto to_address = reinterpret_cast<uintptr_t>(to), from_address = reinterpret_cast<uintptr_t>(from);
+    if (to_address % COPY != 0 || from_address % COPY != 0) {
+        fail(MISALIGNED_ADDRESS, "copy_async from %p to %p: not at multiples of 16", from, to);
+    }
+    const auto shared = reinterpret_cast<uintptr_t>(view->shared);
+    if (to_address < shared || to_address + COPY > shared + view->shared_bytes) {
+        fail(ILLEGAL_ADDRESS, "copy_async to %p, outside of the %zu bytes of shared memory", to, view->shared_bytes);
+    }
+    current->copies.push_back({to, from, current->groups});
+    std::memset(to, IN_FLIGHT, COPY);
+}
+
+void copy_commit() { current->groups++; }
+
+void copy_wait(unsigned groups_left) {
+    auto& copies = current->copies;
+    size_t done = 0;
+    while (done < copies.size() && copies[done].group + groups_left < current->groups) {
+        std::memcpy(copies[done].to, copies[done].from, COPY);
+        done++;
+    }
+    copies.erase(copies.begin(), copies.begin() + ptrdiff_t(done));
+}
+
+}  // namespace emulation

@@ -1,0 +1,251 @@
+// The negacyclic number-theoretic transform of one polynomial by one block.
+//
+// N = 2^LOG coefficients, N / 16 threads with 16 coefficients each in registers, three passes of four layers of
+// butterflies (the last pass has LOG - 8). Thread t holds
+//
+//     at the coefficients' end     x[i] = coefficient t + (N / 16) i
+//     between the passes           x[i] = place c + LANES i of group g, t = LANES g + c, of N / 16 places a group
+//     at the values' end           x[i] = value 16 t + i
+//
+// Groups are of one warp, so that only the first exchange wants a barrier of the block. Every exchange reads and
+// writes shared memory without bank conflicts: a group's region has LANES words of padding, which keeps the groups
+// of a warp in different banks, and inside it the second exchange pads every 16th word.
+//
+// Twiddles are in the order of their use (`ring/twiddles.rs`): a quadruple holds two factors with their companions,
+// numbers 2 j and 2 j + 1 of a pass; layer s of a pass takes numbers 2^s to 2^(s + 1) - 1. First pass: 8 quadruples.
+// Second: [8][16 groups]. Third: [8][threads]. A warp's reads are of consecutive quadruples.
+#pragma once
+#include "modular.cuh"
+
+namespace spirea {
+
+// A factor with what spares its product a division; what it is, the butterfly says.
+struct Factor {
+    uint32_t value, companion;
+};
+
+// Primes of 30 bits leave less room above them than shorter ones, which are settled less often.
+DEVICE bool is_wide(Prime p) { return p.q >> 29 != 0; }
+
+// Lazy butterflies of Harvey with Shoup's products: 3 multiplications, 2 additions and what settles. Words are
+// unsigned, the companion is floor(w 2^32 / q), a product is below 2q for any word.
+//
+// Forward: a layer adds 2q. Wide primes: x is settled below 2q before every layer, all is below 4q < 2^32 after.
+// Others: input below 4q, then 6q, 8q < 2^32, and x is settled below 4q before every second layer from there on.
+// Inverse: all words are below 2q.
+struct Shoup {
+    template <uint32_t LAYER>
+    DEVICE static uint32_t settled(uint32_t x, Prime p, bool wide) {
+        if (wide) return subtract_if_reached(x, 2 * p.q);
+        return LAYER >= 2 && LAYER % 2 == 0 ? subtract_if_reached(x, 4 * p.q) : x;
+    }
+    DEVICE static void forward(uint32_t& x, uint32_t& y, Factor w, Prime p) {
+        const uint32_t u = x, v = multiply_lazy(y, w.value, w.companion, p.q);
+        x = u + v;
+        y = u + 2 * p.q - v;
+    }
+    DEVICE static uint32_t forward_end(uint32_t x, Prime p, bool wide) {
+        if (!wide) x = subtract_if_reached(x, 4 * p.q);
+        return subtract_if_reached(subtract_if_reached(x, 2 * p.q), p.q);
+    }
+    DEVICE static void inverse(uint32_t& x, uint32_t& y, Factor w, Prime p) {
+        const uint32_t sum = x + y, difference = x + 2 * p.q - y;
+        x = subtract_if_reached(sum, 2 * p.q);
+        y = multiply_lazy(difference, w.value, w.companion, p.q);
+    }
+    DEVICE static uint32_t inverse_end(uint32_t x, Factor scale, Prime p) {
+        return subtract_if_reached(multiply_lazy(x, scale.value, scale.companion, p.q), p.q);
+    }
+};
+
+// Montgomery's products of signed words: 3 multiplications, 2 additions of three terms and what settles. The value
+// is w 2^32 modulo q of magnitude below q / 2, the companion value / q modulo 2^32. A product by y is of magnitude
+// below q / 2 + |y| q / 2^33, at most 3q / 4 for any word y.
+//
+// Forward: input of magnitude at most q. Wide primes: x is settled to at most q before every layer, all is below
+// 2q < 2^31 after. Others: three layers add less than 9q / 4; before layers 3, 6 and 9 x of magnitude below
+// 4q < 2^31 is settled to [0, 3q / 2): the estimate x r / 2^32 of the quotient with r = floor(2^32 / q) is off by
+// less than 1 / 2, its floor short by less than 3 / 2. Inverse: all words are of magnitude at most q.
+struct Montgomery {
+    DEVICE static uint32_t product(uint32_t y, Factor w, Prime p) {
+        const uint32_t quotient = y * w.companion;
+        return (uint32_t)multiply_high_signed((int32_t)y, (int32_t)w.value) -
+               (uint32_t)multiply_high_signed((int32_t)quotient, (int32_t)p.q);
+    }
+    // x of magnitude below 2q to one of at most q: of x and x + 2q, the smaller as words is in [0, 2q).
+    DEVICE static uint32_t halved(uint32_t x, Prime p) { return min(x, x + 2 * p.q) - p.q; }
+
+    template <uint32_t LAYER>
+    DEVICE static uint32_t settled(uint32_t x, Prime p, bool wide) {
+        if (wide) return halved(x, p);
+        if (LAYER == 0 || LAYER % 3 != 0) return x;
+        return x - (uint32_t)multiply_high_signed((int32_t)x, (int32_t)(0xffffffffu / p.q)) * p.q;
+    }
+    DEVICE static void forward(uint32_t& x, uint32_t& y, Factor w, Prime p) {
+        const uint32_t u = x, v = product(y, w, p);
+        x = u + v;
+        y = u - v;
+    }
+    DEVICE static uint32_t forward_end(uint32_t x, Prime p, bool wide) {
+        x = min(x, x + (wide ? 2 : 4) * p.q);
+        return subtract_if_reached(subtract_if_reached(x, 2 * p.q), p.q);
+    }
+    DEVICE static void inverse(uint32_t& x, uint32_t& y, Factor w, Prime p) {
+        const uint32_t sum = x + y, difference = x - y;
+        x = halved(sum, p);
+        y = product(difference, w, p);
+    }
+    DEVICE static uint32_t inverse_end(uint32_t x, Factor scale, Prime p) {
+        x = product(x, scale, p);
+        return min(x, x + p.q);
+    }
+};
+
+template <uint32_t LOG>
+struct Ntt {
+    static constexpr uint32_t DEGREE = 1u << LOG, THREADS = DEGREE / 16;
+    // Threads of a group, and words of its region in shared memory.
+    static constexpr uint32_t LANES = THREADS / 16, REGION = THREADS + LANES;
+    // Words of shared memory for exchanges, and quadruples of a prime's twiddles in one direction.
+    static constexpr uint32_t EXCHANGE = 16 * REGION, TABLE = 8 + 8 * 16 + 8 * THREADS;
+    // The third pass of degree 2^11 has three layers: its first is left out.
+    static constexpr uint32_t THIRD = 12 - LOG;
+    static_assert(LOG == 12 || LOG == 11, "groups of 16 or 8 threads, within a warp");
+
+    // The layers of one pass from `FIRST` on, `BEFORE` layers into the transform. Twiddle quadruple j at j `stride`.
+    template <class B, uint32_t BEFORE, uint32_t FIRST>
+    DEVICE static void forward_pass(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p) {
+        if constexpr (FIRST < 4) {
+            constexpr uint32_t GROUPS = 1u << FIRST, HALF = 8u >> FIRST;
+            settle<B, BEFORE, HALF>(x, p);
+#pragma unroll
+            for (uint32_t group = 0; group < GROUPS; ++group) {
+                const Factor w = factor(twiddles, stride, GROUPS + group);
+#pragma unroll
+                for (uint32_t i = 2 * HALF * group; i < 2 * HALF * group + HALF; ++i)
+                    B::forward(x[i], x[i + HALF], w, p);
+            }
+            forward_pass<B, BEFORE + 1, FIRST + 1>(x, twiddles, stride, p);
+        }
+    }
+    // Settles the words that layer `LAYER`, which joins x[i] and x[i + HALF], does not multiply.
+    template <class B, uint32_t LAYER, uint32_t HALF>
+    DEVICE static void settle(uint32_t (&x)[16], Prime p) {
+        if (is_wide(p)) {
+#pragma unroll
+            for (uint32_t i = 0; i < 16; ++i)
+                if ((i & HALF) == 0) x[i] = B::template settled<LAYER>(x[i], p, true);
+        } else {
+#pragma unroll
+            for (uint32_t i = 0; i < 16; ++i)
+                if ((i & HALF) == 0) x[i] = B::template settled<LAYER>(x[i], p, false);
+        }
+    }
+    // The same backwards, from layer `LAST` to `FIRST`.
+    template <class B, uint32_t FIRST, uint32_t LAST = 3>
+    DEVICE static void inverse_pass(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p) {
+        constexpr uint32_t GROUPS = 1u << LAST, HALF = 8u >> LAST;
+#pragma unroll
+        for (uint32_t group = 0; group < GROUPS; ++group) {
+            const Factor w = factor(twiddles, stride, GROUPS + group);
+#pragma unroll
+            for (uint32_t i = 2 * HALF * group; i < 2 * HALF * group + HALF; ++i)
+                B::inverse(x[i], x[i + HALF], w, p);
+        }
+        if constexpr (LAST > FIRST) inverse_pass<B, FIRST, LAST - 1>(x, twiddles, stride, p);
+    }
+    DEVICE static Factor factor(const Words4* twiddles, uint32_t stride, uint32_t number) {
+        const Words4 two = load_table(twiddles + number / 2 * stride);
+        return number % 2 == 0 ? Factor{two.x, two.y} : Factor{two.z, two.w};
+    }
+
+    // Where x[i] lies in the exchange between the first two passes, seen from the coefficients' end and from the
+    // second pass, and in the one between the last two, seen from the second pass and from the values' end.
+    DEVICE static uint32_t place_first(uint32_t i, uint32_t thread) { return REGION * i + thread; }
+    DEVICE static uint32_t place_middle(uint32_t i, uint32_t thread) {
+        return thread / LANES * REGION + thread % LANES + LANES * i;
+    }
+    DEVICE static uint32_t place_middle_padded(uint32_t i, uint32_t thread) { return place_middle(i, thread) + LANES * i / 16; }
+    DEVICE static uint32_t place_last(uint32_t i, uint32_t thread) { return 17 * thread + i; }
+
+    // Coefficients below 4q (Montgomery's: at most q in magnitude) to values below q. All threads of the block;
+    // `exchange` has EXCHANGE words. Here as in the functions below, other lanes of the warp may be at work on the
+    // warp's region of it before and after, but no other warp is.
+    template <class B>
+    DEVICE static void forward(uint32_t (&x)[16], uint32_t* exchange, const Words4* table, Prime p) {
+        const uint32_t thread = opaque(threadIdx.x);
+        forward_pass<B, 0, 0>(x, table, 1, p);
+        block_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) exchange[place_first(i, thread)] = x[i];
+        block_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_middle(i, thread)];
+        forward_pass<B, 4, 0>(x, table + 8 + thread / LANES, 16, p);
+        warp_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) exchange[place_middle_padded(i, thread)] = x[i];
+        warp_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_last(i, thread)];
+        forward_pass<B, 8, THIRD>(x, table + 8 + 8 * 16 + thread, THREADS, p);
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) x[i] = B::forward_end(x[i], p, is_wide(p));
+    }
+
+    // Values below q to coefficients below q times `scale`, which has the factor 1 / N.
+    template <class B>
+    DEVICE static void inverse(uint32_t (&x)[16], uint32_t* exchange, const Words4* table, Factor scale, Prime p) {
+        const uint32_t thread = opaque(threadIdx.x);
+        inverse_pass<B, THIRD>(x, table + 8 + 8 * 16 + thread, THREADS, p);
+        warp_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) exchange[place_last(i, thread)] = x[i];
+        warp_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_middle_padded(i, thread)];
+        inverse_pass<B, 0>(x, table + 8 + thread / LANES, 16, p);
+        warp_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) exchange[place_middle(i, thread)] = x[i];
+        block_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_first(i, thread)];
+        block_barrier();
+        inverse_pass<B, 0>(x, table, 1, p);
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) x[i] = B::inverse_end(x[i], scale, p);
+    }
+
+    // A warp's 512 values also come in *rows* of 32: x[i] = value 32 i + l of them for lane l, as memory is read and
+    // written best. Between rows and 16 consecutive values a thread, shared memory is exchanged within the warp;
+    // the exclusive or keeps both ways free of conflicts.
+    DEVICE static uint32_t row_value(uint32_t i) { return threadIdx.x / 32 * 512 + 32 * i + threadIdx.x % 32; }
+    DEVICE static uint32_t* warp_region(uint32_t* exchange) { return exchange + threadIdx.x / 32 * (32 * 17); }
+    // The places of x[i] seen from the rows and from the values' end, for a lane.
+    DEVICE static uint32_t place_row(uint32_t i, uint32_t lane) { return 32 * i + (lane & 16) + ((lane & 15) ^ i); }
+    DEVICE static uint32_t place_own(uint32_t i, uint32_t lane) { return 16 * lane + (i ^ lane / 2); }
+
+    DEVICE static void own_to_rows(uint32_t (&x)[16], uint32_t* exchange) {
+        uint32_t* const region = warp_region(exchange);
+        const uint32_t lane = opaque(threadIdx.x % 32);
+        warp_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) region[place_own(i, lane)] = x[i];
+        warp_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) x[i] = region[place_row(i, lane)];
+    }
+    DEVICE static void rows_to_own(uint32_t (&x)[16], uint32_t* exchange) {
+        uint32_t* const region = warp_region(exchange);
+        const uint32_t lane = opaque(threadIdx.x % 32);
+        warp_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) region[place_row(i, lane)] = x[i];
+        warp_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) x[i] = region[place_own(i, lane)];
+    }
+};
+
+}  // namespace spirea

@@ -1,0 +1,222 @@
+// Digits times keys: what substitutions and external products have in common.
+//
+// A ciphertext is [a, b][limb][N], a key or a selector [row][a, b][limb][N] with a row for each digit of each of its
+// sources. Its words are values times 2^32 modulo q, in *fragments*: of a warp's 512 values, thread t's quadruple j
+// (values 16 t + 4 j to + 3) is number 32 j + t, so that a warp reads consecutive quadruples.
+//
+// Digits are never signed: a digit is an unsigned *field*, and `lift` is what makes it its residue modulo a prime,
+// below 4q, as the forward transform wants it (`ring/decomposition.rs`).
+#pragma once
+#include "ntt.cuh"
+
+namespace spirea {
+
+constexpr uint32_t MOST_PRIMES = 4, MOST_DIGITS = 24, NONE = 0xffffffffu;
+
+// Products of words below q that a 64-bit sum takes beside what it is settled to, for q < 2^30: settled, it is below
+// 2^32 q, and 12 products are below 12 q^2 < 3 2^32 q.
+constexpr uint32_t LAZY_PRODUCTS = 12;
+
+// A ring (`ring/tables.rs`).
+struct RingTables {
+    const Prime* primes;    // [limb]
+    const Words4* forward;  // [limb][TABLE]
+    const Words4* inverse;  // [limb][TABLE]
+    const Factor* powers;   // [limb][N]: the 2N-th root to the power of the place with its bits reversed
+    uint32_t limbs;
+    uint32_t log_degree;
+};
+
+// A digit: a field of the recombined words, and what is its residue.
+struct Digit {
+    uint32_t word, upper, shift, mask;  // ((upper word : word) >> shift) & mask
+    uint32_t own;                       // the limb whose values, times a factor of the key, are the digit's, or NONE
+    uint32_t lift[MOST_PRIMES];
+};
+
+// A gadget's decomposition (`ring/decomposition.rs`).
+struct Decomposition {
+    uint32_t levels;
+    uint32_t recombined;          // limbs whose residues become the words of one number; 0: residues are fields
+    Factor scales[MOST_PRIMES];   // what the inverse transform multiplies by
+    uint32_t shifts[MOST_PRIMES]; // and what is added then
+    Factor inverses[6];           // for i and j < i, at i (i - 1) / 2 + j: 1 / q_j mod q_i,
+    uint32_t multiples[6];        // and the multiple of q_i that is at least q_j
+    uint32_t constant[MOST_PRIMES];
+    Digit digits[MOST_DIGITS];
+};
+
+// Quadruple `number` of a polynomial's values, as its number among fragments.
+DEVICE uint32_t fragment(uint32_t number) {
+    return number / 128 * 128 + number % 4 * 32 + number / 4 % 32;
+}
+
+// Residues, shifted, to the words of x + constant (Garner's algorithm, then Horner's rule).
+DEVICE void recombine(uint32_t (&x)[MOST_PRIMES], const Prime* primes, const Decomposition& decomposition) {
+    const uint32_t limbs = decomposition.recombined;
+#pragma unroll
+    for (uint32_t i = 1; i < MOST_PRIMES; ++i) {
+        if (i >= limbs) break;
+        const uint32_t q = primes[i].q;
+#pragma unroll
+        for (uint32_t j = 0; j < i; ++j) {
+            const uint32_t number = i * (i - 1) / 2 + j;
+            const Factor inverse = decomposition.inverses[number];
+            // x[i] is below 2q and the multiple at most 4q; where it is more than 2q, q is below 2^29.
+            const uint32_t difference = x[i] + decomposition.multiples[number] - x[j];
+            x[i] = multiply_lazy(difference, inverse.value, inverse.companion, q);
+        }
+        x[i] = subtract_if_reached(x[i], q);
+    }
+    uint32_t words[MOST_PRIMES] = {};
+#pragma unroll
+    for (uint32_t i = MOST_PRIMES; i-- > 0;) {
+        if (i >= limbs) continue;
+        const uint32_t q = primes[i].q;
+        uint64_t carry = x[i];
+#pragma unroll
+        for (uint32_t word = 0; word < MOST_PRIMES - i; ++word) {
+            carry = multiply_add_wide(words[word], q, carry);
+            words[word] = (uint32_t)carry;
+            carry >>= 32;
+        }
+    }
+    uint64_t carry = 0;
+#pragma unroll
+    for (uint32_t word = 0; word < MOST_PRIMES; ++word) {
+        carry += (uint64_t)words[word] + decomposition.constant[word];
+        x[word] = (uint32_t)carry;
+        carry >>= 32;
+    }
+}
+
+DEVICE uint32_t field(uint32_t word, uint32_t upper, const Digit& digit) {
+    return (uint32_t)(((uint64_t)upper << 32 | word) >> digit.shift) & digit.mask;
+}
+
+// The place that the substitution X -> X^exponent takes value `place` from: it belongs to the root of exponent
+// 2 r + 1, r being the place with its bits reversed. Rows of 32 values come from rows.
+DEVICE uint32_t substituted(uint32_t place, uint32_t exponent, uint32_t log) {
+    const uint32_t root = ((2 * (reverse_bits(place) >> (32 - log)) + 1) * exponent) & ((2u << log) - 1);
+    return reverse_bits(root / 2) >> (32 - log);
+}
+
+// Source of digits: a polynomial under a substitution.
+struct Image {
+    const uint32_t* polynomial;
+    uint32_t exponent, log;
+    DEVICE uint32_t value(uint32_t limb, uint32_t place, Prime) const {
+        return polynomial[((uint64_t)limb << log) + substituted(place, exponent, log)];
+    }
+};
+
+// Source of digits: the difference of two polynomials, `second` words apart.
+struct Difference {
+    const uint32_t* first;
+    uint64_t second;
+    uint32_t log;
+    DEVICE uint32_t value(uint32_t limb, uint32_t place, Prime p) const {
+        const uint32_t* const at = first + ((uint64_t)limb << log) + place;
+        return subtract(at[second], *at, p);
+    }
+};
+
+// A source's values of one limb, 16 consecutive ones a thread.
+template <uint32_t LOG, class Source>
+DEVICE void load_own(uint32_t (&x)[16], const Source& source, uint32_t limb, Prime p, uint32_t* exchange) {
+    const uint32_t first = opaque(Ntt<LOG>::row_value(0));
+#pragma unroll
+    for (uint32_t i = 0; i < 16; ++i) x[i] = source.value(limb, first + 32 * i, p);
+    Ntt<LOG>::rows_to_own(x, exchange);
+}
+
+// A source's coefficients of one limb, scaled and shifted for the decomposition: x[i] is coefficient t + N / 16 i.
+template <uint32_t LOG, class Source>
+DEVICE void load_residues(uint32_t (&x)[16], const Source& source, uint32_t limb, const RingTables& tables,
+                          const Decomposition& decomposition, uint32_t* exchange) {
+    const Prime p = tables.primes[limb];
+    load_own<LOG>(x, source, limb, p, exchange);
+    Ntt<LOG>::template inverse<Shoup>(x, exchange, tables.inverse + limb * Ntt<LOG>::TABLE,
+                                      decomposition.scales[limb], p);
+#pragma unroll
+    for (uint32_t i = 0; i < 16; ++i) x[i] = add(x[i], decomposition.shifts[limb], p);
+}
+
+// A sum of products below 2^34 q to below 2^32 q.
+DEVICE uint64_t settled(uint64_t sum, Prime p) {
+    const uint32_t upper = subtract_if_reached((uint32_t)(sum >> 32), 2 * p.q);
+    return (uint64_t)subtract_if_reached(upper, p.q) << 32 | (uint32_t)sum;
+}
+
+// What a substitution S of a node (a, b) gives: the children (a, b) + S and ((a, b) - S) X^(-2^level). Nodes and
+// children are [a, b][limb][N]; `odd` is null where nobody wants it.
+struct Split {
+    const uint32_t* node;
+    uint32_t* even;
+    uint32_t* odd;
+    uint32_t exponent, level;
+
+    // Takes the product's values at one place: those of the image of b are added to its b.
+    DEVICE void put(uint32_t limb, uint32_t place, uint32_t a, uint32_t b, Prime p, const RingTables& tables) const {
+        const uint32_t log = tables.log_degree;
+        const uint64_t of_a = ((uint64_t)limb << log) + place, of_b = of_a + ((uint64_t)tables.limbs << log);
+        b = add(b, node[of_b - place + substituted(place, exponent, log)], p);
+        const uint32_t node_a = node[of_a], node_b = node[of_b];
+        even[of_a] = add(node_a, a, p);
+        even[of_b] = add(node_b, b, p);
+        if (odd == nullptr) return;
+        // The monomial's value is a power of the root, of which the upper N are the lower ones negated.
+        const uint32_t root = 2 * (reverse_bits(place) >> (32 - log)) + 1;
+        const uint32_t power = (0u - (root << level)) & ((2u << log) - 1);
+        const Factor monomial =
+            tables.powers[((uint64_t)limb << log) + (reverse_bits(power & ((1u << log) - 1)) >> (32 - log))];
+        const bool negated = power >> log != 0;
+        odd[of_a] = product(negated ? a + p.q - node_a : node_a + p.q - a, monomial, p);
+        odd[of_b] = product(negated ? b + p.q - node_b : node_b + p.q - b, monomial, p);
+    }
+    DEVICE static uint32_t product(uint32_t x, Factor w, Prime p) {
+        return subtract_if_reached(multiply_lazy(x, w.value, w.companion, p.q), p.q);
+    }
+};
+
+// A query that is expanded: its nodes of one level, where their children go, its key of the level.
+struct Expanded {
+    const uint32_t* nodes;
+    uint32_t* children;
+    const uint32_t* key;
+};
+
+// A level of an expansion: what is the same for all of its nodes.
+struct Level {
+    uint32_t number, exponent;
+    uint32_t children;  // that are wanted
+};
+
+DEVICE uint64_t ciphertext_words(const RingTables& tables) { return (uint64_t)(2 * tables.limbs) << tables.log_degree; }
+
+DEVICE Image image(const Expanded& query, uint32_t node, Level level, const RingTables& tables) {
+    return {query.nodes + node * ciphertext_words(tables), level.exponent, tables.log_degree};
+}
+DEVICE Split split(const Expanded& query, uint32_t node, Level level, const RingTables& tables) {
+    const uint64_t words = ciphertext_words(tables);
+    uint32_t* const even = query.children + 2 * node * words;
+    return {query.nodes + node * words, even, 2 * node + 1 < level.children ? even + words : nullptr, level.exponent,
+            level.number};
+}
+
+// Games, the firsts of which are `stride` words apart, and a second `distance` words from its first; the selector has
+// `of_source` words for each source.
+struct Games {
+    uint32_t* ciphertexts;
+    const uint32_t* selector;
+    uint64_t of_source, stride, distance;
+
+    DEVICE uint32_t* first(uint32_t game) const { return ciphertexts + game * stride; }
+    // The selector's first rows are for the digits of b (source 0), the others for those of a.
+    DEVICE Difference source(uint32_t game, uint32_t source, const RingTables& tables) const {
+        const uint64_t polynomial = source == 0 ? (uint64_t)tables.limbs << tables.log_degree : 0;
+        return {first(game) + polynomial, distance, tables.log_degree};
+    }
+};
+
+}  // namespace spirea

@@ -1,0 +1,189 @@
+// What begins and ends a pipeline on a ring: plaintexts and bodies to values, keys to fragments, modulus switching.
+#include "ring.cuh"
+
+namespace spirea {
+
+// Plaintext coefficients, any signed words, to values; a block a limb of a polynomial.
+template <uint32_t LOG>
+DEVICE void encode_kernel(const uint32_t* coefficients, uint32_t* values, const RingTables& tables,
+                          const Factor* ones, uint32_t* exchange) {
+    using N = Ntt<LOG>;
+    const uint32_t limb = blockIdx.x % tables.limbs;
+    const uint32_t* const from = coefficients + (uint64_t)(blockIdx.x / tables.limbs) * N::DEGREE;
+    const Prime p = tables.primes[limb];
+    const Factor one = ones[limb];
+    // A word less 2^31, both modulo q: below 3q.
+    const uint32_t half = multiply_lazy(0x80000000u, one.value, one.companion, p.q);
+    const uint32_t sign = p.q - subtract_if_reached(half, p.q);
+    uint32_t x[16];
+#pragma unroll
+    for (uint32_t i = 0; i < 16; ++i) {
+        const uint32_t raised = from[N::THREADS * i + threadIdx.x] ^ 0x80000000u;
+        x[i] = multiply_lazy(raised, one.value, one.companion, p.q) + sign;
+    }
+    N::template forward<Shoup>(x, exchange, tables.forward + limb * N::TABLE, p);
+    N::own_to_rows(x, exchange);
+    uint32_t* const to = values + (uint64_t)blockIdx.x * N::DEGREE;
+#pragma unroll
+    for (uint32_t i = 0; i < 16; ++i) to[N::row_value(i)] = x[i];
+}
+
+// The upper `bits` bits of words, rounded, times the scale, added to b; a block a limb of a ciphertext. Words from
+// `count` on are zeros.
+template <uint32_t LOG>
+DEVICE void bodies_kernel(const uint32_t* words, uint64_t count, uint32_t* ciphertexts, uint32_t bits,
+                          const RingTables& tables, const Factor* scales, uint32_t* exchange) {
+    using N = Ntt<LOG>;
+    const uint32_t limb = blockIdx.x % tables.limbs, ciphertext = blockIdx.x / tables.limbs;
+    const Prime p = tables.primes[limb];
+    const Factor scale = scales[limb];
+    uint32_t x[16];
+#pragma unroll
+    for (uint32_t i = 0; i < 16; ++i) {
+        const uint64_t at = (uint64_t)ciphertext * N::DEGREE + N::THREADS * i + threadIdx.x;
+        const uint64_t raised = (uint64_t)(at < count ? words[at] : 0) + (1u << (31 - bits));
+        const uint32_t rounded = (uint32_t)(raised >> (32 - bits)) & ((1u << bits) - 1);
+        x[i] = multiply_lazy(rounded, scale.value, scale.companion, p.q);
+    }
+    N::template forward<Shoup>(x, exchange, tables.forward + limb * N::TABLE, p);
+    N::own_to_rows(x, exchange);
+    uint32_t* const to =
+        ciphertexts + ((uint64_t)ciphertext * 2 * tables.limbs + tables.limbs + limb) * N::DEGREE;
+#pragma unroll
+    for (uint32_t i = 0; i < 16; ++i) to[N::row_value(i)] = add(to[N::row_value(i)], x[i], p);
+}
+
+// How a polynomial is switched: with y_i = x (q / q_i)^-1 mod q_i, x / q is the sum of y_i / q_i up to whole numbers,
+// and x 2^bits / q is rounded from the sum's fraction. The fractions 1 / q_i are rounded down to 224 bits, so that the
+// sum is too small by less than 4 2^30 2^-224. The rounded result changes where x 2^bits / q + 1 / 2 is whole, from
+// which it is at least 1 / (2q) away, q being odd: with q < 2^120 and 56 bits that is more than 2^56 times the error,
+// and the result is exact.
+struct Switch {
+    Factor scales[MOST_PRIMES];           // (q / q_i)^-1 / N
+    uint32_t fractions[MOST_PRIMES][7];   // floor(2^224 / q_i), lowest word first
+    uint32_t bits[2];                     // of a and of b
+};
+
+// round(x 2^bits / q) mod 2^bits.
+DEVICE uint64_t switched(const uint32_t (&y)[MOST_PRIMES], uint32_t bits, const Switch& method) {
+    uint32_t sum[7] = {};
+#pragma unroll
+    for (uint32_t limb = 0; limb < MOST_PRIMES; ++limb) {
+        uint64_t carry = 0;
+#pragma unroll
+        for (uint32_t word = 0; word < 7; ++word) {
+            // Below 2^30 2^32 + 2 2^32.
+            carry = multiply_add_wide(y[limb], method.fractions[limb][word], (carry >> 32) + sum[word]);
+            sum[word] = (uint32_t)carry;
+        }
+    }
+    const uint64_t fraction = (uint64_t)sum[6] << 32 | sum[5];
+    return (fraction + (1ull << (63 - bits))) >> (64 - bits);
+}
+
+// One polynomial of a ciphertext; shared memory holds its residues and then its switched coefficients.
+template <uint32_t LOG>
+DEVICE void switch_kernel(const uint32_t* ciphertexts, uint32_t* to, const RingTables& tables, const Switch& method,
+                          uint32_t* shared) {
+    using N = Ntt<LOG>;
+    const uint32_t polynomial = blockIdx.x % 2, bits = method.bits[polynomial];
+    uint32_t* const exchange = shared + (tables.limbs < 2 ? 2 : tables.limbs) * N::DEGREE;
+#pragma unroll 1
+    for (uint32_t limb = 0; limb < tables.limbs; ++limb) {
+        const uint32_t* const from = ciphertexts + ((uint64_t)blockIdx.x * tables.limbs + limb) * N::DEGREE;
+        uint32_t x[16];
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) x[i] = from[N::row_value(i)];
+        N::rows_to_own(x, exchange);
+        N::template inverse<Shoup>(x, exchange, tables.inverse + limb * N::TABLE, method.scales[limb],
+                                   tables.primes[limb]);
+#pragma unroll
+        for (uint32_t i = 0; i < 16; ++i) shared[limb * N::DEGREE + N::THREADS * i + threadIdx.x] = x[i];
+    }
+    // A coefficient's two words take the places of its first two residues.
+    uint32_t *const lower = shared, *const upper = shared + N::DEGREE;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < N::DEGREE; i += N::THREADS) {
+        uint32_t y[MOST_PRIMES];
+#pragma unroll
+        for (uint32_t limb = 0; limb < MOST_PRIMES; ++limb)
+            y[limb] = limb < tables.limbs ? shared[limb * N::DEGREE + i] : 0;
+        const uint64_t result = switched(y, bits, method);
+        lower[i] = (uint32_t)result;
+        upper[i] = (uint32_t)(result >> 32);
+    }
+    block_barrier();
+    // A thread a word of the stream: whatever coefficients have bits in it.
+    to += ((uint64_t)(blockIdx.x / 2) * (method.bits[0] + method.bits[1]) + (polynomial == 0 ? 0 : method.bits[0])) *
+          (N::DEGREE / 32);
+    for (uint32_t word = threadIdx.x; word < bits * (N::DEGREE / 32); word += N::THREADS) {
+        uint32_t coefficient = 32 * word / bits, packed = 0;
+        uint64_t rest = ((uint64_t)upper[coefficient] << 32 | lower[coefficient]) >> (32 * word - bits * coefficient);
+        for (uint32_t have = 0, next = bits * (coefficient + 1) - 32 * word;;) {
+            packed |= (uint32_t)(rest << have);
+            if (next >= 32) break;
+            ++coefficient;
+            rest = (uint64_t)upper[coefficient] << 32 | lower[coefficient];
+            have = next;
+            next += bits;
+        }
+        to[word] = packed;
+    }
+}
+
+}  // namespace spirea
+
+using namespace spirea;
+
+// Blocks of the first two: limbs of polynomials or ciphertexts, limb fastest; of the third: polynomials.
+//
+//     ring_encode   coefficients [polynomial][N] to values [polynomial][limb][N]; `ones` 1 as a factor for each limb
+//     ring_bodies   words [ciphertext][N], `count` in all, of which the upper `bits` < 32 bits count; `scales` for each limb
+//     ring_switch   ciphertexts to their switched polynomials, bit after bit (`SwitchedBits::bytes`), 1 to 56 bits;
+//                   shared memory: limbs, or at least 2, times N words and those of an exchange
+#define ENDS(degree, log)                                                                                       \
+    KERNEL(ring_encode_##degree, degree / 16, 16384 / degree,                                                   \
+           (const uint32_t* coefficients, uint32_t* values, RingTables tables, const Factor* ones)) {           \
+        SHARED(uint32_t, exchange);                                                                             \
+        encode_kernel<log>(coefficients, values, tables, ones, exchange);                                       \
+    }                                                                                                           \
+    KERNEL(ring_bodies_##degree, degree / 16, 16384 / degree,                                                   \
+           (const uint32_t* words, uint64_t count, uint32_t* ciphertexts, uint32_t bits, RingTables tables,     \
+            const Factor* scales)) {                                                                            \
+        SHARED(uint32_t, exchange);                                                                             \
+        bodies_kernel<log>(words, count, ciphertexts, bits, tables, scales, exchange);                                 \
+    }                                                                                                           \
+    KERNEL(ring_switch_##degree, degree / 16, 12288 / degree,                                                   \
+           (const uint32_t* ciphertexts, uint32_t* to, RingTables tables, Switch method)) {                     \
+        SHARED(uint32_t, shared);                                                                               \
+        switch_kernel<log>(ciphertexts, to, tables, method, shared);                                            \
+    }
+
+// budget ring_encode_4096: 64 registers
+// budget ring_bodies_4096: 64 registers
+// budget ring_switch_4096: 80 registers
+ENDS(4096, 12)
+// budget ring_encode_2048: 64 registers
+// budget ring_bodies_2048: 64 registers
+// budget ring_switch_2048: 80 registers
+ENDS(2048, 11)
+
+// Rows of ciphertexts [row][a, b][limb][N] to rows of keys: fragments of products with factors, Montgomery's way.
+// Row `digit` of every `levels` has factor [digit][limb] and goes to row `first` + digit of every `stride`. A thread
+// four words; any words are taken, whatever a client has sent.
+// budget: 32 registers
+KERNEL(ring_keys, 128, 8, (const uint32_t* rows, uint32_t* keys, const uint32_t* factors, uint32_t levels,
+                           uint32_t first, uint32_t stride, RingTables tables)) {
+    const uint32_t log = tables.log_degree, quadruples = 1u << (log - 2);
+    const uint32_t at = blockIdx.x * 128 + threadIdx.x, limb = at / quadruples % tables.limbs;
+    const uint32_t polynomial = at / quadruples / tables.limbs, row = blockIdx.y, digit = row % levels;
+    const uint64_t of_row = (uint64_t)2 * tables.limbs * quadruples;
+    const Words4 x = reinterpret_cast<const Words4*>(rows)[row * of_row + at];
+    const Prime p = tables.primes[limb];
+    const uint32_t factor = factors[digit * tables.limbs + limb];
+    const uint64_t to = (uint64_t)(row / levels) * stride + first + digit;
+    reinterpret_cast<Words4*>(keys)[to * of_row + (uint64_t)(polynomial * tables.limbs + limb) * quadruples +
+                                    fragment(at % quadruples)] = {
+        montgomery(x.x, factor, p), montgomery(x.y, factor, p), montgomery(x.z, factor, p),
+        montgomery(x.w, factor, p)};
+}

@@ -1,0 +1,99 @@
+//! Why there is no device, or what it said.
+
+use cudarc::driver::result;
+use cudarc::driver::sys::CUresult;
+use spirea_backend::BackendError;
+
+use super::library::DRIVER_VARIABLE;
+
+/// Why there is no device, or what it said.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// No driver library.
+    #[error(
+        "no NVIDIA driver: libcuda is not on this machine; install the driver, or name its library in {DRIVER_VARIABLE}"
+    )]
+    NoDriver,
+    /// A driver without a device it could use.
+    #[error("the NVIDIA driver finds no device ({0}): see what nvidia-smi says")]
+    NoDevice(String),
+    /// A driver older than the kernels.
+    #[error("the NVIDIA driver is for CUDA {found}, the kernels want {wanted} or later: update the driver")]
+    OldDriver {
+        /// CUDA version of the driver, such as 11.4.
+        found: String,
+        /// The least version.
+        wanted: String,
+    },
+    /// There is no such device.
+    #[error("device {ordinal} of {count}: numbers start at 0")]
+    NoSuchDevice {
+        /// The number asked for.
+        ordinal: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The kernels were not compiled for this device.
+    #[error("{0}")]
+    Kernels(String),
+    /// The device has no room.
+    #[error("the device has no room for {wanted} bytes: {free} of {total} are free")]
+    OutOfMemory {
+        /// Bytes asked for.
+        wanted: usize,
+        /// Bytes free.
+        free: usize,
+        /// Bytes in all.
+        total: usize,
+    },
+    /// The device gave up: nothing on it can be used any more.
+    #[error("the device was lost ({0}): start again")]
+    Lost(String),
+    /// A call that failed.
+    #[error("{call}: {reason}")]
+    Call {
+        /// What was asked.
+        call: &'static str,
+        /// What the driver said.
+        reason: String,
+    },
+}
+
+impl DriverError {
+    /// What the driver said to `call`.
+    pub(super) fn of(call: &'static str) -> impl Fn(result::DriverError) -> Self {
+        move |error| {
+            let reason = describe(error);
+            match error.0 {
+                CUresult::CUDA_ERROR_NO_DEVICE => Self::NoDevice(reason),
+                CUresult::CUDA_ERROR_DEINITIALIZED
+                | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+                | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+                | CUresult::CUDA_ERROR_LAUNCH_FAILED
+                | CUresult::CUDA_ERROR_ASSERT
+                | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+                | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+                | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+                | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+                | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => Self::Lost(format!("{call}: {reason}")),
+                _ => Self::Call { call, reason },
+            }
+        }
+    }
+}
+
+/// The driver's name of an error, with its number.
+fn describe(error: result::DriverError) -> String {
+    let name = error.error_name().map_or("unknown", |name| name.to_str().unwrap_or("unknown"));
+    format!("{name}, {}", error.0 as u32)
+}
+
+impl From<DriverError> for BackendError {
+    fn from(error: DriverError) -> Self {
+        match error {
+            DriverError::Lost(_) | DriverError::Call { .. } => Self::Device(error.to_string()),
+            _ => Self::Unavailable(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Memory of a device, and memory of the host that devices copy by themselves.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use cudarc::driver::{result, sys};
+
+use super::{Device, DriverError};
+
+/// Values in a device's memory, owned, in the order of its main stream.
+#[derive(Debug)]
+pub struct Buffer<T> {
+    device: Arc<Device>,
+    address: u64,
+    length: usize,
+    values: PhantomData<T>,
+}
+
+impl<T: Pod> Buffer<T> {
+    pub(super) fn new(device: Arc<Device>, length: usize) -> Result<Self, DriverError> {
+        device.bind()?;
+        let bytes = length.saturating_mul(size_of::<T>()).max(1);
+        // SAFETY: the stream lives as long as the device.
+        let address = match unsafe { result::malloc_async(device.main_handle(), bytes) } {
+            Ok(address) => address,
+            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                let (free, total) = device.memory()?;
+                return Err(DriverError::OutOfMemory { wanted: bytes, free, total });
+            }
+            Err(error) => return Err(DriverError::of("cuMemAllocAsync")(error)),
+        };
+        Ok(Self { device, address, length, values: PhantomData })
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whose memory it is.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// All values.
+    pub fn all(&self) -> View<'_, T> {
+        self.range(0..self.length)
+    }
+
+    /// Some of the values.
+    ///
+    /// # Panics
+    /// If they are not within the buffer.
+    pub fn range(&self, range: Range<usize>) -> View<'_, T> {
+        assert!(range.start <= range.end && range.end <= self.length, "a range outside of the buffer");
+        View { buffer: self, range }
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        // A lost device gives nothing but errors, and takes its memory with it.
+        if self.device.bind().is_ok() {
+            // SAFETY: allocated on this stream, freed once, after all that is queued on it.
+            let _ = unsafe { result::free_async(self.address, self.device.main_handle()) };
+        }
+    }
+}
+
+/// Consecutive values of a buffer.
+#[derive(Clone, Debug)]
+pub struct View<'a, T> {
+    buffer: &'a Buffer<T>,
+    range: Range<usize>,
+}
+
+impl<T: Pod> View<'_, T> {
+    /// Where they begin in the device's memory.
+    pub fn address(&self) -> u64 {
+        self.buffer.address + (self.range.start * size_of::<T>()) as u64
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// Whose memory they are in.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.buffer.device
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.len() * size_of::<T>()
+    }
+}
+
+/// Values in the host's memory that stay at their place, so that a device copies them by itself.
+#[derive(Debug)]
+pub struct Pinned<T> {
+    device: Arc<Device>,
+    values: *mut T,
+    length: usize,
+}
+
+// SAFETY: plain values, owned.
+unsafe impl<T: Send> Send for Pinned<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Pinned<T> {}
+
+impl<T: Pod> Pinned<T> {
+    /// `length` zeros.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn new(device: &Arc<Device>, length: usize) -> Result<Self, DriverError> {
+        device.bind()?;
+        let bytes = (length * size_of::<T>()).max(1);
+        // SAFETY: the context is bound; flags 0 are the default.
+        let values = unsafe { result::malloc_host(bytes, 0) }.map_err(DriverError::of("cuMemHostAlloc"))?;
+        // SAFETY: so many bytes were allocated.
+        unsafe { std::ptr::write_bytes(values.cast::<u8>(), 0, bytes) };
+        Ok(Self { device: Arc::clone(device), values: values.cast(), length })
+    }
+}
+
+impl<T> Deref for Pinned<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: allocated with this length, initialised with zeros, which are values of a Pod type.
+        unsafe { std::slice::from_raw_parts(self.values, self.length) }
+    }
+}
+
+impl<T> DerefMut for Pinned<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and borrowed by nobody else.
+        unsafe { std::slice::from_raw_parts_mut(self.values, self.length) }
+    }
+}
+
+impl<T> Drop for Pinned<T> {
+    fn drop(&mut self) {
+        if self.device.bind().is_ok() {
+            // A copy that is still queued would read what another allocation has by then.
+            let _ = result::ctx::synchronize();
+            // SAFETY: allocated by the driver, freed once.
+            let _ = unsafe { result::free_host(self.values.cast()) };
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Streams and events: what runs after what.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use cudarc::driver::{result, sys};
+
+use super::{Arg, Device, DriverError, Graph, Grid, Kernel, Pinned, View};
+
+/// Starts a function with blocks, threads, bytes of shared memory and arguments on a stream.
+type Launch = unsafe fn(
+    sys::CUfunction,
+    (u32, u32, u32),
+    (u32, u32, u32),
+    u32,
+    sys::CUstream,
+    &mut [*mut std::ffi::c_void],
+) -> Result<(), result::DriverError>;
+
+/// A queue of work of a device.
+#[derive(Debug)]
+pub struct Stream {
+    device: Arc<Device>,
+    pub(super) handle: sys::CUstream,
+    owned: bool,
+}
+
+// SAFETY: a handle that any thread may use; every call binds the context first.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub(super) fn new(device: Arc<Device>) -> Result<Self, DriverError> {
+        device.bind()?;
+        let handle = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(DriverError::of("cuStreamCreate"))?;
+        Ok(Self { device, handle, owned: true })
+    }
+
+    pub(super) fn borrowed(device: Arc<Device>, handle: sys::CUstream) -> Self {
+        Self { device, handle, owned: false }
+    }
+
+    /// Whose it is.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Queues a kernel.
+    ///
+    /// The caller vouches for the arguments: as many, of the types and with the bounds that the kernel
+    /// documents. Modules that launch keep this behind functions that check shapes.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub(crate) fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<(), DriverError> {
+        self.start(kernel, grid, args, result::launch_kernel)
+    }
+
+    /// Queues a kernel whose blocks all run at the same time.
+    ///
+    /// # Errors
+    /// What the driver said, so if there are more blocks than fit.
+    pub(crate) fn launch_cooperative(
+        &self,
+        kernel: &Kernel,
+        grid: Grid,
+        args: &[Arg],
+    ) -> Result<(), DriverError> {
+        self.start(kernel, grid, args, result::launch_cooperative_kernel)
+    }
+
+    fn start(&self, kernel: &Kernel, grid: Grid, args: &[Arg], launch: Launch) -> Result<(), DriverError> {
+        self.device.bind()?;
+        let mut pointers: Vec<*mut std::ffi::c_void> =
+            args.iter().map(|arg| arg.0.as_ptr().cast_mut().cast()).collect();
+        let [x, y, z] = grid.blocks;
+        let (blocks, threads) = ((x, y, z), (grid.threads, 1, 1));
+        // SAFETY: the arguments live until the call returns, which copies them; that they are the kernel's is
+        // what this crate's modules check.
+        unsafe { launch(kernel.function, blocks, threads, grid.shared as u32, self.handle, &mut pointers) }
+            .map_err(|error| match DriverError::of(kernel.name)(error) {
+                DriverError::Call { call, reason } => {
+                    let reason = format!("{reason} for {grid:?}");
+                    DriverError::Call { call, reason }
+                }
+                other => other,
+            })
+    }
+
+    /// Copies values to the device; they may change when it returns.
+    ///
+    /// # Errors
+    /// What the driver said.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn upload<T: Pod>(&self, from: &[T], to: &View<'_, T>) -> Result<(), DriverError> {
+        assert_eq!(from.len(), to.len(), "as many values as there is room for");
+        self.device.bind()?;
+        // SAFETY: pageable memory is read before the call returns; the destination has the room.
+        unsafe { result::memcpy_htod_async(to.address(), from, self.handle) }
+            .map_err(DriverError::of("cuMemcpyHtoDAsync"))
+    }
+
+    /// Queues a copy of values to the device, which happens while the host goes on.
+    ///
+    /// # Errors
+    /// What the driver said.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn upload_pinned<T: Pod>(
+        &self,
+        from: &Arc<Pinned<T>>,
+        range: std::ops::Range<usize>,
+        to: &View<'_, T>,
+    ) -> Result<(), DriverError> {
+        // The borrow of the Arc keeps the values from changing through it; that they live until the copy has run
+        // is what whoever holds the Arc waits for before reclaiming it with `Arc::get_mut`.
+        self.upload(&from[range], to)
+    }
+
+    /// Copies values from the device, after all that is queued.
+    ///
+    /// # Errors
+    /// What the driver said, so of what was queued.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn download<T: Pod>(&self, from: &View<'_, T>, to: &mut [T]) -> Result<(), DriverError> {
+        assert_eq!(from.len(), to.len(), "as many values as there is room for");
+        self.device.bind()?;
+        // SAFETY: the values live until synchronize has returned.
+        unsafe { result::memcpy_dtoh_async(to, from.address(), self.handle) }
+            .map_err(DriverError::of("cuMemcpyDtoHAsync"))?;
+        self.synchronize()
+    }
+
+    /// The values, after all that is queued.
+    ///
+    /// # Errors
+    /// What the driver said, so of what was queued.
+    pub fn read<T: Pod>(&self, from: &View<'_, T>) -> Result<Vec<T>, DriverError> {
+        let mut values = vec![T::zeroed(); from.len()];
+        self.download(from, &mut values)?;
+        Ok(values)
+    }
+
+    /// Queues a copy on the device, or from another one to it.
+    ///
+    /// # Errors
+    /// What the driver said.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn copy<T: Pod>(&self, from: &View<'_, T>, to: &View<'_, T>) -> Result<(), DriverError> {
+        assert_eq!(from.len(), to.len(), "as many values as there is room for");
+        self.device.bind()?;
+        let (source, target) = (from.device(), to.device());
+        // SAFETY: both ranges are within their buffers, each of its context.
+        unsafe {
+            if Arc::ptr_eq(source, target) {
+                result::memcpy_dtod_async(to.address(), from.address(), to.bytes(), self.handle)
+            } else {
+                result::memcpy_peer_async(
+                    target.context,
+                    to.address(),
+                    source.context,
+                    from.address(),
+                    to.bytes(),
+                    self.handle,
+                )
+            }
+        }
+        .map_err(DriverError::of("cuMemcpyAsync"))
+    }
+
+    /// Queues setting all bytes to zero.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn zero<T: Pod>(&self, to: &View<'_, T>) -> Result<(), DriverError> {
+        self.device.bind()?;
+        // SAFETY: the range is within its buffer.
+        unsafe { result::memset_d8_async(to.address(), 0, to.bytes(), self.handle) }
+            .map_err(DriverError::of("cuMemsetD8Async"))
+    }
+
+    /// Waits for all that is queued.
+    ///
+    /// # Errors
+    /// What the driver said of it.
+    pub fn synchronize(&self) -> Result<(), DriverError> {
+        self.device.bind()?;
+        // SAFETY: the stream lives.
+        unsafe { result::stream::synchronize(self.handle) }.map_err(DriverError::of("cuStreamSynchronize"))
+    }
+
+    /// Marks the place in the queue.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn record(&self) -> Result<Event, DriverError> {
+        self.device.bind()?;
+        let handle = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
+            .map_err(DriverError::of("cuEventCreate"))?;
+        let event = Event { device: Arc::clone(&self.device), handle };
+        // SAFETY: both live.
+        unsafe { result::event::record(event.handle, self.handle) }
+            .map_err(DriverError::of("cuEventRecord"))?;
+        Ok(event)
+    }
+
+    /// Lets what is queued here from now on run after what is queued on `other` so far.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn after(&self, other: &Self) -> Result<(), DriverError> {
+        let event = other.record()?;
+        self.device.bind()?;
+        // SAFETY: both live; the driver keeps what it needs of an event that is destroyed.
+        unsafe {
+            result::stream::wait_event(
+                self.handle,
+                event.handle,
+                sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT,
+            )
+        }
+        .map_err(DriverError::of("cuStreamWaitEvent"))
+    }
+
+    /// Records what `work` queues on this stream, and on streams it forks and joins, as a graph.
+    ///
+    /// # Errors
+    /// What `work` or the driver said.
+    pub fn capture(&self, work: impl FnOnce(&Self) -> Result<(), DriverError>) -> Result<Graph, DriverError> {
+        self.device.bind()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream lives; the capture ends below in any case.
+        unsafe { result::stream::begin_capture(self.handle, mode) }
+            .map_err(DriverError::of("cuStreamBeginCapture"))?;
+        let worked = work(self);
+        // SAFETY: as above.
+        let graph = unsafe { result::stream::end_capture(self.handle) };
+        worked?;
+        Graph::new(Arc::clone(&self.device), graph.map_err(DriverError::of("cuStreamEndCapture"))?)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.owned && self.device.bind().is_ok() {
+            // SAFETY: destroyed once; what is queued still runs.
+            let _ = unsafe { result::stream::destroy(self.handle) };
+        }
+    }
+}
+
+/// A place in a stream's queue.
+#[derive(Debug)]
+pub struct Event {
+    device: Arc<Device>,
+    handle: sys::CUevent,
+}
+
+// SAFETY: a handle that any thread may use; every call binds the context first.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Waits until all before it is over.
+    ///
+    /// # Errors
+    /// What the driver said of it.
+    pub fn wait(&self) -> Result<(), DriverError> {
+        self.device.bind()?;
+        // SAFETY: the event lives.
+        unsafe { result::event::synchronize(self.handle) }.map_err(DriverError::of("cuEventSynchronize"))
+    }
+
+    /// Seconds on the device from `earlier` to here, both over.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn seconds_since(&self, earlier: &Self) -> Result<f64, DriverError> {
+        self.wait()?;
+        // SAFETY: both live.
+        let milliseconds = unsafe { result::event::elapsed(earlier.handle, self.handle) }
+            .map_err(DriverError::of("cuEventElapsedTime"))?;
+        Ok(f64::from(milliseconds) / 1e3)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.device.bind().is_ok() {
+            // SAFETY: destroyed once.
+            let _ = unsafe { result::event::destroy(self.handle) };
+        }
+    }
+}

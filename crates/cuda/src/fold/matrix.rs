@@ -1,0 +1,70 @@
+//! A database matrix in a device's memory.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use spirea_backend::{BackendError, PanelLayout, QUAD_BYTES};
+
+use crate::driver::{Buffer, Device};
+use crate::upload::upload_file;
+
+/// Quads that kernels read behind the last panel, whatever they hold.
+pub(super) const QUADS_BEHIND: usize = 31;
+
+/// A database matrix in a device's memory: the panel layout as it is.
+///
+/// Its 32 rows are a warp's 32 lanes, and a quad is a line of 128 bytes, which is what a memory transfer is: the
+/// layout made for vectors of the CPU needs no other one here.
+#[derive(Debug)]
+pub struct CudaMatrix {
+    layout: PanelLayout,
+    bytes: Buffer<u8>,
+}
+
+impl CudaMatrix {
+    pub(super) fn from_memory(
+        device: &Arc<Device>,
+        layout: PanelLayout,
+        bytes: &[u8],
+    ) -> Result<Self, BackendError> {
+        layout.check_length(bytes.len() as u64)?;
+        let matrix = Self::uninitialized(device, layout)?;
+        device.main().upload(bytes, &matrix.bytes.range(0..bytes.len()))?;
+        Ok(matrix)
+    }
+
+    /// The panels at `range` of a file of matrix bytes.
+    pub(crate) fn from_file(
+        device: &Arc<Device>,
+        layout: PanelLayout,
+        path: &Path,
+        range: Range<usize>,
+    ) -> Result<Self, BackendError> {
+        layout.check_length(range.len() as u64)?;
+        let matrix = Self::uninitialized(device, layout)?;
+        upload_file(device, path, std::slice::from_ref(&range), &matrix.bytes)?;
+        Ok(matrix)
+    }
+
+    /// Room for a matrix, with zeros behind it.
+    pub(crate) fn uninitialized(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
+        let bytes = device.alloc(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?;
+        device.main().zero(&bytes.range(layout.bytes()..bytes.len()))?;
+        Ok(Self { layout, bytes })
+    }
+
+    /// Its shape.
+    pub fn layout(&self) -> PanelLayout {
+        self.layout
+    }
+
+    /// Whose memory it is in.
+    pub fn device(&self) -> &Arc<Device> {
+        self.bytes.device()
+    }
+
+    pub(crate) fn bytes(&self) -> &Buffer<u8> {
+        &self.bytes
+    }
+}

@@ -1,0 +1,99 @@
+//! [`Backend`] on a device: `scalar_fold` and the matrices it works on.
+
+mod kernel;
+mod matrix;
+mod module;
+mod plan;
+mod staging;
+
+use std::path::Path;
+
+use spirea_backend::{Backend, BackendError, PanelLayout, Residence, RingMatrix};
+
+use crate::CudaBackend;
+use crate::driver::Buffer;
+use crate::upload::file_length;
+
+pub use kernel::ScalarFoldKernel;
+pub use matrix::CudaMatrix;
+pub use plan::ScalarFoldPlan;
+pub(crate) use staging::Staging;
+
+/// The answers of a batch in the device's memory, which may still be being computed: the main stream orders what uses
+/// them after that.
+#[derive(Debug)]
+pub struct CudaFolded(Buffer<u32>);
+
+impl CudaFolded {
+    pub(crate) fn new(words: Buffer<u32>) -> Self {
+        Self(words)
+    }
+
+    /// One answer after another.
+    pub(crate) fn words(&self) -> &Buffer<u32> {
+        &self.0
+    }
+}
+
+impl CudaBackend {
+    /// [`Backend::scalar_fold`] with the kernel asked for, to compare kernels.
+    ///
+    /// # Errors
+    /// As [`Backend::scalar_fold`]; [`BackendError::Unavailable`] if this device has no such kernel.
+    #[doc(hidden)]
+    pub fn scalar_fold_with(
+        &self,
+        kernel: ScalarFoldKernel,
+        matrix: &CudaMatrix,
+        queries: &[u32],
+    ) -> Result<CudaFolded, BackendError> {
+        let batch = matrix.layout().batch_of(queries)?;
+        let plan = ScalarFoldPlan::with_kernel(self.device(), kernel, matrix.layout(), batch)?;
+        let uploaded = self.device().alloc(queries.len())?;
+        let answers = self.device().alloc(batch * matrix.layout().rows())?;
+        let main = self.device().main();
+        self.fold.upload(&main, queries, &uploaded.all())?;
+        plan.run(&main, matrix, &uploaded.all(), &answers.all())?;
+        Ok(CudaFolded(answers))
+    }
+}
+
+impl Backend for CudaBackend {
+    type Matrix = CudaMatrix;
+    type Folded = CudaFolded;
+
+    /// `cuda-sm90` and the like.
+    fn name(&self) -> String {
+        let compute = self.device().properties().compute;
+        format!("cuda-sm{}{}", compute.major, compute.minor)
+    }
+
+    fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<CudaMatrix, BackendError> {
+        CudaMatrix::from_memory(self.device(), layout, bytes)
+    }
+
+    /// A matrix is always in the device's memory: a [`Residence`] of the host means nothing here.
+    fn open(&self, layout: PanelLayout, path: &Path, _: Residence) -> Result<CudaMatrix, BackendError> {
+        layout.check_length(file_length(path)?)?;
+        CudaMatrix::from_file(self.device(), layout, path, 0..layout.bytes())
+    }
+
+    fn layout(&self, matrix: &CudaMatrix) -> PanelLayout {
+        matrix.layout()
+    }
+
+    fn scalar_fold(&self, matrix: &CudaMatrix, queries: &[u32]) -> Result<CudaFolded, BackendError> {
+        let batch = matrix.layout().batch_of(queries)?;
+        let kernel = ScalarFoldKernel::for_batch(self.device().properties().compute, batch);
+        self.scalar_fold_with(kernel, matrix, queries)
+    }
+
+    fn words(&self, folded: CudaFolded) -> Result<Vec<u32>, BackendError> {
+        self.fold.download(&self.device().main(), &folded.words().all())
+    }
+
+    /// Through `scalar_fold`, not through transforms: the hint is computed once for a database.
+    fn module_fold(&self, matrix: &CudaMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
+        module::module_fold(matrix, a)
+    }
+}

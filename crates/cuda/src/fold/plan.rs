@@ -1,0 +1,307 @@
+//! `scalar_fold` on buffers of a device: shapes, grids and scratch memory, worked out once.
+
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+use spirea_backend::{BackendError, MAX_BATCH, PanelLayout};
+
+use super::ScalarFoldKernel;
+use super::matrix::{CudaMatrix, QUADS_BEHIND};
+use crate::args;
+use crate::driver::{Arg, Buffer, Device, Grid, Kernel, Stream, View};
+
+/// Threads of a block of the vector kernels, of the one that splits queries, and of most others.
+const THREADS: usize = 256;
+/// Panels of a block of the vector kernels, one a warp.
+const VECTOR_PANELS: usize = THREADS / 32;
+/// Quads of a panel that such a block takes (`PIECE_QUADS` in scalar_fold_vector.cu).
+const VECTOR_QUADS: usize = 512;
+/// Quads that it takes in a round; the last round may go beyond the panel.
+const VECTOR_ROUND_QUADS: usize = 16;
+/// Quads of a step, and queries and words of a tile (scalar_fold.cuh).
+const STEP_QUADS: usize = 8;
+const TILE_QUERIES: usize = 4;
+const TILE_WORDS: usize = 128;
+
+/// A kernel for tensor cores with its constants (`Tiling` in scalar_fold_tensor.cuh).
+struct TensorKernel {
+    name: &'static str,
+    threads: usize,
+    /// Panels a block.
+    panels: usize,
+    /// Tiles of queries a block.
+    tiles: usize,
+    /// Steps a stage.
+    steps: usize,
+    /// Stages in shared memory.
+    slots: usize,
+}
+
+const MMA: [TensorKernel; 3] = [
+    TensorKernel { name: "scalar_fold_mma_8", threads: THREADS, panels: 8, tiles: 2, steps: 2, slots: 4 },
+    TensorKernel { name: "scalar_fold_mma_16", threads: THREADS, panels: 8, tiles: 4, steps: 2, slots: 4 },
+    TensorKernel { name: "scalar_fold_mma_32", threads: THREADS, panels: 8, tiles: 8, steps: 2, slots: 4 },
+];
+const WGMMA: [TensorKernel; 2] = [
+    TensorKernel { name: "scalar_fold_wgmma_32", threads: THREADS, panels: 8, tiles: 8, steps: 4, slots: 4 },
+    TensorKernel { name: "scalar_fold_wgmma_64", threads: 384, panels: 6, tiles: 16, steps: 4, slots: 4 },
+];
+
+const _: () = assert!(
+    VECTOR_ROUND_QUADS <= QUADS_BEHIND + 1 && WGMMA[0].steps * STEP_QUADS <= QUADS_BEHIND + 1,
+    "kernels read no further than the room behind the matrix"
+);
+
+impl TensorKernel {
+    /// The smallest that takes the batch at once; several groups of the largest for more.
+    fn mma(batch: usize) -> &'static Self {
+        MMA.iter().find(|kernel| batch <= kernel.queries()).unwrap_or(&MMA[2])
+    }
+
+    /// The one that pads the batch least; the larger of two.
+    fn wgmma(batch: usize) -> &'static Self {
+        let [small, large] = &WGMMA;
+        let padded = |kernel: &Self| batch.next_multiple_of(kernel.queries());
+        if padded(large) <= padded(small) { large } else { small }
+    }
+
+    fn queries(&self) -> usize {
+        self.tiles * TILE_QUERIES
+    }
+
+    fn stage_quads(&self) -> usize {
+        self.steps * STEP_QUADS
+    }
+
+    fn shared_bytes(&self) -> usize {
+        let stage = self.panels * self.stage_quads() * 128 + self.steps * self.tiles * TILE_WORDS * 4;
+        self.slots * stage
+    }
+}
+
+/// The structure of the same name in scalar_fold_tensor.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct TensorShape {
+    quads: u32,
+    panels: u32,
+    panel_groups: u32,
+    tile_groups: u32,
+    stages: u32,
+    piece_stages: u32,
+    batch: u32,
+}
+
+#[derive(Debug)]
+enum Work {
+    Vector {
+        kernel: Kernel,
+        grid: Grid,
+        panel_groups: u32,
+    },
+    Tensor {
+        split: Kernel,
+        split_grid: Grid,
+        kernel: Kernel,
+        grid: Grid,
+        shape: TensorShape,
+        planes: Buffer<u32>,
+    },
+}
+
+/// `scalar_fold` of matrices of a shape for batches of a size, from buffer to buffer: with its scratch memory, so that
+/// running it allocates nothing.
+#[derive(Debug)]
+pub struct ScalarFoldPlan {
+    layout: PanelLayout,
+    batch: usize,
+    work: Work,
+}
+
+impl ScalarFoldPlan {
+    /// A plan with the kernel that suits the batch.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if the batch is not 1 to [`MAX_BATCH`] or the shape beyond any device,
+    /// [`BackendError::Unavailable`] if there is no room for the scratch memory.
+    pub fn new(device: &Arc<Device>, layout: PanelLayout, batch: usize) -> Result<Self, BackendError> {
+        let kernel = ScalarFoldKernel::for_batch(device.properties().compute, batch);
+        Self::with_kernel(device, kernel, layout, batch)
+    }
+
+    /// A plan with the kernel asked for, to compare kernels.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`BackendError::Unavailable`] if this device has no such kernel.
+    pub fn with_kernel(
+        device: &Arc<Device>,
+        kernel: ScalarFoldKernel,
+        layout: PanelLayout,
+        batch: usize,
+    ) -> Result<Self, BackendError> {
+        if batch == 0 || batch > MAX_BATCH {
+            return Err(BackendError::Shape(format!("a batch of {batch}: 1 to {MAX_BATCH} are possible")));
+        }
+        let work = match kernel {
+            ScalarFoldKernel::Vector => vector(device, layout, batch)?,
+            ScalarFoldKernel::Mma => tensor(device, TensorKernel::mma(batch), layout, batch)?,
+            ScalarFoldKernel::Wgmma => tensor(device, TensorKernel::wgmma(batch), layout, batch)?,
+        };
+        Ok(Self { layout, batch, work })
+    }
+
+    /// Queues the work on `stream`: `queries` one after another, `answers` likewise, as
+    /// [`spirea_backend::Backend::scalar_fold`] has them.
+    ///
+    /// On another stream than the main one, the caller orders it after what filled the buffers, and what drops them or
+    /// this plan after it ([`Stream::after`]). Runs of one plan share its scratch memory: one stream at a time.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if something is not of the plan's shape; what the device said.
+    pub fn run(
+        &self,
+        stream: &Stream,
+        matrix: &CudaMatrix,
+        queries: &View<'_, u32>,
+        answers: &View<'_, u32>,
+    ) -> Result<(), BackendError> {
+        let (rows, columns) = (self.layout.rows(), self.layout.columns());
+        if matrix.layout() != self.layout
+            || queries.len() != self.batch * columns
+            || answers.len() != self.batch * rows
+            || !queries.address().is_multiple_of(16)
+        {
+            let (queries, answers) = (queries.len(), answers.len());
+            return Err(BackendError::Shape(format!(
+                "{queries} words of queries and {answers} of answers for {} queries of {rows} x {columns}",
+                self.batch
+            )));
+        }
+        // Blocks add to the answers.
+        stream.zero(answers)?;
+        let (quads, batch) = (self.layout.quads() as u32, self.batch as u32);
+        match &self.work {
+            Work::Vector { kernel, grid, panel_groups } => {
+                let panels = self.layout.panels() as u32;
+                let args = args![matrix.bytes(), queries, answers, quads, panels, *panel_groups, batch];
+                stream.launch(kernel, *grid, args)?;
+            }
+            Work::Tensor { split, split_grid, kernel, grid, shape, planes } => {
+                let padded_quads = (planes.len() / (split_grid.blocks[1] as usize * 4)) as u32;
+                stream.launch(split, *split_grid, args![queries, planes, quads, padded_quads, batch])?;
+                let args = args![matrix.bytes(), planes, answers, Arg::structure(shape)];
+                stream.launch(kernel, *grid, args)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `scalar_fold_vector_1` or `_2`.
+fn vector(device: &Arc<Device>, layout: PanelLayout, batch: usize) -> Result<Work, BackendError> {
+    let (name, queries) = if batch == 1 { ("scalar_fold_vector_1", 1) } else { ("scalar_fold_vector_2", 2) };
+    words(layout.quads() + VECTOR_ROUND_QUADS)?;
+    words(layout.panels())?;
+    let panel_groups = layout.panels().div_ceil(VECTOR_PANELS);
+    let blocks = blocks(&[panel_groups, layout.quads().div_ceil(VECTOR_QUADS)])?;
+    let grid = Grid::cube([blocks, batch.div_ceil(queries), 1], THREADS);
+    Ok(Work::Vector {
+        kernel: device.kernel(name)?,
+        grid: grid.shared(queries * VECTOR_QUADS * 16),
+        panel_groups: words(panel_groups)?,
+    })
+}
+
+/// One of the tensor-core kernels.
+fn tensor(
+    device: &Arc<Device>,
+    kernel: &TensorKernel,
+    layout: PanelLayout,
+    batch: usize,
+) -> Result<Work, BackendError> {
+    let stages = layout.quads().div_ceil(kernel.stage_quads());
+    let panel_groups = layout.panels().div_ceil(kernel.panels);
+    let tile_groups = batch.div_ceil(kernel.queries());
+    let tall = blocks(&[panel_groups, tile_groups])?;
+    let piece_stages = piece(tall, stages, kernel, device.properties().processors as usize);
+    let blocks = blocks(&[tall, stages.div_ceil(piece_stages)])?;
+
+    let padded_quads = stages * kernel.stage_quads();
+    let padded_batch = tile_groups * kernel.queries();
+    let split_blocks = padded_quads.div_ceil(THREADS);
+    let shape = TensorShape {
+        quads: words(layout.quads())?,
+        panels: words(layout.panels())?,
+        panel_groups: words(panel_groups)?,
+        tile_groups: words(tile_groups)?,
+        // Stages beyond the last are counted too.
+        stages: words(padded_quads).map(|_| stages as u32)?,
+        piece_stages: words(piece_stages)?,
+        batch: words(batch)?,
+    };
+    Ok(Work::Tensor {
+        split: device.kernel("scalar_fold_planes")?,
+        split_grid: Grid::cube([split_blocks, padded_batch, 1], THREADS),
+        kernel: device.kernel(kernel.name)?,
+        grid: Grid::new(blocks, kernel.threads).shared(kernel.shared_bytes()),
+        shape,
+        planes: device.alloc(padded_quads * padded_batch * 4)?,
+    })
+}
+
+/// Stages of a panel that a block takes: all of them, unless more blocks are needed to occupy the processors evenly.
+fn piece(blocks: usize, stages: usize, kernel: &TensorKernel, processors: usize) -> usize {
+    /// Blocks wanted for each processor: so that a last wave that is not full costs little.
+    const WAVES: usize = 16;
+    /// Quads of a piece at least, so that beginnings and ends cost little.
+    const LEAST_QUADS: usize = 512;
+    let pieces =
+        (WAVES * processors / blocks).clamp(1, (stages * kernel.stage_quads()).div_ceil(LEAST_QUADS));
+    stages.div_ceil(pieces)
+}
+
+/// A count as kernels take it.
+fn words(count: usize) -> Result<u32, BackendError> {
+    u32::try_from(count).map_err(|_| beyond())
+}
+
+/// A product of counts as the blocks of a grid.
+fn blocks(counts: &[usize]) -> Result<usize, BackendError> {
+    let product = counts.iter().try_fold(1usize, |product, &count| product.checked_mul(count));
+    product.filter(|&blocks| blocks < 1 << 31).ok_or_else(beyond)
+}
+
+fn beyond() -> BackendError {
+    BackendError::Shape("a matrix larger than any device".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_get_the_tile_that_suits_them() {
+        for (batch, mma, wgmma) in [
+            (1, 8, 32),
+            (8, 8, 32),
+            (9, 16, 32),
+            (17, 32, 32),
+            (32, 32, 32),
+            (33, 32, 64),
+            (64, 32, 64),
+            (65, 32, 32),
+            (100, 32, 64),
+            (256, 32, 64),
+        ] {
+            let queries = (TensorKernel::mma(batch).queries(), TensorKernel::wgmma(batch).queries());
+            assert_eq!(queries, (mma, wgmma), "{batch}");
+        }
+    }
+
+    #[test]
+    fn stages_fit_shared_memory() {
+        // 99 KiB is what a block of compute capability 8.6, 8.9 and 12.0 may have, 227 KiB one of 9.0.
+        assert!(MMA.iter().all(|kernel| kernel.shared_bytes() <= 99 << 10));
+        assert!(WGMMA.iter().all(|kernel| kernel.shared_bytes() <= 227 << 10));
+    }
+}

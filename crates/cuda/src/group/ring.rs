@@ -1,0 +1,263 @@
+//! The steps on rings: queries are divided, or rows of polynomials are and the winners of the tournament meet.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use spirea_backend::{BackendError, EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
+use spirea_math::{Expansion, Gadget, Ring};
+
+use super::scalar::GroupFolded;
+use super::{DeviceGroup, Strategy, transfer};
+use crate::CudaBackend;
+use crate::ring::{Ciphertexts, Keys, Leaves, Plain, Selectors, Tables};
+
+/// What each device has of something, if it has any of it.
+type ByMember<T> = Vec<Option<T>>;
+
+/// The leaves of one query, on its device or on all.
+#[derive(Debug)]
+pub struct GroupLeaves(ByMember<Leaves>);
+
+/// Selectors of one query, on its device or on all.
+#[derive(Debug)]
+pub struct GroupSelectors(ByMember<Selectors>);
+
+/// Plaintext polynomials: all on each device, or their rows in shares.
+#[derive(Debug)]
+pub struct GroupPlain(ByMember<Plain>);
+
+/// Ciphertexts of one query: all on its device, or those of a device's rows on each.
+#[derive(Debug)]
+pub struct GroupCiphertexts(ByMember<Ciphertexts>);
+
+impl DeviceGroup {
+    /// The rows of plaintext polynomials of device `member`: a power of two, so that a device's tournament is a part
+    /// of the whole one; or all.
+    fn plain_rows(&self, rows: usize, member: usize) -> Range<usize> {
+        if !self.strategy.divides_plain() {
+            return 0..rows;
+        }
+        let share = rows.div_ceil(self.members.len()).next_power_of_two();
+        (member * share).min(rows)..((member + 1) * share).min(rows)
+    }
+
+    /// The places of a batch whose queries device `member` expands.
+    fn expands(&self, member: usize, batch: usize) -> Vec<usize> {
+        match self.strategy {
+            Strategy::Aggregate => (0..batch).collect(),
+            _ => self.owned(member, batch).collect(),
+        }
+    }
+
+    /// Copies each query's leaves from the device that has expanded them to all others.
+    fn gather(&self, tables: &[Tables], leaves: &mut [GroupLeaves]) -> Result<(), BackendError> {
+        for (query, leaves) in leaves.iter_mut().enumerate() {
+            let owner = self.owner(query);
+            for (member, backend) in self.members.iter().enumerate().filter(|(member, _)| *member != owner) {
+                let copied =
+                    leaves.0[owner].as_ref().map(|leaves| copy_leaves(&tables[owner], leaves, backend));
+                leaves.0[member] = copied.transpose()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn member<'a, T>(&self, parts: &'a [Option<T>]) -> Result<(usize, &'a T), BackendError> {
+        let first = parts.iter().enumerate().find_map(|(member, part)| Some((member, part.as_ref()?)));
+        first.ok_or_else(|| BackendError::Shape("of another group of devices, or of no row".into()))
+    }
+}
+
+fn copy_leaves(tables: &Tables, leaves: &Leaves, to: &CudaBackend) -> Result<Leaves, BackendError> {
+    let words = leaves.words(tables);
+    let copy = to.device().alloc(words.len())?;
+    transfer(&words, &copy.all())?;
+    Ok(Leaves::new(tables, copy))
+}
+
+/// What a device has, where the others' operations say that it has it.
+fn here<T>(part: &Option<T>) -> Result<&T, BackendError> {
+    part.as_ref().ok_or_else(|| BackendError::Shape("not on the device that wants it".into()))
+}
+
+impl RingBackend for DeviceGroup {
+    type Tables = Vec<Tables>;
+    type Keys = Vec<Keys>;
+    type Leaves = GroupLeaves;
+    type Plain = GroupPlain;
+    type Ciphertexts = GroupCiphertexts;
+    type Selectors = GroupSelectors;
+
+    fn tables(&self, ring: &Arc<Ring>) -> Result<Vec<Tables>, BackendError> {
+        self.each(|_, backend| backend.tables(ring))
+    }
+
+    /// On every device: a client's queries may come to any.
+    fn keys(&self, tables: &Vec<Tables>, keys: EvaluationKeys<'_>) -> Result<Vec<Keys>, BackendError> {
+        self.each(|member, backend| backend.keys(&tables[member], keys))
+    }
+
+    fn encode(
+        &self,
+        tables: &Vec<Tables>,
+        rows: usize,
+        columns: usize,
+        fill: &FillPolynomial<'_>,
+    ) -> Result<GroupPlain, BackendError> {
+        let parts = self.each(|member, backend| {
+            let own = self.plain_rows(rows, member);
+            if own.is_empty() && rows > 0 {
+                return Ok(None);
+            }
+            let fill = |row: usize, column: usize, to: &mut [i32]| fill(own.start + row, column, to);
+            backend.encode(&tables[member], own.len(), columns, &fill).map(Some)
+        })?;
+        Ok(GroupPlain(parts))
+    }
+
+    fn expand(
+        &self,
+        tables: &Vec<Tables>,
+        expansion: Expansion,
+        queries: &[(&Vec<Keys>, &[u32])],
+    ) -> Result<Vec<GroupLeaves>, BackendError> {
+        let expanded = self.each(|member, backend| {
+            let own: Vec<_> = self.expands(member, queries.len());
+            let of_member: Vec<_> =
+                own.iter().map(|&query| (&queries[query].0[member], queries[query].1)).collect();
+            if own.is_empty() {
+                return Ok(Vec::new());
+            }
+            Ok(own.into_iter().zip(backend.expand(&tables[member], expansion, &of_member)?).collect())
+        })?;
+        let nowhere = || GroupLeaves(self.members.iter().map(|_| None).collect());
+        let mut leaves: Vec<_> = queries.iter().map(|_| nowhere()).collect();
+        for (member, expanded) in expanded.into_iter().enumerate() {
+            expanded.into_iter().for_each(|(query, part)| leaves[query].0[member] = Some(part));
+        }
+        if self.strategy == Strategy::Gather {
+            self.gather(tables, &mut leaves)?;
+        }
+        Ok(leaves)
+    }
+
+    fn poly_fold(
+        &self,
+        tables: &Vec<Tables>,
+        plain: &GroupPlain,
+        leaves: &[&GroupLeaves],
+    ) -> Result<Vec<GroupCiphertexts>, BackendError> {
+        let folded = self.each(|member, backend| {
+            // A device folds the queries whose leaves it has, with the rows that it has.
+            let Some(plain) = &plain.0[member] else { return Ok(Vec::new()) };
+            let (places, own): (Vec<_>, Vec<_>) = leaves
+                .iter()
+                .enumerate()
+                .filter_map(|(query, leaves)| Some((query, leaves.0[member].as_ref()?)))
+                .unzip();
+            if own.is_empty() {
+                return Ok(Vec::new());
+            }
+            Ok(places.into_iter().zip(backend.poly_fold(&tables[member], plain, &own)?).collect())
+        })?;
+        let nowhere = || GroupCiphertexts(self.members.iter().map(|_| None).collect());
+        let mut ciphertexts: Vec<_> = leaves.iter().map(|_| nowhere()).collect();
+        for (member, folded) in folded.into_iter().enumerate() {
+            folded.into_iter().for_each(|(query, part)| ciphertexts[query].0[member] = Some(part));
+        }
+        Ok(ciphertexts)
+    }
+
+    fn add_bodies(
+        &self,
+        tables: &Vec<Tables>,
+        ciphertexts: &mut GroupCiphertexts,
+        folded: &GroupFolded,
+        words: Range<usize>,
+        bits: u32,
+    ) -> Result<(), BackendError> {
+        let mut start = words.start;
+        for (member, part) in ciphertexts.0.iter_mut().enumerate() {
+            let Some(part) = part else { continue };
+            let end = words.end.min(start + part.count() * tables[member].ring().degree());
+            if start < end {
+                let here = folded.on(self, member, start..end)?;
+                let (folded, place) = here.words();
+                self.members[member].add_bodies(&tables[member], part, folded, place, bits)?;
+            }
+            start = end;
+        }
+        if start < words.end {
+            return Err(BackendError::Shape("more bodies than coefficients".into()));
+        }
+        Ok(())
+    }
+
+    fn selectors(
+        &self,
+        tables: &Vec<Tables>,
+        keys: &Vec<Keys>,
+        leaves: &GroupLeaves,
+        first: usize,
+        depth: usize,
+        gadget: Gadget,
+    ) -> Result<GroupSelectors, BackendError> {
+        let selectors = self.each(|member, backend| match &leaves.0[member] {
+            Some(leaves) => {
+                backend.selectors(&tables[member], &keys[member], leaves, first, depth, gadget).map(Some)
+            }
+            None => Ok(None),
+        })?;
+        Ok(GroupSelectors(selectors))
+    }
+
+    /// Each device plays the rounds of its rows; the winners meet on the first of them for the rest.
+    fn rgsw_fold(
+        &self,
+        tables: &Vec<Tables>,
+        selectors: &GroupSelectors,
+        ciphertexts: GroupCiphertexts,
+    ) -> Result<GroupCiphertexts, BackendError> {
+        let (first, largest) = self.member(&ciphertexts.0)?;
+        let rounds = largest.count().next_power_of_two().trailing_zeros() as usize;
+        let mut winners = Vec::new();
+        for (member, part) in ciphertexts.0.into_iter().enumerate() {
+            let Some(part) = part else { continue };
+            let selectors = here(&selectors.0[member])?;
+            winners.push((member, self.members[member].rgsw_fold(&tables[member], selectors, part)?));
+        }
+        let winner = match <[_; 1]>::try_from(winners) {
+            Ok([(_, winner)]) => winner,
+            Err(winners) => {
+                let (backend, words) = (&self.members[first], tables[first].ciphertext());
+                let met = backend.device().alloc(winners.len() * words)?;
+                for (place, (member, winner)) in winners.iter().enumerate() {
+                    transfer(
+                        &winner.words(&tables[*member]),
+                        &met.range(place * words..(place + 1) * words),
+                    )?;
+                }
+                let (met, selectors) = (Ciphertexts::new(&tables[first], met), here(&selectors.0[first])?);
+                backend.rgsw_fold_after(&tables[first], selectors, rounds, met)?
+            }
+        };
+        let mut parts: ByMember<Ciphertexts> = self.members.iter().map(|_| None).collect();
+        parts[first] = Some(winner);
+        Ok(GroupCiphertexts(parts))
+    }
+
+    fn mod_switch(
+        &self,
+        tables: &Vec<Tables>,
+        ciphertexts: &GroupCiphertexts,
+        bits: SwitchedBits,
+    ) -> Result<Vec<u8>, BackendError> {
+        let mut bytes = Vec::new();
+        for (member, part) in ciphertexts.0.iter().enumerate() {
+            if let Some(part) = part {
+                bytes.extend(self.members[member].mod_switch(&tables[member], part, bits)?);
+            }
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,141 @@
+//! How a group of devices divides what there is to hold and to do.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How a group of devices divides what there is to hold and to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// Every device holds everything and answers its part of a batch.
+    Replicate,
+    /// Devices hold shares of the matrix; after the fold each has all words of its part of the batch.
+    Exchange,
+    /// Devices hold shares of everything and expand every query.
+    Aggregate,
+    /// Devices hold shares of everything; each expands its part of the batch for all.
+    Gather,
+}
+
+impl Strategy {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Replicate, Self::Exchange, Self::Aggregate, Self::Gather];
+
+    /// Whether each device has rows of its own of the database's matrix.
+    pub(super) fn divides_matrices(self) -> bool {
+        self != Self::Replicate
+    }
+
+    /// Whether each device has rows of its own of a matrix of plaintext polynomials.
+    pub(super) fn divides_plain(self) -> bool {
+        matches!(self, Self::Aggregate | Self::Gather)
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Replicate => "replicate",
+            Self::Exchange => "exchange",
+            Self::Aggregate => "aggregate",
+            Self::Gather => "gather",
+        })
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|strategy| strategy.to_string() == name);
+        known.ok_or_else(|| format!("{name:?} is none of replicate, exchange, aggregate and gather"))
+    }
+}
+
+/// How devices reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// From memory to memory, at hundreds of GB/s.
+    Direct,
+    /// Through the host, at tens.
+    Host,
+}
+
+/// What a database asks of a group of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Bytes that every device needs to answer on its own.
+    pub whole_bytes: u64,
+    /// Bytes of these that divide: the database's matrix, or its plaintext polynomials where there is no matrix.
+    pub divided_bytes: u64,
+    /// Whether the database is folded as a matrix first, not as polynomials of expanded queries.
+    pub folds_a_matrix: bool,
+    /// Queries at once.
+    pub batch: usize,
+}
+
+impl Strategy {
+    /// The strategy for a database; `None` if it does not fit the devices in any.
+    ///
+    /// What fits everywhere is replicated once there are as many queries as devices: no device then waits for
+    /// another. A single query, or a database that fits only in shares, is divided, since every device's bandwidth
+    /// is wanted. A fold of a matrix is exchanged. Polynomials are folded where they are; a batch's expansions are
+    /// divided and gathered where devices reach each other directly, since leaves are large (1 GiB for 32 queries,
+    /// GPIR section 6), and done by every device otherwise.
+    pub fn choose(devices: usize, memory_bytes: u64, links: Links, load: Load) -> Option<Self> {
+        let share = load.whole_bytes - load.divided_bytes + load.divided_bytes.div_ceil(devices as u64);
+        let whole = load.whole_bytes <= memory_bytes;
+        if devices == 1 || (whole && load.batch >= devices) {
+            return whole.then_some(Self::Replicate);
+        }
+        (share <= memory_bytes).then_some(match (load.folds_a_matrix, links) {
+            (true, _) => Self::Exchange,
+            (false, Links::Direct) if load.batch > 1 => Self::Gather,
+            (false, _) => Self::Aggregate,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOAD: Load = Load { whole_bytes: 100, divided_bytes: 80, folds_a_matrix: true, batch: 32 };
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for strategy in Strategy::ALL {
+            assert_eq!(strategy.to_string().parse(), Ok(strategy));
+        }
+        assert!("shard".parse::<Strategy>().is_err());
+    }
+
+    #[test]
+    fn what_fits_everywhere_is_replicated_for_a_batch() {
+        for links in [Links::Direct, Links::Host] {
+            assert_eq!(Strategy::choose(4, 100, links, LOAD), Some(Strategy::Replicate));
+            assert_eq!(Strategy::choose(1, 100, links, Load { batch: 1, ..LOAD }), Some(Strategy::Replicate));
+        }
+    }
+
+    #[test]
+    fn a_single_query_and_what_is_too_large_are_divided() {
+        let polynomials = Load { folds_a_matrix: false, ..LOAD };
+        assert_eq!(Strategy::choose(4, 99, Links::Direct, LOAD), Some(Strategy::Exchange));
+        assert_eq!(
+            Strategy::choose(4, 100, Links::Host, Load { batch: 1, ..LOAD }),
+            Some(Strategy::Exchange)
+        );
+        assert_eq!(Strategy::choose(4, 99, Links::Direct, polynomials), Some(Strategy::Gather));
+        assert_eq!(Strategy::choose(4, 99, Links::Host, polynomials), Some(Strategy::Aggregate));
+        let one = Load { batch: 1, ..polynomials };
+        assert_eq!(Strategy::choose(4, 99, Links::Direct, one), Some(Strategy::Aggregate));
+    }
+
+    #[test]
+    fn what_does_not_fit_in_shares_is_refused() {
+        // 20 bytes everywhere and 20 of 80 on each of four.
+        assert_eq!(Strategy::choose(4, 40, Links::Direct, LOAD), Some(Strategy::Exchange));
+        assert_eq!(Strategy::choose(4, 39, Links::Direct, LOAD), None);
+        assert_eq!(Strategy::choose(1, 99, Links::Direct, LOAD), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! The CUDA backend: every step as kernels on NVIDIA devices, launched through the driver.
+//!
+//! [`driver`] owns devices, streams and buffers; `pack` holds the compiled kernels, whose sources are in
+//! `kernels/`. The operations of a server are in `fold`, `ring` and `shares`; [`CudaBackend`] is all of them on one
+//! device, [`DeviceGroup`] on several. [`probe`] measures and tests a device.
+
+pub mod driver;
+mod fold;
+mod group;
+mod pack;
+pub mod probe;
+mod ring;
+mod shares;
+mod upload;
+
+use std::sync::Arc;
+
+use spirea_backend::BackendError;
+
+use driver::Device;
+
+pub(crate) use driver::args;
+pub use fold::{CudaFolded, CudaMatrix, ScalarFoldKernel, ScalarFoldPlan};
+pub use group::{
+    DeviceGroup, GroupCiphertexts, GroupFolded, GroupLeaves, GroupMatrix, GroupPlain, GroupRows,
+    GroupSelectors, Links, Load, Strategy,
+};
+pub use ring::{Butterfly, Direction, Form, Granularity, Plain, Tables, transform_with};
+pub use shares::{CudaRows, Evaluation, Tops};
+
+/// The operations of a server on one device.
+#[derive(Debug)]
+pub struct CudaBackend {
+    device: Arc<Device>,
+    fold: fold::Staging,
+}
+
+impl CudaBackend {
+    /// The backend on device number `ordinal`.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] with the reason: no driver, an old one, no such device.
+    pub fn new(ordinal: usize) -> Result<Self, BackendError> {
+        Ok(Self { device: Device::open(ordinal)?, fold: fold::Staging::default() })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+}

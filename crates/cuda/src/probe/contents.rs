@@ -1,0 +1,29 @@
+//! Databases made on the device: to measure with, where only their size matters.
+
+use spirea_backend::{BackendError, PanelLayout, RowLayout};
+
+use super::fill;
+use crate::{CudaBackend, CudaMatrix, CudaRows};
+
+impl CudaBackend {
+    /// A matrix of pseudorandom bytes.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if there is no room for it.
+    pub fn random_matrix(&self, layout: PanelLayout, seed: u64) -> Result<CudaMatrix, BackendError> {
+        let matrix = CudaMatrix::uninitialized(self.device(), layout)?;
+        fill(&matrix.bytes().range(0..layout.bytes()), seed)?;
+        Ok(matrix)
+    }
+
+    /// Rows of pseudorandom bytes.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if there is no room for them.
+    pub fn random_rows(&self, layout: RowLayout, seed: u64) -> Result<CudaRows, BackendError> {
+        let rows = self.rows(layout)?;
+        let length = rows.bytes().len() / 16 * 16;
+        fill(&rows.bytes().range(0..length), seed)?;
+        Ok(rows)
+    }
+}

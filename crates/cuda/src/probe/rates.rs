@@ -1,0 +1,242 @@
+//! What a device can do at most, measured: the floors that steps are compared with.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::fill;
+use super::selftest::WARPGROUPS;
+use crate::args;
+use crate::driver::{Arg, Buffer, ByteProduct, Device, DriverError, Grid, Pinned, Stream, View};
+
+/// Times a measurement is taken; the best counts, as a limit is what nothing disturbed.
+const RUNS: usize = 5;
+/// Of a kernel that runs instructions in rounds: threads of a block, blocks on a processor, instructions a round.
+const THREADS: usize = 512;
+const BLOCKS: usize = 2;
+const INSTRUCTIONS: f64 = 8.0 * 16.0;
+/// Loads in flight of a thread that reads.
+const LOADS: usize = 8;
+/// Sides of the matrices of the library's product, and multiplications of a tensor core's instruction for bytes.
+const LIBRARY_SIDE: usize = 8192;
+const TILE_PRODUCTS: f64 = 16.0 * 8.0 * 32.0;
+/// The same of a warpgroup's instruction, and bytes of the columns that it reads.
+const WARPGROUP_PRODUCTS: f64 = 64.0 * 256.0 * 32.0;
+const WARPGROUP_SHARED: usize = 256 * 32;
+
+/// An instruction of words whose rate bounds a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instruction {
+    /// Product of words plus a word.
+    MultiplyAdd,
+    /// Product of words plus 64 bits.
+    MultiplyAddWide,
+    /// Upper word of a product.
+    MultiplyHigh,
+    /// Sum of three words.
+    Add,
+    /// Bitwise function of three words.
+    Logic,
+    /// Bytes of two words.
+    Permute,
+    /// Shift of 64 bits.
+    Shift,
+}
+
+impl Instruction {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::MultiplyAdd,
+        Self::MultiplyAddWide,
+        Self::MultiplyHigh,
+        Self::Add,
+        Self::Logic,
+        Self::Permute,
+        Self::Shift,
+    ];
+
+    /// What the device calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MultiplyAdd => "IMAD",
+            Self::MultiplyAddWide => "IMAD.WIDE",
+            Self::MultiplyHigh => "IMAD.HI",
+            Self::Add => "IADD3",
+            Self::Logic => "LOP3",
+            Self::Permute => "PRMT",
+            Self::Shift => "SHF",
+        }
+    }
+
+    fn kernel(self) -> &'static str {
+        match self {
+            Self::MultiplyAdd => "rate_multiply_add",
+            Self::MultiplyAddWide => "rate_multiply_add_wide",
+            Self::MultiplyHigh => "rate_multiply_high",
+            Self::Add => "rate_add",
+            Self::Logic => "rate_logic",
+            Self::Permute => "rate_permute",
+            Self::Shift => "rate_shift",
+        }
+    }
+}
+
+/// A limit of the tensor cores and how it was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TensorRate {
+    /// Products of bytes a second.
+    pub products: f64,
+    /// What ran: `cublasLt`, `wgmma` or `mma`.
+    pub by: &'static str,
+}
+
+/// Measures the limits of a device.
+#[derive(Debug)]
+pub struct Rates {
+    device: Arc<Device>,
+    stream: Stream,
+    sink: Buffer<u32>,
+    /// Seconds that a run takes at least.
+    seconds: f64,
+}
+
+impl Rates {
+    /// On `device`, with runs of `seconds` at least.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn new(device: &Arc<Device>, seconds: f64) -> Result<Self, DriverError> {
+        let threads = device.properties().processors as usize * BLOCKS * THREADS;
+        let sink = device.alloc(threads)?;
+        Ok(Self { device: Arc::clone(device), stream: device.main(), sink, seconds })
+    }
+
+    /// Seconds of what `queue` queues, the best of some runs after one that does not count.
+    fn best(&self, mut queue: impl FnMut() -> Result<(), DriverError>) -> Result<f64, DriverError> {
+        queue()?;
+        let mut best = f64::INFINITY;
+        for _ in 0..RUNS {
+            let before = self.stream.record()?;
+            queue()?;
+            best = best.min(self.stream.record()?.seconds_since(&before)?);
+        }
+        Ok(best)
+    }
+
+    /// Seconds of a round of a kernel that is told how many to do, from runs as long as wanted.
+    fn round(
+        &self,
+        kernel: &'static str,
+        grid: Grid,
+        arguments: impl Fn(u32) -> Vec<Arg>,
+    ) -> Result<f64, DriverError> {
+        let kernel = self.device.kernel(kernel)?;
+        let mut rounds = 4u32;
+        loop {
+            let before = self.stream.record()?;
+            self.stream.launch(&kernel, grid, &arguments(rounds))?;
+            let seconds = self.stream.record()?.seconds_since(&before)?;
+            if seconds >= self.seconds || rounds > 1 << 28 {
+                break;
+            }
+            rounds = (f64::from(rounds) * (1.1 * self.seconds / seconds).clamp(2.0, 64.0)) as u32;
+        }
+        let seconds = self.best(|| self.stream.launch(&kernel, grid, &arguments(rounds)))?;
+        Ok(seconds / f64::from(rounds))
+    }
+
+    fn grid(&self, threads: usize) -> Grid {
+        Grid::new(self.device.properties().processors as usize * BLOCKS, threads)
+    }
+
+    /// Instructions a second, of all threads together.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn instruction(&self, instruction: Instruction) -> Result<f64, DriverError> {
+        let grid = self.grid(THREADS);
+        let round = self.round(instruction.kernel(), grid, |rounds| args![&self.sink, rounds].to_vec())?;
+        Ok(self.sink.len() as f64 * INSTRUCTIONS / round)
+    }
+
+    /// Products of bytes a second of tensor cores that multiply what they have in registers.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn tensor(&self) -> Result<TensorRate, DriverError> {
+        let processors = self.device.properties().processors as usize;
+        if self.device.properties().compute == WARPGROUPS {
+            let grid = Grid::new(processors, 256).shared(WARPGROUP_SHARED);
+            let round = self.round("rate_wgmma", grid, |rounds| args![&self.sink, rounds].to_vec())?;
+            let products = (processors * 2 * 4) as f64 * WARPGROUP_PRODUCTS / round;
+            return Ok(TensorRate { products, by: "wgmma" });
+        }
+        let grid = self.grid(256);
+        let warps = f64::from(grid.blocks[0]) * 256.0 / 32.0;
+        let round = self.round("rate_mma", grid, |rounds| args![&self.sink, rounds].to_vec())?;
+        Ok(TensorRate { products: warps * 8.0 * TILE_PRODUCTS / round, by: "mma" })
+    }
+
+    /// Products of bytes a second of NVIDIA's library, if it is on this machine.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn library(&self) -> Result<Option<TensorRate>, DriverError> {
+        let Some(multiply) = ByteProduct::load(&self.device, LIBRARY_SIDE) else { return Ok(None) };
+        let [a, b] = [self.device.alloc::<u8>(LIBRARY_SIDE.pow(2))?, self.device.alloc(LIBRARY_SIDE.pow(2))?];
+        fill(&a.all(), 1)?;
+        fill(&b.all(), 2)?;
+        let product = self.device.alloc::<u32>(LIBRARY_SIDE.pow(2))?;
+        if !multiply.queue(&self.stream, &a, &b, &product)? {
+            return Ok(None);
+        }
+        let seconds = self.best(|| multiply.queue(&self.stream, &a, &b, &product).map(|_| ()))?;
+        Ok(Some(TensorRate { products: (LIBRARY_SIDE as f64).powi(3) / seconds, by: "cublasLt" }))
+    }
+
+    /// Bytes a second that a kernel reads from memory, of a buffer far larger than the second-level cache.
+    ///
+    /// # Errors
+    /// What the driver said.
+    ///
+    /// # Panics
+    /// If there are fewer words than threads times 128 bytes.
+    pub fn read(&self, from: &View<'_, u32>) -> Result<f64, DriverError> {
+        let pass = self.sink.len() * LOADS;
+        let groups = from.len() / 4 / pass * pass;
+        assert!(groups > 0, "a buffer that all threads read from");
+        let kernel = self.device.kernel("rate_read")?;
+        let arguments = args![&self.sink, from, groups as u64].to_vec();
+        let seconds = self.best(|| self.stream.launch(&kernel, self.grid(THREADS), &arguments))?;
+        Ok(groups as f64 * 16.0 / seconds)
+    }
+
+    /// Bytes a second that the device copies within its memory, each counted once.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn copy(&self, from: &View<'_, u32>, to: &View<'_, u32>) -> Result<f64, DriverError> {
+        let seconds = self.best(|| self.stream.copy(from, to))?;
+        Ok(from.len() as f64 * 4.0 / seconds)
+    }
+
+    /// Bytes a second from and to the host, from memory that the device reads by itself.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn host(&self, bytes: usize) -> Result<[f64; 2], DriverError> {
+        let words = bytes / 4;
+        let mut pinned = Pinned::<u32>::new(&self.device, words)?;
+        let buffer = self.device.alloc::<u32>(words)?;
+        let mut best = [f64::INFINITY; 2];
+        for _ in 0..RUNS {
+            let started = Instant::now();
+            self.stream.upload(&pinned, &buffer.all())?;
+            self.stream.synchronize()?;
+            best[0] = best[0].min(started.elapsed().as_secs_f64());
+            let started = Instant::now();
+            self.stream.download(&buffer.all(), &mut pinned)?;
+            best[1] = best[1].min(started.elapsed().as_secs_f64());
+        }
+        Ok(best.map(|seconds| (4 * words) as f64 / seconds))
+    }
+}

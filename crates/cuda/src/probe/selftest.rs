@@ -1,0 +1,332 @@
+//! Self-tests of `portable.cuh`: kernels of `selftest.cu`, and what must come out of them.
+
+use std::sync::Arc;
+
+use spirea_math::random::public_row;
+
+use crate::args;
+use crate::driver::{Compute, Device, DriverError, Grid};
+
+/// Why a self-test did not pass.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SelfTestError {
+    /// The device gave up.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// Something else came out.
+    #[error("{what}: {found:#010x} where {expected:#010x} was expected")]
+    Wrong {
+        /// Which value.
+        what: String,
+        /// What came out.
+        found: u64,
+        /// What should have.
+        expected: u64,
+    },
+}
+
+/// The compute capability whose tensor cores multiply for a warpgroup.
+pub(super) const WARPGROUPS: Compute = Compute { major: 9, minor: 0 };
+
+/// A self-test of one family of primitives.
+#[derive(Clone, Copy, Debug)]
+pub struct SelfTest {
+    name: &'static str,
+    run: fn(&Arc<Device>) -> Result<(), SelfTestError>,
+}
+
+impl SelfTest {
+    const ALL: [Self; 11] = [
+        Self { name: "words", run: words },
+        Self { name: "warp", run: warp },
+        Self { name: "matrices", run: matrices },
+        Self { name: "block-barrier", run: block_barrier },
+        Self { name: "copy-async", run: copy_async },
+        Self { name: "atomics", run: atomics },
+        Self { name: "grid-barrier", run: grid_barrier },
+        Self { name: "mma-u8u8", run: |device| mma(device, "selftest_mma_u8u8", unsigned, unsigned) },
+        Self { name: "mma-u8s8", run: |device| mma(device, "selftest_mma_u8s8", unsigned, signed) },
+        Self { name: "mma-s8u8", run: |device| mma(device, "selftest_mma_s8u8", signed, unsigned) },
+        Self { name: "mma-s8s8", run: |device| mma(device, "selftest_mma_s8s8", signed, signed) },
+    ];
+
+    /// Of Hopper's tensor cores.
+    const HOPPER: [Self; 2] = [
+        Self { name: "wgmma-128", run: |device| wgmma(device, "selftest_wgmma_128", 128) },
+        Self { name: "wgmma-256", run: |device| wgmma(device, "selftest_wgmma_256", 256) },
+    ];
+
+    /// All that are for a device.
+    pub fn all(device: &Device) -> Vec<Self> {
+        let hopper = if device.properties().compute == WARPGROUPS { &Self::HOPPER[..] } else { &[] };
+        [&Self::ALL, hopper].concat()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What came out that should not have, or what the driver said.
+    pub fn run(&self, device: &Arc<Device>) -> Result<(), SelfTestError> {
+        (self.run)(device)
+    }
+}
+
+/// The same words every time.
+fn random(stream: u64, count: usize) -> Vec<u32> {
+    let mut words = vec![0; count];
+    public_row(&[0x5e; 32], stream, &mut words);
+    words
+}
+
+/// Fails at the first value that is another.
+fn equal<T: Copy + Into<u64> + PartialEq>(
+    what: &str,
+    found: &[T],
+    expected: impl IntoIterator<Item = T>,
+) -> Result<(), SelfTestError> {
+    for (i, (&found, expected)) in found.iter().zip(expected).enumerate() {
+        if found != expected {
+            let what = format!("{what}, place {i}");
+            return Err(SelfTestError::Wrong { what, found: found.into(), expected: expected.into() });
+        }
+    }
+    Ok(())
+}
+
+/// Every operation on words of one thread, on the edges of their range in all combinations and on random words.
+fn words(device: &Arc<Device>) -> Result<(), SelfTestError> {
+    const EDGES: [u32; 6] = [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
+    let edges = EDGES.len();
+    let count = edges.pow(3) + 1004;
+    let mut inputs = random(1, 3 * count);
+    for (i, combination) in (0..edges.pow(3)).enumerate() {
+        inputs[i] = EDGES[combination % edges];
+        inputs[count + i] = EDGES[combination / edges % edges];
+        inputs[2 * count + i] = EDGES[combination / edges.pow(2)];
+    }
+    let (from, to) = (device.upload(&inputs)?, device.alloc::<u32>(11 * count)?);
+    let stream = device.main();
+    let kernel = device.kernel("selftest_words")?;
+    stream.launch(&kernel, Grid::new(count.div_ceil(256), 256), args![&to, &from, count as u32])?;
+    let found = stream.read(&to.all())?;
+    let [a, b, c]: [&[u32]; 3] = std::array::from_fn(|k| &inputs[k * count..][..count]);
+    let triples = || (0..count).map(|i| (a[i], b[i], c[i]));
+    let wide = |(a, b, c): (u32, u32, u32)| {
+        let addend = u64::from(c) << 32 | u64::from(b);
+        (u64::from(a) * u64::from(b)).wrapping_add(addend)
+    };
+    let high = |(a, b, _): (u32, u32, u32)| ((u64::from(a) * u64::from(b)) >> 32) as u32;
+    let high_signed = |(a, b, _): (u32, u32, u32)| ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32;
+    let funnel =
+        |(a, b, c): (u32, u32, u32)| (((u64::from(b) << 32 | u64::from(a)) << (c % 32)) >> 32) as u32;
+    let dot = |(a, b, c): (u32, u32, u32)| {
+        let products = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
+        products.fold(c, |sum, (a, b)| sum.wrapping_add(u32::from(a) * u32::from(b)))
+    };
+    let results = |k: usize| &found[k * count..][..count];
+    equal("multiply_add_wide, lower word", results(0), triples().map(|t| wide(t) as u32))?;
+    equal("multiply_add_wide, upper word", results(1), triples().map(|t| (wide(t) >> 32) as u32))?;
+    equal("multiply_high", results(2), triples().map(high))?;
+    equal("multiply_high_signed", results(3), triples().map(high_signed))?;
+    equal("funnel_left", results(4), triples().map(funnel))?;
+    equal("permute_bytes", results(5), triples().map(|(a, b, c)| permuted_bytes(a, b, c)))?;
+    equal("dot_bytes", results(6), triples().map(dot))?;
+    equal("opaque", results(7), a.iter().copied())?;
+    equal("load_once", results(8), b.iter().copied())?;
+    let groups = || (0..count).map(|i| &a[i / 4 * 4..][..4]);
+    equal(
+        "load_once of a group",
+        results(9),
+        groups().map(|group| group.iter().fold(0, |sum, word| sum ^ word)),
+    )?;
+    let sum = |group: &[u32]| group.iter().fold(0, |sum: u32, &word| sum.wrapping_add(word));
+    equal("load_table", results(10), groups().map(sum))
+}
+
+/// Bytes of (b : a) by selectors of four bits, whose fourth stands for the byte's sign.
+fn permuted_bytes(a: u32, b: u32, selectors: u32) -> u32 {
+    let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
+    u32::from_le_bytes(std::array::from_fn(|i| {
+        let selector = selectors >> (4 * i);
+        let byte = bytes[(selector & 7) as usize];
+        if selector & 8 == 0 { byte } else { (byte as i8 >> 7) as u8 }
+    }))
+}
+
+/// Values that travel between the lanes of a warp.
+fn warp(device: &Arc<Device>) -> Result<(), SelfTestError> {
+    let values = random(2, 32);
+    let (from, to) = (device.upload(&values)?, device.alloc::<u32>(9 * 32)?);
+    let stream = device.main();
+    stream.launch(&device.kernel("selftest_warp")?, Grid::new(1, 32), args![&to, &from])?;
+    let found = stream.read(&to.all())?;
+    let results = |k: usize| &found[32 * k..][..32];
+    equal("from_lane", results(0), (0..32).map(|lane| values[(3 * lane + 1) % 32]))?;
+    for k in 0..5 {
+        equal("from_lane_xor", results(k + 1), (0..32).map(|lane| values[lane ^ 1 << k]))?;
+    }
+    let odd = values.iter().rev().fold(0, |mask, value| (mask << 1) | (value % 2));
+    equal("ballot", results(6), [odd; 32])?;
+    equal("from_lane of 64 bits, lower word", results(7), values.iter().rev().map(|value| !value))?;
+    equal("from_lane of 64 bits, upper word", results(8), values.iter().rev().copied())
+}
+
+/// Matrices of 16-bit values, whose rows travel to the lanes that multiply them.
+fn matrices(device: &Arc<Device>) -> Result<(), SelfTestError> {
+    let rows = random(8, 4 * 32);
+    let (from, to) = (device.upload(&rows)?, device.alloc::<u32>(4 * 32)?);
+    let stream = device.main();
+    let grid = Grid::new(1, 32).shared(32 * 16);
+    stream.launch(&device.kernel("selftest_matrices")?, grid, args![&to, &from])?;
+    let expected = (0..128).map(|i| {
+        let (matrix, lane) = (i / 32, i % 32);
+        rows[(8 * matrix + lane / 4) * 4 + lane % 4]
+    });
+    equal("load_matrices", &stream.read(&to.all())?, expected)
+}
+
+/// Words that go to and fro through shared memory.
+fn block_barrier(device: &Arc<Device>) -> Result<(), SelfTestError> {
+    const ROUNDS: u32 = 100;
+    let blocks = 2 * device.properties().processors as usize;
+    let mut values = random(3, 256 * blocks);
+    let words = device.upload(&values)?;
+    let stream = device.main();
+    let grid = Grid::new(blocks, 256).shared(256 * size_of::<u32>());
+    stream.launch(&device.kernel("selftest_block")?, grid, args![&words, ROUNDS])?;
+    for block in values.chunks_exact_mut(256) {
+        for round in 0..ROUNDS {
+            block.reverse();
+            block.iter_mut().for_each(|value| *value = value.wrapping_mul(5).wrapping_add(round));
+        }
+    }
+    equal("block_barrier", &stream.read(&words.all())?, values)
+}
+
+/// Tiles copied to shared memory in the background.
+fn copy_async(device: &Arc<Device>) -> Result<(), SelfTestError> {
+    const THREADS: usize = 128;
+    let stream = device.main();
+    let kernel = device.kernel("selftest_copy")?;
+    for tiles in [1, 2, 3, 4, 50] {
+        let words = random(4, tiles * THREADS * 4);
+        let from = device.upload(&words)?;
+        let sums = device.alloc::<u32>(THREADS)?;
+        let grid = Grid::new(1, THREADS).shared(4 * THREADS * 16);
+        stream.launch(&kernel, grid, args![&sums, &from, tiles as u32])?;
+        let expected = (0..THREADS).rev().map(|thread| {
+            let tiles = words.chunks_exact(THREADS * 4).zip(1u32..);
+            tiles.fold(0u32, |sum, (tile, number)| {
+                let words = &tile[4 * thread..][..4];
+                let of_tile = words.iter().fold(0u32, |sum, &word| sum.wrapping_add(word));
+                sum.wrapping_add(of_tile.wrapping_mul(number))
+            })
+        });
+        equal(&format!("copy_async of {tiles} tiles"), &stream.read(&sums.all())?, expected)?;
+    }
+    Ok(())
+}
+
+/// All threads at the same words.
+fn atomics(device: &Arc<Device>) -> Result<(), SelfTestError> {
+    let threads = 256 * device.properties().processors as usize;
+    let (counters, sum) = (device.upload(&[0u32; 2])?, device.upload(&[0u64])?);
+    let taken = device.alloc::<u32>(threads)?;
+    let stream = device.main();
+    let kernel = device.kernel("selftest_atomics")?;
+    stream.launch(&kernel, Grid::new(threads / 256, 256), args![&counters, &sum, &taken])?;
+    let mut taken = stream.read(&taken.all())?;
+    taken.sort_unstable();
+    equal("atomic_add of 32 bits, as it was found", &taken, 0..threads as u32)?;
+    let all = 0..threads as u32;
+    let xor = all.clone().fold(0, |sum, i| sum ^ i.wrapping_mul(2_654_435_761));
+    equal("atomic_add and atomic_xor", &stream.read(&counters.all())?, [threads as u32, xor])?;
+    let expected = all.map(|i| (1 << 31) + u64::from(i)).sum();
+    equal("atomic_add of 64 bits", &stream.read(&sum.all())?, [expected])
+}
+
+/// Blocks that read what the others have written.
+fn grid_barrier(device: &Arc<Device>) -> Result<(), SelfTestError> {
+    const ROUNDS: u32 = 20;
+    let blocks = device.properties().processors as usize;
+    let (arrived, words) = (device.upload(&[0u32])?, device.alloc::<u32>(2 * blocks)?);
+    let sums = device.alloc::<u32>(blocks)?;
+    let stream = device.main();
+    let kernel = device.kernel("selftest_grid")?;
+    stream.launch_cooperative(&kernel, Grid::new(blocks, 64), args![&arrived, &words, &sums, ROUNDS])?;
+    // All blocks add up the same words, so that their sums are the same after every round.
+    let mut sum = 0u32;
+    for round in 1..=ROUNDS {
+        let written = (1..=blocks as u32).map(|block| round.wrapping_mul(block).wrapping_add(sum));
+        sum = written.fold(sum, u32::wrapping_add);
+    }
+    equal("grid_barrier", &stream.read(&sums.all())?, vec![sum; blocks])
+}
+
+/// Products of a warpgroup of 64 rows by `columns` columns of 64 bytes, added to accumulators that wrap.
+fn wgmma(device: &Arc<Device>, kernel: &'static str, columns: usize) -> Result<(), SelfTestError> {
+    let kernel_of = device.kernel(kernel)?;
+    let random_a = bytemuck::cast_slice(&random(9, 64 * 16)).to_vec();
+    let random_b = bytemuck::cast_slice(&random(10, columns * 16)).to_vec();
+    let d = random(11, 64 * columns);
+    let stream = device.main();
+    for (a, b) in [(random_a, random_b), (vec![0xffu8; 64 * 64], vec![0xffu8; columns * 64])] {
+        let words = device.upload(&d)?;
+        let (from_a, from_b) = (device.upload(&a)?, device.upload(&b)?);
+        let grid = Grid::new(1, 128).shared(columns * 64);
+        stream.launch(&kernel_of, grid, args![&words, &from_a, &from_b])?;
+        let expected = d.iter().enumerate().map(|(i, &before)| {
+            // Accumulator k of a thread is one of four of the columns 8 (k / 4) to 8 (k / 4) + 7.
+            let (k, thread) = (i / 128, i % 128);
+            let row = thread / 32 * 16 + thread % 32 / 4 + k % 4 / 2 * 8;
+            let column = k / 4 * 8 + thread % 4 * 2 + k % 2;
+            let (row, column) = (&a[row * 64..][..64], &b[column * 64..][..64]);
+            row.iter().zip(column).fold(before, |sum, (&a, &b)| sum.wrapping_add(u32::from(a) * u32::from(b)))
+        });
+        equal(kernel, &stream.read(&words.all())?, expected)?;
+    }
+    Ok(())
+}
+
+fn unsigned(byte: u8) -> i32 {
+    byte.into()
+}
+
+fn signed(byte: u8) -> i32 {
+    (byte as i8).into()
+}
+
+/// Products of tiles on the tensor cores, random ones and those of extreme bytes, added to accumulators that wrap.
+fn mma(
+    device: &Arc<Device>,
+    kernel: &'static str,
+    of_a: fn(u8) -> i32,
+    of_b: fn(u8) -> i32,
+) -> Result<(), SelfTestError> {
+    const TILES: usize = 100;
+    let mut a: Vec<u8> = bytemuck::cast_slice(&random(5, TILES * 128)).to_vec();
+    let mut b: Vec<u8> = bytemuck::cast_slice(&random(6, TILES * 64)).to_vec();
+    let d = random(7, TILES * 128);
+    let edges = [0u8, 0x7f, 0x80, 0xff];
+    for (tile, (&of_a, &of_b)) in edges.iter().flat_map(|a| edges.iter().map(move |b| (a, b))).enumerate() {
+        a[512 * tile..][..512].fill(of_a);
+        b[256 * tile..][..256].fill(of_b);
+    }
+    let words = device.upload(&d)?;
+    let (from_a, from_b) = (device.upload(&a)?, device.upload(&b)?);
+    let stream = device.main();
+    stream.launch(&device.kernel(kernel)?, Grid::new(TILES, 32), args![&words, &from_a, &from_b])?;
+    let expected = d.iter().enumerate().map(|(i, &before)| {
+        let (tile, row, column) = (i / 128, i % 128 / 8, i % 8);
+        let row = &a[tile * 512 + row * 32..][..32];
+        let column = &b[tile * 256 + column * 32..][..32];
+        row.iter().zip(column).fold(before, |sum, (&a, &b)| sum.wrapping_add((of_a(a) * of_b(b)) as u32))
+    });
+    equal(kernel, &stream.read(&words.all())?, expected)
+}

@@ -1,0 +1,162 @@
+//! What begins and ends a pipeline: plaintexts to values, bodies added, switching to short words.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+use rayon::prelude::*;
+use spirea_backend::{BackendError, FillPolynomial, SwitchedBits};
+use spirea_math::Ring;
+
+use super::ciphertexts::Ciphertexts;
+use super::product::Plain;
+use super::tables::{MOST_BODY_BITS, MOST_PRIMES, Tables, by_degree};
+use super::twiddles::Factor;
+use crate::args;
+use crate::driver::{Arg, Buffer, Pinned};
+
+/// Bytes of values that are transformed at once, as far as whole rows allow.
+const CHUNK: usize = 64 << 20;
+
+/// `encode`: while the device transforms and stores some rows, the host fills the next.
+pub(super) fn encode(
+    tables: &Tables,
+    rows: usize,
+    columns: usize,
+    fill: &FillPolynomial<'_>,
+) -> Result<Plain, BackendError> {
+    let mut plain = Plain::new(tables, rows, columns)?;
+    let (device, degree) = (&tables.device, tables.degree());
+    let stream = device.main();
+    let whole = columns.checked_mul(4 * tables.words()).ok_or_else(|| too_large(rows, columns))?;
+    let at_once = (CHUNK / whole).clamp(1, rows);
+    if at_once * columns * tables.limbs() >= 1 << 31 {
+        return Err(too_large(rows, columns));
+    }
+    let room = at_once * columns * degree;
+    let mut filled = [Arc::new(Pinned::<i32>::new(device, room)?), Arc::new(Pinned::new(device, room)?)];
+    let coefficients = device.alloc::<i32>(room)?;
+    let values = device.alloc::<u32>(room * tables.limbs())?;
+    let encoded = (0..rows).step_by(at_once).enumerate().try_for_each(|(i, first)| {
+        let rows = at_once.min(rows - first);
+        let pinned = &mut filled[i % 2];
+        let words = Arc::get_mut(pinned).expect("nobody else has it");
+        let polynomials = words[..rows * columns * degree].par_chunks_mut(degree).enumerate();
+        polynomials.for_each(|(j, words)| fill(first + j / columns, j % columns, words));
+        // The rows before are on the device, and theirs may be filled again.
+        stream.synchronize()?;
+        stream.upload_pinned(
+            pinned,
+            0..rows * columns * degree,
+            &coefficients.range(0..rows * columns * degree),
+        )?;
+        let grid = tables.grid([rows * columns * tables.limbs(), 1, 1], 0);
+        let args: &[Arg] = args![&coefficients, &values, tables.arg(), &tables.ones];
+        tables.launch(by_degree!("ring_encode"), grid, args)?;
+        plain.store(tables, first, rows, &values)
+    });
+    // Whatever came of it: what is filled stays until it is copied.
+    stream.synchronize()?;
+    encoded?;
+    Ok(plain)
+}
+
+fn too_large(rows: usize, columns: usize) -> BackendError {
+    BackendError::Shape(format!("a matrix of {rows} x {columns} polynomials"))
+}
+
+/// `add_bodies`.
+pub(super) fn add_bodies(
+    tables: &Tables,
+    ciphertexts: &mut Ciphertexts,
+    folded: &Buffer<u32>,
+    words: Range<usize>,
+    bits: u32,
+) -> Result<(), BackendError> {
+    check(tables, ciphertexts)?;
+    let there = words.start <= words.end && words.end <= folded.len();
+    if !there || words.len() > ciphertexts.count * tables.degree() || bits > MOST_BODY_BITS {
+        return Err(BackendError::Shape(format!(
+            "words {words:?} of {} as bodies of {bits} bits for {} ciphertexts",
+            folded.len(),
+            ciphertexts.count
+        )));
+    }
+    if words.is_empty() {
+        return Ok(());
+    }
+    let limbs = tables.limbs();
+    let scales = tables.body_scales.range(bits as usize * limbs..(bits as usize + 1) * limbs);
+    let grid = tables.grid([words.len().div_ceil(tables.degree()) * limbs, 1, 1], 0);
+    let (count, words) = (words.len() as u64, folded.range(words));
+    let args: &[Arg] = args![words, count, &ciphertexts.buffer, bits, tables.arg(), scales];
+    Ok(tables.launch(by_degree!("ring_bodies"), grid, args)?)
+}
+
+/// What a grid takes, of ciphertexts that are there.
+fn check(tables: &Tables, ciphertexts: &Ciphertexts) -> Result<(), BackendError> {
+    let Ciphertexts { buffer, count } = ciphertexts;
+    let there = count.checked_mul(tables.ciphertext()).is_some_and(|words| words <= buffer.len());
+    if !there || *count >= 1 << 28 {
+        return Err(BackendError::Shape(format!("{count} ciphertexts in {} words", buffer.len())));
+    }
+    Ok(())
+}
+
+/// Most bits of a switched coefficient.
+const MOST_SWITCHED_BITS: u32 = 56;
+/// Words of the fractions that stand for 1 / q_i.
+const FRACTION_WORDS: usize = 7;
+
+/// How polynomials are switched, as kernels take it (`ring_ends.cu`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct Switch {
+    scales: [Factor; MOST_PRIMES],
+    fractions: [[u32; FRACTION_WORDS]; MOST_PRIMES],
+    bits: [u32; 2],
+}
+
+impl Switch {
+    fn new(ring: &Ring, bits: SwitchedBits) -> Self {
+        let mut switch = Self::zeroed();
+        for (i, limb) in ring.limbs().iter().enumerate() {
+            let (q, inverse) = (limb.prime(), limb.plan.degree_inverse());
+            switch.scales[i] = q.shoup(q.mul(limb.cofactor_inverse.value, inverse.value)).into();
+            // 2^224 / q, the highest word first.
+            let mut rest = 1u64;
+            for word in switch.fractions[i].iter_mut().rev() {
+                *word = ((rest << 32) / u64::from(q.value())) as u32;
+                rest = (rest << 32) % u64::from(q.value());
+            }
+        }
+        switch.bits = [bits.a, bits.b];
+        switch
+    }
+}
+
+/// `mod_switch`.
+pub(super) fn mod_switch(
+    tables: &Tables,
+    ciphertexts: &Ciphertexts,
+    bits: SwitchedBits,
+) -> Result<Vec<u8>, BackendError> {
+    check(tables, ciphertexts)?;
+    if ![bits.a, bits.b].iter().all(|bits| (1..=MOST_SWITCHED_BITS).contains(bits)) {
+        return Err(BackendError::Shape(format!(
+            "switching to {} and {} bits: 1 to {MOST_SWITCHED_BITS}",
+            bits.a, bits.b
+        )));
+    }
+    let count = ciphertexts.count;
+    let mut stream = vec![0u32; count * bits.bytes(tables.degree()) / 4];
+    if count > 0 {
+        let words = tables.device.alloc::<u32>(stream.len())?;
+        let grid = tables.grid([2 * count, 1, 1], tables.limbs().max(2));
+        let switch = Arg::structure(&Switch::new(tables.ring(), bits));
+        let args: &[Arg] = args![&ciphertexts.buffer, &words, tables.arg(), switch];
+        tables.launch(by_degree!("ring_switch"), grid, args)?;
+        tables.device.main().download(&words.all(), &mut stream)?;
+    }
+    Ok(stream.into_iter().flat_map(u32::to_le_bytes).collect())
+}

@@ -1,0 +1,210 @@
+//! Expansion: one ciphertext of each query to many, by trees of substitutions.
+//!
+//! All ciphertexts stay values. A node (a, b) splits with its image (a', b') under X -> X^k: the product of the digits
+//! of a' with the level's key, plus b', is S; the children are (a, b) + S and ((a, b) - S) X^(-2^level). The trees of a
+//! batch are walked together, level by level down to subtrees, then subtree by subtree (IVE, section IV: hierarchical
+//! search).
+
+use bytemuck::{Pod, Zeroable};
+use spirea_backend::BackendError;
+use spirea_math::Expansion;
+
+use super::ciphertexts::Leaves;
+use super::keys::Keys;
+use super::stages::{SPLITS, Stage};
+use super::tables::Tables;
+use crate::driver::{Arg, Buffer};
+
+/// A query as kernels take it (`ring.cuh`): addresses.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct Expanded {
+    nodes: u64,
+    children: u64,
+    key: u64,
+}
+
+/// A level of an expansion as kernels take it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct Level {
+    number: u32,
+    exponent: u32,
+    children: u32,
+}
+
+/// One stage of the walk: nodes of one level, the same ones of every query.
+struct Splits {
+    level: Level,
+    nodes: usize,
+    queries: Vec<Expanded>,
+}
+
+/// Queries whose keys have the same gadget.
+pub(super) fn expand(
+    tables: &Tables,
+    expansion: Expansion,
+    queries: &[(&Keys, &[u32])],
+) -> Result<Vec<Leaves>, BackendError> {
+    let served = |&(keys, words): &(&Keys, &[u32])| {
+        words.len() == tables.ciphertext() && expansion.levels() as usize <= keys.expansion.count()
+    };
+    if !queries.iter().all(served) || expansion.levels() > tables.degree().ilog2() {
+        return Err(BackendError::Shape("a ciphertext or keys that do not serve the expansion".into()));
+    }
+    let gadget = |keys: &Keys| keys.expansion.decomposition.gadget;
+    let mut leaves = Vec::with_capacity(queries.len());
+    for queries in queries.chunk_by(|(one, _), (other, _)| gadget(one) == gadget(other)) {
+        leaves.extend(Walk { tables, expansion, queries }.run()?);
+    }
+    Ok(leaves)
+}
+
+/// The first level of the subtrees: such that the last nodes that split of one subtree, of all queries, fill every
+/// processor twice over with the two blocks that it holds, or half of the second-level cache, whichever is more.
+/// With that many queries or leaves, what a subtree's nodes hand on stays in the cache; with few, the tree is one.
+fn first_of_subtrees(
+    expansion: Expansion,
+    queries: usize,
+    ciphertext_bytes: usize,
+    cache: usize,
+    processors: usize,
+) -> u32 {
+    let wanted = (4 * processors).max(cache / 2 / ciphertext_bytes);
+    let of_query = wanted.div_ceil(queries.max(1)).next_power_of_two();
+    expansion.levels().saturating_sub(1 + of_query.ilog2())
+}
+
+/// A batch of queries on their way down the tree.
+struct Walk<'a> {
+    tables: &'a Tables,
+    expansion: Expansion,
+    queries: &'a [(&'a Keys, &'a [u32])],
+}
+
+impl Walk<'_> {
+    fn run(&self) -> Result<Vec<Leaves>, BackendError> {
+        let Self { tables, expansion, queries } = *self;
+        let (device, one, stream) = (&tables.device, tables.ciphertext(), tables.device.main());
+        let room = |ciphertexts: usize| {
+            let words = queries.len().checked_mul(ciphertexts).and_then(|all| all.checked_mul(one));
+            device.alloc::<u32>(words.unwrap_or(usize::MAX))
+        };
+        let leaves = queries.iter().map(|_| {
+            let words = expansion.leaves().saturating_mul(one);
+            Ok(Leaves { buffer: device.alloc(words)?, count: expansion.leaves() })
+        });
+        let leaves: Vec<Leaves> = leaves.collect::<Result<_, BackendError>>()?;
+        let levels = expansion.levels();
+        if levels == 0 {
+            for (leaves, (_, words)) in leaves.iter().zip(queries) {
+                stream.upload(words, &leaves.buffer.all())?;
+            }
+            return Ok(leaves);
+        }
+        let roots = room(1)?;
+        for (i, (_, words)) in queries.iter().enumerate() {
+            stream.upload(words, &roots.range(i * one..(i + 1) * one))?;
+        }
+        let top = first_of_subtrees(expansion, queries.len(), 4 * one, tables.cache, tables.processors());
+        let tops = if top == 0 { None } else { Some(room(expansion.nodes(top))?) };
+        // Between the levels, every second one in the same place: those above the subtrees, or those of one.
+        let widest = |first: u32, last: u32| {
+            if last > first + 1 { expansion.nodes(last - 1).min(1 << (last - 1 - first)) } else { 0 }
+        };
+        let between = widest(0, top).max(widest(top, levels));
+        let [even, odd] = [room(between)?, room(between)?];
+
+        let mut walk = Vec::new();
+        let place = |buffer: &Buffer<u32>, of_query: usize, query: usize, node: usize| {
+            buffer.all().address() + 4 * ((query * of_query + node) * one) as u64
+        };
+        let mut descend = |levels: std::ops::Range<u32>,
+                           root: usize,
+                           from: &dyn Fn(usize) -> u64,
+                           to: &dyn Fn(usize) -> u64| {
+            for level in levels.clone() {
+                let below = |level: u32| {
+                    let depth = level - levels.start;
+                    ((root + 1) << depth).min(expansion.nodes(level)) - (root << depth)
+                };
+                let parity = (level - levels.start).is_multiple_of(2);
+                let (source, target) = if parity { (&odd, &even) } else { (&even, &odd) };
+                let expanded = |(query, (keys, _)): (usize, &(&Keys, &[u32]))| Expanded {
+                    nodes: if level == levels.start { from(query) } else { place(source, between, query, 0) },
+                    children: if level + 1 == levels.end {
+                        to(query)
+                    } else {
+                        place(target, between, query, 0)
+                    },
+                    key: keys.expansion.key(level as usize).address(),
+                };
+                walk.push(Splits {
+                    level: Level {
+                        number: level,
+                        exponent: Expansion::exponent(tables.degree(), level) as u32,
+                        children: below(level + 1) as u32,
+                    },
+                    nodes: below(level),
+                    queries: queries.iter().enumerate().map(expanded).collect(),
+                });
+            }
+        };
+        let root = |query: usize| place(&roots, 1, query, 0);
+        let of_query = expansion.nodes(top);
+        if let Some(tops) = &tops {
+            descend(0..top, 0, &root, &|query| place(tops, of_query, query, 0));
+        }
+        for subtree in 0..of_query {
+            let leaf = subtree << (levels - top);
+            let to = |query: usize| place(&leaves[query].buffer, 0, 0, leaf);
+            match &tops {
+                Some(tops) => {
+                    descend(top..levels, subtree, &|query| place(tops, of_query, query, subtree), &to);
+                }
+                None => descend(0..levels, 0, &root, &to),
+            }
+        }
+        self.split(&walk)?;
+        Ok(leaves)
+    }
+
+    /// Queues the stages of a walk; the addresses of all of them go to the device at once.
+    fn split(&self, walk: &[Splits]) -> Result<(), BackendError> {
+        let Some((keys, _)) = self.queries.first() else { return Ok(()) };
+        let batch = self.queries.len();
+        let addresses: Vec<Expanded> =
+            walk.iter().flat_map(|splits| splits.queries.iter().copied()).collect();
+        let addresses = self.tables.device.upload(&addresses)?;
+        for (i, splits) in walk.iter().enumerate() {
+            let of_stage = addresses.range(i * batch..(i + 1) * batch);
+            let stage = Stage {
+                tables: self.tables,
+                decomposition: &keys.expansion.decomposition,
+                kernels: &SPLITS,
+                items: splits.nodes,
+                queries: batch,
+                named: &[Arg::from(of_stage), Arg::structure(&splits.level)],
+            };
+            stage.run()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subtrees_are_as_small_as_fills_the_device() {
+        let (expansion, bytes) = (Expansion::covering(1024), 96 << 10);
+        let top =
+            |queries, cache, processors| first_of_subtrees(expansion, queries, bytes, cache, processors);
+        // An H200: 528 blocks are more than a whole tree of one query has.
+        assert_eq!([1, 2, 4, 64, 1024].map(|queries| top(queries, 60 << 20, 132)), [0, 0, 1, 5, 9]);
+        // A small device with a large cache: 512 nodes, 8 of each query.
+        assert_eq!(top(64, 96 << 20, 10), 6);
+        assert_eq!(first_of_subtrees(Expansion::covering(1), 64, bytes, 60 << 20, 132), 0);
+    }
+}

@@ -1,0 +1,101 @@
+//! How residues are multiplied.
+
+use crate::driver::Compute;
+
+/// How residues are multiplied, which decides what the plain matrix looks like in memory; each takes 4 bytes a
+/// residue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// As words, by integer arithmetic: one multiply-add of 32 x 32 bits into 64.
+    Words,
+    /// As four planes of 8 bits, by tensor cores: 16 products of bytes.
+    Octets,
+    /// As four planes of 7 bits, by tensor cores: 10 products of bytes. For primes below 2^28.
+    Septets,
+}
+
+impl Form {
+    /// All forms.
+    pub const ALL: [Self; 3] = [Self::Words, Self::Octets, Self::Septets];
+
+    /// The form for a device and a ring's primes.
+    ///
+    /// A processor of the data-centre architectures (8.0, 9.0, 10.0) multiplies at least 32 times as many bytes in
+    /// its tensor cores as words outside of them, so that 16 products of bytes are at least twice as fast as one of
+    /// words. On the others (8.6, 8.9, 12.0) it is 16 times as many: 10 products win, 16 do not.
+    pub fn choose(compute: Compute, primes: impl IntoIterator<Item = u32>) -> Self {
+        if primes.into_iter().all(|q| Self::Septets.holds(q)) {
+            Self::Septets
+        } else if compute.minor == 0 && compute.major < 12 {
+            Self::Octets
+        } else {
+            Self::Words
+        }
+    }
+
+    /// Whether residues modulo `q` have this form.
+    pub fn holds(self, q: u32) -> bool {
+        match self {
+            Self::Words | Self::Octets => true,
+            Self::Septets => q <= 1 << 28,
+        }
+    }
+
+    /// Rows of a warp, in eights: `Tile::OCTETS` of `product_words.cu` and `product_bytes.cu`.
+    pub(super) fn octets(self) -> usize {
+        match self {
+            Self::Words => 8,
+            Self::Octets | Self::Septets => 4,
+        }
+    }
+
+    /// Of the kernels' names.
+    pub(super) fn kernels(self) -> Names {
+        match self {
+            Self::Words => Names {
+                rows: "transpose_rows_words",
+                columns: "transpose_columns_words",
+                product: "product_words",
+            },
+            Self::Octets => Names {
+                rows: "transpose_rows_octets",
+                columns: "transpose_columns_octets",
+                product: "product_octets",
+            },
+            Self::Septets => Names {
+                rows: "transpose_rows_septets",
+                columns: "transpose_columns_septets",
+                product: "product_septets",
+            },
+        }
+    }
+}
+
+/// Names of a form's kernels.
+pub(super) struct Names {
+    /// Rows of the plain matrix to the product's layout.
+    pub rows: &'static str,
+    /// Leaves to the product's layout.
+    pub columns: &'static str,
+    /// The product.
+    pub product: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensor_cores_are_used_where_they_win() {
+        let compute = |major, minor| Compute { major, minor };
+        for device in [compute(8, 0), compute(8, 6), compute(9, 0), compute(12, 0)] {
+            assert_eq!(Form::choose(device, [134_176_769, 67_043_329]), Form::Septets);
+        }
+        for device in [compute(8, 0), compute(9, 0), compute(10, 0)] {
+            assert_eq!(Form::choose(device, [134_176_769, 536_608_769]), Form::Octets);
+        }
+        for device in [compute(8, 6), compute(8, 9), compute(12, 0)] {
+            assert_eq!(Form::choose(device, [536_608_769]), Form::Words);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The launches of a product's kernels, with the checks that they rely on.
+
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::form::Form;
+use super::shape::{Block, Chunk, SLOTS, Shape};
+use crate::args;
+use crate::driver::{Arg, Buffer, Device, DriverError, Grid, Kernel, Stream};
+use crate::ring::tables::Prime;
+
+/// Threads of a block of the transposing kernels.
+const THREADS: usize = 256;
+/// Shared memory of a tile of the transposing kernels: 32 x 33 words.
+const TILE_BYTES: usize = 32 * 33 * 4;
+
+/// The kernels of a form.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kernels {
+    rows: Kernel,
+    columns: Kernel,
+    product: Kernel,
+    sums: Kernel,
+}
+
+/// What `multiply` of `product.cuh` is told.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct Product {
+    prime: Prime,
+    companion: u32,
+    quads: u32,
+    rows: u32,
+    first_row: u32,
+    row_count: u32,
+    row_stride: u32,
+    columns: u32,
+    steps: u32,
+    panel: u32,
+    column_groups: u32,
+}
+
+/// Rows of values, [row][column][limb][N], on their way into a plain matrix.
+pub(super) struct Rows<'a> {
+    pub first: usize,
+    pub count: usize,
+    pub values: &'a Buffer<u32>,
+}
+
+/// What a chunk of slots and rows of one prime is multiplied with.
+pub(super) struct Operands<'a> {
+    pub prime: Prime,
+    pub queries: usize,
+    /// The plain matrix; its first slot is number `limb * degree`.
+    pub plain: &'a Buffer<u32>,
+    /// The chunk's transposed leaves.
+    pub leaves: &'a Buffer<u32>,
+    /// Room for the chunk's sums.
+    pub sums: &'a Buffer<u32>,
+    /// First slot of the chunk in a polynomial of all limbs.
+    pub first_slot: usize,
+    pub first_row: usize,
+}
+
+impl Kernels {
+    pub fn new(device: &Arc<Device>, form: Form) -> Result<Self, DriverError> {
+        let names = form.kernels();
+        Ok(Self {
+            rows: device.kernel(names.rows)?,
+            columns: device.kernel(names.columns)?,
+            product: device.kernel(names.product)?,
+            sums: device.kernel("transpose_sums")?,
+        })
+    }
+
+    /// Queues the transposition of a limb of some rows into the plain matrix.
+    pub fn transpose_rows(
+        &self,
+        stream: &Stream,
+        shape: Shape,
+        primes: &[Prime],
+        limb: usize,
+        rows: &Rows<'_>,
+        plain: &Buffer<u32>,
+    ) -> Result<(), DriverError> {
+        let words = primes.len() * shape.degree;
+        let slot_words = plain.len() / words;
+        assert!(rows.first + rows.count <= shape.rows && limb < primes.len());
+        assert!(rows.values.len() >= rows.count * shape.terms * words);
+        assert_eq!(Some(slot_words), shape.slot_words());
+        let values = rows.values.all().address() + 4 * (limb * shape.degree) as u64;
+        let plain = plain.range(limb * shape.degree * slot_words..plain.len());
+        let grid = Grid::cube([rows.count, shape.steps(), shape.degree / SLOTS], THREADS).shared(TILE_BYTES);
+        let args = args![
+            values,
+            plain,
+            Arg::structure(&primes[limb]),
+            rows.first as u32,
+            shape.rows as u32,
+            shape.terms as u32,
+            words as u32,
+        ];
+        stream.launch(&self.rows, grid, args)
+    }
+
+    /// Queues the transposition of a chunk of all queries' leaves, whose addresses are in `addresses`, each of
+    /// at least `shape.terms` leaves of polynomials of `words` words.
+    pub fn transpose_columns(
+        &self,
+        stream: &Stream,
+        shape: Shape,
+        chunk: Chunk,
+        words: usize,
+        addresses: &Buffer<u64>,
+        to: &Operands<'_>,
+    ) -> Result<(), DriverError> {
+        assert!(to.leaves.len() >= chunk.slots * shape.leaf_words(to.queries));
+        assert!(addresses.len() >= to.queries && to.first_slot + chunk.slots <= words);
+        let blocks = [to.queries, shape.steps(), chunk.slots / SLOTS];
+        let grid = Grid::cube(blocks, THREADS).shared(2 * TILE_BYTES);
+        let args = args![addresses, to.leaves, shape.terms as u32, words as u32, to.first_slot as u32];
+        stream.launch(&self.columns, grid, args)
+    }
+
+    /// Queues the product of a chunk.
+    pub fn multiply(
+        &self,
+        stream: &Stream,
+        shape: Shape,
+        block: Block,
+        chunk: Chunk,
+        operands: &Operands<'_>,
+    ) -> Result<(), DriverError> {
+        let &Operands { prime, queries, plain, leaves, sums, first_slot, first_row } = operands;
+        let row_count = chunk.rows.min(shape.rows - first_row);
+        let slot_words = shape.slot_words().unwrap_or(usize::MAX);
+        assert!(sums.len() >= chunk.slots * 2 * queries * chunk.rows && chunk.rows.is_multiple_of(8));
+        assert!(first_row.is_multiple_of(8) && leaves.len() >= chunk.slots * shape.leaf_words(queries));
+        assert!(shape.form.holds(prime.q));
+        let product = Product {
+            prime,
+            companion: ((1u64 << 32) / u64::from(prime.q)) as u32,
+            quads: lazy_quads(prime.q),
+            rows: shape.rows as u32,
+            first_row: first_row as u32,
+            row_count: row_count as u32,
+            row_stride: chunk.rows as u32,
+            columns: 2 * queries as u32,
+            steps: shape.steps() as u32,
+            panel: block.panel as u32,
+            column_groups: block.columns as u32,
+        };
+        let plain = plain.range(first_slot * slot_words..(first_slot + chunk.slots) * slot_words);
+        let threads = 32 * block.columns * block.rows;
+        let grid = Grid::new(chunk.slots * block.blocks, threads).shared(block.shared);
+        stream.launch(&self.product, grid, args![plain, leaves, sums, Arg::structure(&product)])
+    }
+
+    /// Queues the transposition of a chunk's sums to results, whose addresses are the second half of
+    /// `addresses`, each of `shape.rows` ciphertexts.
+    pub fn transpose_sums(
+        &self,
+        stream: &Stream,
+        shape: Shape,
+        chunk: Chunk,
+        words: usize,
+        addresses: &Buffer<u64>,
+        from: &Operands<'_>,
+    ) -> Result<(), DriverError> {
+        let row_count = chunk.rows.min(shape.rows - from.first_row);
+        assert!(from.sums.len() >= chunk.slots * 2 * from.queries * chunk.rows);
+        assert!(addresses.len() / 2 >= from.queries && from.first_slot + chunk.slots <= words);
+        let blocks = [row_count.div_ceil(32), 2 * from.queries, chunk.slots / SLOTS];
+        let grid = Grid::cube(blocks, THREADS).shared(TILE_BYTES);
+        let results = addresses.range(addresses.len() / 2..addresses.len());
+        let args = args![
+            results,
+            from.sums,
+            from.first_row as u32,
+            row_count as u32,
+            chunk.rows as u32,
+            words as u32,
+            from.first_slot as u32,
+        ];
+        stream.launch(&self.sums, grid, args)
+    }
+}
+
+/// Quads of products of residues that a sum of 64 bits takes on top of a folded one, which is below 2q 2^32.
+fn lazy_quads(q: u32) -> u32 {
+    let (q, most) = (u128::from(q), u128::from(q - 1));
+    let terms = ((1u128 << 64) - (q << 33)) / (most * most).max(1);
+    (terms / 4).min(1 << 20) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_take_what_fits() {
+        for q in [12289, 67_043_329, 134_176_769, (1 << 28) - 57, 536_608_769, (1 << 30) - 35] {
+            let terms = 4 * u128::from(lazy_quads(q));
+            let most = u128::from(q - 1);
+            assert!(terms >= 8 && (u128::from(q) << 33) - 1 + terms * most * most < 1 << 64, "{q}");
+        }
+        assert_eq!([536_608_769, 1_073_692_673].map(lazy_quads), [12, 2]);
+    }
+}

@@ -1,0 +1,162 @@
+//! Step `poly_fold`: the plain matrix, transposed, times the leaves of a batch.
+//!
+//! docs/kernels/cuda-product.md has the layout, the kernels and how they overlap.
+
+mod form;
+mod launch;
+mod pipeline;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use spirea_backend::BackendError;
+
+pub use form::Form;
+
+use super::tables::{Prime, Tables};
+use super::{Ciphertexts, Leaves};
+use crate::driver::Buffer;
+use launch::{Kernels, Rows};
+use pipeline::Pipeline;
+use shape::{MOST_QUERIES, SLOTS, STEP, Shape};
+
+/// A matrix of plaintext polynomials, transposed: by slot, step of 32 columns and row, in the [`Form`] that the
+/// device multiplies; 4 bytes a residue, columns rounded up to a multiple of 32.
+#[derive(Debug)]
+pub struct Plain {
+    // Dropped first: its graphs name the matrix.
+    pipeline: Pipeline,
+    shape: Shape,
+    primes: Vec<Prime>,
+    kernels: Kernels,
+    matrix: Buffer<u32>,
+}
+
+impl Plain {
+    /// Room for a matrix of plaintexts in the form that is best for the device and the ring; [`store`](Self::store)
+    /// fills it.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if there is no room, [`BackendError::Shape`] if the matrix is empty.
+    pub fn new(tables: &Tables, rows: usize, columns: usize) -> Result<Self, BackendError> {
+        let primes = tables.ring().limbs().iter().map(|limb| limb.prime().value());
+        let form = Form::choose(tables.device.properties().compute, primes);
+        Self::with_form(tables, rows, columns, form)
+    }
+
+    /// Room for a matrix in a given form.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new); [`BackendError::Shape`] if the ring's residues do not have this form.
+    pub fn with_form(tables: &Tables, rows: usize, columns: usize, form: Form) -> Result<Self, BackendError> {
+        let degree = tables.degree();
+        let primes: Vec<Prime> = tables.ring().limbs().iter().map(|limb| Prime::new(limb.prime())).collect();
+        let shape = Shape { form, degree, rows, terms: columns };
+        if rows == 0 || columns == 0 {
+            return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
+        }
+        if !degree.is_multiple_of(SLOTS) {
+            return Err(BackendError::Shape(format!("a degree of {degree} is no multiple of {SLOTS}")));
+        }
+        if !primes.iter().all(|prime| form.holds(prime.q)) {
+            return Err(BackendError::Shape(format!("a prime is too large for the form {form:?}")));
+        }
+        // What a grid takes of steps, and what a word counts.
+        if shape.steps() >= 1 << 16 || rows > (1 << 31) - STEP {
+            return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
+        }
+        let words = shape.slot_words().and_then(|words| words.checked_mul(tables.words()));
+        let device = &tables.device;
+        let matrix = device.alloc(words.unwrap_or(usize::MAX))?;
+        let kernels = Kernels::new(device, form)?;
+        let pipeline = Pipeline::new(device, shape, tables.limbs())?;
+        Ok(Self { pipeline, shape, primes, kernels, matrix })
+    }
+
+    /// Rows of the matrix.
+    pub fn rows(&self) -> usize {
+        self.shape.rows
+    }
+
+    /// Columns of the matrix.
+    pub fn columns(&self) -> usize {
+        self.shape.terms
+    }
+
+    /// Its form.
+    pub fn form(&self) -> Form {
+        self.shape.form
+    }
+
+    /// Bytes of the matrix in the device's memory: what a fold reads once.
+    pub fn bytes(&self) -> usize {
+        4 * self.matrix.len()
+    }
+
+    /// Stores whole rows `first` to `first + rows - 1`: `values` begins with them, [row][column][limb][N], and is
+    /// used again as soon as what this queues on the main stream has run.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if they are not rows of the matrix or there are fewer values.
+    pub fn store(
+        &mut self,
+        tables: &Tables,
+        first: usize,
+        rows: usize,
+        values: &Buffer<u32>,
+    ) -> Result<(), BackendError> {
+        self.check_ring(tables)?;
+        let wanted = rows.checked_mul(self.shape.terms * tables.words());
+        if rows > self.shape.rows || first > self.shape.rows - rows || wanted.is_none_or(|n| n > values.len())
+        {
+            return Err(BackendError::Shape(format!(
+                "{} values for rows {first} to {} of {}",
+                values.len(),
+                first.saturating_add(rows),
+                self.shape.rows
+            )));
+        }
+        if rows == 0 {
+            return Ok(());
+        }
+        let (main, rows) = (tables.device.main(), Rows { first, count: rows, values });
+        for limb in 0..self.primes.len() {
+            self.kernels.transpose_rows(&main, self.shape, &self.primes, limb, &rows, &self.matrix)?;
+        }
+        Ok(())
+    }
+
+    fn check_ring(&self, tables: &Tables) -> Result<(), BackendError> {
+        let primes = tables.ring().limbs().iter().map(|limb| limb.prime().value());
+        if tables.degree() != self.shape.degree || !primes.eq(self.primes.iter().map(|prime| prime.q)) {
+            return Err(BackendError::Shape("a plain matrix of another ring".into()));
+        }
+        Ok(())
+    }
+}
+
+/// For each query and each row of `plain`, the sum over the columns of plaintext times leaf.
+///
+/// # Errors
+/// [`BackendError::Shape`] if there are fewer leaves than columns.
+pub fn poly_fold(
+    tables: &Tables,
+    plain: &Plain,
+    leaves: &[&Leaves],
+) -> Result<Vec<Ciphertexts>, BackendError> {
+    plain.check_ring(tables)?;
+    let leaf = 2 * tables.words();
+    let few = |leaves: &&Leaves| leaves.count < plain.columns() || leaves.buffer.len() < leaves.count * leaf;
+    if leaves.iter().any(few) {
+        return Err(BackendError::Shape("fewer leaves than columns".into()));
+    }
+    let room = || -> Result<_, BackendError> {
+        let buffer = tables.device.alloc(plain.rows() * leaf)?;
+        Ok(Ciphertexts { buffer, count: plain.rows() })
+    };
+    let results: Vec<_> = leaves.iter().map(|_| room()).collect::<Result<_, _>>()?;
+    for (leaves, results) in leaves.chunks(MOST_QUERIES).zip(results.chunks(MOST_QUERIES)) {
+        plain.pipeline.run(plain, leaves, results)?;
+    }
+    Ok(results)
+}

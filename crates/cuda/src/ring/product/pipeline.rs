@@ -1,0 +1,116 @@
+//! A batch's product as a graph: chunks of slots, whose transpositions run beside other chunks' products.
+//!
+//! A chunk's leaves are transposed, multiplied, and their sums transposed back, in this order, on one of a few
+//! lanes: a stream with room for one chunk. Products fill a device; cut into chunks they leave gaps for the
+//! transpositions of other lanes (GPIR, section 5.2.2), and what one kernel of a chunk writes the next reads from
+//! the second-level cache. The launches are recorded once for each number of queries; the addresses of leaves and
+//! results are read from a table on the device.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Plain;
+use super::launch::Operands;
+use super::shape::{MOST_QUERIES, Shape};
+use crate::driver::{Buffer, Device, DriverError, Graph, Stream};
+use crate::ring::{Ciphertexts, Leaves};
+
+/// Lanes of a pipeline.
+const LANES: usize = 4;
+
+/// Room and recorded work for one matrix and any batch of up to 64 queries.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    // Dropped before the buffers that they name.
+    graphs: Mutex<HashMap<usize, Graph>>,
+    /// What the graphs are recorded on; they run on the main stream.
+    recorder: Stream,
+    lanes: Vec<Lane>,
+    /// Addresses of 64 queries' leaves, then of their results.
+    addresses: Buffer<u64>,
+}
+
+/// A stream with room for a chunk.
+#[derive(Debug)]
+struct Lane {
+    stream: Stream,
+    leaves: Buffer<u32>,
+    sums: Buffer<u32>,
+}
+
+impl Pipeline {
+    /// Room for products of this shape.
+    pub fn new(device: &Arc<Device>, shape: Shape, limbs: usize) -> Result<Self, DriverError> {
+        let (mut leaves, mut sums, mut chunks) = (0, 0, 0);
+        for queries in 1..=MOST_QUERIES {
+            let chunk = shape.chunk(queries);
+            leaves = leaves.max(chunk.slots * shape.leaf_words(queries));
+            sums = sums.max(chunk.slots * 2 * queries * chunk.rows);
+            chunks = chunks.max(limbs * shape.degree / chunk.slots);
+        }
+        let lane = |_| {
+            Ok(Lane { stream: device.stream()?, leaves: device.alloc(leaves)?, sums: device.alloc(sums)? })
+        };
+        Ok(Self {
+            graphs: Mutex::default(),
+            recorder: device.stream()?,
+            lanes: (0..LANES.min(chunks)).map(lane).collect::<Result<_, DriverError>>()?,
+            addresses: device.alloc(2 * MOST_QUERIES)?,
+        })
+    }
+
+    /// Queues the product of `plain`, whose pipeline this is, with up to 64 queries' leaves.
+    pub fn run(&self, plain: &Plain, leaves: &[&Leaves], results: &[Ciphertexts]) -> Result<(), DriverError> {
+        let mut addresses = [0; 2 * MOST_QUERIES];
+        for (i, (leaves, results)) in leaves.iter().zip(results).enumerate() {
+            addresses[i] = leaves.buffer.all().address();
+            addresses[MOST_QUERIES + i] = results.buffer.all().address();
+        }
+        let main = plain.matrix.device().main();
+        // Held until the launch is queued: nobody else's addresses come between.
+        let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
+        let graph = match graphs.entry(leaves.len()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(self.record(plain, leaves.len())?),
+        };
+        main.upload(&addresses, &self.addresses.all())?;
+        graph.launch(&main)
+    }
+
+    fn record(&self, plain: &Plain, queries: usize) -> Result<Graph, DriverError> {
+        self.recorder.capture(|recorder| {
+            for lane in &self.lanes {
+                lane.stream.after(recorder)?;
+            }
+            self.queue(plain, queries)?;
+            self.lanes.iter().try_for_each(|lane| recorder.after(&lane.stream))
+        })
+    }
+
+    /// Queues all chunks on the lanes.
+    fn queue(&self, plain: &Plain, queries: usize) -> Result<(), DriverError> {
+        let (shape, kernels) = (plain.shape, &plain.kernels);
+        let (chunk, words) = (shape.chunk(queries), plain.primes.len() * shape.degree);
+        let block = shape.block(queries, plain.matrix.device().properties().shared_bytes);
+        let firsts = (0..words).step_by(chunk.slots);
+        for (first_slot, lane) in firsts.zip(self.lanes.iter().cycle()) {
+            let mut operands = Operands {
+                prime: plain.primes[first_slot / shape.degree],
+                queries,
+                plain: &plain.matrix,
+                leaves: &lane.leaves,
+                sums: &lane.sums,
+                first_slot,
+                first_row: 0,
+            };
+            kernels.transpose_columns(&lane.stream, shape, chunk, words, &self.addresses, &operands)?;
+            for first_row in (0..shape.rows).step_by(chunk.rows) {
+                operands.first_row = first_row;
+                kernels.multiply(&lane.stream, shape, block, chunk, &operands)?;
+                kernels.transpose_sums(&lane.stream, shape, chunk, words, &self.addresses, &operands)?;
+            }
+        }
+        Ok(())
+    }
+}

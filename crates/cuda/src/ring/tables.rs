@@ -1,0 +1,240 @@
+//! The tables of a ring on a device.
+
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+use spirea_backend::BackendError;
+use spirea_math::{Modulus, Ring};
+
+use super::stages::Granularity;
+use super::twiddles::{Butterfly, COEFFICIENTS, Factor, in_order_of_use};
+use crate::driver::{Arg, Buffer, Device, DriverError, Grid};
+
+/// Most primes of a ring: what is kept for each of them in a kernel's registers has so many places.
+pub(super) const MOST_PRIMES: usize = 4;
+/// Bits of words that bodies have at most.
+pub(super) const MOST_BODY_BITS: u32 = 31;
+
+/// A prime with what Montgomery's method wants of it (`modular.cuh`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Prime {
+    /// The prime.
+    pub q: u32,
+    /// q^-1 mod 2^32.
+    pub inverse: u32,
+    /// 2^32 mod q.
+    pub one: u32,
+    /// 2^64 mod q.
+    pub square: u32,
+}
+
+impl Prime {
+    pub(super) fn new(modulus: Modulus) -> Self {
+        let q = modulus.value();
+        // Each step doubles the bits that are right; an odd q is its own inverse modulo 8.
+        let inverse =
+            (0..4).fold(q, |inverse, _| inverse.wrapping_mul(2u32.wrapping_sub(q.wrapping_mul(inverse))));
+        let one = ((1u64 << 32) % u64::from(q)) as u32;
+        Self { q, inverse, one, square: modulus.mul(one, one) }
+    }
+}
+
+/// A ring as kernels take it (`ring.cuh`): where its tables are.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct RingTables {
+    primes: u64,
+    forward: u64,
+    inverse: u64,
+    powers: u64,
+    limbs: u32,
+    log_degree: u32,
+}
+
+/// Twiddles for one butterfly.
+#[derive(Debug)]
+pub(super) struct Twiddles {
+    /// [limb], in the order of use.
+    pub forward: Buffer<Factor>,
+    /// [limb], in the order of use.
+    pub inverse: Buffer<Factor>,
+    /// [limb]: 1 / N.
+    pub scales: Buffer<Factor>,
+}
+
+impl Twiddles {
+    fn new(device: &Arc<Device>, ring: &Ring, butterfly: Butterfly) -> Result<Self, DriverError> {
+        let limbs = || ring.limbs().iter().map(|limb| (limb.prime(), &limb.plan));
+        let forward: Vec<Factor> =
+            limbs().flat_map(|(q, plan)| in_order_of_use(q, plan.forward_twiddles(), butterfly)).collect();
+        let inverse: Vec<Factor> =
+            limbs().flat_map(|(q, plan)| in_order_of_use(q, plan.inverse_twiddles(), butterfly)).collect();
+        let scales: Vec<Factor> =
+            limbs().map(|(q, plan)| butterfly.factor(q, plan.degree_inverse())).collect();
+        Ok(Self {
+            forward: device.upload(&forward)?,
+            inverse: device.upload(&inverse)?,
+            scales: device.upload(&scales)?,
+        })
+    }
+}
+
+/// The tables of a ring.
+#[derive(Debug)]
+pub struct Tables {
+    pub(super) ring: Arc<Ring>,
+    pub(super) device: Arc<Device>,
+    /// One for each limb.
+    pub(super) primes: Buffer<Prime>,
+    shoup: Twiddles,
+    montgomery: Twiddles,
+    /// [limb][N]: powers of the 2N-th root, the exponent's bits reversed.
+    powers: Buffer<Factor>,
+    /// [limb]: 1, whose product reduces any word.
+    pub(super) ones: Buffer<Factor>,
+    /// [bits][limb]: the scale of bodies of so many bits.
+    pub(super) body_scales: Buffer<Factor>,
+    /// The granularity of every stage, where it is not chosen.
+    pub(super) granularity: Option<Granularity>,
+    /// Bytes of second-level cache that stages count on.
+    pub(super) cache: usize,
+}
+
+impl Tables {
+    /// # Errors
+    /// [`BackendError::Unavailable`] for rings that the kernels are not made for.
+    pub(super) fn check(ring: &Ring) -> Result<(), BackendError> {
+        let of_primes = || ring.limbs().iter().map(|limb| limb.prime().value());
+        let spread = of_primes().min().zip(of_primes().max());
+        let fits = [2048, 4096].contains(&ring.degree())
+            && ring.limbs().len() <= MOST_PRIMES
+            && spread.is_some_and(|(least, most)| most / 4 < least);
+        if !fits {
+            return Err(BackendError::Unavailable(format!(
+                "the CUDA kernels take rings of degree 2048 or 4096 and up to {MOST_PRIMES} primes within a \
+                 factor of 4 of each other"
+            )));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// [`BackendError::Unavailable`] if there is no room.
+    pub(super) fn new(device: &Arc<Device>, ring: &Arc<Ring>) -> Result<Self, BackendError> {
+        let limbs = || ring.limbs().iter().map(|limb| (limb.prime(), &limb.plan));
+        let primes: Vec<Prime> = limbs().map(|(q, _)| Prime::new(q)).collect();
+        let powers: Vec<Factor> = limbs()
+            .flat_map(|(_, plan)| plan.forward_twiddles().iter().map(|&word| Factor::from(word)))
+            .collect();
+        let ones: Vec<Factor> = limbs().map(|(q, _)| q.shoup(1).into()).collect();
+        let body_scales: Vec<Factor> = (0..=MOST_BODY_BITS)
+            .map(|bits| ring.modulus() >> bits)
+            .flat_map(|scale| {
+                limbs().map(move |(q, _)| q.shoup((scale % u128::from(q.value())) as u32).into())
+            })
+            .collect();
+        Ok(Self {
+            primes: device.upload(&primes)?,
+            shoup: Twiddles::new(device, ring, Butterfly::Shoup)?,
+            montgomery: Twiddles::new(device, ring, Butterfly::Montgomery)?,
+            powers: device.upload(&powers)?,
+            ones: device.upload(&ones)?,
+            body_scales: device.upload(&body_scales)?,
+            granularity: None,
+            cache: device.properties().l2_bytes,
+            ring: Arc::clone(ring),
+            device: Arc::clone(device),
+        })
+    }
+
+    /// The same with all stages of one granularity, for measurements.
+    pub fn with_granularity(self, granularity: Granularity) -> Self {
+        Self { granularity: Some(granularity), ..self }
+    }
+
+    /// The same for a second-level cache of so many bytes, of which others may use a part.
+    pub fn with_cache(self, bytes: usize) -> Self {
+        Self { cache: bytes, ..self }
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// Coefficients of a polynomial.
+    pub(super) fn degree(&self) -> usize {
+        self.ring.degree()
+    }
+
+    /// Primes.
+    pub(super) fn limbs(&self) -> usize {
+        self.ring.limbs().len()
+    }
+
+    /// Words of a polynomial.
+    pub(super) fn words(&self) -> usize {
+        self.ring.words()
+    }
+
+    /// Processors of the device.
+    pub(super) fn processors(&self) -> usize {
+        self.device.properties().processors as usize
+    }
+
+    /// Words of a ciphertext.
+    pub(crate) fn ciphertext(&self) -> usize {
+        2 * self.words()
+    }
+
+    pub(super) fn twiddles(&self, butterfly: Butterfly) -> &Twiddles {
+        match butterfly {
+            Butterfly::Shoup => &self.shoup,
+            Butterfly::Montgomery => &self.montgomery,
+        }
+    }
+
+    /// The tables as an argument of kernels.
+    pub(super) fn arg(&self) -> Arg {
+        Arg::structure(&RingTables {
+            primes: self.primes.all().address(),
+            forward: self.shoup.forward.all().address(),
+            inverse: self.shoup.inverse.all().address(),
+            powers: self.powers.all().address(),
+            limbs: self.limbs() as u32,
+            log_degree: self.degree().ilog2(),
+        })
+    }
+
+    /// A grid of blocks that transform, with shared memory for `polynomials` polynomials of words beside what is
+    /// exchanged.
+    pub(super) fn grid(&self, blocks: [usize; 3], polynomials: usize) -> Grid {
+        Grid::cube(blocks, self.degree() / COEFFICIENTS).shared(self.shared_bytes(polynomials))
+    }
+
+    /// Bytes of shared memory of such a block.
+    pub(super) fn shared_bytes(&self, polynomials: usize) -> usize {
+        // An exchange pads every 16th word.
+        4 * (polynomials * self.degree() + self.degree() / 16 * 17)
+    }
+
+    /// Queues one kernel of those whose names begin so and end with the degree.
+    pub(super) fn launch(
+        &self,
+        [of_2048, of_4096]: [&'static str; 2],
+        grid: Grid,
+        args: &[Arg],
+    ) -> Result<(), DriverError> {
+        let name = if self.degree() == 2048 { of_2048 } else { of_4096 };
+        self.device.main().launch(&self.device.kernel(name)?, grid, args)
+    }
+}
+
+/// The names of a kernel for both degrees.
+macro_rules! by_degree {
+    ($name:literal) => {
+        [concat!($name, "_2048"), concat!($name, "_4096")]
+    };
+}
+pub(super) use by_degree;

@@ -1,0 +1,126 @@
+//! Shares of whole domains, and calls of functions with nothing else: what folds are measured by.
+
+use spirea_backend::{BackendError, MAX_KEYS};
+use spirea_dpf::{Block, Key, LEAF_BLOCKS, Leaf, OutputKind, PrfKind};
+
+use super::constants::Constants;
+use super::functions::functions;
+use super::keys::DeviceKeys;
+use super::plan::{EvaluationPlan, Machine, THREADS, Tops};
+use crate::CudaBackend;
+use crate::args;
+use crate::driver::{Arg, Buffer, Grid};
+
+/// Keys on a device, with room for all their shares.
+#[derive(Debug)]
+pub struct Evaluation {
+    keys: DeviceKeys,
+    constants: Constants,
+    prf: PrfKind,
+    tops: Tops,
+    plan: EvaluationPlan,
+    output: OutputKind,
+    count: usize,
+    shares: Buffer<Block>,
+}
+
+impl CudaBackend {
+    /// Prepares the evaluation of the whole domain of keys, of one domain and one party.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] unless they are 1 to [`MAX_KEYS`] such keys, [`BackendError::Unavailable`] without room
+    /// for their shares.
+    pub fn evaluation(&self, prf: PrfKind, keys: &[Key]) -> Result<Evaluation, BackendError> {
+        self.prepare(prf, keys, None)
+    }
+
+    /// The same, with the tops of trees expanded as the caller says.
+    ///
+    /// # Errors
+    /// As [`CudaBackend::evaluation`].
+    pub fn evaluation_with(
+        &self,
+        prf: PrfKind,
+        keys: &[Key],
+        tops: Tops,
+    ) -> Result<Evaluation, BackendError> {
+        self.prepare(prf, keys, Some(tops))
+    }
+
+    fn prepare(&self, prf: PrfKind, keys: &[Key], tops: Option<Tops>) -> Result<Evaluation, BackendError> {
+        let wrong = |detail: &str| Err(BackendError::Shape(detail.into()));
+        let Some(first) = keys.first().filter(|_| keys.len() <= MAX_KEYS) else {
+            return wrong("a batch has 1 to 512 keys");
+        };
+        let (domain, party) = (first.domain(), first.party());
+        if keys.iter().any(|key| key.domain() != domain || key.party() != party) {
+            return wrong("the keys of a batch belong to different domains or parties");
+        }
+        let device = self.device();
+        let machine = Machine::new(device.properties(), functions(prf));
+        let plan = EvaluationPlan::new(machine, domain, keys.len())?;
+        let blocks = keys.len() as u64 * domain.leaves() * LEAF_BLOCKS as u64;
+        Ok(Evaluation {
+            shares: device.alloc(usize::try_from(blocks).unwrap_or(usize::MAX))?,
+            keys: DeviceKeys::new(device, keys, plan.top)?,
+            constants: Constants::new(device)?,
+            prf,
+            tops: tops.unwrap_or_else(|| Tops::of(keys.len(), plan.top, machine.processors)),
+            plan,
+            output: domain.output(),
+            count: keys.len(),
+        })
+    }
+
+    /// Calls of a function per second, with nothing else to do: a chain of `leaves` leaves in each thread.
+    ///
+    /// # Errors
+    /// What the device said.
+    pub fn prf_rate(&self, prf: PrfKind, leaves: u32) -> Result<f64, BackendError> {
+        let (device, functions) = (self.device(), functions(prf));
+        let blocks = 4 * device.properties().processors.max(1) as usize;
+        let (stream, constants) = (device.main(), Constants::new(device)?);
+        let sink = device.alloc::<Block>(blocks * THREADS)?;
+        let kernel = device.kernel(functions.calls)?;
+        let grid = Grid::new(blocks, THREADS).shared(functions.tables);
+        let run = |leaves: u32| stream.launch(&kernel, grid, args![constants.argument(prf), leaves, &sink]);
+        run(1)?;
+        let before = stream.record()?;
+        run(leaves)?;
+        let seconds = stream.record()?.seconds_since(&before)?;
+        let of_leaf = (LEAF_BLOCKS as u64).div_ceil(prf.blocks_per_call());
+        Ok((blocks * THREADS) as f64 * f64::from(leaves) * of_leaf as f64 / seconds)
+    }
+}
+
+impl Evaluation {
+    /// Queues it on the main stream.
+    ///
+    /// # Errors
+    /// What the device said.
+    pub fn run(&self) -> Result<(), BackendError> {
+        let (device, functions) = (self.shares.device(), functions(self.prf));
+        self.keys.expand_tops(self.prf, &self.constants, self.tops)?;
+        let kernel = device.kernel(functions.evaluate)?;
+        let grid = Grid::cube([self.plan.blocks, self.count, 1], THREADS).shared(self.plan.shared);
+        let keys = Arg::structure(&self.keys.argument());
+        let constants = self.constants.argument(self.prf);
+        let output = self.output.bits().ilog2();
+        device.main().launch(
+            &kernel,
+            grid,
+            args![keys, constants, self.plan.height, output, &self.shares],
+        )?;
+        Ok(())
+    }
+
+    /// The shares that the last run left, those of each key leaf by leaf; outputs behind the last point are without
+    /// meaning.
+    ///
+    /// # Errors
+    /// What the device said, so of the run.
+    pub fn shares(&self) -> Result<Vec<Leaf>, BackendError> {
+        let blocks = self.shares.device().main().read(&self.shares.all())?;
+        Ok(blocks.as_chunks::<LEAF_BLOCKS>().0.to_vec())
+    }
+}

@@ -1,0 +1,113 @@
+//! The keys of a batch on a device, and the tops of their trees.
+
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+use spirea_dpf::{Block, Domain, Key, LEAF_BLOCKS, PrfKind};
+
+use super::constants::Constants;
+use super::functions::functions;
+use super::plan::{THREADS, Tops};
+use crate::args;
+use crate::driver::{Arg, Buffer, Device, DriverError, Grid};
+
+/// `Keys` of `share_tree.cuh`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct KeysArgument {
+    roots: u64,
+    levels: u64,
+    leaves: u64,
+    tops: u64,
+    leaf_count: u64,
+    count: u32,
+    depth: u32,
+    top: u32,
+    party: u32,
+}
+
+/// Keys of one domain and one party on a device.
+#[derive(Debug)]
+pub(super) struct DeviceKeys {
+    device: Arc<Device>,
+    /// Roots, then corrections of levels, then those of leaves.
+    blocks: Buffer<Block>,
+    tops: Buffer<Block>,
+    /// What the blocks of a cooperative launch count at their barriers.
+    arrived: Buffer<u32>,
+    domain: Domain,
+    count: usize,
+    top: u32,
+    party: u32,
+}
+
+impl DeviceKeys {
+    /// Copies keys to a device, with room for the first `top` levels of their trees.
+    ///
+    /// # Panics
+    /// If there are none, or they are not of one domain and one party.
+    pub(super) fn new(device: &Arc<Device>, keys: &[Key], top: u32) -> Result<Self, DriverError> {
+        let (domain, party) = (keys[0].domain(), keys[0].party());
+        assert!(keys.iter().all(|key| key.domain() == domain && key.party() == party));
+        let depth = domain.depth() as usize;
+        let mut blocks = Vec::with_capacity(keys.len() * (1 + 2 * depth + LEAF_BLOCKS));
+        blocks.extend(keys.iter().map(Key::root));
+        for level in 0..depth {
+            let corrections = keys.iter().map(|key| key.levels()[level]);
+            blocks.extend(corrections.flat_map(|level| [level.left, level.right]));
+        }
+        blocks.extend(keys.iter().flat_map(|key| *key.leaf()));
+        Ok(Self {
+            device: Arc::clone(device),
+            blocks: device.upload(&blocks)?,
+            tops: device.alloc(keys.len() * (2 << top))?,
+            arrived: device.alloc(1)?,
+            domain,
+            count: keys.len(),
+            top,
+            party: party.number().into(),
+        })
+    }
+
+    /// The argument of kernels.
+    pub(super) fn argument(&self) -> KeysArgument {
+        let (count, depth) = (self.count, self.domain.depth());
+        let levels = count + 2 * count * depth as usize;
+        KeysArgument {
+            roots: self.blocks.range(0..count).address(),
+            levels: self.blocks.range(count..levels).address(),
+            leaves: self.blocks.range(levels..levels + LEAF_BLOCKS * count).address(),
+            tops: self.tops.all().address(),
+            leaf_count: self.domain.leaves(),
+            count: count as u32,
+            depth,
+            top: self.top,
+            party: self.party,
+        }
+    }
+
+    /// Queues the expansion of the tops.
+    pub(super) fn expand_tops(
+        &self,
+        prf: PrfKind,
+        constants: &Constants,
+        tops: Tops,
+    ) -> Result<(), DriverError> {
+        let (stream, functions) = (self.device.main(), functions(prf));
+        let (keys, constants) = (Arg::structure(&self.argument()), constants.argument(prf));
+        match tops {
+            Tops::Apart => {
+                let kernel = self.device.kernel(functions.tops_apart)?;
+                let grid = Grid::new(self.count, THREADS).shared(functions.tables);
+                stream.launch(&kernel, grid, args![keys, constants])
+            }
+            Tops::Together => {
+                stream.zero(&self.arrived.all())?;
+                let kernel = self.device.kernel(functions.tops_together)?;
+                let blocks = self.device.properties().processors.max(1) as usize;
+                let grid = Grid::new(blocks, THREADS).shared(functions.tables);
+                stream.launch_cooperative(&kernel, grid, args![keys, constants, &self.arrived])
+            }
+        }
+    }
+}

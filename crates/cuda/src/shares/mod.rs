@@ -1,0 +1,96 @@
+//! Folds by shares of distributed point functions: trees fused with the rows that they select.
+//!
+//! `plan` cuts a batch up, `keys` brings its keys to the device and expands the tops of their trees, `fold` multiplies,
+//! `evaluate` writes shares down for whom wants to measure. Kernels: `kernels/share_*.cuh`, a file of them for each
+//! function or two.
+
+mod constants;
+mod evaluate;
+mod fold;
+mod functions;
+mod keys;
+mod plan;
+
+use std::ops::Range;
+use std::path::Path;
+
+use spirea_backend::{BackendError, Residence, RowLayout, ShareBackend};
+use spirea_dpf::{Key, PrfKind};
+
+pub use evaluate::Evaluation;
+pub use plan::Tops;
+
+use crate::CudaBackend;
+use crate::driver::Buffer;
+use crate::upload::{file_length, upload_file};
+use constants::Constants;
+
+/// Bytes behind the last row, which kernels read along with it.
+const SLACK: usize = 32;
+
+/// Rows of bytes on a device.
+#[derive(Debug)]
+pub struct CudaRows {
+    layout: RowLayout,
+    bytes: Buffer<u8>,
+    constants: Constants,
+}
+
+impl CudaBackend {
+    /// Room for rows.
+    pub(crate) fn rows(&self, layout: RowLayout) -> Result<CudaRows, BackendError> {
+        let bytes = self.device().alloc(layout.bytes() + SLACK)?;
+        Ok(CudaRows { layout, bytes, constants: Constants::new(self.device())? })
+    }
+}
+
+impl CudaRows {
+    /// The rows at `ranges` of a file, one after another.
+    pub(crate) fn from_file(
+        backend: &CudaBackend,
+        layout: RowLayout,
+        path: &Path,
+        ranges: &[Range<usize>],
+    ) -> Result<Self, BackendError> {
+        layout.check_length(ranges.iter().map(|range| range.len() as u64).sum())?;
+        let rows = backend.rows(layout)?;
+        upload_file(backend.device(), path, ranges, &rows.bytes)?;
+        Ok(rows)
+    }
+
+    pub(crate) fn bytes(&self) -> &Buffer<u8> {
+        &self.bytes
+    }
+}
+
+impl ShareBackend for CudaBackend {
+    type Rows = CudaRows;
+
+    fn upload_rows(&self, layout: RowLayout, bytes: &[u8]) -> Result<CudaRows, BackendError> {
+        layout.check_length(bytes.len() as u64)?;
+        let rows = self.rows(layout)?;
+        self.device().main().upload(bytes, &rows.bytes.range(0..bytes.len()))?;
+        Ok(rows)
+    }
+
+    /// Copies them to the device, whatever the residence: a mapping of the file would be read over the bus each time.
+    fn open_rows(&self, layout: RowLayout, path: &Path, _: Residence) -> Result<CudaRows, BackendError> {
+        layout.check_length(file_length(path)?)?;
+        CudaRows::from_file(self, layout, path, std::slice::from_ref(&(0..layout.bytes())))
+    }
+
+    fn row_layout(&self, rows: &CudaRows) -> RowLayout {
+        rows.layout
+    }
+
+    fn share_fold(
+        &self,
+        rows: &CudaRows,
+        first_row: usize,
+        prf: PrfKind,
+        keys: &[Key],
+    ) -> Result<Vec<u8>, BackendError> {
+        let batch = rows.layout.check_keys(first_row, keys)?;
+        fold::share_fold(rows, &batch, prf, keys)
+    }
+}

@@ -1,0 +1,261 @@
+//! How a batch is cut up: pure functions of its shape and the device's.
+
+use spirea_backend::{BackendError, RowLayout};
+use spirea_dpf::{Domain, OutputKind};
+
+use super::functions::Functions;
+use crate::driver::Properties;
+
+/// Threads of a block, `THREADS` of `share_tree.cuh`.
+pub(super) const THREADS: usize = 256;
+/// Bytes of a node.
+const NODE: usize = 16;
+/// Bytes that all threads' nodes of a level take.
+const STACK_LEVEL: usize = THREADS * NODE;
+/// The most bytes of the shares of a tile.
+const TILE_SHARES: usize = 24 << 10;
+/// Blocks of a fold for each processor: two at a time, twice.
+const BLOCKS_PER_PROCESSOR: usize = 4;
+/// The greatest height of a thread's subtree: its root costs as much as 1/256 of it.
+const MAX_HEIGHT: u32 = 8;
+/// The most bytes of the tops of all keys' trees.
+const TOPS_BYTES: usize = 64 << 20;
+/// The most blocks in the first dimension of a grid.
+const MAX_BLOCKS: u64 = (1 << 31) - 1;
+
+/// Who expands the tops of trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tops {
+    /// A block for each key.
+    Apart,
+    /// All blocks for all keys, in a cooperative launch: they meet after each level (GPU-DPF section III-C,
+    /// optimization 4).
+    Together,
+}
+
+impl Tops {
+    /// Together, where keys alone leave processors idle and levels have more nodes than a block has threads.
+    pub(super) fn of(keys: usize, top: u32, processors: usize) -> Self {
+        if keys < processors && 1 << top > THREADS { Self::Together } else { Self::Apart }
+    }
+}
+
+/// What plans need of a device and a function.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine {
+    /// Multiprocessors.
+    pub processors: usize,
+    /// Bytes of shared memory that a block may have.
+    pub shared: usize,
+    /// Bytes of it that the function's tables take.
+    pub tables: usize,
+    /// The most keys of a group.
+    pub group_keys: usize,
+}
+
+impl Machine {
+    pub(super) fn new(properties: &Properties, functions: &Functions) -> Self {
+        Self {
+            processors: properties.processors.max(1) as usize,
+            shared: properties.shared_bytes,
+            tables: functions.tables,
+            group_keys: functions.group_keys,
+        }
+    }
+
+    /// The greatest height of subtrees for whose stacks there is room beside `room` bytes, with two blocks on a
+    /// processor if they fit at all. (A block takes 1 KiB more than it asks for.)
+    fn max_height(self, room: usize) -> u32 {
+        let fixed = self.tables + room;
+        let half = (self.shared + 1024) / 2 - 1024;
+        let limit = if fixed <= half { half } else { self.shared };
+        ((limit.saturating_sub(fixed) / STACK_LEVEL) as u32).min(MAX_HEIGHT)
+    }
+
+    /// Bytes of shared memory of a block with stacks of `height` nodes and `room` bytes.
+    fn block_bytes(self, height: u32, room: usize) -> usize {
+        self.tables + height as usize * STACK_LEVEL + room
+    }
+}
+
+/// Levels of the tops of `keys` trees, of `levels` levels above the subtrees of threads: all, as far as
+/// [`TOPS_BYTES`] reaches. Below, each thread goes on by itself.
+fn top(keys: usize, levels: u32) -> u32 {
+    (TOPS_BYTES / (2 * NODE * keys)).max(1).ilog2().min(levels)
+}
+
+/// How a fold is cut up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FoldPlan {
+    /// Keys of a group.
+    pub group: usize,
+    /// Groups.
+    pub groups: usize,
+    /// Height of a thread's subtree.
+    pub height: u32,
+    /// Subtrees of a block, for each key of its group.
+    pub subtrees: usize,
+    /// Blocks for a group and a part.
+    pub pieces: usize,
+    /// Levels of the tops.
+    pub top: u32,
+    /// Bytes of shared memory of a block.
+    pub shared: usize,
+}
+
+impl FoldPlan {
+    pub(super) fn new(
+        machine: Machine,
+        domain: Domain,
+        layout: RowLayout,
+        keys: usize,
+    ) -> Result<Self, BackendError> {
+        let groups = keys.div_ceil(machine.group_keys);
+        let group = keys.div_ceil(groups);
+        let leaf_bytes = leaf_bytes(domain.output(), group);
+        // As many subtrees as threads, and no more than have room for their shares.
+        let most = (THREADS / group).min(TILE_SHARES / leaf_bytes);
+        let wanted =
+            (BLOCKS_PER_PROCESSOR * machine.processors).div_ceil(groups.saturating_mul(layout.parts()));
+        let leaves = domain.leaves() as usize;
+        let of_block = leaves.div_ceil(wanted);
+        let subtrees = most.min(of_block);
+        let room = (subtrees * leaf_bytes).max(THREADS * NODE * group.min(4));
+        let height = (of_block / subtrees).ilog2().min(machine.max_height(room));
+        let pieces = leaves.div_ceil(1 << height).div_ceil(subtrees);
+        if (pieces * groups) as u64 > MAX_BLOCKS {
+            return Err(BackendError::Shape("a domain of more leaves than a device folds".into()));
+        }
+        Ok(Self {
+            group,
+            groups,
+            height,
+            subtrees,
+            pieces,
+            top: top(keys, domain.depth() - height),
+            shared: machine.block_bytes(height, room),
+        })
+    }
+}
+
+/// Bytes that the shares of a leaf take in a tile for a group of keys: `put` in `share_rows.cuh`.
+fn leaf_bytes(output: OutputKind, group: usize) -> usize {
+    let stride = if group == 1 { 1 } else { group.next_multiple_of(4) };
+    match output {
+        OutputKind::Bit if group == 1 => 17 * 4,
+        OutputKind::Bit => 256 * 4,
+        OutputKind::U32 => 17 * 4 * stride,
+        _ => 9 * 8 * stride,
+    }
+}
+
+/// How an evaluation is cut up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EvaluationPlan {
+    /// Height of a thread's subtree.
+    pub height: u32,
+    /// Blocks for a key.
+    pub blocks: usize,
+    /// Levels of the tops.
+    pub top: u32,
+    /// Bytes of shared memory of a block.
+    pub shared: usize,
+}
+
+impl EvaluationPlan {
+    pub(super) fn new(machine: Machine, domain: Domain, keys: usize) -> Result<Self, BackendError> {
+        let threads = (BLOCKS_PER_PROCESSOR * machine.processors * THREADS) as u64;
+        let of_thread = (domain.leaves() * keys as u64 / threads).max(1);
+        let height = of_thread.ilog2().min(machine.max_height(0)).min(domain.depth());
+        let blocks = domain.leaves().div_ceil(1 << height).div_ceil(THREADS as u64);
+        if blocks > MAX_BLOCKS {
+            return Err(BackendError::Shape("a domain of more leaves than a device evaluates".into()));
+        }
+        Ok(Self {
+            height,
+            blocks: blocks as usize,
+            top: top(keys, domain.depth() - height),
+            shared: machine.block_bytes(height, 0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Compute capabilities 9.0, 8.0 and 8.6.
+    const SHARED: [usize; 3] = [227 << 10, 163 << 10, 99 << 10];
+
+    fn machines() -> impl Iterator<Item = Machine> {
+        let of = |shared| {
+            [(0, 12), (0, 16), (65536, 16)].map(|(tables, group_keys)| Machine {
+                processors: 132,
+                shared,
+                tables,
+                group_keys,
+            })
+        };
+        SHARED.into_iter().flat_map(of)
+    }
+
+    #[test]
+    fn folds_fit_their_device_and_cover_their_domain() {
+        let layout = RowLayout::new(1 << 26, 8, 3).unwrap();
+        for machine in machines() {
+            for output in [OutputKind::Bit, OutputKind::U32, OutputKind::U64] {
+                for points in [1, 100, 5000, 1 << 20, (1 << 26) - 1] {
+                    let domain = Domain::new(points, output).unwrap();
+                    for keys in 1..=512 {
+                        let plan = FoldPlan::new(machine, domain, layout, keys).unwrap();
+                        let context = format!("{machine:?}, {domain:?}, {keys} keys: {plan:?}");
+                        assert!(plan.shared <= machine.shared, "{context}");
+                        assert!(
+                            plan.group * plan.subtrees <= THREADS && plan.group <= machine.group_keys,
+                            "{context}"
+                        );
+                        assert!(plan.group * plan.groups >= keys, "{context}");
+                        assert!(plan.group * (plan.groups - 1) < keys, "{context}");
+                        assert!(
+                            (plan.pieces * plan.subtrees) << plan.height >= domain.leaves() as usize,
+                            "{context}"
+                        );
+                        assert!(plan.top + plan.height <= domain.depth(), "{context}");
+                        assert!((keys * (NODE * 2)) << plan.top <= TOPS_BYTES, "{context}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn evaluations_fit_their_device_and_cover_their_domain() {
+        for machine in machines() {
+            for points in [1, 5000, 1 << 20, 1 << 30] {
+                let domain = Domain::new(points, OutputKind::U128).unwrap();
+                for keys in [1, 2, 64, 512] {
+                    let plan = EvaluationPlan::new(machine, domain, keys).unwrap();
+                    let context = format!("{machine:?}, {domain:?}, {keys} keys: {plan:?}");
+                    assert!(plan.shared <= machine.shared, "{context}");
+                    assert!(((plan.blocks * THREADS) as u64) << plan.height >= domain.leaves(), "{context}");
+                    assert!(plan.top + plan.height <= domain.depth(), "{context}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_domain_without_end_is_refused() {
+        let machine = Machine { processors: 1, shared: 99 << 10, tables: 0, group_keys: 16 };
+        let domain = Domain::new(1 << 40, OutputKind::U64).unwrap();
+        let layout = RowLayout::new(1 << 41, 8, 1).unwrap();
+        assert!(matches!(FoldPlan::new(machine, domain, layout, 512), Err(BackendError::Shape(_))));
+    }
+
+    #[test]
+    fn few_keys_of_large_trees_are_expanded_together() {
+        assert_eq!(Tops::of(1, 9, 132), Tops::Together);
+        assert_eq!(Tops::of(1, 8, 132), Tops::Apart);
+        assert_eq!(Tops::of(132, 12, 132), Tops::Apart);
+    }
+}

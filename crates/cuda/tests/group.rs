@@ -1,0 +1,255 @@
+//! Groups of devices give what one backend gives, bit for bit, under every strategy.
+
+use std::ops::Range;
+
+use spirea_backend::{
+    Backend as _, EvaluationKeys, PanelLayout, ProtocolBackend, RING_DEGREE, Residence, RingMatrix,
+    RowLayout, SwitchedBits,
+};
+use spirea_cpu::CpuBackend;
+use spirea_cuda::{DeviceGroup, Links, Strategy};
+use spirea_cuda_emulation::{Config, Emulation, StreamOrder};
+use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
+use spirea_lattice::RingSet;
+use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
+use spirea_math::Expansion;
+use spirea_math::random::SecretRng;
+
+/// Queries of a batch: more than devices, and no multiple of them.
+const BATCH: usize = 5;
+const SET: RingSet = RingSet::Fast;
+/// Leaves that rows are folded with.
+const COLUMNS: usize = 3;
+/// Ciphertexts of a tournament: the last device of four has fewer rows than the others.
+const ROWS: usize = 7;
+
+/// Runs a test on four devices, alone.
+fn emulated(streams: StreamOrder, peers: bool, test: impl FnOnce(&Emulation)) {
+    let config = Config { devices: 4, memory: 512 << 20, streams, peers, ..Config::default() };
+    let emulation = Emulation::install(config);
+    emulation.with(config, || test(emulation));
+}
+
+fn bytes(count: usize, seed: u32) -> Vec<u8> {
+    words(count.div_ceil(4), seed).iter().flat_map(|word| word.to_le_bytes()).take(count).collect()
+}
+
+fn words(count: usize, seed: u32) -> Vec<u32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state ^ state >> 15
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// What the folds of matrices give: words of answers, then a product with a public matrix.
+fn folds<B: ProtocolBackend>(backend: &B) -> Vec<Vec<u32>> {
+    let mut results = Vec::new();
+    for (rows, columns) in [(32, 64), (160, 36), (320, 256)] {
+        let layout = PanelLayout::covering(rows, columns).unwrap();
+        let content = bytes(layout.bytes(), rows as u32);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &content).unwrap();
+        let uploaded = backend.upload(layout, &content).unwrap();
+        let opened = backend.open(layout, file.path(), Residence::Copied).unwrap();
+        for batch in [1, BATCH, 33] {
+            let queries = words(batch * layout.columns(), batch as u32);
+            for matrix in [&uploaded, &opened] {
+                assert_eq!(backend.layout(matrix), layout);
+                results.push(backend.words(backend.scalar_fold(matrix, &queries).unwrap()).unwrap());
+            }
+        }
+        assert!(backend.scalar_fold(&uploaded, &vec![0; layout.columns() + 1]).is_err());
+        if columns == RING_DEGREE {
+            let a = RingMatrix { coefficients: &words(2 * RING_DEGREE, 5), block_rows: 1, rank: 2 };
+            results.push(backend.module_fold(&opened, a).unwrap());
+        }
+        std::fs::write(file.path(), &content[1..]).unwrap();
+        assert!(backend.open(layout, file.path(), Residence::Copied).is_err());
+    }
+    results
+}
+
+/// A batch of clients' keys and queries, the same for every backend.
+struct Clients {
+    expansion: Expansion,
+    depth: usize,
+    keys: Vec<(Vec<u32>, Vec<u32>)>,
+    queries: Vec<Vec<u32>>,
+}
+
+impl Clients {
+    fn new(rows: usize) -> Self {
+        let depth = rows.next_power_of_two().trailing_zeros() as usize;
+        let leaves = COLUMNS + depth * SET.selector_gadget().levels(SET.ring());
+        let expansion = Expansion::covering(leaves);
+        let shape = KeyShape { set: SET, levels: expansion.levels(), conversion: Conversion::Rgsw };
+        let mut rng = SecretRng::deterministic_for_tests(3);
+        let (mut keys, mut queries) = (Vec::new(), Vec::new());
+        for _ in 0..BATCH {
+            let secret = RingSecret::sample(SET, &mut rng);
+            let words = shape.parse(&secret.evaluation_keys(&shape, &mut rng)).unwrap();
+            keys.push((words.expansion, words.conversion));
+            let query = secret.encrypt_leaves(expansion, &[(SET.scale(), 1)], &mut rng);
+            queries.push(parse_query(SET, &query).unwrap());
+        }
+        Self { expansion, depth, keys, queries }
+    }
+
+    /// What the steps on rings give: switched ciphertexts, before and after a tournament.
+    fn steps<B: ProtocolBackend>(&self, backend: &B, rows: usize) -> Vec<Vec<u8>> {
+        let tables = backend.tables(SET.ring()).unwrap();
+        let keys: Vec<_> = self
+            .keys
+            .iter()
+            .map(|(expansion, conversion)| EvaluationKeys {
+                expansion_gadget: SET.expansion_gadget(),
+                expansion,
+                conversion_gadget: SET.conversion_gadget(),
+                conversion,
+            })
+            .map(|keys| backend.keys(&tables, keys).unwrap())
+            .collect();
+        let queries: Vec<_> =
+            keys.iter().zip(&self.queries).map(|(keys, words)| (keys, &words[..])).collect();
+        let leaves = backend.expand(&tables, self.expansion, &queries).unwrap();
+        let fill = |row: usize, column: usize, to: &mut [i32]| {
+            let values = words(to.len(), (row * COLUMNS + column) as u32);
+            to.iter_mut().zip(values).for_each(|(to, value)| *to = value as i32);
+        };
+        let plain = backend.encode(&tables, rows, COLUMNS, &fill).unwrap();
+        let packed = backend.poly_fold(&tables, &plain, &leaves.iter().collect::<Vec<_>>()).unwrap();
+
+        // Bodies: the words of a fold, those of a query to its ciphertexts, and fewer than they have coefficients.
+        let count = rows * SET.ring().degree();
+        let layout = PanelLayout::covering(count, 4).unwrap();
+        let matrix = backend.upload(layout, &bytes(layout.bytes(), 9)).unwrap();
+        let folded = backend.scalar_fold(&matrix, &words(BATCH * layout.columns(), 8)).unwrap();
+        let bits = SwitchedBits { a: SET.response_bits().0, b: SET.response_bits().1 };
+        let mut results = Vec::new();
+        for (query, mut ciphertexts) in packed.into_iter().enumerate() {
+            let bodies: Range<usize> = query * count..(query + 1) * count - query;
+            backend.add_bodies(&tables, &mut ciphertexts, &folded, bodies, 18).unwrap();
+            results.push(backend.mod_switch(&tables, &ciphertexts, bits).unwrap());
+            if self.depth > 0 {
+                let gadget = SET.selector_gadget();
+                let selectors = backend
+                    .selectors(&tables, &keys[query], &leaves[query], COLUMNS, self.depth, gadget)
+                    .unwrap();
+                let winner = backend.rgsw_fold(&tables, &selectors, ciphertexts).unwrap();
+                results.push(backend.mod_switch(&tables, &winner, bits).unwrap());
+            }
+        }
+        results
+    }
+}
+
+/// What folds by shares give, with keys of the whole domain and of a part of it.
+fn shares<B: ProtocolBackend>(backend: &B, keys: &[(OutputKind, usize, Vec<Key>)]) -> Vec<Vec<u8>> {
+    let layout = RowLayout::new(1300, 24, 2).unwrap();
+    let content = bytes(layout.bytes(), 4);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &content).unwrap();
+    let uploaded = backend.upload_rows(layout, &content).unwrap();
+    let opened = backend.open_rows(layout, file.path(), Residence::Copied).unwrap();
+    let mut results = Vec::new();
+    for (_, first_row, keys) in keys {
+        for rows in [&uploaded, &opened] {
+            assert_eq!(backend.row_layout(rows), layout);
+            results.push(backend.share_fold(rows, *first_row, PrfKind::ChaCha12, keys).unwrap());
+        }
+    }
+    results
+}
+
+fn keys_of_shares() -> Vec<(OutputKind, usize, Vec<Key>)> {
+    let mut rng = SecretRng::deterministic_for_tests(6);
+    let mut keys = Vec::new();
+    for output in [OutputKind::Bit, OutputKind::U32, OutputKind::U64] {
+        for (first_row, points) in [(0, 1300), (0, 200), (600, 300)] {
+            let domain = Domain::new(points, output).unwrap();
+            let mut key = |point| {
+                let select = Select { domain, point, rng: &mut rng };
+                let [_, key] = PrfKind::ChaCha12.visit(select).unwrap();
+                key
+            };
+            keys.push((output, first_row, (0..3).map(|i| key(i * 70)).collect()));
+        }
+    }
+    keys
+}
+
+fn groups(devices: usize) -> impl Iterator<Item = DeviceGroup> {
+    let ordinals: Vec<usize> = (0..devices).rev().collect();
+    Strategy::ALL.into_iter().map(move |strategy| DeviceGroup::new(&ordinals, strategy).unwrap())
+}
+
+#[test]
+fn folds_of_matrices_agree() {
+    let expected = folds(&CpuBackend::new(1).unwrap());
+    for (devices, streams, peers) in
+        [(2, StreamOrder::Lazy, true), (4, StreamOrder::LastFirst, false), (1, StreamOrder::Eager, true)]
+    {
+        emulated(streams, peers, |_| {
+            for group in groups(devices) {
+                assert!(folds(&group) == expected, "{devices} devices, {}", group.strategy());
+            }
+        });
+    }
+}
+
+#[test]
+fn steps_on_rings_agree() {
+    let cpu = CpuBackend::new(2).unwrap();
+    let clients = Clients::new(ROWS);
+    let expected = clients.steps(&cpu, ROWS);
+    for (devices, streams) in [(2, StreamOrder::LastFirst), (4, StreamOrder::Lazy)] {
+        emulated(streams, devices == 2, |_| {
+            for group in groups(devices) {
+                assert!(clients.steps(&group, ROWS) == expected, "{devices} devices, {}", group.strategy());
+            }
+        });
+    }
+}
+
+#[test]
+fn folds_by_shares_agree() {
+    let keys = keys_of_shares();
+    let expected = shares(&CpuBackend::new(1).unwrap(), &keys);
+    for (devices, streams) in [(2, StreamOrder::LastFirst), (3, StreamOrder::Lazy)] {
+        emulated(streams, true, |_| {
+            for group in groups(devices).filter(|group| group.strategy() != Strategy::Aggregate) {
+                assert!(shares(&group, &keys) == expected, "{devices} devices, {}", group.strategy());
+            }
+        });
+    }
+}
+
+#[test]
+fn exchanges_copy_between_devices_and_replicas_do_not() {
+    let layout = PanelLayout::covering(128, 64).unwrap();
+    emulated(StreamOrder::Eager, true, |emulation| {
+        for group in groups(2) {
+            assert_eq!(group.links(), Links::Direct);
+            let matrix = group.upload(layout, &bytes(layout.bytes(), 1)).unwrap();
+            emulation.reset();
+            let folded = group.scalar_fold(&matrix, &words(4 * layout.columns(), 2)).unwrap();
+            group.words(folded).unwrap();
+            // Each device gets the other's half of its two answers.
+            let expected = if group.strategy() == Strategy::Replicate { 0 } else { 2 * 2 * 64 * 4 };
+            assert_eq!(emulation.copied().between_devices, expected, "{}", group.strategy());
+        }
+    });
+}
+
+#[test]
+fn groups_name_devices_once() {
+    emulated(StreamOrder::Eager, false, |_| {
+        for ordinals in [&[][..], &[0, 0], &[0, 4]] {
+            assert!(DeviceGroup::new(ordinals, Strategy::Replicate).is_err(), "{ordinals:?}");
+        }
+        let group = DeviceGroup::new(&[1, 0], Strategy::Gather).unwrap();
+        assert_eq!((group.members()[0].device().ordinal(), group.links()), (1, Links::Host));
+    });
+}

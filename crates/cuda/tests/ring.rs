@@ -1,0 +1,444 @@
+//! The steps on rings on emulated devices against the processor's.
+#![allow(missing_docs, reason = "a test")]
+
+use std::sync::{Arc, LazyLock};
+
+use spirea_backend::{BackendError, EvaluationKeys, NaiveBackend, PanelLayout, RingBackend, SwitchedBits};
+use spirea_cpu::CpuBackend;
+use spirea_cuda::{Butterfly, CudaBackend, Direction, Granularity, transform_with};
+use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
+use spirea_lattice::rlwe::RingSet;
+use spirea_math::random::public_residues;
+use spirea_math::{Expansion, Gadget, Modulus, Ring};
+
+const GRANULARITIES: [Granularity; 2] = [Granularity::Operations, Granularity::Stages];
+/// So many bits of coefficients show every wrong residue.
+const ALL_BITS: SwitchedBits = SwitchedBits { a: 56, b: 55 };
+
+fn emulation() -> &'static Emulation {
+    Emulation::install(Config::default())
+}
+
+/// Runs a test in every order with the shorter ring, which is quick, else in one that nobody would choose.
+fn in_orders(ring: &Ring, mut test: impl FnMut()) {
+    if ring.degree() == SHORT.degree() {
+        emulation().in_every_order(test);
+    } else {
+        let (threads, streams) = (ThreadOrder::Shuffled, StreamOrder::Lazy);
+        emulation().with(Config { threads, streams, ..Config::default() }, &mut test);
+    }
+}
+
+/// A ring of half the degree, with primes of different sizes.
+static SHORT: LazyLock<Arc<Ring>> = LazyLock::new(|| {
+    Arc::new(Ring::new(
+        2048,
+        &[Modulus::new(134_176_769), Modulus::new(67_084_289), Modulus::new(134_111_233)],
+    ))
+});
+
+/// One with primes that leave little room above them.
+static WIDE: LazyLock<Arc<Ring>> =
+    LazyLock::new(|| Arc::new(Ring::new(2048, &[Modulus::new(1_073_692_673), Modulus::new(1_073_668_097)])));
+
+#[derive(Clone, Copy, Debug)]
+enum Data {
+    Random(u8),
+    Zeros,
+    Largest,
+    Alternating,
+}
+
+/// Polynomials below the primes.
+fn polynomials(ring: &Ring, data: Data, count: usize) -> Vec<u32> {
+    let mut words = vec![0; count * ring.words()];
+    for (i, words) in words.chunks_exact_mut(ring.degree()).enumerate() {
+        let prime = ring.limbs()[i % ring.limbs().len()].prime();
+        match data {
+            Data::Random(seed) => public_residues(&[seed; 32], i as u64, prime, words),
+            Data::Zeros => {}
+            Data::Largest => words.fill(prime.value() - 1),
+            Data::Alternating => words.iter_mut().step_by(2).for_each(|word| *word = prime.value() - 1),
+        }
+    }
+    words
+}
+
+#[test]
+fn transforms_are_those_of_the_plans() {
+    let rings = [RingSet::Fast.ring(), RingSet::Small.ring(), RingSet::Onion32.ring(), &SHORT, &WIDE];
+    emulation().in_every_order(|| {
+        let backend = CudaBackend::new(0).unwrap();
+        for ring in rings {
+            let tables = backend.tables(ring).unwrap();
+            for data in [Data::Random(1), Data::Zeros, Data::Largest, Data::Alternating] {
+                let coefficients = polynomials(ring, data, 2);
+                let mut values = coefficients.clone();
+                values.chunks_exact_mut(ring.words()).for_each(|polynomial| ring.forward(polynomial));
+                let mut back = coefficients.clone();
+                back.chunks_exact_mut(ring.words()).for_each(|polynomial| ring.inverse(polynomial));
+                for butterfly in Butterfly::ALL {
+                    for (direction, expected) in [(Direction::Forward, &values), (Direction::Inverse, &back)]
+                    {
+                        let buffer = backend.device().upload(&coefficients).unwrap();
+                        transform_with(butterfly, direction, &tables, &buffer).unwrap();
+                        let found = backend.device().main().read(&buffer.all()).unwrap();
+                        assert!(found == *expected, "{butterfly:?} {direction:?} {data:?}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// A ring with gadgets, and random words that stand for keys: exact arithmetic needs no more.
+struct Case {
+    ring: Arc<Ring>,
+    expansion: Gadget,
+    conversion: Gadget,
+    selector: Gadget,
+}
+
+impl Case {
+    fn of(set: RingSet) -> Self {
+        Self {
+            ring: Arc::clone(set.ring()),
+            expansion: set.expansion_gadget(),
+            conversion: set.conversion_gadget(),
+            selector: set.selector_gadget(),
+        }
+    }
+
+    fn short() -> Self {
+        Self {
+            ring: Arc::clone(&SHORT),
+            expansion: Gadget::Digits { levels: 14, base_log: 6, dropped: 0 },
+            conversion: Gadget::Residues,
+            selector: Gadget::Digits { levels: 2, base_log: 27, dropped: 27 },
+        }
+    }
+
+    /// So many digits that sums of their products are settled on the way.
+    fn wide() -> Self {
+        let digits = |levels| Gadget::Digits { levels, base_log: 2, dropped: 60 - 2 * levels };
+        Self { ring: Arc::clone(&WIDE), expansion: digits(13), conversion: digits(24), selector: digits(24) }
+    }
+
+    fn rows(&self, gadget: Gadget, sources: usize, data: Data) -> Vec<u32> {
+        polynomials(&self.ring, data, 2 * sources * gadget.levels(&self.ring))
+    }
+
+    fn keys<B: RingBackend>(&self, backend: &B, tables: &B::Tables, levels: u32, data: Data) -> B::Keys {
+        let (expansion, conversion) =
+            (self.rows(self.expansion, levels as usize, data), self.rows(self.conversion, 2, data));
+        let keys = EvaluationKeys {
+            expansion_gadget: self.expansion,
+            expansion: &expansion,
+            conversion_gadget: self.conversion,
+            conversion: &conversion,
+        };
+        backend.keys(tables, keys).unwrap()
+    }
+
+    /// Queries with keys of their own to their leaves, and each leaf by itself to bytes.
+    fn expanded<B: RingBackend>(
+        &self,
+        backend: &B,
+        tables: &B::Tables,
+        leaves: usize,
+        data: &[Data],
+    ) -> Vec<u8> {
+        let expansion = Expansion::covering(leaves);
+        let keys: Vec<B::Keys> =
+            data.iter().map(|&data| self.keys(backend, tables, expansion.levels(), data)).collect();
+        let queries: Vec<Vec<u32>> = data.iter().map(|&data| polynomials(&self.ring, data, 2)).collect();
+        let queries: Vec<(&B::Keys, &[u32])> = keys.iter().zip(queries.iter().map(Vec::as_slice)).collect();
+        let expanded = backend.expand(tables, expansion, &queries).unwrap();
+        let unit = |row: usize, column: usize, to: &mut [i32]| {
+            to.fill(0);
+            to[0] = i32::from(row == column);
+        };
+        let plain = backend.encode(tables, leaves, leaves, &unit).unwrap();
+        let folded = backend.poly_fold(tables, &plain, &expanded.iter().collect::<Vec<_>>()).unwrap();
+        folded
+            .iter()
+            .flat_map(|ciphertexts| backend.mod_switch(tables, ciphertexts, ALL_BITS).unwrap())
+            .collect()
+    }
+
+    /// Ciphertexts that are a random one times other plaintexts.
+    fn ciphertexts<B: RingBackend>(
+        &self,
+        backend: &B,
+        tables: &B::Tables,
+        count: usize,
+        data: Data,
+    ) -> B::Ciphertexts {
+        let words = polynomials(&self.ring, data, 2);
+        let keys = self.keys(backend, tables, 0, data);
+        let leaves = backend.expand(tables, Expansion::covering(1), &[(&keys, &words)]).unwrap();
+        let fill = |row: usize, _: usize, to: &mut [i32]| {
+            to.iter_mut().enumerate().for_each(|(i, to)| {
+                *to = match row {
+                    0 => i32::MAX,
+                    1 => i32::MIN,
+                    _ => (i * (2 * row + 1) * 0x9e37_79b1) as i32,
+                };
+            });
+        };
+        let plain = backend.encode(tables, count, 1, &fill).unwrap();
+        backend.poly_fold(tables, &plain, &[&leaves[0]]).unwrap().remove(0)
+    }
+
+    /// A tournament with selectors from leaves, of which the first is not used.
+    fn tournament<B: RingBackend>(
+        &self,
+        backend: &B,
+        tables: &B::Tables,
+        depth: usize,
+        count: usize,
+        data: Data,
+    ) -> Vec<u8> {
+        let leaves = 1 + depth * self.selector.levels(&self.ring);
+        let expansion = Expansion::covering(leaves);
+        let keys = self.keys(backend, tables, expansion.levels(), data);
+        let words = polynomials(&self.ring, data, 2);
+        let leaves = backend.expand(tables, expansion, &[(&keys, &words)]).unwrap().remove(0);
+        let selectors = backend.selectors(tables, &keys, &leaves, 1, depth, self.selector).unwrap();
+        let ciphertexts = self.ciphertexts(backend, tables, count, data);
+        let winner = backend.rgsw_fold(tables, &selectors, ciphertexts).unwrap();
+        backend.mod_switch(tables, &winner, ALL_BITS).unwrap()
+    }
+}
+
+/// Compares what both granularities make with what the processor makes.
+fn compare(
+    case: &Case,
+    what: &str,
+    on_cpu: impl Fn(&CpuBackend, &<CpuBackend as RingBackend>::Tables) -> Vec<u8>,
+    on_cuda: impl Fn(&CudaBackend, &<CudaBackend as RingBackend>::Tables) -> Vec<u8>,
+) {
+    let cpu = CpuBackend::new(1).unwrap();
+    let expected = on_cpu(&cpu, &cpu.tables(&case.ring).unwrap());
+    in_orders(&case.ring, || {
+        let backend = CudaBackend::new(0).unwrap();
+        for granularity in GRANULARITIES {
+            let tables = backend.tables(&case.ring).unwrap().with_granularity(granularity);
+            assert!(on_cuda(&backend, &tables) == expected, "{what}, {granularity:?}");
+        }
+    });
+}
+
+fn compare_expansions(case: &Case, leaves: usize, data: &[Data]) {
+    compare(
+        case,
+        &format!("{leaves} leaves of {data:?}"),
+        |backend, tables| case.expanded(backend, tables, leaves, data),
+        |backend, tables| case.expanded(backend, tables, leaves, data),
+    );
+}
+
+#[test]
+fn expansions_by_residues_agree() {
+    let case = Case::of(RingSet::Fast);
+    compare_expansions(&case, 5, &[Data::Random(1), Data::Random(2)]);
+    compare_expansions(&case, 2, &[Data::Largest, Data::Zeros, Data::Alternating]);
+}
+
+#[test]
+fn expansions_by_digits_agree() {
+    compare_expansions(&Case::of(RingSet::Onion32), 3, &[Data::Random(3), Data::Largest]);
+    compare_expansions(&Case::of(RingSet::Small), 2, &[Data::Random(4), Data::Largest]);
+    compare_expansions(&Case::of(RingSet::Paper), 2, &[Data::Random(4), Data::Alternating]);
+}
+
+#[test]
+fn expansions_of_the_shorter_degree_agree() {
+    for leaves in [1, 2, 5] {
+        compare_expansions(&Case::short(), leaves, &[Data::Random(5), Data::Largest]);
+    }
+}
+
+/// With few processors and many queries the trees are walked subtree by subtree.
+#[test]
+fn subtrees_agree_with_whole_trees() {
+    let case = Case::short();
+    let data: Vec<Data> = (0..4).map(Data::Random).collect();
+    let cpu = CpuBackend::new(1).unwrap();
+    let expected = case.expanded(&cpu, &cpu.tables(&case.ring).unwrap(), 11, &data);
+    let config = Config { processors: 1, ..Config::default() };
+    emulation().with(config, || {
+        let backend = CudaBackend::new(0).unwrap();
+        let cache = backend.device().properties().l2_bytes;
+        // What fits half of the cache is not split further: ciphertexts of 48 KiB.
+        let tables = backend.tables(&case.ring).unwrap().with_cache(4 * 96 * 1024);
+        assert!(cache > 4 * 96 * 1024);
+        assert!(case.expanded(&backend, &tables, 11, &data) == expected);
+    });
+}
+
+fn compare_tournaments(case: &Case, depth: usize, count: usize, data: Data) {
+    compare(
+        case,
+        &format!("{count} ciphertexts, depth {depth}, of {data:?}"),
+        |backend, tables| case.tournament(backend, tables, depth, count, data),
+        |backend, tables| case.tournament(backend, tables, depth, count, data),
+    );
+}
+
+#[test]
+fn tournaments_agree() {
+    compare_tournaments(&Case::of(RingSet::Fast), 2, 3, Data::Random(1));
+    compare_tournaments(&Case::of(RingSet::Onion32), 1, 2, Data::Random(2));
+    compare_tournaments(&Case::of(RingSet::Small), 1, 2, Data::Largest);
+}
+
+#[test]
+fn tournaments_of_the_shorter_degree_agree() {
+    for (depth, count) in [(3, 5), (1, 2), (0, 1)] {
+        compare_tournaments(&Case::short(), depth, count, Data::Random(6));
+    }
+}
+
+#[test]
+fn sums_of_many_large_products_do_not_overflow() {
+    for data in [Data::Random(7), Data::Largest] {
+        compare_expansions(&Case::wide(), 2, &[data]);
+        compare_tournaments(&Case::wide(), 1, 2, data);
+    }
+}
+
+#[test]
+fn switching_agrees_with_its_definition() {
+    let cases =
+        [Case::of(RingSet::Fast), Case::of(RingSet::Onion32), Case::of(RingSet::Small), Case::short()];
+    for (case, data) in cases.iter().zip([Data::Largest, Data::Random(1), Data::Random(2), Data::Largest]) {
+        let all = [(43, 39), (1, 56), (56, 1), (18, 14), (31, 33), (32, 20), (7, 8)];
+        let all = all.map(|(a, b)| SwitchedBits { a, b });
+        let naive = NaiveBackend;
+        let ciphertexts = case.ciphertexts(&naive, &case.ring, 2, data);
+        let expected = all.map(|bits| naive.mod_switch(&case.ring, &ciphertexts, bits).unwrap());
+        in_orders(&case.ring, || {
+            let backend = CudaBackend::new(0).unwrap();
+            let tables = backend.tables(&case.ring).unwrap();
+            let ciphertexts = case.ciphertexts(&backend, &tables, 2, data);
+            for (bits, expected) in all.into_iter().zip(&expected) {
+                let found = backend.mod_switch(&tables, &ciphertexts, bits).unwrap();
+                assert!(found == *expected, "{bits:?} {data:?}");
+            }
+        });
+    }
+}
+
+/// Words of a fold by a matrix of other bytes as bodies.
+fn with_bodies<B: RingBackend>(backend: &B, case: &Case, tables: &B::Tables, bits: u32) -> Vec<u8> {
+    let layout = PanelLayout::covering(case.ring.degree() + 100, 4).unwrap();
+    let bytes: Vec<u8> = (0..layout.bytes()).map(|i| (i * i / 7) as u8).collect();
+    let matrix = backend.upload(layout, &bytes).unwrap();
+    let queries: Vec<u32> = (0..layout.columns() as u32).map(|i| i.wrapping_mul(0x9e37_79b1)).collect();
+    let folded = backend.scalar_fold(&matrix, &queries).unwrap();
+    let mut ciphertexts = case.ciphertexts(backend, tables, 2, Data::Random(9));
+    backend.add_bodies(tables, &mut ciphertexts, &folded, 3..layout.rows(), bits).unwrap();
+    backend.mod_switch(tables, &ciphertexts, ALL_BITS).unwrap()
+}
+
+#[test]
+fn bodies_agree() {
+    for (case, bits) in [(Case::of(RingSet::Fast), 18), (Case::of(RingSet::Onion32), 31), (Case::short(), 1)]
+    {
+        let expected = with_bodies(&NaiveBackend, &case, &case.ring, bits);
+        in_orders(&case.ring, || {
+            let backend = CudaBackend::new(0).unwrap();
+            let tables = backend.tables(&case.ring).unwrap();
+            assert!(with_bodies(&backend, &case, &tables, bits) == expected, "{bits} bits");
+        });
+    }
+}
+
+/// Small stages are done by operations, large ones as a whole, and the host never waits.
+#[test]
+fn granularity_follows_the_working_set() {
+    let case = Case::short();
+    let emulation = emulation();
+    emulation.with(Config { processors: 2, ..Config::default() }, || {
+        let backend = CudaBackend::new(0).unwrap();
+        let run = |tables: &_| {
+            emulation.reset();
+            let keys = case.keys(&backend, tables, 2, Data::Random(1));
+            let words = polynomials(&case.ring, Data::Random(2), 2);
+            backend.expand(tables, Expansion::covering(4), &[(&keys, &words)]).unwrap();
+            backend.device().main().synchronize().unwrap();
+            ["ring_split_residues_2048", "ring_recombine", "ring_split_terms_2048", "ring_split_children"]
+                .map(|name| emulation.launches(name))
+                .into_iter()
+                .chain([emulation.launches("ring_split_2048")])
+                .collect::<Vec<_>>()
+        };
+        let tables = backend.tables(&case.ring).unwrap();
+        assert_eq!(run(&tables), [2, 2, 2, 2, 0]);
+        // One node is fewer than there are processors, two are not.
+        assert_eq!(run(&tables.with_cache(1 << 20)), [1, 1, 1, 1, 1]);
+    });
+}
+
+fn refused<T>(result: Result<T, BackendError>) -> bool {
+    matches!(result, Err(BackendError::Shape(_)))
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() {
+    let case = Case::short();
+    emulation().with(Config::default(), || {
+        let backend = CudaBackend::new(0).unwrap();
+        let tables = backend.tables(&case.ring).unwrap();
+        let keys = case.keys(&backend, &tables, 1, Data::Random(1));
+        let words = polynomials(&case.ring, Data::Random(1), 2);
+        let expand =
+            |leaves, words: &[u32]| backend.expand(&tables, Expansion::covering(leaves), &[(&keys, words)]);
+        assert!(refused(expand(3, &words)) && refused(expand(2, &words[1..])));
+        let leaves = expand(2, &words).unwrap().remove(0);
+        let selectors =
+            |first, depth| backend.selectors(&tables, &keys, &leaves, first, depth, case.selector);
+        assert!(refused(selectors(1, 1)) && refused(selectors(0, 2)) && refused(selectors(0, usize::MAX)));
+        assert!(refused(backend.selectors(
+            &tables,
+            &keys,
+            &leaves,
+            0,
+            1,
+            Gadget::Digits { levels: 25, base_log: 2, dropped: 0 }
+        )));
+        let one = selectors(0, 1).unwrap();
+        let ciphertexts = |count| case.ciphertexts(&backend, &tables, count, Data::Random(1));
+        assert!(refused(backend.rgsw_fold(&tables, &one, ciphertexts(3))));
+        for (a, b) in [(0, 8), (8, 57)] {
+            assert!(refused(backend.mod_switch(&tables, &ciphertexts(1), SwitchedBits { a, b })));
+        }
+        let keys = EvaluationKeys {
+            expansion_gadget: case.expansion,
+            expansion: &words[..7],
+            conversion_gadget: case.conversion,
+            conversion: &[],
+        };
+        assert!(refused(backend.keys(&tables, keys)));
+        let empty = backend.keys(&tables, EvaluationKeys { expansion: &[], ..keys }).unwrap();
+        assert!(refused(backend.selectors(&tables, &empty, &leaves, 0, 1, case.selector)));
+        let other = Arc::new(Ring::new(1024, &[Modulus::new(134_176_769)]));
+        assert!(matches!(backend.tables(&other), Err(BackendError::Unavailable(_))));
+    });
+}
+
+/// The same shapes take the same room, and nothing stays.
+#[test]
+fn memory_is_given_back() {
+    let case = Case::short();
+    let emulation = emulation();
+    emulation.with(Config::default(), || {
+        let backend = CudaBackend::new(0).unwrap();
+        let tables = backend.tables(&case.ring).unwrap();
+        case.tournament(&backend, &tables, 1, 2, Data::Random(1));
+        let before = emulation.live(0);
+        case.tournament(&backend, &tables, 1, 2, Data::Random(2));
+        assert_eq!(emulation.live(0), before);
+    });
+}

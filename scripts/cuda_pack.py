@@ -1,0 +1,587 @@
+#!/usr/bin/env python3
+"""The pack of compiled CUDA kernels: docs/kernels/pack.md says what is in it.
+
+Usage: cuda_pack.py build     compiles every kernel for every architecture and writes the pack and its manifest
+       cuda_pack.py check     compiles likewise and compares with the pack that is there
+       cuda_pack.py budgets   compiles and prints what each kernel takes
+
+Options: --kernels DIR          where the sources are (crates/cuda/kernels)
+         --pack DIR             where the pack is (crates/cuda/pack)
+         --only FILE,...        these sources only (budgets)
+         --arch 80,90a          these architectures only (budgets)
+
+Each verb fails if a kernel exceeds its budget. The compiler is installed under target/ when it is not there, from
+the package index that pip is set up with: it needs no CUDA and no GPU, but a C++ compiler as its preprocessor.
+"""
+
+import argparse
+import collections
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+REQUIREMENTS = ROOT / "crates" / "cuda" / "pack" / "requirements.txt"
+TOOLCHAINS = ROOT / "target" / "cuda-toolchain"
+CACHE = ROOT / "target" / "cuda-cache"
+
+ARCHITECTURES = ["80", "86", "89", "90a", "100", "120"]
+FLAGS = ["-std=c++17", "-O3", "-gencode=arch=compute_{0},code=sm_{0}", "-Xptxas", "-v", "-cubin"]
+REMEDY = "remedy: make cuda-pack, and commit crates/cuda/pack"
+
+MAGIC = b"SPIRCUDA"
+FORMAT = 1
+# A change of what is kept with a cubin, or of how it is read from the tools, makes older cached ones void.
+CACHE_FORMAT = 2
+
+
+class PackError(Exception):
+    """What a person who runs the script can put right."""
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+# Sources and their budgets.
+
+
+@dataclasses.dataclass
+class Kernel:
+    """What a kernel may take, as the comment above it says."""
+
+    registers: int
+    # (architecture or None for all, instruction)
+    uses: list
+
+
+@dataclasses.dataclass
+class Source:
+    name: str
+    text: str
+    architectures: list
+    kernels: dict
+    problems: list
+
+
+BUDGET = re.compile(r"\s*//\s*budget(?:\s+(?P<kernel>\w+))?:(?P<rest>.*)")
+USES = re.compile(r"\s*//\s*uses(?:\s+(?P<kernel>\w+))?(?:\((?P<where>[^)]*)\))?:(?P<rest>.*)")
+REGISTERS = re.compile(r"\s*(\d+) registers\s*")
+KERNEL = re.compile(r"\s*KERNEL\(\s*(\w+)")
+LIMITED = re.compile(r"//\s*architectures:(.*)")
+
+
+def words(text):
+    return re.split(r"[,\s]+", text.strip())
+
+
+def parse_source(name, text):
+    """Finds the kernels of a source and their budgets. What is wrong goes to `problems`."""
+    source = Source(name, text, list(ARCHITECTURES), {}, [])
+    lines = text.splitlines()
+    for number, line in enumerate(lines[:20], 1):
+        if limited := LIMITED.fullmatch(line):
+            source.architectures = words(limited[1])
+            for unknown in set(source.architectures) - set(ARCHITECTURES):
+                source.problems.append(f"{name}:{number}: no architecture {unknown!r}; there are {ARCHITECTURES}")
+
+    # Where the kernel of each line stands, by the line of its comment's end.
+    budgets, uses, declared = {}, collections.defaultdict(list), {}
+    above, in_macro = [], False
+
+    def attach(kernel, comment):
+        """Gives the unnamed lines of a comment to the kernel below it."""
+        for kind, number, match in comment:
+            problem = f"{name}:{number}: "
+            to = match["kernel"] or kernel
+            if to is None:
+                source.problems.append(problem + "this line stands above no KERNEL; a macro's kernel is named: "
+                                       f"`// {kind} some_kernel: ...`")
+            elif kind == "budget":
+                if not (count := REGISTERS.fullmatch(match["rest"])):
+                    source.problems.append(problem + "a budget reads `// budget: 64 registers`")
+                elif to in budgets:
+                    source.problems.append(problem + f"a second budget for {to}")
+                else:
+                    budgets[to] = int(count[1])
+            else:
+                where = words(match["where"]) if match["where"] else [None]
+                for unknown in set(where) - {None, *ARCHITECTURES}:
+                    source.problems.append(problem + f"no architecture {unknown!r}; there are {ARCHITECTURES}")
+                uses[to] += [(place, instruction) for place in where for instruction in words(match["rest"])]
+
+    for number, line in enumerate(lines, 1):
+        macro = in_macro or line.lstrip().startswith("#define")
+        in_macro = macro and line.endswith("\\")
+        kernel = None if macro else KERNEL.match(line)
+        if match := BUDGET.fullmatch(line):
+            above.append(("budget", number, match))
+        elif match := USES.fullmatch(line):
+            above.append(("uses", number, match))
+        elif not line.lstrip().startswith("//"):
+            attach(kernel and kernel[1], above)
+            above = []
+        if kernel:
+            declared[kernel[1]] = number
+    attach(None, above)
+
+    for kernel, number in declared.items():
+        if kernel not in budgets:
+            source.problems.append(f"{name}:{number}: kernel {kernel} has no budget: write above it "
+                                   "`// budget: N registers`")
+    for kernel in declared.keys() | budgets.keys() | uses.keys():
+        source.kernels[kernel] = Kernel(budgets.get(kernel), uses[kernel])
+    return source
+
+
+def read_sources(folder, only):
+    """The sources of a folder, in the order of their names."""
+    names = sorted(path.name for path in folder.glob("*.cu"))
+    for missing in set(only or []) - set(names):
+        raise PackError(f"there is no {missing} in {folder}; there are {', '.join(names)}")
+    return [parse_source(name, (folder / name).read_text(encoding="utf-8")) for name in names
+            if not only or name in only]
+
+
+# The compiler.
+
+
+def pins():
+    """The packages of the compiler with their versions."""
+    return dict(re.findall(r"^([\w-]+)==(\S+)", REQUIREMENTS.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def toolchain():
+    """The folder of the pinned compiler; installs it when it is not there."""
+    wanted = digest(REQUIREMENTS.read_bytes())[:16]
+    TOOLCHAINS.mkdir(parents=True, exist_ok=True)
+    with open(TOOLCHAINS / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = TOOLCHAINS / wanted
+        ready = folder / "ready"
+        if not ready.exists():
+            if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+                raise PackError("the kernels are compiled on Linux on x86-64; the pack itself is used anywhere")
+            print(f"installing the compiler of {REQUIREMENTS.name}", file=sys.stderr)
+            shutil.rmtree(folder, ignore_errors=True)
+            for command in (
+                [sys.executable, "-m", "venv", folder],
+                [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+                 "--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", REQUIREMENTS],
+            ):
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode != 0:
+                    raise PackError(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+            ready.touch()
+    (root,) = folder.glob("lib/python*/site-packages/nvidia/cu13")
+    return root
+
+
+def environment():
+    """Nothing of the caller's environment but where programs and temporary files are."""
+    kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    return kept | {"LC_ALL": "C"}
+
+
+PROPERTIES = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"ptxas info\s*: Used (\d+) registers")
+SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
+KNOWN = re.compile(r"ptxas info\s*: (?:Function properties for |Compile time = |\d+ bytes (?:gmem|cmem))")
+
+
+def parse_ptxas(text):
+    """What the assembler says of each kernel, functions that it calls included; and all that is no such line."""
+    kernels, rest, current = {}, [], None
+    for line in text.splitlines():
+        if entry := re.match(r"ptxas info\s*: Compiling entry function '(\w+)'", line):
+            current = kernels[entry[1]] = {"registers": None, "spills": 0, "stack": 0, "shared": 0}
+        elif current is not None and (properties := PROPERTIES.search(line)):
+            stack, stores, loads = map(int, properties.groups())
+            current["stack"] = max(current["stack"], stack)
+            current["spills"] += stores + loads
+        elif current is not None and (used := USED.match(line)):
+            current["registers"] = int(used[1])
+            if shared := SHARED.search(line):
+                current["shared"] = int(shared[1])
+        elif line.strip() and not KNOWN.match(line):
+            rest.append(line)
+    for kernel, what in kernels.items():
+        if what["registers"] is None:
+            raise PackError(f"the assembler does not say how many registers {kernel} takes:\n{text}")
+    return kernels, rest
+
+
+INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?\w+\s+)?([A-Z][A-Z0-9_.]*)")
+
+
+def parse_sass(text):
+    """How often each instruction stands in each kernel, but for the padding."""
+    kernels, current = {}, None
+    for line in text.splitlines():
+        if section := re.match(r"\s*\.section\s+(\S+?),", line):
+            name = section[1].removeprefix(".text.")
+            current = kernels.setdefault(name, collections.Counter()) if name != section[1] else None
+        elif current is not None and (instruction := INSTRUCTION.match(line)) and instruction[1] != "NOP":
+            current[instruction[1]] += 1
+    return kernels
+
+
+def run_tool(command, folder, what):
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PackError(f"{what}:\n{done.stdout}{done.stderr}".rstrip())
+    return done
+
+
+@dataclasses.dataclass
+class Built:
+    """A cubin, what the tools say of it, and the project's files that went into it with their hashes."""
+
+    cubin: bytes
+    kernels: dict
+    sass: dict
+    warnings: list
+    files: dict
+
+
+def file_digest(path, known={}):
+    """The hash of a file, computed once: headers are the same for all."""
+    key = (path, path.stat().st_mtime_ns)
+    if key not in known:
+        known[key] = digest(path.read_bytes())
+    return known[key]
+
+
+def compile_one(tools, folder, source, architecture):
+    """The cubin of a source, from the cache if nothing that goes into it has changed."""
+    key = digest(json.dumps([CACHE_FORMAT, digest(REQUIREMENTS.read_bytes()), FLAGS, architecture, source.name,
+                             digest(source.text.encode())]).encode())
+    kept, record = CACHE / f"{key}.cubin", CACHE / f"{key}.json"
+    try:
+        found = json.loads(record.read_text(encoding="utf-8"))
+        cubin = kept.read_bytes()
+        if found.pop("cubin") == digest(cubin) and all(
+            file_digest(folder / path) == was for path, was in (found["files"] | found.pop("system")).items()
+        ):
+            return Built(cubin=cubin, **found)
+    except (OSError, ValueError, KeyError):
+        pass  # not there, or half of it
+
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as place:
+        place = Path(place)
+        output, depends = place / "cubin", place / "depends"
+        flags = [flag.format(architecture) for flag in FLAGS]
+        done = run_tool([tools / "bin" / "nvcc", *flags, "-MD", "-MF", depends, "-o", output, source.name], folder,
+                        f"{source.name} does not compile for sm_{architecture}")
+        kernels, warnings = parse_ptxas(done.stdout + done.stderr)
+        cubin = output.read_bytes()
+        sass = parse_sass(run_tool([tools / "bin" / "nvdisasm", "--print-code", output], folder,
+                                   f"{source.name}: sm_{architecture} cannot be disassembled").stdout)
+        paths = depends.read_text(encoding="utf-8").replace("\\\n", " ").split(" : ", 1)[1].split()
+        hashes = {path: file_digest(folder / path) for path in sorted(paths)}
+        files = {path: value for path, value in hashes.items() if not path.startswith("/")}
+        system = {path: value for path, value in hashes.items() if path.startswith("/")}
+        found = {"kernels": kernels, "sass": sass, "warnings": warnings, "files": files}
+        (place / "record").write_text(
+            json.dumps({**found, "cubin": digest(cubin), "system": system}), encoding="utf-8")
+        os.replace(output, kept)
+        os.replace(place / "record", record)
+    return Built(cubin=cubin, **found)
+
+
+def compile_all(folder, sources, architectures):
+    """{(name of the source, architecture): Built}, compiled side by side."""
+    tools = toolchain()
+    tasks = [(source, architecture) for source in sources for architecture in ARCHITECTURES
+             if architecture in source.architectures and architecture in architectures]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        running = [pool.submit(compile_one, tools, folder, *task) for task in tasks]
+        built, failed = {}, []
+        for (source, architecture), task in zip(tasks, running):
+            try:
+                built[source.name, architecture] = task.result()
+            except PackError as error:
+                failed.append(str(error))
+    if failed:
+        raise PackError("\n".join(failed))
+    return built
+
+
+# What is asked of a kernel.
+
+
+def uses_of(kernel, architecture, counts):
+    """How often a kernel has the instructions that it must have."""
+    asked = [instruction for place, instruction in kernel.uses if place in (None, architecture)]
+    return {
+        instruction: sum(count for name, count in counts.items() if (name + ".").startswith(instruction + "."))
+        for instruction in asked
+    }
+
+
+def is_remark(line):
+    """Whether a line of the compiler only tells what it did; it also tells so that `wgmma` was serialised."""
+    return line.startswith("ptxas info") and "Performance Loss" not in line
+
+
+def problems_of(sources, built):
+    """All that keeps the kernels from being packed, a line each."""
+    problems, owners = [], {}
+    for source in sources:
+        problems += source.problems
+        for name in source.kernels:
+            # A device finds its kernels by name alone.
+            if name in owners:
+                problems.append(f"{source.name}: kernel {name} is in {owners[name]} too")
+            owners[name] = source.name
+        mine = {architecture: one for (name, architecture), one in built.items() if name == source.name}
+        for architecture, one in mine.items():
+            place = f"{source.name}: sm_{architecture}"
+            problems += [f"{place}: {line.strip()}" for line in one.warnings if not is_remark(line)]
+            # Such names hold a hash of the folder's path: the same source would give other bytes elsewhere.
+            for name in sorted(set(re.findall(rb"_ZN?\d+_INTERNAL_\w+", one.cubin))):
+                problems.append(
+                    f"{place}: {name.decode()} is named after the folder: what stays in a cubin has external "
+                    "linkage (no unnamed namespace, no static, `extern CONSTANT const` for tables)")
+            for name, took in one.kernels.items():
+                kernel = source.kernels.get(name)
+                if kernel is None:
+                    problems.append(f"{place}: kernel {name} has no budget: write `// budget {name}: N registers`")
+                    continue
+                if kernel.registers is not None and took["registers"] > kernel.registers:
+                    problems.append(
+                        f"{place}: {name} takes {took['registers']} registers, its budget is {kernel.registers}")
+                for what, unit in (("spills", " bytes"), ("stack", " bytes"), ("shared", " bytes of static memory")):
+                    if took[what]:
+                        problems.append(f"{place}: {name} has {what} of {took[what]}{unit}; none is allowed")
+                for instruction, count in uses_of(kernel, architecture, one.sass.get(name, {})).items():
+                    if not count:
+                        problems.append(f"{place}: {name} has no {instruction}")
+        for name, kernel in source.kernels.items():
+            if mine and not any(name in one.kernels for one in mine.values()):
+                problems.append(f"{source.name}: {name} is compiled for none of sm_{', sm_'.join(mine)}")
+            for place, instruction in kernel.uses:
+                if place in mine and name not in mine[place].kernels:
+                    problems.append(f"{source.name}: {name} must use {instruction} on sm_{place} but is not there")
+    return sorted(set(problems))
+
+
+def print_budgets(sources, built):
+    rows = [("kernel", "sm", "registers", "of", "spills", "stack", "shared", "instructions", "uses")]
+    for source in sources:
+        for architecture in ARCHITECTURES:
+            if one := built.get((source.name, architecture)):
+                for name, took in sorted(one.kernels.items()):
+                    kernel, counts = source.kernels.get(name, Kernel(None, [])), one.sass.get(name, {})
+                    uses = uses_of(kernel, architecture, counts).items()
+                    rows.append((f"{source.name.removesuffix('.cu')}/{name}", architecture, took["registers"],
+                                 kernel.registers or "?", took["spills"], took["stack"], took["shared"],
+                                 sum(counts.values()), ", ".join(f"{count} {what}" for what, count in uses)))
+    rows[1:] = sorted(rows[1:], key=lambda row: (row[0], ARCHITECTURES.index(row[1])))
+    widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [str(cell).ljust(width) if column in (0, 8) else str(cell).rjust(width)
+                 for column, (cell, width) in enumerate(zip(row, widths))]
+        print("  ".join(cells).rstrip())
+    for (name, architecture), one in built.items():
+        for line in filter(is_remark, one.warnings):
+            print(f"{name}: sm_{architecture}: {line}")
+
+
+# The pack and its manifest.
+
+
+def pack(cubins):
+    """The bytes of a pack of {(name, architecture): cubin}; docs/kernels/pack.md describes them."""
+    keys = sorted(cubins, key=lambda key: (key[0], ARCHITECTURES.index(key[1])))
+    stored = {key: zlib.compress(cubins[key], 9) for key in keys}
+    table_length = 4 + sum(48 + len(name) for name, _ in keys)
+    table, offset = struct.pack("<I", len(keys)), 44 + table_length
+    for key in keys:
+        name, architecture = key
+        number, specific = int(architecture.rstrip("a")), architecture.endswith("a")
+        table += struct.pack("<BBBBIII", number // 10, number % 10, specific, len(name), offset, len(stored[key]),
+                             len(cubins[key]))
+        table += hashlib.sha256(cubins[key]).digest() + name.encode("ascii")
+        offset += len(stored[key])
+    body = table + b"".join(stored[key] for key in keys)
+    return MAGIC + struct.pack("<I", FORMAT) + hashlib.sha256(body).digest() + body
+
+
+def unpack(data):
+    """The cubins of a pack, by name and architecture."""
+    try:
+        if data[:8] != MAGIC:
+            raise PackError("this is no pack")
+        if struct.unpack_from("<I", data, 8) != (FORMAT,):
+            raise PackError("a pack of another format")
+        if data[12:44] != hashlib.sha256(data[44:]).digest():
+            raise PackError("the pack is damaged: its hash is another")
+        (count,), at, cubins = struct.unpack_from("<I", data, 44), 48, {}
+        for _ in range(count):
+            major, minor, specific, length, offset, stored, raw = struct.unpack_from("<BBBBIII", data, at)
+            wanted, name = data[at + 16 : at + 48], data[at + 48 : at + 48 + length].decode("ascii")
+            at += 48 + length
+            cubin = zlib.decompress(data[offset : offset + stored])
+            if len(cubin) != raw or hashlib.sha256(cubin).digest() != wanted:
+                raise PackError(f"the pack is damaged: {name} for sm_{major}{minor} has another hash")
+            cubins[name, f"{major}{minor}" + "a" * specific] = cubin
+        return cubins
+    except (struct.error, zlib.error, UnicodeDecodeError) as error:
+        raise PackError(f"the pack is damaged: {error}") from error
+
+
+def render(value, indent=""):
+    """JSON with an object on one line where there is room."""
+    line = json.dumps(value)
+    if not isinstance(value, dict) or len(indent) + len(line) < 110 and not any(
+        isinstance(inner, dict) for inner in value.values()
+    ):
+        return line
+    deeper = indent + "  "
+    inner = ",\n".join(f"{deeper}{json.dumps(key)}: {render(value[key], deeper)}" for key in value)
+    return f"{{\n{inner}\n{indent}}}"
+
+
+def leaves(value, place=()):
+    """The plain values of nested objects, by the names on the way to them."""
+    if not isinstance(value, dict):
+        return {place: value}
+    return {path: leaf for key, inner in value.items() for path, leaf in leaves(inner, (*place, key)).items()}
+
+
+def manifest(sources, built):
+    """What the pack was made of and what each kernel takes: no times, no paths."""
+    files, cubins = {}, {}
+    for source in sources:
+        for architecture in ARCHITECTURES:
+            if one := built.get((source.name, architecture)):
+                files |= one.files
+                kernels = {}
+                for name, took in sorted(one.kernels.items()):
+                    counts = one.sass.get(name, {})
+                    uses = uses_of(source.kernels[name], architecture, counts)
+                    kernels[name] = took | {"instructions": sum(counts.values())} | uses
+                cubins.setdefault(source.name.removesuffix(".cu"), {})[architecture] = {
+                    "bytes": len(one.cubin), "sha256": digest(one.cubin), "kernels": kernels}
+    return render({
+        "format": FORMAT,
+        "compiler": pins(),
+        "flags": " ".join(FLAGS).format("XX"),
+        "sources": dict(sorted(files.items())),
+        "cubins": cubins,
+    }) + "\n"
+
+
+def sections(cubin):
+    """The sections of an ELF file of 64 bits, by name."""
+    (table,), (size, count, names) = struct.unpack_from("<Q", cubin, 0x28), struct.unpack_from("<HHH", cubin, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, table + size * number) for number in range(count)]
+    strings = headers[names][4]
+    found = {}
+    for name, kind, _, _, offset, length in headers:
+        start = strings + name
+        title = cubin[start : cubin.index(b"\0", start)].decode()
+        found[title] = b"" if kind == 8 else cubin[offset : offset + length]
+    return found
+
+
+def differing_kernels(one, other):
+    """Which kernels' sections differ between two cubins, in words."""
+    try:
+        one, other = sections(one), sections(other)
+    except (struct.error, ValueError, IndexError):
+        return "the whole"
+    differ = sorted({name.removeprefix(".text.") for name in one.keys() | other.keys()
+                     if name.startswith(".text.") and one.get(name) != other.get(name)})
+    return "kernel " + ", ".join(differ) if differ else "not the kernels' code but what is around it"
+
+
+def differences(cubins, text, folder):
+    """How the pack and the manifest in a folder differ from what was built, a line each."""
+    try:
+        there = unpack((folder / "kernels.pack").read_bytes())
+        written = (folder / "manifest.json").read_text(encoding="utf-8")
+    except OSError as error:
+        return [f"{error.filename}: {error.strerror}"]
+    except PackError as error:
+        return [f"kernels.pack: {error}"]
+    found = []
+    for name, architecture in sorted(cubins.keys() | there.keys()):
+        key, place = (name, architecture), f"{name}.cu: sm_{architecture}"
+        if key not in there:
+            found.append(f"{place} is not in the pack")
+        elif key not in cubins:
+            found.append(f"{place} is in the pack, but not among the sources")
+        elif there[key] != cubins[key]:
+            found.append(f"{place} differs: {differing_kernels(there[key], cubins[key])}")
+    if written != text:
+        now = leaves(json.loads(text))
+        try:
+            then = leaves(json.loads(written))
+        except ValueError as error:
+            return [*found, f"manifest.json: {error}"]
+        # Of a cubin that differs its hash does too; that has been said.
+        told = [f"manifest.json: {' '.join(path)}: {then.get(path, 'missing')}, now {now.get(path, 'missing')}"
+                for path in sorted(now.keys() | then.keys())
+                if now.get(path) != then.get(path) and path[-1] not in ("sha256", "bytes")]
+        found += told[:20] + [f"manifest.json: {len(told) - 20} more"] * (len(told) > 20)
+        found = found or ["manifest.json is written otherwise"]
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("Usage: ", 1)[1])
+    parser.add_argument("verb", choices=["build", "check", "budgets"])
+    parser.add_argument("--kernels", type=Path, default=ROOT / "crates" / "cuda" / "kernels")
+    parser.add_argument("--pack", type=Path, default=ROOT / "crates" / "cuda" / "pack")
+    parser.add_argument("--only", type=words, default=[])
+    parser.add_argument("--arch", type=words, default=ARCHITECTURES)
+    options = parser.parse_args()
+    if options.verb != "budgets" and (options.only or options.arch != ARCHITECTURES):
+        parser.error("a pack holds all sources for all architectures")
+    for unknown in set(options.arch) - set(ARCHITECTURES):
+        parser.error(f"no architecture {unknown!r}; there are {', '.join(ARCHITECTURES)}")
+
+    try:
+        sources = read_sources(options.kernels, options.only)
+        built = compile_all(options.kernels, sources, options.arch)
+    except PackError as error:
+        sys.exit(str(error))
+    if options.verb == "budgets":
+        print_budgets(sources, built)
+    if problems := problems_of(sources, built):
+        sys.exit("\n".join(problems))
+    if options.verb == "budgets":
+        return
+
+    cubins = {(name.removesuffix(".cu"), architecture): one.cubin for (name, architecture), one in built.items()}
+    text = manifest(sources, built)
+    differ = differences(cubins, text, options.pack)
+    if options.verb == "check":
+        if differ:
+            sys.exit("\n".join([*differ, REMEDY]))
+    elif differ:
+        # Another zlib packs the same cubins into other bytes, so a pack that holds them is left as it is.
+        options.pack.mkdir(parents=True, exist_ok=True)
+        (options.pack / "kernels.pack").write_bytes(pack(cubins))
+        (options.pack / "manifest.json").write_text(text, encoding="utf-8")
+    kernels = sum(len(one.kernels) for one in built.values())
+    print(f"{len(sources)} sources, {len(cubins)} cubins with {kernels} kernels: as in the pack")
+
+
+if __name__ == "__main__":
+    main()
