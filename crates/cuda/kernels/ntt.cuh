@@ -24,8 +24,21 @@ struct Factor {
     uint32_t value, companion;
 };
 
-// Primes of 30 bits leave less room above them than shorter ones, which are settled less often.
-DEVICE bool is_wide(Prime p) { return p.q >> 29 != 0; }
+// What is derived of a prime, and whether it is *wide*: above primes of 30 bits a word has less room than above shorter
+// ones, whose words are settled less often. Multiples are made as rotations, or the compiler would make each of them
+// anew wherever it is added, by an instruction of its own, instead of a term of an addition of three.
+struct Multiples {
+    uint32_t two, four;
+    uint32_t reciprocal;  // floor(2^32 / q)
+    bool wide;
+    DEVICE explicit Multiples(Prime p)
+        : two(funnel_left(p.q, p.q, 1)),
+          four(funnel_left(p.q, p.q, 2)),
+          reciprocal(0xffffffffu / p.q),
+          wide(p.q >> 29 != 0) {}
+    // What a word is settled below in the forward transform.
+    DEVICE uint32_t settled() const { return wide ? two : four; }
+};
 
 // Lazy butterflies of Harvey with Shoup's products: 3 multiplications, 2 additions and what settles. Words are
 // unsigned, the companion is floor(w 2^32 / q), a product is below 2q for any word.
@@ -35,22 +48,21 @@ DEVICE bool is_wide(Prime p) { return p.q >> 29 != 0; }
 // Inverse: all words are below 2q.
 struct Shoup {
     template <uint32_t LAYER>
-    DEVICE static uint32_t settled(uint32_t x, Prime p, bool wide) {
-        if (wide) return subtract_if_reached(x, 2 * p.q);
-        return LAYER >= 2 && LAYER % 2 == 0 ? subtract_if_reached(x, 4 * p.q) : x;
+    DEVICE static bool settles(Multiples q) {
+        return (LAYER >= 2 && LAYER % 2 == 0) || q.wide;
     }
-    DEVICE static void forward(uint32_t& x, uint32_t& y, Factor w, Prime p) {
+    DEVICE static uint32_t settled(uint32_t x, Prime, Multiples q) { return subtract_if_reached(x, q.settled()); }
+    DEVICE static void forward(uint32_t& x, uint32_t& y, Factor w, Prime p, Multiples q) {
         const uint32_t u = x, v = multiply_lazy(y, w.value, w.companion, p.q);
         x = u + v;
-        y = u + 2 * p.q - v;
+        y = u + q.two - v;
     }
-    DEVICE static uint32_t forward_end(uint32_t x, Prime p, bool wide) {
-        if (!wide) x = subtract_if_reached(x, 4 * p.q);
-        return subtract_if_reached(subtract_if_reached(x, 2 * p.q), p.q);
+    DEVICE static uint32_t forward_end(uint32_t x, Prime p, Multiples q) {
+        return subtract_if_reached(subtract_if_reached(subtract_if_reached(x, q.settled()), q.two), p.q);
     }
-    DEVICE static void inverse(uint32_t& x, uint32_t& y, Factor w, Prime p) {
-        const uint32_t sum = x + y, difference = x + 2 * p.q - y;
-        x = subtract_if_reached(sum, 2 * p.q);
+    DEVICE static void inverse(uint32_t& x, uint32_t& y, Factor w, Prime p, Multiples q) {
+        const uint32_t sum = x + y, difference = x + q.two - y;
+        x = subtract_if_reached(sum, q.two);
         y = multiply_lazy(difference, w.value, w.companion, p.q);
     }
     DEVICE static uint32_t inverse_end(uint32_t x, Factor scale, Prime p) {
@@ -73,26 +85,28 @@ struct Montgomery {
                (uint32_t)multiply_high_signed((int32_t)quotient, (int32_t)p.q);
     }
     // x of magnitude below 2q to one of at most q: of x and x + 2q, the smaller as words is in [0, 2q).
-    DEVICE static uint32_t halved(uint32_t x, Prime p) { return min(x, x + 2 * p.q) - p.q; }
+    DEVICE static uint32_t halved(uint32_t x, Prime p, Multiples q) { return min(x, x + q.two) - p.q; }
 
     template <uint32_t LAYER>
-    DEVICE static uint32_t settled(uint32_t x, Prime p, bool wide) {
-        if (wide) return halved(x, p);
-        if (LAYER == 0 || LAYER % 3 != 0) return x;
-        return x - (uint32_t)multiply_high_signed((int32_t)x, (int32_t)(0xffffffffu / p.q)) * p.q;
+    DEVICE static bool settles(Multiples q) {
+        return (LAYER >= 3 && LAYER % 3 == 0) || q.wide;
     }
-    DEVICE static void forward(uint32_t& x, uint32_t& y, Factor w, Prime p) {
+    DEVICE static uint32_t settled(uint32_t x, Prime p, Multiples q) {
+        if (q.wide) return halved(x, p, q);
+        return x - (uint32_t)multiply_high_signed((int32_t)x, (int32_t)q.reciprocal) * p.q;
+    }
+    DEVICE static void forward(uint32_t& x, uint32_t& y, Factor w, Prime p, Multiples) {
         const uint32_t u = x, v = product(y, w, p);
         x = u + v;
         y = u - v;
     }
-    DEVICE static uint32_t forward_end(uint32_t x, Prime p, bool wide) {
-        x = min(x, x + (wide ? 2 : 4) * p.q);
-        return subtract_if_reached(subtract_if_reached(x, 2 * p.q), p.q);
+    DEVICE static uint32_t forward_end(uint32_t x, Prime p, Multiples q) {
+        x = min(x, x + q.settled());
+        return subtract_if_reached(subtract_if_reached(x, q.two), p.q);
     }
-    DEVICE static void inverse(uint32_t& x, uint32_t& y, Factor w, Prime p) {
+    DEVICE static void inverse(uint32_t& x, uint32_t& y, Factor w, Prime p, Multiples q) {
         const uint32_t sum = x + y, difference = x - y;
-        x = halved(sum, p);
+        x = halved(sum, p, q);
         y = product(difference, w, p);
     }
     DEVICE static uint32_t inverse_end(uint32_t x, Factor scale, Prime p) {
@@ -114,45 +128,42 @@ struct Ntt {
 
     // The layers of one pass from `FIRST` on, `BEFORE` layers into the transform. Twiddle quadruple j at j `stride`.
     template <class B, uint32_t BEFORE, uint32_t FIRST>
-    DEVICE static void forward_pass(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p) {
+    DEVICE static void forward_pass(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p,
+                                    Multiples multiples) {
         if constexpr (FIRST < 4) {
             constexpr uint32_t GROUPS = 1u << FIRST, HALF = 8u >> FIRST;
-            settle<B, BEFORE, HALF>(x, p);
+            settle<B, BEFORE, HALF>(x, p, multiples);
 #pragma unroll
             for (uint32_t group = 0; group < GROUPS; ++group) {
                 const Factor w = factor(twiddles, stride, GROUPS + group);
 #pragma unroll
                 for (uint32_t i = 2 * HALF * group; i < 2 * HALF * group + HALF; ++i)
-                    B::forward(x[i], x[i + HALF], w, p);
+                    B::forward(x[i], x[i + HALF], w, p, multiples);
             }
-            forward_pass<B, BEFORE + 1, FIRST + 1>(x, twiddles, stride, p);
+            forward_pass<B, BEFORE + 1, FIRST + 1>(x, twiddles, stride, p, multiples);
         }
     }
     // Settles the words that layer `LAYER`, which joins x[i] and x[i + HALF], does not multiply.
     template <class B, uint32_t LAYER, uint32_t HALF>
-    DEVICE static void settle(uint32_t (&x)[16], Prime p) {
-        if (is_wide(p)) {
+    DEVICE static void settle(uint32_t (&x)[16], Prime p, Multiples q) {
+        if (!B::template settles<LAYER>(q)) return;
 #pragma unroll
-            for (uint32_t i = 0; i < 16; ++i)
-                if ((i & HALF) == 0) x[i] = B::template settled<LAYER>(x[i], p, true);
-        } else {
-#pragma unroll
-            for (uint32_t i = 0; i < 16; ++i)
-                if ((i & HALF) == 0) x[i] = B::template settled<LAYER>(x[i], p, false);
-        }
+        for (uint32_t i = 0; i < 16; ++i)
+            if ((i & HALF) == 0) x[i] = B::settled(x[i], p, q);
     }
     // The same backwards, from layer `LAST` to `FIRST`.
     template <class B, uint32_t FIRST, uint32_t LAST = 3>
-    DEVICE static void inverse_pass(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p) {
+    DEVICE static void inverse_pass(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p,
+                                    Multiples multiples) {
         constexpr uint32_t GROUPS = 1u << LAST, HALF = 8u >> LAST;
 #pragma unroll
         for (uint32_t group = 0; group < GROUPS; ++group) {
             const Factor w = factor(twiddles, stride, GROUPS + group);
 #pragma unroll
             for (uint32_t i = 2 * HALF * group; i < 2 * HALF * group + HALF; ++i)
-                B::inverse(x[i], x[i + HALF], w, p);
+                B::inverse(x[i], x[i + HALF], w, p, multiples);
         }
-        if constexpr (LAST > FIRST) inverse_pass<B, FIRST, LAST - 1>(x, twiddles, stride, p);
+        if constexpr (LAST > FIRST) inverse_pass<B, FIRST, LAST - 1>(x, twiddles, stride, p, multiples);
     }
     DEVICE static Factor factor(const Words4* twiddles, uint32_t stride, uint32_t number) {
         const Words4 two = load_table(twiddles + number / 2 * stride);
@@ -174,37 +185,39 @@ struct Ntt {
     template <class B>
     DEVICE static void forward(uint32_t (&x)[16], uint32_t* exchange, const Words4* table, Prime p) {
         const uint32_t thread = opaque(threadIdx.x);
-        forward_pass<B, 0, 0>(x, table, 1, p);
+        const Multiples multiples(p);
+        forward_pass<B, 0, 0>(x, table, 1, p, multiples);
         block_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) exchange[place_first(i, thread)] = x[i];
         block_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_middle(i, thread)];
-        forward_pass<B, 4, 0>(x, table + 8 + thread / LANES, 16, p);
+        forward_pass<B, 4, 0>(x, table + 8 + thread / LANES, 16, p, multiples);
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) exchange[place_middle_padded(i, thread)] = x[i];
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_last(i, thread)];
-        forward_pass<B, 8, THIRD>(x, table + 8 + 8 * 16 + thread, THREADS, p);
+        forward_pass<B, 8, THIRD>(x, table + 8 + 8 * 16 + thread, THREADS, p, multiples);
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) x[i] = B::forward_end(x[i], p, is_wide(p));
+        for (uint32_t i = 0; i < 16; ++i) x[i] = B::forward_end(x[i], p, multiples);
     }
 
     // Values below q to coefficients below q times `scale`, which has the factor 1 / N.
     template <class B>
     DEVICE static void inverse(uint32_t (&x)[16], uint32_t* exchange, const Words4* table, Factor scale, Prime p) {
         const uint32_t thread = opaque(threadIdx.x);
-        inverse_pass<B, THIRD>(x, table + 8 + 8 * 16 + thread, THREADS, p);
+        const Multiples multiples(p);
+        inverse_pass<B, THIRD>(x, table + 8 + 8 * 16 + thread, THREADS, p, multiples);
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) exchange[place_last(i, thread)] = x[i];
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_middle_padded(i, thread)];
-        inverse_pass<B, 0>(x, table + 8 + thread / LANES, 16, p);
+        inverse_pass<B, 0>(x, table + 8 + thread / LANES, 16, p, multiples);
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) exchange[place_middle(i, thread)] = x[i];
@@ -212,7 +225,7 @@ struct Ntt {
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_first(i, thread)];
         block_barrier();
-        inverse_pass<B, 0>(x, table, 1, p);
+        inverse_pass<B, 0>(x, table, 1, p, multiples);
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = B::inverse_end(x[i], scale, p);
     }

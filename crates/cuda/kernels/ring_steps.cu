@@ -108,7 +108,7 @@ RESIDUES(4096, 12)
 RESIDUES(2048, 11)
 
 // Residues [polynomial][limb][N] to fields [polynomial][digit][N]: a thread a coefficient; blocks: x = coefficients,
-// y = polynomial. About 40 instructions for each coefficient of four primes.
+// y = polynomial. About 100 instructions for a coefficient of four primes.
 // budget: 48 registers
 KERNEL(ring_recombine, 256, 4, (const uint32_t* residues, uint32_t* fields, RingTables tables,
                                 Decomposition decomposition)) {

@@ -1,0 +1,121 @@
+//! Servers on the emulated GPU: they answer on it, and go on without it where they may.
+
+#[allow(dead_code, reason = "shared with the server's other tests")]
+#[path = "server/fixture.rs"]
+mod fixture;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fixture::{Running, connect, key, snapshot, texts, value};
+use spirea_cuda::Strategy;
+use spirea_cuda_emulation::{Config, Emulation};
+use spirea_protocols::TableKind;
+use spirea_server::{BackendChoice, ServeError, Server, ServerConfig};
+
+/// Runs a test alone on two devices, with a snapshot to serve.
+fn emulated(test: impl FnOnce(&Emulation, PathBuf)) {
+    let config = Config { devices: 2, memory: 256 << 20, processors: 8, ..Config::default() };
+    let emulation = Emulation::install(config);
+    let folder = tempfile::tempdir().unwrap();
+    emulation.with(config, || test(emulation, snapshot(folder.path(), "urls", TableKind::Keyword, 1)));
+}
+
+fn config(backend: BackendChoice, snapshot: PathBuf) -> ServerConfig {
+    ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        snapshots: vec![snapshot],
+        backend,
+        threads: 1,
+        ..ServerConfig::default()
+    }
+}
+
+/// A server whose database is no longer being loaded, and the state of the database.
+fn serve(backend: BackendChoice, snapshot: PathBuf) -> Running {
+    let config = config(backend, snapshot);
+    let server = Running::start(async { Server::bind(config).await });
+    assert_eq!(state(&server), "ready");
+    server
+}
+
+/// The state of the only database, once it is not being loaded.
+fn state(server: &Running) -> String {
+    for _ in 0..3000 {
+        let body: serde_json::Value = serde_json::from_slice(&server.get("/readyz").body).unwrap();
+        let state = body["databases"][0]["state"].as_str().unwrap();
+        if state != "loading" {
+            return state.into();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("the database is still being loaded");
+}
+
+fn cuda(devices: &[usize], strategy: Option<Strategy>) -> BackendChoice {
+    BackendChoice::Cuda { devices: devices.to_vec(), strategy }
+}
+
+#[test]
+fn databases_are_answered_on_gpus() {
+    emulated(|emulation, snapshot| {
+        for backend in [BackendChoice::Auto, cuda(&[1], None), cuda(&[0, 1], Some(Strategy::Exchange))] {
+            emulation.reset();
+            let server = serve(backend, snapshot.clone());
+            let rehearsed = emulation.all_launches();
+            assert!(rehearsed > 0, "what a query needs is found out when it is loaded");
+            server.assert_serving();
+            assert!(emulation.all_launches() > rehearsed);
+        }
+        emulation.reset();
+        let server = serve(BackendChoice::Cpu, snapshot);
+        server.assert_serving();
+        assert_eq!(emulation.all_launches(), 0);
+    });
+}
+
+#[test]
+fn a_lost_gpu_is_left_for_the_processor() {
+    emulated(|emulation, snapshot| {
+        let server = serve(BackendChoice::Auto, snapshot);
+        let cache = tempfile::tempdir().unwrap();
+        let mut client = connect(&server.url(), "urls", cache.path()).unwrap();
+        emulation.lose_after(Some(0));
+        // The query that met the loss fails; the database comes back on the processor.
+        let _ = client.get_keys(&[&key(7)]);
+        let answered = (0..500).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            client.get_keys(&[&key(7)]).ok()
+        });
+        assert_eq!(texts(answered.expect("an answer of the processor")), [Some(value(7, 1))]);
+        assert_eq!(state(&server), "ready");
+    });
+}
+
+#[test]
+fn a_lost_gpu_that_was_asked_for_is_missed() {
+    emulated(|emulation, snapshot| {
+        let server = serve(cuda(&[0], None), snapshot);
+        let cache = tempfile::tempdir().unwrap();
+        let mut client = connect(&server.url(), "urls", cache.path()).unwrap();
+        emulation.lose_after(Some(0));
+        assert!(client.get_keys(&[&key(7)]).is_err());
+        let failed = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            state(&server) == "failed"
+        });
+        assert!(failed);
+        assert!(server.get("/readyz").text().contains("GPU failed"));
+    });
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_refused() {
+    emulated(|_, snapshot| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let bind = Server::bind(config(cuda(&[2], None), snapshot));
+        let refused = runtime.block_on(bind).map(drop).unwrap_err();
+        assert!(matches!(refused, ServeError::Backend(_)), "{refused}");
+        assert!(refused.to_string().contains("device 2 of 2"), "{refused}");
+    });
+}
