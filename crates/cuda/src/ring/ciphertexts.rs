@@ -3,7 +3,7 @@
 use super::tables::Tables;
 use crate::driver::{Buffer, View};
 
-/// Ciphertexts of one query, in order: [ciphertext][a, b][limb][N], values below the primes in the order of
+/// Ciphertexts of one query, in order: `[ciphertext][a, b][limb][N]`, values below the primes in the order of
 /// [`spirea_math::NttPlan`]. The buffer may have room for more than there are.
 #[derive(Debug)]
 pub struct Ciphertexts {
@@ -28,7 +28,7 @@ impl Ciphertexts {
     }
 }
 
-/// The leaves of one expanded query, in order: [leaf][a, b][limb][N], values below the primes in the order of
+/// The leaves of one expanded query, in order: `[leaf][a, b][limb][N]`, values below the primes in the order of
 /// [`spirea_math::NttPlan`].
 #[derive(Debug)]
 pub struct Leaves {

@@ -55,7 +55,7 @@ pub(super) struct Decomposition {
     /// Number of digits.
     pub levels: usize,
     pub constants: Constants,
-    /// [digit][limb]: what keys are multiplied by in Montgomery's way: 2^64, so that 2^32 stays in them, and for a
+    /// `[digit][limb]`: what keys are multiplied by in Montgomery's way: 2^64, so that 2^32 stays in them, and for a
     /// limb's own digit the constant by which its values are the digit's.
     pub key_factors: Vec<u32>,
 }

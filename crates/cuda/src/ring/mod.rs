@@ -1,6 +1,6 @@
 //! The steps on rings: [`RingBackend`] for [`CudaBackend`].
 //!
-//! Polynomials are values nearly all the time: [limb][N], in the order of the plans of `spirea_math`, below the
+//! Polynomials are values nearly all the time: `[limb][N]`, in the order of the plans of `spirea_math`, below the
 //! primes; what is observable is the same, bit for bit, as by definition.
 //!
 //! - [`tables`] and [`twiddles`] are what kernels read of a ring, [`transform`] starts its transforms alone;

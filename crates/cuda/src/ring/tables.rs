@@ -89,11 +89,11 @@ pub struct Tables {
     pub(super) primes: Buffer<Prime>,
     shoup: Twiddles,
     montgomery: Twiddles,
-    /// [limb][N]: powers of the 2N-th root, the exponent's bits reversed.
+    /// `[limb][N]`: powers of the 2N-th root, the exponent's bits reversed.
     powers: Buffer<Factor>,
     /// [limb]: 1, whose product reduces any word.
     pub(super) ones: Buffer<Factor>,
-    /// [bits][limb]: the scale of bodies of so many bits.
+    /// `[bits][limb]`: the scale of bodies of so many bits.
     pub(super) body_scales: Buffer<Factor>,
     /// The granularity of every stage, where it is not chosen.
     pub(super) granularity: Option<Granularity>,

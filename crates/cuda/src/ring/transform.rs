@@ -16,7 +16,7 @@ pub enum Direction {
     Inverse,
 }
 
-/// Queues the transforms of polynomials [polynomial][limb][N] below the primes, in place, with one kind of butterfly;
+/// Queues the transforms of polynomials `[polynomial][limb][N]` below the primes, in place, with one kind of butterfly;
 /// both give the same words.
 ///
 /// # Errors

@@ -41,7 +41,7 @@ struct Product {
     column_groups: u32,
 }
 
-/// Rows of values, [row][column][limb][N], on their way into a plain matrix.
+/// Rows of values, `[row][column][limb][N]`, on their way into a plain matrix.
 pub(super) struct Rows<'a> {
     pub first: usize,
     pub count: usize,

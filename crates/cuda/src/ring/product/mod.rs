@@ -93,7 +93,7 @@ impl Plain {
         4 * self.matrix.len()
     }
 
-    /// Stores whole rows `first` to `first + rows - 1`: `values` begins with them, [row][column][limb][N], and is
+    /// Stores whole rows `first` to `first + rows - 1`: `values` begins with them, `[row][column][limb][N]`, and is
     /// used again as soon as what this queues on the main stream has run.
     ///
     /// # Errors
