@@ -41,7 +41,12 @@ impl CudaBackend {
     /// # Errors
     /// [`BackendError::Unavailable`] with the reason: no driver, an old one, no such device.
     pub fn new(ordinal: usize) -> Result<Self, BackendError> {
-        Ok(Self { device: Device::open(ordinal)?, fold: fold::Staging::default() })
+        Ok(Self::on(Device::open(ordinal)?))
+    }
+
+    /// The backend on a device.
+    pub fn on(device: Arc<Device>) -> Self {
+        Self { device, fold: fold::Staging::default() }
     }
 
     /// The device.

@@ -5,7 +5,7 @@ use spirea_backend::{BackendError, NaiveBackend, Residence, RowLayout, ShareBack
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, Tops};
 use spirea_cuda_emulation::{Config, Emulation};
-use spirea_dpf::{Bit, Domain, Key, Leaf, OutputKind, PrfKind, PrfVisitor, evaluate_all, generate};
+use spirea_dpf::{Bit, Domain, Key, Leaf, OutputKind, PrfKind, PrfVisitor, Select, evaluate_all};
 use spirea_math::random::SecretRng;
 
 const FOLDED: [OutputKind; 3] = [OutputKind::Bit, OutputKind::U32, OutputKind::U64];
@@ -16,36 +16,14 @@ fn emulation() -> &'static Emulation {
 }
 
 /// Keys of one party for random points.
-struct Keys<'a> {
-    domain: Domain,
-    party: usize,
-    count: usize,
-    rng: &'a mut SecretRng,
-}
-
-impl PrfVisitor for Keys<'_> {
-    type Output = Vec<Key>;
-
-    fn visit<P: spirea_dpf::Prf>(self, prf: P) -> Vec<Key> {
-        let Self { domain, party, count, rng } = self;
-        let key = |_| {
-            let point = rng.next_u64() % domain.points();
-            let keys = match domain.output() {
-                OutputKind::Bit => generate(prf, domain, point, Bit(true), rng),
-                OutputKind::U32 => generate(prf, domain, point, rng.next_u64() as u32, rng),
-                OutputKind::U64 => generate(prf, domain, point, rng.next_u64(), rng),
-                OutputKind::U128 => generate(prf, domain, point, u128::from(rng.next_u64()) << 60, rng),
-            };
-            keys.unwrap()[party].clone()
-        };
-        (0..count).map(key).collect()
-    }
-}
-
 fn keys(prf: PrfKind, points: u64, output: OutputKind, party: usize, count: usize) -> Vec<Key> {
     let domain = Domain::new(points, output).unwrap();
     let mut rng = SecretRng::deterministic_for_tests(party as u64 + points);
-    prf.visit(Keys { domain, party, count, rng: &mut rng })
+    let key = |_| {
+        let point = rng.next_u64() % points;
+        prf.visit(Select { domain, point, rng: &mut rng }).unwrap()[party].clone()
+    };
+    (0..count).map(key).collect()
 }
 
 fn random_bytes(layout: RowLayout) -> Vec<u8> {

@@ -1,14 +1,12 @@
 //! Which backend answers for a database: the only place that knows more than one.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use spirea_backend::{Backend as _, BackendError};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::driver::device_count;
-use spirea_cuda::{CudaBackend, DeviceGroup, Links, Load, Strategy};
+use spirea_cuda::{CudaBackend, DeviceGroup, Load, Strategy};
 use spirea_engine::{Database, LoadError};
 use spirea_protocols::registry::{Opening, ProtocolParams};
 use spirea_store::Snapshot;
@@ -57,75 +55,50 @@ impl FromStr for BackendChoice {
 }
 
 /// The GPUs that are used, and how.
-struct Gpus {
-    devices: Vec<usize>,
-    strategy: Option<Strategy>,
-    /// Bytes of memory of the smallest.
-    memory: u64,
-    alone: Option<Arc<CudaBackend>>,
-    groups: HashMap<Strategy, Arc<DeviceGroup>>,
+enum Gpus {
+    One(Arc<CudaBackend>),
+    /// The strategy is the group's, or chosen for each database.
+    Several(DeviceGroup, Option<Strategy>),
 }
 
 impl Gpus {
     fn open(devices: &[usize], strategy: Option<Strategy>) -> Result<Self, BackendError> {
-        let count = device_count()?;
-        let devices = if devices.is_empty() { (0..count).collect() } else { devices.to_vec() };
-        let mut gpus = Self { devices, strategy, memory: u64::MAX, alone: None, groups: HashMap::new() };
-        if let [device] = gpus.devices[..] {
-            let backend = CudaBackend::new(device)?;
-            gpus.memory = backend.device().properties().memory_bytes as u64;
-            gpus.alone = Some(Arc::new(backend));
-        } else {
-            let group = DeviceGroup::new(&gpus.devices, strategy.unwrap_or(Strategy::Replicate))?;
-            let memory = |member: &CudaBackend| member.device().properties().memory_bytes as u64;
-            gpus.memory = group.members().iter().map(memory).min().unwrap_or(0);
-            gpus.groups.insert(group.strategy(), Arc::new(group));
-        }
-        Ok(gpus)
-    }
-
-    /// The group for a database.
-    fn group(&mut self, params: &ProtocolParams) -> Result<Arc<DeviceGroup>, BackendError> {
-        let strategy = match self.strategy {
-            Some(strategy) => strategy,
-            None => self.choose(params)?,
-        };
-        if let Some(group) = self.groups.get(&strategy) {
-            return Ok(Arc::clone(group));
-        }
-        let group = Arc::new(DeviceGroup::new(&self.devices, strategy)?);
-        self.groups.insert(strategy, Arc::clone(&group));
-        Ok(group)
-    }
-
-    fn choose(&self, params: &ProtocolParams) -> Result<Strategy, BackendError> {
-        let load = load(params);
-        let links = self.groups.values().next().map_or(Links::Host, |group| group.links());
-        Strategy::choose(self.devices.len(), self.memory, links, load).ok_or_else(|| {
-            let (wanted, count, memory) = (load.whole_bytes, self.devices.len(), self.memory);
-            BackendError::Unavailable(format!(
-                "the database needs {wanted} bytes: too many for {count} GPUs of {memory} bytes, even in shares"
-            ))
+        let devices = if devices.is_empty() { (0..device_count()?).collect() } else { devices.to_vec() };
+        Ok(match devices[..] {
+            [device] => Self::One(Arc::new(CudaBackend::new(device)?)),
+            _ => {
+                Self::Several(DeviceGroup::new(&devices, strategy.unwrap_or(Strategy::Replicate))?, strategy)
+            }
         })
     }
 
-    fn database(&mut self, snapshot: &Snapshot, opening: Opening) -> Result<Database, LoadError> {
-        let database = match &self.alone {
-            Some(backend) => Database::open(snapshot, backend, opening),
-            None => {
-                let group = self.group(&snapshot.manifest().protocol);
-                let group = group.map_err(|error| LoadError::Protocol(error.into()))?;
-                Database::open(snapshot, &group, opening)
+    /// Opens a snapshot, with the name of what it is on.
+    fn database(&self, snapshot: &Snapshot, opening: Opening) -> Result<(Database, String), LoadError> {
+        let (database, name) = match self {
+            Self::One(backend) => (Database::open(snapshot, backend, opening)?, backend.name()),
+            Self::Several(group, strategy) => {
+                let chosen = strategy.map_or_else(|| choose(group, &snapshot.manifest().protocol), Ok);
+                let chosen = chosen.map_err(|error| LoadError::Protocol(error.into()))?;
+                let group = Arc::new(group.with_strategy(chosen));
+                (Database::open(snapshot, &group, opening)?, group.name())
             }
-        }?;
+        };
         database.rehearse()?;
-        Ok(database)
+        Ok((database, name))
     }
+}
 
-    fn name(&self) -> String {
-        let group = || self.groups.values().next().map(|group| group.name());
-        self.alone.as_ref().map(|backend| backend.name()).or_else(group).unwrap_or_default()
-    }
+/// The strategy for a database.
+fn choose(group: &DeviceGroup, params: &ProtocolParams) -> Result<Strategy, BackendError> {
+    let (load, count) = (load(params), group.members().len());
+    let memory = group.members().iter().map(|member| member.device().properties().memory_bytes as u64);
+    let memory = memory.min().unwrap_or(0);
+    Strategy::choose(count, memory, group.links(), load).ok_or_else(|| {
+        let wanted = load.whole_bytes;
+        BackendError::Unavailable(format!(
+            "the database needs {wanted} bytes: too many for {count} GPUs of {memory} bytes, even in shares"
+        ))
+    })
 }
 
 /// What a database asks of GPUs.
@@ -135,7 +108,8 @@ fn load(params: &ProtocolParams) -> Load {
     let whole_bytes = params.memory_bytes();
     let divided_bytes =
         if folds_a_matrix { params.matrix_bytes() } else { whole_bytes - params.matrix_bytes() };
-    Load { whole_bytes, divided_bytes, folds_a_matrix, batch: usize::MAX }
+    // Requests are answered one after another, and most ask for one record: all GPUs must have a part in it.
+    Load { whole_bytes, divided_bytes, folds_a_matrix, batch: 1 }
 }
 
 /// The backends of a server.
@@ -172,10 +146,10 @@ impl Backends {
     }
 
     /// Opens a verified snapshot where it fits.
-    pub fn database(&mut self, snapshot: &Snapshot, opening: Opening) -> Result<Opened, LoadError> {
-        if let Some(gpus) = &mut self.gpus {
+    pub fn database(&self, snapshot: &Snapshot, opening: Opening) -> Result<Opened, LoadError> {
+        if let Some(gpus) = &self.gpus {
             match gpus.database(snapshot, opening) {
-                Ok(database) => return Ok(Opened { database, backend: gpus.name(), on_gpu: true }),
+                Ok((database, backend)) => return Ok(Opened { database, backend, on_gpu: true }),
                 Err(error) if !self.falls_back => return Err(error),
                 Err(reason) => {
                     let database = &snapshot.manifest().name;
@@ -196,12 +170,6 @@ impl Backends {
     /// Whether GPUs are in use.
     pub fn on_gpus(&self) -> bool {
         self.gpus.is_some()
-    }
-}
-
-impl fmt::Debug for Backends {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Backends").field("cpu", &self.cpu).finish_non_exhaustive()
     }
 }
 

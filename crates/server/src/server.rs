@@ -86,27 +86,20 @@ impl Loading {
     /// Loads all databases; then, where some are on GPUs, waits for one to fail, and answers on the processor.
     fn run(mut self, engine: Arc<Engine>) {
         let (lost, losses) = mpsc::channel();
-        // Touching memory for the first time takes longer than mapping a file, so tables that are to be copied
-        // are answered from their files until they are. What must be transformed first, or copied to a GPU, is
-        // loaded once.
-        let soon = |loading: &Self, snapshot: &Snapshot| match snapshot.manifest().protocol.sizes().keys_bytes
-        {
-            0 if !loading.backends.on_gpus() => Opening { residence: Residence::Mapped, ..loading.opening },
-            _ => loading.opening,
-        };
-        for i in 0..self.snapshots.len() {
-            let opening = soon(&self, &self.snapshots[i]);
-            let verified = self.snapshots[i].verify(&Silent).map_err(|error| error.to_string());
-            let loaded = verified.and_then(|()| self.load(&engine, i, opening, &lost));
-            if let Err(cause) = loaded {
-                engine.fail(&self.snapshots[i].manifest().name, cause);
+        for snapshot in &self.snapshots {
+            let load = || {
+                snapshot.verify(&Silent)?;
+                self.backends.database(snapshot, self.soon(snapshot))
+            };
+            if let Err(cause) = Self::load(&engine, snapshot, &lost, load) {
+                engine.fail(&snapshot.manifest().name, cause);
             }
         }
-        for i in 0..self.snapshots.len() {
-            let (wanted, opening) = (self.opening, soon(&self, &self.snapshots[i]));
+        for snapshot in self.snapshots.iter().filter(|snapshot| self.soon(snapshot) != self.opening) {
             // A table that cannot be copied is still answered from its file; the log says why.
-            if opening != wanted && engine.database(&self.snapshots[i].manifest().name).is_ok() {
-                let _ = self.load(&engine, i, wanted, &lost);
+            if engine.database(&snapshot.manifest().name).is_ok() {
+                let load = || self.backends.database(snapshot, self.opening);
+                let _ = Self::load(&engine, snapshot, &lost, load);
             }
         }
         drop(lost);
@@ -114,6 +107,16 @@ impl Loading {
         while let Ok(reason) = losses.recv() {
             let Some(engine) = engine.upgrade() else { return };
             self.leave_gpus(&engine, &reason);
+        }
+    }
+
+    /// How a database is opened first. Touching memory for the first time takes longer than mapping a file, so tables
+    /// that are to be copied are answered from their files until they are. What must be transformed first, or copied
+    /// to a GPU, is loaded once.
+    fn soon(&self, snapshot: &Snapshot) -> Opening {
+        match snapshot.manifest().protocol.sizes().keys_bytes {
+            0 if !self.backends.on_gpus() => Opening { residence: Residence::Mapped, ..self.opening },
+            _ => self.opening,
         }
     }
 
@@ -125,31 +128,29 @@ impl Loading {
         tracing::error!(%reason, "a GPU failed");
         let can_go_on = self.backends.lose_gpus();
         let (unheard, _) = mpsc::channel();
-        for i in 0..self.snapshots.len() {
-            let name = self.snapshots[i].manifest().name.clone();
+        for snapshot in &self.snapshots {
             let reopened = if can_go_on {
-                self.load(engine, i, self.opening, &unheard)
+                let load = || self.backends.database(snapshot, self.opening);
+                Self::load(engine, snapshot, &unheard, load)
             } else {
                 Err(format!("its GPU failed ({reason}); start the server again"))
             };
             if let Err(cause) = reopened {
-                engine.fail(&name, cause);
+                engine.fail(&snapshot.manifest().name, cause);
             }
         }
     }
 
-    /// Opens a database and publishes it, or says why it could not be.
+    /// Loads a database and publishes it, or says why it could not be.
     fn load(
-        &mut self,
         engine: &Engine,
-        snapshot: usize,
-        opening: Opening,
+        snapshot: &Snapshot,
         lost: &mpsc::Sender<String>,
+        load: impl FnOnce() -> Result<Opened, LoadError>,
     ) -> Result<(), String> {
-        let snapshot = &self.snapshots[snapshot];
-        let (name, backends) = (&snapshot.manifest().name, &mut self.backends);
+        let name = &snapshot.manifest().name;
         // A defect in loading one database is not the end of the others.
-        match catch_unwind(AssertUnwindSafe(|| backends.database(snapshot, opening))) {
+        match catch_unwind(AssertUnwindSafe(load)) {
             Ok(Ok(Opened { database, backend, on_gpu })) => {
                 tracing::info!(database = %name, version = %snapshot.version_hex(), %backend, "the database is ready");
                 let lost = lost.clone();

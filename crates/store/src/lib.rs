@@ -20,3 +20,4 @@ pub use error::{Place, StoreError};
 pub use manifest::{FileEntry, Manifest, Statistics};
 pub use progress::{Phase, Progress, Silent};
 pub use snapshot::Snapshot;
+pub use time::today;

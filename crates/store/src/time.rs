@@ -12,9 +12,20 @@ pub(crate) fn created() -> Result<String, StoreError> {
                 "SOURCE_DATE_EPOCH is {text:?}; set it to seconds since 1970 (before the year 10000) or unset it"
             ))
         })?,
-        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs()),
+        Err(_) => unix_seconds(),
     };
     Ok(rfc3339(seconds))
+}
+
+/// The date of the system's clock in UTC, as RFC 3339 writes it.
+pub fn today() -> String {
+    let mut now = rfc3339(unix_seconds());
+    now.truncate("0000-00-00".len());
+    now
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }
 
 /// 9999-12-31T23:59:59Z.

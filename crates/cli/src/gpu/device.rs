@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use spirea_backend::BackendError;
 use spirea_cuda::CudaBackend;
 use spirea_cuda::driver::{Device, DriverError};
 
@@ -51,14 +50,11 @@ impl DeviceOptions {
 
     /// Opens the device. Without one, says why and gives the exit code that stands for it.
     pub fn open(&self) -> anyhow::Result<Result<Arc<CudaBackend>, ExitCode>> {
-        let error = match CudaBackend::new(self.device) {
-            Ok(backend) => return Ok(Ok(Arc::new(backend))),
+        let error = match Device::open(self.device) {
+            Ok(device) => return Ok(Ok(Arc::new(CudaBackend::on(device)))),
             Err(error) => error,
         };
-        let reason = Device::open(self.device).err().map_or("unavailable", |error| reason(&error));
-        if !matches!(error, BackendError::Unavailable(_)) {
-            return Err(error.into());
-        }
+        let Some(reason) = reason(&error) else { return Err(error.into()) };
         match self.format() {
             Format::Text => print_error(&format!("spirea: no device ({reason}): {error}")),
             Format::Json => {
@@ -70,15 +66,15 @@ impl DeviceOptions {
     }
 }
 
-/// A name for why there is no device, for programs.
-fn reason(error: &DriverError) -> &'static str {
-    match error {
+/// A name for why there is no device, for programs; none if there is one that failed.
+fn reason(error: &DriverError) -> Option<&'static str> {
+    Some(match error {
         DriverError::NoDriver => "no-driver",
         DriverError::NoDevice(_) => "no-device",
         DriverError::OldDriver { .. } => "old-driver",
         DriverError::NoSuchDevice { .. } => "no-such-device",
         DriverError::Kernels(_) => "no-kernels",
         DriverError::OutOfMemory { .. } => "no-memory",
-        _ => "unavailable",
-    }
+        _ => return None,
+    })
 }

@@ -32,9 +32,9 @@ use crate::CudaBackend;
 use crate::driver::{Device, DriverError, View};
 
 /// Several devices as one backend.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct DeviceGroup {
-    members: Vec<CudaBackend>,
+    members: Arc<[CudaBackend]>,
     strategy: Strategy,
     links: Links,
 }
@@ -59,6 +59,11 @@ impl DeviceGroup {
             group.links = Links::Host;
         }
         Ok(group)
+    }
+
+    /// The same devices with another strategy.
+    pub fn with_strategy(&self, strategy: Strategy) -> Self {
+        Self { strategy, ..self.clone() }
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&Arc<Device>, &Arc<Device>)> {

@@ -28,27 +28,5 @@ impl Ciphertexts {
     }
 }
 
-/// The leaves of one expanded query, in order: `[leaf][a, b][limb][N]`, values below the primes in the order of
-/// [`spirea_math::NttPlan`].
-#[derive(Debug)]
-pub struct Leaves {
-    pub(super) buffer: Buffer<u32>,
-    pub(super) count: usize,
-}
-
-impl Leaves {
-    /// All leaves in a buffer, each of `tables.ciphertext()` words.
-    pub(crate) fn new(tables: &Tables, buffer: Buffer<u32>) -> Self {
-        Self { count: buffer.len() / tables.ciphertext(), buffer }
-    }
-
-    /// Their words.
-    pub(crate) fn words(&self, tables: &Tables) -> View<'_, u32> {
-        self.buffer.range(0..self.count * tables.ciphertext())
-    }
-
-    /// How many.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-}
+/// The leaves of one expanded query, in order.
+pub type Leaves = Ciphertexts;

@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use serde::Serialize;
 use spirea_cuda::CudaBackend;
+use spirea_store::today;
 
 use crate::bench::report::Report;
 use crate::output::{Format, print_line, seconds};
@@ -122,26 +122,6 @@ fn file_name(device: &str) -> String {
     hyphens.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-/// The date of the system's clock, in UTC.
-fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let [year, month, day] = civil(seconds / 86_400);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// Year, month and day of a number of days since 1 January 1970.
-fn civil(days: u64) -> [u64; 3] {
-    // Years begin in March here, so that the day that may be missing is the last one.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let in_month = day - (153 * month + 2) / 5 + 1;
-    let calendar = if month < 10 { month + 3 } else { month - 9 };
-    [era * 400 + year + u64::from(calendar <= 2), calendar, in_month]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,14 +130,6 @@ mod tests {
     fn files_have_plain_names() {
         assert_eq!(file_name("NVIDIA H200"), "nvidia-h200");
         assert_eq!(file_name("NVIDIA GeForce RTX 5090 (Laptop)"), "nvidia-geforce-rtx-5090-laptop");
-    }
-
-    #[test]
-    fn days_are_dates() {
-        let dates = [0, 58, 59, 11_016, 11_017, 20_778].map(civil);
-        let expected =
-            [[1970, 1, 1], [1970, 2, 28], [1970, 3, 1], [2000, 2, 29], [2000, 3, 1], [2026, 11, 21]];
-        assert_eq!(dates, expected);
     }
 
     #[test]
