@@ -5,12 +5,13 @@
 //!   protocols with one server; [`dpf`]: those with two.
 //! - [`steps`]: what protocols are composed of.
 //! - [`table`]: records with checksums, and look-ups by index or by key over any index protocol.
-//! - [`keyword`]: how keys map to buckets.
+//! - [`keyword`]: how keys map to buckets; [`delta`]: what has changed since a table was built.
 //! - [`grid`]: where records lie; [`parameters`]: what the parameters of every protocol tell.
 //! - [`planner`]: which protocol to choose.
 //! - [`registry`]: the protocols by name: the one place that lists them.
 
 mod bytes;
+pub mod delta;
 pub mod double;
 pub mod double_pack;
 pub mod dpf;
