@@ -63,7 +63,8 @@ mod tests {
         #[test]
         fn changes_survive(value: Vec<u8>) {
             for change in [Change::Put(&value), Change::Delete] {
-                prop_assert_eq!(Change::from_bytes(&change.to_bytes()).unwrap(), change);
+                let bytes = change.to_bytes();
+                prop_assert_eq!(Change::from_bytes(&bytes).unwrap(), change);
             }
         }
 
