@@ -2,20 +2,26 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spirea_wire::{Config, KeysRequest, KeysResponse, Limits, Listing, Refusal, Request, Response};
+use spirea_wire::{Config, KeysRequest, KeysResponse, Lengths, Limits, Listing, Refusal, Request, Response};
 
 fuzz_target!(|bytes: &[u8]| {
     // Short queries, answers and keys, so that mutations reach valid messages.
-    let limits = Limits { query_bytes: 8, answer_bytes: 4, max_batch: 3, keys_bytes: 6 };
+    let base = Lengths { query_bytes: 8, answer_bytes: 4, keys_bytes: 6 };
+    let delta = Lengths { query_bytes: 4, answer_bytes: 2, keys_bytes: 3 };
     let body = bytes::Bytes::copy_from_slice(bytes);
-    if let Ok(request) = Request::decode(body.clone(), &limits) {
-        assert_eq!(Request::decode(request.encode().into(), &limits), Ok(request));
-    }
-    if let Ok(response) = Response::decode(body.clone(), &limits, 2) {
-        assert_eq!(Response::decode(response.encode().into(), &limits, 2), Ok(response));
-    }
-    if let Ok(upload) = KeysRequest::decode(body.clone(), &limits) {
-        assert_eq!(KeysRequest::decode(upload.encode().into(), &limits), Ok(upload));
+    for delta in [None, Some(delta)] {
+        let limits = Limits { base, delta, max_batch: 3 };
+        if let Ok(request) = Request::decode(body.clone(), &limits) {
+            assert_eq!(Request::version(bytes), Ok(request.version));
+            assert_eq!(Request::decode(request.encode().into(), &limits), Ok(request));
+        }
+        if let Ok(response) = Response::decode(body.clone(), &limits, 2) {
+            assert_eq!(Response::decode(response.encode().into(), &limits, 2), Ok(response));
+        }
+        if let Ok(upload) = KeysRequest::decode(body.clone(), &limits) {
+            assert_eq!(KeysRequest::version(bytes), Ok(upload.version));
+            assert_eq!(KeysRequest::decode(upload.encode().into(), &limits), Ok(upload));
+        }
     }
     if let Ok(receipt) = KeysResponse::decode(body.clone()) {
         assert_eq!(KeysResponse::decode(receipt.encode().into()), Ok(receipt));

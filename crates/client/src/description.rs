@@ -1,18 +1,79 @@
 use bytes::Bytes;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Party, Sizes, Table};
-use spirea_wire::{Config, Limits, Version};
+use spirea_protocols::{Party, Sizes, Table, TableKind};
+use spirea_wire::{Config, Lengths, Limits, PartConfig, Version};
 
 use crate::ClientError;
 
-/// A database's configuration, read from untrusted bytes and checked: its parameters and its table are
-/// valid, and what the server says of lengths and of its party is what they say.
-#[derive(Clone, Debug)]
-pub struct Description {
-    config: Config,
+/// A part of a database, read from untrusted bytes and checked: its base, or its delta.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
     params: ProtocolParams,
     table: Table,
+    hint_bytes: u64,
+    hint_blake3: [u8; 32],
+}
+
+impl Part {
+    fn parse(config: &PartConfig) -> Result<Self, ClientError> {
+        let wrong = |detail: String| Err(ClientError::WrongConfig(detail));
+        let invalid = |error: &dyn std::fmt::Display| ClientError::WrongConfig(error.to_string());
+        let params = ProtocolParams::from_json(&config.protocol_params).map_err(|error| invalid(&error))?;
+        let table: Table = serde_json::from_slice(&config.table).map_err(|error| invalid(&error))?;
+        table.validate().map_err(|error| invalid(&error))?;
+        if table.records != params.records() || table.record_bytes() != params.record_bytes() {
+            return wrong("the table's records are not the protocol's".into());
+        }
+        let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+        if config.lengths != (Lengths { query_bytes, answer_bytes, keys_bytes })
+            || config.hint_bytes != hint_bytes
+        {
+            return wrong("its lengths are not those of its parameters".into());
+        }
+        Ok(Self { params, table, hint_bytes, hint_blake3: config.hint_blake3 })
+    }
+
+    /// The protocol and its parameters.
+    pub fn params(&self) -> &ProtocolParams {
+        &self.params
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Bytes of the hint.
+    pub fn hint_bytes(&self) -> u64 {
+        self.hint_bytes
+    }
+
+    /// BLAKE3 of the hint.
+    pub fn hint_blake3(&self) -> &[u8; 32] {
+        &self.hint_blake3
+    }
+
+    /// The hint, if these bytes are it.
+    ///
+    /// # Errors
+    /// [`ClientError::HintCorrupted`] if they are not.
+    pub fn hint(&self, bytes: Vec<u8>) -> Result<Hint, ClientError> {
+        let same = bytes.len() as u64 == self.hint_bytes && blake3::hash(&bytes) == self.hint_blake3;
+        if same { Ok(Hint { bytes, blake3: self.hint_blake3 }) } else { Err(ClientError::HintCorrupted) }
+    }
+}
+
+/// The configuration of a version of a database, read from untrusted bytes and checked: the parameters and tables of
+/// its parts are valid and belong together, and what the server says of lengths and of its party is what they say.
+#[derive(Clone, Debug)]
+pub struct Description {
+    name: String,
+    version: Version,
+    base: Part,
+    delta: Option<Part>,
+    limits: Limits,
     party: Option<Party>,
+    versions: Vec<Version>,
 }
 
 impl Description {
@@ -23,29 +84,35 @@ impl Description {
     /// not belong together.
     pub fn parse(name: &str, message: Bytes) -> Result<Self, ClientError> {
         let config = Config::decode(message)?;
-        let wrong = |detail: String| Err(ClientError::WrongConfig(detail));
+        let wrong = |detail: &str| Err(ClientError::WrongConfig(detail.into()));
         if config.name != name {
-            return wrong("it belongs to another database".into());
+            return wrong("it belongs to another database");
+        }
+        let base = Part::parse(&config.base)?;
+        let delta = config.delta.as_ref().map(Part::parse).transpose()?;
+        if let Some(Part { params, table, .. }) = &delta {
+            if table.kind != TableKind::Keyword || table.fields != base.table.fields {
+                return wrong("its delta is not one of its base");
+            }
+            if params.parties() != base.params.parties() {
+                return wrong("its delta has another number of servers than its base");
+            }
         }
         let invalid = |error: &dyn std::fmt::Display| ClientError::WrongConfig(error.to_string());
-        let params = ProtocolParams::from_json(&config.protocol_params).map_err(|error| invalid(&error))?;
-        let table: Table = serde_json::from_slice(&config.table).map_err(|error| invalid(&error))?;
-        table.validate().map_err(|error| invalid(&error))?;
-        if table.records != params.records() || table.record_bytes() != params.record_bytes() {
-            return wrong("the table's records are not the protocol's".into());
-        }
-        let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
-        let Limits { max_batch, .. } = config.limits;
-        if config.limits != (Limits { query_bytes, answer_bytes, max_batch, keys_bytes })
-            || config.hint_bytes != hint_bytes
-        {
-            return wrong("its lengths are not those of its parameters".into());
-        }
         let party = config.party.map(Party::try_from).transpose().map_err(|error| invalid(&error))?;
-        if party.is_some() != (params.parties() > 1) {
-            return wrong("its protocol has no such party".into());
+        if party.is_some() != (base.params.parties() > 1) {
+            return wrong("its protocol has no such party");
         }
-        Ok(Self { config, params, table, party })
+        let limits = config.limits();
+        Ok(Self {
+            name: config.name,
+            version: config.version,
+            base,
+            delta,
+            limits,
+            party,
+            versions: config.versions,
+        })
     }
 
     /// The one description that all servers of a database give, from that of each in the order of their parties.
@@ -56,7 +123,7 @@ impl Description {
     /// [`ClientError::DifferentSnapshots`] if the two have not the same version, parameters and table.
     pub fn agree(descriptions: Vec<Self>) -> Result<Self, ClientError> {
         for description in &descriptions {
-            let text = match (description.params.parties(), descriptions.len()) {
+            let text = match (description.base.params.parties(), descriptions.len()) {
                 (parties, given) if parties == given => continue,
                 (1, _) => "this database has one server: give one address",
                 _ => {
@@ -80,17 +147,23 @@ impl Description {
                 1 - party.number()
             )));
         }
-        if self.version() != other.version() || self.params != other.params || self.table != other.table {
-            return Err(ClientError::DifferentSnapshots { versions: [*self.version(), *other.version()] });
+        if self.version != other.version || self.base != other.base || self.delta != other.delta {
+            return Err(ClientError::DifferentSnapshots { versions: [self.version, other.version] });
         }
-        let limits = &mut self.config.limits;
-        limits.max_batch = limits.max_batch.min(other.config.limits.max_batch);
+        self.limits.max_batch = self.limits.max_batch.min(other.limits.max_batch);
         Ok(())
+    }
+
+    /// The newest version that all of them answer, if there is one.
+    pub(crate) fn common_version(descriptions: &[Self]) -> Option<Version> {
+        let (first, others) = descriptions.split_first()?;
+        let everywhere = |version: &&Version| others.iter().all(|other| other.versions.contains(version));
+        first.versions.iter().find(everywhere).copied()
     }
 
     /// The database's name.
     pub fn name(&self) -> &str {
-        &self.config.name
+        &self.name
     }
 
     /// Which of the protocol's two servers gave this description; `None` if the protocol has one.
@@ -98,47 +171,43 @@ impl Description {
         self.party
     }
 
-    /// The version that answers.
+    /// The version.
     pub fn version(&self) -> &Version {
-        &self.config.version
+        &self.version
     }
 
-    /// The protocol and its parameters.
+    /// The table as it was built.
+    pub fn base(&self) -> &Part {
+        &self.base
+    }
+
+    /// What has changed since, if anything has.
+    pub fn delta(&self) -> Option<&Part> {
+        self.delta.as_ref()
+    }
+
+    /// The base, then the delta.
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        [&self.base].into_iter().chain(&self.delta)
+    }
+
+    /// The base's protocol and its parameters.
     pub fn params(&self) -> &ProtocolParams {
-        &self.params
+        &self.base.params
     }
 
-    /// The table.
+    /// The base's table.
     pub fn table(&self) -> &Table {
-        &self.table
+        &self.base.table
     }
 
-    /// Lengths of queries, answers and evaluation keys, and the most queries in a request.
+    /// Lengths of queries, answers and evaluation keys, and the most look-ups in a request.
     pub fn limits(&self) -> Limits {
-        self.config.limits
-    }
-
-    /// Bytes of the hint.
-    pub fn hint_bytes(&self) -> u64 {
-        self.config.hint_bytes
-    }
-
-    /// BLAKE3 of the hint.
-    pub fn hint_blake3(&self) -> &[u8; 32] {
-        &self.config.hint_blake3
-    }
-
-    /// The hint, if these bytes are it.
-    ///
-    /// # Errors
-    /// [`ClientError::HintCorrupted`] if they are not.
-    pub fn hint(&self, bytes: Vec<u8>) -> Result<Hint, ClientError> {
-        let same = bytes.len() as u64 == self.hint_bytes() && blake3::hash(&bytes) == *self.hint_blake3();
-        if same { Ok(Hint { bytes, blake3: *self.hint_blake3() }) } else { Err(ClientError::HintCorrupted) }
+        self.limits
     }
 }
 
-/// A hint whose hash has been checked: [`Description::hint`] makes it.
+/// A hint whose hash has been checked: [`Part::hint`] makes it.
 pub struct Hint {
     pub(crate) bytes: Vec<u8>,
     pub(crate) blake3: [u8; 32],

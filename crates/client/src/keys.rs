@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use spirea_wire::{KeysHash, KeysRequest, KeysResponse};
+use spirea_wire::{KeysHash, KeysRequest, KeysResponse, Part, Version};
 
 use crate::ClientError;
 
@@ -7,6 +7,8 @@ use crate::ClientError;
 /// the sessions of clients apart.
 #[derive(Clone, Copy)]
 pub struct Keys<'a> {
+    pub(crate) version: Version,
+    pub(crate) part: Part,
     pub(crate) bytes: &'a [u8],
     pub(crate) blake3: KeysHash,
 }
@@ -24,7 +26,8 @@ impl Keys<'_> {
 
     /// The body of the request that registers them.
     pub fn request(&self) -> Vec<u8> {
-        KeysRequest { keys: Bytes::copy_from_slice(self.bytes) }.encode()
+        let keys = Bytes::copy_from_slice(self.bytes);
+        KeysRequest { version: self.version, part: self.part, keys }.encode()
     }
 
     /// Checks the response to [`Keys::request`].

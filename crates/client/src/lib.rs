@@ -15,7 +15,7 @@ mod keys;
 mod session;
 mod weak;
 
-pub use description::{Description, Hint};
+pub use description::{Description, Hint, Part};
 pub use error::ClientError;
 #[cfg(feature = "http")]
 pub use http::{ClientOptions, HttpClient, Lookups, Progress, Timings};

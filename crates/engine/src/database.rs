@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use spirea_backend::BackendError;
+use spirea_lattice::rlwe::KeyShape;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
 
@@ -26,6 +27,8 @@ pub struct Identity {
     pub table: Table,
     /// The hint.
     pub hint: HintFile,
+    /// Tells the backends of this process apart: evaluation keys prepared for one are of no use to another.
+    pub backend: u64,
 }
 
 /// A hint on disk.
@@ -47,6 +50,13 @@ pub struct Database {
     /// Tells databases of this process apart, so one version on two backends.
     instance: u64,
     on_loss: Option<LossHandler>,
+}
+
+/// What prepared evaluation keys depend on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct KeyForm {
+    backend: u64,
+    shape: Option<KeyShape>,
 }
 
 /// Told, with the reason, each time a device failed while it answered.
@@ -116,6 +126,11 @@ impl Database {
         self.instance
     }
 
+    /// What prepared evaluation keys depend on: those of one form serve every database that needs it.
+    pub(crate) fn key_form(&self) -> KeyForm {
+        KeyForm { backend: self.identity.backend, shape: self.identity.params.key_shape() }
+    }
+
     /// What it is.
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -131,15 +146,8 @@ impl Database {
         self.max_batch
     }
 
-    /// Checks a batch by what is public of it: the version it was made for, and lengths.
-    pub(crate) fn admit(&self, version: &[u8; 32], queries: &[Bytes]) -> Result<(), EngineError> {
-        if *version != self.identity.version {
-            return Err(EngineError::Stale { current: self.identity.version });
-        }
-        let (most, count) = (self.max_batch, queries.len());
-        if count == 0 || count > most {
-            return Err(EngineError::Malformed(format!("1 to {most} queries, not {count}")));
-        }
+    /// Checks queries by what is public of them: their lengths.
+    pub(crate) fn admit(&self, queries: &[Bytes]) -> Result<(), EngineError> {
         let expected = self.sizes().query_bytes;
         match queries.iter().find(|query| query.len() != expected) {
             None => Ok(()),
@@ -160,14 +168,9 @@ impl Database {
         Ok(self.responder.prepare_keys(bytes)?)
     }
 
-    /// Answers an admitted batch of a client on this thread.
-    pub(crate) fn answer(
-        &self,
-        queries: &[Bytes],
-        keys: Option<&PreparedKeys>,
-    ) -> Result<Vec<Bytes>, EngineError> {
-        let queries: Vec<Query<'_>> = queries.iter().map(|bytes| Query { bytes, keys }).collect();
-        let answers = self.responder.answer(&queries).inspect_err(|error| {
+    /// Answers admitted queries on this thread.
+    pub(crate) fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Bytes>, EngineError> {
+        let answers = self.responder.answer(queries).inspect_err(|error| {
             if let (ProtocolError::Backend(BackendError::Device(reason)), Some(told)) = (error, &self.on_loss)
             {
                 told(reason);

@@ -3,17 +3,19 @@ use std::collections::btree_map::Entry;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
+use spirea_protocols::PreparedKeys;
 
-use crate::scheduler::{Load, Scheduler, Ticket};
-use crate::{Database, EngineError, KeyRegistry, KeyUsage, LoadError};
+use crate::scheduler::{Load, Part, Scheduler, Ticket};
+use crate::served::Versions;
+use crate::{Database, EngineError, HintFile, KeyRegistry, KeyUsage, LoadError, Served};
 
 /// Whether a database answers.
 #[derive(Clone)]
 pub enum State {
     /// It is being checked and loaded.
     Loading,
-    /// It answers.
-    Ready(Arc<Database>),
+    /// It answers: these versions, newest first.
+    Ready(Vec<Served>),
     /// It could not be loaded, and why.
     Failed(String),
 }
@@ -27,11 +29,30 @@ pub struct Status {
     pub version: [u8; 32],
     /// Whether it answers.
     pub state: State,
+    /// Why the version that it should have could not be loaded, where another one answers meanwhile.
+    pub refused: Option<String>,
+}
+
+/// The queries of a request to one part of a version, with the hash of its client's evaluation keys.
+#[derive(Clone)]
+pub struct Asked {
+    /// The keys, if the protocol needs them.
+    pub keys: Option<[u8; 32]>,
+    /// The queries.
+    pub queries: Vec<Bytes>,
+}
+
+/// What is known of a database.
+#[derive(Default)]
+struct Known {
+    expected: [u8; 32],
+    versions: Versions,
+    failure: Option<String>,
 }
 
 /// Databases by name, the keys of their clients, and the scheduler that answers for all of them.
 pub struct Engine {
-    databases: RwLock<BTreeMap<String, ([u8; 32], State)>>,
+    databases: RwLock<BTreeMap<String, Known>>,
     keys: KeyRegistry,
     scheduler: Scheduler,
 }
@@ -54,32 +75,55 @@ impl Engine {
         match self.write().entry(name.into()) {
             Entry::Occupied(_) => Err(LoadError::DuplicateName(name.into())),
             Entry::Vacant(entry) => {
-                entry.insert((version, State::Loading));
+                entry.insert(Known { expected: version, ..Known::default() });
                 Ok(())
             }
         }
     }
 
-    /// Lets a database answer, in place of any of its name. Requests that the former one has accepted are
-    /// still answered by it.
-    pub fn publish(&self, database: Database) {
-        let (name, version) = (database.identity().name.clone(), database.identity().version);
-        self.write().insert(name, (version, State::Ready(Arc::new(database))));
+    /// Notes which version a database will have; until it has, the others go on answering.
+    pub fn expect(&self, name: &str, version: [u8; 32]) {
+        self.write().entry(name.into()).or_default().expected = version;
     }
 
-    /// Notes that an announced database could not be loaded.
+    /// Lets a version answer as the newest of its database, or in place of the one of its name. Former versions go
+    /// on answering those who name them: the newest few, of two bases. Requests that have been accepted are
+    /// answered whatever happens to their version.
+    pub fn publish(&self, version: impl Into<Served>) {
+        let served = version.into();
+        let mut databases = self.write();
+        let known = databases.entry(served.base().identity().name.clone()).or_default();
+        known.expected = *served.version();
+        known.failure = None;
+        known.versions.push(served);
+    }
+
+    /// Notes that an announced database could not be loaded, or that one that answered can no longer.
     pub fn fail(&self, name: &str, cause: String) {
-        if let Some((_, state)) = self.write().get_mut(name) {
-            *state = State::Failed(cause);
+        if let Some(known) = self.write().get_mut(name) {
+            known.versions = Versions::default();
+            known.failure = Some(cause);
+        }
+    }
+
+    /// Notes that the version that was expected could not be loaded; those that answer go on.
+    pub fn refuse(&self, name: &str, cause: String) {
+        if let Some(known) = self.write().get_mut(name) {
+            known.failure = Some(cause);
         }
     }
 
     /// All databases, by name.
     pub fn statuses(&self) -> Vec<Status> {
-        let status = |(name, (version, state)): (&String, &([u8; 32], State))| Status {
-            name: name.clone(),
-            version: *version,
-            state: state.clone(),
+        let status = |(name, known): (&String, &Known)| {
+            let Known { expected, versions, failure } = known;
+            let state = match (versions.all(), failure) {
+                ([], None) => State::Loading,
+                ([], Some(cause)) => State::Failed(cause.clone()),
+                (versions, _) => State::Ready(versions.to_vec()),
+            };
+            let refused = failure.clone().filter(|_| !versions.all().is_empty());
+            Status { name: name.clone(), version: *expected, state, refused }
         };
         self.read().iter().map(status).collect()
     }
@@ -89,56 +133,91 @@ impl Engine {
         self.read().contains_key(name)
     }
 
-    /// The database of this name, if it answers.
+    /// A version of a database, or its newest.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownDatabase`], [`EngineError::Loading`], [`EngineError::Failed`], or
+    /// [`EngineError::Stale`] if another version answers.
+    pub fn version(&self, name: &str, version: Option<&[u8; 32]>) -> Result<Served, EngineError> {
+        self.of(name, |versions| versions.find(version).cloned())
+    }
+
+    /// All versions of a database that answer, newest first: at least one.
     ///
     /// # Errors
     /// [`EngineError::UnknownDatabase`], [`EngineError::Loading`] or [`EngineError::Failed`].
-    pub fn database(&self, name: &str) -> Result<Arc<Database>, EngineError> {
-        match self.read().get(name) {
-            None => Err(EngineError::UnknownDatabase),
-            Some((_, State::Loading)) => Err(EngineError::Loading),
-            Some((_, State::Failed(_))) => Err(EngineError::Failed),
-            Some((_, State::Ready(database))) => Ok(Arc::clone(database)),
-        }
+    pub fn versions(&self, name: &str) -> Result<Vec<Served>, EngineError> {
+        self.of(name, |versions| Some(versions.all().to_vec()))
     }
 
-    /// Registers a client's evaluation keys for a database; gives the hash that its requests name them by.
-    /// Prepares them on the calling thread, unless they are there already.
+    /// The hint with this hash of any version that answers; `None` if none has it.
     ///
     /// # Errors
-    /// Those of [`Engine::database`]; [`EngineError::Malformed`] or [`EngineError::Protocol`] if the bytes
-    /// are no keys for the database; [`EngineError::NoRoomForKeys`].
-    pub fn register_keys(&self, name: &str, bytes: &[u8]) -> Result<[u8; 32], EngineError> {
-        let database = self.database(name)?;
-        self.keys.register(&database, bytes)
+    /// [`EngineError::UnknownDatabase`], [`EngineError::Loading`] or [`EngineError::Failed`].
+    pub fn hint(&self, name: &str, blake3: &[u8; 32]) -> Result<Option<HintFile>, EngineError> {
+        let versions = self.versions(name)?;
+        let mut hints = versions.iter().flat_map(Served::parts).map(|part| &part.identity().hint);
+        Ok(hints.find(|hint| hint.blake3 == *blake3).cloned())
     }
 
-    /// Admits the queries of one request as one batch, with their client's keys. Dropping the ticket gives
-    /// its place up. Keys that are not in memory are read and prepared on the calling thread.
+    /// Something of the versions of a database that answers.
+    fn of<T>(&self, name: &str, find: impl FnOnce(&Versions) -> Option<T>) -> Result<T, EngineError> {
+        let databases = self.read();
+        let known = databases.get(name).ok_or(EngineError::UnknownDatabase)?;
+        let Some(newest) = known.versions.find(None) else {
+            return Err(if known.failure.is_some() { EngineError::Failed } else { EngineError::Loading });
+        };
+        find(&known.versions).ok_or(EngineError::Stale { current: *newest.version() })
+    }
+
+    /// Registers a client's evaluation keys for a part of a database; gives the hash that its requests name them
+    /// by. Prepares them on the calling thread, unless they are there already.
     ///
     /// # Errors
-    /// Those of [`Engine::database`]; [`EngineError::Stale`] if the queries were made for another version;
-    /// [`EngineError::Malformed`] if they are not as many or as long as the parameters say, or name keys
+    /// [`EngineError::Malformed`] or [`EngineError::Protocol`] if the bytes are no keys for the database;
+    /// [`EngineError::NoRoomForKeys`].
+    pub fn register_keys(&self, database: &Database, bytes: &[u8]) -> Result<[u8; 32], EngineError> {
+        self.keys.register(database, bytes)
+    }
+
+    /// Admits the queries of one request, to each part of a version, with their client's keys. Dropping the ticket
+    /// gives its place up. Keys that are not in memory are read and prepared on the calling thread.
+    ///
+    /// # Errors
+    /// [`EngineError::Malformed`] if the queries are not as many or as long as the parameters say, or name keys
     /// that nobody needs; [`EngineError::UnknownKeys`]; [`EngineError::Overloaded`] if the queue is full.
     /// No query has been computed then.
-    pub fn submit(
-        &self,
-        name: &str,
-        version: &[u8; 32],
-        keys: Option<[u8; 32]>,
-        queries: Vec<Bytes>,
-    ) -> Result<Ticket, EngineError> {
-        let database = self.database(name)?;
-        database.admit(version, &queries)?;
-        let keys = match (database.sizes().keys_bytes, keys) {
-            (0, None) => None,
-            (0, Some(_)) => {
-                return Err(EngineError::Malformed("keys for a protocol that needs none".into()));
-            }
-            (_, None) => return Err(EngineError::UnknownKeys),
-            (_, Some(hash)) => Some(self.keys.get(&database, &hash)?),
+    pub fn submit(&self, version: &Served, asked: Vec<Asked>) -> Result<Ticket, EngineError> {
+        let databases: Vec<&Arc<Database>> = version.parts().collect();
+        let count = asked.first().map_or(0, |part| part.queries.len());
+        let most = version.max_batch();
+        if asked.len() != databases.len() || asked.iter().any(|part| part.queries.len() != count) {
+            let detail = "every part of the version is asked, and all as often";
+            return Err(EngineError::Malformed(detail.into()));
+        }
+        if count == 0 || count > most {
+            return Err(EngineError::Malformed(format!("1 to {most} look-ups, not {count}")));
+        }
+        let part = |(database, Asked { keys, queries }): (&Arc<Database>, Asked)| {
+            database.admit(&queries)?;
+            Ok(Part { keys: self.keys_of(database, keys)?, database: Arc::clone(database), queries })
         };
-        self.scheduler.submit(database, keys, queries)
+        let parts = databases.into_iter().zip(asked).map(part).collect::<Result<_, EngineError>>()?;
+        self.scheduler.submit(parts)
+    }
+
+    /// The keys that a request names, if its database needs any.
+    fn keys_of(
+        &self,
+        database: &Database,
+        hash: Option<[u8; 32]>,
+    ) -> Result<Option<PreparedKeys>, EngineError> {
+        match (database.sizes().keys_bytes, hash) {
+            (0, None) => Ok(None),
+            (0, Some(_)) => Err(EngineError::Malformed("keys for a protocol that needs none".into())),
+            (_, None) => Err(EngineError::UnknownKeys),
+            (_, Some(hash)) => self.keys.get(database, &hash).map(Some),
+        }
     }
 
     /// The evaluation keys that are held.
@@ -152,11 +231,11 @@ impl Engine {
     }
 
     // The map is never left half changed, so a panic elsewhere does not make it unfit.
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, ([u8; 32], State)>> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Known>> {
         self.databases.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, ([u8; 32], State)>> {
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Known>> {
         self.databases.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

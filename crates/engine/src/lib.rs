@@ -1,7 +1,7 @@
 //! From bytes to bytes: databases, admission and the answering of queries.
 //!
-//! An [`Engine`] holds databases by name, the evaluation [`keys`] of their clients, and one [`scheduler`]. [`Engine::submit`] admits a request, or
-//! refuses it at once, and gives a [`Ticket`], a future of its answers; the computation runs on a thread of
+//! An [`Engine`] holds databases by name, each in the versions that are [`Served`], the evaluation [`keys`] of their
+//! clients, and one [`scheduler`]. [`Engine::submit`] admits a request, or refuses it at once, and gives a [`Ticket`], a future of its answers; the computation runs on a thread of
 //! its own and never on the caller's. Nothing of a query is ever logged.
 
 mod database;
@@ -10,9 +10,11 @@ mod error;
 pub mod keys;
 mod load;
 pub mod scheduler;
+mod served;
 
 pub use database::{Database, HintFile, Identity, LossHandler, MAX_REQUEST_BYTES};
-pub use engine::{Engine, State, Status};
+pub use engine::{Asked, Engine, State, Status};
 pub use error::{EngineError, LoadError};
 pub use keys::{KeyOptions, KeyRegistry, KeyUsage};
-pub use scheduler::{Answers, Load, Ticket};
+pub use scheduler::{Answers, Load, Part, Ticket};
+pub use served::Served;

@@ -34,6 +34,8 @@ impl Database {
     ) -> Result<Self, LoadError> {
         let manifest = snapshot.manifest();
         let responder = manifest.protocol.open_server(backend, &snapshot.files(), opening)?;
+        // The caller holds the backend for as long as the database lives, so its address is its own.
+        let backend = Arc::as_ptr(backend).addr() as u64;
         let identity = Identity {
             name: manifest.name.clone(),
             version: snapshot.version(),
@@ -45,6 +47,7 @@ impl Database {
                 bytes: manifest.hint.bytes,
                 blake3: manifest.hint.blake3,
             },
+            backend,
         };
         Self::new(identity, responder)
     }

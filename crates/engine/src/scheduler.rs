@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use spirea_protocols::PreparedKeys;
+use spirea_protocols::{PreparedKeys, Query};
 use tokio::sync::oneshot;
 
 use crate::{Database, EngineError};
@@ -21,8 +21,8 @@ use crate::{Database, EngineError};
 /// The answers of a batch.
 #[derive(Debug)]
 pub struct Answers {
-    /// One for each query, in order.
-    pub answers: Vec<Bytes>,
+    /// For each part of the request, one for each query, in order.
+    pub answers: Vec<Vec<Bytes>>,
     /// Time of computation for the whole batch.
     pub compute: Duration,
     /// Time spent waiting in the queue.
@@ -40,12 +40,26 @@ pub struct Load {
     pub running: usize,
 }
 
+/// The queries of a request to one database.
+pub struct Part {
+    /// The database.
+    pub database: Arc<Database>,
+    /// The client's evaluation keys; held until they have been used, whatever the registry drops meanwhile.
+    pub keys: Option<PreparedKeys>,
+    /// The queries, admitted.
+    pub queries: Vec<Bytes>,
+}
+
+impl Part {
+    fn answer(&self) -> Result<Vec<Bytes>, EngineError> {
+        let query = |bytes| Query { bytes, keys: self.keys.as_ref() };
+        self.database.answer(&self.queries.iter().map(|bytes| query(bytes)).collect::<Vec<_>>())
+    }
+}
+
 struct Job {
     id: u64,
-    database: Arc<Database>,
-    queries: Vec<Bytes>,
-    /// Held until they have been used, whatever the registry drops meanwhile.
-    keys: Option<PreparedKeys>,
+    parts: Vec<Part>,
     admitted: Instant,
     reply: oneshot::Sender<Outcome>,
 }
@@ -96,12 +110,12 @@ impl Shared {
     }
 
     fn work(&self) {
-        while let Some(Job { database, queries, keys, admitted, reply, .. }) = self.next() {
+        while let Some(Job { parts, admitted, reply, .. }) = self.next() {
             let started = Instant::now();
             // A responder has no state that a query changes, so nothing is left half changed by a panic.
-            let outcome = catch_unwind(AssertUnwindSafe(|| database.answer(&queries, keys.as_ref())));
+            let outcome = catch_unwind(AssertUnwindSafe(|| parts.iter().map(Part::answer).collect()));
             let compute = started.elapsed();
-            drop((queries, keys));
+            drop(parts);
             self.finished(compute);
             let outcome = outcome.unwrap_or(Err(EngineError::Panicked));
             let waited = started - admitted;
@@ -126,12 +140,7 @@ impl Scheduler {
     }
 
     /// Admits a batch whose lengths have been checked.
-    pub fn submit(
-        &self,
-        database: Arc<Database>,
-        keys: Option<PreparedKeys>,
-        queries: Vec<Bytes>,
-    ) -> Result<Ticket, EngineError> {
+    pub fn submit(&self, parts: Vec<Part>) -> Result<Ticket, EngineError> {
         let mut queue = self.0.lock();
         if queue.waiting.len() >= self.0.capacity {
             let ahead = (queue.waiting.len() + queue.running) as f64;
@@ -141,7 +150,7 @@ impl Scheduler {
         let id = queue.next_id;
         queue.next_id += 1;
         let (reply, outcome) = oneshot::channel();
-        queue.waiting.push_back(Job { id, database, queries, keys, admitted: Instant::now(), reply });
+        queue.waiting.push_back(Job { id, parts, admitted: Instant::now(), reply });
         drop(queue);
         self.0.arrived.notify_one();
         Ok(Ticket { id, shared: Arc::clone(&self.0), outcome })

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_backend::BackendError;
-use spirea_engine::{Database, Engine, EngineError, HintFile, Identity, KeyRegistry, Load, LoadError, State};
+use spirea_engine::{
+    Asked, Database, Engine, EngineError, HintFile, Identity, KeyRegistry, Load, LoadError, Served, State,
+    Ticket,
+};
 use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::simple::Params;
@@ -54,7 +57,7 @@ fn identity() -> Identity {
     };
     let hint = HintFile { path: "hint".into(), bytes: params.sizes().hint_bytes, blake3: [0; 32] };
     let params = ProtocolParams::Simple(params);
-    Identity { name: "test".into(), version: VERSION, party: None, params, table, hint }
+    Identity { name: "test".into(), version: VERSION, party: None, params, table, hint, backend: 0 }
 }
 
 fn database(behaviour: Behaviour) -> Database {
@@ -94,23 +97,27 @@ fn queries(first: &[u8]) -> Vec<Bytes> {
     first.iter().map(|&byte| Bytes::from(vec![byte; query_bytes])).collect()
 }
 
+fn submit_to(engine: &Engine, version: &[u8; 32], queries: Vec<Bytes>) -> Result<Ticket, EngineError> {
+    engine.submit(&engine.version("test", Some(version))?, vec![Asked { keys: None, queries }])
+}
+
 #[tokio::test]
 async fn a_batch_is_answered_in_order() {
     let engine = engine(8, Box::new(echo));
-    let answers = engine.submit("test", &VERSION, None, queries(&[3, 1, 2])).unwrap().await.unwrap();
-    assert_eq!(answers.answers.iter().map(|answer| answer[0]).collect::<Vec<_>>(), [3, 1, 2]);
+    let answers = submit_to(&engine, &VERSION, queries(&[3, 1, 2])).unwrap().await.unwrap();
+    assert_eq!(answers.answers[0].iter().map(|answer| answer[0]).collect::<Vec<_>>(), [3, 1, 2]);
 }
 
 #[tokio::test]
 async fn requests_are_checked_before_they_are_admitted() {
     let engine = engine(8, Box::new(|_| panic!("nothing may be computed")));
-    let submit = |version, queries| engine.submit("test", version, None, queries).map(drop).unwrap_err();
+    let submit = |version, queries| submit_to(&engine, version, queries).map(drop).unwrap_err();
     assert!(matches!(submit(&[2; 32], queries(&[1])), EngineError::Stale { current: VERSION }));
     for bad in [vec![], queries(&[1; 5]), vec![Bytes::from_static(b"short")]] {
         let error = submit(&VERSION, bad);
         assert!(matches!(error, EngineError::Malformed(_)) && !error.accepted(), "{error}");
     }
-    let unknown = engine.submit("other", &VERSION, None, queries(&[1])).map(drop).unwrap_err();
+    let unknown = engine.version("other", None).map(drop).unwrap_err();
     assert!(matches!(unknown, EngineError::UnknownDatabase));
 }
 
@@ -118,7 +125,7 @@ async fn requests_are_checked_before_they_are_admitted() {
 async fn a_full_queue_refuses_and_a_gone_caller_frees_its_place() {
     let (behaviour, begins, go) = gated();
     let engine = engine(2, behaviour);
-    let submit = |byte| engine.submit("test", &VERSION, None, queries(&[byte]));
+    let submit = |byte| submit_to(&engine, &VERSION, queries(&[byte]));
     let first = submit(1).unwrap();
     assert_eq!(begins.recv().unwrap(), 1);
     let (second, third) = (submit(2).unwrap(), submit(3).unwrap());
@@ -137,8 +144,8 @@ async fn a_full_queue_refuses_and_a_gone_caller_frees_its_place() {
         assert_eq!(begins.recv().unwrap(), expected);
     }
     go.send(()).unwrap();
-    assert_eq!(third.await.unwrap().answers[0][0], 3);
-    assert_eq!(fifth.await.unwrap().answers[0][0], 5);
+    assert_eq!(third.await.unwrap().answers[0][0][0], 3);
+    assert_eq!(fifth.await.unwrap().answers[0][0][0], 5);
 }
 
 #[tokio::test]
@@ -151,13 +158,13 @@ async fn failures_are_told_and_the_next_request_is_answered() {
         _ => echo(queries),
     };
     let engine = engine(8, Box::new(behaviour));
-    let answer = async |byte| engine.submit("test", &VERSION, None, queries(&[byte])).unwrap().await;
+    let answer = async |byte| submit_to(&engine, &VERSION, queries(&[byte])).unwrap().await;
     assert!(matches!(answer(1).await, Err(EngineError::Panicked)));
     assert!(matches!(answer(2).await, Err(EngineError::WrongAnswers)));
     assert!(matches!(answer(3).await, Err(EngineError::WrongAnswers)));
     let error = answer(4).await.unwrap_err();
     assert!(matches!(error, EngineError::Protocol(ProtocolError::Backend(_))) && error.accepted());
-    assert_eq!(answer(9).await.unwrap().answers[0][0], 9);
+    assert_eq!(answer(9).await.unwrap().answers[0][0][0], 9);
     assert_eq!(engine.load(), Load { waiting: 0, running: 0 });
 }
 
@@ -165,31 +172,35 @@ async fn failures_are_told_and_the_next_request_is_answered() {
 async fn an_engine_that_goes_leaves_nobody_waiting() {
     let (behaviour, begins, go) = gated();
     let engine = engine(8, behaviour);
-    let running = engine.submit("test", &VERSION, None, queries(&[1])).unwrap();
+    let running = submit_to(&engine, &VERSION, queries(&[1])).unwrap();
     begins.recv().unwrap();
-    let waiting = engine.submit("test", &VERSION, None, queries(&[2])).unwrap();
+    let waiting = submit_to(&engine, &VERSION, queries(&[2])).unwrap();
     drop(engine);
     assert!(matches!(waiting.await, Err(EngineError::Stopping)));
     go.send(()).unwrap();
-    assert_eq!(running.await.unwrap().answers[0][0], 1);
+    assert_eq!(running.await.unwrap().answers[0][0][0], 1);
 }
 
 #[tokio::test]
 async fn a_new_version_takes_over_and_the_old_one_finishes_what_it_accepted() {
     let (behaviour, begins, go) = gated();
     let engine = engine(8, behaviour);
-    let first = engine.submit("test", &VERSION, None, queries(&[1])).unwrap();
+    let first = submit_to(&engine, &VERSION, queries(&[1])).unwrap();
     begins.recv().unwrap();
-    let second = engine.submit("test", &VERSION, None, queries(&[2])).unwrap();
-    let newer = Identity { version: [2; 32], ..identity() };
-    let sizes = newer.params.sizes();
-    engine.publish(Database::new(newer, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap());
+    let second = submit_to(&engine, &VERSION, queries(&[2])).unwrap();
+    // Two bases are kept, so this one is the first to go.
+    for version in [2, 3] {
+        let newer = Identity { version: [version; 32], ..identity() };
+        let sizes = newer.params.sizes();
+        engine
+            .publish(Database::new(newer, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap());
+    }
     go.send(()).unwrap();
     go.send(()).unwrap();
-    assert_eq!(first.await.unwrap().answers[0][0], 1);
-    assert_eq!(second.await.unwrap().answers[0][0], 2);
-    let stale = engine.submit("test", &VERSION, None, queries(&[3])).map(drop).unwrap_err();
-    assert!(matches!(stale, EngineError::Stale { current } if current == [2; 32]));
+    assert_eq!(first.await.unwrap().answers[0][0][0], 1);
+    assert_eq!(second.await.unwrap().answers[0][0][0], 2);
+    let stale = submit_to(&engine, &VERSION, queries(&[3])).map(drop).unwrap_err();
+    assert!(matches!(stale, EngineError::Stale { current } if current == [3; 32]));
 }
 
 #[test]
@@ -197,12 +208,12 @@ fn states_are_told() {
     let engine = Engine::new(1, KeyRegistry::default()).unwrap();
     engine.announce("test", VERSION).unwrap();
     assert!(matches!(engine.announce("test", VERSION), Err(LoadError::DuplicateName(_))));
-    assert!(matches!(engine.database("test"), Err(EngineError::Loading)));
+    assert!(matches!(engine.version("test", None), Err(EngineError::Loading)));
     engine.fail("test", "damaged".into());
-    assert!(matches!(engine.database("test"), Err(EngineError::Failed)));
+    assert!(matches!(engine.version("test", None), Err(EngineError::Failed)));
     assert!(matches!(&engine.statuses()[0].state, State::Failed(cause) if cause == "damaged"));
     engine.publish(database(Box::new(echo)));
-    assert!(engine.database("test").is_ok() && engine.knows("test") && !engine.knows("other"));
+    assert!(engine.version("test", None).is_ok() && engine.knows("test") && !engine.knows("other"));
 }
 
 #[test]
@@ -233,11 +244,11 @@ async fn many_callers_get_their_own_answers() {
             let engine = Arc::clone(&engine);
             tokio::spawn(async move {
                 for _ in 0..20 {
-                    let ticket = engine.submit("test", &VERSION, None, queries(&[byte])).unwrap();
+                    let ticket = submit_to(&engine, &VERSION, queries(&[byte])).unwrap();
                     if byte % 3 == 0 {
                         drop(ticket);
                     } else {
-                        assert_eq!(ticket.await.unwrap().answers[0][0], byte);
+                        assert_eq!(ticket.await.unwrap().answers[0][0][0], byte);
                     }
                     tokio::task::yield_now().await;
                 }
@@ -257,7 +268,7 @@ async fn a_device_that_fails_is_told_of() {
     engine.announce("test", VERSION).unwrap();
     let handler = move |reason: &str| tell.send(reason.to_owned()).unwrap();
     engine.publish(database(Box::new(lost)).with_loss_handler(Box::new(handler)));
-    let error = engine.submit("test", &VERSION, None, queries(&[1])).unwrap().await.unwrap_err();
+    let error = submit_to(&engine, &VERSION, queries(&[1])).unwrap().await.unwrap_err();
     assert!(matches!(error, EngineError::Protocol(ProtocolError::Backend(_))), "{error}");
     assert_eq!(told.try_recv().as_deref(), Ok("gone"));
 }
@@ -278,4 +289,90 @@ fn a_rehearsal_finds_out_whether_there_is_room() {
     let full = || ProtocolError::Backend(BackendError::Unavailable("no room".into()));
     let refused = database(Box::new(move |_| Err(full()))).rehearse().unwrap_err();
     assert!(matches!(refused, LoadError::Protocol(ProtocolError::Backend(_))), "{refused}");
+}
+
+/// A delta of the database, with this version.
+fn delta(version: u8) -> Database {
+    let mut identity = identity();
+    identity.version = [version; 32];
+    identity.table.kind = TableKind::Keyword;
+    let sizes = identity.params.sizes();
+    Database::new(identity, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap()
+}
+
+#[tokio::test]
+async fn a_version_with_a_delta_is_asked_in_both_parts() {
+    let engine = engine(8, Box::new(echo));
+    let base = Arc::clone(engine.version("test", None).unwrap().base());
+    let served = Served::new(Arc::clone(&base), Some(Arc::new(delta(7)))).unwrap();
+    engine.publish(served.clone());
+    assert!(
+        *served.version() != VERSION && engine.version("test", None).unwrap().version() == served.version()
+    );
+    let asked = |bytes: &[u8]| Asked { keys: None, queries: queries(bytes) };
+    let ticket = engine.submit(&served, vec![asked(&[1, 2]), asked(&[3, 4])]).unwrap();
+    let answers = ticket.await.unwrap().answers;
+    let first = |part: &Vec<Bytes>| part.iter().map(|answer| answer[0]).collect::<Vec<_>>();
+    assert_eq!(answers.iter().map(first).collect::<Vec<_>>(), [[1, 2], [3, 4]]);
+    for bad in [vec![asked(&[1])], vec![asked(&[1]), asked(&[1, 2])], vec![asked(&[]), asked(&[])], vec![]] {
+        assert!(matches!(engine.submit(&served, bad).map(drop), Err(EngineError::Malformed(_))));
+    }
+    // The base alone still answers those who name it.
+    assert_eq!(submit_to(&engine, &VERSION, queries(&[5])).unwrap().await.unwrap().answers[0][0][0], 5);
+
+    let elsewhere = Database::new(Identity { name: "other".into(), ..identity() }, {
+        Box::new(Scripted { sizes: identity().params.sizes(), behaviour: Box::new(echo) })
+    });
+    for foreign in [elsewhere.unwrap(), database(Box::new(echo))] {
+        let refused = Served::new(Arc::clone(&base), Some(Arc::new(foreign)));
+        assert!(matches!(refused.map(drop), Err(LoadError::Inconsistent(_))));
+    }
+}
+
+#[test]
+fn the_newest_versions_of_two_bases_are_kept() {
+    let engine = Engine::new(8, KeyRegistry::default()).unwrap();
+    let base = |version| {
+        let sizes = identity().params.sizes();
+        let identity = Identity { version: [version; 32], ..identity() };
+        Arc::new(Database::new(identity, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap())
+    };
+    let kept = || -> Vec<[u8; 32]> {
+        engine.versions("test").unwrap().iter().map(|served| *served.version()).collect()
+    };
+    let mut published = Vec::new();
+    for of_base in 1..4 {
+        let base = base(of_base);
+        for of_delta in 0..20 {
+            let delta = (of_delta > 0).then(|| Arc::new(delta(100 + of_delta)));
+            let served = Served::new(Arc::clone(&base), delta).unwrap();
+            published.insert(0, *served.version());
+            engine.publish(served);
+            let bases = engine.versions("test").unwrap();
+            let bases: std::collections::BTreeSet<_> =
+                bases.iter().map(|served| served.base().identity().version).collect();
+            assert!(bases.len() <= 2);
+            // Nothing is left out between those that are kept.
+            assert_eq!(kept(), published[..kept().len()]);
+            assert!(kept().len() >= published.len().min(2) && kept().len() <= 16);
+        }
+    }
+    // An older one again, as the newest.
+    let older = engine.versions("test").unwrap()[3].clone();
+    engine.publish(older.clone());
+    assert_eq!((kept()[0], kept().len()), (*older.version(), 16));
+    assert_eq!(kept().iter().filter(|version| *version == older.version()).count(), 1);
+    assert!(
+        matches!(engine.version("test", Some(&[9; 32])).map(drop), Err(EngineError::Stale { current }) if current == *older.version())
+    );
+    // One that cannot be loaded changes nothing for those that answer.
+    engine.expect("test", [9; 32]);
+    engine.refuse("test", "damaged".into());
+    let status = engine.statuses().remove(0);
+    assert_eq!(
+        (status.version, status.refused.as_deref(), kept()[0]),
+        ([9; 32], Some("damaged"), *older.version())
+    );
+    engine.fail("test", "lost".into());
+    assert!(matches!(engine.versions("test").map(drop), Err(EngineError::Failed)));
 }

@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use spirea_engine::keys::Amount;
-use spirea_engine::{Database, Engine, EngineError, HintFile, Identity, KeyOptions, KeyRegistry, KeyUsage};
+use spirea_engine::{
+    Asked, Database, Engine, EngineError, HintFile, Identity, KeyOptions, KeyRegistry, KeyUsage, Ticket,
+};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
 
@@ -37,7 +39,7 @@ fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Identity 
         fields: vec!["value".into()],
     };
     let hint = HintFile { path: "hint".into(), bytes: params.sizes().hint_bytes, blake3: [0; 32] };
-    Identity { name: name.into(), version, party: None, params: params.clone(), table, hint }
+    Identity { name: name.into(), version, party: None, params: params.clone(), table, hint, backend: 0 }
 }
 
 /// What the tests see of a responder's work.
@@ -107,7 +109,7 @@ impl Fixture {
     }
 
     fn register(&self, bytes: &[u8]) -> [u8; 32] {
-        self.engine.register_keys("test", bytes).unwrap()
+        register(&self.engine, "test", bytes).unwrap()
     }
 
     /// The first byte of the keys with which a query was answered.
@@ -146,10 +148,24 @@ fn queries() -> Vec<Bytes> {
     vec![Bytes::from(vec![0; PARAMS.sizes().query_bytes])]
 }
 
+fn register(engine: &Engine, name: &str, bytes: &[u8]) -> Result<[u8; 32], EngineError> {
+    engine.register_keys(engine.version(name, None)?.base(), bytes)
+}
+
+fn submit(
+    engine: &Engine,
+    name: &str,
+    version: &[u8; 32],
+    keys: Option<[u8; 32]>,
+    queries: Vec<Bytes>,
+) -> Result<Ticket, EngineError> {
+    engine.submit(&engine.version(name, Some(version))?, vec![Asked { keys, queries }])
+}
+
 fn ask(engine: &Engine, name: &str, version: [u8; 32], keys: [u8; 32]) -> Result<u8, EngineError> {
-    let ticket = engine.submit(name, &version, Some(keys), queries())?;
+    let ticket = submit(engine, name, &version, Some(keys), queries())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    Ok(runtime.block_on(ticket)?.answers[0][0])
+    Ok(runtime.block_on(ticket)?.answers[0][0][0])
 }
 
 /// A client's keys; `client` tells them apart.
@@ -202,22 +218,22 @@ fn keys_are_registered_once_and_answer_all_queries_that_name_them() {
 #[test]
 fn what_are_no_keys_is_refused_and_what_names_none_is_unknown() {
     let fixture = Fixture::new(&KeyOptions::default());
-    let register = |bytes: &[u8]| fixture.engine.register_keys("test", bytes).unwrap_err();
+    let refused = |bytes: &[u8]| register(&fixture.engine, "test", bytes).unwrap_err();
     for length in [0, set_bytes() - 1, set_bytes() + 1] {
-        assert!(matches!(register(&vec![0; length as usize]), EngineError::Malformed(_)));
+        assert!(matches!(refused(&vec![0; length as usize]), EngineError::Malformed(_)));
     }
-    let bad = register(&keys(BAD));
+    let bad = refused(&keys(BAD));
     assert!(matches!(bad, EngineError::Protocol(ProtocolError::Malformed { .. })), "{bad}");
-    let other = fixture.engine.register_keys("other", &keys(1)).unwrap_err();
+    let other = register(&fixture.engine, "other", &keys(1)).unwrap_err();
     assert!(matches!(other, EngineError::UnknownDatabase));
     assert_eq!(fixture.usage(), [(0, 0), (0, 0)]);
 
     for keys in [None, Some([7; 32]), Some(*blake3::hash(&keys(BAD)).as_bytes())] {
-        let error = fixture.engine.submit("test", &VERSION, keys, queries()).map(drop).unwrap_err();
+        let error = submit(&fixture.engine, "test", &VERSION, keys, queries()).map(drop).unwrap_err();
         assert!(matches!(error, EngineError::UnknownKeys) && !error.accepted(), "{error}");
     }
     // A query for another version is told so first: its client will make new keys anyway.
-    let stale = fixture.engine.submit("test", &[9; 32], Some([7; 32]), queries()).map(drop).unwrap_err();
+    let stale = submit(&fixture.engine, "test", &[9; 32], Some([7; 32]), queries()).map(drop).unwrap_err();
     assert!(matches!(stale, EngineError::Stale { .. }));
 }
 
@@ -240,12 +256,12 @@ fn a_protocol_that_needs_no_keys_takes_none() {
     let sizes = params.sizes();
     let engine = Engine::new(8, KeyRegistry::default()).unwrap();
     engine.publish(Database::new(identity("test", VERSION, &params), Box::new(Keyless(sizes))).unwrap());
-    assert!(matches!(engine.register_keys("test", &keys(1)), Err(EngineError::Malformed(_))));
-    assert!(matches!(engine.register_keys("test", &[]), Err(EngineError::Protocol(_))));
+    assert!(matches!(register(&engine, "test", &keys(1)), Err(EngineError::Malformed(_))));
+    assert!(matches!(register(&engine, "test", &[]), Err(EngineError::Protocol(_))));
     let queries = vec![Bytes::from(vec![0; sizes.query_bytes])];
-    let named = engine.submit("test", &VERSION, Some([7; 32]), queries.clone()).map(drop);
+    let named = submit(&engine, "test", &VERSION, Some([7; 32]), queries.clone()).map(drop);
     assert!(matches!(named, Err(EngineError::Malformed(_))));
-    assert!(engine.submit("test", &VERSION, None, queries).is_ok());
+    assert!(submit(&engine, "test", &VERSION, None, queries).is_ok());
 }
 
 #[test]
@@ -376,7 +392,7 @@ fn what_an_ended_process_left_is_removed_and_other_files_stay() {
 #[test]
 fn budgets_below_one_set_are_told_where_nothing_is_left_to_hold_it() {
     let fixture = Fixture::new(&in_memory(0));
-    assert!(matches!(fixture.engine.register_keys("test", &keys(1)), Err(EngineError::NoRoomForKeys)));
+    assert!(matches!(register(&fixture.engine, "test", &keys(1)), Err(EngineError::NoRoomForKeys)));
 
     // The disk alone: prepared for every use.
     let folder = tempfile::tempdir().unwrap();
@@ -422,7 +438,7 @@ fn keys_that_are_evicted_while_in_use_are_used_to_the_end() {
     let (hook, begins, go) = gate();
     let seen = publish(&engine, "test", VERSION, 0, hook);
     let fixture = Fixture { engine, seen };
-    let submit = |keys| fixture.engine.submit("test", &VERSION, Some(keys), queries());
+    let submit = |keys| submit(&fixture.engine, "test", &VERSION, Some(keys), queries());
     let a = fixture.register(&keys(1));
     let (running, waiting) = (submit(a).unwrap(), submit(a).unwrap());
     begins.recv().unwrap();
@@ -432,7 +448,7 @@ fn keys_that_are_evicted_while_in_use_are_used_to_the_end() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for ticket in [running, waiting] {
         go.send(()).unwrap();
-        assert_eq!(runtime.block_on(ticket).unwrap().answers[0][0], 1);
+        assert_eq!(runtime.block_on(ticket).unwrap().answers[0][0][0], 1);
     }
     // And no longer.
     assert_eq!(fixture.seen.alive(), 1);
@@ -446,29 +462,35 @@ fn keys_belong_to_the_database_that_they_were_registered_for() {
     let hash = fixture.register(&keys(1));
     let asked = |version| ask(&fixture.engine, "other", version, hash);
     assert!(matches!(asked([2; 32]), Err(EngineError::UnknownKeys)));
-    assert_eq!(fixture.engine.register_keys("other", &keys(1)).unwrap(), hash);
+    assert_eq!(register(&fixture.engine, "other", &keys(1)).unwrap(), hash);
     assert_eq!((asked([2; 32]).unwrap(), fixture.ask(hash).unwrap()), (1, 1));
     assert_eq!((fixture.seen.prepared(), other.prepared()), (1, 1));
     assert_eq!(fixture.usage(), [(2, 2 * PREPARED), (2, 2 * set_bytes())]);
 }
 
 #[test]
-fn a_new_version_prepares_stored_keys_anew_or_does_not_know_them() {
+fn keys_serve_every_version_that_needs_their_form() {
     let folder = tempfile::tempdir().unwrap();
     let fixture = Fixture::new(&both(folder.path()));
     let hash = fixture.register(&keys(1));
-    let same = publish(&fixture.engine, "test", [2; 32], 0, Box::new(|| ()));
+    let publish = |version, backend, form| {
+        let seen = Arc::new(Seen::default());
+        let responder = Keyed { seen: Arc::clone(&seen), form, hook: Box::new(|| ()) };
+        let identity = Identity { backend, ..identity("test", version, &PARAMS) };
+        fixture.engine.publish(Database::new(identity, Box::new(responder)).unwrap());
+        seen
+    };
+    let next = publish([2; 32], 0, 0);
     assert_eq!(ask(&fixture.engine, "test", [2; 32], hash).unwrap(), 1);
-    assert_eq!((fixture.seen.prepared(), same.prepared()), (1, 1));
-    // The same version, opened again: on another backend, say.
-    let again = publish(&fixture.engine, "test", [2; 32], 0, Box::new(|| ()));
+    assert_eq!((fixture.seen.prepared(), next.prepared()), (1, 0));
+    // The same version on another backend.
+    let elsewhere = publish([2; 32], 1, 0);
     assert_eq!(ask(&fixture.engine, "test", [2; 32], hash).unwrap(), 1);
-    assert_eq!((same.prepared(), again.prepared()), (1, 1));
-    // Keys of another form.
-    publish(&fixture.engine, "test", [3; 32], 1, Box::new(|| ()));
-    let unknown = ask(&fixture.engine, "test", [3; 32], hash);
-    assert!(matches!(unknown, Err(EngineError::UnknownKeys)));
-    assert_eq!(files(folder.path()), 0);
+    assert_eq!((next.prepared(), elsewhere.prepared()), (0, 1));
+    // One that takes other keys does not know these; those that took them still do.
+    publish([3; 32], 2, 1);
+    assert!(matches!(ask(&fixture.engine, "test", [3; 32], hash), Err(EngineError::UnknownKeys)));
+    assert_eq!((ask(&fixture.engine, "test", [2; 32], hash).unwrap(), files(folder.path())), (1, 1));
 }
 
 #[test]

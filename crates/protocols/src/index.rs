@@ -15,6 +15,7 @@ use std::sync::Arc;
 use spirea_math::random::SecretRng;
 
 use crate::ProtocolError;
+use crate::steps::RingKeys;
 
 /// What one look-up costs on the wire, and a client once; known from the parameters alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +107,12 @@ pub trait IndexClient: Send + Sync {
         None
     }
 
+    /// The evaluation keys with their secret, for clients of other versions of the database to go on with; `None`
+    /// if the protocol needs none.
+    fn ring_keys(&self) -> Option<&RingKeys> {
+        None
+    }
+
     /// A query for record `index`, with secrets of its own.
     ///
     /// # Errors
@@ -169,6 +176,11 @@ pub trait AnyIndexClient: Send + Sync {
         None
     }
 
+    /// See [`IndexClient::ring_keys`].
+    fn ring_keys(&self) -> Option<&RingKeys> {
+        None
+    }
+
     /// Queries for record `index`, one to each party, with secrets of their own.
     ///
     /// # Errors
@@ -222,6 +234,10 @@ impl<C: IndexClient> AnyIndexClient for C {
 
     fn evaluation_keys(&self) -> Option<&[u8]> {
         IndexClient::evaluation_keys(self)
+    }
+
+    fn ring_keys(&self) -> Option<&RingKeys> {
+        IndexClient::ring_keys(self)
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared, ProtocolError> {

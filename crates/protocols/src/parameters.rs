@@ -1,6 +1,7 @@
 //! What the parameters of every protocol tell.
 
 use spirea_backend::PanelLayout;
+use spirea_lattice::rlwe::KeyShape;
 
 use crate::grid::{Grid, Spread};
 use crate::planner::Work;
@@ -95,6 +96,11 @@ pub trait Parameters {
     /// # Errors
     /// [`ProtocolError::Malformed`] that names what is out of range.
     fn validate(&self) -> Result<(), ProtocolError>;
+
+    /// The shape of the evaluation keys that the server needs of its clients; `None` if it needs none.
+    fn key_shape(&self) -> Option<KeyShape> {
+        None
+    }
 
     /// Bytes of queries, answers, hint and keys.
     fn sizes(&self) -> Sizes;

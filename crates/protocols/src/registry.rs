@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use spirea_backend::{BackendError, PanelLayout, ProtocolBackend, Residence, ShareBackend};
 use spirea_dpf::{Party, PrfKind};
+use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed};
 
@@ -17,7 +18,7 @@ use crate::index::{AnyIndexClient, Pair};
 use crate::parameters::{Parameters, Stored};
 use crate::planner::Work;
 use crate::steps::folded::packing_sets;
-use crate::steps::{Folded, LweHint};
+use crate::steps::{Folded, LweHint, RingKeys};
 use crate::{
     ProtocolError, Responder, Sizes, double, double_pack, dpf, exppack_double, exppack_simple, hybrid, onion,
     simple,
@@ -301,6 +302,12 @@ impl ProtocolParams {
         self.parameters().validate()
     }
 
+    /// The shape of the evaluation keys that the server needs of its clients, if any: keys of one shape serve any
+    /// database that needs it.
+    pub fn key_shape(&self) -> Option<KeyShape> {
+        self.parameters().key_shape()
+    }
+
     /// Bytes of queries, answers, the hint and evaluation keys.
     pub fn sizes(&self) -> Sizes {
         self.parameters().sizes()
@@ -456,17 +463,30 @@ impl ProtocolParams {
     /// # Errors
     /// If the hint has another size.
     pub fn client(&self, hint: &[u8], rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+        self.client_with(hint, &[], rng)
+    }
+
+    /// [`ProtocolParams::client`] with evaluation keys among `known`, if there are some that fit.
+    ///
+    /// # Errors
+    /// Those of [`ProtocolParams::client`].
+    pub fn client_with(
+        &self,
+        hint: &[u8],
+        known: &[RingKeys],
+        rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
         if hint.len() as u64 != self.sizes().hint_bytes {
             return Err(ProtocolError::malformed("hint", "it is not as long as the parameters say"));
         }
         Ok(match self.clone() {
             Self::Simple(params) => Box::new(simple::Client::new(params, hint)?),
             Self::Double(params) => Box::new(double::Client::new(params, hint)?),
-            Self::ExppackSimple(params) => Box::new(exppack_simple::Client::new(params, rng)?),
-            Self::ExppackDouble(params) => Box::new(exppack_double::Client::new(params, rng)?),
-            Self::DoublePack(params) => Box::new(double_pack::Client::new(params, rng)?),
-            Self::Hybrid(params) => Box::new(hybrid::Client::new(params, rng)?),
-            Self::Onion(params) => Box::new(onion::Client::new(params, rng)?),
+            Self::ExppackSimple(params) => Box::new(exppack_simple::Client::new(params, known, rng)?),
+            Self::ExppackDouble(params) => Box::new(exppack_double::Client::new(params, known, rng)?),
+            Self::DoublePack(params) => Box::new(double_pack::Client::new(params, known, rng)?),
+            Self::Hybrid(params) => Box::new(hybrid::Client::new(params, known, rng)?),
+            Self::Onion(params) => Box::new(onion::Client::new(params, known, rng)?),
             Self::DpfXor(params) => Box::new(Pair(dpf::Client::new(params)?)),
             Self::DpfSum(params) => Box::new(Pair(dpf::Client::new(params)?)),
         })

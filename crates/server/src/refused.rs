@@ -88,6 +88,22 @@ impl Refused {
         )
     }
 
+    pub fn unknown_hint() -> Self {
+        Self::new(
+            Code::UnknownHint,
+            "no version that is served has this hint",
+            "fetch the configuration again: it names the hints of the version",
+        )
+    }
+
+    pub fn bad_hash(name: &str) -> Self {
+        Self::new(
+            Code::Malformed,
+            format!("{name} is not a hash of 64 hexadecimal digits"),
+            "take hashes and versions from the database's configuration",
+        )
+    }
+
     pub fn wrong_range(bytes: u64) -> Self {
         Self::new(
             Code::WrongRange,
@@ -104,6 +120,7 @@ impl Refused {
             Code::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Code::UnknownDatabase | Code::NoKeysNeeded | Code::NoSuchEndpoint => StatusCode::NOT_FOUND,
             Code::StaleVersion => StatusCode::CONFLICT,
+            Code::UnknownHint => StatusCode::GONE,
             Code::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             Code::Loading | Code::Failed | Code::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             // Not 404 or 412, which a proxy or a cache may give for reasons of its own.

@@ -97,7 +97,7 @@ impl Loading {
         }
         for snapshot in self.snapshots.iter().filter(|snapshot| self.soon(snapshot) != self.opening) {
             // A table that cannot be copied is still answered from its file; the log says why.
-            if engine.database(&snapshot.manifest().name).is_ok() {
+            if engine.version(&snapshot.manifest().name, None).is_ok() {
                 let load = || self.backends.database(snapshot, self.opening);
                 let _ = Self::load(&engine, snapshot, &lost, load);
             }

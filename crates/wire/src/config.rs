@@ -1,15 +1,19 @@
 use bytes::Bytes;
 use prost::Message;
 
-use crate::limits::check_length;
+use crate::fields::{Repeated, check};
+use crate::limits::{check_length, of_length};
 pub use crate::proto::DatabaseState;
-use crate::{FORMAT, Limits, Version, WireError, check_format, fields, hash, proto};
+use crate::{FORMAT, Lengths, Limits, Version, WireError, check_format, hash, proto};
 
 /// The most bytes of a configuration or a list of databases.
 pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 const CONFIG: &str = "configuration";
 const LIST: &str = "list of databases";
+/// The field of a configuration with the versions, and the most of them.
+const VERSIONS: u32 = 8;
+const MAX_VERSIONS: usize = 256;
 /// The most databases in a list.
 const MAX_DATABASES: usize = 4096;
 /// The field of a list with the databases.
@@ -21,8 +25,23 @@ const DATABASES: u32 = 2;
 pub struct Config {
     /// The database's name.
     pub name: String,
-    /// The snapshot that answers.
+    /// The version that this describes.
     pub version: Version,
+    /// The table as it was built.
+    pub base: PartConfig,
+    /// What has changed since, if anything has.
+    pub delta: Option<PartConfig>,
+    /// The most look-ups in a request, at least 1.
+    pub max_batch: usize,
+    /// The party, 0 or 1, that this server is in a protocol with two servers; `None` if the protocol has one.
+    pub party: Option<u8>,
+    /// The versions that answer now, newest first.
+    pub versions: Vec<Version>,
+}
+
+/// What a client must know of a part of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartConfig {
     /// The protocol and its parameters, as JSON.
     pub protocol_params: Bytes,
     /// The table, as JSON.
@@ -31,30 +50,66 @@ pub struct Config {
     pub hint_bytes: u64,
     /// BLAKE3 of the hint.
     pub hint_blake3: [u8; 32],
-    /// Lengths of queries, answers and keys, and the most queries in a request.
-    pub limits: Limits,
-    /// The party, 0 or 1, that this server is in a protocol with two servers; `None` if the protocol has one.
-    pub party: Option<u8>,
+    /// Lengths of queries, answers and keys.
+    pub lengths: Lengths,
 }
 
-impl Config {
-    /// The configuration as a message.
-    pub fn encode(&self) -> Vec<u8> {
-        proto::DatabaseConfig {
-            format: FORMAT,
-            name: self.name.clone(),
-            version: Bytes::copy_from_slice(&self.version),
+impl PartConfig {
+    fn to_message(&self) -> proto::Part {
+        proto::Part {
             protocol_params: self.protocol_params.clone(),
             table: self.table.clone(),
             hint: Some(proto::Hint {
                 bytes: self.hint_bytes,
                 blake3: Bytes::copy_from_slice(&self.hint_blake3),
             }),
-            query_bytes: self.limits.query_bytes as u64,
-            answer_bytes: self.limits.answer_bytes as u64,
-            max_batch: u32::try_from(self.limits.max_batch).unwrap_or(u32::MAX),
-            keys_bytes: self.limits.keys_bytes as u64,
+            query_bytes: self.lengths.query_bytes as u64,
+            answer_bytes: self.lengths.answer_bytes as u64,
+            keys_bytes: self.lengths.keys_bytes as u64,
+        }
+    }
+
+    fn from_message(message: proto::Part) -> Result<Self, WireError> {
+        let hint = message.hint.ok_or_else(|| WireError::malformed(CONFIG, "it describes no hint"))?;
+        let length = |field, bytes| {
+            usize::try_from(bytes)
+                .map_err(|_| WireError::malformed(CONFIG, format!("{field} is out of range")))
+        };
+        Ok(Self {
+            hint_blake3: hash(CONFIG, "the hint's hash", &hint.blake3)?,
+            hint_bytes: hint.bytes,
+            lengths: Lengths {
+                query_bytes: length("query_bytes", message.query_bytes)?,
+                answer_bytes: length("answer_bytes", message.answer_bytes)?,
+                keys_bytes: length("keys_bytes", message.keys_bytes)?,
+            },
+            protocol_params: message.protocol_params,
+            table: message.table,
+        })
+    }
+}
+
+impl Config {
+    /// Lengths of requests and responses.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            base: self.base.lengths,
+            delta: self.delta.as_ref().map(|delta| delta.lengths),
+            max_batch: self.max_batch,
+        }
+    }
+
+    /// The configuration as a message.
+    pub fn encode(&self) -> Vec<u8> {
+        proto::DatabaseConfig {
+            format: FORMAT,
+            name: self.name.clone(),
+            version: Bytes::copy_from_slice(&self.version),
+            base: Some(self.base.to_message()),
+            delta: self.delta.as_ref().map(PartConfig::to_message),
+            max_batch: u32::try_from(self.max_batch).unwrap_or(u32::MAX),
             party: self.party.map_or(0, |party| u32::from(party) + 1),
+            versions: self.versions.iter().map(|version| Bytes::copy_from_slice(version)).collect(),
         }
         .encode_to_vec()
     }
@@ -63,19 +118,14 @@ impl Config {
     ///
     /// # Errors
     /// [`WireError::TooLarge`] beyond [`MAX_CONFIG_BYTES`], [`WireError::Format`] if it names another
-    /// format, [`WireError::Malformed`] if it is no configuration or misses a part.
+    /// format, [`WireError::Malformed`] if it is no configuration, misses a part or names more than 256 versions.
     pub fn decode(body: Bytes) -> Result<Self, WireError> {
         check_length(body.len(), MAX_CONFIG_BYTES)?;
-        // No field repeats; the walk is for the format, so that a later message is told from a broken one.
-        fields::check(CONFIG, &body, u32::MAX, 0, |_| Ok(()))?;
+        let whole = of_length("a version", size_of::<Version>());
+        check(CONFIG, &body, &[Repeated { number: VERSIONS, most: MAX_VERSIONS, accepts: &whole }])?;
         let message = proto::DatabaseConfig::decode(body)
             .map_err(|error| WireError::malformed(CONFIG, error.to_string()))?;
         check_format(message.format)?;
-        let hint = message.hint.ok_or_else(|| WireError::malformed(CONFIG, "it describes no hint"))?;
-        let length = |field, bytes| {
-            usize::try_from(bytes)
-                .map_err(|_| WireError::malformed(CONFIG, format!("{field} is out of range")))
-        };
         if message.max_batch == 0 {
             return Err(WireError::malformed(CONFIG, "max_batch is 0"));
         }
@@ -85,20 +135,16 @@ impl Config {
             2 => Some(1),
             _ => return Err(WireError::malformed(CONFIG, "it names a party beyond the second")),
         };
+        let base = message.base.ok_or_else(|| WireError::malformed(CONFIG, "it describes no base"))?;
+        let versions = message.versions.iter().map(|version| hash(CONFIG, "a version", version));
         Ok(Self {
             version: hash(CONFIG, "version", &message.version)?,
-            hint_blake3: hash(CONFIG, "the hint's hash", &hint.blake3)?,
-            hint_bytes: hint.bytes,
-            limits: Limits {
-                query_bytes: length("query_bytes", message.query_bytes)?,
-                answer_bytes: length("answer_bytes", message.answer_bytes)?,
-                max_batch: message.max_batch as usize,
-                keys_bytes: length("keys_bytes", message.keys_bytes)?,
-            },
+            base: PartConfig::from_message(base)?,
+            delta: message.delta.map(PartConfig::from_message).transpose()?,
+            max_batch: message.max_batch as usize,
             party,
+            versions: versions.collect::<Result<_, _>>()?,
             name: message.name,
-            protocol_params: message.protocol_params,
-            table: message.table,
         })
     }
 }
@@ -139,7 +185,7 @@ impl Listing {
     /// format, [`WireError::Malformed`] if it is no list or one of more than 4096 databases.
     pub fn decode(body: Bytes) -> Result<Self, WireError> {
         check_length(body.len(), MAX_CONFIG_BYTES)?;
-        fields::check(LIST, &body, DATABASES, MAX_DATABASES, |_| Ok(()))?;
+        check(LIST, &body, &[Repeated { number: DATABASES, most: MAX_DATABASES, accepts: &|_| Ok(()) }])?;
         let message = proto::DatabaseList::decode(body)
             .map_err(|error| WireError::malformed(LIST, error.to_string()))?;
         check_format(message.format)?;

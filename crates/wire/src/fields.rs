@@ -1,6 +1,6 @@
 //! The top level of a message, walked without allocating: what is checked before it is decoded.
 
-use crate::{FORMAT, WireError};
+use crate::{FORMAT, Version, WireError, check_format, hash};
 
 /// A field and what it carries.
 struct Field<'a> {
@@ -55,17 +55,19 @@ fn next_field<'a>(bytes: &mut &'a [u8]) -> Option<Field<'a>> {
     Some(Field { number, payload })
 }
 
+/// A field that may occur more than once, how often, and which of its lengths pass.
+pub struct Repeated<'a> {
+    pub number: u32,
+    pub most: usize,
+    pub accepts: &'a dyn Fn(usize) -> Result<(), String>,
+}
+
 /// Checks the fields of a message: that it is cut off nowhere, that field 1, wherever it stands, is the
-/// format, and that field `repeated` occurs at most `most` times and `accepts` each of its lengths. Other
-/// fields, among them those of later versions, pass.
-pub fn check(
-    message: &'static str,
-    mut bytes: &[u8],
-    repeated: u32,
-    most: usize,
-    accepts: impl Fn(usize) -> Result<(), String>,
-) -> Result<(), WireError> {
-    let mut count = 0;
+/// format, and that the `repeated` ones occur as often and as long as they may. Other fields, among them those of
+/// later versions, pass.
+pub fn check(message: &'static str, mut bytes: &[u8], repeated: &[Repeated<'_>]) -> Result<(), WireError> {
+    // No message has more than two.
+    let mut counts = [0; 2];
     while !bytes.is_empty() {
         let Some(field) = next_field(&mut bytes) else {
             return Err(WireError::malformed(message, "a field is cut off or has no known type"));
@@ -74,9 +76,11 @@ pub fn check(
             (1, Payload::Varint(format)) if format != u64::from(FORMAT) => {
                 return Err(WireError::Format { found: u32::try_from(format).unwrap_or(u32::MAX) });
             }
-            (number, Payload::Bytes(value)) if number == repeated => {
-                count += 1;
-                if count > most {
+            (number, Payload::Bytes(value)) => {
+                let known = repeated.iter().zip(&mut counts).find(|(repeated, _)| repeated.number == number);
+                let Some((Repeated { most, accepts, .. }, count)) = known else { continue };
+                *count += 1;
+                if *count > *most {
                     return Err(WireError::malformed(message, format!("more than {most} entries")));
                 }
                 accepts(value.len()).map_err(|detail| WireError::malformed(message, detail))?;
@@ -85,4 +89,21 @@ pub fn check(
         }
     }
     Ok(())
+}
+
+/// The version that a request or an upload of this format names: what tells which lengths the rest must have. The
+/// body is walked, not decoded.
+pub fn named_version(message: &'static str, mut bytes: &[u8]) -> Result<Version, WireError> {
+    const VERSION: u32 = 2;
+    check(message, bytes, &[])?;
+    let (mut format, mut version) = (0, &[][..]);
+    while let Some(field) = next_field(&mut bytes) {
+        match field {
+            Field { number: 1, payload: Payload::Varint(value) } => format = value as u32,
+            Field { number: VERSION, payload: Payload::Bytes(value) } => version = value,
+            _ => (),
+        }
+    }
+    check_format(format)?;
+    hash(message, "version", version)
 }

@@ -1,8 +1,9 @@
 use bytes::Bytes;
 use prost::Message;
 
+use crate::fields::{Repeated, check, named_version};
 use crate::limits::{check_length, of_length};
-use crate::{FORMAT, KeysHash, Limits, WireError, check_format, fields, hash, proto};
+use crate::{FORMAT, KeysHash, Limits, Version, WireError, check_format, hash, proto};
 
 /// The most bytes of a [`KeysResponse`].
 pub const MAX_KEYS_RESPONSE_BYTES: u64 = 1 << 10;
@@ -10,27 +11,54 @@ pub const MAX_KEYS_RESPONSE_BYTES: u64 = 1 << 10;
 const REQUEST: &str = "upload of keys";
 const RESPONSE: &str = "response to an upload of keys";
 /// The number of the field with the keys.
-const KEYS: u32 = 2;
+const KEYS: u32 = 3;
 
 /// A client's evaluation keys, for all its queries to a database.
 ///
 /// Its `Debug` shows their length only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeysRequest {
+    /// A version that they are for.
+    pub version: Version,
+    /// The part of it that they are for.
+    pub part: Part,
     /// The keys.
     pub keys: Bytes,
 }
 
+/// A part of a version of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The table as it was built.
+    Base,
+    /// What has changed since.
+    Delta,
+}
+
 impl std::fmt::Debug for KeysRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeysRequest").field("bytes", &self.keys.len()).finish()
+        f.debug_struct("KeysRequest").field("bytes", &self.keys.len()).finish_non_exhaustive()
     }
 }
 
 impl KeysRequest {
     /// The upload as a message.
     pub fn encode(&self) -> Vec<u8> {
-        proto::KeysRequest { format: FORMAT, keys: self.keys.clone() }.encode_to_vec()
+        proto::KeysRequest {
+            format: FORMAT,
+            version: Bytes::copy_from_slice(&self.version),
+            keys: self.keys.clone(),
+            delta: self.part == Part::Delta,
+        }
+        .encode_to_vec()
+    }
+
+    /// The version that an upload names, which tells the limits for [`KeysRequest::decode`].
+    ///
+    /// # Errors
+    /// [`WireError::Format`] if it names another format, [`WireError::Malformed`] if it names no version.
+    pub fn version(body: &[u8]) -> Result<Version, WireError> {
+        named_version(REQUEST, body)
     }
 
     /// Reads an upload. The keys share the memory of `body`.
@@ -38,17 +66,20 @@ impl KeysRequest {
     /// # Errors
     /// [`WireError::TooLarge`] if the body is longer than any upload within `limits`, [`WireError::Format`]
     /// if it names another format, [`WireError::Malformed`] if it is no upload, or the keys have another
-    /// length than the parameters say.
+    /// length than the parameters of the part say.
     pub fn decode(body: Bytes, limits: &Limits) -> Result<Self, WireError> {
         check_length(body.len(), limits.keys_request_bytes())?;
-        let expected = of_length("keys", limits.keys_bytes);
-        fields::check(REQUEST, &body, KEYS, 1, &expected)?;
+        check(REQUEST, &body, &[Repeated { number: KEYS, most: 1, accepts: &|_| Ok(()) }])?;
         let message = proto::KeysRequest::decode(body)
             .map_err(|error| WireError::malformed(REQUEST, error.to_string()))?;
         check_format(message.format)?;
-        // A message without the field passes the walk.
+        let part = if message.delta { Part::Delta } else { Part::Base };
+        let Some(lengths) = limits.of(part) else {
+            return Err(WireError::malformed(REQUEST, "it is for the delta of a version that has none"));
+        };
+        let expected = of_length("keys", lengths.keys_bytes);
         expected(message.keys.len()).map_err(|detail| WireError::malformed(REQUEST, detail))?;
-        Ok(Self { keys: message.keys })
+        Ok(Self { version: hash(REQUEST, "version", &message.version)?, part, keys: message.keys })
     }
 }
 
@@ -72,7 +103,7 @@ impl KeysResponse {
     /// format, [`WireError::Malformed`] if it is no such response.
     pub fn decode(body: Bytes) -> Result<Self, WireError> {
         check_length(body.len(), MAX_KEYS_RESPONSE_BYTES)?;
-        fields::check(RESPONSE, &body, u32::MAX, 0, |_| Ok(()))?;
+        check(RESPONSE, &body, &[])?;
         let message = proto::KeysResponse::decode(body)
             .map_err(|error| WireError::malformed(RESPONSE, error.to_string()))?;
         check_format(message.format)?;

@@ -15,11 +15,11 @@ mod limits;
 mod query;
 mod refusal;
 
-pub use config::{Config, DatabaseState, Listing, MAX_CONFIG_BYTES, Summary};
+pub use config::{Config, DatabaseState, Listing, MAX_CONFIG_BYTES, PartConfig, Summary};
 pub use error::WireError;
-pub use keys::{KeysRequest, KeysResponse, MAX_KEYS_RESPONSE_BYTES};
-pub use limits::Limits;
-pub use query::{Request, Response};
+pub use keys::{KeysRequest, KeysResponse, MAX_KEYS_RESPONSE_BYTES, Part};
+pub use limits::{Lengths, Limits};
+pub use query::{Queries, Request, Response};
 pub use refusal::{Code, MAX_REFUSAL_BYTES, Refusal};
 
 /// The messages as generated from `proto/`.
@@ -35,7 +35,7 @@ pub const FORMAT: u32 = 1;
 /// The content type of every message.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
 
-/// Identifies a snapshot of a database.
+/// Identifies a version of a database.
 pub type Version = [u8; 32];
 
 /// Names evaluation keys: BLAKE3 of their bytes.

@@ -1,16 +1,25 @@
-use crate::WireError;
+use crate::{Part, WireError};
 
-/// What of the lengths of requests and responses is known from a database's parameters alone.
+/// Lengths that follow from the parameters of one part of a database: of its base, or of its delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct Lengths {
     /// Bytes of a query.
     pub query_bytes: usize,
     /// Bytes of an answer.
     pub answer_bytes: usize,
-    /// The most queries in a request, at least 1.
-    pub max_batch: usize,
     /// Bytes of a client's evaluation keys; 0 if the protocol needs none.
     pub keys_bytes: usize,
+}
+
+/// What of the lengths of requests and responses is known from the parameters of a database's version alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of the base.
+    pub base: Lengths,
+    /// Of the delta, if the version has one.
+    pub delta: Option<Lengths>,
+    /// The most look-ups in a request, at least 1.
+    pub max_batch: usize,
 }
 
 impl Limits {
@@ -20,26 +29,38 @@ impl Limits {
     /// The most that a field's key and length take.
     const FIELD_BYTES: u64 = 11;
 
+    /// Those of the base, then those of the delta, if there is one.
+    pub fn parts(&self) -> impl Iterator<Item = Lengths> {
+        [self.base].into_iter().chain(self.delta)
+    }
+
+    /// Those of one part.
+    pub(crate) fn of(&self, part: Part) -> Option<Lengths> {
+        match part {
+            Part::Base => Some(self.base),
+            Part::Delta => self.delta,
+        }
+    }
+
     /// The most bytes of a valid request.
     pub fn request_bytes(&self) -> u64 {
-        Self::message_bytes(self.max_batch, self.query_bytes)
+        Self::message_bytes(self.max_batch, self.parts().map(|part| part.query_bytes))
     }
 
     /// The most bytes of a valid upload of keys.
     pub fn keys_request_bytes(&self) -> u64 {
-        Self::message_bytes(1, self.keys_bytes)
+        Self::message_bytes(1, self.parts().map(|part| part.keys_bytes).max().into_iter())
     }
 
-    /// The most bytes of a valid response to `queries` queries.
-    pub fn response_bytes(&self, queries: usize) -> u64 {
-        Self::message_bytes(queries, self.answer_bytes)
+    /// The most bytes of a valid response to a request for `count` look-ups.
+    pub fn response_bytes(&self, count: usize) -> u64 {
+        Self::message_bytes(count, self.parts().map(|part| part.answer_bytes))
     }
 
-    fn message_bytes(count: usize, bytes: usize) -> u64 {
-        (bytes as u64)
-            .saturating_add(Self::FIELD_BYTES)
-            .saturating_mul(count as u64)
-            .saturating_add(Self::ENVELOPE_BYTES)
+    fn message_bytes(count: usize, parts: impl Iterator<Item = usize>) -> u64 {
+        let each =
+            |bytes: usize| (bytes as u64).saturating_add(Self::FIELD_BYTES).saturating_mul(count as u64);
+        parts.map(each).fold(Self::ENVELOPE_BYTES, u64::saturating_add)
     }
 }
 

@@ -3,46 +3,69 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 
+use crate::fields::{Repeated, check, named_version};
 use crate::limits::{check_length, of_length};
 use crate::{
-    FORMAT, KeysHash, Limits, Version, WireError, check_format, fields, hash, optional_bytes, optional_hash,
+    FORMAT, KeysHash, Lengths, Limits, Version, WireError, check_format, hash, optional_bytes, optional_hash,
     proto,
 };
 
 const REQUEST: &str = "request";
 const RESPONSE: &str = "response";
-/// The number of the field with the queries or the answers.
-const PARTS: u32 = 3;
+/// The numbers of the fields with the queries or the answers, of the base and of the delta.
+const BASE: u32 = 3;
+const DELTA: u32 = 5;
 
-/// Several queries of one client for one version, answered as one batch.
+/// Queries to one part of a database.
 ///
-/// Its `Debug` shows lengths only.
+/// Its `Debug` shows their number only.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Request {
-    /// The version that the queries were made for.
-    pub version: Version,
+pub struct Queries {
     /// The client's evaluation keys; `None` if the protocol needs none.
     pub keys: Option<KeysHash>,
     /// The queries.
     pub queries: Vec<Bytes>,
 }
 
-impl std::fmt::Debug for Request {
+impl std::fmt::Debug for Queries {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Request").field("queries", &self.queries.len()).finish_non_exhaustive()
+        f.debug_struct("Queries").field("queries", &self.queries.len()).finish_non_exhaustive()
     }
+}
+
+/// Several look-ups of one client in one version, answered as one batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The version that the queries were made for.
+    pub version: Version,
+    /// The queries to the base, one for each look-up.
+    pub base: Queries,
+    /// The queries to the delta, if the version has one: as many.
+    pub delta: Option<Queries>,
 }
 
 impl Request {
     /// The request as a message.
     pub fn encode(&self) -> Vec<u8> {
+        let (delta_queries, delta_keys) =
+            self.delta.clone().map(|delta| (delta.queries, delta.keys)).unwrap_or_default();
         proto::QueryRequest {
             format: FORMAT,
             version: Bytes::copy_from_slice(&self.version),
-            queries: self.queries.clone(),
-            keys: optional_bytes(self.keys),
+            queries: self.base.queries.clone(),
+            keys: optional_bytes(self.base.keys),
+            delta_queries,
+            delta_keys: optional_bytes(delta_keys),
         }
         .encode_to_vec()
+    }
+
+    /// The version that a request names, which tells the limits for [`Request::decode`].
+    ///
+    /// # Errors
+    /// [`WireError::Format`] if it names another format, [`WireError::Malformed`] if it names no version.
+    pub fn version(body: &[u8]) -> Result<Version, WireError> {
+        named_version(REQUEST, body)
     }
 
     /// Reads a request. The queries share the memory of `body`.
@@ -50,21 +73,32 @@ impl Request {
     /// # Errors
     /// [`WireError::TooLarge`] if the body is longer than any request within `limits`,
     /// [`WireError::Format`] if it names another format, [`WireError::Malformed`] if it is no request, has
-    /// no query or too many, or one of another length than the parameters say. Whether the keys that it names
-    /// are there is not a question of form.
+    /// no query or too many, one of another length than the parameters say, or not as many to the delta as to the
+    /// base. Whether the keys that it names are there is not a question of form.
     pub fn decode(body: Bytes, limits: &Limits) -> Result<Self, WireError> {
         check_length(body.len(), limits.request_bytes())?;
-        fields::check(REQUEST, &body, PARTS, limits.max_batch, of_length("a query", limits.query_bytes))?;
+        check_parts(REQUEST, "a query", &body, limits, limits.max_batch, |part| part.query_bytes)?;
         let message = proto::QueryRequest::decode(body)
             .map_err(|error| WireError::malformed(REQUEST, error.to_string()))?;
         check_format(message.format)?;
-        if message.queries.is_empty() {
+        let (queries, delta_queries) = (message.queries, message.delta_queries);
+        if queries.is_empty() {
             return Err(WireError::malformed(REQUEST, "it has no query"));
         }
+        let delta_keys = optional_hash(REQUEST, "delta_keys", &message.delta_keys)?;
+        let delta = match limits.delta {
+            Some(_) if delta_queries.len() != queries.len() => {
+                let detail =
+                    format!("{} queries to the delta and {} to the base", delta_queries.len(), queries.len());
+                return Err(WireError::malformed(REQUEST, detail));
+            }
+            Some(_) => Some(Queries { keys: delta_keys, queries: delta_queries }),
+            None => None,
+        };
         Ok(Self {
             version: hash(REQUEST, "version", &message.version)?,
-            keys: optional_hash(REQUEST, "keys", &message.keys)?,
-            queries: message.queries,
+            base: Queries { keys: optional_hash(REQUEST, "keys", &message.keys)?, queries },
+            delta,
         })
     }
 }
@@ -74,10 +108,14 @@ impl Request {
 /// Its `Debug` shows lengths only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Response {
-    /// The version that answered.
+    /// The version that answered: the one that the request named.
     pub version: Version,
-    /// One answer for each query, in order.
+    /// The newest version that the server answers: what to ask for next.
+    pub newest: Version,
+    /// The base's answers, one for each look-up, in order.
     pub answers: Vec<Bytes>,
+    /// The delta's, if the version has one: as many.
+    pub delta_answers: Option<Vec<Bytes>>,
     /// Time of computation for the whole batch, to the microsecond.
     pub compute: Duration,
 }
@@ -96,30 +134,58 @@ impl Response {
             version: Bytes::copy_from_slice(&self.version),
             answers: self.answers.clone(),
             compute_micros: u64::try_from(self.compute.as_micros()).unwrap_or(u64::MAX),
+            delta_answers: self.delta_answers.clone().unwrap_or_default(),
+            newest: Bytes::copy_from_slice(&self.newest),
         }
         .encode_to_vec()
     }
 
-    /// Reads the response to a request with `queries` queries. The answers share the memory of `body`.
+    /// Reads the response to a request for `count` look-ups. The answers share the memory of `body`.
     ///
     /// # Errors
     /// [`WireError::TooLarge`] if the body is longer than any such response, [`WireError::Format`] if it
     /// names another format, [`WireError::Malformed`] if it is no response, or its answers are not as many
     /// and as long as the parameters say.
-    pub fn decode(body: Bytes, limits: &Limits, queries: usize) -> Result<Self, WireError> {
-        check_length(body.len(), limits.response_bytes(queries))?;
-        fields::check(RESPONSE, &body, PARTS, queries, of_length("an answer", limits.answer_bytes))?;
+    pub fn decode(body: Bytes, limits: &Limits, count: usize) -> Result<Self, WireError> {
+        check_length(body.len(), limits.response_bytes(count))?;
+        check_parts(RESPONSE, "an answer", &body, limits, count, |part| part.answer_bytes)?;
         let message = proto::QueryResponse::decode(body)
             .map_err(|error| WireError::malformed(RESPONSE, error.to_string()))?;
         check_format(message.format)?;
-        if message.answers.len() != queries {
-            let detail = format!("{} answers to {queries} queries", message.answers.len());
-            return Err(WireError::malformed(RESPONSE, detail));
+        let delta_answers = limits.delta.map(|_| message.delta_answers);
+        for answers in [Some(&message.answers), delta_answers.as_ref()].into_iter().flatten() {
+            if answers.len() != count {
+                let detail = format!("{} answers to {count} queries", answers.len());
+                return Err(WireError::malformed(RESPONSE, detail));
+            }
         }
         Ok(Self {
             version: hash(RESPONSE, "version", &message.version)?,
+            newest: hash(RESPONSE, "newest", &message.newest)?,
             answers: message.answers,
+            delta_answers,
             compute: Duration::from_micros(message.compute_micros),
         })
     }
+}
+
+/// Checks that a message has at most `count` queries or answers of each part, and these the part's length.
+fn check_parts(
+    message: &'static str,
+    what: &'static str,
+    body: &[u8],
+    limits: &Limits,
+    count: usize,
+    length: impl Fn(Lengths) -> usize,
+) -> Result<(), WireError> {
+    let base = of_length(what, length(limits.base));
+    let delta = of_length(what, limits.delta.map_or(0, &length));
+    check(
+        message,
+        body,
+        &[
+            Repeated { number: BASE, most: count, accepts: &base },
+            Repeated { number: DELTA, most: limits.delta.map_or(0, |_| count), accepts: &delta },
+        ],
+    )
 }

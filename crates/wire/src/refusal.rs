@@ -1,9 +1,10 @@
 use bytes::Bytes;
 use prost::Message;
 
+use crate::fields::check;
 use crate::limits::check_length;
 pub use crate::proto::ErrorCode as Code;
-use crate::{FORMAT, Version, WireError, check_format, fields, optional_bytes, optional_hash, proto};
+use crate::{FORMAT, Version, WireError, check_format, optional_bytes, optional_hash, proto};
 
 /// The most bytes of a refusal.
 pub const MAX_REFUSAL_BYTES: u64 = 1 << 16;
@@ -46,7 +47,7 @@ impl Refusal {
     /// format, [`WireError::Malformed`] if it is no refusal.
     pub fn decode(body: Bytes) -> Result<Self, WireError> {
         check_length(body.len(), MAX_REFUSAL_BYTES)?;
-        fields::check(REFUSAL, &body, u32::MAX, 0, |_| Ok(()))?;
+        check(REFUSAL, &body, &[])?;
         let message =
             proto::Error::decode(body).map_err(|error| WireError::malformed(REFUSAL, error.to_string()))?;
         check_format(message.format)?;

@@ -5,46 +5,71 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use spirea_wire::{
-    Code, Config, DatabaseState, KeysRequest, KeysResponse, Limits, Listing, MAX_KEYS_RESPONSE_BYTES,
-    Refusal, Request, Response, Summary, WireError,
+    Code, Config, DatabaseState, KeysRequest, KeysResponse, Lengths, Limits, Listing,
+    MAX_KEYS_RESPONSE_BYTES, Part, PartConfig, Queries, Refusal, Request, Response, Summary, WireError,
 };
 
-const LIMITS: Limits = Limits { query_bytes: 3, answer_bytes: 2, max_batch: 2, keys_bytes: 5 };
+const BASE: Lengths = Lengths { query_bytes: 3, answer_bytes: 2, keys_bytes: 5 };
+/// A version without a delta.
+const PLAIN: Limits = Limits { base: BASE, delta: None, max_batch: 2 };
+const LIMITS: Limits =
+    Limits { delta: Some(Lengths { query_bytes: 1, answer_bytes: 4, keys_bytes: 2 }), ..PLAIN };
 
-fn request() -> Request {
-    Request {
-        version: [7; 32],
+fn queries() -> Queries {
+    Queries {
         keys: Some([8; 32]),
         queries: vec![Bytes::from_static(&[1, 2, 3]), Bytes::from_static(&[4, 5, 6])],
     }
 }
 
+fn request() -> Request {
+    let delta =
+        Queries { keys: Some([9; 32]), queries: vec![Bytes::from_static(&[7]), Bytes::from_static(&[8])] };
+    Request { version: [7; 32], base: queries(), delta: Some(delta) }
+}
+
+/// To a version without a delta.
+fn plain() -> Request {
+    Request { delta: None, ..request() }
+}
+
 fn response() -> Response {
     Response {
         version: [7; 32],
+        newest: [6; 32],
         answers: vec![Bytes::from_static(&[8, 9]), Bytes::from_static(&[10, 11])],
+        delta_answers: Some(vec![Bytes::from_static(&[1; 4]), Bytes::from_static(&[2; 4])]),
         compute: Duration::from_micros(300),
     }
 }
 
 fn upload() -> KeysRequest {
-    KeysRequest { keys: Bytes::from_static(&[1, 2, 3, 4, 5]) }
+    KeysRequest { version: [7; 32], part: Part::Delta, keys: Bytes::from_static(&[1, 2]) }
 }
 
 fn receipt() -> KeysResponse {
     KeysResponse { blake3: [8; 32] }
 }
 
-fn config() -> Config {
-    Config {
-        name: "urls".into(),
-        version: [7; 32],
+fn part(lengths: Lengths) -> PartConfig {
+    PartConfig {
         protocol_params: Bytes::from_static(b"{}"),
         table: Bytes::from_static(b"[]"),
         hint_bytes: 128,
         hint_blake3: [9; 32],
-        limits: LIMITS,
+        lengths,
+    }
+}
+
+fn config() -> Config {
+    Config {
+        name: "urls".into(),
+        version: [7; 32],
+        base: part(BASE),
+        delta: LIMITS.delta.map(part),
+        max_batch: 2,
         party: Some(1),
+        versions: vec![[7; 32], [6; 32]],
     }
 }
 
@@ -67,17 +92,36 @@ fn listing() -> Listing {
 fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
     let field = |start: &[u8], byte: u8| [start, &[byte; 32][..]].concat();
     let version = field(&[0x12, 32], 7);
+    let part = [b"\x0a\x02{}\x12\x02[]", &field(&[0x1a, 37, 0x08, 0x80, 0x01, 0x12, 32], 9)[..]].concat();
     [
         (
             "request",
             request().encode(),
-            [&[0x08, 1][..], &version, &[0x1a, 3, 1, 2, 3], &[0x1a, 3, 4, 5, 6], &field(&[0x22, 32], 8)]
-                .concat(),
+            [
+                &[0x08, 1][..],
+                &version,
+                &[0x1a, 3, 1, 2, 3],
+                &[0x1a, 3, 4, 5, 6],
+                &field(&[0x22, 32], 8),
+                &[0x2a, 1, 7, 0x2a, 1, 8],
+                &field(&[0x32, 32], 9),
+            ]
+            .concat(),
         ),
         (
             "response",
             response().encode(),
-            [&[0x08, 1][..], &version, &[0x1a, 2, 8, 9], &[0x1a, 2, 10, 11], &[0x20, 0xac, 0x02]].concat(),
+            [
+                &[0x08, 1][..],
+                &version,
+                &[0x1a, 2, 8, 9],
+                &[0x1a, 2, 10, 11],
+                &[0x20, 0xac, 0x02],
+                &[0x2a, 4, 1, 1, 1, 1],
+                &[0x2a, 4, 2, 2, 2, 2],
+                &field(&[0x32, 32], 6),
+            ]
+            .concat(),
         ),
         (
             "configuration",
@@ -86,10 +130,15 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
                 &[0x08, 1][..],
                 b"\x12\x04urls",
                 &field(&[0x1a, 32], 7),
-                b"\x22\x02{}",
-                b"\x2a\x02[]",
-                &field(&[0x32, 37, 0x08, 0x80, 0x01, 0x12, 32], 9),
-                &[0x38, 3, 0x40, 2, 0x48, 2, 0x50, 5, 0x58, 2],
+                &[0x22, 53],
+                &part,
+                &[0x20, 3, 0x28, 2, 0x30, 5],
+                &[0x2a, 53],
+                &part,
+                &[0x20, 1, 0x28, 4, 0x30, 2],
+                &[0x30, 2, 0x38, 2],
+                &field(&[0x42, 32], 7),
+                &field(&[0x42, 32], 6),
             ]
             .concat(),
         ),
@@ -104,7 +153,7 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
             listing().encode(),
             [&[0x08, 1][..], &[0x12, 42], b"\x0a\x04urls", &[0x10, 2], &field(&[0x1a, 32], 7)].concat(),
         ),
-        ("upload of keys", upload().encode(), [0x08, 1, 0x12, 5, 1, 2, 3, 4, 5].to_vec()),
+        ("upload of keys", upload().encode(), [&[0x08, 1][..], &version, &[0x1a, 2, 1, 2, 0x20, 1]].concat()),
         (
             "response to an upload of keys",
             receipt().encode(),
@@ -115,19 +164,32 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
 
 /// Decodes as every message; what comes out is within the limits.
 fn decode_all(bytes: &Bytes) {
-    if let Ok(request) = Request::decode(bytes.clone(), &LIMITS) {
-        assert!((1..=LIMITS.max_batch).contains(&request.queries.len()));
-        assert!(request.queries.iter().all(|query| query.len() == LIMITS.query_bytes));
-        assert_eq!(Request::decode(request.encode().into(), &LIMITS), Ok(request));
-    }
-    if let Ok(response) = Response::decode(bytes.clone(), &LIMITS, 2) {
-        assert_eq!(response.answers.len(), 2);
-        assert!(response.answers.iter().all(|answer| answer.len() == LIMITS.answer_bytes));
-        assert_eq!(Response::decode(response.encode().into(), &LIMITS, 2), Ok(response));
-    }
-    if let Ok(upload) = KeysRequest::decode(bytes.clone(), &LIMITS) {
-        assert_eq!(upload.keys.len(), LIMITS.keys_bytes);
-        assert_eq!(KeysRequest::decode(upload.encode().into(), &LIMITS), Ok(upload));
+    for limits in [LIMITS, PLAIN] {
+        if let Ok(request) = Request::decode(bytes.clone(), &limits) {
+            assert_eq!(Request::version(bytes), Ok(request.version));
+            assert_eq!(request.delta.is_some(), limits.delta.is_some());
+            for (lengths, asked) in limits.parts().zip([Some(&request.base), request.delta.as_ref()]) {
+                let queries = &asked.unwrap().queries;
+                assert_eq!(queries.len(), request.base.queries.len());
+                assert!((1..=limits.max_batch).contains(&queries.len()));
+                assert!(queries.iter().all(|query| query.len() == lengths.query_bytes));
+            }
+            assert_eq!(Request::decode(request.encode().into(), &limits), Ok(request));
+        }
+        if let Ok(response) = Response::decode(bytes.clone(), &limits, 2) {
+            assert_eq!(response.delta_answers.is_some(), limits.delta.is_some());
+            for (lengths, answers) in
+                limits.parts().zip([Some(&response.answers), response.delta_answers.as_ref()])
+            {
+                assert_eq!(answers.unwrap().len(), 2);
+                assert!(answers.unwrap().iter().all(|answer| answer.len() == lengths.answer_bytes));
+            }
+            assert_eq!(Response::decode(response.encode().into(), &limits, 2), Ok(response));
+        }
+        if let Ok(upload) = KeysRequest::decode(bytes.clone(), &limits) {
+            assert_eq!(KeysRequest::version(bytes), Ok(upload.version));
+            assert_eq!(KeysRequest::decode(upload.encode().into(), &limits), Ok(upload));
+        }
     }
     if let Ok(receipt) = KeysResponse::decode(bytes.clone()) {
         assert_eq!(KeysResponse::decode(receipt.encode().into()), Ok(receipt));
@@ -163,13 +225,7 @@ fn a_configuration_names_one_of_two_parties_or_none() {
         let config = Config { party, ..config() };
         assert_eq!(Config::decode(config.encode().into()), Ok(config));
     }
-    // Servers of protocols with one server have never sent the field.
-    let named = config().encode();
-    let (unnamed, field) = named.split_at(named.len() - 2);
-    assert_eq!(field, [0x58, 2]);
-    let config = Config { party: None, ..config() };
-    assert_eq!((config.encode().as_slice(), Config::decode(unnamed.to_vec().into())), (unnamed, Ok(config)));
-    let third = [unnamed, &[0x58, 3]].concat();
+    let third = [&config().encode()[..], &[0x38, 3]].concat();
     assert!(matches!(Config::decode(third.into()), Err(WireError::Malformed { .. })));
 }
 
@@ -180,12 +236,16 @@ fn truncated_messages_are_errors_or_shorter_lists() {
         let bytes = Bytes::copy_from_slice(&whole[..length]);
         // Cut between two queries or before the keys, it is a request with fewer: HTTP's own length tells.
         if let Ok(shorter) = Request::decode(bytes, &LIMITS) {
-            assert!(request().queries.starts_with(&shorter.queries), "{length} bytes");
-            assert_eq!(shorter.keys, None, "{length} bytes");
+            let (base, delta) = (request().base, request().delta.unwrap());
+            let shorter_delta = shorter.delta.unwrap();
+            assert!(base.queries.starts_with(&shorter.base.queries), "{length} bytes");
+            assert!(delta.queries.starts_with(&shorter_delta.queries), "{length} bytes");
+            assert!(shorter_delta.keys.is_none(), "{length} bytes");
         }
     }
+    // All but the last field is needed.
     let whole = upload().encode();
-    for length in 0..whole.len() {
+    for length in 0..whole.len() - 2 {
         assert!(
             KeysRequest::decode(Bytes::copy_from_slice(&whole[..length]), &LIMITS).is_err(),
             "{length} bytes"
@@ -193,11 +253,10 @@ fn truncated_messages_are_errors_or_shorter_lists() {
     }
     let whole = response().encode();
     for length in 0..whole.len() {
-        // The time of computation is the one part that may be missing.
-        match Response::decode(Bytes::copy_from_slice(&whole[..length]), &LIMITS, 2) {
-            Err(_) => (),
-            Ok(shorter) => assert_eq!(shorter.answers, response().answers, "{length} bytes"),
-        }
+        assert!(
+            Response::decode(Bytes::copy_from_slice(&whole[..length]), &LIMITS, 2).is_err(),
+            "{length} bytes"
+        );
     }
     for (_, whole, _) in vectors() {
         for length in 0..whole.len() {
@@ -251,10 +310,11 @@ fn lengths_are_checked_before_anything_else() {
     let many = Bytes::from([&[0x08, 1][..], &[0x1a, 0].repeat(400)].concat());
     let error = Request::decode(many, &LIMITS).unwrap_err().to_string();
     assert!(error.contains("0 bytes where the parameters say 3"), "{error}");
-    let three = Request { queries: vec![Bytes::from_static(&[0; 3]); 3], ..request() };
+    let three = Queries { queries: vec![Bytes::from_static(&[0; 3]); 3], ..queries() };
+    let three = Request { base: three, ..request() };
     let error = Request::decode(three.encode().into(), &LIMITS).unwrap_err().to_string();
     assert!(error.contains("more than 2"), "{error}");
-    let none = Request { queries: vec![], ..request() };
+    let none = Request { base: Queries { queries: vec![], ..queries() }, ..request() };
     assert!(Request::decode(none.encode().into(), &LIMITS).is_err());
     assert!(Response::decode(response().encode().into(), &LIMITS, 1).is_err());
     assert!(Response::decode(response().encode().into(), &LIMITS, 3).is_err());
@@ -271,17 +331,47 @@ fn lengths_are_checked_before_anything_else() {
 #[test]
 fn limits_do_not_overflow_and_admit_the_largest_request() {
     let most = usize::MAX;
-    let vast = Limits { query_bytes: most, answer_bytes: most, max_batch: most, keys_bytes: most };
+    let lengths = Lengths { query_bytes: most, answer_bytes: most, keys_bytes: most };
+    let vast = Limits { base: lengths, delta: Some(lengths), max_batch: most };
     assert_eq!((vast.request_bytes(), vast.keys_request_bytes()), (u64::MAX, u64::MAX));
     for (query_bytes, max_batch) in [(0, 1), (127, 3), (128, 256), (1 << 20, 16)] {
-        let limits = Limits { query_bytes, answer_bytes: 1, max_batch, keys_bytes: query_bytes };
+        let lengths = Lengths { query_bytes, answer_bytes: 1, keys_bytes: query_bytes };
+        let limits = Limits { base: lengths, delta: Some(lengths), max_batch };
         let bytes = Bytes::from(vec![5; query_bytes]);
-        let request =
-            Request { version: [1; 32], keys: Some([2; 32]), queries: vec![bytes.clone(); max_batch] };
+        let most = Queries { keys: Some([2; 32]), queries: vec![bytes.clone(); max_batch] };
+        let request = Request { version: [1; 32], base: most.clone(), delta: Some(most) };
         assert_eq!(Request::decode(request.encode().into(), &limits), Ok(request));
-        let upload = KeysRequest { keys: bytes };
+        let upload = KeysRequest { version: [1; 32], part: Part::Base, keys: bytes };
         assert_eq!(KeysRequest::decode(upload.encode().into(), &limits), Ok(upload));
     }
+}
+
+#[test]
+fn a_request_asks_the_parts_that_the_version_has_and_all_as_often() {
+    assert_eq!(Request::decode(plain().encode().into(), &PLAIN), Ok(plain()));
+    let error = Request::decode(plain().encode().into(), &LIMITS).unwrap_err().to_string();
+    assert!(error.contains("0 queries to the delta and 2 to the base"), "{error}");
+    assert!(Request::decode(request().encode().into(), &PLAIN).is_err());
+    let one = Queries { queries: vec![Bytes::from_static(&[7])], ..queries() };
+    let uneven = Request { delta: Some(one), ..request() };
+    let error = Request::decode(uneven.encode().into(), &LIMITS).unwrap_err().to_string();
+    assert!(error.contains("1 queries to the delta and 2 to the base"), "{error}");
+    let without = Response { delta_answers: None, ..response() };
+    assert_eq!(Response::decode(without.encode().into(), &PLAIN, 2), Ok(without.clone()));
+    assert!(Response::decode(without.encode().into(), &LIMITS, 2).is_err());
+    assert!(Response::decode(response().encode().into(), &PLAIN, 2).is_err());
+    let error = KeysRequest::decode(upload().encode().into(), &PLAIN).unwrap_err().to_string();
+    assert!(error.contains("for the delta of a version that has none"), "{error}");
+}
+
+#[test]
+fn requests_name_their_version_before_they_are_decoded() {
+    assert_eq!(Request::version(&request().encode()), Ok([7; 32]));
+    assert_eq!(KeysRequest::version(&upload().encode()), Ok([7; 32]));
+    let named = [&request().encode()[..], &[0x12, 1, 0]].concat();
+    assert!(matches!(Request::version(&named), Err(WireError::Malformed { .. })));
+    assert!(matches!(Request::version(&[0x08, 1]), Err(WireError::Malformed { .. })));
+    assert_eq!(Request::version(&[0x08, 2]), Err(WireError::Format { found: 2 }));
 }
 
 #[test]
@@ -294,19 +384,24 @@ fn later_fields_are_passed_over() {
 
 #[test]
 fn keys_are_as_long_as_the_parameters_say_and_their_names_are_hashes() {
-    let without = Request { keys: None, ..request() };
-    assert_eq!(Request::decode(without.encode().into(), &LIMITS), Ok(without.clone()));
+    let without = Request { base: Queries { keys: None, ..queries() }, ..plain() };
+    assert_eq!(Request::decode(without.encode().into(), &PLAIN), Ok(without.clone()));
     for length in [1, 31, 33] {
         let named = [&without.encode()[..], &[0x22, length], &vec![0; length as usize]].concat();
-        let error = Request::decode(named.into(), &LIMITS).unwrap_err().to_string();
+        let error = Request::decode(named.into(), &PLAIN).unwrap_err().to_string();
         assert!(error.contains(&format!("keys has {length} bytes, not 32")), "{error}");
     }
-    for length in [0, 4, 6] {
-        let upload = KeysRequest { keys: vec![1; length].into() };
-        let error = KeysRequest::decode(upload.encode().into(), &LIMITS).unwrap_err().to_string();
-        assert!(error.contains(&format!("keys of {length} bytes where the parameters say 5")), "{error}");
+    for (part, lengths, right) in [(Part::Base, [0, 4, 6], 5), (Part::Delta, [0, 1, 5], 2)] {
+        for length in lengths {
+            let upload = KeysRequest { part, keys: vec![1; length].into(), ..upload() };
+            let error = KeysRequest::decode(upload.encode().into(), &LIMITS).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("keys of {length} bytes where the parameters say {right}")),
+                "{error}"
+            );
+        }
     }
-    let twice = [&upload().encode()[..], &upload().encode()[2..]].concat();
+    let twice = [&upload().encode()[..], &[0x1a, 2, 1, 2]].concat();
     assert!(KeysRequest::decode(twice.into(), &LIMITS).unwrap_err().to_string().contains("more than 1"));
     assert!(KeysResponse::decode(Bytes::from_static(&[0x08, 1])).is_err());
 }
@@ -314,9 +409,13 @@ fn keys_are_as_long_as_the_parameters_say_and_their_names_are_hashes() {
 #[test]
 fn debug_output_has_no_query_and_no_keys() {
     let secret = Bytes::from_static(b"secret");
-    let request = Request { queries: vec![secret.clone()], ..request() };
-    assert!(!format!("{request:?}").contains("secret"));
-    assert!(!format!("{:?}", KeysRequest { keys: secret }).contains("secret"));
+    let asked = Queries { queries: vec![secret.clone()], ..queries() };
+    let request = Request { base: asked.clone(), delta: Some(asked), ..request() };
+    let upload = KeysRequest { keys: secret, ..upload() };
+    for shown in [format!("{request:?}"), format!("{upload:?}")] {
+        // As text, or as a list of bytes.
+        assert!(!shown.contains("secret") && !shown.contains("115, 101"), "{shown}");
+    }
 }
 
 proptest! {

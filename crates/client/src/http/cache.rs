@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{ClientError, Description, Hint};
+use crate::{ClientError, Hint, Part as DatabasePart};
 
 /// A folder of hints.
 pub(super) struct Cache(PathBuf);
@@ -38,45 +38,45 @@ impl Cache {
         Ok(Self(folder))
     }
 
-    fn path(&self, description: &Description, extension: &str) -> PathBuf {
-        let hash = blake3::Hash::from_bytes(*description.hint_blake3()).to_hex();
+    fn path(&self, part: &DatabasePart, extension: &str) -> PathBuf {
+        let hash = blake3::Hash::from_bytes(*part.hint_blake3()).to_hex();
         self.0.join(format!("{hash}.{extension}"))
     }
 
     /// The hint, if it is here. A damaged copy is removed.
-    pub fn load(&self, description: &Description) -> Result<Option<Hint>, ClientError> {
-        let path = self.path(description, "hint");
+    pub fn load(&self, part: &DatabasePart) -> Result<Option<Hint>, ClientError> {
+        let path = self.path(part, "hint");
         let file = match File::open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file.map_err(failed(&path, "open"))?,
         };
-        match read(file, &path, description) {
+        match read(file, &path, part) {
             Err(ClientError::HintCorrupted) => remove(&path).map(|()| None),
             hint => hint.map(Some),
         }
     }
 
     /// The place of a download, once no other process is at it. What an interrupted download left is kept.
-    pub fn begin(&self, description: &Description) -> Result<Part, ClientError> {
+    pub fn begin(&self, part: &DatabasePart) -> Result<Part, ClientError> {
         // The lock has a file of its own, which is never renamed or removed: all processes lock the same one.
-        let lock_path = self.path(description, "lock");
+        let lock_path = self.path(part, "lock");
         let lock = File::options().create(true).append(true).open(&lock_path);
         let lock = lock.map_err(failed(&lock_path, "open"))?;
         lock.lock().map_err(failed(&lock_path, "lock"))?;
-        let path = self.path(description, "part");
+        let path = self.path(part, "part");
         let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
         let mut file = file.map_err(failed(&path, "open"))?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(failed(&path, "read"))?;
-        let mut part = Part { file, bytes, path, whole: self.path(description, "hint"), _lock: lock };
-        if bytes > description.hint_bytes() {
-            part.cut(0)?;
+        let mut begun = Part { file, bytes, path, whole: self.path(part, "hint"), _lock: lock };
+        if bytes > part.hint_bytes() {
+            begun.cut(0)?;
         }
-        Ok(part)
+        Ok(begun)
     }
 }
 
-fn read(file: File, path: &Path, description: &Description) -> Result<Hint, ClientError> {
-    let expected = description.hint_bytes();
+fn read(file: File, path: &Path, part: &DatabasePart) -> Result<Hint, ClientError> {
+    let expected = part.hint_bytes();
     let length = file.metadata().map_err(failed(path, "read"))?.len();
     let Some(capacity) = usize::try_from(expected).ok().filter(|_| length == expected) else {
         return Err(ClientError::HintCorrupted);
@@ -84,7 +84,7 @@ fn read(file: File, path: &Path, description: &Description) -> Result<Hint, Clie
     let mut bytes = Vec::with_capacity(capacity);
     // The file may grow while it is read; a longer one has another hash.
     file.take(expected).read_to_end(&mut bytes).map_err(failed(path, "read"))?;
-    description.hint(bytes)
+    part.hint(bytes)
 }
 
 /// A hint that is being downloaded.
@@ -118,10 +118,10 @@ impl Part {
     }
 
     /// Checks the whole and puts it in its place. What is not the hint is thrown away.
-    pub fn finish(&mut self, description: &Description) -> Result<Hint, ClientError> {
+    pub fn finish(&mut self, part: &DatabasePart) -> Result<Hint, ClientError> {
         self.file.sync_all().map_err(failed(&self.path, "write"))?;
         let file = File::open(&self.path).map_err(failed(&self.path, "read"))?;
-        match read(file, &self.path, description) {
+        match read(file, &self.path, part) {
             Ok(hint) => {
                 fs::rename(&self.path, &self.whole).map_err(failed(&self.whole, "rename"))?;
                 Ok(hint)

@@ -1,7 +1,8 @@
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use spirea_protocols::Table;
-use spirea_wire::{Code, Response};
+use spirea_wire::{Code, KeysHash, Response};
 
 use super::cache::Cache;
 use super::servers::Servers;
@@ -39,7 +40,8 @@ pub struct Timings {
 /// Values and what they cost.
 #[derive(Debug, Default)]
 pub struct Lookups {
-    /// The values, in the order asked for; `None` for a key that the table does not have.
+    /// The values, in the order asked for; `None` for a key that the table does not have, or a row that was
+    /// deleted.
     pub values: Vec<Option<Value>>,
     /// What they cost.
     pub timings: Timings,
@@ -72,8 +74,9 @@ impl Wanted<'_> {
 
 /// A client of one database over HTTP, from the one server or the two that its protocol has.
 ///
-/// It follows the database: when the server has a new version, the client fetches its configuration and hint
-/// and makes new queries. Values of one call may then come from two versions.
+/// It follows the database: an answer says when the server has a newer version, and the next request is made for
+/// that one. A server keeps former versions for a while; when it no longer answers the client's, the client fetches
+/// the new configuration and hint at once and makes new queries. Values of one call may then come from two versions.
 ///
 /// Where the protocol needs evaluation keys, the client uploads them before its first query, and again when the
 /// server has forgotten them.
@@ -82,8 +85,10 @@ pub struct HttpClient {
     cache: Cache,
     options: ClientOptions,
     session: Session,
-    /// Whether the server has taken the session's keys.
-    keys_sent: bool,
+    /// The keys that the servers have taken.
+    keys_sent: HashSet<KeysHash>,
+    /// Whether a server has said that it has a newer version than the session's.
+    outdated: bool,
 }
 
 impl HttpClient {
@@ -118,12 +123,12 @@ impl HttpClient {
     pub fn connect_with(urls: &[&str], name: &str, options: ClientOptions) -> Result<Self, ClientError> {
         let mut servers = Servers::new(urls, name, &options)?;
         let cache = Cache::open(options.cache.as_deref())?;
-        let session = open_session(&mut servers, &cache, &options)?;
+        let session = open_session(&mut servers, &cache, &options, None)?;
         Ok(Self::over(servers, cache, options, session))
     }
 
     pub(super) fn over(servers: Servers, cache: Cache, options: ClientOptions, session: Session) -> Self {
-        Self { servers, cache, options, session, keys_sent: false }
+        Self { servers, cache, options, session, keys_sent: HashSet::new(), outdated: false }
     }
 
     /// The database, in the version that was last seen.
@@ -144,12 +149,12 @@ impl HttpClient {
         Ok(self.look_up_keys(keys)?.values)
     }
 
-    /// The values at indices, in as many requests as they need.
+    /// The values at indices, in as many requests as they need; `None` for a row that was deleted.
     ///
     /// # Errors
     /// See [`HttpClient::look_up_indices`].
-    pub fn get_indices(&mut self, indices: &[u64]) -> Result<Vec<Value>, ClientError> {
-        Ok(self.look_up_indices(indices)?.values.into_iter().flatten().collect())
+    pub fn get_indices(&mut self, indices: &[u64]) -> Result<Vec<Option<Value>>, ClientError> {
+        Ok(self.look_up_indices(indices)?.values)
     }
 
     /// The values of keys, and what they cost.
@@ -178,6 +183,9 @@ impl HttpClient {
         let mut lookups = Lookups::default();
         let mut refreshed = false;
         while lookups.values.len() < wanted.len() {
+            if self.outdated {
+                self.follow()?;
+            }
             let Err(error) = self.request(wanted, &mut lookups) else { continue };
             if !self.is_outdated(&error)? {
                 return Err(error);
@@ -190,11 +198,17 @@ impl HttpClient {
                     _ => ClientError::StillStale,
                 });
             }
-            // The refused queries are dropped with their secrets; the new version gets new ones, and new keys.
-            self.session = open_session(&mut self.servers, &self.cache, &self.options)?;
-            self.keys_sent = false;
+            // The refused queries are dropped with their secrets; the new version gets new ones.
+            self.follow()?;
         }
         Ok(lookups)
+    }
+
+    /// Goes on with the version that the servers have now.
+    fn follow(&mut self) -> Result<(), ClientError> {
+        self.session = open_session(&mut self.servers, &self.cache, &self.options, Some(&self.session))?;
+        self.outdated = false;
+        Ok(())
     }
 
     /// Whether a server refused because it has another version by now. One of another shape takes other
@@ -223,6 +237,8 @@ impl HttpClient {
         let Exchanged { responses, received_bytes, round_trip } =
             self.exchange(&requests, count, &mut lookups.timings)?;
 
+        let version = *self.description().version();
+        self.outdated |= responses.iter().any(|response| response.newest != version);
         let received = Instant::now();
         let Answered { values, compute } = self.session.decode(pending, &responses)?;
         lookups.values.extend(values);
@@ -250,9 +266,7 @@ impl HttpClient {
     ) -> Result<Exchanged, ClientError> {
         let limit = self.description().limits().response_bytes(count);
         for _ in 0..2 {
-            if !self.keys_sent {
-                self.send_keys(timings)?;
-            }
+            self.send_keys(timings)?;
             let sent = Instant::now();
             let responses = self.servers.ask(|party, transport| {
                 let response = transport.query(&requests[party], limit)?;
@@ -262,9 +276,9 @@ impl HttpClient {
                 Err(ClientError::Refused { refusal, .. })
                     if refusal.code == Code::UnknownKeys
                         && !refusal.accepted
-                        && self.session.keys().is_some() =>
+                        && !self.session.keys().is_empty() =>
                 {
-                    self.keys_sent = false;
+                    self.keys_sent.clear();
                 }
                 responses => {
                     let (bytes, responses): (Vec<u64>, _) = responses?.into_iter().unzip();
@@ -277,14 +291,17 @@ impl HttpClient {
     }
 
     fn send_keys(&mut self, timings: &mut Timings) -> Result<(), ClientError> {
-        if let Some(keys) = self.session.keys() {
+        for keys in self.session.keys() {
+            if self.keys_sent.contains(keys.blake3()) {
+                continue;
+            }
             let started = Instant::now();
             let request = keys.request();
             self.servers.ask(|_, transport| keys.check(transport.keys(&request)?))?;
             timings.keys_bytes += request.len() as u64;
             timings.keys += started.elapsed();
+            self.keys_sent.insert(*keys.blake3());
         }
-        self.keys_sent = true;
         Ok(())
     }
 }
@@ -300,11 +317,15 @@ fn open_session(
     servers: &mut Servers,
     cache: &Cache,
     options: &ClientOptions,
+    former: Option<&Session>,
 ) -> Result<Session, ClientError> {
     for _ in 0..REFRESHES {
         let description = servers.describe()?;
-        if let Some(hint) = download::hint(servers.first(), cache, &description, options)? {
-            return Session::new_with(description, &hint, options.weak_prf);
+        if let Some(hints) = download::hints(servers.first(), cache, &description, options)? {
+            return match former {
+                Some(session) => session.follow(description, &hints, options.weak_prf),
+                None => Session::new_with(description, &hints, options.weak_prf),
+            };
         }
     }
     Err(ClientError::Changing)

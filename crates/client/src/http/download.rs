@@ -5,43 +5,53 @@ use std::io::Read;
 use super::cache::{Cache, Part};
 use super::transport::{Failure, HintPart, Transport, failed};
 use super::{ClientOptions, Progress};
-use crate::{ClientError, Description, Hint};
+use crate::{ClientError, Description, Hint, Part as DatabasePart};
 
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The hint of `description`, from the cache or the server; `None` if the server has another one by now.
-pub(super) fn hint(
+/// The hints of a version's parts, from the cache or the server; `None` if the server has others by now.
+pub(super) fn hints(
     transport: &Transport,
     cache: &Cache,
     description: &Description,
     options: &ClientOptions,
+) -> Result<Option<Vec<Hint>>, ClientError> {
+    description.parts().map(|part| hint(transport, cache, part, options)).collect()
+}
+
+/// The hint of a part, from the cache or the server; `None` if the server has another one by now.
+fn hint(
+    transport: &Transport,
+    cache: &Cache,
+    wanted: &DatabasePart,
+    options: &ClientOptions,
 ) -> Result<Option<Hint>, ClientError> {
-    let (bytes, limit) = (description.hint_bytes(), options.max_hint_bytes);
+    let (bytes, limit) = (wanted.hint_bytes(), options.max_hint_bytes);
     if bytes > limit {
         return Err(ClientError::HintTooLarge { bytes, limit });
     }
     if bytes == 0 {
-        return description.hint(Vec::new()).map(Some);
+        return wanted.hint(Vec::new()).map(Some);
     }
-    if let Some(hint) = cache.load(description)? {
+    if let Some(hint) = cache.load(wanted)? {
         return Ok(Some(hint));
     }
-    let mut part = cache.begin(description)?;
+    let mut part = cache.begin(wanted)?;
     // Another process may have finished it while this one waited for its turn.
-    if let Some(hint) = cache.load(description)? {
+    if let Some(hint) = cache.load(wanted)? {
         return Ok(Some(hint));
     }
-    if !complete(transport, description, &mut part, options.progress.as_ref())? {
+    if !complete(transport, wanted, &mut part, options.progress.as_ref())? {
         return Ok(None);
     }
-    match part.finish(description) {
+    match part.finish(wanted) {
         // A byte may have changed on the way, or on this disk long ago: once more, from the beginning.
         Err(ClientError::HintCorrupted) => {
-            if !complete(transport, description, &mut part, options.progress.as_ref())? {
+            if !complete(transport, wanted, &mut part, options.progress.as_ref())? {
                 return Ok(None);
             }
-            part.finish(description).map(Some)
+            part.finish(wanted).map(Some)
         }
         hint => hint.map(Some),
     }
@@ -50,14 +60,14 @@ pub(super) fn hint(
 /// Downloads what is missing; `false` if the server has another hint by now.
 fn complete(
     transport: &Transport,
-    description: &Description,
+    wanted: &DatabasePart,
     part: &mut Part,
     progress: Option<&Progress>,
 ) -> Result<bool, ClientError> {
     let mut failures = 0;
-    while part.bytes() < description.hint_bytes() {
+    while part.bytes() < wanted.hint_bytes() {
         let before = part.bytes();
-        match once(transport, description, part, progress) {
+        match once(transport, wanted, part, progress) {
             Ok(unchanged) => {
                 if !unchanged {
                     return Ok(false);
@@ -76,12 +86,12 @@ fn complete(
 /// One request for what is missing; `false` if the server has another hint by now.
 fn once(
     transport: &Transport,
-    description: &Description,
+    wanted: &DatabasePart,
     part: &mut Part,
     progress: Option<&Progress>,
 ) -> Result<bool, Failure> {
-    let total = description.hint_bytes();
-    let body = match transport.hint(description, part.bytes())? {
+    let total = wanted.hint_bytes();
+    let body = match transport.hint(wanted, part.bytes())? {
         HintPart::Changed => return Ok(false),
         HintPart::OutOfRange => {
             part.cut(0).map_err(Failure::Final)?;

@@ -4,6 +4,7 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use spirea_protocols::Party;
+use spirea_wire::Version;
 
 use super::ClientOptions;
 use super::transport::Transport;
@@ -23,12 +24,19 @@ impl Servers {
         Ok(Self { name: name.into(), transports: transports.collect::<Result<_, _>>()? })
     }
 
-    /// The description that they agree on.
+    /// The description that they agree on: of the newest version, or, while one of two has not got it yet or has
+    /// already got another, of the newest that both answer.
     pub fn describe(&mut self) -> Result<Description, ClientError> {
-        let described = self.at_once(
-            |_, transport| Description::parse(&self.name, transport.config()?),
-            |_, url, cause| ClientError::Server { url, cause },
-        )?;
+        let locate = |_, url, cause| ClientError::Server { url, cause };
+        let ask = |version: Option<&Version>, transport: &Transport| {
+            Description::parse(&self.name, transport.config(version)?)
+        };
+        let mut described = self.at_once(|_, transport| ask(None, transport), locate)?;
+        if described.windows(2).any(|pair| pair[0].version() != pair[1].version())
+            && let Some(common) = Description::common_version(&described)
+        {
+            described = self.at_once(|_, transport| ask(Some(&common), transport), locate)?;
+        }
         let mut servers: Vec<_> = self.transports.drain(..).zip(described).collect();
         servers.sort_by_key(|(_, description)| description.party());
         let (transports, described) = servers.into_iter().unzip();

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_wire::{
-    CONTENT_TYPE, Code, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, MAX_REFUSAL_BYTES, Refusal,
+    CONTENT_TYPE, Code, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, MAX_REFUSAL_BYTES, Refusal, Version,
 };
 use ureq::http::header::{ETAG, IF_RANGE, RANGE, RETRY_AFTER};
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
 
 use super::ClientOptions;
-use crate::{ClientError, Description};
+use crate::{ClientError, Part};
 
 /// Pauses before the second, third, ... attempt begin here and double.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -68,10 +68,13 @@ impl Transport {
         &self.url
     }
 
-    /// The configuration's message.
-    pub fn config(&self) -> Result<Bytes, ClientError> {
+    /// The message with the configuration of a version, or of the newest.
+    pub fn config(&self, version: Option<&Version>) -> Result<Bytes, ClientError> {
+        let named =
+            version.map(|version| format!("?version={}", blake3::Hash::from_bytes(*version).to_hex()));
+        let url = format!("{}/config{}", self.database, named.unwrap_or_default());
         self.retrying(|| {
-            let response = self.agent.get(format!("{}/config", self.database)).call();
+            let response = self.agent.get(&url).call();
             body(accepted(response.map_err(any_time)?)?, MAX_CONFIG_BYTES).map_err(any_time)
         })
     }
@@ -99,10 +102,10 @@ impl Transport {
     }
 
     /// The hint from byte `start`: one attempt.
-    pub fn hint(&self, description: &Description, start: u64) -> Result<HintPart, Failure> {
-        let hash = blake3::Hash::from_bytes(*description.hint_blake3()).to_hex();
+    pub fn hint(&self, part: &Part, start: u64) -> Result<HintPart, Failure> {
+        let hash = blake3::Hash::from_bytes(*part.hint_blake3()).to_hex();
         let tag = format!("\"{hash}\"");
-        let mut request = self.agent.get(format!("{}/hint", self.database));
+        let mut request = self.agent.get(format!("{}/hint?blake3={hash}", self.database));
         if start > 0 {
             request = request.header(RANGE, format!("bytes={start}-")).header(IF_RANGE, &tag);
         }
@@ -110,7 +113,14 @@ impl Transport {
         if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
             return Ok(HintPart::OutOfRange);
         }
-        let response = accepted(response)?;
+        let response = match accepted(response) {
+            Err(Failure::Final(ClientError::Refused { refusal, .. }))
+                if refusal.code == Code::UnknownHint =>
+            {
+                return Ok(HintPart::Changed);
+            }
+            response => response?,
+        };
         let sent = response.headers().get(ETAG).map(|tag| tag.as_bytes());
         // A proxy may strip or weaken the tag; the hash is checked in the end whatever it says.
         if sent.is_some_and(|sent| sent.strip_prefix(b"W/").unwrap_or(sent) != tag.as_bytes()) {

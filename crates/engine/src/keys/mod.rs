@@ -16,6 +16,7 @@ use spirea_protocols::{PreparedKeys, ProtocolError};
 use self::disk::Disk;
 pub use self::lru::Amount;
 use self::lru::Lru;
+use crate::database::KeyForm;
 use crate::{Database, EngineError};
 
 /// Where keys are held, and how many.
@@ -69,8 +70,8 @@ impl KeyId {
 
 /// The keys of all databases.
 pub struct KeyRegistry {
-    /// By the instance that they were prepared for: another version, or another backend, may need another form.
-    memory: Mutex<Lru<(u64, KeyId), PreparedKeys>>,
+    /// By the form that they were prepared in: another version, or another backend, may need another one.
+    memory: Mutex<Lru<(KeyForm, KeyId), PreparedKeys>>,
     disk: Option<Disk>,
     /// Held while keys are prepared and files are changed, so that two requests never do the same work, and
     /// what one computation takes is taken once.
@@ -134,9 +135,8 @@ impl KeyRegistry {
         }
         let bytes = disk.read(id, hash).ok_or(EngineError::UnknownKeys)?;
         let keys = database.prepare_keys(&bytes).map_err(|error| match error {
-            // They fitted another version of the database.
+            // They fit another version of the database, or its other part.
             EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. }) => {
-                disk.remove(id);
                 EngineError::UnknownKeys
             }
             error => error,
@@ -147,7 +147,7 @@ impl KeyRegistry {
 
     /// Prepared keys, if they are in memory.
     fn recall(&self, database: &Database, id: KeyId) -> Option<PreparedKeys> {
-        let keys = lock(&self.memory).get(&(database.instance(), id)).cloned()?;
+        let keys = lock(&self.memory).get(&(database.key_form(), id)).cloned()?;
         if let Some(disk) = &self.disk {
             disk.touch(id);
         }
@@ -156,7 +156,7 @@ impl KeyRegistry {
 
     /// Takes prepared keys into memory; gives whether there is room for them at all.
     fn hold(&self, database: &Database, id: KeyId, keys: &PreparedKeys) -> bool {
-        let key = (database.instance(), id);
+        let key = (database.key_form(), id);
         let evicted = lock(&self.memory).insert(key, keys.clone(), keys.memory_bytes() as u64);
         // They are dropped here, after the lock.
         evicted.is_some()

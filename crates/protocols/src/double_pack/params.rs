@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use spirea_backend::PanelLayout;
 use spirea_lattice::lwe::DEGREE;
+use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::Seed;
 
@@ -98,6 +99,10 @@ impl Parameters for Params {
             return Err(malformed(format!("groups must be at most {MAX_COLUMNS}")));
         }
         validate_outcome(self.sizes(), self.failure_log2())
+    }
+
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.ring_shape().keys())
     }
 
     fn sizes(&self) -> Sizes {

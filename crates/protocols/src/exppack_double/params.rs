@@ -1,6 +1,7 @@
 //! Parameters and shapes.
 
 use serde::{Deserialize, Serialize};
+use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::Seed;
 
@@ -79,6 +80,10 @@ impl Parameters for Params {
         self.0.validate_two_folds()?;
         self.0.validate_ring()?;
         validate_outcome(self.sizes(), self.failure_log2())
+    }
+
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.ring_shape().keys())
     }
 
     fn sizes(&self) -> Sizes {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use spirea_backend::RING_DEGREE;
 use spirea_lattice::lwe::DEGREE;
+use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::Seed;
 
@@ -90,6 +91,10 @@ impl Parameters for Params {
             return Err(malformed("a record takes more columns than a batch has queries".into()));
         }
         validate_outcome(self.sizes(), self.failure_log2())
+    }
+
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.ring_shape().keys())
     }
 
     fn sizes(&self) -> Sizes {

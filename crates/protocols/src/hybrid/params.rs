@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use spirea_lattice::lwe::DEGREE;
+use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::Seed;
 
@@ -73,6 +74,10 @@ impl Parameters for Params {
     fn validate(&self) -> Result<(), ProtocolError> {
         self.0.validate_blocks()?;
         validate_outcome(self.sizes(), self.failure_log2())
+    }
+
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.ring_shape().keys())
     }
 
     fn sizes(&self) -> Sizes {

@@ -5,6 +5,7 @@ use spirea_math::random::SecretRng;
 use super::Params;
 use crate::grid::{Place, Spread};
 use crate::parameters::Parameters;
+use crate::steps::RingKeys;
 use crate::steps::check::{check_answer, check_index};
 use crate::steps::ring::RingClient;
 use crate::{IndexClient, ProtocolError, Sizes};
@@ -16,13 +17,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the database with these parameters, with keys of its own.
+    /// A client of the database with these parameters, with keys among `known` that fit, or else with
+    /// keys of its own.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
-    pub fn new(params: Params, rng: &mut SecretRng) -> Result<Self, ProtocolError> {
+    pub fn new(params: Params, known: &[RingKeys], rng: &mut SecretRng) -> Result<Self, ProtocolError> {
         params.validate()?;
-        Ok(Self { ring: RingClient::new(params.ring_shape(), rng), params })
+        Ok(Self { ring: RingClient::new(params.ring_shape(), known, rng), params })
     }
 }
 
@@ -44,6 +46,10 @@ impl IndexClient for Client {
 
     fn evaluation_keys(&self) -> Option<&[u8]> {
         Some(self.ring.keys())
+    }
+
+    fn ring_keys(&self) -> Option<&RingKeys> {
+        Some(self.ring.ring_keys())
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<(Vec<u8>, State), ProtocolError> {

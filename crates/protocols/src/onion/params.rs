@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use spirea_lattice::RingSet;
+use spirea_lattice::rlwe::KeyShape;
 
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Parameters, Stored};
@@ -107,6 +108,10 @@ impl Parameters for Params {
             )));
         }
         validate_outcome(self.sizes(), self.failure_log2())
+    }
+
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.ring_shape().keys())
     }
 
     fn sizes(&self) -> Sizes {

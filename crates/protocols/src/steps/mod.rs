@@ -3,7 +3,7 @@
 //! - `check`: requests and answers before anything is done with them.
 //! - [`Folded`]: parameters of a database whose first step is `scalar_fold`.
 //! - `lwe`: rounding of what a fold leaves; [`LweHint`]: the hint.
-//! - `ring`: `expand`, `pack`, `rgsw_fold` and `mod_switch` with the keys they need, both halves.
+//! - `ring`: `expand`, `pack`, `rgsw_fold` and `mod_switch`, both halves; [`RingKeys`]: the keys they need.
 //! - `noise`: bounds on failures.
 
 pub(crate) mod check;
@@ -15,3 +15,4 @@ pub(crate) mod ring;
 
 pub use folded::Folded;
 pub use lwe_hint::LweHint;
+pub use ring::RingKeys;

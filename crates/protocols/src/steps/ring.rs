@@ -120,24 +120,52 @@ pub(crate) fn depth(groups: usize) -> usize {
     groups.next_power_of_two().trailing_zeros() as usize
 }
 
-/// The client's half: its long-lived secret and the keys made of it.
+/// A client's long-lived secret with the evaluation keys made of it. Clients of other versions of the database, and
+/// of its delta, go on with them where they need keys of the same shape. Clones share them.
+#[derive(Clone)]
+pub struct RingKeys(Arc<SecretAndKeys>);
+
+struct SecretAndKeys {
+    shape: KeyShape,
+    secret: RingSecret,
+    bytes: Vec<u8>,
+}
+
+impl RingKeys {
+    /// New ones, unless there are some of this shape among `known`.
+    fn of_shape(shape: KeyShape, known: &[Self], rng: &mut SecretRng) -> Self {
+        known.iter().find(|keys| keys.0.shape == shape).cloned().unwrap_or_else(|| {
+            let secret = RingSecret::sample(shape.set, rng);
+            let bytes = secret.evaluation_keys(&shape, rng);
+            Self(Arc::new(SecretAndKeys { shape, secret, bytes }))
+        })
+    }
+}
+
+/// The client's half.
 pub(crate) struct RingClient {
     shape: RingShape,
-    secret: RingSecret,
-    keys: Vec<u8>,
+    keys: RingKeys,
 }
 
 impl RingClient {
-    /// A client with a secret of its own.
-    pub fn new(shape: RingShape, rng: &mut SecretRng) -> Self {
-        let secret = RingSecret::sample(shape.set, rng);
-        let keys = secret.evaluation_keys(&shape.keys(), rng);
-        Self { shape, secret, keys }
+    /// A client with keys among `known` that fit, or else with keys of its own.
+    pub fn new(shape: RingShape, known: &[RingKeys], rng: &mut SecretRng) -> Self {
+        Self { shape, keys: RingKeys::of_shape(shape.keys(), known, rng) }
+    }
+
+    /// The secret and its keys.
+    pub fn ring_keys(&self) -> &RingKeys {
+        &self.keys
     }
 
     /// The evaluation keys.
     pub fn keys(&self) -> &[u8] {
-        &self.keys
+        &self.keys.0.bytes
+    }
+
+    fn secret(&self) -> &RingSecret {
+        &self.keys.0.secret
     }
 
     /// The ciphertext that expands to the entries of an LWE secret and to the selectors of `group`.
@@ -155,13 +183,13 @@ impl RingClient {
         });
         let leaves: Zeroizing<Vec<(u128, i8)>> =
             Zeroizing::new(columns.map(|value| (set.scale(), value)).chain(selectors).collect());
-        self.secret.encrypt_leaves(self.shape.expansion(), &leaves, rng)
+        self.secret().encrypt_leaves(self.shape.expansion(), &leaves, rng)
     }
 
     /// The phases of a response's ciphertext, as fractions of 2^64.
     pub fn phases(&self, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u64>>, ProtocolError> {
         let (a, b) = self.shape.set.response_bits();
-        Ok(self.secret.phases(ciphertext, a, b)?)
+        Ok(self.secret().phases(ciphertext, a, b)?)
     }
 
     /// How far the phases of a response's ciphertext are from the numbers of `bits` bits that they decode to,

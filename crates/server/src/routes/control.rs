@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use spirea_engine::{Database, State as Loading, Status};
+use spirea_engine::{Database, Served, State as Loading, Status};
 use spirea_protocols::Party;
-use spirea_wire::{Config, DatabaseState, Listing, Summary};
+use spirea_wire::{Config, DatabaseState, Listing, PartConfig, Summary};
 
-use super::{App, Name, entity_tag, limits, lists_tag, protobuf};
+use super::{App, Name, entity_tag, lengths, lists_tag, named_hash, protobuf};
 use crate::refused::Refused;
 
 /// The process runs, whatever its databases do.
@@ -63,18 +63,26 @@ pub(super) async fn databases(State(app): State<Arc<App>>, headers: HeaderMap) -
 }
 
 fn describe(status: &Status) -> Value {
-    let version = blake3::Hash::from_bytes(status.version).to_hex();
-    let mut described = json!({ "name": status.name, "version": version.as_str() });
+    let hex = |version: &[u8; 32]| blake3::Hash::from_bytes(*version).to_hex().to_string();
+    let mut described = json!({ "name": status.name, "version": hex(&status.version) });
     described["state"] = json!(match &status.state {
         Loading::Loading => "loading",
         Loading::Failed(_) => "failed",
-        Loading::Ready(database) => {
-            let identity = database.identity();
-            described["protocol"] = json!(identity.params.name());
-            described["entries"] = json!(identity.table.entries);
+        Loading::Ready(versions) => {
+            described["versions"] = versions.iter().map(|served| hex(served.version())).collect();
+            if let [newest, ..] = &versions[..] {
+                let identity = newest.base().identity();
+                described["protocol"] = json!(identity.params.name());
+                described["entries"] = json!(identity.table.entries);
+                described["changes"] =
+                    json!(newest.delta().map_or(0, |delta| delta.identity().table.entries));
+            }
             "ready"
         }
     });
+    if let Some(cause) = &status.refused {
+        described["refused"] = json!(cause);
+    }
     described
 }
 
@@ -82,34 +90,48 @@ fn json_body(value: &Value) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], value.to_string()).into_response()
 }
 
-/// What a client must know before it can ask; a client that has it already is told so.
+/// What a client must know before it can ask; a client that has it already is told so. `?version=VERSION` names a
+/// version; without, it is the newest.
 pub(super) async fn config(
     State(app): State<Arc<App>>,
     Name(name): Name,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    let database = app.engine.database(&name)?;
-    let tag = entity_tag(&database.identity().version);
+    let named = named_hash(&uri, "version")?;
+    let served = app.engine.version(&name, named.as_ref())?;
+    let tag = entity_tag(served.version());
     let mut response = if lists_tag(&headers, IF_NONE_MATCH, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        protobuf(described_for_clients(&database).encode())
+        let versions = app.engine.versions(&name)?.iter().map(|served| *served.version()).collect();
+        protobuf(described_for_clients(&served, versions).encode())
     };
     response.headers_mut().insert(ETAG, tag);
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }
 
-fn described_for_clients(database: &Database) -> Config {
-    let identity = database.identity();
+fn described_for_clients(served: &Served, versions: Vec<[u8; 32]>) -> Config {
+    let identity = served.base().identity();
     Config {
         name: identity.name.clone(),
-        version: identity.version,
+        version: *served.version(),
+        base: part(served.base()),
+        delta: served.delta().map(|delta| part(delta)),
+        max_batch: served.max_batch(),
+        party: identity.party.map(Party::number),
+        versions,
+    }
+}
+
+fn part(database: &Database) -> PartConfig {
+    let identity = database.identity();
+    PartConfig {
         protocol_params: identity.params.to_json().into(),
         table: serde_json::to_vec(&identity.table).expect("a table is plain data").into(),
         hint_bytes: identity.hint.bytes,
         hint_blake3: identity.hint.blake3,
-        limits: limits(database),
-        party: identity.party.map(Party::number),
+        lengths: lengths(database),
     }
 }

@@ -1,4 +1,5 @@
-//! `GET /v1/databases/{name}/hint`: the hint from its file, whole or from where a download broke off.
+//! `GET /v1/databases/{name}/hint`: a hint from its file, whole or from where a download broke off. `?blake3=HASH`
+//! names it; without, it is that of the newest version's base.
 
 use std::sync::Arc;
 
@@ -8,14 +9,14 @@ use axum::http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE,
     RANGE,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use spirea_engine::HintFile;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 
-use super::{App, Name, entity_tag, lists_tag};
+use super::{App, Name, entity_tag, lists_tag, named_hash};
 use crate::range::{Asked, Slice, parse};
 use crate::refused::Refused;
 
@@ -25,10 +26,14 @@ const CHUNK_BYTES: usize = 256 << 10;
 pub(super) async fn hint(
     State(app): State<Arc<App>>,
     Name(name): Name,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    let database = app.engine.database(&name)?;
-    let hint = &database.identity().hint;
+    let hint = match named_hash(&uri, "blake3")? {
+        Some(hash) => app.engine.hint(&name, &hash)?.ok_or_else(Refused::unknown_hint)?,
+        None => app.engine.version(&name, None)?.base().identity().hint.clone(),
+    };
+    let hint = &hint;
     let tag = entity_tag(&hint.blake3);
     if lists_tag(&headers, IF_NONE_MATCH, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use spirea_wire::{KeysRequest, KeysResponse};
+use spirea_engine::{EngineError, Served};
+use spirea_wire::{KeysRequest, KeysResponse, Part};
 
 use super::{App, Name, apart, limits, log_failure, protobuf};
 use crate::body::Upload;
@@ -16,20 +17,29 @@ pub(super) async fn keys(
     request: Request,
 ) -> Result<Response, Refused> {
     let upload = Upload::new(request);
-    let database = app.engine.database(&name)?;
-    let limits = limits(&database);
-    if limits.keys_bytes == 0 {
-        return Err(Refused::no_keys_needed(database.identity().params.name()));
+    let versions = app.engine.versions(&name)?;
+    let longest = versions.iter().map(|served| limits(served).keys_request_bytes()).max().unwrap_or(0);
+    if versions.iter().flat_map(Served::parts).all(|part| part.sizes().keys_bytes == 0) {
+        let protocol = versions.first().map_or("", |served| served.base().identity().params.name());
+        return Err(Refused::no_keys_needed(protocol));
     }
-    let received = app.receive(&name, upload, limits.keys_request_bytes()).await?;
-    let KeysRequest { keys } = KeysRequest::decode(received.bytes.clone(), &limits)?;
+    drop(versions);
+    let received = app.receive(&name, upload, longest).await?;
+    let version = KeysRequest::version(&received.bytes)?;
+    let served = app.engine.version(&name, Some(&version))?;
+    let KeysRequest { keys, part, .. } = KeysRequest::decode(received.bytes.clone(), &limits(&served))?;
+    let database = match part {
+        Part::Base => Some(served.base()),
+        Part::Delta => served.delta(),
+    };
+    let database = Arc::clone(database.ok_or(EngineError::Stale { current: version })?);
     let engine = Arc::clone(&app.engine);
     // The registry prepares one set at a time; who waits for that here keeps no thread from others.
     let turn = Arc::clone(&app.preparing).lock_owned().await;
     let register = move || {
         // Also when the client goes away, the body's memory is taken until the keys are prepared.
         let _held = (received, turn);
-        engine.register_keys(&name, &keys)
+        engine.register_keys(&database, &keys)
     };
     let blake3 = apart(register).await.inspect_err(log_failure)?;
     Ok(protobuf(KeysResponse { blake3 }.encode()))

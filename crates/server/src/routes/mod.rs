@@ -13,13 +13,13 @@ use axum::Router;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, ETAG, RETRY_AFTER};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use spirea_engine::{Database, Engine, EngineError};
-use spirea_protocols::ProtocolError;
-use spirea_wire::Limits;
+use spirea_engine::{Database, Engine, EngineError, Served};
+use spirea_protocols::{ProtocolError, Sizes};
+use spirea_wire::{Lengths, Limits};
 use tokio::sync::Mutex;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{Any as AnyOrigin, CorsLayer};
@@ -48,15 +48,18 @@ impl App {
     }
 }
 
-/// Lengths of a database's messages.
-fn limits(database: &Database) -> Limits {
-    let sizes = database.sizes();
+/// Lengths of a version's messages.
+fn limits(served: &Served) -> Limits {
     Limits {
-        query_bytes: sizes.query_bytes,
-        answer_bytes: sizes.answer_bytes,
-        max_batch: database.max_batch(),
-        keys_bytes: sizes.keys_bytes,
+        base: lengths(served.base()),
+        delta: served.delta().map(|delta| lengths(delta)),
+        max_batch: served.max_batch(),
     }
+}
+
+fn lengths(database: &Database) -> Lengths {
+    let Sizes { query_bytes, answer_bytes, keys_bytes, .. } = database.sizes();
+    Lengths { query_bytes, answer_bytes, keys_bytes }
 }
 
 /// Runs what takes long on a thread that serves nobody else meanwhile.
@@ -144,4 +147,14 @@ fn lists_tag(headers: &HeaderMap, name: HeaderName, tag: &HeaderValue) -> bool {
     values
         .map(<[u8]>::trim_ascii)
         .any(|listed| listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag)
+}
+
+/// The hash that the query string gives under a name, if it gives one.
+fn named_hash(uri: &Uri, name: &'static str) -> Result<Option<[u8; 32]>, Refused> {
+    let mut pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let Some((_, digits)) = pairs.find(|(key, _)| *key == name) else { return Ok(None) };
+    match blake3::Hash::from_hex(digits) {
+        Ok(hash) => Ok(Some(hash.into())),
+        Err(_) => Err(Refused::bad_hash(name)),
+    }
 }

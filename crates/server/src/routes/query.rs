@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use spirea_engine::{EngineError, Ticket};
+use spirea_engine::{Asked, EngineError, Served, Ticket};
+use spirea_wire::Queries;
 
 use super::{App, Name, apart, limits, log_failure, protobuf};
 use crate::body::Upload;
@@ -16,26 +17,39 @@ pub(super) async fn query(
     request: Request,
 ) -> Result<Response, Refused> {
     let upload = Upload::new(request);
-    let database = app.engine.database(&name)?;
-    let limits = limits(&database);
-    let received = app.receive(&name, upload, limits.request_bytes()).await?;
-    let request = spirea_wire::Request::decode(received.bytes.clone(), &limits)?;
-    let (version, queries) = (request.version, request.queries.len());
+    let versions = app.engine.versions(&name)?;
+    let longest = versions.iter().map(|served| limits(served).request_bytes()).max().unwrap_or(0);
+    let received = app.receive(&name, upload, longest).await?;
+    // The version decides over lengths, so it comes first: a client of an older one is told so.
+    let version = spirea_wire::Request::version(&received.bytes)?;
+    let served = app.engine.version(&name, Some(&version))?;
+    let request = spirea_wire::Request::decode(received.bytes.clone(), &limits(&served))?;
+    let queries = request.base.queries.len();
     let measured = app.metrics.of(&name);
-    let ticket = admit(&app, name, request).await.inspect_err(|error| match error {
+    let ticket = admit(&app, served, request).await.inspect_err(|error| match error {
         EngineError::UnknownKeys => measured.unknown_keys.inc(),
         error => log_failure(error),
     })?;
     let answers = ticket.await.inspect_err(log_failure)?;
     measured.answered(queries, answers.compute, answers.waited);
-    let response = spirea_wire::Response { version, answers: answers.answers, compute: answers.compute };
+    let mut parts = answers.answers.into_iter();
+    let newest = app.engine.version(&name, None).map_or(version, |served| *served.version());
+    let response = spirea_wire::Response {
+        version,
+        newest,
+        answers: parts.next().unwrap_or_default(),
+        delta_answers: parts.next(),
+        compute: answers.compute,
+    };
     Ok(protobuf(response.encode()))
 }
 
-async fn admit(app: &App, name: String, request: spirea_wire::Request) -> Result<Ticket, EngineError> {
-    let spirea_wire::Request { version, keys, queries } = request;
+async fn admit(app: &App, served: Served, request: spirea_wire::Request) -> Result<Ticket, EngineError> {
+    let parts = [request.base].into_iter().chain(request.delta);
+    let asked: Vec<_> = parts.map(|Queries { keys, queries }| Asked { keys, queries }).collect();
+    let keyed = asked.iter().any(|part| part.keys.is_some());
     let engine = Arc::clone(&app.engine);
-    let submit = move || engine.submit(&name, &version, keys, queries);
+    let submit = move || engine.submit(&served, asked);
     // The keys may have to be prepared first.
-    if keys.is_some() { apart(submit).await } else { submit() }
+    if keyed { apart(submit).await } else { submit() }
 }

@@ -33,8 +33,8 @@ fn every_value_is_found_by_index_and_by_key_and_nothing_else() {
     // 300 look-ups are more than a batch.
     assert_eq!(lookups.timings.requests, 2);
     let limits = client.description().limits();
-    assert!(lookups.timings.sent_bytes > ROWS * limits.query_bytes as u64);
-    assert!(lookups.timings.received_bytes > ROWS * limits.answer_bytes as u64);
+    assert!(lookups.timings.sent_bytes > ROWS * limits.base.query_bytes as u64);
+    assert!(lookups.timings.received_bytes > ROWS * limits.base.answer_bytes as u64);
     assert!(lookups.timings.server > Duration::ZERO && lookups.timings.query > Duration::ZERO);
     assert_eq!(client.get_indices(&[2, 2]).unwrap().len(), 2);
     assert!(client.get_indices(&[]).unwrap().is_empty());
@@ -57,7 +57,8 @@ fn a_new_version_gets_new_queries_and_no_key_is_taken_for_absent() {
     let folder = tempdir().unwrap();
     let engine = engine(8);
     let first = snapshot(folder.path(), "urls", TableKind::Keyword, 1);
-    let second = snapshot(folder.path(), "urls", TableKind::Keyword, 2);
+    let [second, third, fourth] =
+        [2, 3, 4].map(|edition| snapshot(folder.path(), "urls", TableKind::Keyword, edition));
     engine.publish(database(&first, no_hook()));
     let server = serve_engine(&engine, Limits::default());
     let proxy = Proxy::start(server.address, |_, _, response| response);
@@ -65,16 +66,23 @@ fn a_new_version_gets_new_queries_and_no_key_is_taken_for_absent() {
     assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 1))]);
     let old = *client.description().version();
 
+    // The version that the client knows is still answered; with the answer it learns of the new one.
     engine.publish(database(&second, no_hook()));
-    assert_eq!(texts(client.get_keys(&[&key(3), b"absent"]).unwrap()), [Some(value(3, 2)), None]);
-    assert_ne!(*client.description().version(), old);
-    // The look-up under the first version, the refused one, the one under the second: all different.
-    let bodies: Vec<_> = proxy.seen("/query").into_iter().map(|seen| seen.body).collect();
-    assert_eq!(bodies.len(), 3);
-    let queries = |body: &Vec<u8>| body[36..].to_vec();
-    assert_ne!(queries(&bodies[1]), queries(&bodies[2]));
-    assert!(bodies[2][..36].ends_with(client.description().version()));
+    let mut look_up = || texts(client.get_keys(&[&key(3), b"absent"]).unwrap());
+    assert_eq!([look_up(), look_up()], [1, 2].map(|edition| vec![Some(value(3, edition)), None]));
     assert_eq!(proxy.seen("/config").len(), 2);
+    // One that is no longer answered is refused, and the new one asked at once.
+    engine.publish(database(&third, no_hook()));
+    engine.publish(database(&fourth, no_hook()));
+    assert_eq!(look_up(), [Some(value(3, 4)), None]);
+    assert_ne!(*client.description().version(), old);
+    // Each look-up and the refused one: all different.
+    let mut bodies: Vec<_> = proxy.seen("/query").into_iter().map(|seen| seen.body).collect();
+    assert!(bodies[4][..36].ends_with(client.description().version()));
+    bodies.iter_mut().for_each(|body| drop(body.drain(..36)));
+    bodies.sort();
+    bodies.dedup();
+    assert_eq!((bodies.len(), proxy.seen("/config").len()), (5, 3));
 }
 
 #[test]
@@ -98,7 +106,7 @@ fn two_queries_for_one_key_differ() {
     let mut client = connect(&proxy.url(), "urls", folder.path()).unwrap();
     client.get_keys(&[&key(3), &key(3)]).unwrap();
     client.get_keys(&[&key(3), &key(3)]).unwrap();
-    let half = client.description().limits().query_bytes;
+    let half = client.description().limits().base.query_bytes;
     let mut queries: Vec<Vec<u8>> = Vec::new();
     for seen in proxy.seen("/query") {
         queries.push(seen.body[seen.body.len() - half..].to_vec());

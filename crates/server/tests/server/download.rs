@@ -41,7 +41,7 @@ fn a_download_that_breaks_off_is_resumed() {
     };
     let options = ClientOptions { progress: Some(Box::new(progress)), ..options(&cache) };
     let mut client = HttpClient::connect_with(&[&proxy.url()], "urls", options).unwrap();
-    assert_eq!(furthest.load(Ordering::SeqCst), client.description().hint_bytes());
+    assert_eq!(furthest.load(Ordering::SeqCst), client.description().base().hint_bytes());
     assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 1))]);
     let requests = proxy.seen("/hint");
     assert_eq!(requests.len(), 4);
@@ -87,18 +87,19 @@ fn a_hint_that_changes_in_between_is_not_pieced_together() {
     let folder = tempdir().unwrap();
     let engine = engine(8);
     engine.publish(database(&snapshot(folder.path(), "urls", TableKind::Keyword, 1), no_hook()));
-    let newer =
-        Mutex::new(Some(database(&snapshot(folder.path(), "urls", TableKind::Keyword, 2), no_hook())));
+    let edition = |number| database(&snapshot(folder.path(), "urls", TableKind::Keyword, number), no_hook());
+    // Two newer bases, so that the first is no longer there.
+    let newer = Mutex::new(vec![edition(2), edition(3)]);
     let server = serve_engine(&engine, Limits::default());
     let proxy = Proxy::start(server.address, move |seen, before, response| {
         if !is_hint(seen.path()) || before > 0 {
             return response;
         }
-        engine.publish(newer.lock().unwrap().take().unwrap());
+        newer.lock().unwrap().drain(..).for_each(|database| engine.publish(database));
         response[..response.len() / 2].to_vec()
     });
     let mut client = connect(&proxy.url(), "urls", &folder.path().join("cache")).unwrap();
-    assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 2))]);
+    assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 3))]);
     assert_eq!(proxy.seen("/config").len(), 2);
 }
 

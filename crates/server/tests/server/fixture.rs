@@ -147,6 +147,7 @@ pub fn database(folder: &Path, hook: Hook) -> Database {
             bytes: manifest.hint.bytes,
             blake3: manifest.hint.blake3,
         },
+        backend: 0,
     };
     Database::new(identity, Box::new(Hooked { inner, hook })).unwrap()
 }
@@ -359,6 +360,7 @@ pub fn config(server: &Running) -> spirea_wire::Config {
 /// A well-formed request to `urls` with `count` queries of no meaning.
 pub fn request(server: &Running, count: usize) -> spirea_wire::Request {
     let config = config(server);
-    let queries = vec![Bytes::from(vec![0xab; config.limits.query_bytes]); count];
-    spirea_wire::Request { version: config.version, keys: None, queries }
+    let queries = vec![Bytes::from(vec![0xab; config.base.lengths.query_bytes]); count];
+    let base = spirea_wire::Queries { keys: None, queries };
+    spirea_wire::Request { version: config.version, base, delta: None }
 }

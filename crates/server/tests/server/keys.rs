@@ -11,7 +11,7 @@ use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Tab
 use spirea_server::{Amount, KeyOptions, Limits};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::{BuildOptions, Protocol, Silent, build};
-use spirea_wire::{Code, KeysRequest, KeysResponse, Request, Response};
+use spirea_wire::{Code, KeysRequest, KeysResponse, Lengths, Part, Queries, Request, Response};
 use tempfile::tempdir;
 
 use crate::fixture::{
@@ -70,8 +70,15 @@ pub fn database(hook: Hook) -> Database {
         fields: vec!["value".into()],
     };
     let hint = HintFile { path: "none".into(), bytes: 0, blake3: blake3::hash(b"").into() };
-    let identity =
-        Identity { name: "keyed".into(), version: VERSION, party: None, params: PARAMS.clone(), table, hint };
+    let identity = Identity {
+        name: "keyed".into(),
+        version: VERSION,
+        party: None,
+        params: PARAMS.clone(),
+        table,
+        hint,
+        backend: 0,
+    };
     Database::new(identity, Box::new(Keyed { hook })).unwrap()
 }
 
@@ -85,7 +92,7 @@ fn serve(options: &KeyOptions) -> Running {
 pub fn upload(first: u8) -> KeysRequest {
     let mut keys = vec![7; PARAMS.sizes().keys_bytes];
     keys[0] = first;
-    KeysRequest { keys: keys.into() }
+    KeysRequest { version: VERSION, part: Part::Base, keys: keys.into() }
 }
 
 fn hash(upload: &KeysRequest) -> [u8; 32] {
@@ -95,7 +102,7 @@ fn hash(upload: &KeysRequest) -> [u8; 32] {
 /// A request of two queries that names keys.
 pub fn request(keys: Option<[u8; 32]>) -> Request {
     let query = Bytes::from(vec![0; PARAMS.sizes().query_bytes]);
-    Request { version: VERSION, keys, queries: vec![query; 2] }
+    Request { version: VERSION, base: Queries { keys, queries: vec![query; 2] }, delta: None }
 }
 
 fn ask(server: &Running, keys: [u8; 32]) -> Reply {
@@ -105,13 +112,9 @@ fn ask(server: &Running, keys: [u8; 32]) -> Reply {
 /// The first byte of the keys with which the server answered.
 fn first(reply: Reply) -> u8 {
     assert_eq!(reply.status, 200, "{reply:?}");
-    let (sizes, max_batch) = (PARAMS.sizes(), 2);
-    let limits = spirea_wire::Limits {
-        query_bytes: sizes.query_bytes,
-        answer_bytes: sizes.answer_bytes,
-        max_batch,
-        keys_bytes: sizes.keys_bytes,
-    };
+    let Sizes { query_bytes, answer_bytes, keys_bytes, .. } = PARAMS.sizes();
+    let base = Lengths { query_bytes, answer_bytes, keys_bytes };
+    let limits = spirea_wire::Limits { base, delta: None, max_batch: 2 };
     Response::decode(reply.body.into(), &limits, 2).unwrap().answers[1][0]
 }
 
@@ -125,7 +128,7 @@ fn registered_keys_answer_and_unknown_ones_are_told() {
     let server = serve(&KeyOptions::default());
     let config = server.get("/v1/databases/keyed/config").body;
     let config = spirea_wire::Config::decode(config.into()).unwrap();
-    assert_eq!(config.limits.keys_bytes, PARAMS.sizes().keys_bytes);
+    assert_eq!(config.base.lengths.keys_bytes, PARAMS.sizes().keys_bytes);
 
     let [one, two] = [1, 2].map(upload);
     unknown(&ask(&server, hash(&one)));
@@ -161,7 +164,7 @@ fn uploads_that_are_no_keys_are_refused() {
     refused(b"\xff", 400, Code::Malformed);
     refused(&[&[0x08, 2], &good[2..]].concat(), 400, Code::WrongFormat);
     refused(&good[..good.len() - 1], 400, Code::Malformed);
-    refused(&KeysRequest { keys: upload(1).keys.slice(1..) }.encode(), 400, Code::Malformed);
+    refused(&KeysRequest { keys: upload(1).keys.slice(1..), ..upload(1) }.encode(), 400, Code::Malformed);
     refused(&upload(BAD).encode(), 400, Code::Malformed);
     refused(&[&good[..], &[0; 4096]].concat(), 413, Code::TooLarge);
     let reply = server.post_with(KEYS, "content-type: application/json\r\n", &good);

@@ -61,8 +61,8 @@ fn metrics_and_logs_tell_what_happens_and_nothing_of_queries() {
     let mut client = connect(&server.url(), "urls", &folder.path().join("cache")).unwrap();
     client.get_keys(&[&key(3), b"a-secret-key"]).unwrap();
     let mut marked = request(&server, 3);
-    let query: Vec<u8> = (0..config(&server).limits.query_bytes).map(|i| (i * 7 % 251) as u8).collect();
-    marked.queries[1] = query.clone().into();
+    let query: Vec<u8> = (0..config(&server).base.lengths.query_bytes).map(|i| (i * 7 % 251) as u8).collect();
+    marked.base.queries[1] = query.clone().into();
     assert_eq!(server.post("/v1/databases/urls/query?who=a-secret-caller", &marked.encode()).status, 200);
     assert_eq!(server.post("/v1/databases/urls/query", b"a-secret-body").status, 400);
     assert_eq!(server.get("/v1/databases/a-secret-name/config").status, 404);
@@ -70,8 +70,10 @@ fn metrics_and_logs_tell_what_happens_and_nothing_of_queries() {
     let rest = "authorization: Bearer a-secret-token\r\ncookie: a-secret-cookie\r\n";
     assert_eq!(server.get_with("/v1/databases/urls/config", rest).status, 200);
 
-    let upload =
-        KeysRequest { keys: (0..keys::upload(0).keys.len()).map(|i| (i * 11 % 241) as u8).collect() };
+    let upload = {
+        let keys = (0..keys::upload(0).keys.len()).map(|i| (i * 11 % 241) as u8).collect();
+        KeysRequest { keys, ..keys::upload(0) }
+    };
     let hash = blake3::hash(&upload.keys).into();
     for (path, body, status) in [
         ("query", keys::request(Some(hash)).encode(), 424),
@@ -90,7 +92,9 @@ fn metrics_and_logs_tell_what_happens_and_nothing_of_queries() {
     assert_eq!(labelled("spirea_batch_queries_count", ""), Some(2.0));
     assert!(labelled("spirea_answer_seconds_sum", "").unwrap() > 0.0);
     assert!(labelled("spirea_received_bytes_total", "").unwrap() > 5.0 * query.len() as f64);
-    assert!(labelled("spirea_sent_bytes_total", "").unwrap() > client.description().hint_bytes() as f64);
+    assert!(
+        labelled("spirea_sent_bytes_total", "").unwrap() > client.description().base().hint_bytes() as f64
+    );
     assert_eq!(labelled("spirea_database_ready", ""), Some(1.0));
     assert_eq!(server.metric("spirea_in_flight_requests"), Some(1.0));
     let version = blake3::Hash::from_bytes(config(&server).version).to_hex();

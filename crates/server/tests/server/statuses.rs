@@ -36,7 +36,7 @@ fn malformed_requests_get_400() {
     refused(&good[..good.len() - 1], Code::Malformed);
     refused(&request(&server, 0).encode(), Code::Malformed);
     let mut short = request(&server, 2);
-    short.queries[1] = short.queries[1].slice(1..);
+    short.base.queries[1] = short.base.queries[1].slice(1..);
     refused(&short.encode(), Code::Malformed);
     assert_eq!(server.post(QUERY, &good).status, 200);
     server.assert_serving();
@@ -90,7 +90,7 @@ fn oversized_bodies_get_413_before_they_are_sent() {
     drop(stream);
 
     // Chunked, without a length: as soon as the limit is passed.
-    let limits = config(&server).limits;
+    let limits = config(&server).limits();
     let too_long = vec![0; limits.request_bytes() as usize + 1];
     let mut stream = dial(server.address);
     let head = format!(

@@ -31,33 +31,46 @@ pub struct DatabaseConfig {
     /// The database's name.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// The snapshot that answers, 32 bytes. A query names the version it was made for.
+    /// The version that this describes, 32 bytes. A query names the version it was made for.
     #[prost(bytes = "bytes", tag = "3")]
     pub version: ::prost::bytes::Bytes,
+    /// The base: the table as it was built.
+    #[prost(message, optional, tag = "4")]
+    pub base: ::core::option::Option<Part>,
+    /// What has changed since, if anything has. A look-up asks both parts.
+    #[prost(message, optional, tag = "5")]
+    pub delta: ::core::option::Option<Part>,
+    /// The most look-ups in one request.
+    #[prost(uint32, tag = "6")]
+    pub max_batch: u32,
+    /// 1 + the party that this server is in a protocol with two servers; 0 if the protocol has one.
+    #[prost(uint32, tag = "7")]
+    pub party: u32,
+    /// The versions that answer now, newest first, 32 bytes each.
+    #[prost(bytes = "bytes", repeated, tag = "8")]
+    pub versions: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+}
+/// A table under a protocol.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Part {
     /// The protocol and its parameters as JSON; opaque to the envelope.
-    #[prost(bytes = "bytes", tag = "4")]
+    #[prost(bytes = "bytes", tag = "1")]
     pub protocol_params: ::prost::bytes::Bytes,
     /// The table as JSON: how values are found in records.
-    #[prost(bytes = "bytes", tag = "5")]
+    #[prost(bytes = "bytes", tag = "2")]
     pub table: ::prost::bytes::Bytes,
-    /// The hint, downloaded once for a version.
-    #[prost(message, optional, tag = "6")]
+    /// The hint, downloaded once.
+    #[prost(message, optional, tag = "3")]
     pub hint: ::core::option::Option<Hint>,
     /// Bytes of a query, always the same.
-    #[prost(uint64, tag = "7")]
+    #[prost(uint64, tag = "4")]
     pub query_bytes: u64,
     /// Bytes of an answer, always the same.
-    #[prost(uint64, tag = "8")]
+    #[prost(uint64, tag = "5")]
     pub answer_bytes: u64,
-    /// The most queries in one request.
-    #[prost(uint32, tag = "9")]
-    pub max_batch: u32,
     /// Bytes of a client's evaluation keys, always the same; 0 if the protocol needs none.
-    #[prost(uint64, tag = "10")]
+    #[prost(uint64, tag = "6")]
     pub keys_bytes: u64,
-    /// 1 + the party that this server is in a protocol with two servers; 0 if the protocol has one.
-    #[prost(uint32, tag = "11")]
-    pub party: u32,
 }
 /// A hint by its hash.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -167,6 +180,8 @@ pub enum ErrorCode {
     /// The server does not have the evaluation keys that the queries name, or no longer: upload them and send the
     /// same request again.
     UnknownKeys = 16,
+    /// No version that is served has this hint.
+    UnknownHint = 17,
 }
 impl ErrorCode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -192,6 +207,7 @@ impl ErrorCode {
             Self::WrongRange => "ERROR_CODE_WRONG_RANGE",
             Self::NoSuchEndpoint => "ERROR_CODE_NO_SUCH_ENDPOINT",
             Self::UnknownKeys => "ERROR_CODE_UNKNOWN_KEYS",
+            Self::UnknownHint => "ERROR_CODE_UNKNOWN_HINT",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -214,6 +230,7 @@ impl ErrorCode {
             "ERROR_CODE_WRONG_RANGE" => Some(Self::WrongRange),
             "ERROR_CODE_NO_SUCH_ENDPOINT" => Some(Self::NoSuchEndpoint),
             "ERROR_CODE_UNKNOWN_KEYS" => Some(Self::UnknownKeys),
+            "ERROR_CODE_UNKNOWN_HINT" => Some(Self::UnknownHint),
             _ => None,
         }
     }
@@ -224,9 +241,15 @@ pub struct KeysRequest {
     /// Format of the envelope: 1.
     #[prost(uint32, tag = "1")]
     pub format: u32,
-    /// The keys, as long as the configuration says.
+    /// The version that they are for, 32 bytes. They serve every version that needs keys of the same shape.
     #[prost(bytes = "bytes", tag = "2")]
+    pub version: ::prost::bytes::Bytes,
+    /// The keys, as long as the version's configuration says.
+    #[prost(bytes = "bytes", tag = "3")]
     pub keys: ::prost::bytes::Bytes,
+    /// Whether they are for the version's delta, and not for its base.
+    #[prost(bool, tag = "4")]
+    pub delta: bool,
 }
 /// The server has the keys.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -253,6 +276,12 @@ pub struct QueryRequest {
     /// BLAKE3 of the client's evaluation keys, 32 bytes; empty if the protocol needs none.
     #[prost(bytes = "bytes", tag = "4")]
     pub keys: ::prost::bytes::Bytes,
+    /// As many queries to the delta, if the version has one.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub delta_queries: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// The keys for these.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub delta_keys: ::prost::bytes::Bytes,
 }
 /// The answers to a request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -269,4 +298,10 @@ pub struct QueryResponse {
     /// Microseconds of computation for the whole batch.
     #[prost(uint64, tag = "4")]
     pub compute_micros: u64,
+    /// One answer for each query to the delta, in order.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub delta_answers: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// The newest version that the server answers, 32 bytes: what to ask for next.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub newest: ::prost::bytes::Bytes,
 }

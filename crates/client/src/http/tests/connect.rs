@@ -13,15 +13,7 @@ fn described(party: Party, version: Version) -> Config {
 fn described_under(prf: PrfKind, party: Party, version: Version) -> Config {
     let choice = Choice { protocol: "dpf-xor".into(), prf, ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap();
-    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
-    Config {
-        protocol_params: params.to_json().into(),
-        hint_bytes,
-        hint_blake3: blake3::hash(&vec![0; hint_bytes as usize]).into(),
-        limits: Limits { query_bytes, answer_bytes, max_batch: 2, keys_bytes },
-        party: Some(party.number()),
-        ..config(version)
-    }
+    Config { base: part(&params), party: Some(party.number()), ..config(version) }
 }
 
 fn connect(urls: &[&str]) -> Result<HttpClient, ClientError> {
@@ -46,7 +38,7 @@ fn refused([a, b]: &[Server; 2], check: impl Fn(&ClientError) -> bool) {
 fn two_servers_are_told_apart_in_any_order() {
     let [a, b] = pair(|party| {
         let mut config = described(party, OLD);
-        config.limits.max_batch -= usize::from(party.number());
+        config.max_batch -= usize::from(party.number());
         (200, config.encode())
     });
     for urls in [[&a.url[..], &b.url], [&b.url, &a.url]] {
@@ -94,12 +86,37 @@ fn servers_of_different_snapshots_are_not_asked() {
     let servers = pair(|party| {
         let salted = Table { salt: [party.number(); 32], ..table() };
         let table = serde_json::to_vec(&salted).unwrap().into();
-        (200, Config { table, ..described(party, OLD) }.encode())
+        let described = described(party, OLD);
+        (200, Config { base: PartConfig { table, ..described.base }, ..described }.encode())
     });
     refused(
         &servers,
         |error| matches!(error, ClientError::DifferentSnapshots { versions } if *versions == [OLD; 2]),
     );
+}
+
+#[test]
+fn while_one_server_is_updated_both_are_asked_for_the_version_that_both_have() {
+    let old = format!("config?version={}", blake3::Hash::from_bytes(OLD).to_hex());
+    for updated in Party::BOTH {
+        let named = old.clone();
+        let servers = Party::BOTH.map(|party| {
+            let named = named.clone();
+            Server::start(move |path, _| {
+                let (version, versions) = match party == updated {
+                    true if path != named => (NEW, vec![NEW, OLD]),
+                    updated => (OLD, if updated { vec![NEW, OLD] } else { vec![OLD] }),
+                };
+                match path.starts_with("config") {
+                    true => (200, Config { versions, ..described(party, version) }.encode()),
+                    false => refusal(404, Code::NoSuchEndpoint),
+                }
+            })
+        });
+        let client = connect(&[&servers[0].url, &servers[1].url]).unwrap();
+        assert_eq!(client.description().version(), &OLD);
+        assert!(servers.iter().all(|server| server.paths() == ["config", &old[..]]));
+    }
 }
 
 #[test]

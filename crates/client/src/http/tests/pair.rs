@@ -45,7 +45,17 @@ pub(super) fn share(party: Party) -> Reply {
 }
 
 fn respond(answer: Vec<u8>) -> Reply {
-    (200, Response { version: OLD, answers: vec![answer.into()], compute: Duration::ZERO }.encode())
+    (
+        200,
+        Response {
+            version: OLD,
+            newest: OLD,
+            answers: vec![answer.into()],
+            delta_answers: None,
+            compute: Duration::ZERO,
+        }
+        .encode(),
+    )
 }
 
 /// Two servers, each of which gives to every query what `replies` says.
@@ -94,9 +104,9 @@ fn each_server_gets_its_query_and_both_answers_are_combined() {
         assert_eq!(server.paths(), ["query"]);
         server.bodies("query").remove(0)
     });
-    let [zero, one] = bodies.clone().map(|body| Request::decode(body.into(), &config(OLD).limits).unwrap());
-    assert_eq!(zero.queries[0][0] ^ one.queries[0][0], 3);
-    assert_eq!((zero.version, zero.keys), (OLD, None));
+    let [zero, one] = bodies.clone().map(|body| Request::decode(body.into(), &config(OLD).limits()).unwrap());
+    assert_eq!(zero.base.queries[0][0] ^ one.base.queries[0][0], 3);
+    assert_eq!((zero.version, zero.base.keys), (OLD, None));
     assert_eq!(timings.requests, 1);
     assert_eq!(timings.sent_bytes, (bodies[0].len() + bodies[1].len()) as u64);
     let received = Party::BOTH.map(|party| share(party).1.len() as u64);

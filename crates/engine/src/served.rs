@@ -1,0 +1,108 @@
+use std::sync::Arc;
+
+use spirea_protocols::{TableKind, delta};
+
+use crate::{Database, LoadError};
+
+/// A version of a database that answers: a base, and perhaps a delta with what has changed since the base was built.
+/// Clones share both.
+#[derive(Clone)]
+pub struct Served {
+    version: [u8; 32],
+    base: Arc<Database>,
+    delta: Option<Arc<Database>>,
+}
+
+impl From<Database> for Served {
+    fn from(base: Database) -> Self {
+        Self { version: base.identity().version, base: Arc::new(base), delta: None }
+    }
+}
+
+impl Served {
+    /// A version of a base and its delta. Several versions may share a base.
+    ///
+    /// # Errors
+    /// [`LoadError::Inconsistent`] if the two do not belong together.
+    pub fn new(base: Arc<Database>, delta: Option<Arc<Database>>) -> Result<Self, LoadError> {
+        if let Some(delta) = &delta {
+            let (of_base, of_delta) = (base.identity(), delta.identity());
+            let inconsistent = |what: &str| Err(LoadError::Inconsistent(what.into()));
+            if of_delta.table.kind != TableKind::Keyword || of_delta.table.fields != of_base.table.fields {
+                return inconsistent("the delta's table is not one of changes to the base's");
+            }
+            if of_delta.name != of_base.name || of_delta.party != of_base.party {
+                return inconsistent(
+                    "the delta belongs to another database than the base, or to another party",
+                );
+            }
+        }
+        let version =
+            delta::version(base.identity().version, delta.as_ref().map(|delta| delta.identity().version));
+        Ok(Self { version, base, delta })
+    }
+
+    /// The version that clients name.
+    pub fn version(&self) -> &[u8; 32] {
+        &self.version
+    }
+
+    /// The table as it was built.
+    pub fn base(&self) -> &Arc<Database> {
+        &self.base
+    }
+
+    /// What has changed since, if anything has.
+    pub fn delta(&self) -> Option<&Arc<Database>> {
+        self.delta.as_ref()
+    }
+
+    /// The base, then the delta.
+    pub fn parts(&self) -> impl Iterator<Item = &Arc<Database>> {
+        [&self.base].into_iter().chain(&self.delta)
+    }
+
+    /// The most look-ups in one request.
+    pub fn max_batch(&self) -> usize {
+        self.parts().map(|part| part.max_batch()).min().unwrap_or(1)
+    }
+}
+
+/// The versions of a database that answer, newest first.
+#[derive(Clone, Default)]
+pub(crate) struct Versions(Vec<Served>);
+
+impl Versions {
+    /// The most that are kept. Versions that share a base cost little.
+    const MOST: usize = 16;
+    /// The most bases among them: the newest, and the one that clients may still be asking.
+    const BASES: usize = 2;
+
+    /// All, newest first.
+    pub fn all(&self) -> &[Served] {
+        &self.0
+    }
+
+    /// Makes a version the newest, in place of any that has its name, and lets go of those that are too old.
+    pub fn push(&mut self, served: Served) {
+        self.0.retain(|other| other.version != served.version);
+        self.0.insert(0, served);
+        self.0.truncate(Self::MOST);
+        let mut bases: Vec<[u8; 32]> = Vec::new();
+        self.0.retain(|served| {
+            let base = served.base.identity().version;
+            if !bases.contains(&base) {
+                bases.push(base);
+            }
+            bases.iter().position(|&known| known == base) < Some(Self::BASES)
+        });
+    }
+
+    /// The newest, or the one of this name.
+    pub fn find(&self, version: Option<&[u8; 32]>) -> Option<&Served> {
+        match version {
+            None => self.0.first(),
+            Some(version) => self.0.iter().find(|served| served.version == *version),
+        }
+    }
+}
