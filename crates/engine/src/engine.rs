@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 
-use crate::scheduler::{Load, Scheduler, Ticket};
+use crate::scheduler::{Load, Part, Scheduler, Ticket, Window};
 use crate::{Database, EngineError, KeyRegistry, KeyUsage, LoadError};
 
 /// Whether a database answers.
@@ -43,7 +43,7 @@ impl Engine {
     /// # Errors
     /// If the system gives no thread.
     pub fn new(queue: usize, keys: KeyRegistry) -> std::io::Result<Self> {
-        Ok(Self { databases: RwLock::default(), keys, scheduler: Scheduler::new(queue)? })
+        Ok(Self { databases: RwLock::default(), keys, scheduler: Scheduler::new(queue, Window::default())? })
     }
 
     /// Makes a database known that will be loaded.
@@ -138,7 +138,7 @@ impl Engine {
             (_, None) => return Err(EngineError::UnknownKeys),
             (_, Some(hash)) => Some(self.keys.get(&database, &hash)?),
         };
-        self.scheduler.submit(database, keys, queries)
+        self.scheduler.submit(vec![Part { database, keys, queries }])
     }
 
     /// The evaluation keys that are held.

@@ -15,4 +15,4 @@ pub use database::{Database, HintFile, Identity, LossHandler, MAX_REQUEST_BYTES}
 pub use engine::{Engine, State, Status};
 pub use error::{EngineError, LoadError};
 pub use keys::{KeyOptions, KeyRegistry, KeyUsage};
-pub use scheduler::{Answers, Load, Ticket};
+pub use scheduler::{Answers, Load, Part, Ticket, Window};

@@ -23,7 +23,7 @@ impl Database {
         Self::open(snapshot, backend, opening)
     }
 
-    /// Loads a snapshot that has been verified.
+    /// Loads a snapshot that has been verified, and [measures](Database::measure) it.
     ///
     /// # Errors
     /// Those of [`Database::load`], but for files that were damaged before.
@@ -46,6 +46,8 @@ impl Database {
                 blake3: manifest.hint.blake3,
             },
         };
-        Self::new(identity, responder)
+        let database = Self::new(identity, responder)?;
+        database.measure()?;
+        Ok(database)
     }
 }

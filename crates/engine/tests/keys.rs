@@ -149,7 +149,7 @@ fn queries() -> Vec<Bytes> {
 fn ask(engine: &Engine, name: &str, version: [u8; 32], keys: [u8; 32]) -> Result<u8, EngineError> {
     let ticket = engine.submit(name, &version, Some(keys), queries())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    Ok(runtime.block_on(ticket)?.answers[0][0])
+    Ok(runtime.block_on(ticket)?.answers[0][0][0])
 }
 
 /// A client's keys; `client` tells them apart.
@@ -432,7 +432,7 @@ fn keys_that_are_evicted_while_in_use_are_used_to_the_end() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for ticket in [running, waiting] {
         go.send(()).unwrap();
-        assert_eq!(runtime.block_on(ticket).unwrap().answers[0][0], 1);
+        assert_eq!(runtime.block_on(ticket).unwrap().answers[0][0][0], 1);
     }
     // And no longer.
     assert_eq!(fixture.seen.alive(), 1);

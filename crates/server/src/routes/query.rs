@@ -20,15 +20,17 @@ pub(super) async fn query(
     let limits = limits(&database);
     let received = app.receive(&name, upload, limits.request_bytes()).await?;
     let request = spirea_wire::Request::decode(received.bytes.clone(), &limits)?;
-    let (version, queries) = (request.version, request.queries.len());
+    let version = request.version;
     let measured = app.metrics.of(&name);
     let ticket = admit(&app, name, request).await.inspect_err(|error| match error {
         EngineError::UnknownKeys => measured.unknown_keys.inc(),
         error => log_failure(error),
     })?;
     let answers = ticket.await.inspect_err(log_failure)?;
-    measured.answered(queries, answers.compute, answers.waited);
-    let response = spirea_wire::Response { version, answers: answers.answers, compute: answers.compute };
+    measured.answered(&answers);
+    let compute = answers.compute;
+    let answers = answers.answers.into_iter().flatten().collect();
+    let response = spirea_wire::Response { version, answers, compute };
     Ok(protobuf(response.encode()))
 }
 
