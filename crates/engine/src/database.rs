@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spirea_backend::BackendError;
@@ -7,6 +9,7 @@ use spirea_lattice::rlwe::KeyShape;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
 
+use crate::scheduler::{Pace, PaceMeter};
 use crate::{EngineError, LoadError};
 
 /// The most bytes of a request's queries, unless a single query has more: bounds a batch of long queries.
@@ -49,6 +52,7 @@ pub struct Database {
     max_batch: usize,
     /// Tells databases of this process apart, so one version on two backends.
     instance: u64,
+    pace: Mutex<PaceMeter>,
     on_loss: Option<LossHandler>,
 }
 
@@ -90,7 +94,7 @@ impl Database {
         let max_batch = fitting.clamp(1, responder.max_batch().max(1));
         static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { identity, responder, max_batch, instance, on_loss: None })
+        Ok(Self { identity, responder, max_batch, instance, pace: Mutex::default(), on_loss: None })
     }
 
     /// The same, with whom to tell of a device that failed.
@@ -104,21 +108,62 @@ impl Database {
     /// # Errors
     /// The backend's: it has no room.
     pub fn rehearse(&self) -> Result<(), LoadError> {
+        self.with_zeros(|answer| answer(self.max_batch))
+    }
+
+    /// Finds out how long batches take, from a few small ones of zeros: what queries are kept waiting by until those
+    /// of clients tell more.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn measure(&self) -> Result<(), LoadError> {
+        self.with_zeros(|answer| {
+            // The first reads the table from its file, and makes what is made once.
+            answer(1)?;
+            for queries in [1, self.max_batch.min(4), 1] {
+                let started = Instant::now();
+                answer(queries)?;
+                self.note(queries, started.elapsed());
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs something that answers batches of zeros.
+    fn with_zeros(
+        &self,
+        run: impl FnOnce(&dyn Fn(usize) -> Result<(), ProtocolError>) -> Result<(), ProtocolError>,
+    ) -> Result<(), LoadError> {
         let Sizes { query_bytes, keys_bytes, .. } = self.sizes();
-        let rehearsal = || {
+        let prepared = || {
             let keys = match keys_bytes {
                 0 => None,
                 bytes => Some(self.responder.prepare_keys(&vec![0; bytes])?),
             };
             let zeros = vec![0; query_bytes];
             let query = Query { bytes: &zeros, keys: keys.as_ref() };
-            self.responder.answer(&vec![query; self.max_batch])
+            run(&|queries| self.responder.answer(&vec![query; queries]).map(drop))
         };
-        match rehearsal() {
+        match prepared() {
             // Zeros are no query of this protocol; it needs little beside the answers.
-            Ok(_) | Err(ProtocolError::Malformed { .. }) => Ok(()),
+            Ok(()) | Err(ProtocolError::Malformed { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// About how long batches take; zero where that is not known yet.
+    pub fn pace(&self) -> Pace {
+        self.meter().pace()
+    }
+
+    /// Takes note of how long a batch took.
+    pub(crate) fn note(&self, queries: usize, time: Duration) {
+        self.meter().note(queries, time);
+    }
+
+    // An estimate is never left half made.
+    fn meter(&self) -> MutexGuard<'_, PaceMeter> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What no other database of this process has.
@@ -168,7 +213,7 @@ impl Database {
         Ok(self.responder.prepare_keys(bytes)?)
     }
 
-    /// Answers admitted queries on this thread.
+    /// Answers admitted queries, at most [`Database::max_batch`], on this thread.
     pub(crate) fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Bytes>, EngineError> {
         let answers = self.responder.answer(queries).inspect_err(|error| {
             if let (ProtocolError::Backend(BackendError::Device(reason)), Some(told)) = (error, &self.on_loss)

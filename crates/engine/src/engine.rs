@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use bytes::Bytes;
 use spirea_protocols::PreparedKeys;
 
-use crate::scheduler::{Load, Part, Scheduler, Ticket};
+use crate::scheduler::{Load, Part, Scheduler, Ticket, Window};
 use crate::served::Versions;
 use crate::{Database, EngineError, HintFile, KeyRegistry, KeyUsage, LoadError, Served};
 
@@ -64,7 +64,7 @@ impl Engine {
     /// # Errors
     /// If the system gives no thread.
     pub fn new(queue: usize, keys: KeyRegistry) -> std::io::Result<Self> {
-        Ok(Self { databases: RwLock::default(), keys, scheduler: Scheduler::new(queue)? })
+        Ok(Self { databases: RwLock::default(), keys, scheduler: Scheduler::new(queue, Window::default())? })
     }
 
     /// Makes a database known that will be loaded.

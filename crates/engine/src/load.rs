@@ -23,7 +23,7 @@ impl Database {
         Self::open(snapshot, backend, opening)
     }
 
-    /// Loads a snapshot that has been verified.
+    /// Loads a snapshot that has been verified, and [measures](Database::measure) it.
     ///
     /// # Errors
     /// Those of [`Database::load`], but for files that were damaged before.
@@ -49,6 +49,8 @@ impl Database {
             },
             backend,
         };
-        Self::new(identity, responder)
+        let database = Self::new(identity, responder)?;
+        database.measure()?;
+        Ok(database)
     }
 }

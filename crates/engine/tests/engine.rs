@@ -1,6 +1,8 @@
 //! Admission, order, cancellation and failure, with responders that do as they are told.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+mod scripted;
+
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,91 +12,15 @@ use spirea_engine::{
     Asked, Database, Engine, EngineError, HintFile, Identity, KeyRegistry, Load, LoadError, Served, State,
     Ticket,
 };
-use spirea_protocols::parameters::Parameters as _;
-use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::simple::Params;
-use spirea_protocols::{Party, ProtocolError, Query, Responder, Sizes, Table, TableKind};
+use spirea_protocols::{Party, ProtocolError, Query, Sizes, Table, TableKind};
 
-const VERSION: [u8; 32] = [1; 32];
-
-type Behaviour = Box<dyn Fn(&[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> + Send + Sync>;
-
-struct Scripted {
-    sizes: Sizes,
-    behaviour: Behaviour,
-}
-
-impl Responder for Scripted {
-    fn sizes(&self) -> Sizes {
-        self.sizes
-    }
-
-    fn max_batch(&self) -> usize {
-        4
-    }
-
-    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        (self.behaviour)(queries)
-    }
-}
-
-fn identity() -> Identity {
-    let table = Table {
-        kind: TableKind::Index,
-        entries: 10,
-        records: 10,
-        payload_bytes: 24,
-        salt: [0; 32],
-        fields: vec!["value".into()],
-    };
-    let params = Params {
-        set: "module-1280".into(),
-        seed: [0; 32],
-        records: 10,
-        record_bytes: 32,
-        rows: 32,
-        columns: 256,
-    };
-    let hint = HintFile { path: "hint".into(), bytes: params.sizes().hint_bytes, blake3: [0; 32] };
-    let params = ProtocolParams::Simple(params);
-    Identity { name: "test".into(), version: VERSION, party: None, params, table, hint, backend: 0 }
-}
-
-fn database(behaviour: Behaviour) -> Database {
-    let identity = identity();
-    let sizes = identity.params.sizes();
-    Database::new(identity, Box::new(Scripted { sizes, behaviour })).unwrap()
-}
+use scripted::{Behaviour, Scripted, VERSION, database, echo, gated, identity, queries};
 
 fn engine(queue: usize, behaviour: Behaviour) -> Engine {
     let engine = Engine::new(queue, KeyRegistry::default()).unwrap();
     engine.announce("test", VERSION).unwrap();
     engine.publish(database(behaviour));
     engine
-}
-
-/// Answers that begin with the query's first byte.
-fn echo(queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-    let answer_bytes = identity().params.sizes().answer_bytes;
-    Ok(queries.iter().map(|query| vec![query.bytes[0]; answer_bytes]).collect())
-}
-
-/// A responder that says which query it begins with and goes on when told to.
-fn gated() -> (Behaviour, Receiver<u8>, Sender<()>) {
-    let (begun, begins) = channel();
-    let (go, gone) = channel();
-    let gone = Mutex::new(gone);
-    let behaviour = move |queries: &[Query<'_>]| {
-        begun.send(queries[0].bytes[0]).unwrap();
-        gone.lock().unwrap().recv().unwrap();
-        echo(queries)
-    };
-    (Box::new(behaviour), begins, go)
-}
-
-fn queries(first: &[u8]) -> Vec<Bytes> {
-    let query_bytes = identity().params.sizes().query_bytes;
-    first.iter().map(|&byte| Bytes::from(vec![byte; query_bytes])).collect()
 }
 
 fn submit_to(engine: &Engine, version: &[u8; 32], queries: Vec<Bytes>) -> Result<Ticket, EngineError> {
@@ -113,7 +39,7 @@ async fn requests_are_checked_before_they_are_admitted() {
     let engine = engine(8, Box::new(|_| panic!("nothing may be computed")));
     let submit = |version, queries| submit_to(&engine, version, queries).map(drop).unwrap_err();
     assert!(matches!(submit(&[2; 32], queries(&[1])), EngineError::Stale { current: VERSION }));
-    for bad in [vec![], queries(&[1; 5]), vec![Bytes::from_static(b"short")]] {
+    for bad in [vec![], queries(&[1; 5]), vec![b"short".as_slice().into()]] {
         let error = submit(&VERSION, bad);
         assert!(matches!(error, EngineError::Malformed(_)) && !error.accepted(), "{error}");
     }
@@ -127,7 +53,7 @@ async fn a_full_queue_refuses_and_a_gone_caller_frees_its_place() {
     let engine = engine(2, behaviour);
     let submit = |byte| submit_to(&engine, &VERSION, queries(&[byte]));
     let first = submit(1).unwrap();
-    assert_eq!(begins.recv().unwrap(), 1);
+    assert_eq!(begins.recv().unwrap(), [1]);
     let (second, third) = (submit(2).unwrap(), submit(3).unwrap());
     assert_eq!(engine.load(), Load { waiting: 2, running: 1 });
     match submit(4).map(drop).unwrap_err() {
@@ -139,10 +65,9 @@ async fn a_full_queue_refuses_and_a_gone_caller_frees_its_place() {
     let fifth = submit(5).unwrap();
     // The caller of what is being answered may go, too.
     drop(first);
-    for expected in [3, 5] {
-        go.send(()).unwrap();
-        assert_eq!(begins.recv().unwrap(), expected);
-    }
+    go.send(()).unwrap();
+    // What is left shares a batch.
+    assert_eq!(begins.recv().unwrap(), [3, 5]);
     go.send(()).unwrap();
     assert_eq!(third.await.unwrap().answers[0][0][0], 3);
     assert_eq!(fifth.await.unwrap().answers[0][0][0], 5);

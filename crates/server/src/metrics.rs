@@ -1,13 +1,11 @@
 //! Metrics for Prometheus. Labels carry names that the operator chose, endpoints and status codes; nothing
 //! of a query, and nothing that tells one client from another.
 
-use std::time::Duration;
-
 use prometheus::{
     Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TEXT_FORMAT, TextEncoder,
 };
-use spirea_engine::{Engine, KeyUsage, State};
+use spirea_engine::{Answers, Engine, KeyUsage, State};
 
 use crate::body::BodyMemory;
 
@@ -45,10 +43,12 @@ pub(crate) struct Measured {
 
 impl Measured {
     /// Notes an answered request.
-    pub fn answered(&self, queries: usize, compute: Duration, waited: Duration) {
-        self.batch.observe(queries as f64);
-        self.answer_seconds.observe(compute.as_secs_f64());
-        self.wait_seconds.observe(waited.as_secs_f64());
+    pub fn answered(&self, answers: &Answers) {
+        self.wait_seconds.observe(answers.waited.as_secs_f64());
+        if answers.counts {
+            self.batch.observe(answers.batch as f64);
+            self.answer_seconds.observe(answers.compute.as_secs_f64());
+        }
     }
 }
 
@@ -81,7 +81,7 @@ impl Metrics {
             registry.register(Box::new(histograms.clone()))?;
             prometheus::Result::Ok(histograms)
         };
-        let batches: Vec<f64> = (0..9).map(|power| f64::from(1 << power)).collect();
+        let batches: Vec<f64> = (0..11).map(|power| f64::from(1 << power)).collect();
         let metrics = Self {
             requests: counters(
                 "spirea_requests_total",
@@ -99,9 +99,13 @@ impl Metrics {
                 "Requests that were refused since their evaluation keys are not here, or no longer.",
                 &["database"],
             )?,
-            batch: histograms("spirea_batch_queries", "Queries in an answered batch.", &batches)?,
+            batch: histograms("spirea_batch_queries", "Queries that were computed together.", &batches)?,
             answer_seconds: histograms("spirea_answer_seconds", "Time to compute a batch.", &SECONDS)?,
-            wait_seconds: histograms("spirea_wait_seconds", "Time that a batch waited.", &SECONDS)?,
+            wait_seconds: histograms(
+                "spirea_wait_seconds",
+                "Time that a request waited for its batch.",
+                &SECONDS,
+            )?,
             waiting: gauge("spirea_queue_requests", "Requests that wait for their turn.")?,
             answering: gauge("spirea_answering_requests", "Requests that are being computed.")?,
             body_memory: gauge(

@@ -24,14 +24,13 @@ pub(super) async fn query(
     let version = spirea_wire::Request::version(&received.bytes)?;
     let served = app.engine.version(&name, Some(&version))?;
     let request = spirea_wire::Request::decode(received.bytes.clone(), &limits(&served))?;
-    let queries = request.base.queries.len();
     let measured = app.metrics.of(&name);
     let ticket = admit(&app, served, request).await.inspect_err(|error| match error {
         EngineError::UnknownKeys => measured.unknown_keys.inc(),
         error => log_failure(error),
     })?;
     let answers = ticket.await.inspect_err(log_failure)?;
-    measured.answered(queries, answers.compute, answers.waited);
+    measured.answered(&answers);
     let mut parts = answers.answers.into_iter();
     let newest = app.engine.version(&name, None).map_or(version, |served| *served.version());
     let response = spirea_wire::Response {

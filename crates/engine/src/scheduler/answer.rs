@@ -1,0 +1,82 @@
+//! The computation of a batch: one call for each database, and what to do where it fails.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirea_protocols::Query;
+
+use super::{Clock, Part};
+use crate::{Database, EngineError};
+
+/// What was computed for a request.
+pub(super) struct Computed {
+    /// For each part, an answer for each query.
+    pub answers: Vec<Vec<Bytes>>,
+    /// Time of the computation that it shared.
+    pub time: Duration,
+    /// Requests that shared it.
+    pub requests: usize,
+}
+
+/// Answers requests together, one outcome for each.
+///
+/// A query that cannot be read fails a whole computation, and so does a defect that it meets. Each half of the
+/// requests is answered on its own then, and so on, until only those fail that fail alone.
+pub(super) fn answer(
+    requests: &[Vec<Part>],
+    clock: &Clock,
+    outcomes: &mut Vec<Result<Computed, EngineError>>,
+) {
+    let started = clock();
+    // A responder has no state that a query changes, so nothing is left half changed by a panic.
+    let together = catch_unwind(AssertUnwindSafe(|| answer_together(requests)));
+    let time = clock().saturating_sub(started);
+    match together.unwrap_or(Err(EngineError::Panicked)) {
+        Ok(answers) => {
+            let requests = requests.len();
+            outcomes.extend(answers.into_iter().map(|answers| Ok(Computed { answers, time, requests })));
+        }
+        Err(error) if requests.len() == 1 => outcomes.push(Err(error)),
+        Err(_) => {
+            let (first, second) = requests.split_at(requests.len() / 2);
+            answer(first, clock, outcomes);
+            answer(second, clock, outcomes);
+        }
+    }
+}
+
+/// The answers by request and part.
+fn answer_together(requests: &[Vec<Part>]) -> Result<Vec<Vec<Vec<Bytes>>>, EngineError> {
+    let mut answers: Vec<Vec<Vec<Bytes>>> =
+        requests.iter().map(|parts| vec![Vec::new(); parts.len()]).collect();
+    for database in databases(requests) {
+        let is_here = |part: &&Part| part.database.instance() == database.instance();
+        let parts = requests.iter().flatten().filter(is_here);
+        let queries: Vec<Query<'_>> = parts.flat_map(Part::as_queries).collect();
+        let mut computed = Vec::with_capacity(queries.len());
+        // A batch is as large as the first part's database takes; another one may take less at once.
+        for queries in queries.chunks(database.max_batch()) {
+            computed.extend(database.answer(queries)?);
+        }
+        let mut computed = computed.into_iter();
+        for (part, answers) in requests.iter().flatten().zip(answers.iter_mut().flatten()) {
+            if is_here(&part) {
+                answers.extend(computed.by_ref().take(part.queries.len()));
+            }
+        }
+    }
+    Ok(answers)
+}
+
+/// The databases that requests are for, each once.
+fn databases(requests: &[Vec<Part>]) -> Vec<&Arc<Database>> {
+    let mut databases: Vec<&Arc<Database>> = Vec::new();
+    for part in requests.iter().flatten() {
+        if databases.iter().all(|database| database.instance() != part.database.instance()) {
+            databases.push(&part.database);
+        }
+    }
+    databases
+}

@@ -1,0 +1,157 @@
+//! How long batches take, learned from those that were computed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// About how long a batch takes: one scan of the database, and some time for each query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// What a batch of any size takes once.
+    pub scan: Duration,
+    /// What each of its queries adds.
+    pub each: Duration,
+}
+
+impl Pace {
+    /// The time for a batch of so many queries.
+    pub fn time(&self, queries: usize) -> Duration {
+        self.scan.saturating_add(self.each.saturating_mul(u32::try_from(queries).unwrap_or(u32::MAX)))
+    }
+}
+
+/// Estimates a [`Pace`] from the latest batches.
+///
+/// The time of each query is the median of the slopes between pairs of batches, the scan the median of what is left
+/// (Theil and Sen): a few batches that took long by accident do not move it, and once most of the latest ones are
+/// slower or faster it has followed.
+#[derive(Clone, Debug, Default)]
+pub struct PaceMeter {
+    /// Queries and seconds.
+    latest: VecDeque<(f64, f64)>,
+    pace: Pace,
+}
+
+impl PaceMeter {
+    /// Batches that are remembered: few enough that a change of the machine's speed is followed within seconds, and
+    /// that their pairs take microseconds; enough that a quarter of them may be outliers.
+    const REMEMBERED: usize = 16;
+
+    /// The estimate; zero before the first batch.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Takes note of a batch.
+    pub fn note(&mut self, queries: usize, time: Duration) {
+        if self.latest.len() == Self::REMEMBERED {
+            self.latest.pop_front();
+        }
+        self.latest.push_back((queries.max(1) as f64, time.as_secs_f64()));
+        let [scan, each] = self.fit().map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        self.pace = Pace { scan, each };
+    }
+
+    /// Seconds of a scan, and of each query.
+    fn fit(&self) -> [f64; 2] {
+        let pairs =
+            self.latest.iter().enumerate().flat_map(|(i, a)| self.latest.range(..i).map(move |b| (a, b)));
+        let slopes = pairs.filter(|(a, b)| a.0 != b.0).map(|(a, b)| (a.1 - b.1) / (a.0 - b.0));
+        match median(slopes) {
+            Some(slope) => {
+                let each = slope.max(0.0);
+                let scans = self.latest.iter().map(|(queries, time)| time - each * queries);
+                [median(scans).unwrap_or_default().max(0.0), each]
+            }
+            None => self.scaled(),
+        }
+    }
+
+    /// Batches of one size tell only how fast the machine is: the parts keep their shares. As long as these are not
+    /// known either, a query is taken to share nothing with others, which errs to short windows.
+    fn scaled(&self) -> [f64; 2] {
+        let Some(time) = median(self.latest.iter().map(|batch| batch.1)) else { return [0.0; 2] };
+        let queries = self.latest[0].0;
+        let (scan, each) = (self.pace.scan.as_secs_f64(), self.pace.each.as_secs_f64());
+        match scan + each * queries {
+            known if known > 0.0 => [scan * time / known, each * time / known],
+            _ => [time / queries, (time - time / queries) / queries],
+        }
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    let middle = values.len() / 2;
+    (!values.is_empty()).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn of(scan: u64, each: u64) -> Pace {
+        Pace { scan: ms(scan), each: ms(each) }
+    }
+
+    fn noted(pace: Pace, sizes: &[usize]) -> PaceMeter {
+        let mut meter = PaceMeter::default();
+        sizes.iter().for_each(|&size| meter.note(size, pace.time(size)));
+        meter
+    }
+
+    fn near(a: Pace, b: Pace) -> bool {
+        a.scan.abs_diff(b.scan) < ms(1) && a.each.abs_diff(b.each) < ms(1)
+    }
+
+    #[test]
+    fn the_parts_are_told_apart_by_batches_of_two_sizes() {
+        for pace in [of(100, 3), of(100, 0), of(0, 20), of(5, 5)] {
+            assert!(near(noted(pace, &[1, 4, 1]).pace(), pace), "{pace:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_batch_moves_nothing() {
+        let pace = of(100, 3);
+        for size in [1, 4, 32] {
+            let mut meter = noted(pace, &[1, 4, 1, 7]);
+            meter.note(size, ms(60_000));
+            assert!(near(meter.pace(), pace), "{:?}", meter.pace());
+        }
+    }
+
+    #[test]
+    fn a_machine_that_slows_down_is_followed() {
+        let mut meter = noted(of(100, 3), &[1, 2, 8, 30, 5, 9, 1, 1, 4, 64, 12, 13, 14, 20, 21, 22]);
+        for size in [3, 1, 20, 2, 5, 9, 30, 4, 6, 8, 12, 11] {
+            meter.note(size, of(250, 8).time(size));
+        }
+        assert!(near(meter.pace(), of(250, 8)), "{:?}", meter.pace());
+    }
+
+    #[test]
+    fn batches_of_one_size_scale_what_was_known() {
+        let mut meter = noted(of(100, 10), &[1, 4, 1]);
+        for pace in [of(100, 10), of(200, 20)] {
+            (0..20).for_each(|_| meter.note(10, pace.time(10)));
+        }
+        assert!(near(meter.pace(), of(200, 20)), "{:?}", meter.pace());
+        // A lone query's whole time is its window; of a full batch nobody knows.
+        assert_eq!(noted(of(100, 10), &[1, 1]).pace().scan, ms(110));
+        let full = noted(of(100, 10), &[64]).pace();
+        assert!(full.scan < ms(12) && full.time(64).abs_diff(of(100, 10).time(64)) < ms(1), "{full:?}");
+    }
+
+    #[test]
+    fn no_measurement_makes_a_time_negative() {
+        let mut meter = PaceMeter::default();
+        for (size, time) in [(1, 500), (64, 1), (2, 0), (0, 7), (3, 9_000_000_000)] {
+            meter.note(size, ms(time));
+            assert!(meter.pace().time(usize::MAX) >= meter.pace().scan);
+        }
+    }
+}
