@@ -72,10 +72,12 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         (
             "values",
             format!(
-                "{} in all, the longest {} (row {})",
+                "{} in all, {}",
                 bytes(statistics.value_bytes),
-                bytes(statistics.longest_value_bytes),
-                statistics.longest_value_row
+                match statistics.longest_value_row {
+                    Some(row) => format!("the longest {} (row {row})", bytes(statistics.longest_value_bytes)),
+                    None => format!("none above {}", bytes(statistics.longest_value_bytes)),
+                }
             ),
         ),
         (

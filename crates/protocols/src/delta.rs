@@ -54,6 +54,17 @@ pub fn version(base: [u8; 32], delta: Option<[u8; 32]>) -> [u8; 32] {
     })
 }
 
+/// The seed of the public matrices of all deltas of a base: two of one shape differ in their hints only where their
+/// records differ.
+pub fn seed(base: &[u8; 32]) -> [u8; 32] {
+    blake3::derive_key("spirea 2026 seed of the public matrices of a base's deltas", base)
+}
+
+/// The salt of all deltas of a base.
+pub fn salt(base: &[u8; 32]) -> [u8; 32] {
+    blake3::derive_key("spirea 2026 salt of a base's deltas", base)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,6 +22,9 @@ pub enum ProtocolError {
     /// An index or key that cannot be asked for.
     #[error("{0}")]
     BadRequest(String),
+    /// A version that the pinned key does not vouch for.
+    #[error("{0}")]
+    Untrusted(String),
     /// No randomness for a secret.
     #[error(transparent)]
     NoEntropy(#[from] NoEntropy),

@@ -118,7 +118,7 @@ impl Grid {
     }
 
     /// The pieces of record `index`, in the order of its bytes.
-    pub fn runs(&self, spread: Spread, index: u64) -> impl Iterator<Item = Run> {
+    pub fn runs(&self, spread: Spread, index: u64) -> impl Iterator<Item = Run> + use<> {
         let (grid, Place { column, group, offset }) = (*self, self.place(spread, index));
         (0..self.parts()).map(move |part| {
             let start = part * grid.unit_rows;

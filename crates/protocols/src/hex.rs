@@ -21,3 +21,31 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32
         _ => Err(D::Error::custom("expected 64 lower-case hexadecimal digits")),
     }
 }
+
+/// The same for a value that may be missing; for `#[serde(with = "spirea_protocols::hex::optional")]`.
+pub mod optional {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Bytes(#[serde(with = "super")] [u8; 32]);
+
+    /// Serialises as 64 hexadecimal digits, or as null.
+    ///
+    /// # Errors
+    /// The serialiser's.
+    pub fn serialize<S: Serializer>(bytes: &Option<[u8; 32]>, serializer: S) -> Result<S::Ok, S::Error> {
+        match bytes {
+            Some(bytes) => super::serialize(bytes, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads what [`serialize`] wrote, and nothing else.
+    ///
+    /// # Errors
+    /// If it is neither null nor 64 lower-case hexadecimal digits.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[u8; 32]>, D::Error> {
+        Ok(Option::<Bytes>::deserialize(deserializer)?.map(|Bytes(bytes)| bytes))
+    }
+}

@@ -6,6 +6,7 @@
 //! - [`steps`]: what protocols are composed of.
 //! - [`table`]: records with checksums, and look-ups by index or by key over any index protocol.
 //! - [`keyword`]: how keys map to buckets; [`delta`]: what has changed since a table was built.
+//! - [`hint_rows`]: which parts of a hint a client already has; [`signature`]: whose version it is.
 //! - [`grid`]: where records lie; [`parameters`]: what the parameters of every protocol tell.
 //! - [`planner`]: which protocol to choose.
 //! - [`registry`]: the protocols by name: the one place that lists them.
@@ -20,18 +21,22 @@ pub mod exppack_double;
 pub mod exppack_simple;
 pub mod grid;
 pub mod hex;
+pub mod hint_rows;
 pub mod hybrid;
 pub mod index;
 pub mod keyword;
 pub mod onion;
 pub mod parameters;
+mod patch;
 pub mod planner;
 pub mod registry;
+pub mod signature;
 pub mod simple;
 pub mod steps;
 pub mod table;
 
 pub use error::ProtocolError;
 pub use index::{IndexClient, Pair, PairIndexClient, Prepared, PreparedKeys, Query, Responder, Sizes};
+pub use patch::{ChangedRecord, PatchedFiles};
 pub use spirea_dpf::{Party, PrfKind};
 pub use table::{Table, TableClient, TableKind};

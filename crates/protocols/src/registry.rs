@@ -16,6 +16,9 @@ use spirea_math::random::{SecretRng, Seed};
 use crate::grid::Grid;
 use crate::index::{AnyIndexClient, Pair};
 use crate::parameters::{Parameters, Stored};
+use crate::patch::{
+    ChangedRecord, PatchedFiles, check_changes, patch_fixed, patch_lwe_hint, write_second_hint,
+};
 use crate::planner::Work;
 use crate::steps::folded::packing_sets;
 use crate::steps::{Folded, LweHint, RingKeys};
@@ -213,6 +216,45 @@ impl ProtocolParams {
         })
     }
 
+    /// Parameters of other records under the same protocol and parameter sets, with a seed of their own.
+    ///
+    /// # Errors
+    /// See [`ProtocolParams::choose`].
+    pub fn reshaped(&self, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
+        Self::choose(&self.choice(), seed, records, record_bytes)
+    }
+
+    /// The choice that these are the parameters of.
+    pub fn choice(&self) -> Choice {
+        let chosen = Choice { protocol: self.name().into(), ..Choice::default() };
+        match self {
+            Self::Simple(params) => Choice { set: params.set.clone(), ..chosen },
+            Self::Double(double::Params(params))
+            | Self::ExppackSimple(exppack_simple::Params(params))
+            | Self::ExppackDouble(exppack_double::Params(params))
+            | Self::DoublePack(double_pack::Params(params))
+            | Self::Hybrid(hybrid::Params(params)) => {
+                Choice { set: params.set.clone(), ring: params.ring.clone(), ..chosen }
+            }
+            Self::Onion(params) => Choice { ring: Some(params.ring.clone()), ..chosen },
+            Self::DpfXor(params) => Choice { prf: params.prf, ..chosen },
+            Self::DpfSum(params) => Choice { prf: params.prf, words: params.shares, ..chosen },
+        }
+    }
+
+    /// The seed of the public matrices, for a protocol that has them.
+    pub fn seed(&self) -> Option<Seed> {
+        match self {
+            Self::Simple(params) => Some(params.seed),
+            Self::Double(double::Params(params))
+            | Self::ExppackSimple(exppack_simple::Params(params))
+            | Self::ExppackDouble(exppack_double::Params(params))
+            | Self::DoublePack(double_pack::Params(params))
+            | Self::Hybrid(hybrid::Params(params)) => Some(params.seed),
+            Self::Onion(_) | Self::DpfXor(_) | Self::DpfSum(_) => None,
+        }
+    }
+
     /// Reads parameters and checks them, before anything else is done with them.
     ///
     /// # Errors
@@ -399,6 +441,41 @@ impl ProtocolParams {
         }
     }
 
+    /// Brings what was computed of a database up to date after some of its records have changed: the same bytes as
+    /// [`ProtocolParams::precompute`] of the changed database, at a cost that goes by the changes and the hint and
+    /// not by the database. `files.matrix` has the changed records already; the others are changed in place.
+    ///
+    /// # Errors
+    /// The backend's, or [`ProtocolError::Malformed`] if a file is not as long as the parameters say or a change is of
+    /// no record; [`ProtocolError::Write`] if a file cannot be written.
+    pub fn patch<B: ProtocolBackend>(
+        &self,
+        backend: &Arc<B>,
+        files: &PatchedFiles<'_>,
+        changes: &[ChangedRecord],
+    ) -> Result<(), ProtocolError> {
+        let Stored::Panels { layout, grid, spread } = self.stored() else { return Ok(()) };
+        check_changes(&grid, changes)?;
+        match self {
+            Self::Simple(params) => {
+                patch_lwe_hint(files.hint, layout, params.public_matrix(), (grid, spread), changes)
+            }
+            Self::ExppackSimple(exppack_simple::Params(params))
+            | Self::DoublePack(double_pack::Params(params))
+            | Self::Hybrid(hybrid::Params(params)) => {
+                patch_lwe_hint(files.server, layout, params.public_matrix(), (grid, spread), changes)
+            }
+            Self::Double(double::Params(params)) => {
+                patch_fixed(&**backend, params, layout, spread, files, changes)?;
+                write_second_hint(&**backend, params, files)
+            }
+            Self::ExppackDouble(exppack_double::Params(params)) => {
+                patch_fixed(&**backend, params, layout, spread, files, changes)
+            }
+            Self::Onion(_) | Self::DpfXor(_) | Self::DpfSum(_) => Ok(()),
+        }
+    }
+
     /// The server half over a backend, of the files of a snapshot.
     ///
     /// # Errors
@@ -549,6 +626,30 @@ impl Units {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_tell_what_was_chosen() {
+        for name in NAMES {
+            let wanted = [
+                Choice { protocol: name.into(), ..Choice::default() },
+                Choice {
+                    protocol: name.into(),
+                    set: "paper".into(),
+                    ring: (name == "onion").then(|| "onion-30".into()),
+                    prf: PrfKind::ChaCha20,
+                    words: dpf::Words::U64,
+                },
+            ];
+            for choice in wanted {
+                let params = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap();
+                assert_eq!(ProtocolParams::choose(&params.choice(), [1; 32], 300, 64).unwrap(), params);
+                let other = params.reshaped([2; 32], 8, 1000).unwrap();
+                assert_eq!((other.name(), other.set(), other.prf()), (name, params.set(), params.prf()));
+                assert_eq!((other.records(), other.record_bytes()), (8, 1000));
+                assert_eq!(other.seed(), params.seed().map(|_| [2; 32]));
+            }
+        }
+    }
 
     #[test]
     fn only_one_of_two_servers_has_to_say_which() {

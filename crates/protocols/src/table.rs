@@ -10,10 +10,13 @@ use spirea_math::random::SecretRng;
 use crate::ProtocolError;
 use crate::bytes::{length_bytes, push_length, take, take_length};
 use crate::index::{AnyIndexClient, Prepared};
-use crate::keyword::{KeyHash, TAG_BYTES, find};
+use crate::keyword::{KeyHash, MAX_ENTRIES, TAG_BYTES, find};
 
 /// Bytes of a record's checksum.
 pub const CHECKSUM_BYTES: usize = 8;
+/// What the payload of a row of an index table begins with that has been deleted, padded with zeros: the beginning of
+/// a length in another than its shortest form, so that no value begins so.
+const ABSENT: u8 = 0x80;
 /// The largest value.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 
@@ -68,6 +71,9 @@ impl Table {
         if self.kind == TableKind::Index && self.entries != self.records {
             return wrong("an index table has one entry in each record");
         }
+        if self.entries > MAX_ENTRIES && self.kind == TableKind::Keyword {
+            return wrong("a keyword table has at most 2^32 entries");
+        }
         if self.fields.is_empty() || self.fields.len() > 4096 {
             return wrong("fields must name between 1 and 4096 fields");
         }
@@ -118,6 +124,26 @@ impl Table {
         push_length(&mut payload, value.len());
         payload.extend_from_slice(value);
         payload
+    }
+
+    /// An index table's payload for a row that has been deleted.
+    pub fn absent_payload() -> Vec<u8> {
+        vec![ABSENT]
+    }
+
+    /// The value in an index table's padded payload, or `None` for a row that has been deleted.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if it is neither.
+    pub fn index_value(payload: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
+        if matches!(payload, [ABSENT] | [ABSENT, 0, ..]) {
+            return Ok(None);
+        }
+        let mut rest = payload;
+        match take_length(&mut rest).and_then(|length| take(&mut rest, length)) {
+            Some(value) => Ok(Some(value)),
+            None => Err(ProtocolError::malformed("record", "its value is cut off")),
+        }
     }
 
     /// Joins the fields of a value.
@@ -251,13 +277,7 @@ impl TableClient {
         let payload = self.table.unseal(lookup.record, &record)?;
         match lookup.tag {
             Some(tag) => find(payload, &tag),
-            None => {
-                let mut rest = payload;
-                let value = take_length(&mut rest).and_then(|length| take(&mut rest, length));
-                value
-                    .map(|value| Some(value.to_vec()))
-                    .ok_or_else(|| ProtocolError::malformed("record", "its value is cut off"))
-            }
+            None => Ok(Table::index_value(payload)?.map(<[u8]>::to_vec)),
         }
     }
 }
@@ -291,6 +311,20 @@ mod tests {
         fn fields_survive(fields in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 1..6)) {
             let joined = join_fields(&fields.iter().map(Vec::as_slice).collect::<Vec<_>>());
             prop_assert_eq!(table(fields.len(), 1).split_fields(&joined).unwrap(), fields);
+        }
+
+        #[test]
+        fn an_index_payload_is_a_value_or_absent(
+            value in proptest::collection::vec(any::<u8>(), 0..300), padding in 0usize..3,
+        ) {
+            let padded = |mut payload: Vec<u8>| {
+                payload.resize(payload.len() + padding, 0);
+                payload
+            };
+            let present = padded(Table::index_payload(&value));
+            prop_assert_eq!(Table::index_value(&present).unwrap(), Some(&value[..]));
+            let absent = padded(Table::absent_payload());
+            prop_assert_eq!(Table::index_value(&absent).unwrap(), None);
         }
 
         #[test]

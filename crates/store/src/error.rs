@@ -153,6 +153,48 @@ pub enum StoreError {
         /// What came back.
         detail: String,
     },
+    /// A change that the table cannot take. Nothing was changed.
+    #[error("{key}: {detail}; nothing was changed")]
+    BadChange {
+        /// The key or the row.
+        key: String,
+        /// Why, and a remedy.
+        detail: String,
+    },
+    /// A folder that is no repository.
+    #[error(
+        "{}: not a repository: it has no folder versions; make one with `spirea publish --repository DIR --base SNAPSHOT`", .path.display()
+    )]
+    NotARepository {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another process, or another step of this one, is at work on a repository.
+    #[error("{}: {detail}", .path.display())]
+    Busy {
+        /// The repository.
+        path: PathBuf,
+        /// What is going on, and a remedy.
+        detail: String,
+    },
+    /// A version that a repository does not have.
+    #[error("{}: {detail}", .path.display())]
+    NoSuchVersion {
+        /// The repository.
+        path: PathBuf,
+        /// What there is instead.
+        detail: String,
+    },
+    /// A record of a repository's versions that cannot be trusted, or does not belong to what lies beside it.
+    #[error(
+        "{}: {detail}; restore the repository from a copy, or remove this file to go back to the version before", .path.display()
+    )]
+    BadLog {
+        /// The record.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
     /// The protocol or the backend refused or failed.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
@@ -208,6 +250,41 @@ pub(crate) trait IoContext<T> {
 
 impl<T> IoContext<T> for std::io::Result<T> {
     fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError> {
-        self.map_err(|source| StoreError::Io { path: path.into(), action, source })
+        #[cfg(test)]
+        let this = faults::pass(self);
+        #[cfg(not(test))]
+        let this = self;
+        this.map_err(|source| StoreError::Io { path: path.into(), action, source })
+    }
+}
+
+/// Faults for tests: the process dies, as far as this thread's files can tell, after so many operations on files.
+#[cfg(test)]
+pub(crate) mod faults {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    /// From here on, `operations` operations succeed, and then none; `None` ends that.
+    pub(crate) fn after(operations: Option<u64>) {
+        LEFT.set(operations);
+    }
+
+    /// Whether an operation has failed.
+    pub(crate) fn tripped() -> bool {
+        LEFT.get() == Some(0)
+    }
+
+    pub(super) fn pass<T>(result: std::io::Result<T>) -> std::io::Result<T> {
+        match LEFT.get() {
+            Some(0) => Err(std::io::Error::other("the test has pulled the plug")),
+            Some(left) => {
+                LEFT.set(Some(left - 1));
+                result
+            }
+            None => result,
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Files: hashing, syncing.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::path::Path;
 
 use crate::StoreError;
 use crate::error::IoContext;
+use crate::manifest::FileEntry;
 
 /// Bytes that are read and hashed at once: enough for all cores to share.
 const PIECE: usize = 8 << 20;
@@ -28,4 +29,50 @@ pub(crate) fn hash_file(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<[u
         std::mem::swap(&mut now, &mut next);
     }
     Ok(*hasher.finalize().as_bytes())
+}
+
+/// The entry of file `name` of a snapshot's folder, as it is now.
+pub(crate) fn entry(
+    folder: &Path,
+    name: &str,
+    progress: &mut dyn FnMut(u64),
+) -> Result<FileEntry, StoreError> {
+    let path = folder.join(name);
+    let bytes = fs::metadata(&path).at("read", &path)?.len();
+    Ok(FileEntry { file: name.into(), bytes, blake3: hash_file(&path, progress)? })
+}
+
+/// Writes a new file of a snapshot's folder.
+pub(crate) fn write_entry(folder: &Path, name: &str, bytes: &[u8]) -> Result<FileEntry, StoreError> {
+    let path = folder.join(name);
+    fs::write(&path, bytes).at("write", &path)?;
+    let blake3 = *blake3::hash(bytes).as_bytes();
+    Ok(FileEntry { file: name.into(), bytes: bytes.len() as u64, blake3 })
+}
+
+/// Writes a file that is on the disk when this returns, but for the entry in its folder.
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let mut file = File::create(path).at("create", path)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).at("write", path)
+}
+
+/// Puts a file in another's place, or where there is none, in one step that is on the disk when this returns.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let temporary = path.with_extension(TEMPORARY);
+    write_synced(&temporary, bytes)?;
+    fs::rename(&temporary, path).at("rename", &temporary)?;
+    sync_folder(path.parent().expect("a file has a folder"))
+}
+
+/// The extension of a file that is about to be put in its place.
+pub(crate) const TEMPORARY: &str = "partial";
+
+/// Syncs a file, or the entries of a folder.
+pub(crate) fn sync(path: &Path) -> Result<(), StoreError> {
+    File::open(path).and_then(|file| file.sync_all()).at("sync", path)
+}
+
+/// Syncs the entries of a folder.
+pub(crate) fn sync_folder(path: &Path) -> Result<(), StoreError> {
+    sync(if path == Path::new("") { Path::new(".") } else { path })
 }

@@ -3,21 +3,28 @@
 //! - [`snapshot`] and [`manifest`]: what lies on disk, and how a server opens and verifies it.
 //! - [`ingest`]: readers of CSV, JSONL, Parquet, `.npy` and fixed-width files.
 //! - [`mod@build`]: from a table to a snapshot, through a spool on disk.
+//! - [`changes`] of a table, and the [`repository`] of its versions; [`signing`] them.
 //!
 //! Rows are counted from 1 in every message, without a header; an index table's record i is row i + 1.
 
 pub mod build;
+pub mod changes;
 mod error;
 mod files;
 pub mod ingest;
 pub mod manifest;
 mod progress;
+mod record_file;
+pub mod repository;
+pub mod signing;
 pub mod snapshot;
 mod time;
 
 pub use build::{BuildOptions, Overwrite, Protocol, build};
+pub use changes::Changes;
 pub use error::{Place, StoreError};
 pub use manifest::{FileEntry, Manifest, Statistics};
 pub use progress::{Phase, Progress, Silent};
+pub use repository::{Repository, VersionRecord};
 pub use snapshot::Snapshot;
 pub use time::today;

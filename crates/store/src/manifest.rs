@@ -7,12 +7,12 @@
 use serde::{Deserialize, Serialize};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::MAX_VALUE_BYTES;
-use spirea_protocols::{ProtocolError, Table};
+use spirea_protocols::{ProtocolError, Table, TableKind, hint_rows};
 
 use crate::time;
 
 /// The version of the format that this software reads and writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// The largest manifest.
 pub const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 /// Name of the manifest's file.
@@ -23,6 +23,15 @@ pub const MATRIX_FILE: &str = "matrix.bin";
 pub const HINT_FILE: &str = "hint.bin";
 /// Name of the file of what the server keeps.
 pub const SERVER_FILE: &str = "server.bin";
+/// Name of the file of the hashes of the hint's rows.
+pub const HINT_ROWS_FILE: &str = "hint.rows";
+/// Name of the file of a delta's changes.
+pub const CHANGES_FILE: &str = "changes.bin";
+/// Name of the file of a snapshot's signature: beside the manifest, which it signs.
+pub const SIGNATURE_FILE: &str = "signature.json";
+/// All files that a snapshot may have.
+pub const FILES: [&str; 7] =
+    [MANIFEST_FILE, MATRIX_FILE, HINT_FILE, SERVER_FILE, HINT_ROWS_FILE, CHANGES_FILE, SIGNATURE_FILE];
 
 /// A file of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,10 +56,12 @@ pub struct Statistics {
     pub value_bytes: u64,
     /// Bytes of all values with their framing: tags and lengths.
     pub entry_bytes: u64,
-    /// Bytes of the longest value.
+    /// No value has more bytes.
     pub longest_value_bytes: u64,
-    /// The row of the longest value, the first of them, counted from 1.
-    pub longest_value_row: u64,
+    /// The row of the longest value in the input, the first of them, counted from 1; none if the table was not built
+    /// from an input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_value_row: Option<u64>,
 }
 
 /// What a snapshot holds. Public as a whole: clients receive the table and the parameters.
@@ -63,6 +74,9 @@ pub struct Manifest {
     pub name: String,
     /// When it was built: RFC 3339 in UTC, to the second.
     pub created: String,
+    /// The version of the base that this is a delta of; none if it is a base.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "spirea_protocols::hex::optional")]
+    pub delta_of: Option<[u8; 32]>,
     /// How values lie in records.
     pub table: Table,
     /// The protocol and its parameters.
@@ -71,9 +85,15 @@ pub struct Manifest {
     pub matrix: FileEntry,
     /// The hint, little-endian words.
     pub hint: FileEntry,
+    /// Hashes of the hint's rows ([`hint_rows`]), if the protocol has a hint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint_rows: Option<FileEntry>,
     /// What was computed of the matrix for the server alone, if the protocol has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<FileEntry>,
+    /// The changes themselves, if this is a delta: for whoever merges or compacts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<FileEntry>,
     /// Counts.
     pub statistics: Statistics,
 }
@@ -131,7 +151,9 @@ impl Manifest {
         let wrong = |detail: String| Err(malformed(detail));
         if self.format != FORMAT {
             let format = self.format;
-            return wrong(format!("format {format} is not known; this software reads format {FORMAT}"));
+            return wrong(format!(
+                "it has format {format}, and this software reads format {FORMAT}: build it again from its table"
+            ));
         }
         if !valid_name(&self.name) {
             return wrong(format!("name {:?} is not {NAME_RULE}", self.name));
@@ -150,13 +172,27 @@ impl Manifest {
         if self.server.is_some() != (self.protocol.server_bytes() > 0) {
             return wrong("server must be there if and only if the protocol keeps something".into());
         }
-        let server =
-            self.server.iter().map(|entry| ("server", entry, SERVER_FILE, self.protocol.server_bytes()));
+        let hint_bytes = self.protocol.sizes().hint_bytes;
+        if self.hint_rows.is_some() != (hint_bytes > 0) {
+            return wrong("hint_rows must be there if and only if the protocol has a hint".into());
+        }
+        if self.changes.is_some() != self.delta_of.is_some() {
+            return wrong("changes must be there if and only if it is a delta".into());
+        }
+        if self.delta_of.is_some() && self.table.kind != TableKind::Keyword {
+            return wrong("a delta is looked up by key".into());
+        }
+        let row_hashes = hint_bytes.div_ceil(hint_rows::ROW_BYTES as u64) * hint_rows::HASH_BYTES as u64;
         let files = [
-            ("matrix", &self.matrix, MATRIX_FILE, self.protocol.matrix_bytes()),
-            ("hint", &self.hint, HINT_FILE, self.protocol.sizes().hint_bytes),
+            ("matrix", Some(&self.matrix), MATRIX_FILE, self.protocol.matrix_bytes()),
+            ("hint", Some(&self.hint), HINT_FILE, hint_bytes),
+            ("hint_rows", self.hint_rows.as_ref(), HINT_ROWS_FILE, row_hashes),
+            ("server", self.server.as_ref(), SERVER_FILE, self.protocol.server_bytes()),
+            // Changes are as long as they are: their hash says which.
+            ("changes", self.changes.as_ref(), CHANGES_FILE, self.changes.as_ref().map_or(0, |c| c.bytes)),
         ];
-        for (member, entry, file, bytes) in files.into_iter().chain(server) {
+        for (member, entry, file, bytes) in files {
+            let Some(entry) = entry else { continue };
             if entry.file != file {
                 return wrong(format!("{member}.file must be {file:?}"));
             }
@@ -172,13 +208,24 @@ impl Manifest {
         if rows != self.table.entries || rows == 0 {
             return wrong("statistics.rows must be the table's entries, at least 1".into());
         }
-        if longest_value_bytes > MAX_VALUE_BYTES as u64 || longest_value_bytes > value_bytes {
+        // A delta's values have a byte before them.
+        let most = MAX_VALUE_BYTES as u64 + u64::from(self.delta_of.is_some());
+        if longest_value_bytes > most {
             return wrong("statistics.longest_value_bytes is out of range".into());
         }
-        if !(1..=rows).contains(&longest_value_row) || value_bytes > entry_bytes {
+        let row_exists = longest_value_row.is_none_or(|row| (1..=rows).contains(&row));
+        if !row_exists || value_bytes > entry_bytes {
             return wrong("statistics are not consistent".into());
         }
         Ok(())
+    }
+
+    /// All files beside the manifest.
+    pub fn files(&self) -> impl Iterator<Item = &FileEntry> {
+        let Self { matrix, hint, hint_rows, server, changes, .. } = self;
+        [Some(matrix), Some(hint), hint_rows.as_ref(), server.as_ref(), changes.as_ref()]
+            .into_iter()
+            .flatten()
     }
 
     /// Bytes of all records' payloads over bytes of what they hold.
@@ -228,22 +275,29 @@ mod tests {
         let matrix =
             FileEntry { file: MATRIX_FILE.into(), bytes: params.layout().bytes() as u64, blake3: [2; 32] };
         let hint = FileEntry { file: HINT_FILE.into(), bytes: params.sizes().hint_bytes, blake3: [3; 32] };
+        let rows = params.sizes().hint_bytes / hint_rows::ROW_BYTES as u64;
+        let bytes = rows * hint_rows::HASH_BYTES as u64;
+        let hint_rows = Some(FileEntry { file: HINT_ROWS_FILE.into(), bytes, blake3: [4; 32] });
+        let changes = Some(FileEntry { file: CHANGES_FILE.into(), bytes: 99, blake3: [5; 32] });
         let statistics = Statistics {
             rows: 3,
             value_bytes: 60,
             entry_bytes: 99,
             longest_value_bytes: 30,
-            longest_value_row: 2,
+            longest_value_row: Some(2),
         };
         Manifest {
             format: FORMAT,
             name: "domains".into(),
             created: "2026-01-31T23:59:59Z".into(),
+            delta_of: Some([6; 32]),
             table,
             protocol: ProtocolParams::Simple(params),
             matrix,
             hint,
+            hint_rows,
             server: None,
+            changes,
             statistics,
         }
     }
@@ -272,8 +326,8 @@ mod tests {
     #[test]
     fn inconsistent_manifests_are_refused_by_name() {
         type Change = (fn(&mut Manifest), &'static str);
-        let broken: [Change; 15] = [
-            (|m| m.format = 2, "format 2"),
+        let broken: [Change; 20] = [
+            (|m| m.format = 1, "build it again"),
             (|m| m.name = "Up".into(), "name"),
             (|m| m.name = String::new(), "name"),
             (|m| m.created = "yesterday".into(), "created"),
@@ -287,7 +341,12 @@ mod tests {
             (|m| m.server = Some(m.hint.clone()), "server"),
             (|m| m.statistics.rows = 4, "rows"),
             (|m| m.statistics.longest_value_bytes = 1 << 30, "longest"),
-            (|m| m.statistics.longest_value_row = 0, "statistics"),
+            (|m| m.statistics.longest_value_row = Some(0), "statistics"),
+            (|m| m.hint_rows = None, "hint_rows"),
+            (|m| m.hint_rows.as_mut().unwrap().bytes += 16, "hint_rows.bytes"),
+            (|m| m.changes = None, "changes"),
+            (|m| m.delta_of = None, "changes"),
+            (|m| m.changes.as_mut().unwrap().file = "x".into(), "changes.file"),
         ];
         for (change, message) in broken {
             let mut manifest = manifest();

@@ -1,15 +1,17 @@
-//! A snapshot: a folder with `manifest.json`, `matrix.bin`, `hint.bin` and, for some protocols, `server.bin`.
+//! A snapshot: a folder with a manifest and the files that it names.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use spirea_protocols::registry::Files;
+use spirea_protocols::signature::{MAX_SIGNATURE_BYTES, Signature};
 
 use crate::error::IoContext;
 use crate::files::hash_file;
 use crate::manifest::{
-    FileEntry, HINT_FILE, MANIFEST_FILE, MATRIX_FILE, MAX_MANIFEST_BYTES, Manifest, SERVER_FILE,
+    CHANGES_FILE, FileEntry, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE, MAX_MANIFEST_BYTES,
+    Manifest, SERVER_FILE, SIGNATURE_FILE,
 };
 use crate::{Phase, Progress, StoreError};
 
@@ -73,6 +75,34 @@ impl Snapshot {
         self.folder.join(HINT_FILE)
     }
 
+    /// The file of the hashes of its hint's rows.
+    pub fn hint_rows_path(&self) -> PathBuf {
+        self.folder.join(HINT_ROWS_FILE)
+    }
+
+    /// The file of a delta's changes.
+    pub(crate) fn changes_path(&self) -> PathBuf {
+        self.folder.join(CHANGES_FILE)
+    }
+
+    /// The signature that lies beside its manifest, if one does. It says nothing before it is verified.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if it is none, [`StoreError::Io`] if it cannot be read.
+    pub fn signature(&self) -> Result<Option<Signature>, StoreError> {
+        let path = self.folder.join(SIGNATURE_FILE);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            file => file.at("open", &path)?,
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_SIGNATURE_BYTES + 1).read_to_end(&mut bytes).at("read", &path)?;
+        match Signature::from_json(&bytes) {
+            Ok(signature) => Ok(Some(signature)),
+            Err(error) => Err(StoreError::Damaged { path, detail: error.to_string() }),
+        }
+    }
+
     /// The files that its server opens.
     pub fn files(&self) -> Files {
         Files { matrix: self.matrix_path(), server: self.folder.join(SERVER_FILE) }
@@ -83,8 +113,7 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::Damaged`] that names the file, [`StoreError::Io`] if it cannot be read.
     pub fn verify(&self, progress: &dyn Progress) -> Result<(), StoreError> {
-        let Manifest { matrix, hint, server, .. } = &self.manifest;
-        let entries: Vec<&FileEntry> = [matrix, hint].into_iter().chain(server).collect();
+        let entries: Vec<&FileEntry> = self.manifest.files().collect();
         // Lengths first: a truncated copy need not be read.
         for entry in &entries {
             let path = self.folder.join(&entry.file);

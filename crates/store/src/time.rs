@@ -24,7 +24,8 @@ pub fn today() -> String {
     now
 }
 
-fn unix_seconds() -> u64 {
+/// Seconds since 1970 by the system's clock.
+pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }
 

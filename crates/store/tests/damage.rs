@@ -31,14 +31,14 @@ fn a_thousand_flipped_bytes_are_all_detected() {
     let snapshot = table(folder.path());
     let mut rng = SecretRng::deterministic_for_tests(5);
     for round in 0..1000 {
-        let name = ["manifest.json", "matrix.bin", "hint.bin"][round % 3];
+        let name = ["manifest.json", "matrix.bin", "hint.bin", "hint.rows"][round % 4];
         let path = snapshot.folder().join(name);
         let at = rng.next_u64() % path.metadata().unwrap().len();
         let restore = flip(&path, at, (rng.next_u64() % 255 + 1) as u8);
         let checked = Snapshot::open(snapshot.folder()).and_then(|snapshot| snapshot.verify(&Silent));
         match (name, checked) {
             ("manifest.json", Err(StoreError::BadManifest { .. })) => {}
-            ("matrix.bin" | "hint.bin", Err(StoreError::Damaged { path, .. })) => {
+            ("matrix.bin" | "hint.bin" | "hint.rows", Err(StoreError::Damaged { path, .. })) => {
                 assert!(path.ends_with(name))
             }
             (_, other) => panic!("byte {at} of {name}: {other:?}"),

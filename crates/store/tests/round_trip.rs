@@ -140,6 +140,6 @@ fn the_manifest_counts_what_was_built() {
     assert_eq!((manifest.table.records, manifest.table.payload_bytes), (3, 5));
     let statistics = &manifest.statistics;
     assert_eq!((statistics.rows, statistics.value_bytes, statistics.entry_bytes), (3, 9, 12));
-    assert_eq!((statistics.longest_value_bytes, statistics.longest_value_row), (4, 2));
+    assert_eq!((statistics.longest_value_bytes, statistics.longest_value_row), (4, Some(2)));
     assert_eq!(manifest.padding(), 15.0 / 12.0);
 }

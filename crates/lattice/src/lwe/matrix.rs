@@ -1,5 +1,7 @@
 //! The public matrix A.
 
+use std::collections::HashMap;
+
 use spirea_math::random::public_row;
 
 use super::{DEGREE, LweSet, RING_DEGREE, Seed, Structure};
@@ -75,5 +77,69 @@ impl PublicMatrix {
             }
         }
         entries
+    }
+}
+
+/// Rows of A one at a time, for whoever needs a few of them: what the public stream says of them is kept.
+///
+/// Of a block of 256 rows under [`Structure::Module`] it keeps, for each polynomial a, the 511 words
+/// `-a[1], ..., -a[255], a[0], ..., a[255]` in such an order that each row of the block is a window of them.
+pub struct PublicRows {
+    matrix: PublicMatrix,
+    kept: HashMap<usize, Vec<u32>>,
+}
+
+/// Words kept for each polynomial of a block.
+const WINDOWS: usize = 2 * RING_DEGREE - 1;
+
+impl PublicRows {
+    /// The rows of `matrix`.
+    pub fn new(matrix: PublicMatrix) -> Self {
+        Self { matrix, kept: HashMap::new() }
+    }
+
+    /// Row `row` of A, 1280 words, in pieces of 256.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&mut self, row: usize) -> impl Iterator<Item = &[u32]> {
+        assert!(row < self.matrix.columns(), "A has a row for each column of the database");
+        let matrix = self.matrix;
+        let (key, start, step) = match matrix.set.structure() {
+            Structure::Uniform => (row, 0, RING_DEGREE),
+            Structure::Module => (row / RING_DEGREE, RING_DEGREE - 1 - row % RING_DEGREE, WINDOWS),
+        };
+        let words: &[u32] = self.kept.entry(key).or_insert_with(|| {
+            let mut stream = vec![0; DEGREE];
+            matrix.stream_row(key, &mut stream);
+            match matrix.set.structure() {
+                Structure::Uniform => stream,
+                Structure::Module => stream.chunks_exact(RING_DEGREE).flat_map(windows).collect(),
+            }
+        });
+        (0..DEGREE / RING_DEGREE).map(move |piece| &words[piece * step + start..][..RING_DEGREE])
+    }
+}
+
+/// Entry l of row k is `a[k - l]` or `-a[256 + k - l]`: a word that depends on k - l alone, from 255 down to -255.
+fn windows(polynomial: &[u32]) -> impl Iterator<Item = u32> + '_ {
+    let wrapped = polynomial[1..].iter().rev().map(|word| word.wrapping_neg());
+    polynomial.iter().rev().copied().chain(wrapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_one_at_a_time_are_those_of_the_whole_matrix() {
+        for set in LweSet::ALL {
+            let matrix = PublicMatrix::new(set, [5; 32], 512);
+            let entries = matrix.entries();
+            let mut rows = PublicRows::new(matrix);
+            for row in [511, 0, 1, 100, 255, 256, 257, 100] {
+                assert!(rows.row(row).flatten().eq(&entries[row * DEGREE..][..DEGREE]), "{row}");
+            }
+        }
     }
 }

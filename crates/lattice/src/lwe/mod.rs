@@ -4,7 +4,7 @@ mod encrypt;
 mod matrix;
 
 pub use encrypt::{LweEncryptor, LweSecret};
-pub use matrix::PublicMatrix;
+pub use matrix::{PublicMatrix, PublicRows};
 use spirea_math::random::Seed;
 
 /// log2 of the scale: a byte m is encrypted as 2^24 m.

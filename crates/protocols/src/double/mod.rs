@@ -17,5 +17,7 @@ mod server;
 
 pub use client::Client;
 pub use params::Params;
-pub(crate) use second::{SecondServer, SecondShape, dynamic_bytes, phases, precompute, write_fixed};
+pub(crate) use second::{
+    SecondServer, SecondShape, dynamic_bytes, phases, precompute, put_fixed, write_fixed,
+};
 pub use server::Server;

@@ -80,6 +80,15 @@ pub(crate) fn write_fixed(
     Ok(())
 }
 
+/// Writes what row `row` of the first hint says into the fixed rows, as they lie in panel layout.
+pub(crate) fn put_fixed(shape: &SecondShape, row: usize, entries: &[u32], fixed: &mut [u8]) {
+    let (layout, column) = (shape.fixed_layout(), row / shape.unit_rows);
+    let first = row % shape.unit_rows * DEGREE * ROUNDED_BYTES;
+    for (i, byte) in round_words(entries).enumerate() {
+        fixed[layout.offset(first + i, column)] = byte;
+    }
+}
+
 /// What of a database is computed beforehand: the fixed rows, for the server, and their hint.
 ///
 /// # Errors

@@ -43,19 +43,47 @@ impl Bucket {
     }
 }
 
+/// The entries in the payload of a bucket, tags with values, in their order.
+///
+/// # Errors
+/// [`ProtocolError::Malformed`], as the last item, if the payload is not a bucket.
+pub fn entries(payload: &[u8]) -> impl Iterator<Item = Result<(&[u8; TAG_BYTES], &[u8]), ProtocolError>> {
+    let mut rest = payload;
+    let mut left = take_length(&mut rest);
+    std::iter::from_fn(move || {
+        let count = match left {
+            Some(0) => return None,
+            Some(count) => count,
+            None => {
+                left = Some(0);
+                return Some(Err(cut_off()));
+            }
+        };
+        let entry = take_entry(&mut rest);
+        left = Some(if entry.is_some() { count - 1 } else { 0 });
+        Some(entry.ok_or_else(cut_off))
+    })
+}
+
+fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8; TAG_BYTES], &'a [u8])> {
+    let tag = take(rest, TAG_BYTES)?.first_chunk()?;
+    let length = take_length(rest)?;
+    Some((tag, take(rest, length)?))
+}
+
+fn cut_off() -> ProtocolError {
+    ProtocolError::malformed("bucket", "an entry is cut off")
+}
+
 /// The value with this tag in the payload of a bucket, or `None` if the bucket has none. Every entry is
 /// visited, wherever the tag is.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`] if the payload is not a bucket.
 pub fn find(payload: &[u8], tag: &[u8; TAG_BYTES]) -> Result<Option<Vec<u8>>, ProtocolError> {
-    let cut_off = || ProtocolError::malformed("bucket", "an entry is cut off");
-    let mut rest = payload;
     let mut found = None;
-    for _ in 0..take_length(&mut rest).ok_or_else(cut_off)? {
-        let entry_tag = take(&mut rest, TAG_BYTES).ok_or_else(cut_off)?;
-        let length = take_length(&mut rest).ok_or_else(cut_off)?;
-        let value = take(&mut rest, length).ok_or_else(cut_off)?;
+    for entry in entries(payload) {
+        let (entry_tag, value) = entry?;
         if entry_tag == tag {
             found = Some(value);
         }
@@ -88,6 +116,8 @@ mod tests {
             if !values.contains_key(&absent) {
                 prop_assert_eq!(find(&payload, &absent).unwrap(), None);
             }
+            let listed: Vec<_> = entries(&payload).map(|entry| entry.unwrap()).collect();
+            prop_assert!(listed.into_iter().eq(values.iter().map(|(tag, value)| (tag, value.as_slice()))));
         }
 
         #[test]

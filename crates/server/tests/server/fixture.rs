@@ -17,9 +17,9 @@ use spirea_protocols::keyword::{Bucket, KeyHash};
 use spirea_protocols::registry::{Opening, ProtocolParams};
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
-use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind, simple};
+use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind, hint_rows, simple};
 use spirea_server::{Limits, ServeError, Server, Stopper};
-use spirea_store::manifest::{FORMAT, HINT_FILE, MANIFEST_FILE, MATRIX_FILE};
+use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{FileEntry, Manifest, Snapshot, Statistics};
 
 pub static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
@@ -90,9 +90,12 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
         format: FORMAT,
         name: name.into(),
         created: "2026-01-31T23:59:59Z".into(),
+        delta_of: None,
         matrix: write(MATRIX_FILE, &matrix),
         hint: write(HINT_FILE, &hint),
+        hint_rows: Some(write(HINT_ROWS_FILE, &hint_rows::list(&hint))),
         server: None,
+        changes: None,
         table,
         protocol: ProtocolParams::Simple(params),
         statistics: Statistics {
@@ -100,7 +103,7 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
             value_bytes,
             entry_bytes: value_bytes * 2,
             longest_value_bytes: values.iter().map(Vec::len).max().unwrap() as u64,
-            longest_value_row: 1,
+            longest_value_row: Some(1),
         },
     };
     write(MANIFEST_FILE, &manifest.to_bytes());

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use super::Overwrite;
 use crate::StoreError;
 use crate::error::IoContext;
-use crate::manifest::{HINT_FILE, MANIFEST_FILE, MATRIX_FILE, SERVER_FILE};
+use crate::files::sync_folder;
+use crate::manifest::FILES;
 
 /// A folder `.NAME.partial-PID-RANDOM` beside the target. Removed when dropped, unless published.
 ///
@@ -139,7 +140,7 @@ fn check_target(target: &Path, overwrite: Overwrite) -> Result<(), StoreError> {
     }
     for entry in fs::read_dir(target).at("read", target)? {
         let name = entry.at("read", target)?.file_name();
-        if ![MANIFEST_FILE, MATRIX_FILE, HINT_FILE, SERVER_FILE].iter().any(|&file| name == file) {
+        if !FILES.iter().any(|&file| name == file) {
             return foreign(&format!("it holds {name:?}, which belongs to no snapshot"));
         }
     }
@@ -161,8 +162,4 @@ fn remove_stale(parent: &Path, prefix: &str) {
             let _ = fs::remove_dir_all(&path);
         }
     }
-}
-
-fn sync_folder(path: &Path) -> Result<(), StoreError> {
-    File::open(path).and_then(|folder| folder.sync_all()).at("sync", path)
 }

@@ -20,7 +20,7 @@ use crate::error::IoContext;
 const GROUP_BYTES: usize = 32 << 20;
 
 /// A matrix being written.
-pub(super) struct MatrixWriter {
+pub(crate) struct MatrixWriter {
     layout: PanelLayout,
     grid: Grid,
     spread: Spread,

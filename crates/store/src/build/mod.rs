@@ -5,6 +5,9 @@
 //! written a group of columns at a time and mapped to compute the hint. Nothing is published before real
 //! queries of it have been answered.
 
+mod compact;
+mod delta;
+mod draft;
 mod folder;
 mod matrix;
 mod records;
@@ -12,27 +15,26 @@ mod spool;
 mod test;
 mod writer;
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
-use spirea_protocols::ProtocolError;
 use spirea_protocols::planner::Advice;
-use spirea_protocols::registry::{Choice, Files, Outputs, ProtocolParams};
+use spirea_protocols::registry::{Choice, ProtocolParams};
 
 use crate::error::IoContext;
-use crate::files::hash_file;
 use crate::ingest::{self, Format, Selection};
-use crate::manifest::{
-    FORMAT, FileEntry, HINT_FILE, MANIFEST_FILE, MATRIX_FILE, MAX_MANIFEST_BYTES, Manifest, NAME_RULE,
-    SERVER_FILE, valid_name,
-};
-use crate::{Phase, Progress, Snapshot, StoreError, time};
+use crate::manifest::{MATRIX_FILE, NAME_RULE, valid_name};
+use crate::{Progress, Snapshot, StoreError, time};
 
+pub(crate) use compact::compact;
+pub(crate) use delta::{Shape, build_delta};
+use draft::Draft;
 use folder::PartialFolder;
 use records::Rows;
+#[cfg(test)]
+pub(crate) use writer::RecordWriter;
 
 /// What to do if the target of a build exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -140,8 +142,7 @@ pub fn build<B: ProtocolBackend>(
     let (seed, salt) = options.seeds()?;
     let mut source = ingest::open(&options.input, options.format, &options.selection)?;
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
-    let [spool, matrix_path, hint_path, server_path, manifest_path] =
-        ["spool", MATRIX_FILE, HINT_FILE, SERVER_FILE, MANIFEST_FILE].map(|name| folder.path().join(name));
+    let [spool, matrix_path] = ["spool", MATRIX_FILE].map(|name| folder.path().join(name));
 
     fs::create_dir(&spool).at("create", &spool)?;
     let input_bytes = fs::metadata(&options.input).at("read", &options.input)?.len();
@@ -156,113 +157,9 @@ pub fn build<B: ProtocolBackend>(
     let (statistics, samples) = planned.encode(protocol.stored(), &matrix_path, progress)?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;
 
-    let (hint, server) = precompute(backend, &protocol, folder.path(), progress)?;
-    let bytes = protocol.matrix_bytes();
-    let blake3 = hash_file(&matrix_path, &mut |done| progress.update(Phase::Verify, done, bytes))?;
-    let manifest = Manifest {
-        format: FORMAT,
-        name,
-        created,
-        table,
-        protocol,
-        matrix: FileEntry { file: MATRIX_FILE.into(), bytes, blake3 },
-        hint,
-        server,
-        statistics,
-    };
-    manifest.validate()?;
-    let files = Files { matrix: matrix_path, server: server_path };
-    samples.test(&manifest.protocol, backend, &files, &hint_path, progress)?;
-    // Only now, so that the disk worked while the hint was computed.
-    for entry in
-        [Some(&manifest.matrix), Some(&manifest.hint), manifest.server.as_ref()].into_iter().flatten()
-    {
-        let path = folder.path().join(&entry.file);
-        File::open(&path).and_then(|file| file.sync_all()).at("sync", &path)?;
-    }
-    write_manifest(&manifest, &manifest_path)?;
+    let draft = Draft { name, created, table, protocol, statistics, samples, delta_of: None, changes: None };
+    let computed = draft.compute(folder.path(), backend, progress)?;
+    draft.complete(folder.path(), computed, backend, progress)?;
     folder.publish()?;
     Snapshot::open(&options.out)
-}
-
-/// Computes what the protocol wants of the database beforehand, and writes it: the hint, and what the server
-/// keeps, if anything.
-fn precompute<B: ProtocolBackend>(
-    backend: &Arc<B>,
-    protocol: &ProtocolParams,
-    folder: &Path,
-    progress: &dyn Progress,
-) -> Result<(FileEntry, Option<FileEntry>), StoreError> {
-    const THOUSANDTHS: f64 = 1000.0;
-    let mut report =
-        |share: f64| progress.update(Phase::Hint, (share * THOUSANDTHS) as u64, THOUSANDTHS as u64);
-    report(0.0);
-    let mut hint = HashedFile::create(folder, HINT_FILE)?;
-    let mut server = HashedFile::create(folder, SERVER_FILE)?;
-    let outputs = Outputs { hint: &mut hint, server: &mut server };
-    let outcome = protocol.precompute(backend, &folder.join(MATRIX_FILE), outputs, &mut report);
-    report(1.0);
-    match outcome {
-        Err(ProtocolError::Write(source)) => {
-            let path = if server.failed { server.path } else { hint.path };
-            Err(source).at("write", &path)
-        }
-        Err(error) => Err(error.into()),
-        Ok(()) => {
-            let (hint, server) = (hint.finish()?, server.finish()?);
-            if server.bytes > 0 {
-                return Ok((hint, Some(server)));
-            }
-            let path = folder.join(SERVER_FILE);
-            fs::remove_file(&path).at("remove", &path)?;
-            Ok((hint, None))
-        }
-    }
-}
-
-/// A file of a snapshot, hashed while it is written.
-struct HashedFile {
-    name: &'static str,
-    path: PathBuf,
-    file: BufWriter<File>,
-    hasher: blake3::Hasher,
-    failed: bool,
-}
-
-impl HashedFile {
-    fn create(folder: &Path, name: &'static str) -> Result<Self, StoreError> {
-        let path = folder.join(name);
-        let file = BufWriter::with_capacity(1 << 18, File::create_new(&path).at("create", &path)?);
-        Ok(Self { name, path, file, hasher: blake3::Hasher::new(), failed: false })
-    }
-
-    fn finish(mut self) -> Result<FileEntry, StoreError> {
-        self.file.flush().at("write", &self.path)?;
-        let (bytes, blake3) = (self.hasher.count(), *self.hasher.finalize().as_bytes());
-        Ok(FileEntry { file: self.name.into(), bytes, blake3 })
-    }
-}
-
-impl Write for HashedFile {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let written = self.file.write(bytes);
-        self.failed |= written.is_err();
-        self.hasher.update(&bytes[..*written.as_ref().unwrap_or(&0)]);
-        written
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.file.flush()
-    }
-}
-
-/// Writes the manifest, the last file: a folder without one is no snapshot.
-fn write_manifest(manifest: &Manifest, path: &Path) -> Result<(), StoreError> {
-    let bytes = manifest.to_bytes();
-    if bytes.len() as u64 > MAX_MANIFEST_BYTES {
-        let detail = "the names of the columns are too long for a manifest; rename them";
-        return Err(StoreError::BadOption(detail.into()));
-    }
-    let mut file = File::create_new(path).at("create", path)?;
-    file.write_all(&bytes).and_then(|()| file.sync_all()).at("write", path)
 }

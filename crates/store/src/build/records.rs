@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 use spirea_protocols::keyword::{Bucket, BucketPlanner, KeyHash, MAX_PADDING, Overpadded, entry_bytes};
 use spirea_protocols::parameters::Stored;
-use spirea_protocols::table::{MAX_VALUE_BYTES, join_fields};
+use spirea_protocols::table::MAX_VALUE_BYTES;
 use spirea_protocols::{Table, TableKind};
 
 use super::BuildOptions;
@@ -31,6 +31,91 @@ enum Spooled {
     Plain(PlainValues),
 }
 
+/// Collects rows on disk, and counts.
+pub(super) struct Collector {
+    spool: Spool,
+    statistics: Statistics,
+    longest: Place,
+    input: PathBuf,
+    salt: [u8; 32],
+    fields: Vec<String>,
+}
+
+impl Collector {
+    /// A spool in `folder` for a table like `table`, whose input is called `input` in messages and has about
+    /// `input_bytes` bytes.
+    pub(super) fn create(
+        kind: TableKind,
+        folder: &Path,
+        input: &Path,
+        input_bytes: u64,
+        salt: [u8; 32],
+        fields: Vec<String>,
+    ) -> Result<Self, StoreError> {
+        let spool = match kind {
+            TableKind::Keyword => Spool::Keyed(KeyedSpool::create(folder, input_bytes)?),
+            TableKind::Index => Spool::Plain(PlainSpool::create(folder)?),
+        };
+        let statistics = Statistics {
+            rows: 0,
+            value_bytes: 0,
+            entry_bytes: 0,
+            longest_value_bytes: 0,
+            longest_value_row: None,
+        };
+        Ok(Self { spool, statistics, longest: Place::File(input.into()), input: input.into(), salt, fields })
+    }
+
+    /// Adds a row: its key's hash, if the table has keys, and its value, if it has one.
+    pub(super) fn push(
+        &mut self,
+        hash: Option<&KeyHash>,
+        value: Option<&[u8]>,
+        place: impl Fn() -> Place,
+    ) -> Result<(), StoreError> {
+        let (statistics, bytes) = (&mut self.statistics, value.map_or(0, <[u8]>::len));
+        if bytes > MAX_VALUE_BYTES {
+            return Err(StoreError::Oversize { place: place(), bytes });
+        }
+        statistics.rows += 1;
+        statistics.value_bytes += bytes as u64;
+        if bytes as u64 > statistics.longest_value_bytes || statistics.rows == 1 {
+            statistics.longest_value_bytes = bytes as u64;
+            statistics.longest_value_row = Some(statistics.rows);
+            self.longest = place();
+        }
+        match (&mut self.spool, hash) {
+            (Spool::Keyed(spool), Some(hash)) => {
+                statistics.entry_bytes += entry_bytes(bytes) as u64;
+                spool.push(hash, statistics.rows, value.unwrap_or_default())
+            }
+            (Spool::Plain(spool), None) => {
+                statistics.entry_bytes += Table::index_payload_bytes(bytes) as u64;
+                spool.push(value)
+            }
+            _ => unreachable!("rows have keys if and only if the table has"),
+        }
+    }
+
+    /// Rows that were added.
+    pub(super) fn rows(&self) -> u64 {
+        self.statistics.rows
+    }
+
+    /// Ends the spool.
+    pub(super) fn finish(self) -> Result<Rows, StoreError> {
+        let Self { spool, statistics, longest, input, salt, fields } = self;
+        if statistics.rows == 0 {
+            return Err(StoreError::Empty { path: input });
+        }
+        let spooled = match spool {
+            Spool::Keyed(spool) => Spooled::Keyed(spool.finish()?),
+            Spool::Plain(spool) => Spooled::Plain(spool.finish()?),
+        };
+        Ok(Rows { spooled, statistics, longest, input, salt, fields })
+    }
+}
+
 /// Rows on disk.
 pub(super) struct Rows {
     spooled: Spooled,
@@ -51,62 +136,21 @@ impl Rows {
         salt: [u8; 32],
         progress: &dyn Progress,
     ) -> Result<Self, StoreError> {
-        let input = options.input.clone();
-        let mut spool = match options.selection.key {
-            Some(_) => Spool::Keyed(KeyedSpool::create(folder, input_bytes)?),
-            None => Spool::Plain(PlainSpool::create(folder)?),
-        };
-        let mut statistics = Statistics {
-            rows: 0,
-            value_bytes: 0,
-            entry_bytes: 0,
-            longest_value_bytes: 0,
-            longest_value_row: 1,
-        };
-        let mut longest = Place::File(input.clone());
+        let kind = if options.selection.key.is_some() { TableKind::Keyword } else { TableKind::Index };
+        let fields = options.selection.fields();
+        let mut collector = Collector::create(kind, folder, &options.input, input_bytes, salt, fields)?;
         let mut row = Row::default();
-        let mut fields = Vec::new();
         while source.next(&mut row)? {
-            if statistics.rows.is_multiple_of(REPORT_ROWS) {
+            if collector.rows().is_multiple_of(REPORT_ROWS) {
                 let (done, total) = source.progress();
                 progress.update(Phase::Read, done, total);
             }
-            fields.clear();
-            fields.extend(row.fields().map(<[u8]>::to_vec));
-            let value = join_fields(&fields.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            if value.len() > MAX_VALUE_BYTES {
-                return Err(StoreError::Oversize { place: source.place(), bytes: value.len() });
-            }
-            statistics.rows += 1;
-            statistics.value_bytes += value.len() as u64;
-            if value.len() as u64 > statistics.longest_value_bytes || statistics.rows == 1 {
-                statistics.longest_value_bytes = value.len() as u64;
-                statistics.longest_value_row = statistics.rows;
-                longest = source.place();
-            }
-            match (&mut spool, row.key()) {
-                (Spool::Keyed(spool), Some(key)) => {
-                    statistics.entry_bytes += entry_bytes(value.len()) as u64;
-                    spool.push(&KeyHash::new(&salt, key), statistics.rows, &value)?;
-                }
-                (Spool::Plain(spool), _) => {
-                    statistics.entry_bytes += Table::index_payload_bytes(value.len()) as u64;
-                    spool.push(&value)?;
-                }
-                (Spool::Keyed(_), None) => unreachable!("a source with a key column gives keys"),
-            }
-        }
-        if statistics.rows == 0 {
-            return Err(StoreError::Empty { path: input });
+            let hash = row.key().map(|key| KeyHash::new(&salt, key));
+            collector.push(hash.as_ref(), Some(&row.value()), || source.place())?;
         }
         let (_, total) = source.progress();
         progress.update(Phase::Read, total, total);
-        let spooled = match spool {
-            Spool::Keyed(spool) => Spooled::Keyed(spool.finish()?),
-            Spool::Plain(spool) => Spooled::Plain(spool.finish()?),
-        };
-        let fields = options.selection.fields();
-        Ok(Self { spooled, statistics, longest, input, salt, fields })
+        collector.finish()
     }
 
     /// Chooses records and their size, and refuses duplicate keys and outliers.
@@ -171,7 +215,7 @@ impl Rows {
     fn outliers(&self, padding: f64) -> StoreError {
         StoreError::Outliers {
             place: self.longest.clone(),
-            row: self.statistics.longest_value_row,
+            row: self.statistics.longest_value_row.unwrap_or_default(),
             longest_bytes: self.statistics.longest_value_bytes,
             padding,
         }
@@ -197,55 +241,75 @@ impl Planned {
         matrix: &Path,
         progress: &dyn Progress,
     ) -> Result<(Statistics, Samples), StoreError> {
-        let mut sink = Sink {
-            table: &self.table,
-            writer: RecordWriter::create(stored, matrix)?,
-            samples: Samples::choose(self.table.records)?,
-            pending: Vec::new(),
-            pending_bytes: 0,
-            sealed: 0,
-            progress,
-        };
+        let mut sink = Sink::create(&self.table, stored, matrix, progress)?;
         match self.rows.spooled {
             Spooled::Keyed(partitions) => encode_buckets(&partitions, self.table.records, &mut sink)?,
             Spooled::Plain(mut values) => {
                 let mut value = Vec::new();
                 for _ in 0..self.table.records {
-                    values.next(&mut value)?;
-                    sink.push(Table::index_payload(&value))?;
+                    let payload = values.next(&mut value)?.map(Table::index_payload);
+                    sink.push(payload.unwrap_or_else(Table::absent_payload))?;
                 }
             }
         }
-        sink.seal()?;
-        sink.writer.finish()?;
-        Ok((self.rows.statistics, sink.samples))
+        Ok((self.rows.statistics, sink.finish()?))
     }
 }
 
 /// Fills all buckets in order. A bucket may span partitions if there are few.
 fn encode_buckets(partitions: &[Partition], buckets: u64, sink: &mut Sink<'_>) -> Result<(), StoreError> {
-    let (mut bucket, mut current) = (Bucket::default(), 0);
+    let mut filler = BucketFiller::new(buckets);
     for partition in partitions {
         let (entries, values) = (partition.entries()?, partition.values()?);
         for entry in entries {
-            while current < entry.hash.bucket(buckets) {
-                sink.push(bucket.payload())?;
-                bucket.clear();
-                current += 1;
-            }
-            bucket.push(&entry.hash.tag, &values[entry.value]);
+            filler.push(&entry.hash, &values[entry.value], sink)?;
         }
     }
-    while current < buckets {
-        sink.push(bucket.payload())?;
-        bucket.clear();
-        current += 1;
+    filler.finish(sink)
+}
+
+/// Fills buckets from entries in the order of their hashes.
+pub(super) struct BucketFiller {
+    bucket: Bucket,
+    current: u64,
+    buckets: u64,
+}
+
+impl BucketFiller {
+    /// For so many buckets.
+    pub(super) fn new(buckets: u64) -> Self {
+        Self { bucket: Bucket::default(), current: 0, buckets }
     }
-    Ok(())
+
+    /// Adds the next entry, after the buckets before its own.
+    pub(super) fn push(
+        &mut self,
+        hash: &KeyHash,
+        value: &[u8],
+        sink: &mut Sink<'_>,
+    ) -> Result<(), StoreError> {
+        self.advance(hash.bucket(self.buckets), sink)?;
+        self.bucket.push(&hash.tag, value);
+        Ok(())
+    }
+
+    /// Adds what is left.
+    pub(super) fn finish(mut self, sink: &mut Sink<'_>) -> Result<(), StoreError> {
+        self.advance(self.buckets, sink)
+    }
+
+    fn advance(&mut self, to: u64, sink: &mut Sink<'_>) -> Result<(), StoreError> {
+        while self.current < to {
+            sink.push(self.bucket.payload())?;
+            self.bucket.clear();
+            self.current += 1;
+        }
+        Ok(())
+    }
 }
 
 /// Seals payloads, many at a time on all cores, and writes them.
-struct Sink<'a> {
+pub(super) struct Sink<'a> {
     table: &'a Table,
     writer: RecordWriter,
     samples: Samples,
@@ -255,9 +319,34 @@ struct Sink<'a> {
     progress: &'a dyn Progress,
 }
 
-impl Sink<'_> {
+impl<'a> Sink<'a> {
     /// Bytes of records that are sealed at once.
     const BATCH_BYTES: usize = 1 << 20;
+
+    /// The records of `table` in a new file at `matrix`.
+    pub(super) fn create(
+        table: &'a Table,
+        stored: Stored,
+        matrix: &Path,
+        progress: &'a dyn Progress,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            table,
+            writer: RecordWriter::create(stored, matrix)?,
+            samples: Samples::choose(table.records)?,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            sealed: 0,
+            progress,
+        })
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(mut self) -> Result<Samples, StoreError> {
+        self.seal()?;
+        self.writer.finish()?;
+        Ok(self.samples)
+    }
 
     fn push(&mut self, payload: Vec<u8>) -> Result<(), StoreError> {
         self.pending.push(payload);

@@ -2,7 +2,7 @@
 //!
 //! Entries with keys are partitioned by the upper bits of their place, so that a partition is a contiguous
 //! range of buckets, whatever their number turns out to be, and can be sorted in memory. A partition is two
-//! files: headers of 32 bytes, which planning reads alone, and values.
+//! files: headers of 24 bytes, which planning reads alone, and values.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -14,7 +14,7 @@ use spirea_protocols::keyword::{KeyHash, TAG_BYTES};
 use crate::StoreError;
 use crate::error::IoContext;
 
-const HEADER_BYTES: usize = 8 + TAG_BYTES + 8 + 4;
+const HEADER_BYTES: usize = TAG_BYTES + 8 + 4;
 /// Bytes of input that one partition aims at.
 const PARTITION_BYTES: u64 = 16 << 20;
 /// The most partitions: two open files for each.
@@ -61,13 +61,12 @@ impl KeyedSpool {
 
     pub(super) fn push(&mut self, hash: &KeyHash, row: u64, value: &[u8]) -> Result<(), StoreError> {
         // In two steps: a shift by all 64 bits is none.
-        let partition = (hash.place >> 1) >> (63 - self.bits);
+        let partition = (hash.place() >> 1) >> (63 - self.bits);
         let (headers, values) = &mut self.partitions[partition as usize];
         let mut header = [0; HEADER_BYTES];
-        header[..8].copy_from_slice(&hash.place.to_le_bytes());
-        header[8..20].copy_from_slice(&hash.tag);
-        header[20..28].copy_from_slice(&row.to_le_bytes());
-        header[28..].copy_from_slice(&u32::try_from(value.len()).expect("values are bounded").to_le_bytes());
+        header[..12].copy_from_slice(&hash.tag);
+        header[12..20].copy_from_slice(&row.to_le_bytes());
+        header[20..].copy_from_slice(&u32::try_from(value.len()).expect("values are bounded").to_le_bytes());
         headers.write(&header)?;
         values.write(value)
     }
@@ -100,12 +99,12 @@ impl Partition {
         let bytes = std::fs::read(&self.headers).at("read", &self.headers)?;
         let mut start = 0;
         let entry = |header: &[u8]| {
-            let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
-            let length = u32::from_le_bytes(header[28..].try_into().expect("4 bytes")) as usize;
+            let length = u32::from_le_bytes(header[20..].try_into().expect("4 bytes")) as usize;
             let value = start..start + length;
             start = value.end;
-            let tag = header[8..20].try_into().expect("12 bytes");
-            Entry { hash: KeyHash { place: number(&header[..8]), tag }, row: number(&header[20..28]), value }
+            let tag = header[..12].try_into().expect("12 bytes");
+            let row = u64::from_le_bytes(header[12..20].try_into().expect("8 bytes"));
+            Entry { hash: KeyHash { tag }, row, value }
         };
         let mut entries: Vec<_> = bytes.chunks_exact(HEADER_BYTES).map(entry).collect();
         drop(bytes);
@@ -119,6 +118,9 @@ impl Partition {
     }
 }
 
+/// Stands for the length of a value where there is none.
+const NO_VALUE: u32 = u32::MAX;
+
 /// Collects values without keys, in order.
 pub(super) struct PlainSpool(Output);
 
@@ -127,9 +129,11 @@ impl PlainSpool {
         Ok(Self(Output::create(folder.join("values"), 1 << 18)?))
     }
 
-    pub(super) fn push(&mut self, value: &[u8]) -> Result<(), StoreError> {
-        self.0.write(&u32::try_from(value.len()).expect("values are bounded").to_le_bytes())?;
-        self.0.write(value)
+    /// Adds a value, or a row that has none.
+    pub(super) fn push(&mut self, value: Option<&[u8]>) -> Result<(), StoreError> {
+        let length = value.map_or(NO_VALUE, |value| u32::try_from(value.len()).expect("values are bounded"));
+        self.0.write(&length.to_le_bytes())?;
+        self.0.write(value.unwrap_or_default())
     }
 
     pub(super) fn finish(self) -> Result<PlainValues, StoreError> {
@@ -146,11 +150,16 @@ pub(super) struct PlainValues {
 }
 
 impl PlainValues {
-    /// Reads the next value; there are as many as were pushed.
-    pub(super) fn next(&mut self, value: &mut Vec<u8>) -> Result<(), StoreError> {
+    /// Reads the next value, or `None` for a row without one; there are as many as were pushed.
+    pub(super) fn next<'v>(&mut self, value: &'v mut Vec<u8>) -> Result<Option<&'v [u8]>, StoreError> {
         let mut length = [0; 4];
         self.file.read_exact(&mut length).at("read", &self.path)?;
-        value.resize(u32::from_le_bytes(length) as usize, 0);
-        self.file.read_exact(value).at("read", &self.path)
+        let length = u32::from_le_bytes(length);
+        if length == NO_VALUE {
+            return Ok(None);
+        }
+        value.resize(length as usize, 0);
+        self.file.read_exact(value).at("read", &self.path)?;
+        Ok(Some(value))
     }
 }

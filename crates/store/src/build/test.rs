@@ -11,6 +11,7 @@ use spirea_protocols::index::{Prepared, Query};
 use spirea_protocols::registry::{Files, ProtocolParams};
 
 use crate::error::IoContext;
+use crate::record_file::RecordFile;
 use crate::{Phase, Progress, StoreError};
 
 /// Records that are asked for beside the first and the last.
@@ -25,6 +26,16 @@ impl Samples {
         let mut rng = SecretRng::from_os().map_err(ProtocolError::from)?;
         let random = (0..RANDOM_RECORDS).map(|_| rng.next_u64() % records);
         Ok(Self([0, records - 1].into_iter().chain(random).map(|index| (index, Vec::new())).collect()))
+    }
+
+    /// Takes the chosen records, and `also`, from a database that is written.
+    pub(super) fn of_file(records: u64, also: u64, file: &mut RecordFile) -> Result<Self, StoreError> {
+        let mut samples = Self::choose(records)?;
+        samples.0.insert(also, Vec::new());
+        for (index, sample) in &mut samples.0 {
+            *sample = file.read(*index)?;
+        }
+        Ok(samples)
     }
 
     /// Keeps a copy of the record if it was chosen.

@@ -12,7 +12,7 @@ use crate::StoreError;
 use crate::error::IoContext;
 
 /// A database being written.
-pub(super) enum RecordWriter {
+pub(crate) enum RecordWriter {
     /// As a matrix of bytes.
     Panels(MatrixWriter),
     /// As units one after another.
@@ -21,7 +21,7 @@ pub(super) enum RecordWriter {
 
 impl RecordWriter {
     /// A database in a new file at `path`.
-    pub(super) fn create(stored: Stored, path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn create(stored: Stored, path: &Path) -> Result<Self, StoreError> {
         match stored {
             Stored::Panels { layout, grid, spread } => {
                 Ok(Self::Panels(MatrixWriter::create(layout, grid, spread, path)?))
@@ -31,7 +31,7 @@ impl RecordWriter {
     }
 
     /// Adds the next record.
-    pub(super) fn push(&mut self, record: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn push(&mut self, record: &[u8]) -> Result<(), StoreError> {
         match self {
             Self::Panels(writer) => writer.push(record),
             Self::Units(writer) => writer.push(record),
@@ -39,7 +39,7 @@ impl RecordWriter {
     }
 
     /// Writes what is left.
-    pub(super) fn finish(self) -> Result<(), StoreError> {
+    pub(crate) fn finish(self) -> Result<(), StoreError> {
         match self {
             Self::Panels(writer) => writer.finish(),
             Self::Units(mut writer) => writer.flush(),
@@ -48,7 +48,7 @@ impl RecordWriter {
 }
 
 /// Units being written: the records of one unit, or the parts of one record, at a time.
-pub(super) struct UnitWriter {
+pub(crate) struct UnitWriter {
     stored: Stored,
     grid: Grid,
     file: File,

@@ -91,17 +91,13 @@ impl<R: Read> RowSource for JsonlRows<R> {
             .and_then(|values| parser.end().map(|()| values))
             .map_err(|error| self.explain(&error))?;
         let cells = row.reset(self.columns.len(), self.keyed);
-        for ((cell, value), column) in cells.iter_mut().zip(values).zip(&self.columns) {
+        for ((slot, value), column) in cells.iter_mut().zip(values).zip(&self.columns) {
             match value.map(RawValue::get) {
                 None => return Err(self.missing(column)),
                 Some("null") => {
                     return Err(StoreError::Null { place: self.place(), column: column.clone() });
                 }
-                Some(text) if text.starts_with('"') => {
-                    let text: String = serde_json::from_str(text).map_err(|error| self.explain(&error))?;
-                    cell.extend_from_slice(text.as_bytes());
-                }
-                Some(text) => push_compact(cell, text),
+                Some(text) => *slot = cell(text).map_err(|error| self.malformed(error))?,
             }
         }
         Ok(true)
@@ -114,6 +110,23 @@ impl<R: Read> RowSource for JsonlRows<R> {
     fn progress(&self) -> (u64, u64) {
         (self.done, self.bytes)
     }
+}
+
+/// The bytes of a JSON value: a string's content, or its text without white space.
+///
+/// # Errors
+/// What is wrong with it: `null`, or a string that is no text.
+pub(crate) fn cell(json: &str) -> Result<Vec<u8>, String> {
+    if json == "null" {
+        return Err("null is no value; give one (an empty one is a value)".into());
+    }
+    if json.starts_with('"') {
+        let text = serde_json::from_str::<String>(json).map_err(|error| error.to_string())?;
+        return Ok(text.into_bytes());
+    }
+    let mut bytes = Vec::new();
+    push_compact(&mut bytes, json);
+    Ok(bytes)
 }
 
 /// Appends valid JSON without the white space between its tokens.

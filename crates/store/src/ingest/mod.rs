@@ -10,11 +10,13 @@ pub mod raw;
 use std::fs::File;
 use std::path::Path;
 
+use spirea_protocols::table::join_fields;
+
 use crate::error::IoContext;
 use crate::{Place, StoreError};
 
 /// The longest line of a text format: an unclosed quote shall not read the whole file into memory.
-const MAX_LINE_BYTES: usize = 64 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// A format of input files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +143,11 @@ impl Row {
     /// The value's fields.
     pub fn fields(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.cells[usize::from(self.keyed)..].iter().map(Vec::as_slice)
+    }
+
+    /// The fields joined, as a table stores them.
+    pub fn value(&self) -> Vec<u8> {
+        join_fields(&self.fields().collect::<Vec<_>>())
     }
 
     /// Empties `cells` cells to be filled.

@@ -1,0 +1,88 @@
+//! Hashes of a hint's rows, by which a client that holds the hint of another version finds what it has to fetch.
+//!
+//! A list has 16 bytes of BLAKE3 for each row of [`ROW_BYTES`]: a third of a percent of the hint. Whether the list is
+//! the right one is the manifest's to tell; whether the rows are, the list's, and in the end the hint's own hash.
+
+use std::ops::Range;
+
+use spirea_lattice::lwe::DEGREE;
+
+use crate::ProtocolError;
+
+/// Bytes of a row of a hint, whatever the protocol: 1280 words.
+pub const ROW_BYTES: usize = DEGREE * 4;
+/// Bytes of a row's hash.
+pub const HASH_BYTES: usize = 16;
+
+/// The hash of one row.
+pub fn hash(row: &[u8]) -> [u8; HASH_BYTES] {
+    *blake3::hash(row).as_bytes().first_chunk().expect("a hash is longer")
+}
+
+/// The list of a hint: the hashes of its rows, one after another.
+pub fn list(hint: &[u8]) -> Vec<u8> {
+    hint.chunks(ROW_BYTES).flat_map(hash).collect()
+}
+
+/// The ranges of a hint's bytes, neighbouring rows as one, in which the hint of list `new` differs from one that
+/// the client has.
+///
+/// # Errors
+/// [`ProtocolError::Malformed`] if `new` is not the list of a hint as long as `held`.
+pub fn differing(held: &[u8], new: &[u8]) -> Result<Vec<Range<u64>>, ProtocolError> {
+    let (hashes, rest) = new.as_chunks::<HASH_BYTES>();
+    if !rest.is_empty() || hashes.len() != held.len().div_ceil(ROW_BYTES) {
+        let detail = "it is not of a hint as long as the one held";
+        return Err(ProtocolError::malformed("list of the hint's rows", detail));
+    }
+    let mut ranges = Vec::<Range<u64>>::new();
+    for (i, (row, new)) in held.chunks(ROW_BYTES).zip(hashes).enumerate() {
+        if hash(row) == *new {
+            continue;
+        }
+        let start = (i * ROW_BYTES) as u64;
+        let end = start + row.len() as u64;
+        match ranges.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => ranges.push(start..end),
+        }
+    }
+    Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_differs_is_found_and_nothing_else(
+            rows in 1usize..40, changed in proptest::collection::btree_set(0usize..40, 0..20),
+        ) {
+            let old = vec![7; rows * ROW_BYTES];
+            let mut new = old.clone();
+            changed.iter().filter(|&&row| row < rows).for_each(|row| new[row * ROW_BYTES + 5] ^= 1);
+            let ranges = differing(&old, &list(&new)).unwrap();
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
+            let mut patched = old;
+            let mut bytes = 0;
+            for range in ranges {
+                let range = range.start as usize..range.end as usize;
+                bytes += range.len();
+                patched[range.clone()].copy_from_slice(&new[range]);
+            }
+            prop_assert!(patched == new);
+            prop_assert_eq!(bytes, changed.iter().filter(|&&row| row < rows).count() * ROW_BYTES);
+        }
+    }
+
+    #[test]
+    fn a_list_of_another_hint_is_refused() {
+        let list = list(&[0; 3 * ROW_BYTES]);
+        assert!(differing(&[0; 2 * ROW_BYTES], &list).is_err());
+        assert!(differing(&[0; 3 * ROW_BYTES], &list[1..]).is_err());
+        assert_eq!(differing(&[0; 3 * ROW_BYTES], &list).unwrap(), []);
+    }
+}

@@ -1,0 +1,280 @@
+//! Signed versions: whose a version is, and that it is not an older one.
+//!
+//! An operator's Ed25519 key signs the name of a dataset, a version of it, a sequence number and a time. Sequence
+//! numbers rise with every version that is published, also when an operator goes back to an earlier one. A client that
+//! pins the key takes nothing unsigned, nothing signed by another key, and nothing with a lower number than it has
+//! seen.
+//!
+//! What that does not prove: that what is signed is true, or that a server shows all clients the same latest version.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::ProtocolError;
+
+/// The most bytes of a signature as JSON.
+pub const MAX_SIGNATURE_BYTES: u64 = 1024;
+/// Bytes of an Ed25519 signature.
+const ED25519_BYTES: usize = 64;
+
+/// A public key, as clients pin it: 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PublicKey(#[serde(with = "crate::hex")] [u8; 32]);
+
+impl FromStr for PublicKey {
+    type Err = ProtocolError;
+
+    fn from_str(text: &str) -> Result<Self, ProtocolError> {
+        let bytes = blake3::Hash::from_hex(text).ok().map(|bytes| *bytes.as_bytes());
+        match bytes.filter(|bytes| VerifyingKey::from_bytes(bytes).is_ok_and(|key| !key.is_weak())) {
+            Some(bytes) => Ok(Self(bytes)),
+            None => Err(ProtocolError::malformed(
+                "public key",
+                "it is not the 64 hexadecimal digits that `spirea key new` printed",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        blake3::Hash::from_bytes(self.0).to_hex().fmt(f)
+    }
+}
+
+/// A key that signs. Erased from memory when dropped.
+pub struct PrivateKey(SigningKey);
+
+impl PrivateKey {
+    /// The key of these 32 secret bytes.
+    pub fn from_bytes(bytes: &[u8; 32]) -> Self {
+        Self(SigningKey::from_bytes(bytes))
+    }
+
+    /// Its 32 secret bytes, erased when dropped.
+    pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0.to_bytes())
+    }
+
+    /// What clients pin.
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.verifying_key().to_bytes())
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey of {}", self.public())
+    }
+}
+
+/// An operator's word for a version of a dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signature {
+    /// Rises with every version of the dataset that is published.
+    pub sequence: u64,
+    /// When it was signed: RFC 3339 in UTC, to the second.
+    pub created: String,
+    /// The key that signed; a client compares it with the one that it pins.
+    pub key: PublicKey,
+    /// The signature.
+    #[serde(with = "ed25519_hex")]
+    ed25519: [u8; ED25519_BYTES],
+}
+
+impl Signature {
+    /// Signs version `version` of dataset `name`.
+    pub fn new(key: &PrivateKey, name: &str, version: &[u8; 32], sequence: u64, created: &str) -> Self {
+        let ed25519 = key.0.sign(&statement(name, version, sequence, created)).to_bytes();
+        Self { sequence, created: created.into(), key: key.public(), ed25519 }
+    }
+
+    /// Reads a signature. It says nothing before [`Signature::verify`].
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`].
+    pub fn from_json(json: &[u8]) -> Result<Self, ProtocolError> {
+        let malformed = |detail: String| ProtocolError::malformed("signature", detail);
+        if json.len() as u64 > MAX_SIGNATURE_BYTES {
+            return Err(malformed(format!("it is longer than {MAX_SIGNATURE_BYTES} bytes")));
+        }
+        serde_json::from_slice(json).map_err(|error| malformed(error.to_string()))
+    }
+
+    /// The signature as JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a signature is plain data")
+    }
+
+    /// Checks that `key` signed version `version` of dataset `name`.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Untrusted`] if it did not.
+    pub fn verify(&self, name: &str, version: &[u8; 32], key: &PublicKey) -> Result<(), ProtocolError> {
+        if self.key != *key {
+            return Err(ProtocolError::Untrusted(format!(
+                "{name} is signed by the key {}, and the pinned one is {key}: if the operator has told you of a new key, pin that; otherwise do not trust this server",
+                self.key
+            )));
+        }
+        let signed = statement(name, version, self.sequence, &self.created);
+        let signature = ed25519_dalek::Signature::from_bytes(&self.ed25519);
+        let checked = VerifyingKey::from_bytes(&key.0).and_then(|key| key.verify_strict(&signed, &signature));
+        checked.map_err(|_| {
+            ProtocolError::Untrusted(format!(
+                "the signature of {name} is not one of this version: do not trust this server"
+            ))
+        })
+    }
+}
+
+/// What is signed: each part that could vary in length has its length before it.
+fn statement(name: &str, version: &[u8; 32], sequence: u64, created: &str) -> Vec<u8> {
+    let mut bytes = b"spirea 2026 signed version\0".to_vec();
+    for text in [name, created] {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes.extend_from_slice(version);
+    bytes.extend(sequence.to_le_bytes());
+    bytes
+}
+
+/// What a client that pins a key has seen of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// The key.
+    pub key: PublicKey,
+    /// The highest sequence number seen; the client keeps it between sessions.
+    pub sequence: u64,
+}
+
+impl Pin {
+    /// Takes a version that is signed by the pinned key and no older than what was seen, and remembers it.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Untrusted`] if it is unsigned, signed otherwise, or older.
+    pub fn accept(
+        &mut self,
+        name: &str,
+        version: &[u8; 32],
+        signature: Option<&Signature>,
+    ) -> Result<(), ProtocolError> {
+        let Some(signature) = signature else {
+            return Err(ProtocolError::Untrusted(format!(
+                "{name} is not signed, and its key is pinned: do not trust this server, or ask its operator to sign"
+            )));
+        };
+        signature.verify(name, version, &self.key)?;
+        let (offered, seen) = (signature.sequence, self.sequence);
+        if offered < seen {
+            return Err(ProtocolError::Untrusted(format!(
+                "the server offers {name} with sequence number {offered}, and {seen} has been seen: it is out of date, or withholds what is newer; ask again later, or another server"
+            )));
+        }
+        self.sequence = offered;
+        Ok(())
+    }
+}
+
+/// A signature's bytes as lower-case hexadecimal.
+mod ed25519_hex {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::ED25519_BYTES;
+
+    pub fn serialize<S: Serializer>(bytes: &[u8; ED25519_BYTES], serializer: S) -> Result<S::Ok, S::Error> {
+        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        serializer.serialize_str(&text)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; ED25519_BYTES], D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digit = |digit: u8| char::from(digit).to_digit(16).filter(|_| !digit.is_ascii_uppercase());
+        let mut bytes = [0; ED25519_BYTES];
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let wrong = || D::Error::custom("expected 128 lower-case hexadecimal digits");
+        if pairs.len() != ED25519_BYTES || !rest.is_empty() {
+            return Err(wrong());
+        }
+        for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
+            let (high, low) = digit(high).zip(digit(low)).ok_or_else(wrong)?;
+            *byte = (16 * high + low) as u8;
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CREATED: &str = "2026-01-31T23:59:59Z";
+
+    fn key(seed: u8) -> PrivateKey {
+        PrivateKey::from_bytes(&[seed; 32])
+    }
+
+    #[test]
+    fn a_signature_is_for_one_version_of_one_name_and_key() {
+        let signature = Signature::new(&key(1), "domains", &[2; 32], 5, CREATED);
+        let again = Signature::from_json(&signature.to_json()).unwrap();
+        assert_eq!(again, signature);
+        let public = key(1).public();
+        again.verify("domains", &[2; 32], &public).unwrap();
+        assert_eq!(public.to_string().parse::<PublicKey>().unwrap(), public);
+        assert_eq!(PrivateKey::from_bytes(&key(1).to_bytes()).public(), public);
+        let refused = [
+            again.verify("domain", &[2; 32], &public),
+            again.verify("domains", &[3; 32], &public),
+            again.verify("domains", &[2; 32], &key(2).public()),
+            Signature { sequence: 6, ..again.clone() }.verify("domains", &[2; 32], &public),
+            Signature { created: "2026-01-31T23:59:58Z".into(), ..again.clone() }
+                .verify("domains", &[2; 32], &public),
+            Signature { key: key(2).public(), ..again.clone() }.verify("domains", &[2; 32], &key(2).public()),
+        ];
+        for refused in refused {
+            assert!(matches!(refused, Err(ProtocolError::Untrusted(_))));
+        }
+        for bit in 0..512 {
+            let mut forged = again.clone();
+            forged.ed25519[bit / 8] ^= 1 << (bit % 8);
+            assert!(forged.verify("domains", &[2; 32], &public).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_pinned_client_takes_only_signed_and_newer_versions() {
+        let mut pin = Pin { key: key(1).public(), sequence: 0 };
+        let mut accept = |signer: Option<u8>, version: u8, sequence| {
+            let signature =
+                signer.map(|seed| Signature::new(&key(seed), "domains", &[version; 32], sequence, CREATED));
+            pin.accept("domains", &[version; 32], signature.as_ref()).map_err(|error| error.to_string())
+        };
+        accept(Some(1), 1, 10).unwrap();
+        accept(Some(1), 1, 10).unwrap();
+        assert!(accept(None, 2, 0).unwrap_err().contains("not signed"));
+        assert!(accept(Some(2), 2, 11).unwrap_err().contains("pinned"));
+        assert!(accept(Some(1), 2, 9).unwrap_err().contains("sequence number 9"));
+        accept(Some(1), 2, 12).unwrap();
+        // An operator that goes back signs the old version again.
+        accept(Some(1), 1, 13).unwrap();
+        assert!(accept(Some(1), 2, 12).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_signature_or_an_error(bytes: Vec<u8>, text: String) {
+            let _ = (Signature::from_json(&bytes), text.parse::<PublicKey>());
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! From a base and the changes of its delta to a new base.
+//!
+//! Where every changed value still fits its record, and few records change, the new base is the old one with these
+//! records changed: its hint is the old one with what the changes add, and clients that hold it fetch the rows that
+//! differ. Otherwise the records are made anew, from the old ones and the changes alone. The salt and the seed stay, so
+//! that the hashes that entries carry stay right.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use spirea_backend::ProtocolBackend;
+use spirea_protocols::delta::{Change, index_key};
+use spirea_protocols::keyword::{Bucket, KeyHash, entries, entry_bytes};
+use spirea_protocols::{ChangedRecord, PatchedFiles, ProtocolError, Table, TableKind};
+
+use super::draft::{Computed, Draft};
+use super::records::Collector;
+use super::test::Samples;
+use crate::error::IoContext;
+use crate::files::entry;
+use crate::manifest::{HINT_FILE, MATRIX_FILE, SERVER_FILE};
+use crate::record_file::RecordFile;
+use crate::{Changes, Phase, Place, Progress, Snapshot, Statistics, StoreError, time};
+
+/// A table is changed in place while at least so many records stay for each that changes: beyond that, computing its
+/// hint as a whole is the lesser work.
+const STAYING: u64 = 16;
+/// Records between two reports of progress.
+const REPORT_RECORDS: u64 = 1 << 13;
+
+/// Builds `base` with these changes into `folder`, which exists and is empty.
+///
+/// # Errors
+/// See [`StoreError`]; [`StoreError::Empty`] if nothing would be left, [`StoreError::Outliers`] if the values have
+/// become too uneven for a table.
+pub(crate) fn compact<B: ProtocolBackend>(
+    base: &Snapshot,
+    changes: &Changes,
+    folder: &Path,
+    backend: &Arc<B>,
+    progress: &dyn Progress,
+) -> Result<(), StoreError> {
+    match Edits::of(base, changes)? {
+        Some(edits) => patch(base, edits, folder, backend, progress),
+        None => rebuild(base, changes, folder, backend, progress),
+    }
+}
+
+/// The records of a base that changes touch, before and after.
+struct Edits {
+    records: Vec<ChangedRecord>,
+    entries: u64,
+    statistics: Statistics,
+}
+
+impl Edits {
+    /// The edits, or `None` if the base has to be made anew.
+    fn of(base: &Snapshot, changes: &Changes) -> Result<Option<Self>, StoreError> {
+        let (table, statistics) = (&base.manifest().table, base.manifest().statistics.clone());
+        if changes.rows_of(table) > table.entries && table.kind == TableKind::Index {
+            return Ok(None);
+        }
+        let mut touched = BTreeMap::<u64, Vec<(KeyHash, Change<'_>)>>::new();
+        for (key, change) in changes.iter() {
+            let hash = KeyHash::new(&table.salt, key);
+            let record = match table.kind {
+                TableKind::Keyword => hash.bucket(table.records),
+                TableKind::Index => row_of(key),
+            };
+            touched.entry(record).or_default().push((hash, change));
+        }
+        if touched.len() as u64 * STAYING > table.records {
+            return Ok(None);
+        }
+        let mut file = RecordFile::open(base.manifest().protocol.stored(), &base.matrix_path())?;
+        let mut edits = Self { records: Vec::new(), entries: table.entries, statistics };
+        for (index, changes) in touched {
+            let old = file.read(index)?;
+            let payload = unseal(base, index, &old)?;
+            let changed = match table.kind {
+                TableKind::Keyword => edits.bucket(payload, changes)?,
+                TableKind::Index => edits.row(payload, changes[0].1)?,
+            };
+            if changed.len() > table.payload_bytes {
+                return Ok(None);
+            }
+            let new = table.seal(index, &changed);
+            edits.records.push(ChangedRecord { index, old, new });
+        }
+        edits.statistics.rows = edits.entries;
+        edits.statistics.longest_value_row = None;
+        Ok((edits.entries > 0).then_some(edits))
+    }
+
+    /// The payload of a bucket with its changes. Entries keep their places where they can: fewer bytes change.
+    fn bucket(
+        &mut self,
+        payload: &[u8],
+        changes: Vec<(KeyHash, Change<'_>)>,
+    ) -> Result<Vec<u8>, ProtocolError> {
+        let mut values = entries(payload).collect::<Result<Vec<_>, _>>()?;
+        for (hash, change) in &changes {
+            let place = values.iter().position(|(tag, _)| **tag == hash.tag);
+            if let Some(place) = place {
+                self.count_out(values[place].1.len(), entry_bytes);
+            }
+            match (place, change) {
+                (Some(place), Change::Put(value)) => values[place].1 = value,
+                (None, Change::Put(value)) => values.push((&hash.tag, value)),
+                (Some(place), Change::Delete) => {
+                    values.remove(place);
+                    self.entries -= 1;
+                }
+                (None, Change::Delete) => {}
+            }
+            if let Change::Put(value) = change {
+                self.count_in(value.len(), entry_bytes);
+                self.entries += u64::from(place.is_none());
+            }
+        }
+        let mut bucket = Bucket::default();
+        values.iter().for_each(|(tag, value)| bucket.push(tag, value));
+        Ok(bucket.payload())
+    }
+
+    /// The payload of a row with its change.
+    fn row(&mut self, payload: &[u8], change: Change<'_>) -> Result<Vec<u8>, ProtocolError> {
+        let old = Table::index_value(payload)?.map_or(0, <[u8]>::len);
+        self.count_out(old, Table::index_payload_bytes);
+        match change {
+            Change::Put(value) => {
+                self.count_in(value.len(), Table::index_payload_bytes);
+                Ok(Table::index_payload(value))
+            }
+            Change::Delete => {
+                self.count_in(0, Table::index_payload_bytes);
+                Ok(Table::absent_payload())
+            }
+        }
+    }
+
+    fn count_out(&mut self, bytes: usize, framed: fn(usize) -> usize) {
+        self.statistics.value_bytes -= bytes as u64;
+        self.statistics.entry_bytes -= framed(bytes) as u64;
+    }
+
+    fn count_in(&mut self, bytes: usize, framed: fn(usize) -> usize) {
+        self.statistics.value_bytes += bytes as u64;
+        self.statistics.entry_bytes += framed(bytes) as u64;
+        self.statistics.longest_value_bytes = self.statistics.longest_value_bytes.max(bytes as u64);
+    }
+}
+
+/// The payload of a base's record.
+fn unseal<'r>(base: &Snapshot, index: u64, record: &'r [u8]) -> Result<&'r [u8], StoreError> {
+    base.manifest().table.unseal(index, record).map_err(|_| StoreError::Damaged {
+        path: base.matrix_path(),
+        detail: format!("the checksum of record {index} is wrong"),
+    })
+}
+
+/// The row that a change of a table by position is of.
+fn row_of(key: &[u8]) -> u64 {
+    u64::from_le_bytes(key.try_into().expect("changes have been checked"))
+}
+
+fn patch<B: ProtocolBackend>(
+    base: &Snapshot,
+    edits: Edits,
+    folder: &Path,
+    backend: &Arc<B>,
+    progress: &dyn Progress,
+) -> Result<(), StoreError> {
+    let Edits { records, entries, statistics } = edits;
+    let manifest = base.manifest();
+    let [matrix, hint, server] = [MATRIX_FILE, HINT_FILE, SERVER_FILE].map(|name| folder.join(name));
+    for file in [Some(&manifest.matrix), Some(&manifest.hint), manifest.server.as_ref()].into_iter().flatten()
+    {
+        let (from, to) = (base.folder().join(&file.file), folder.join(&file.file));
+        fs::copy(&from, &to).at("copy", &from)?;
+    }
+    let mut file = RecordFile::edit(manifest.protocol.stored(), &matrix)?;
+    for (done, change) in (0..).zip(&records) {
+        file.write(change.index, &change.new)?;
+        progress.update(Phase::Encode, done, records.len() as u64);
+    }
+    let files = PatchedFiles { matrix: &matrix, hint: &hint, server: &server };
+    manifest.protocol.patch(backend, &files, &records)?;
+    let samples = Samples::of_file(manifest.table.records, records[0].index, &mut file)?;
+    let draft = Draft {
+        name: manifest.name.clone(),
+        created: time::created()?,
+        table: match manifest.table.kind {
+            TableKind::Keyword => Table { entries, ..manifest.table.clone() },
+            TableKind::Index => manifest.table.clone(),
+        },
+        protocol: manifest.protocol.clone(),
+        statistics,
+        samples,
+        delta_of: None,
+        changes: None,
+    };
+    let quiet = &mut |_| ();
+    let computed = Computed {
+        hint: entry(folder, HINT_FILE, quiet)?,
+        server: manifest.server.as_ref().map(|_| entry(folder, SERVER_FILE, quiet)).transpose()?,
+    };
+    draft.complete(folder, computed, backend, progress)
+}
+
+fn rebuild<B: ProtocolBackend>(
+    base: &Snapshot,
+    changes: &Changes,
+    folder: &Path,
+    backend: &Arc<B>,
+    progress: &dyn Progress,
+) -> Result<(), StoreError> {
+    let manifest = base.manifest();
+    let table = &manifest.table;
+    let spool = folder.join("spool");
+    fs::create_dir(&spool).at("create", &spool)?;
+    let (fields, bytes) = (table.fields.clone(), manifest.matrix.bytes);
+    let mut collector = Collector::create(table.kind, &spool, base.folder(), bytes, table.salt, fields)?;
+    let place = || Place::File(base.folder().into());
+    let by_hash: HashMap<KeyHash, Change<'_>> =
+        changes.iter().map(|(key, change)| (KeyHash::new(&table.salt, key), change)).collect();
+    let mut file = RecordFile::open(manifest.protocol.stored(), &base.matrix_path())?;
+    file.scan(|index, record| {
+        if index.is_multiple_of(REPORT_RECORDS) {
+            progress.update(Phase::Read, index, table.records);
+        }
+        let payload = unseal(base, index, record)?;
+        match table.kind {
+            TableKind::Keyword => entries(payload).try_for_each(|entry| {
+                let (tag, value) = entry?;
+                let hash = KeyHash { tag: *tag };
+                match by_hash.contains_key(&hash) {
+                    true => Ok(()),
+                    false => collector.push(Some(&hash), Some(value), place),
+                }
+            }),
+            TableKind::Index => {
+                let value = match changes.get(&index_key(index)) {
+                    Some(Change::Put(value)) => Some(value),
+                    Some(Change::Delete) => None,
+                    None => Table::index_value(payload)?,
+                };
+                collector.push(None, value, place)
+            }
+        }
+    })?;
+    match table.kind {
+        TableKind::Keyword => {
+            for (hash, change) in &by_hash {
+                if let Change::Put(value) = change {
+                    collector.push(Some(hash), Some(value), place)?;
+                }
+            }
+        }
+        TableKind::Index => {
+            for row in table.entries..changes.rows_of(table) {
+                let value = match changes.get(&index_key(row)) {
+                    Some(Change::Put(value)) => Some(value),
+                    _ => None,
+                };
+                collector.push(None, value, place)?;
+            }
+        }
+    }
+    let planned = collector.finish()?.plan(progress)?;
+    let table = planned.table().clone();
+    // Protocols without a public matrix take no notice of a seed.
+    let seed = manifest.protocol.seed().unwrap_or_default();
+    let protocol = manifest.protocol.reshaped(seed, table.records, table.record_bytes())?;
+    let (statistics, samples) = planned.encode(protocol.stored(), &folder.join(MATRIX_FILE), progress)?;
+    fs::remove_dir_all(&spool).at("remove", &spool)?;
+    let draft = Draft {
+        name: manifest.name.clone(),
+        created: time::created()?,
+        table,
+        protocol,
+        statistics: Statistics { longest_value_row: None, ..statistics },
+        samples,
+        delta_of: None,
+        changes: None,
+    };
+    let computed = draft.compute(folder, backend, progress)?;
+    draft.complete(folder, computed, backend, progress)
+}

@@ -1,0 +1,161 @@
+//! From a written database to a snapshot: what is computed of it, the self-test, the manifest.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use spirea_backend::ProtocolBackend;
+use spirea_protocols::registry::{Files, Outputs, ProtocolParams};
+use spirea_protocols::{ProtocolError, Table, hint_rows};
+
+use super::test::Samples;
+use crate::error::IoContext;
+use crate::files::{entry, sync, sync_folder, write_entry, write_synced};
+use crate::manifest::{
+    FORMAT, FileEntry, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE, MAX_MANIFEST_BYTES, Manifest,
+    SERVER_FILE,
+};
+use crate::{Phase, Progress, Statistics, StoreError};
+
+/// A snapshot whose database is written.
+pub(super) struct Draft {
+    pub name: String,
+    pub created: String,
+    pub table: Table,
+    pub protocol: ProtocolParams,
+    pub statistics: Statistics,
+    pub samples: Samples,
+    pub delta_of: Option<[u8; 32]>,
+    pub changes: Option<FileEntry>,
+}
+
+/// What has been computed of a database, in files.
+pub(super) struct Computed {
+    pub hint: FileEntry,
+    pub server: Option<FileEntry>,
+}
+
+impl Draft {
+    /// Computes what the protocol wants of the database beforehand, and writes it: the hint, and what the server
+    /// keeps, if anything.
+    pub(super) fn compute<B: ProtocolBackend>(
+        &self,
+        folder: &Path,
+        backend: &Arc<B>,
+        progress: &dyn Progress,
+    ) -> Result<Computed, StoreError> {
+        const THOUSANDTHS: f64 = 1000.0;
+        let mut report =
+            |share: f64| progress.update(Phase::Hint, (share * THOUSANDTHS) as u64, THOUSANDTHS as u64);
+        report(0.0);
+        let mut hint = Output::create(folder, HINT_FILE)?;
+        let mut server = Output::create(folder, SERVER_FILE)?;
+        let outputs = Outputs { hint: &mut hint, server: &mut server };
+        let outcome = self.protocol.precompute(backend, &folder.join(MATRIX_FILE), outputs, &mut report);
+        report(1.0);
+        match outcome {
+            Err(ProtocolError::Write(source)) => {
+                let name = if server.failed { SERVER_FILE } else { HINT_FILE };
+                Err(source).at("write", &folder.join(name))
+            }
+            Err(error) => Err(error.into()),
+            Ok(()) => {
+                let (hint, server) = (hint.finish(folder)?, server.finish(folder)?);
+                if server.bytes > 0 {
+                    return Ok(Computed { hint, server: Some(server) });
+                }
+                let path = folder.join(SERVER_FILE);
+                fs::remove_file(&path).at("remove", &path)?;
+                Ok(Computed { hint, server: None })
+            }
+        }
+    }
+
+    /// Tests the snapshot with real queries and writes its manifest; it is whole, and on the disk, when this returns.
+    pub(super) fn complete<B: ProtocolBackend>(
+        self,
+        folder: &Path,
+        computed: Computed,
+        backend: &Arc<B>,
+        progress: &dyn Progress,
+    ) -> Result<(), StoreError> {
+        let Self { name, created, table, protocol, statistics, samples, delta_of, changes } = self;
+        let Computed { hint, server } = computed;
+        let [matrix_path, hint_path, server_path, manifest_path] =
+            [MATRIX_FILE, HINT_FILE, SERVER_FILE, MANIFEST_FILE].map(|name| folder.join(name));
+        let hint_rows = match hint.bytes {
+            0 => None,
+            _ => {
+                let bytes = fs::read(&hint_path).at("read", &hint_path)?;
+                Some(write_entry(folder, HINT_ROWS_FILE, &hint_rows::list(&bytes))?)
+            }
+        };
+        let bytes = protocol.matrix_bytes();
+        let matrix = entry(folder, MATRIX_FILE, &mut |done| progress.update(Phase::Verify, done, bytes))?;
+        let manifest = Manifest {
+            format: FORMAT,
+            name,
+            created,
+            delta_of,
+            table,
+            protocol,
+            matrix,
+            hint,
+            hint_rows,
+            server,
+            changes,
+            statistics,
+        };
+        manifest.validate()?;
+        let files = Files { matrix: matrix_path, server: server_path };
+        samples.test(&manifest.protocol, backend, &files, &hint_path, progress)?;
+        // Only now, so that the disk worked while the hint was computed.
+        for entry in manifest.files() {
+            sync(&folder.join(&entry.file))?;
+        }
+        // The manifest is the last file: a folder without one is no snapshot.
+        let bytes = manifest.to_bytes();
+        if bytes.len() as u64 > MAX_MANIFEST_BYTES {
+            let detail = "the names of the columns are too long for a manifest; rename them";
+            return Err(StoreError::BadOption(detail.into()));
+        }
+        write_synced(&manifest_path, &bytes)?;
+        sync_folder(folder)
+    }
+}
+
+/// A file of a snapshot, hashed while it is written.
+struct Output {
+    name: &'static str,
+    file: BufWriter<File>,
+    hasher: blake3::Hasher,
+    failed: bool,
+}
+
+impl Output {
+    fn create(folder: &Path, name: &'static str) -> Result<Self, StoreError> {
+        let path = folder.join(name);
+        let file = BufWriter::with_capacity(1 << 18, File::create_new(&path).at("create", &path)?);
+        Ok(Self { name, file, hasher: blake3::Hasher::new(), failed: false })
+    }
+
+    fn finish(mut self, folder: &Path) -> Result<FileEntry, StoreError> {
+        self.file.flush().at("write", &folder.join(self.name))?;
+        let (bytes, blake3) = (self.hasher.count(), *self.hasher.finalize().as_bytes());
+        Ok(FileEntry { file: self.name.into(), bytes, blake3 })
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.file.write(bytes);
+        self.failed |= written.is_err();
+        self.hasher.update(&bytes[..*written.as_ref().unwrap_or(&0)]);
+        written
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}

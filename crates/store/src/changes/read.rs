@@ -1,0 +1,109 @@
+//! Changes from files of any format that tables are read from.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use spirea_protocols::delta::index_key;
+use spirea_protocols::table::MAX_VALUE_BYTES;
+use spirea_protocols::{Table, TableKind};
+
+use super::Changes;
+use crate::ingest::{self, Format, Row, RowSource, Selection};
+use crate::{Place, StoreError};
+
+/// A file of changes. For a table by position the keys' column has the rows' numbers, from 0.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The file.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: Format,
+    /// The column of the keys; those of the values are the table's fields.
+    pub key: String,
+}
+
+impl Changes {
+    /// Reads changes of `table`: a file of keys with their new values, a file of keys that have none any more, or
+    /// both.
+    ///
+    /// # Errors
+    /// [`StoreError::Malformed`] with the line or row of a key that is there twice, or is no row's number;
+    /// [`StoreError::Oversize`]; those of [`ingest::open`] and of its readers.
+    pub fn read(table: &Table, put: Option<&Input>, delete: Option<&Input>) -> Result<Self, StoreError> {
+        let mut reader = Reader::new(table);
+        for (input, values) in [(put, table.fields.clone()), (delete, Vec::new())] {
+            let Some(input) = input else { continue };
+            if !input.format.has_columns() {
+                let detail = "changes need a column of keys: give them as CSV, JSONL or Parquet";
+                return Err(StoreError::BadOption(detail.into()));
+            }
+            // A file of deletions is read for its keys alone.
+            let deletes = values.is_empty();
+            let values = if deletes { vec![input.key.clone()] } else { values };
+            let selection = Selection { key: Some(input.key.clone()), values };
+            let mut source = ingest::open(&input.path, input.format, &selection)?;
+            let mut row = Row::default();
+            while source.next(&mut row)? {
+                let value = (!deletes).then(|| row.value());
+                reader.add(row.key().unwrap_or_default(), value, &*source)?;
+            }
+        }
+        Ok(reader.changes)
+    }
+}
+
+/// Changes while they are read, with the places they came from.
+pub(super) struct Reader<'t> {
+    table: &'t Table,
+    pub(super) changes: Changes,
+    places: HashMap<Vec<u8>, Place>,
+}
+
+impl<'t> Reader<'t> {
+    pub(super) fn new(table: &'t Table) -> Self {
+        Self { table, changes: Changes::new(), places: HashMap::new() }
+    }
+
+    /// Adds the row last read of a source.
+    fn add(&mut self, key: &[u8], value: Option<Vec<u8>>, source: &dyn RowSource) -> Result<(), StoreError> {
+        self.add_at(key, value, source.place())
+    }
+
+    /// Adds a change that stands at `place`, with a row's number as text if the table is by position.
+    pub(super) fn add_at(
+        &mut self,
+        key: &[u8],
+        value: Option<Vec<u8>>,
+        place: Place,
+    ) -> Result<(), StoreError> {
+        if let Some(bytes) = value.as_ref().map(Vec::len).filter(|&bytes| bytes > MAX_VALUE_BYTES) {
+            return Err(StoreError::Oversize { place, bytes });
+        }
+        let key = match self.table.kind {
+            TableKind::Keyword => key.to_vec(),
+            TableKind::Index => {
+                let row = str::from_utf8(key).ok().and_then(|text| text.parse().ok());
+                match row {
+                    Some(row) => index_key(row).to_vec(),
+                    None => {
+                        let detail = format!(
+                            "\"{}\" is not the number of a row, such as 17: the table is looked up by position",
+                            key.escape_ascii()
+                        );
+                        return Err(StoreError::malformed(place, detail));
+                    }
+                }
+            }
+        };
+        if let Some(first) = self.places.insert(key.clone(), place.clone()) {
+            let key = super::key_text(self.table.kind, &key);
+            let detail = format!("{key} is changed in {first} already; keep one of the two");
+            return Err(StoreError::malformed(place, detail));
+        }
+        match value {
+            Some(value) => self.changes.put(key, value),
+            None => self.changes.delete(key),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Changes as lines of JSON, the form in which a server receives them.
+//!
+//! ```text
+//! {"key": "alpha", "value": "first"}
+//! {"key": "beta", "deleted": true}
+//! ```
+//!
+//! Keys and values are spelled as in JSONL tables: a string is its content, anything else its JSON text without white
+//! space. With several fields a value is an object of them. A key of a table by position is the row's number. Bytes
+//! that are no text go by [`Changes::to_bytes`].
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use spirea_protocols::Table;
+
+use super::Changes;
+use super::read::Reader;
+use crate::error::IoContext;
+use crate::ingest::MAX_LINE_BYTES;
+use crate::ingest::jsonl::cell;
+use crate::{Place, StoreError};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    #[serde(borrow)]
+    key: &'a RawValue,
+    #[serde(borrow, default)]
+    value: Option<&'a RawValue>,
+    #[serde(default)]
+    deleted: Option<bool>,
+}
+
+impl Changes {
+    /// Reads changes of `table` from lines of JSON; `name` stands for them in messages.
+    ///
+    /// # Errors
+    /// [`StoreError::Malformed`] with the line's number, [`StoreError::Oversize`], [`StoreError::Io`].
+    pub fn read_lines(table: &Table, lines: impl Read, name: &Path) -> Result<Self, StoreError> {
+        let mut lines = BufReader::new(lines);
+        let mut reader = Reader::new(table);
+        let mut line = Vec::new();
+        for number in 1.. {
+            let place = || Place::Line(name.into(), number);
+            line.clear();
+            let read =
+                (&mut lines).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line).at("read", name)?;
+            if read == 0 {
+                break;
+            }
+            if read > MAX_LINE_BYTES {
+                return Err(StoreError::malformed(place(), "a line longer than 64 MiB"));
+            }
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let malformed = |detail: String| StoreError::malformed(place(), detail);
+            let form = r#"write {"key": KEY, "value": VALUE} or {"key": KEY, "deleted": true}"#;
+            let change: Line<'_> = serde_json::from_slice(&line)
+                .map_err(|error| malformed(format!("{}; {form}", without_line(&error))))?;
+            let value = match (change.value, change.deleted) {
+                (Some(value), None | Some(false)) => Some(value_of(table, value).map_err(malformed)?),
+                (None, Some(true)) => None,
+                _ => return Err(malformed(format!("it is neither a value nor a deletion; {form}"))),
+            };
+            let key = cell(change.key.get()).map_err(malformed)?;
+            reader.add_at(&key, value, place())?;
+        }
+        Ok(reader.changes)
+    }
+}
+
+/// A value from its JSON text.
+fn value_of(table: &Table, value: &RawValue) -> Result<Vec<u8>, String> {
+    if let [_] = table.fields.as_slice() {
+        return cell(value.get());
+    }
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(value.get())
+        .map_err(|_| format!("its value must be an object of {}", table.fields.join(", ")))?;
+    if let Some(name) = fields.keys().find(|name| !table.fields.contains(name)) {
+        return Err(format!("the table has no field {name:?}; it has {}", table.fields.join(", ")));
+    }
+    let field = |name: &String| match fields.get(name) {
+        Some(value) => cell(value.get()),
+        None => Err(format!("its value lacks the field {name:?}")),
+    };
+    let cells = table.fields.iter().map(field).collect::<Result<Vec<_>, _>>()?;
+    Ok(table.join_fields(&cells.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+}
+
+/// What the parser says without the number of the line, which is always 1.
+fn without_line(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.as_str(), |(cause, _)| cause).into()
+}

@@ -1,0 +1,235 @@
+//! The sealed records of a database that is written: read and changed one at a time, or read in order.
+
+use std::fs::{File, OpenOptions};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use spirea_backend::{PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
+use spirea_protocols::grid::{Grid, Run, Spread};
+use spirea_protocols::parameters::Stored;
+
+use crate::StoreError;
+use crate::error::IoContext;
+
+/// Bytes of columns that are read at once when records are read in order.
+const GROUP_BYTES: usize = 32 << 20;
+
+/// The file of a database.
+pub(crate) struct RecordFile {
+    stored: Stored,
+    file: File,
+    path: PathBuf,
+}
+
+impl RecordFile {
+    /// Opens a database to be read.
+    pub(crate) fn open(stored: Stored, path: &Path) -> Result<Self, StoreError> {
+        let file = File::open(path).at("open", path)?;
+        Ok(Self { stored, file, path: path.into() })
+    }
+
+    /// Opens a database to be changed.
+    pub(crate) fn edit(stored: Stored, path: &Path) -> Result<Self, StoreError> {
+        let file = OpenOptions::new().read(true).write(true).open(path).at("open", path)?;
+        Ok(Self { stored, file, path: path.into() })
+    }
+
+    fn grid(&self) -> (Grid, Spread) {
+        match self.stored {
+            Stored::Panels { grid, spread, .. } => (grid, spread),
+            Stored::Units { grid } => (grid, Spread::Rows),
+        }
+    }
+
+    /// Reads record `index`.
+    pub(crate) fn read(&mut self, index: u64) -> Result<Vec<u8>, StoreError> {
+        let (grid, spread) = self.grid();
+        let mut record = vec![0; grid.record_bytes];
+        for run in grid.runs(spread, index) {
+            match self.stored {
+                Stored::Units { .. } => {
+                    let offset = self.stored.offset(index, run.bytes.start);
+                    self.file.read_exact_at(&mut record[run.bytes], offset).at("read", &self.path)?;
+                }
+                Stored::Panels { layout, .. } => {
+                    for piece in Piece::of(layout, &run) {
+                        let mut quad = [0; QUAD_BYTES];
+                        let span = &mut quad[..piece.span()];
+                        self.file.read_exact_at(span, piece.offset).at("read", &self.path)?;
+                        for (byte, quad) in record[piece.bytes].iter_mut().zip(quad.iter().step_by(QUAD)) {
+                            *byte = *quad;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(record)
+    }
+
+    /// Writes record `index`.
+    pub(crate) fn write(&mut self, index: u64, record: &[u8]) -> Result<(), StoreError> {
+        let (grid, spread) = self.grid();
+        for run in grid.runs(spread, index) {
+            match self.stored {
+                Stored::Units { .. } => {
+                    let offset = self.stored.offset(index, run.bytes.start);
+                    self.file.write_all_at(&record[run.bytes], offset).at("write", &self.path)?;
+                }
+                Stored::Panels { layout, .. } => {
+                    for piece in Piece::of(layout, &run) {
+                        let mut quad = [0; QUAD_BYTES];
+                        let span = &mut quad[..piece.span()];
+                        self.file.read_exact_at(span, piece.offset).at("read", &self.path)?;
+                        for (byte, quad) in record[piece.bytes].iter().zip(span.iter_mut().step_by(QUAD)) {
+                            *quad = *byte;
+                        }
+                        self.file.write_all_at(span, piece.offset).at("write", &self.path)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives all records in order, a group of columns in memory.
+    pub(crate) fn scan(
+        &mut self,
+        mut each: impl FnMut(u64, &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let (grid, spread) = self.grid();
+        let Stored::Panels { layout, .. } = self.stored else {
+            return (0..grid.records).try_for_each(|index| each(index, &self.read(index)?));
+        };
+        // Whole quads and whole records.
+        let unit = QUAD * if spread == Spread::Columns { grid.parts() } else { 1 };
+        let wide = (GROUP_BYTES / layout.rows() / unit * unit).max(unit);
+        let mut columns = Columns { layout, first: 0, count: 0, bytes: Vec::new() };
+        let mut record = vec![0; grid.record_bytes];
+        for index in 0..grid.records {
+            if grid.place(spread, index).column >= columns.first + columns.count {
+                columns.first += columns.count;
+                columns.count = wide.min(layout.columns() - columns.first);
+                columns.read(&self.file).at("read", &self.path)?;
+            }
+            for run in grid.runs(spread, index) {
+                columns.copy(&run, &mut record);
+            }
+            each(index, &record)?;
+        }
+        Ok(())
+    }
+}
+
+/// A piece of a record down one column of one panel: every fourth byte.
+struct Piece {
+    /// Of its first byte in the file.
+    offset: u64,
+    /// Which bytes of the record.
+    bytes: Range<usize>,
+}
+
+impl Piece {
+    fn of(layout: PanelLayout, run: &Run) -> impl Iterator<Item = Self> {
+        let (column, start, end) = (run.column, run.row, run.row + run.bytes.len());
+        let first = run.bytes.start;
+        (start / PANEL_ROWS..end.div_ceil(PANEL_ROWS)).map(move |panel| {
+            let rows = start.max(panel * PANEL_ROWS)..end.min((panel + 1) * PANEL_ROWS);
+            Self {
+                offset: layout.offset(rows.start, column) as u64,
+                bytes: first + rows.start - start..first + rows.end - start,
+            }
+        })
+    }
+
+    /// From its first byte in the file to its last.
+    fn span(&self) -> usize {
+        (self.bytes.len() - 1) * QUAD + 1
+    }
+}
+
+/// A group of columns, panel by panel.
+struct Columns {
+    layout: PanelLayout,
+    first: usize,
+    count: usize,
+    bytes: Vec<u8>,
+}
+
+impl Columns {
+    fn read(&mut self, file: &File) -> std::io::Result<()> {
+        let run = self.count * PANEL_ROWS;
+        self.bytes.resize(self.layout.panels() * run, 0);
+        for (panel, bytes) in self.bytes.chunks_exact_mut(run).enumerate() {
+            file.read_exact_at(bytes, self.layout.offset(panel * PANEL_ROWS, self.first) as u64)?;
+        }
+        Ok(())
+    }
+
+    fn copy(&self, run: &Run, record: &mut [u8]) {
+        let column = run.column - self.first;
+        for (i, byte) in record[run.bytes.clone()].iter_mut().enumerate() {
+            let (panel, row) = ((run.row + i) / PANEL_ROWS, (run.row + i) % PANEL_ROWS);
+            let quad = (panel * self.count + column / QUAD * QUAD) * PANEL_ROWS;
+            *byte = self.bytes[quad + row * QUAD + column % QUAD];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::build::RecordWriter;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn records_are_read_and_changed_where_they_were_written(
+            records in 1u64..200, record_bytes in 1usize..2000, unit_rows in 1usize..3000, groups in 1usize..6,
+            changed in proptest::collection::vec(0u64..200, 0..9),
+        ) {
+            let parts = record_bytes.div_ceil(unit_rows);
+            let units = records.div_ceil((unit_rows / record_bytes).max(1) as u64).div_ceil(groups as u64) as usize;
+            let grid = Grid { records, record_bytes, unit_rows, groups, columns: units };
+            let panels = |spread: Spread, wide: usize| {
+                let grid = Grid { columns: units * wide, ..grid };
+                let layout = PanelLayout::covering(grid.rows(spread), grid.columns).unwrap();
+                Stored::Panels { layout, grid, spread }
+            };
+            let folder = tempfile::tempdir().unwrap();
+            for (i, stored) in
+                [panels(Spread::Columns, parts), panels(Spread::Rows, 1), Stored::Units { grid }].iter().enumerate()
+            {
+                prop_assume!(stored.bytes() < 1 << 22);
+                let path = folder.path().join(i.to_string());
+                let mut expected: Vec<Vec<u8>> = (0..records)
+                    .map(|index| {
+                        let mut bytes = vec![0; record_bytes];
+                        blake3::Hasher::new().update(&index.to_le_bytes()).finalize_xof().fill(&mut bytes);
+                        bytes
+                    })
+                    .collect();
+                let mut writer = RecordWriter::create(*stored, &path).unwrap();
+                expected.iter().for_each(|record| writer.push(record).unwrap());
+                writer.finish().unwrap();
+                let mut file = RecordFile::edit(*stored, &path).unwrap();
+                for &index in changed.iter().filter(|&&index| index < records) {
+                    let record = &mut expected[index as usize];
+                    record.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+                    file.write(index, record).unwrap();
+                    prop_assert!(&file.read(index).unwrap() == record);
+                }
+                let mut next = 0;
+                file.scan(|index, record| {
+                    assert_eq!((index, record), (next, &expected[index as usize][..]));
+                    next += 1;
+                    Ok(())
+                })
+                .unwrap();
+                prop_assert_eq!(next, records);
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The log of a repository's versions: one small file for each, named by its sequence number.
+//!
+//! On disk a record is `{"blake3": HASH, "record": {...}}` in one canonical form, as a manifest is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use spirea_protocols::{delta, signature::Signature};
+
+use crate::error::IoContext;
+use crate::files::{TEMPORARY, replace};
+use crate::{Snapshot, StoreError, time};
+
+/// Name of the folder of the records.
+pub(super) const VERSIONS: &str = "versions";
+/// Name of the folder of the bases.
+pub(super) const BASES: &str = "bases";
+/// Name of the folder of the deltas.
+pub(super) const DELTAS: &str = "deltas";
+/// The most bytes of a record.
+const MAX_RECORD_BYTES: usize = 1 << 14;
+
+/// A version of a database: a base and perhaps a delta.
+#[derive(Clone, Debug)]
+pub struct VersionRecord {
+    /// What clients name: see [`delta::version`].
+    pub version: [u8; 32],
+    /// Rises with every version that becomes current, also an old one to which the operator goes back.
+    pub sequence: u64,
+    /// When it became current: RFC 3339 in UTC, to the second.
+    pub created: String,
+    /// The base.
+    pub base: Snapshot,
+    /// What has changed since, if anything.
+    pub delta: Option<Snapshot>,
+    /// The operator's word for it.
+    pub signature: Option<Signature>,
+}
+
+impl VersionRecord {
+    /// The version in 64 hexadecimal digits.
+    pub fn version_hex(&self) -> String {
+        hex(&self.version)
+    }
+
+    /// The snapshots that a server opens.
+    pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
+        [Some(&self.base), self.delta.as_ref()].into_iter().flatten()
+    }
+
+    /// Name of the dataset.
+    pub fn name(&self) -> &str {
+        &self.base.manifest().name
+    }
+}
+
+/// What a record's file says.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    sequence: u64,
+    created: String,
+    #[serde(with = "spirea_protocols::hex")]
+    base: [u8; 32],
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "spirea_protocols::hex::optional")]
+    delta: Option<[u8; 32]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signature: Option<Signature>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<S> {
+    #[serde(with = "spirea_protocols::hex")]
+    blake3: [u8; 32],
+    record: S,
+}
+
+impl Stored {
+    fn to_bytes(&self) -> Vec<u8> {
+        let content = serde_json::to_vec(self).expect("a record is plain data");
+        let envelope = Envelope { blake3: blake3::hash(&content).into(), record: self };
+        let mut bytes = serde_json::to_vec_pretty(&envelope).expect("a record is plain data");
+        bytes.push(b'\n');
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.len() > MAX_RECORD_BYTES {
+            return Err(format!("it is longer than {MAX_RECORD_BYTES} bytes"));
+        }
+        let envelope: Envelope<Self> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let record = envelope.record;
+        if record.to_bytes() != bytes || !time::is_rfc3339(&record.created) {
+            return Err("it does not match its hash, or was edited".into());
+        }
+        Ok(record)
+    }
+}
+
+/// The path of a record.
+pub(super) fn record_path(folder: &Path, sequence: u64) -> PathBuf {
+    // Twenty digits: the order of the names is that of the numbers.
+    folder.join(VERSIONS).join(format!("{sequence:020}.json"))
+}
+
+/// The folder of a base or a delta.
+pub(super) fn snapshot_path(folder: &Path, kind: &str, version: &[u8; 32]) -> PathBuf {
+    folder.join(kind).join(hex(version))
+}
+
+fn hex(version: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*version).to_hex().to_string()
+}
+
+/// Writes a record; it is current when this returns.
+pub(super) fn write(folder: &Path, record: &VersionRecord) -> Result<(), StoreError> {
+    let stored = Stored {
+        sequence: record.sequence,
+        created: record.created.clone(),
+        base: record.base.version(),
+        delta: record.delta.as_ref().map(Snapshot::version),
+        signature: record.signature.clone(),
+    };
+    replace(&record_path(folder, record.sequence), &stored.to_bytes())
+}
+
+/// Reads all records, newest first. What a process that ended was about to write is passed over.
+///
+/// # Errors
+/// [`StoreError::NotARepository`], [`StoreError::BadLog`], those of [`Snapshot::open`].
+pub(super) fn read(folder: &Path) -> Result<Vec<VersionRecord>, StoreError> {
+    let versions = folder.join(VERSIONS);
+    if !versions.is_dir() {
+        return Err(StoreError::NotARepository { path: folder.into() });
+    }
+    let mut records = Vec::new();
+    for file in fs::read_dir(&versions).at("read", &versions)? {
+        let path = file.at("read", &versions)?.path();
+        if path.extension().is_none_or(|extension| extension != TEMPORARY) {
+            records.push(read_record(folder, &path)?);
+        }
+    }
+    records.sort_unstable_by_key(|record| std::cmp::Reverse(record.sequence));
+    Ok(records)
+}
+
+fn read_record(folder: &Path, path: &Path) -> Result<VersionRecord, StoreError> {
+    let bad = |detail: String| StoreError::BadLog { path: path.into(), detail };
+    let stored = Stored::from_bytes(&fs::read(path).at("read", path)?).map_err(bad)?;
+    if record_path(folder, stored.sequence) != path {
+        return Err(bad(format!("its sequence number {} is not its name", stored.sequence)));
+    }
+    let base = open(folder, BASES, &stored.base, path)?;
+    let delta = stored.delta.map(|delta| open(folder, DELTAS, &delta, path)).transpose()?;
+    if base.manifest().delta_of.is_some() {
+        return Err(bad("its base is a delta".into()));
+    }
+    if delta.as_ref().is_some_and(|delta| delta.manifest().delta_of != Some(stored.base)) {
+        return Err(bad("its delta is not one of its base".into()));
+    }
+    Ok(VersionRecord {
+        version: delta::version(stored.base, stored.delta),
+        sequence: stored.sequence,
+        created: stored.created,
+        base,
+        delta,
+        signature: stored.signature,
+    })
+}
+
+/// Opens a snapshot that a record names.
+fn open(folder: &Path, kind: &str, version: &[u8; 32], record: &Path) -> Result<Snapshot, StoreError> {
+    let path = snapshot_path(folder, kind, version);
+    if !path.is_dir() {
+        let detail = format!("it names {}, which is not there", path.display());
+        return Err(StoreError::BadLog { path: record.into(), detail });
+    }
+    let snapshot = Snapshot::open(&path)?;
+    if snapshot.version() != *version {
+        let detail = format!("it has version {}, which is not its name", snapshot.version_hex());
+        return Err(StoreError::Damaged { path, detail });
+    }
+    Ok(snapshot)
+}

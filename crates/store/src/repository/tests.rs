@@ -1,0 +1,257 @@
+//! Every step of a repository interrupted at every operation on files, and what is there when it is opened again.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use spirea_cpu::CpuBackend;
+use spirea_protocols::Table;
+use spirea_protocols::delta::{Change, index_key};
+
+use super::*;
+use crate::error::faults;
+use crate::ingest::{Format, Selection};
+use crate::record_file::RecordFile;
+use crate::{BuildOptions, Silent, build};
+
+fn backend() -> &'static Arc<CpuBackend> {
+    static BACKEND: OnceLock<Arc<CpuBackend>> = OnceLock::new();
+    BACKEND.get_or_init(|| Arc::new(CpuBackend::new(1).unwrap()))
+}
+
+/// Ends faults also when a test fails.
+struct Healed;
+
+impl Drop for Healed {
+    fn drop(&mut self) {
+        faults::after(None);
+    }
+}
+
+const ROWS: u64 = 40;
+
+fn base(folder: &Path) -> Snapshot {
+    let rows: String = (0..ROWS).map(|row| format!("value {row}\n")).collect();
+    let input = folder.join("rows.csv");
+    fs::write(&input, format!("value\n{rows}")).unwrap();
+    let selection = Selection { key: None, values: vec!["value".into()] };
+    let out = folder.join("rows");
+    let options =
+        BuildOptions { seed: Some([3; 32]), ..BuildOptions::new(input, Format::Csv, selection, out) };
+    build(&options, backend(), &Silent).unwrap()
+}
+
+type Content = BTreeMap<u64, Vec<u8>>;
+
+/// The values of a version, read from its files.
+fn content(record: &VersionRecord) -> Content {
+    let manifest = record.base.manifest();
+    let mut file = RecordFile::open(manifest.protocol.stored(), &record.base.matrix_path()).unwrap();
+    let mut content = Content::new();
+    file.scan(|index, sealed| {
+        let payload = manifest.table.unseal(index, sealed)?;
+        if let Some(value) = Table::index_value(payload)? {
+            content.insert(index, value.to_vec());
+        }
+        Ok(())
+    })
+    .unwrap();
+    for (key, change) in changes_of(record).unwrap().iter() {
+        let row = u64::from_le_bytes(key.try_into().unwrap());
+        match change {
+            Change::Put(value) => drop(content.insert(row, value.to_vec())),
+            Change::Delete => drop(content.remove(&row)),
+        }
+    }
+    content
+}
+
+fn changes(rows: &[(u64, Option<&str>)]) -> Changes {
+    let mut changes = Changes::new();
+    for &(row, value) in rows {
+        match value {
+            Some(value) => changes.put(index_key(row), value),
+            None => changes.delete(index_key(row)),
+        }
+    }
+    changes
+}
+
+fn open(folder: &Path) -> Repository {
+    Repository::create(folder, Settings::default()).unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+/// Interrupts `step` at each of its operations in turn, from the state that `prepare` makes.
+fn interrupted(
+    prepare: impl Fn(&Repository),
+    step: impl Fn(&Repository) -> Result<VersionRecord, StoreError>,
+) {
+    let (_healed, folder) = (Healed, tempfile::tempdir().unwrap());
+    let prepared = folder.path().join("prepared");
+    prepare(&open(&prepared));
+    let before = open(&prepared).current();
+    let before = before.as_ref().map(content);
+    let done = folder.path().join("done");
+    copy(&prepared, &done);
+    let after = content(&step(&open(&done)).unwrap());
+    let mut wholes = [0, 0];
+    for operations in 0.. {
+        let path = folder.path().join(operations.to_string());
+        copy(&prepared, &path);
+        let repository = open(&path);
+        faults::after(Some(operations));
+        let result = step(&repository);
+        let tripped = faults::tripped();
+        drop(repository);
+        faults::after(None);
+
+        let again = open(&path);
+        assert_eq!(fs::read_dir(path.join(WORK)).unwrap().count(), 0, "after {operations} operations");
+        let current = again.current();
+        for record in again.versions() {
+            record.snapshots().for_each(|snapshot| snapshot.verify(&Silent).unwrap());
+        }
+        let found = current.as_ref().map(content);
+        let is_after = found.as_ref() == Some(&after);
+        assert!(is_after || found == before, "after {operations} operations: {found:?}");
+        if let Ok(accepted) = &result {
+            let lost = current.as_ref().is_none_or(|current| current.version != accepted.version);
+            assert!(!lost, "after {operations} operations what was accepted is lost");
+        }
+        wholes[usize::from(is_after)] += 1;
+        // What can be done can be done again.
+        let record = step(&again).unwrap();
+        if !is_after {
+            assert_eq!(content(&record), after);
+        }
+        drop(again);
+        fs::remove_dir_all(&path).unwrap();
+        if !tripped {
+            break;
+        }
+    }
+    assert!(wholes[0] + wholes[1] > 5 && wholes[1] > 0, "{wholes:?}");
+}
+
+fn with_delta(repository: &Repository, folder: &Path) {
+    repository.add_base(&Snapshot::open(folder.join("rows")).unwrap(), &Silent).unwrap();
+    let first = changes(&[(3, Some("changed")), (5, None)]);
+    repository.apply(first, backend(), &Silent).unwrap();
+}
+
+#[test]
+fn adding_a_base() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = base(folder.path());
+    interrupted(|_| (), |repository| repository.add_base(&base, &Silent));
+}
+
+#[test]
+fn applying_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    base(folder.path());
+    interrupted(
+        |repository| with_delta(repository, folder.path()),
+        |repository| {
+            let second = changes(&[(3, None), (5, Some("back")), (ROWS, Some("added"))]);
+            repository.apply(second, backend(), &Silent)
+        },
+    );
+}
+
+#[test]
+fn compacting_in_place() {
+    let folder = tempfile::tempdir().unwrap();
+    base(folder.path());
+    interrupted(
+        |repository| with_delta(repository, folder.path()),
+        |repository| repository.compact(backend(), &Silent),
+    );
+}
+
+#[test]
+fn compacting_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    base(folder.path());
+    interrupted(
+        |repository| {
+            with_delta(repository, folder.path());
+            repository
+                .apply(changes(&[(ROWS, Some("a longer value than any"))]), backend(), &Silent)
+                .unwrap();
+        },
+        |repository| repository.compact(backend(), &Silent),
+    );
+}
+
+#[test]
+fn rolling_back() {
+    let folder = tempfile::tempdir().unwrap();
+    base(folder.path());
+    interrupted(
+        |repository| with_delta(repository, folder.path()),
+        // Done again it would go forth again.
+        |repository| {
+            let versions = repository.versions();
+            let base = versions.iter().find(|record| record.delta.is_none()).unwrap();
+            repository.roll_back(Some(base.version))
+        },
+    );
+}
+
+#[test]
+fn changes_that_come_while_a_base_is_compacted_are_its_delta() {
+    let folder = tempfile::tempdir().unwrap();
+    base(folder.path());
+    let repository = open(&folder.path().join("repository"));
+    with_delta(&repository, folder.path());
+    let later = changes(&[(3, Some("later")), (7, None), (ROWS, Some("added"))]);
+    /// Applies the changes once the compaction has begun to test its base.
+    struct Meanwhile<'a>(&'a Repository, Mutex<Option<Changes>>);
+    impl Progress for Meanwhile<'_> {
+        fn update(&self, phase: crate::Phase, _: u64, _: u64) {
+            if phase == crate::Phase::Test
+                && let Some(changes) = locked(&self.1).take()
+            {
+                self.0.apply(changes, backend(), &Silent).unwrap();
+                let busy = self.0.compact(backend(), &Silent);
+                assert!(matches!(busy, Err(StoreError::Busy { .. })));
+            }
+        }
+    }
+    let meanwhile = Meanwhile(&repository, Mutex::new(Some(later)));
+    let record = repository.compact(backend(), &meanwhile).unwrap();
+    let rest = changes_of(&record).unwrap();
+    assert_eq!(rest, changes(&[(3, Some("later")), (7, None), (ROWS, Some("added"))]));
+    let mut expected: Content = (0..ROWS).map(|row| (row, format!("value {row}").into_bytes())).collect();
+    expected.extend([(3, b"later".to_vec()), (ROWS, b"added".to_vec())]);
+    expected.retain(|row, _| ![5, 7].contains(row));
+    assert_eq!(content(&record), expected);
+    // A compaction of what is no longer current gives up.
+    struct Back<'a>(&'a Repository);
+    impl Progress for Back<'_> {
+        fn update(&self, phase: crate::Phase, _: u64, total: u64) {
+            if phase == crate::Phase::Test && total > 0 && self.0.current().unwrap().delta.is_some() {
+                let old = self.0.versions().into_iter().find(|record| record.delta.is_none());
+                if let Some(old) = old {
+                    self.0.roll_back(Some(old.version)).unwrap();
+                }
+            }
+        }
+    }
+    repository.compact(backend(), &Silent).unwrap();
+    repository.apply(changes(&[(9, Some("nine"))]), backend(), &Silent).unwrap();
+    let superseded = repository.compact(backend(), &Back(&repository));
+    assert!(matches!(superseded, Err(StoreError::Busy { .. })), "{superseded:?}");
+}

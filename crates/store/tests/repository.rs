@@ -1,0 +1,389 @@
+//! Sequences of changes, compactions and roll-backs, under every protocol: what a client finds is what a map has.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::{Lookups, backend, options, try_build, write};
+use spirea_math::random::SecretRng;
+use spirea_protocols::delta::{Change, index_key};
+use spirea_protocols::registry::{Choice, NAMES};
+use spirea_protocols::signature::{Pin, PrivateKey};
+use spirea_protocols::{TableKind, hint_rows};
+use spirea_store::repository::Settings;
+use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot, StoreError, VersionRecord};
+
+/// Base and delta as a client asks them: both, always.
+struct Versioned {
+    base: Lookups,
+    delta: Option<Lookups>,
+    kind: TableKind,
+    entries: u64,
+}
+
+impl Versioned {
+    fn new(record: &VersionRecord) -> Self {
+        record.snapshots().for_each(|snapshot| snapshot.verify(&Silent).unwrap());
+        let table = &record.base.manifest().table;
+        Self {
+            base: Lookups::new(&record.base),
+            delta: record.delta.as_ref().map(Lookups::new),
+            kind: table.kind,
+            entries: table.entries,
+        }
+    }
+
+    fn get(&mut self, key: u64) -> Option<Vec<u8>> {
+        let bytes = key_bytes(self.kind, key);
+        let changed = self.delta.as_mut().and_then(|delta| delta.key(&bytes).unwrap());
+        let base = match self.kind {
+            TableKind::Keyword => self.base.key(&bytes).unwrap(),
+            TableKind::Index if key < self.entries => self.base.index(key).unwrap(),
+            TableKind::Index => None,
+        };
+        match changed.as_deref().map(|change| Change::from_bytes(change).unwrap()) {
+            Some(Change::Put(value)) => Some(value.to_vec()),
+            Some(Change::Delete) => None,
+            None => base,
+        }
+    }
+}
+
+fn key_bytes(kind: TableKind, key: u64) -> Vec<u8> {
+    match kind {
+        TableKind::Keyword => format!("key {key}").into_bytes(),
+        TableKind::Index => index_key(key).to_vec(),
+    }
+}
+
+type Model = BTreeMap<u64, Vec<u8>>;
+
+fn check(record: &VersionRecord, model: &Model, keys: u64) {
+    let mut lookups = Versioned::new(record);
+    for key in 0..keys {
+        assert_eq!(lookups.get(key), model.get(&key).cloned(), "key {key}");
+    }
+}
+
+fn value(rng: &mut SecretRng, longest: u64) -> Vec<u8> {
+    (0..rng.next_u64() % longest).map(|_| b'a' + (rng.next_u64() % 26) as u8).collect()
+}
+
+fn build_base(folder: &Path, protocol: &str, kind: TableKind, model: &Model) -> Snapshot {
+    let rows: String =
+        model.iter().map(|(key, value)| format!("key {key},{}\n", str::from_utf8(value).unwrap())).collect();
+    let input = write(folder, "data.csv", format!("key,value\n{rows}"));
+    let key = (kind == TableKind::Keyword).then_some("key");
+    let mut options = options(&input, key, &["value"]);
+    options.protocol = Protocol::Named(Choice { protocol: protocol.into(), ..Choice::default() });
+    try_build(&options).unwrap()
+}
+
+/// Protocols that answer in an instant: all records of every version are looked up. Of the others, those of two.
+const QUICK: [&str; 3] = ["simple", "dpf-xor", "dpf-sum"];
+
+fn sequence(protocol: &str, kind: TableKind, seed: u64) {
+    let quick = QUICK.contains(&protocol);
+    let rows = if quick { 20 } else { 5 };
+    let mut rng = SecretRng::deterministic_for_tests(seed);
+    let mut model: Model = (0..rows).map(|key| (key, value(&mut rng, 30))).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let base = build_base(folder.path(), protocol, kind, &model);
+    let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
+    let mut next = rows;
+    let mut kept = vec![(repository.add_base(&base, &Silent).unwrap(), model.clone(), next)];
+    let steps: &[_] = match quick {
+        true => &["change", "grow", "compact", "change", "back", "change", "grow", "compact"],
+        false => &["grow", "compact", "change"],
+    };
+    for &step in steps {
+        let record = match step {
+            "compact" => repository.compact(backend(), &Silent).unwrap(),
+            "back" => {
+                let (_, before, rows) = kept[kept.len() - 2].clone();
+                (model, next) = (before, rows);
+                repository.roll_back(None).unwrap()
+            }
+            _ => {
+                let mut changes = Changes::new();
+                let count = if step == "grow" { rows / 2 } else { 1 };
+                for _ in 0..count {
+                    let key = rng.next_u64() % (next + 1);
+                    next = next.max(key + 1);
+                    if rng.next_u64().is_multiple_of(3) {
+                        model.remove(&key);
+                        changes.delete(key_bytes(kind, key));
+                    } else {
+                        let value = value(&mut rng, if step == "grow" { 60 } else { 20 });
+                        changes.put(key_bytes(kind, key), value.clone());
+                        model.insert(key, value);
+                    }
+                }
+                repository.apply(changes, backend(), &Silent).unwrap()
+            }
+        };
+        if quick || step != "grow" {
+            check(&record, &model, next + 2);
+        }
+        assert!(step != "compact" || record.delta.is_none());
+        assert_eq!(repository.current().unwrap().version, record.version);
+        assert!(kept.last().unwrap().0.sequence < record.sequence);
+        kept.push((record, model.clone(), next));
+        assert_eq!(repository.versions().len(), 2);
+    }
+}
+
+#[test]
+fn versions_under_every_protocol_by_key() {
+    for (seed, protocol) in (0..).zip(NAMES) {
+        sequence(protocol, TableKind::Keyword, seed);
+    }
+}
+
+#[test]
+fn versions_under_every_protocol_by_position() {
+    for (seed, protocol) in (100..).zip(NAMES) {
+        sequence(protocol, TableKind::Index, seed);
+    }
+}
+
+/// Compacted in place, a base is what a build of the changed table would be, byte for byte.
+#[test]
+fn a_patched_base_is_a_built_one_under_every_protocol() {
+    let mut rng = SecretRng::deterministic_for_tests(7);
+    for protocol in NAMES {
+        for set in ["module-1280", "paper"] {
+            if set == "paper" && !["simple", "double"].contains(&protocol) {
+                continue;
+            }
+            let mut model: Model = (0..300u64).map(|key| (key, value(&mut rng, 90))).collect();
+            model.insert(0, vec![b'z'; 90]);
+            let folder = tempfile::tempdir().unwrap();
+            let build = |model: &Model| {
+                let rows: String =
+                    model.values().map(|value| format!("{}\n", str::from_utf8(value).unwrap())).collect();
+                // A blank line is no row of a CSV file: values are quoted.
+                let rows = rows.lines().map(|row| format!("\"{row}\"\n")).collect::<String>();
+                let input = write(folder.path(), "data.csv", format!("value\n{rows}"));
+                let mut options = options(&input, None, &["value"]);
+                options.overwrite = spirea_store::Overwrite::Replace;
+                options.protocol = Protocol::Named(Choice {
+                    protocol: protocol.into(),
+                    set: set.into(),
+                    ..Choice::default()
+                });
+                try_build(&options).unwrap()
+            };
+            let base = build(&model);
+            let old_hint = std::fs::read(base.hint_path()).unwrap();
+            let repository =
+                Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
+            repository.add_base(&base, &Silent).unwrap();
+            let mut changes = Changes::new();
+            for _ in 0..18 {
+                let (key, value) = (1 + rng.next_u64() % 299, value(&mut rng, 90));
+                changes.put(index_key(key), value.clone());
+                model.insert(key, value);
+            }
+            repository.apply(changes, backend(), &Silent).unwrap();
+            let patched = repository.compact(backend(), &Silent).unwrap().base;
+            assert!(patched.manifest().statistics.longest_value_row.is_none(), "{protocol} was made anew");
+            let built = build(&model);
+            let (patched_files, built_files): (Vec<_>, Vec<_>) =
+                (patched.manifest().files().collect(), built.manifest().files().collect());
+            assert_eq!(patched_files, built_files, "{protocol} {set}");
+            let (patched_counts, built_counts) =
+                (&patched.manifest().statistics, &built.manifest().statistics);
+            assert_eq!(patched_counts.value_bytes, built_counts.value_bytes);
+            assert_eq!(patched_counts.entry_bytes, built_counts.entry_bytes);
+            // What a client that holds the old hint has to fetch.
+            if !old_hint.is_empty() {
+                let list = std::fs::read(built.hint_rows_path()).unwrap();
+                let new_hint = std::fs::read(built.hint_path()).unwrap();
+                let mut held = old_hint;
+                for range in hint_rows::differing(&held, &list).unwrap() {
+                    let range = range.start as usize..range.end as usize;
+                    held[range.clone()].copy_from_slice(&new_hint[range]);
+                }
+                assert!(held == new_hint);
+            }
+        }
+    }
+}
+
+fn small(folder: &Path) -> (Snapshot, Model) {
+    let model: Model = (0..50).map(|key| (key, format!("value {key}").into_bytes())).collect();
+    (build_base(folder, "simple", TableKind::Keyword, &model), model)
+}
+
+#[test]
+fn a_delta_keeps_its_geometry_and_most_of_its_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, _) = small(folder.path());
+    let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
+    repository.add_base(&base, &Silent).unwrap();
+    let mut before: Option<Snapshot> = None;
+    for step in 0..20u64 {
+        let mut changes = Changes::new();
+        changes.put(format!("key {step}"), format!("changed {step}"));
+        let delta = repository.apply(changes, backend(), &Silent).unwrap().delta.unwrap();
+        assert_eq!(delta.manifest().statistics.rows, step + 1);
+        if let Some(before) = &before {
+            let (old, new) = (before.manifest(), delta.manifest());
+            assert_eq!(old.protocol, new.protocol);
+            assert_eq!((old.table.salt, old.table.records), (new.table.salt, new.table.records));
+            let held = std::fs::read(before.hint_path()).unwrap();
+            let list = std::fs::read(delta.hint_rows_path()).unwrap();
+            let differing = hint_rows::differing(&held, &list).unwrap();
+            let bytes: u64 = differing.iter().map(|range| range.end - range.start).sum();
+            assert!(bytes > 0 && bytes <= held.len() as u64 / 4, "{bytes} of {}", held.len());
+        }
+        // The repository may remove it.
+        let copy = folder.path().join(step.to_string());
+        std::fs::create_dir(&copy).unwrap();
+        for file in delta.folder().read_dir().unwrap() {
+            let path = file.unwrap().path();
+            std::fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+        }
+        before = Some(Snapshot::open(&copy).unwrap());
+    }
+}
+
+#[test]
+fn changes_that_a_table_cannot_take_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, _) = small(folder.path());
+    let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
+    let none = repository.apply(Changes::new(), backend(), &Silent);
+    assert!(matches!(none, Err(StoreError::NoSuchVersion { .. })));
+    let version = repository.add_base(&base, &Silent).unwrap().version;
+    let mut changes = Changes::new();
+    changes.put("good", "value");
+    changes.put("long", vec![0; (1 << 20) + 1]);
+    let refused = repository.apply(changes, backend(), &Silent).unwrap_err();
+    assert!(refused.to_string().contains("\"long\""), "{refused}");
+    assert_eq!(repository.current().unwrap().version, version);
+    // Adding it again is nothing new, nor are no changes.
+    assert_eq!(repository.add_base(&base, &Silent).unwrap().sequence, repository.versions()[0].sequence);
+    assert_eq!(repository.apply(Changes::new(), backend(), &Silent).unwrap().version, version);
+    assert_eq!(repository.versions().len(), 1);
+    let unknown = repository.roll_back(Some([9; 32])).unwrap_err().to_string();
+    assert!(unknown.contains(&repository.versions()[0].version_hex()), "{unknown}");
+
+    let model: Model = (0..5).map(|key| (key, b"value".to_vec())).collect();
+    let beside = tempfile::tempdir().unwrap();
+    let rows = build_base(beside.path(), "simple", TableKind::Index, &model);
+    let other = Repository::create(folder.path().join("other"), Settings::default()).unwrap();
+    other.add_base(&rows, &Silent).unwrap();
+    for (row, part) in [(7, "no row 5"), (u64::MAX, "no row 5")] {
+        let mut changes = Changes::new();
+        changes.put(index_key(row), "value");
+        let refused = other.apply(changes, backend(), &Silent).unwrap_err().to_string();
+        assert!(refused.contains(part) && refused.contains(&format!("row {row}")), "{refused}");
+    }
+    let mut changes = Changes::new();
+    changes.put("no row", "value");
+    assert!(matches!(other.apply(changes, backend(), &Silent), Err(StoreError::BadChange { .. })));
+}
+
+#[test]
+fn one_process_has_a_repository_and_others_see_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, _) = small(folder.path());
+    let path = folder.path().join("repository");
+    assert!(matches!(Repository::open(&path, Settings::default()), Err(StoreError::NotARepository { .. })));
+    let occupied = Repository::create(folder.path(), Settings::default()).unwrap_err();
+    assert!(matches!(occupied, StoreError::Exists { .. }), "{occupied}");
+    let repository = Repository::create(&path, Settings::default()).unwrap();
+    repository.add_base(&base, &Silent).unwrap();
+    assert!(matches!(Repository::open(&path, Settings::default()), Err(StoreError::Busy { .. })));
+    assert_eq!(Repository::list(&path).unwrap()[0].version, base.version());
+    drop(repository);
+    Repository::open(&path, Settings::default()).unwrap();
+}
+
+#[test]
+fn every_damaged_file_of_a_repository_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, _) = small(folder.path());
+    let path = folder.path().join("repository");
+    let repository = Repository::create(&path, Settings::default()).unwrap();
+    repository.add_base(&base, &Silent).unwrap();
+    let mut changes = Changes::new();
+    changes.put("key 1", "changed");
+    let record = repository.apply(changes, backend(), &Silent).unwrap();
+    drop(repository);
+    let whole = || -> Result<(), StoreError> {
+        for record in Repository::open(&path, Settings::default())?.versions() {
+            record.snapshots().try_for_each(|snapshot| snapshot.verify(&Silent))?;
+        }
+        Ok(())
+    };
+    whole().unwrap();
+    let mut folders: Vec<_> = record.snapshots().map(|snapshot| snapshot.folder().to_path_buf()).collect();
+    folders.push(path.join("versions"));
+    let mut rng = SecretRng::deterministic_for_tests(9);
+    let mut seen = std::collections::BTreeSet::new();
+    for folder in folders {
+        for file in folder.read_dir().unwrap() {
+            let file = file.unwrap().path();
+            let good = std::fs::read(&file).unwrap();
+            for _ in 0..20 {
+                let mut bad = good.clone();
+                let at = (rng.next_u64() % bad.len() as u64) as usize;
+                bad[at] ^= 1 << (rng.next_u64() % 8);
+                std::fs::write(&file, &bad).unwrap();
+                let found = whole();
+                assert!(found.is_err(), "byte {at} of {}", file.display());
+            }
+            std::fs::write(&file, &good[..good.len() - 1]).unwrap();
+            assert!(whole().is_err(), "{} cut off", file.display());
+            std::fs::write(&file, &good).unwrap();
+            seen.insert(file.file_name().unwrap().to_owned());
+        }
+    }
+    for name in ["manifest.json", "matrix.bin", "hint.bin", "hint.rows", "changes.bin"] {
+        assert!(seen.contains(std::ffi::OsStr::new(name)), "{name}");
+    }
+    whole().unwrap();
+}
+
+#[test]
+fn versions_are_signed_and_their_numbers_rise() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, _) = small(folder.path());
+    let key = || PrivateKey::from_bytes(&[7; 32]);
+    // Signed where it was built, and brought to a repository without the key.
+    let signature = spirea_store::signing::sign(&base, &key()).unwrap();
+    let plain = Repository::create(folder.path().join("plain"), Settings::default()).unwrap();
+    let brought = plain.add_base(&base, &Silent).unwrap();
+    assert_eq!((brought.sequence, brought.signature), (signature.sequence, Some(signature)));
+    let again = spirea_store::signing::sign(&base, &key()).unwrap();
+    assert!(again.sequence > brought.sequence);
+    let mut changes = Changes::new();
+    changes.put("key 1", "changed");
+    assert!(plain.apply(changes.clone(), backend(), &Silent).unwrap().signature.is_none());
+
+    let settings = Settings { key: Some(key()), ..Settings::default() };
+    let repository = Repository::create(folder.path().join("repository"), settings).unwrap();
+    let mut pin = Pin { key: key().public(), sequence: 0 };
+    let mut accept = |record: &VersionRecord| {
+        pin.accept(record.name(), &record.version, record.signature.as_ref()).unwrap();
+        assert_eq!(pin.sequence, record.sequence);
+    };
+    let first = repository.add_base(&base, &Silent).unwrap();
+    accept(&first);
+    accept(&repository.apply(changes, backend(), &Silent).unwrap());
+    let back = repository.roll_back(None).unwrap();
+    assert_eq!(back.version, first.version);
+    accept(&back);
+    assert!(pin.accept(first.name(), &first.version, first.signature.as_ref()).is_err());
+    assert_eq!(Repository::list(repository.folder()).unwrap()[0].signature, back.signature);
+    // A signature that is not one of the snapshot is not taken along.
+    let mut forged = spirea_store::signing::sign(&base, &key()).unwrap();
+    forged.sequence += 1;
+    write(base.folder(), "signature.json", forged.to_json());
+    let other = Repository::create(folder.path().join("other"), Settings::default()).unwrap();
+    assert!(other.add_base(&base, &Silent).is_err());
+}
