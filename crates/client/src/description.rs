@@ -1,5 +1,6 @@
 use bytes::Bytes;
 use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::signature::Signature;
 use spirea_protocols::{Party, Sizes, Table, TableKind};
 use spirea_wire::{Config, Lengths, Limits, PartConfig, Version};
 
@@ -74,6 +75,7 @@ pub struct Description {
     limits: Limits,
     party: Option<Party>,
     versions: Vec<Version>,
+    signature: Option<Signature>,
 }
 
 impl Description {
@@ -104,6 +106,10 @@ impl Description {
             return wrong("its protocol has no such party");
         }
         let limits = config.limits();
+        let signature = match &config.signature[..] {
+            [] => None,
+            json => Some(Signature::from_json(json).map_err(|error| invalid(&error))?),
+        };
         Ok(Self {
             name: config.name,
             version: config.version,
@@ -112,6 +118,7 @@ impl Description {
             limits,
             party,
             versions: config.versions,
+            signature,
         })
     }
 
@@ -184,6 +191,12 @@ impl Description {
     /// What has changed since, if anything has.
     pub fn delta(&self) -> Option<&Part> {
         self.delta.as_ref()
+    }
+
+    /// The operator's signature, if there is one. It says nothing before it is verified: see
+    /// [`spirea_protocols::signature::Pin`].
+    pub fn signature(&self) -> Option<&Signature> {
+        self.signature.as_ref()
     }
 
     /// The base, then the delta.

@@ -43,6 +43,8 @@ pub struct HintFile {
     pub bytes: u64,
     /// BLAKE3 of its bytes.
     pub blake3: [u8; 32],
+    /// Where the hashes of its rows lie.
+    pub rows: PathBuf,
 }
 
 /// A database that answers: the identity of a snapshot and the server half of its protocol.

@@ -98,6 +98,20 @@ impl Engine {
         known.versions.push(served);
     }
 
+    /// Lets an older version answer those who name it, behind all that answer already.
+    pub fn publish_former(&self, served: Served) {
+        let mut databases = self.write();
+        databases.entry(served.base().identity().name.clone()).or_default().versions.push_former(served);
+    }
+
+    /// Puts a database in the place of those of its version, in all versions that answer: held otherwise, or on
+    /// another backend.
+    pub fn replace(&self, database: &Arc<Database>) {
+        if let Some(known) = self.write().get_mut(&database.identity().name) {
+            known.versions.replace(database);
+        }
+    }
+
     /// Notes that an announced database could not be loaded, or that one that answered can no longer.
     pub fn fail(&self, name: &str, cause: String) {
         if let Some(known) = self.write().get_mut(name) {

@@ -46,6 +46,7 @@ impl Database {
                 path: snapshot.hint_path(),
                 bytes: manifest.hint.bytes,
                 blake3: manifest.hint.blake3,
+                rows: snapshot.hint_rows_path(),
             },
             backend,
         };

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use spirea_protocols::signature::Signature;
 use spirea_protocols::{TableKind, delta};
 
 use crate::{Database, LoadError};
@@ -11,11 +12,12 @@ pub struct Served {
     version: [u8; 32],
     base: Arc<Database>,
     delta: Option<Arc<Database>>,
+    signature: Option<Signature>,
 }
 
 impl From<Database> for Served {
     fn from(base: Database) -> Self {
-        Self { version: base.identity().version, base: Arc::new(base), delta: None }
+        Self { version: base.identity().version, base: Arc::new(base), delta: None, signature: None }
     }
 }
 
@@ -39,7 +41,17 @@ impl Served {
         }
         let version =
             delta::version(base.identity().version, delta.as_ref().map(|delta| delta.identity().version));
-        Ok(Self { version, base, delta })
+        Ok(Self { version, base, delta, signature: None })
+    }
+
+    /// The same, with the operator's signature.
+    pub fn signed(self, signature: Option<Signature>) -> Self {
+        Self { signature, ..self }
+    }
+
+    /// The operator's signature, if there is one.
+    pub fn signature(&self) -> Option<&Signature> {
+        self.signature.as_ref()
     }
 
     /// The version that clients name.
@@ -87,6 +99,30 @@ impl Versions {
     pub fn push(&mut self, served: Served) {
         self.0.retain(|other| other.version != served.version);
         self.0.insert(0, served);
+        self.trim();
+    }
+
+    /// Adds a version as the oldest, unless it answers already, or is too old.
+    pub fn push_former(&mut self, served: Served) {
+        if self.find(Some(&served.version)).is_none() {
+            self.0.push(served);
+            self.trim();
+        }
+    }
+
+    /// Puts a database in the place of those of its version.
+    pub fn replace(&mut self, database: &Arc<Database>) {
+        let version = database.identity().version;
+        for served in &mut self.0 {
+            for part in [&mut served.base].into_iter().chain(&mut served.delta) {
+                if part.identity().version == version {
+                    *part = Arc::clone(database);
+                }
+            }
+        }
+    }
+
+    fn trim(&mut self) {
         self.0.truncate(Self::MOST);
         let mut bases: Vec<[u8; 32]> = Vec::new();
         self.0.retain(|served| {

@@ -282,6 +282,21 @@ fn the_newest_versions_of_two_bases_are_kept() {
             assert!(kept().len() >= published.len().min(2) && kept().len() <= 16);
         }
     }
+    // One that is held otherwise now takes its place in all versions.
+    let newest = engine.versions("test").unwrap()[0].clone();
+    let held = base(3);
+    engine.replace(&held);
+    assert!(
+        engine.versions("test").unwrap().iter().filter(|served| Arc::ptr_eq(served.base(), &held)).count()
+            > 1
+    );
+    assert!(engine.versions("test").unwrap().iter().all(|served| !Arc::ptr_eq(served.base(), newest.base())));
+    assert_eq!(kept(), published[..16]);
+    // Behind what answers there is no room for one that is too old, nor for one that is there.
+    for former in [Served::new(base(1), None).unwrap(), newest] {
+        engine.publish_former(former);
+        assert_eq!(kept(), published[..16]);
+    }
     // An older one again, as the newest.
     let older = engine.versions("test").unwrap()[3].clone();
     engine.publish(older.clone());

@@ -38,7 +38,12 @@ fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Identity 
         salt: [0; 32],
         fields: vec!["value".into()],
     };
-    let hint = HintFile { path: "hint".into(), bytes: params.sizes().hint_bytes, blake3: [0; 32] };
+    let hint = HintFile {
+        path: "hint".into(),
+        bytes: params.sizes().hint_bytes,
+        blake3: [0; 32],
+        rows: "rows".into(),
+    };
     Identity { name: name.into(), version, party: None, params: params.clone(), table, hint, backend: 0 }
 }
 

@@ -19,6 +19,11 @@ pub fn hash(row: &[u8]) -> [u8; HASH_BYTES] {
     *blake3::hash(row).as_bytes().first_chunk().expect("a hash is longer")
 }
 
+/// Bytes of the list of a hint of so many bytes.
+pub fn list_bytes(hint_bytes: u64) -> u64 {
+    hint_bytes.div_ceil(ROW_BYTES as u64) * HASH_BYTES as u64
+}
+
 /// The list of a hint: the hashes of its rows, one after another.
 pub fn list(hint: &[u8]) -> Vec<u8> {
     hint.chunks(ROW_BYTES).flat_map(hash).collect()

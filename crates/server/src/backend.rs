@@ -167,6 +167,11 @@ impl Backends {
         self.falls_back
     }
 
+    /// The processor.
+    pub fn cpu(&self) -> &Arc<CpuBackend> {
+        &self.cpu
+    }
+
     /// Whether GPUs are in use.
     pub fn on_gpus(&self) -> bool {
         self.gpus.is_some()

@@ -21,6 +21,8 @@ mod backend;
 mod body;
 mod config;
 mod connections;
+#[allow(dead_code)]
+mod library;
 mod logs;
 mod metrics;
 mod observe;

@@ -182,7 +182,7 @@ impl Manifest {
         if self.delta_of.is_some() && self.table.kind != TableKind::Keyword {
             return wrong("a delta is looked up by key".into());
         }
-        let row_hashes = hint_bytes.div_ceil(hint_rows::ROW_BYTES as u64) * hint_rows::HASH_BYTES as u64;
+        let row_hashes = hint_rows::list_bytes(hint_bytes);
         let files = [
             ("matrix", Some(&self.matrix), MATRIX_FILE, self.protocol.matrix_bytes()),
             ("hint", Some(&self.hint), HINT_FILE, hint_bytes),

@@ -37,6 +37,8 @@ pub struct Config {
     pub party: Option<u8>,
     /// The versions that answer now, newest first.
     pub versions: Vec<Version>,
+    /// The operator's signature of the version, as JSON; empty if it is not signed.
+    pub signature: Bytes,
 }
 
 /// What a client must know of a part of a database.
@@ -110,6 +112,7 @@ impl Config {
             max_batch: u32::try_from(self.max_batch).unwrap_or(u32::MAX),
             party: self.party.map_or(0, |party| u32::from(party) + 1),
             versions: self.versions.iter().map(|version| Bytes::copy_from_slice(version)).collect(),
+            signature: self.signature.clone(),
         }
         .encode_to_vec()
     }
@@ -144,6 +147,7 @@ impl Config {
             max_batch: message.max_batch as usize,
             party,
             versions: versions.collect::<Result<_, _>>()?,
+            signature: message.signature,
             name: message.name,
         })
     }

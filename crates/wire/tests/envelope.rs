@@ -70,6 +70,7 @@ fn config() -> Config {
         max_batch: 2,
         party: Some(1),
         versions: vec![[7; 32], [6; 32]],
+        signature: Bytes::from_static(b"[]"),
     }
 }
 
@@ -139,6 +140,7 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
                 &[0x30, 2, 0x38, 2],
                 &field(&[0x42, 32], 7),
                 &field(&[0x42, 32], 6),
+                b"\x4a\x02[]",
             ]
             .concat(),
         ),

@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use spirea_protocols::signature::{Pin, PublicKey};
+
 use crate::{ClientError, Hint, Part as DatabasePart};
 
 /// A folder of hints.
@@ -39,8 +41,62 @@ impl Cache {
     }
 
     fn path(&self, part: &DatabasePart, extension: &str) -> PathBuf {
-        let hash = blake3::Hash::from_bytes(*part.hint_blake3()).to_hex();
+        self.path_of(&blake3::Hash::from_bytes(*part.hint_blake3()).to_hex(), extension)
+    }
+
+    fn path_of(&self, hash: &str, extension: &str) -> PathBuf {
         self.0.join(format!("{hash}.{extension}"))
+    }
+
+    fn pin_path(&self, database: &str, key: &PublicKey) -> PathBuf {
+        self.0.join(format!("{database}.{key}.sequence"))
+    }
+
+    /// The highest sequence number that has been seen of a database under an operator's key.
+    pub fn seen(&self, database: &str, key: &PublicKey) -> u64 {
+        let text = fs::read_to_string(self.pin_path(database, key)).unwrap_or_default();
+        text.parse().unwrap_or(0)
+    }
+
+    /// Keeps what a pin has seen.
+    pub fn saw(&self, database: &str, pin: &Pin) -> Result<(), ClientError> {
+        if self.seen(database, &pin.key) >= pin.sequence {
+            return Ok(());
+        }
+        let path = self.pin_path(database, &pin.key);
+        let fresh = path.with_extension(std::process::id().to_string());
+        fs::write(&fresh, pin.sequence.to_string()).map_err(failed(&fresh, "write"))?;
+        fs::rename(&fresh, &path).map_err(failed(&path, "rename"))
+    }
+
+    /// The hash of the hint that was last used as `slot`: a part of a database.
+    fn last(&self, slot: &str) -> Option<String> {
+        let hash = fs::read_to_string(self.0.join(format!("{slot}.last"))).ok()?;
+        blake3::Hash::from_hex(&hash).is_ok().then_some(hash)
+    }
+
+    /// The bytes of the hint that was last used as `slot`, if there are as many as this part's has. They are not
+    /// checked: what is made of them is.
+    pub fn former(&self, slot: &str, part: &DatabasePart) -> Option<Vec<u8>> {
+        let bytes = fs::read(self.path_of(&self.last(slot)?, "hint")).ok()?;
+        (bytes.len() as u64 == part.hint_bytes()).then_some(bytes)
+    }
+
+    /// Notes that a part's hint is used as `slot`, and removes the one that was before: versions may follow each other
+    /// by the second. Whoever still wants that one downloads it again.
+    pub fn succeed(&self, slot: &str, part: &DatabasePart) -> Result<(), ClientError> {
+        let hash = blake3::Hash::from_bytes(*part.hint_blake3()).to_hex();
+        let former = self.last(slot);
+        if former.as_deref() == Some(hash.as_str()) {
+            return Ok(());
+        }
+        let (path, fresh) = (self.0.join(format!("{slot}.last")), self.path(part, "last"));
+        fs::write(&fresh, hash.as_str()).map_err(failed(&fresh, "write"))?;
+        fs::rename(&fresh, &path).map_err(failed(&path, "rename"))?;
+        for extension in ["hint", "part", "lock"] {
+            former.iter().try_for_each(|former| remove(&self.path_of(former, extension)))?;
+        }
+        Ok(())
     }
 
     /// The hint, if it is here. A damaged copy is removed.
@@ -58,7 +114,7 @@ impl Cache {
 
     /// The place of a download, once no other process is at it. What an interrupted download left is kept.
     pub fn begin(&self, part: &DatabasePart) -> Result<Part, ClientError> {
-        // The lock has a file of its own, which is never renamed or removed: all processes lock the same one.
+        // The lock has a file of its own, which is never renamed: all processes lock the same one.
         let lock_path = self.path(part, "lock");
         let lock = File::options().create(true).append(true).open(&lock_path);
         let lock = lock.map_err(failed(&lock_path, "open"))?;

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use spirea_protocols::Table;
+use spirea_protocols::signature::Pin;
 use spirea_wire::{Code, KeysHash, Response};
 
 use super::cache::Cache;
@@ -321,6 +322,11 @@ fn open_session(
 ) -> Result<Session, ClientError> {
     for _ in 0..REFRESHES {
         let description = servers.describe()?;
+        if let Some(key) = options.pinned_key {
+            let mut pin = Pin { key, sequence: cache.seen(description.name(), &key) };
+            pin.accept(description.name(), description.version(), description.signature())?;
+            cache.saw(description.name(), &pin)?;
+        }
         if let Some(hints) = download::hints(servers.first(), cache, &description, options)? {
             return match former {
                 Some(session) => session.follow(description, &hints, options.weak_prf),

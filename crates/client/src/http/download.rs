@@ -1,6 +1,10 @@
-//! The download of a hint: resumed where it broke off, checked before it is used.
+//! The download of a hint: resumed where it broke off, only what has changed where a former one is there, checked
+//! before it is used.
 
 use std::io::Read;
+use std::ops::Range;
+
+use spirea_protocols::hint_rows;
 
 use super::cache::{Cache, Part};
 use super::transport::{Failure, HintPart, Transport, failed};
@@ -9,6 +13,10 @@ use crate::{ClientError, Description, Hint, Part as DatabasePart};
 
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
+/// What a request costs beside its bytes: rows that are no further apart are fetched with what lies between them.
+const REQUEST_BYTES: u64 = 32 << 10;
+/// A hint is patched if no more than this share of it has changed.
+const PATCHED_SHARE: u64 = 2;
 
 /// The hints of a version's parts, from the cache or the server; `None` if the server has others by now.
 pub(super) fn hints(
@@ -17,7 +25,15 @@ pub(super) fn hints(
     description: &Description,
     options: &ClientOptions,
 ) -> Result<Option<Vec<Hint>>, ClientError> {
-    description.parts().map(|part| hint(transport, cache, part, options)).collect()
+    let slots = ["base", "delta"].map(|part| format!("{}-{part}", description.name()));
+    let hint = |(part, slot): (&DatabasePart, &String)| {
+        let hint = hint(transport, cache, part, slot, options)?;
+        if hint.is_some() && part.hint_bytes() > 0 {
+            cache.succeed(slot, part)?;
+        }
+        Ok(hint)
+    };
+    description.parts().zip(&slots).map(hint).collect()
 }
 
 /// The hint of a part, from the cache or the server; `None` if the server has another one by now.
@@ -25,6 +41,7 @@ fn hint(
     transport: &Transport,
     cache: &Cache,
     wanted: &DatabasePart,
+    slot: &str,
     options: &ClientOptions,
 ) -> Result<Option<Hint>, ClientError> {
     let (bytes, limit) = (wanted.hint_bytes(), options.max_hint_bytes);
@@ -42,6 +59,12 @@ fn hint(
     if let Some(hint) = cache.load(wanted)? {
         return Ok(Some(hint));
     }
+    if part.bytes() == 0
+        && let Some(former) = cache.former(slot, wanted)
+        && let Some(bytes) = patch(transport, wanted, former)
+    {
+        part.push(&bytes)?;
+    }
     if !complete(transport, wanted, &mut part, options.progress.as_ref())? {
         return Ok(None);
     }
@@ -55,6 +78,38 @@ fn hint(
         }
         hint => hint.map(Some),
     }
+}
+
+/// The hint's bytes, from those of a former one and what has changed since; `None` if that is most of it, or cannot be
+/// had. They are checked as a download is.
+fn patch(transport: &Transport, wanted: &DatabasePart, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+    let list = transport.hint_rows(wanted).ok()?;
+    let ranges = merged(hint_rows::differing(&bytes, &list).ok()?);
+    if ranges.iter().map(|range| range.end - range.start).sum::<u64>() > wanted.hint_bytes() / PATCHED_SHARE {
+        return None;
+    }
+    for Range { start, end } in ranges {
+        let HintPart::Bytes { start: sent, body } = transport.hint(wanted, start, Some(end)).ok()? else {
+            return None;
+        };
+        if sent != start {
+            return None;
+        }
+        body.into_reader().read_exact(&mut bytes[start as usize..end as usize]).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Ranges, those that are close to each other as one.
+fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut merged = Vec::<Range<u64>>::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start - last.end <= REQUEST_BYTES => last.end = range.end,
+            _ => merged.push(range),
+        }
+    }
+    merged
 }
 
 /// Downloads what is missing; `false` if the server has another hint by now.
@@ -91,7 +146,7 @@ fn once(
     progress: Option<&Progress>,
 ) -> Result<bool, Failure> {
     let total = wanted.hint_bytes();
-    let body = match transport.hint(wanted, part.bytes())? {
+    let body = match transport.hint(wanted, part.bytes(), None)? {
         HintPart::Changed => return Ok(false),
         HintPart::OutOfRange => {
             part.cut(0).map_err(Failure::Final)?;

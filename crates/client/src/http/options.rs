@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use spirea_protocols::signature::PublicKey;
+
 use crate::WeakPrf;
 
 /// Is told how many bytes of a hint are there, and of how many.
@@ -21,6 +23,9 @@ pub struct ClientOptions {
     pub max_pause: Duration,
     /// The longest hint that is downloaded.
     pub max_hint_bytes: u64,
+    /// The operator's key: versions that it did not sign, and those that are older than what has been seen, are
+    /// refused. What has been seen is kept in the cache.
+    pub pinned_key: Option<PublicKey>,
     /// Is told how far the download of a hint is.
     pub progress: Option<Progress>,
     /// Whether a database is asked under a function that few have analysed.
@@ -38,6 +43,7 @@ impl Default for ClientOptions {
             attempts: 5,
             max_pause: Duration::from_secs(30),
             max_hint_bytes: 8 << 30,
+            pinned_key: None,
             progress: None,
             weak_prf: WeakPrf::default(),
         }

@@ -53,6 +53,7 @@ fn config(version: Version) -> Config {
         max_batch: 2,
         party: None,
         versions: vec![version],
+        signature: Bytes::new(),
     }
 }
 

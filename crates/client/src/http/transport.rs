@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use spirea_protocols::hint_rows;
 use spirea_wire::{
     CONTENT_TYPE, Code, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, MAX_REFUSAL_BYTES, Refusal, Version,
 };
@@ -101,13 +102,22 @@ impl Transport {
         })
     }
 
-    /// The hint from byte `start`: one attempt.
-    pub fn hint(&self, part: &Part, start: u64) -> Result<HintPart, Failure> {
+    /// The hashes of the hint's rows: one attempt.
+    pub fn hint_rows(&self, part: &Part) -> Result<Bytes, Failure> {
+        let hash = blake3::Hash::from_bytes(*part.hint_blake3()).to_hex();
+        let response = self.agent.get(format!("{}/hint/rows?blake3={hash}", self.database)).call();
+        let limit = hint_rows::list_bytes(part.hint_bytes());
+        body(accepted(response.map_err(any_time)?)?, limit).map_err(any_time)
+    }
+
+    /// The hint from byte `start` to its end, or to before byte `end`: one attempt.
+    pub fn hint(&self, part: &Part, start: u64, end: Option<u64>) -> Result<HintPart, Failure> {
         let hash = blake3::Hash::from_bytes(*part.hint_blake3()).to_hex();
         let tag = format!("\"{hash}\"");
         let mut request = self.agent.get(format!("{}/hint?blake3={hash}", self.database));
-        if start > 0 {
-            request = request.header(RANGE, format!("bytes={start}-")).header(IF_RANGE, &tag);
+        if start > 0 || end.is_some() {
+            let last = end.map(|end| (end - 1).to_string()).unwrap_or_default();
+            request = request.header(RANGE, format!("bytes={start}-{last}")).header(IF_RANGE, &tag);
         }
         let response = request.call().map_err(any_time)?;
         if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {

@@ -52,7 +52,12 @@ pub fn identity() -> Identity {
         rows: 32,
         columns: 256,
     };
-    let hint = HintFile { path: "hint".into(), bytes: params.sizes().hint_bytes, blake3: [0; 32] };
+    let hint = HintFile {
+        path: "hint".into(),
+        bytes: params.sizes().hint_bytes,
+        blake3: [0; 32],
+        rows: "rows".into(),
+    };
     let params = ProtocolParams::Simple(params);
     Identity { name: "test".into(), version: VERSION, party: None, params, table, hint, backend: 0 }
 }

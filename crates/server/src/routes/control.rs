@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use spirea_engine::{Database, Served, State as Loading, Status};
 use spirea_protocols::Party;
+use spirea_protocols::signature::Signature;
 use spirea_wire::{Config, DatabaseState, Listing, PartConfig, Summary};
 
 use super::{App, Name, entity_tag, lengths, lists_tag, named_hash, protobuf};
@@ -122,6 +123,7 @@ fn described_for_clients(served: &Served, versions: Vec<[u8; 32]>) -> Config {
         max_batch: served.max_batch(),
         party: identity.party.map(Party::number),
         versions,
+        signature: served.signature().map(Signature::to_json).unwrap_or_default().into(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `GET /v1/databases/{name}/hint`: a hint from its file, whole or from where a download broke off. `?blake3=HASH`
 //! names it; without, it is that of the newest version's base.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -12,6 +13,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use spirea_engine::HintFile;
+use spirea_protocols::hint_rows;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
@@ -29,11 +31,7 @@ pub(super) async fn hint(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    let hint = match named_hash(&uri, "blake3")? {
-        Some(hash) => app.engine.hint(&name, &hash)?.ok_or_else(Refused::unknown_hint)?,
-        None => app.engine.version(&name, None)?.base().identity().hint.clone(),
-    };
-    let hint = &hint;
+    let hint = &named(&app, &name, &uri)?;
     let tag = entity_tag(&hint.blake3);
     if lists_tag(&headers, IF_NONE_MATCH, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
@@ -53,10 +51,7 @@ pub(super) async fn hint(
             return Ok(response);
         }
     };
-    let body = open(hint, slice).await.map_err(|error| {
-        tracing::error!(%error, "the hint cannot be read");
-        Refused::internal("the hint cannot be read")
-    })?;
+    let body = open(&hint.path, hint.bytes, slice).await.map_err(unreadable)?;
     let mut response = (status, body).into_response();
     let headers = response.headers_mut();
     headers.insert(ETAG, tag);
@@ -73,16 +68,51 @@ pub(super) async fn hint(
     Ok(response)
 }
 
+/// `GET /v1/databases/{name}/hint/rows`: the hashes of a hint's rows, by which a client that has the hint of another
+/// version finds what has changed.
+pub(super) async fn rows(
+    State(app): State<Arc<App>>,
+    Name(name): Name,
+    uri: Uri,
+) -> Result<Response, Refused> {
+    let hint = named(&app, &name, &uri)?;
+    let length = hint_rows::list_bytes(hint.bytes);
+    let body = open(&hint.rows, length, Slice { start: 0, length }).await.map_err(unreadable)?;
+    let mut response = body.into_response();
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    Ok(response)
+}
+
+/// The hint that a request names, of any version that answers; without a name, that of the newest base.
+fn named(app: &App, database: &str, uri: &Uri) -> Result<HintFile, Refused> {
+    match named_hash(uri, "blake3")? {
+        Some(hash) => app.engine.hint(database, &hash)?.ok_or_else(Refused::unknown_hint),
+        None => Ok(app.engine.version(database, None)?.base().identity().hint.clone()),
+    }
+}
+
+/// A version may answer a little longer than its files are kept.
+fn unreadable(error: std::io::Error) -> Refused {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return Refused::unknown_hint();
+    }
+    tracing::error!(%error, "the hint cannot be read");
+    Refused::internal("the hint cannot be read")
+}
+
 fn value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).expect("digits and punctuation are a header's value")
 }
 
-async fn open(hint: &HintFile, slice: Slice) -> std::io::Result<Body> {
+async fn open(path: &Path, bytes: u64, slice: Slice) -> std::io::Result<Body> {
     if slice.length == 0 {
         return Ok(Body::empty());
     }
-    let mut file = File::open(&hint.path).await?;
-    if file.metadata().await?.len() != hint.bytes {
+    let mut file = File::open(path).await?;
+    if file.metadata().await?.len() != bytes {
         return Err(std::io::Error::other("the hint's file has changed since it was loaded"));
     }
     file.seek(std::io::SeekFrom::Start(slice.start)).await?;

@@ -114,6 +114,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/databases/{name}/config", get(control::config))
         .route("/v1/databases/{name}/keys", post(keys::keys))
         .route("/v1/databases/{name}/hint", get(hint::hint))
+        .route("/v1/databases/{name}/hint/rows", get(hint::rows))
         .route("/v1/databases/{name}/query", post(query::query))
         .fallback(|| async { Refused::no_such_endpoint() })
         .method_not_allowed_fallback(|| async { Refused::no_such_endpoint() })

@@ -149,6 +149,7 @@ pub fn database(folder: &Path, hook: Hook) -> Database {
             path: snapshot.hint_path(),
             bytes: manifest.hint.bytes,
             blake3: manifest.hint.blake3,
+            rows: snapshot.hint_rows_path(),
         },
         backend: 0,
     };

@@ -69,7 +69,8 @@ pub fn database(hook: Hook) -> Database {
         salt: [0; 32],
         fields: vec!["value".into()],
     };
-    let hint = HintFile { path: "none".into(), bytes: 0, blake3: blake3::hash(b"").into() };
+    let hint =
+        HintFile { path: "none".into(), bytes: 0, blake3: blake3::hash(b"").into(), rows: "none".into() };
     let identity = Identity {
         name: "keyed".into(),
         version: VERSION,

@@ -39,7 +39,8 @@ use crate::error::IoContext;
 use crate::files::{sync, sync_folder};
 use crate::{Changes, Progress, Snapshot, StoreError, time};
 
-/// The fewest versions that are kept: the current one, and one for queries on their way and to go back to.
+/// The fewest versions, and bases of them, that are kept: the current one, and one for queries on their way and to go
+/// back to.
 const LEAST_KEPT: usize = 2;
 const LOCK: &str = "lock";
 
@@ -48,13 +49,15 @@ const LOCK: &str = "lock";
 pub struct Settings {
     /// Versions that are kept; 2 if it is less.
     pub kept: usize,
+    /// Bases of them, each as large as the table; 2 if it is less.
+    pub bases: usize,
     /// Signs the versions that are made.
     pub key: Option<PrivateKey>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { kept: LEAST_KEPT, key: None }
+        Self { kept: LEAST_KEPT, bases: LEAST_KEPT, key: None }
     }
 }
 
@@ -371,6 +374,11 @@ impl Repository {
         let mut seen = HashSet::new();
         records.retain(|record| seen.insert(record.version));
         records.truncate(self.settings.kept.max(LEAST_KEPT));
+        let mut bases = HashSet::new();
+        records.retain(|record| {
+            bases.insert(record.base.version());
+            bases.len() <= self.settings.bases.max(LEAST_KEPT)
+        });
         *locked(&self.records) = records.clone();
         let named: HashSet<PathBuf> = records
             .iter()

@@ -49,6 +49,9 @@ pub struct DatabaseConfig {
     /// The versions that answer now, newest first, 32 bytes each.
     #[prost(bytes = "bytes", repeated, tag = "8")]
     pub versions: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// The operator's signature of the version, as JSON; empty if it is not signed.
+    #[prost(bytes = "bytes", tag = "9")]
+    pub signature: ::prost::bytes::Bytes,
 }
 /// A table under a protocol.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,0 +1,100 @@
+//! A snapshot as it comes over the network: a tar archive of its folder.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use spirea_protocols::signature::MAX_SIGNATURE_BYTES;
+use spirea_store::manifest::{FILES, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, SIGNATURE_FILE};
+
+/// Why an upload was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReceiveError {
+    /// It is no archive of a snapshot.
+    #[error(
+        "the upload is no archive of a snapshot: {0}; send `tar --create` of the folder's files, manifest.json first"
+    )]
+    Malformed(String),
+    /// It broke off.
+    #[error("the upload broke off: {0}; send it again")]
+    Broken(io::Error),
+    /// A file could not be written.
+    #[error("{path}: cannot be written: {source}; free some space and send the snapshot again", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Writes the files of an archive into a folder, and syncs them. The manifest comes first: it says which others there
+/// are and how long each is, so that nothing else is ever written.
+pub(super) fn receive(archive: impl Read, folder: &Path, name: &str) -> Result<(), ReceiveError> {
+    let malformed = |detail: String| ReceiveError::Malformed(detail);
+    let mut archive = tar::Archive::new(archive);
+    let mut manifest = None::<Manifest>;
+    let mut written = Vec::new();
+    for entry in archive.entries().map_err(ReceiveError::Broken)? {
+        let mut entry = entry.map_err(ReceiveError::Broken)?;
+        if entry.header().entry_type().is_dir() {
+            continue;
+        }
+        let path = entry.path().map_err(|error| malformed(error.to_string()))?.into_owned();
+        let file = path.strip_prefix(".").unwrap_or(&path).to_string_lossy().into_owned();
+        let Some(file) =
+            FILES.into_iter().find(|known| *known == file && entry.header().entry_type().is_file())
+        else {
+            return Err(malformed(format!("{file:?} is no file of a snapshot")));
+        };
+        if written.contains(&file) {
+            return Err(malformed(format!("{file} comes twice")));
+        }
+        let bytes = entry.header().size().map_err(|error| malformed(error.to_string()))?;
+        let expected = match (file, &manifest) {
+            (MANIFEST_FILE, _) => bytes.min(MAX_MANIFEST_BYTES),
+            (_, None) => return Err(malformed(format!("{file} comes before {MANIFEST_FILE}"))),
+            (SIGNATURE_FILE, _) => bytes.min(MAX_SIGNATURE_BYTES),
+            (_, Some(manifest)) => {
+                let entry = manifest.files().find(|entry| entry.file == file);
+                entry.ok_or_else(|| malformed(format!("the manifest names no {file}")))?.bytes
+            }
+        };
+        if bytes != expected {
+            return Err(malformed(format!("{file} has {bytes} bytes where {expected} may come")));
+        }
+        let path = folder.join(file);
+        write(&mut entry, &path)?;
+        written.push(file);
+        if file == MANIFEST_FILE {
+            let content =
+                fs::read(&path).map_err(|source| ReceiveError::Write { path: path.clone(), source })?;
+            let (parsed, _) = Manifest::from_bytes(&content).map_err(|error| malformed(error.to_string()))?;
+            if parsed.name != name {
+                return Err(malformed(format!("it is of the database {:?}, not of {name:?}", parsed.name)));
+            }
+            manifest = Some(parsed);
+        }
+    }
+    let manifest = manifest.ok_or_else(|| malformed(format!("there is no {MANIFEST_FILE}")))?;
+    match manifest.files().find(|entry| !written.contains(&&*entry.file)) {
+        Some(missing) => Err(malformed(format!("there is no {}", missing.file))),
+        None => Ok(()),
+    }
+}
+
+/// Copies an entry into a new file and syncs it. What cannot be read is the sender's, what cannot be written the
+/// server's.
+fn write(entry: &mut impl Read, path: &Path) -> Result<(), ReceiveError> {
+    const CHUNK_BYTES: usize = 1 << 18;
+    let failed = |source| ReceiveError::Write { path: path.into(), source };
+    let mut file = File::create_new(path).map_err(failed)?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        match entry.read(&mut chunk).map_err(ReceiveError::Broken)? {
+            0 => break,
+            count => io::Write::write_all(&mut file, &chunk[..count]).map_err(failed)?,
+        }
+    }
+    file.sync_all().map_err(failed)
+}

@@ -1,0 +1,81 @@
+//! What publishers send: changes, snapshots, and which version shall answer.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Uri;
+use axum::response::Response;
+use futures_util::TryStreamExt as _;
+use serde_json::json;
+use tokio_util::io::{StreamReader, SyncIoBridge};
+
+use super::control::json_body;
+use super::{App, Name, named_hash};
+use crate::library::{Library, PublishError, Published};
+use crate::refused::Refused;
+
+/// `GET /v1/admin/databases/{name}/versions`: those that are kept, newest first.
+pub(super) async fn versions(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, Refused> {
+    let versions = library(&app)?.versions(&name)?;
+    Ok(json_body(&json!({ "versions": versions })))
+}
+
+/// `POST /v1/admin/databases/{name}/changes`: lines of JSON, which answer when the response comes.
+pub(super) async fn changes(
+    State(app): State<Arc<App>>,
+    Name(name): Name,
+    request: Request,
+) -> Result<Response, Refused> {
+    let lines = reader(request);
+    publish(&app, move |library| library.change(&name, lines)).await
+}
+
+/// `POST /v1/admin/databases/{name}/snapshot`: a tar archive of a snapshot, which answers when the response comes.
+pub(super) async fn snapshot(
+    State(app): State<Arc<App>>,
+    Name(name): Name,
+    request: Request,
+) -> Result<Response, Refused> {
+    let archive = reader(request);
+    publish(&app, move |library| library.take(&name, archive)).await
+}
+
+/// `POST /v1/admin/databases/{name}/rollback`: `?to=VERSION`, or to the version before.
+pub(super) async fn rollback(
+    State(app): State<Arc<App>>,
+    Name(name): Name,
+    uri: Uri,
+) -> Result<Response, Refused> {
+    let to = named_hash(&uri, "to")?;
+    publish(&app, move |library| library.roll_back(&name, to)).await
+}
+
+/// `POST /v1/admin/databases/{name}/compact`: a new base of the base and its changes.
+pub(super) async fn compact(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, Refused> {
+    publish(&app, move |library| library.compact(&name)).await
+}
+
+fn library(app: &App) -> Result<&Arc<Library>, Refused> {
+    app.library.as_ref().ok_or_else(|| PublishError::UnknownDatabase.into())
+}
+
+/// A body as what a thread reads, in the pace in which it comes.
+fn reader(request: Request) -> impl Read + Send {
+    let body: Body = request.into_body();
+    SyncIoBridge::new(StreamReader::new(body.into_data_stream().map_err(std::io::Error::other)))
+}
+
+/// Runs a publication to its end on a thread that serves nobody else, also when its publisher goes away.
+async fn publish(
+    app: &App,
+    work: impl FnOnce(&Arc<Library>) -> Result<Published, PublishError> + Send + 'static,
+) -> Result<Response, Refused> {
+    let library = Arc::clone(library(app)?);
+    // The panic's own words have gone to standard error.
+    let published = tokio::task::spawn_blocking(move || work(&library)).await;
+    let published = published.map_err(|_| Refused::internal("the publication was aborted by a defect"))?;
+    let published = published.inspect_err(|error| tracing::error!(%error, "a publication failed"))?;
+    Ok(json_body(&serde_json::to_value(published).expect("numbers and text are JSON")))
+}
