@@ -17,4 +17,4 @@ pub use engine::{Asked, Engine, State, Status};
 pub use error::{EngineError, LoadError};
 pub use keys::{KeyOptions, KeyRegistry, KeyUsage};
 pub use scheduler::{Answers, Load, Part, Ticket, Window};
-pub use served::Served;
+pub use served::{MOST_VERSIONS, Served};

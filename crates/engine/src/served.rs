@@ -80,13 +80,14 @@ impl Served {
     }
 }
 
+/// The most versions of a database that are kept. Those that share a base cost little.
+pub const MOST_VERSIONS: usize = 16;
+
 /// The versions of a database that answer, newest first.
 #[derive(Clone, Default)]
 pub(crate) struct Versions(Vec<Served>);
 
 impl Versions {
-    /// The most that are kept. Versions that share a base cost little.
-    const MOST: usize = 16;
     /// The most bases among them: the newest, and the one that clients may still be asking.
     const BASES: usize = 2;
 
@@ -123,7 +124,7 @@ impl Versions {
     }
 
     fn trim(&mut self) {
-        self.0.truncate(Self::MOST);
+        self.0.truncate(MOST_VERSIONS);
         let mut bases: Vec<[u8; 32]> = Vec::new();
         self.0.retain(|served| {
             let base = served.base.identity().version;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use spirea_backend::Residence;
 use spirea_cpu::CpuBackend;
-use spirea_engine::{Database, LoadError};
+use spirea_engine::{Database, LossHandler};
 use spirea_protocols::registry::Opening;
-use spirea_store::{Silent, Snapshot};
+use spirea_store::Snapshot;
 
 use crate::backend::{Backends, Opened};
 
@@ -24,11 +24,6 @@ impl Loader {
     pub fn new(backends: Backends, opening: Opening) -> (Self, mpsc::Receiver<String>) {
         let (lost, losses) = mpsc::channel();
         (Self { backends: RwLock::new(backends), opening, lost: Mutex::new(lost) }, losses)
-    }
-
-    /// Checks all bytes of a snapshot.
-    pub fn verify(snapshot: &Snapshot) -> Result<(), LoadError> {
-        Ok(snapshot.verify(&Silent)?)
     }
 
     /// Opens a verified snapshot as it is to be held.
@@ -80,7 +75,7 @@ impl Loader {
         }
     }
 
-    fn loss_handler(&self) -> spirea_engine::LossHandler {
+    fn loss_handler(&self) -> LossHandler {
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Box::new(move |reason: &str| {
             // Nobody listens once the GPUs have been left.

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use serde::Serialize;
-use spirea_engine::{Database, Engine, LoadError, Served};
+use spirea_engine::{Database, Engine, LoadError, MOST_VERSIONS, Served};
 use spirea_protocols::delta;
 use spirea_protocols::signature::Signature;
 use spirea_store::repository::Settings;
@@ -63,7 +63,9 @@ impl Source {
     ///
     /// # Errors
     /// Those of [`Snapshot::open`] and [`Repository::open`].
-    pub fn open(folder: &Path, settings: Settings) -> Result<Self, StoreError> {
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        // As many as the engine keeps.
+        let settings = Settings { kept: MOST_VERSIONS, ..Settings::default() };
         match Repository::open(folder, settings) {
             Err(StoreError::NotARepository { .. }) => {
                 let base = Snapshot::open(folder)?;

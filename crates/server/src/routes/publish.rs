@@ -3,12 +3,11 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
-use futures_util::TryStreamExt as _;
 use serde_json::json;
+use tokio_stream::StreamExt as _;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use super::control::json_body;
@@ -63,8 +62,8 @@ fn library(app: &App) -> Result<&Arc<Library>, Refused> {
 
 /// A body as what a thread reads, in the pace in which it comes.
 fn reader(request: Request) -> impl Read + Send {
-    let body: Body = request.into_body();
-    SyncIoBridge::new(StreamReader::new(body.into_data_stream().map_err(std::io::Error::other)))
+    let frames = request.into_body().into_data_stream();
+    SyncIoBridge::new(StreamReader::new(frames.map(|frame| frame.map_err(std::io::Error::other))))
 }
 
 /// Runs a publication to its end on a thread that serves nobody else, also when its publisher goes away.

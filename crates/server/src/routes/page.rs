@@ -1,0 +1,30 @@
+//! The operator's page: three files that are part of the program. What they show they ask for like anybody else.
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::response::{IntoResponse, Response};
+
+/// The page may load its own files and ask its own server, and nothing else.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; \
+     base-uri 'none'; frame-ancestors 'none'";
+
+pub(super) async fn index() -> Response {
+    file("text/html; charset=utf-8", include_str!("../page/index.html"))
+}
+
+pub(super) async fn script() -> Response {
+    file("text/javascript; charset=utf-8", include_str!("../page/page.js"))
+}
+
+pub(super) async fn style() -> Response {
+    file("text/css; charset=utf-8", include_str!("../page/page.css"))
+}
+
+fn file(content_type: &'static str, content: &'static str) -> Response {
+    let headers = [
+        (CONTENT_TYPE, content_type),
+        (CACHE_CONTROL, "no-cache"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, content).into_response()
+}

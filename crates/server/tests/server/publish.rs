@@ -1,0 +1,325 @@
+//! Versions that are published while a server answers: changes, snapshots, going back, compaction, and uploads that
+//! are none.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::Value as Json;
+use spirea_client::{ClientOptions, HttpClient};
+use spirea_protocols::registry::Choice;
+use spirea_server::{Server, ServerConfig};
+use spirea_store::ingest::{Format, Selection};
+use spirea_store::repository::Settings;
+use spirea_store::{BuildOptions, Protocol, Repository, Silent, Snapshot, build};
+use spirea_wire::Code;
+use tempfile::tempdir;
+
+use crate::fixture::{BACKEND, Reply, Running, eventually};
+
+const ROWS: usize = 60;
+
+fn key(row: usize) -> String {
+    format!("key-{row}")
+}
+
+fn value(row: usize, edition: u32) -> String {
+    format!("value {row} of edition {edition}")
+}
+
+/// A snapshot of an edition, with keys or by position.
+fn snapshot(folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Snapshot {
+    let rows: String = (0..ROWS).map(|row| format!("{},{}\n", key(row), value(row, edition))).collect();
+    let input = folder.join("table.csv");
+    std::fs::write(&input, format!("key,value\n{rows}")).unwrap();
+    let key = keyed.then(|| "key".into());
+    let selection = Selection { key, values: vec!["value".into()] };
+    let out = folder.join(format!("{protocol}-{keyed}-{edition}"));
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    let options = BuildOptions {
+        name: Some("table".into()),
+        protocol: Protocol::Named(choice),
+        ..BuildOptions::new(input, Format::Csv, selection, out)
+    };
+    build(&options, &BACKEND, &Silent).unwrap()
+}
+
+/// A repository with one snapshot.
+fn repository(folder: &Path, snapshot: &Snapshot) -> PathBuf {
+    let path = folder.join("repository");
+    Repository::create(&path, Settings::default()).unwrap().add_base(snapshot, &Silent).unwrap();
+    path
+}
+
+fn serve(path: &Path) -> Running {
+    let free = ([127, 0, 0, 1], 0).into();
+    let config = ServerConfig {
+        listen: free,
+        admin_listen: Some(free),
+        snapshots: vec![path.into()],
+        threads: 1,
+        ..ServerConfig::default()
+    };
+    let server = Running::start(Server::bind(config));
+    eventually("the database", || server.get("/readyz").status == 200);
+    server
+}
+
+fn client(server: &Running, folder: &Path) -> HttpClient {
+    let options = ClientOptions { cache: Some(folder.join("cache")), ..ClientOptions::default() };
+    HttpClient::connect_with(&[&server.url()], "table", options).unwrap()
+}
+
+/// What the client says now, after it has heard of the newest version.
+fn ask(client: &mut HttpClient, keys: &[&str]) -> Vec<Option<String>> {
+    let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    client.get_keys(&keys[..1]).unwrap();
+    let text = |value: spirea_client::Value| String::from_utf8(value.fields()[0].clone()).unwrap();
+    client.get_keys(&keys).unwrap().into_iter().map(|value| value.map(text)).collect()
+}
+
+fn publish(server: &Running, what: &str, body: &[u8]) -> Reply {
+    server.post_admin(&format!("/v1/admin/databases/table/{what}"), body)
+}
+
+fn published(reply: &Reply) -> Json {
+    assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
+    serde_json::from_slice(&reply.body).unwrap()
+}
+
+fn archive(folder: &Path, files: &[&str]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for file in files {
+        archive.append_path_with_name(folder.join(file), file).unwrap();
+    }
+    archive.into_inner().unwrap()
+}
+
+/// All files of a snapshot, the manifest first.
+fn files(snapshot: &Snapshot) -> Vec<String> {
+    let names = snapshot.manifest().files().map(|entry| entry.file.clone());
+    ["manifest.json".into()].into_iter().chain(names).collect()
+}
+
+fn whole(snapshot: &Snapshot) -> Vec<u8> {
+    let files = files(snapshot);
+    archive(snapshot.folder(), &files.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn changes_answer_when_their_publisher_is_told() {
+    // One protocol of each kind: a hint at the client, keys, and plaintext polynomials.
+    for protocol in ["simple", "exppack-simple", "onion"] {
+        let folder = tempdir().unwrap();
+        let path = repository(folder.path(), &snapshot(folder.path(), protocol, true, 1));
+        let server = serve(&path);
+        let mut client = client(&server, folder.path());
+        let before = [Some(value(3, 1)), Some(value(4, 1)), None];
+        assert_eq!(ask(&mut client, &["key-3", "key-4", "new"]), before);
+
+        let lines = br#"{"key": "key-3", "value": "changed"}
+            {"key": "new", "value": "added"}
+            {"key": "key-5", "deleted": true}"#;
+        let first = published(&publish(&server, "changes", lines));
+        assert_eq!(first["changes"], 3);
+        let after = ["changed", "added"].map(|text| Some(text.to_owned()));
+        let asked = ["key-3", "new", "key-4", "key-5", "absent"];
+        let expected = [after[0].clone(), after[1].clone(), Some(value(4, 1)), None, None];
+        assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
+        assert_eq!(
+            blake3::Hash::from_bytes(*client.description().version()).to_hex().as_str(),
+            first["version"]
+        );
+
+        // More changes go before the former ones.
+        let lines = br#"{"key": "new", "deleted": true}
+            {"key": "key-5", "value": "again"}"#;
+        let second = published(&publish(&server, "changes", lines));
+        assert!(second["changes"] == 3 && second["sequence"].as_u64() > first["sequence"].as_u64());
+        let expected = [after[0].clone(), None, Some(value(4, 1)), Some("again".into()), None];
+        assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
+
+        // A new base of all that is the same table.
+        let compacted = published(&publish(&server, "compact", b""));
+        assert_eq!(compacted["changes"], 0);
+        assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
+        // Back to the state before, and to one that is named.
+        published(&publish(&server, "rollback", b""));
+        assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
+        let to = format!("rollback?to={}", first["version"].as_str().unwrap());
+        published(&publish(&server, &to, b""));
+        assert_eq!(ask(&mut client, &["key-3", "new", "key-5"]), [after[0].clone(), after[1].clone(), None]);
+
+        // All of it is on the disk.
+        drop(server);
+        let server = serve(&path);
+        let mut client = self::client(&server, folder.path());
+        assert_eq!(ask(&mut client, &["key-3", "new", "key-5"]), [after[0].clone(), after[1].clone(), None]);
+    }
+}
+
+#[test]
+fn rows_are_changed_added_and_deleted_by_number() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", false, 1));
+    let server = serve(&path);
+    let mut client = client(&server, folder.path());
+    assert!(client.get_indices(&[ROWS as u64]).is_err());
+    let lines = format!(
+        "{{\"key\": 7, \"value\": \"changed\"}}\n{{\"key\": {ROWS}, \"value\": \"added\"}}\n{{\"key\": 9, \"deleted\": true}}"
+    );
+    published(&publish(&server, "changes", lines.as_bytes()));
+    client.get_indices(&[0]).unwrap();
+    let values = client.get_indices(&[7, ROWS as u64, 9, 8]).unwrap();
+    let texts: Vec<_> = values
+        .into_iter()
+        .map(|value| value.map(|value| String::from_utf8(value.fields()[0].clone()).unwrap()))
+        .collect();
+    assert_eq!(texts, [Some("changed".into()), Some("added".into()), None, Some(value(8, 1))]);
+    let beyond = client.get_indices(&[ROWS as u64 + 1]).unwrap_err();
+    assert!(beyond.to_string().contains("no such entry"), "{beyond}");
+    // No row may be left out.
+    let reply =
+        publish(&server, "changes", format!("{{\"key\": {}, \"value\": \"far\"}}", ROWS + 5).as_bytes());
+    assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed));
+}
+
+#[test]
+fn a_snapshot_replaces_the_table_and_former_versions_answer_on() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let server = serve(&path);
+    let mut client = client(&server, folder.path());
+    published(&publish(&server, "changes", br#"{"key": "key-1", "value": "changed"}"#));
+    assert_eq!(ask(&mut client, &["key-1"]), [Some("changed".into())]);
+    let second = snapshot(folder.path(), "simple", true, 2);
+    let reply = published(&publish(&server, "snapshot", &whole(&second)));
+    assert_eq!((reply["version"].as_str().unwrap(), &reply["changes"]), (&*second.version_hex(), &0.into()));
+    // The version that the client knows is still answered, once.
+    let old = client.get_keys(&[b"key-1"]).unwrap().remove(0).unwrap();
+    assert_eq!(old.fields(), [b"changed"]);
+    assert_eq!(ask(&mut client, &["key-1"]), [Some(value(1, 2))]);
+    let versions: Json =
+        serde_json::from_slice(&server.get_admin("/v1/admin/databases/table/versions", "").body).unwrap();
+    assert_eq!(versions["versions"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn what_is_no_snapshot_changes_nothing() {
+    let folder = tempdir().unwrap();
+    let first = snapshot(folder.path(), "simple", true, 1);
+    let path = repository(folder.path(), &first);
+    let server = serve(&path);
+    let second = snapshot(folder.path(), "simple", true, 2);
+    let good = whole(&second);
+    let damaged = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let uploads = [
+        Vec::new(),
+        b"no archive".repeat(100),
+        good[..good.len() / 2].to_vec(),
+        // A byte of the manifest, and one in the midst of the matrix.
+        damaged(600),
+        damaged(good.len() / 3),
+        archive(second.folder(), &["matrix.bin", "manifest.json"]),
+        archive(second.folder(), &["manifest.json", "matrix.bin"]),
+        archive(second.folder(), &["manifest.json", "manifest.json"]),
+    ];
+    for (i, upload) in uploads.iter().enumerate() {
+        let reply = publish(&server, "snapshot", upload);
+        assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed), "upload {i}");
+    }
+    let mut strange = tar::Builder::new(Vec::new());
+    strange.append_path_with_name(folder.path().join("table.csv"), "table.csv").unwrap();
+    assert_eq!(publish(&server, "snapshot", &strange.into_inner().unwrap()).status, 400);
+    for lines in
+        ["{", r#"{"key": "a"}"#, r#"{"key": "a", "value": "b", "deleted": true}"#, r#"{"value": "b"}"#]
+    {
+        assert_eq!(publish(&server, "changes", lines.as_bytes()).status, 400, "{lines}");
+    }
+    for path in ["rollback?to=5", &format!("rollback?to={}", "ab".repeat(32))] {
+        assert_eq!(publish(&server, path, b"").status, 400, "{path}");
+    }
+    assert_eq!(server.post_admin("/v1/admin/databases/other/compact", b"").status, 404);
+    let mut client = client(&server, folder.path());
+    assert_eq!(*client.description().version(), first.version());
+    assert_eq!(ask(&mut client, &["key-1"]), [Some(value(1, 1))]);
+    // Nothing is left of them.
+    assert_eq!(std::fs::read_dir(path.join("work")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_snapshot_s_folder_stays_as_it_is_and_an_empty_repository_gets_its_first_version() {
+    let folder = tempdir().unwrap();
+    let fixed = snapshot(folder.path(), "simple", true, 1);
+    let server = serve(fixed.folder());
+    let reply = publish(&server, "changes", br#"{"key": "a", "value": "b"}"#);
+    assert_eq!((reply.status, reply.refusal().code), (409, Code::NotPublishable));
+    drop(server);
+
+    let path = folder.path().join("table");
+    drop(Repository::create(&path, Settings::default()).unwrap());
+    let free = ([127, 0, 0, 1], 0).into();
+    let config = ServerConfig {
+        listen: free,
+        admin_listen: Some(free),
+        snapshots: vec![path],
+        ..ServerConfig::default()
+    };
+    let server = Running::start(Server::bind(config));
+    assert_eq!(server.get("/readyz").status, 503);
+    assert_eq!(publish(&server, "changes", br#"{"key": "a", "value": "b"}"#).status, 409);
+    published(&publish(&server, "snapshot", &whole(&fixed)));
+    assert_eq!(server.get("/readyz").status, 200);
+    assert_eq!(ask(&mut client(&server, folder.path()), &["key-2"]), [Some(value(2, 1))]);
+}
+
+#[test]
+fn clients_that_ask_while_versions_are_published_are_never_wrong() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 0));
+    let server = serve(&path);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let asking: Vec<_> = (0..3)
+            .map(|i| {
+                let (server, done, cache) = (&server, &done, folder.path().join(format!("{i}")));
+                scope.spawn(move || {
+                    let mut client = client(server, &cache);
+                    let mut newest = 0;
+                    while !done.load(Ordering::Relaxed) {
+                        let answer = client.get_keys(&[b"key-0", b"key-1", b"absent"]).unwrap();
+                        let [Some(a), Some(b), None] = &answer[..] else { panic!("{answer:?}") };
+                        let edition = |value: &spirea_client::Value, row| {
+                            let text = String::from_utf8(value.fields()[0].clone()).unwrap();
+                            let edition: u32 = text.rsplit(' ').next().unwrap().parse().unwrap();
+                            assert_eq!(text, self::value(row, edition));
+                            edition
+                        };
+                        // Values of one request are of one version, and no version comes after a later one.
+                        assert_eq!(edition(a, 0), edition(b, 1));
+                        assert!(edition(a, 0) >= newest);
+                        newest = edition(a, 0);
+                    }
+                    newest
+                })
+            })
+            .collect();
+        for edition in 1..=12 {
+            let lines: String = (0..2)
+                .map(|row| format!("{{\"key\": \"{}\", \"value\": \"{}\"}}\n", key(row), value(row, edition)))
+                .collect();
+            published(&publish(&server, "changes", lines.as_bytes()));
+            if edition % 4 == 0 {
+                published(&publish(&server, "compact", b""));
+            }
+        }
+        let mut last = client(&server, folder.path());
+        assert_eq!(ask(&mut last, &["key-0"]), [Some(value(0, 12))]);
+        done.store(true, Ordering::Relaxed);
+        asking.into_iter().for_each(|client| assert!(client.join().unwrap() > 0));
+    });
+}
