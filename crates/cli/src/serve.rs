@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
 use spirea_server::settings::Configured;
@@ -150,6 +151,9 @@ impl Options {
         set.to("keys.memory", "--keys-memory", self.keys_memory, |config, value| {
             config.keys.memory_bytes = value;
         });
+        if self.keys_disk.is_some() && set.0.config.keys.folder.is_none() {
+            bail!("--keys-disk: there is no folder for keys that it could bound; name one (--keys-dir)");
+        }
         set.to("keys.disk", "--keys-disk", self.keys_disk, |config, value| config.keys.disk.bytes = value);
         set.to("log.format", "--log", self.log, |config, value| {
             config.log.format = match value {
