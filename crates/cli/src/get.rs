@@ -12,6 +12,7 @@ use indicatif::ProgressBar;
 use serde_json::{Map, Value as Json, json};
 use spirea_client::{ClientError, ClientOptions, HttpClient, Lookups, Timings, Value, WeakPrf};
 
+use crate::access::Access;
 use crate::output::{Format, bytes, print_bytes, print_error, print_line, seconds};
 use crate::progress::byte_bar;
 
@@ -28,6 +29,15 @@ pub struct Options {
     /// connections to both can tell what is looked up: over a network both addresses should begin with https://.
     #[arg(long, value_name = "URL")]
     other: Option<String>,
+    /// Another address of the server, asked when the one before it cannot be reached, does not answer in time or is
+    /// not ready; may be given again.
+    #[arg(long, value_name = "URL")]
+    replica: Vec<String>,
+    /// Another address of the other server; may be given again.
+    #[arg(long, value_name = "URL", requires = "other")]
+    other_replica: Vec<String>,
+    #[command(flatten)]
+    access: Access,
     /// Ask also under a pseudorandom function that has little cryptanalysis behind it.
     #[arg(long)]
     accept_weak_prf: bool,
@@ -108,7 +118,11 @@ fn connect(options: &Options) -> anyhow::Result<HttpClient> {
             progress: Some(hint_progress()),
             weak_prf: if options.accept_weak_prf { WeakPrf::Accept } else { WeakPrf::Refuse },
             attempts: if options.wait == 0 { ClientOptions::default().attempts } else { 1 },
-            ..ClientOptions::default()
+            replicas: match options.other {
+                Some(_) => vec![options.replica.clone(), options.other_replica.clone()],
+                None => vec![options.replica.clone()],
+            },
+            ..options.access.options()?
         };
         match HttpClient::connect_with(&urls, &options.name, settings) {
             Err(error) if is_not_ready(&error) && Instant::now() < deadline => {

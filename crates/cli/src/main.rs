@@ -1,7 +1,9 @@
-//! The `spirea` command: plan, build, inspect, serve, get, bench, gpu.
+//! The `spirea` command: plan, build, inspect, serve, token, get, doctor, bench, gpu.
 
+mod access;
 mod bench;
 mod build;
+mod doctor;
 mod get;
 mod gpu;
 mod inspect;
@@ -9,6 +11,7 @@ mod output;
 mod plan;
 mod progress;
 mod serve;
+mod token;
 
 use std::process::ExitCode;
 
@@ -31,9 +34,14 @@ enum Action {
     /// Explain a snapshot: shapes, sizes, anonymity set, failure bound.
     Inspect(inspect::Options),
     /// Serve snapshots over HTTP.
-    Serve(serve::Options),
+    Serve(Box<serve::Options>),
+    /// Make tokens, by which a server knows who may ask.
+    #[command(subcommand)]
+    Token(token::Token),
     /// Look records up privately.
     Get(get::Options),
+    /// Examine the way from here to an answer, and say what is wrong.
+    Doctor(doctor::Options),
     /// Measure, beside the limits of this machine.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -47,8 +55,10 @@ fn main() -> ExitCode {
         Action::Build(options) => build::run(&options),
         Action::Plan(options) => plan::run(&options),
         Action::Inspect(options) => inspect::run(&options),
-        Action::Serve(options) => serve::run(options),
+        Action::Serve(options) => serve::run(*options),
+        Action::Token(token) => token::run(&token),
         Action::Get(options) => get::run(&options),
+        Action::Doctor(options) => doctor::run(&options),
         Action::Bench(bench) => bench::run(bench).map(|()| ExitCode::SUCCESS),
         Action::Gpu(gpu) => gpu::run(&gpu),
     };

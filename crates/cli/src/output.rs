@@ -45,17 +45,7 @@ pub fn bytes(count: u64) -> String {
 }
 
 /// The size that a text such as `512MiB` or `4096` tells.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let unit = ["", "KiB", "MiB", "GiB", "TiB"].iter().position(|&known| known == unit);
-    number
-        .parse::<u64>()
-        .ok()
-        .zip(unit)
-        .and_then(|(number, unit)| number.checked_mul(1 << (10 * unit)))
-        .ok_or_else(|| "a size is a number of bytes, or of KiB, MiB, GiB or TiB, such as 512MiB".into())
-}
+pub use spirea_server::settings::parse_size as parse_bytes;
 
 /// A time in the unit that suits it.
 pub fn seconds(time: f64) -> String {
@@ -75,18 +65,4 @@ pub fn print_error(line: &str) {
 /// As many threads as asked for; all there are for 0.
 pub fn threads(wanted: usize) -> usize {
     if wanted == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { wanted }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_binary_units() {
-        let sizes = ["0", "4096", "3KiB", "512MiB", "16GiB", "2TiB"].map(parse_bytes);
-        assert_eq!(sizes, [0, 4096, 3 << 10, 512 << 20, 16 << 30, 2 << 40].map(Ok));
-        for wrong in ["", "MiB", "5MB", "-1", "1.5GiB", "5 MiB", "18446744073709551616", "16777216TiB"] {
-            assert!(parse_bytes(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -4,50 +4,74 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
-use spirea_server::{Amount, BackendChoice, KeyOptions, LogFormat, Party, ServerConfig, init_logs, serve};
+use spirea_server::settings::Configured;
+use spirea_server::{Addresses, BackendChoice, LogFormat, Party, ServerConfig, TlsFiles, init_logs, serve};
 
-use crate::output::{parse_bytes, print_line, threads};
+use crate::output::{parse_bytes, print_line};
 
-/// What to serve.
+/// What to serve. What is not given here is as the environment says (SPIREA_LISTEN, SPIREA_LIMITS__BODY_MEMORY, ...),
+/// else as the file of --config says, else as it is by default.
 #[derive(Args)]
 pub struct Options {
     /// Folders of snapshots.
-    #[arg(required = true)]
     snapshots: Vec<PathBuf>,
-    /// Address to listen on; port 0 takes a free one, which the first line of output names.
-    #[arg(long, default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
+    /// File of settings, as TOML.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check the settings and the files that they name, and do not serve.
+    #[arg(long)]
+    check_config: bool,
+    /// Address to listen on; port 0 takes a free one, which the first line of output names. [default: 127.0.0.1:8080]
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// Address for publishing and administration; none by default.
+    #[arg(long, value_name = "ADDRESS")]
+    admin_listen: Option<SocketAddr>,
+    /// Certificate, as PEM, with those of its issuers: connections are encrypted.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// The certificate's private key, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// File of the tokens that may ask: see `spirea token new`.
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// Listen on addresses that other machines reach though there are no tokens.
+    #[arg(long)]
+    insecure_no_auth: bool,
     /// What answers: auto (GPUs where a database fits them, the processor elsewhere and where a GPU fails), cpu, cuda
     /// (all GPUs, or an error), cuda:0,1 (these), cuda:0,1:STRATEGY with replicate, exchange, aggregate or gather.
-    #[arg(long, default_value = "auto")]
-    backend: BackendChoice,
-    /// Threads that answer; 0 for all.
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
-    /// How tables are held: copied into huge pages of memory, or mapped from their files.
-    #[arg(long, value_enum, default_value_t = Memory::Copied)]
-    memory: Memory,
+    /// [default: auto]
+    #[arg(long)]
+    backend: Option<BackendChoice>,
+    /// Threads that answer; 0 for all. [default: 0]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// How tables are held: copied into huge pages of memory, or mapped from their files. [default: copied]
+    #[arg(long, value_enum)]
+    memory: Option<Memory>,
     /// Which of two servers this is, 0 or 1, for databases of a protocol with two. Whoever runs both, or sees what
     /// both are asked, can tell what is looked up: the two must not be run by parties that work together.
     #[arg(long, value_name = "0|1")]
     party: Option<Party>,
-    /// Requests that may wait while one is answered; more are refused with status 429.
-    #[arg(long, default_value_t = 64)]
-    queue: usize,
+    /// Requests that may wait while one is answered; more are refused with status 429. [default: 64]
+    #[arg(long)]
+    queue: Option<usize>,
     /// Folder for clients' evaluation keys, so that they survive a restart; they hold no secret.
     #[arg(long, value_name = "DIR")]
     keys_dir: Option<PathBuf>,
-    /// Memory for evaluation keys; the least recently used leave first.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_bytes)]
-    keys_memory: u64,
-    /// The most that the folder for evaluation keys takes.
-    #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = parse_bytes, requires = "keys_dir")]
-    keys_disk: u64,
-    /// Form of the log on standard error.
-    #[arg(long, value_enum, default_value_t = Log::Text)]
-    log: Log,
+    /// Memory for evaluation keys; the least recently used leave first. [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    keys_memory: Option<u64>,
+    /// The most that the folder for evaluation keys takes. [default: 16GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    keys_disk: Option<u64>,
+    /// Form of the log on standard error. [default: text]
+    #[arg(long, value_enum)]
+    log: Option<Log>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -64,32 +88,97 @@ enum Log {
 
 /// Serves until it is asked to stop.
 pub fn run(options: Options) -> anyhow::Result<ExitCode> {
-    let format = match options.log {
-        Log::Text => LogFormat::Text,
-        Log::Json => LogFormat::Json,
-    };
-    init_logs(format, tracing::Level::INFO)
-        .map_err(|error| anyhow::anyhow!("logging could not be set up: {error}"))?;
-    let defaults = ServerConfig::default();
-    let config = ServerConfig {
-        listen: options.listen,
-        snapshots: options.snapshots,
-        backend: options.backend,
-        threads: threads(options.threads),
-        residence: match options.memory {
-            Memory::Copied => Residence::Copied,
-            Memory::Mapped => Residence::Mapped,
-        },
-        party: options.party,
-        queue: options.queue.max(1),
-        keys: KeyOptions {
-            memory_bytes: options.keys_memory,
-            folder: options.keys_dir,
-            disk: Amount { bytes: options.keys_disk, ..defaults.keys.disk },
-        },
-        limits: defaults.limits,
-    };
+    let check_only = options.check_config;
+    let configured = options.configure()?;
+    configured.check()?;
+    if check_only {
+        print_line("the configuration is right")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Configured { config, warnings, .. } = configured;
+    init_logs(config.log).map_err(|error| anyhow::anyhow!("logging could not be set up: {error}"))?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     let mut announced = Ok(());
-    serve(config, |address| announced = print_line(&format!("listening on http://{address}")))?;
+    serve(config, |addresses| announced = announce(addresses))?;
     announced.map(|()| ExitCode::SUCCESS)
+}
+
+fn announce(Addresses { data, admin, tls }: Addresses) -> anyhow::Result<()> {
+    let scheme = if tls { "https" } else { "http" };
+    print_line(&format!("listening on {scheme}://{data}"))?;
+    admin.map_or(Ok(()), |admin| print_line(&format!("administration on {scheme}://{admin}")))
+}
+
+impl Options {
+    /// The file and the environment, overridden by what was given.
+    fn configure(self) -> anyhow::Result<Configured> {
+        // A variable whose name or value is no text is no setting.
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let mut configured = Configured::read(self.config.as_deref(), variables)?;
+        let mut set = Overrides(&mut configured);
+        set.to("listen", "--listen", self.listen, |config, value| config.listen = value);
+        set.to("admin_listen", "--admin-listen", self.admin_listen, |config, value| {
+            config.admin_listen = Some(value);
+        });
+        if let Some((certificate, key)) = self.tls_certificate.zip(self.tls_key) {
+            set.0.overridden("tls.key", "--tls-key");
+            set.to(
+                "tls.certificate",
+                "--tls-certificate",
+                Some(TlsFiles { certificate, key }),
+                |config, files| {
+                    config.tls = Some(files);
+                },
+            );
+        }
+        set.to("tokens.file", "--tokens", self.tokens, |config, value| config.tokens = Some(value));
+        let development = self.insecure_no_auth.then_some(true);
+        set.to("development", "--insecure-no-auth", development, |config, value| config.development = value);
+        set.to("backend", "--backend", self.backend, |config, value| config.backend = value);
+        set.to("threads", "--threads", self.threads, |config, value| config.threads = value);
+        set.to("memory", "--memory", self.memory, |config, value| {
+            config.residence = match value {
+                Memory::Copied => Residence::Copied,
+                Memory::Mapped => Residence::Mapped,
+            };
+        });
+        set.to("party", "--party", self.party, |config, value| config.party = Some(value));
+        set.to("queue", "--queue", self.queue, |config, value| config.queue = value);
+        set.to("keys.folder", "--keys-dir", self.keys_dir, |config, value| config.keys.folder = Some(value));
+        set.to("keys.memory", "--keys-memory", self.keys_memory, |config, value| {
+            config.keys.memory_bytes = value;
+        });
+        if self.keys_disk.is_some() && set.0.config.keys.folder.is_none() {
+            bail!("--keys-disk: there is no folder for keys that it could bound; name one (--keys-dir)");
+        }
+        set.to("keys.disk", "--keys-disk", self.keys_disk, |config, value| config.keys.disk.bytes = value);
+        set.to("log.format", "--log", self.log, |config, value| {
+            config.log.format = match value {
+                Log::Text => LogFormat::Text,
+                Log::Json => LogFormat::Json,
+            };
+        });
+        if !self.snapshots.is_empty() {
+            for (i, folder) in self.snapshots.iter().enumerate() {
+                configured.overridden(&format!("databases.{i}.path"), &folder.display().to_string());
+            }
+            configured.config.snapshots = self.snapshots;
+        }
+        Ok(configured)
+    }
+}
+
+/// Settings that were given on the command line.
+struct Overrides<'a>(&'a mut Configured);
+
+impl Overrides<'_> {
+    fn to<T>(&mut self, key: &str, flag: &str, value: Option<T>, set: impl FnOnce(&mut ServerConfig, T)) {
+        if let Some(value) = value {
+            set(&mut self.0.config, value);
+            self.0.overridden(key, flag);
+        }
+    }
 }

@@ -12,6 +12,9 @@ pub enum ClientError {
     /// An address or a name that cannot be used, or too few or too many addresses.
     #[error("{0}")]
     BadAddress(String),
+    /// An option that cannot be used.
+    #[error("{0}")]
+    BadOption(String),
     /// The server's bytes are not the message that was expected.
     #[error("the server's response cannot be used: {0}; is this the address of a Spirea server?")]
     Wire(#[from] WireError),

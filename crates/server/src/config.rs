@@ -5,19 +5,31 @@ use std::time::Duration;
 use spirea_backend::Residence;
 use spirea_engine::KeyOptions;
 use spirea_protocols::Party;
+use spirea_store::Snapshot;
+use tracing::Level;
 
-use crate::BackendChoice;
+use crate::access::Tokens;
+use crate::tls::{Certificates, TlsError, TlsFiles};
+use crate::{BackendChoice, LogFormat};
 
 /// What a server serves, and how.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// The address for publishing and administration; without one there is neither.
+    pub admin_listen: Option<SocketAddr>,
+    /// The certificate of both addresses; without one, connections are not encrypted.
+    pub tls: Option<TlsFiles>,
+    /// The file of tokens; without one, everyone may ask for everything.
+    pub tokens: Option<PathBuf>,
+    /// Whether to listen on addresses that other machines reach though there are no tokens.
+    pub development: bool,
     /// Folders of snapshots, one for each database.
     pub snapshots: Vec<PathBuf>,
     /// Which backend answers.
     pub backend: BackendChoice,
-    /// Threads that answer, at least 1.
+    /// Threads that answer; 0 for as many as there are cores.
     pub threads: usize,
     /// How matrices are held.
     pub residence: Residence,
@@ -30,21 +42,126 @@ pub struct ServerConfig {
     pub keys: KeyOptions,
     /// Bounds for connections and requests.
     pub limits: Limits,
+    /// The form of the log.
+    pub log: LogConfig,
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// The least important events that are logged.
+    pub level: Level,
+}
+
+impl Default for LogConfig {
+    /// Text, and what an operator wants to know.
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: Level::INFO }
+    }
 }
 
 impl Default for ServerConfig {
-    /// No snapshots, port 8080 of this machine only, all cores, keys in memory only.
+    /// No snapshots, port 8080 of this machine only, neither tokens nor TLS, all cores, keys in memory only.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            admin_listen: None,
+            tls: None,
+            tokens: None,
+            development: false,
             snapshots: Vec::new(),
             backend: BackendChoice::default(),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: 0,
             residence: Residence::default(),
             party: None,
             queue: 64,
             keys: KeyOptions::default(),
             limits: Limits::default(),
+            log: LogConfig::default(),
+        }
+    }
+}
+
+/// A setting that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {cause}")]
+pub struct WrongSetting {
+    /// Its key in a file of settings.
+    pub key: String,
+    /// What is wrong with it, and what to do.
+    pub cause: String,
+}
+
+impl ServerConfig {
+    /// Checks what can be checked without serving: that the settings go together, and that the files they name can
+    /// be read.
+    ///
+    /// # Errors
+    /// [`WrongSetting`], the first that is found.
+    pub fn check(&self) -> Result<(), WrongSetting> {
+        let wrong = |key: &str, cause: String| WrongSetting { key: key.into(), cause };
+        self.check_exposure()?;
+        if self.admin_listen == Some(self.listen) && self.listen.port() != 0 {
+            let cause = "the same address as listen; give publishing and administration a port of their own";
+            return Err(wrong("admin_listen", cause.into()));
+        }
+        for (key, time) in [
+            ("limits.read_timeout", self.limits.read_timeout),
+            ("limits.idle_timeout", self.limits.idle_timeout),
+            ("limits.write_timeout", self.limits.write_timeout),
+        ] {
+            if time.is_zero() {
+                return Err(wrong(
+                    key,
+                    "no request would get through in no time; allow some, such as 30s".into(),
+                ));
+            }
+        }
+        if let Some(files) = &self.tls {
+            Certificates::open(files).map_err(|error| {
+                let key = if matches!(error, TlsError::Key { .. }) { "tls.key" } else { "tls.certificate" };
+                wrong(key, error.to_string())
+            })?;
+        }
+        if let Some(file) = &self.tokens {
+            Tokens::open(file).map_err(|error| wrong("tokens.file", error.to_string()))?;
+        }
+        if self.snapshots.is_empty() {
+            return Err(wrong("databases", "nothing to serve; name at least one snapshot's folder".into()));
+        }
+        for (i, folder) in self.snapshots.iter().enumerate() {
+            Snapshot::open(folder)
+                .map_err(|error| wrong(&format!("databases.{i}.path"), error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that nobody else reaches a server without tokens by mistake.
+    pub(crate) fn check_exposure(&self) -> Result<(), WrongSetting> {
+        if self.tokens.is_some() || self.development {
+            return Ok(());
+        }
+        let addresses = [("listen", Some(self.listen)), ("admin_listen", self.admin_listen)];
+        let exposed = addresses.into_iter().find_map(|(key, address)| {
+            let address = address.filter(|address| !address.ip().is_loopback())?;
+            Some((key, address))
+        });
+        exposed.map_or(Ok(()), |(key, address)| {
+            let cause = format!(
+                "other machines reach {address}, and without tokens everyone may ask for everything: name a file of tokens \
+                 (tokens.file, --tokens), or say that this is meant (development = true, --insecure-no-auth)"
+            );
+            Err(WrongSetting { key: key.into(), cause })
+        })
+    }
+
+    /// As many threads as are wanted, at least 1.
+    pub(crate) fn answering_threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
         }
     }
 }
@@ -52,25 +169,39 @@ impl Default for ServerConfig {
 /// Bounds for connections and requests.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The longest pause while headers or a body arrive, and the longest time for headers as a whole. A body
-    /// has this and a second for every 16 KiB.
+    /// The longest pause while a body arrives, and the longest time for a request's headers and for the beginning of
+    /// TLS. A body has this and a second for every 16 KiB.
     pub read_timeout: Duration,
+    /// How long a connection is kept on which no request comes.
+    pub idle_timeout: Duration,
+    /// How long a client may take nothing of its response.
+    pub write_timeout: Duration,
+    /// How long `/readyz` says that the server leaves before it stops to accept connections: the time that balancers
+    /// of load need to notice.
+    pub drain_delay: Duration,
     /// How long accepted requests may take when the server stops.
     pub drain_timeout: Duration,
     /// The most bytes of bodies that are received or wait, over all requests.
     pub body_memory: u64,
     /// The most open connections; more wait to be accepted.
     pub connections: usize,
+    /// The most requests that are served at once, from headers to the end of the response; more are refused.
+    pub requests: usize,
 }
 
 impl Default for Limits {
-    /// 30 seconds each, 1 GiB, 4096 connections.
+    /// 30 seconds to read, to write and to drain, 2 minutes of idleness, no delay, 1 GiB, 4096 connections, 1024
+    /// requests.
     fn default() -> Self {
         Self {
             read_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(120),
+            write_timeout: Duration::from_secs(30),
+            drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
             body_memory: 1 << 30,
             connections: 4096,
+            requests: 1024,
         }
     }
 }

@@ -1,22 +1,34 @@
 //! Connections: accepted up to a bound, served, and brought to an end.
 
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper::server::conn::{http1, http2};
+use hyper::service::{HttpService, Service as _, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
 use prometheus::IntGauge;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use crate::Limits;
+use crate::activity::{Activity, Noted, Overdue};
+use crate::tls::HTTP_2;
 
 /// A pause after the system refused a connection, as it does while files are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The most requests at once in a connection of HTTP/2.
+const STREAMS: u32 = 64;
+/// The most bytes of a request's headers in HTTP/2.
+const HEADER_BYTES: u32 = 64 << 10;
 
 /// Stops a server that runs: no connection is accepted any more, accepted requests are finished.
 #[derive(Clone, Debug)]
@@ -32,61 +44,149 @@ impl Stopper {
         self.0.send_replace(true);
     }
 
-    async fn stopped(&self) {
+    pub(crate) async fn stopped(&self) {
         // The sender lives as long as this does.
         let _ = self.0.subscribe().wait_for(|stop| *stop).await;
     }
 }
 
-/// Serves connections until `stopper` stops it, and then until accepted requests are finished or the drain
-/// timeout has passed.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    router: Router,
-    limits: &Limits,
-    open: &IntGauge,
-    stopper: &Stopper,
-) {
-    let mut http = http1::Builder::new();
-    // Without a timer, a client that never ends its headers would keep its connection for good.
-    http.timer(TokioTimer::new()).header_read_timeout(limits.read_timeout);
-    let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
-            (place, listener.accept().await)
-        };
-        let (place, stream) = tokio::select! {
-            () = stopper.stopped() => break,
-            Some(_) = connections.join_next() => continue,
-            (place, accepted) = accepted => match accepted {
-                Ok((stream, _)) => (place, stream),
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            },
-        };
-        // An answer leaves at once, not when more follows.
-        if stream.set_nodelay(true).is_err() {
-            continue;
+/// A port and what is served on it.
+pub(crate) struct Port {
+    pub listener: TcpListener,
+    pub tls: Option<TlsAcceptor>,
+    pub router: Router,
+    /// The most open connections; more wait to be accepted.
+    pub places: usize,
+    pub limits: Limits,
+    pub open: IntGauge,
+}
+
+impl Port {
+    /// Serves connections until `stopper` stops it, and then until accepted requests are finished or the drain
+    /// timeout has passed.
+    pub async fn serve(self, stopper: &Stopper) {
+        let Self { listener, tls, router, places, limits, open } = self;
+        let places = Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)));
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = async {
+                let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
+                (place, listener.accept().await)
+            };
+            let (place, stream) = tokio::select! {
+                () = stopper.stopped() => break,
+                Some(_) = connections.join_next() => continue,
+                (place, accepted) = accepted => match accepted {
+                    Ok((stream, _)) => (place, stream),
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                        continue;
+                    }
+                },
+            };
+            let connection = Connection {
+                tls: tls.clone(),
+                router: router.clone(),
+                limits: limits.clone(),
+                stopper: stopper.clone(),
+            };
+            let open = open.clone();
+            open.inc();
+            connections.spawn(async move {
+                // A connection ends in an error when its client goes away: nothing to be done.
+                let _ = connection.serve(stream).await;
+                open.dec();
+                drop(place);
+            });
         }
-        let service = TowerToHyperService::new(router.clone());
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
-        let open = open.clone();
-        open.inc();
-        connections.spawn(async move {
-            // A connection ends in an error when its client goes away: nothing to be done.
-            let _ = connection.await;
-            open.dec();
-            drop(place);
-        });
+        drop(listener);
+        let finished = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(limits.drain_timeout, finished).await.is_err() {
+            tracing::warn!("requests were still open when the drain timeout passed; they are cut off");
+            open.sub(connections.len() as i64);
+        }
     }
-    drop(listener);
-    if tokio::time::timeout(limits.drain_timeout, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests were still open when the drain timeout passed; they are cut off");
+}
+
+struct Connection {
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    limits: Limits,
+    stopper: Stopper,
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream) -> io::Result<()> {
+        // An answer leaves at once, not when more follows.
+        stream.set_nodelay(true)?;
+        let Some(tls) = &self.tls else { return self.http_1(stream).await };
+        let shaken = tokio::select! {
+            () = self.stopper.stopped() => return Ok(()),
+            shaken = tokio::time::timeout(self.limits.read_timeout, tls.accept(stream)) => shaken,
+        };
+        let stream = shaken.map_err(io::Error::from)??;
+        match stream.get_ref().1.alpn_protocol() {
+            Some(HTTP_2) => self.http_2(stream).await,
+            _ => self.http_1(stream).await,
+        }
     }
+
+    async fn http_1(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<()> {
+        let activity = Activity::new();
+        let stream = TokioIo::new(Noted::new(stream, &activity));
+        let connection =
+            http1::Builder::new().serve_connection(stream, service(self.router.clone(), &activity));
+        self.attend(connection, &activity).await;
+        Ok(())
+    }
+
+    async fn http_2(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<()> {
+        let activity = Activity::new();
+        let stream = TokioIo::new(Noted::new(stream, &activity));
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(HEADER_BYTES)
+            .serve_connection(stream, service(self.router.clone(), &activity));
+        self.attend(connection, &activity).await;
+        Ok(())
+    }
+
+    /// Drives a connection until it ends, its client takes too long, or the server stops: then what was accepted is
+    /// finished first.
+    async fn attend(&self, connection: impl GracefulConnection, activity: &Activity) {
+        let mut connection = pin!(connection);
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = self.stopper.stopped() => (),
+            overdue = activity.overdue(&self.limits) => match overdue {
+                Overdue::Response => return,
+                Overdue::Request => activity.rest(),
+            },
+        }
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            _ = connection => (),
+            _ = activity.overdue(&self.limits) => (),
+        }
+    }
+}
+
+/// The router as a service that notes each request.
+fn service(
+    router: Router,
+    activity: &Arc<Activity>,
+) -> impl HttpService<
+    hyper::body::Incoming,
+    ResBody = axum::body::Body,
+    Error = Infallible,
+    Future: Send + 'static,
+> + use<> {
+    let (router, activity) = (TowerToHyperService::new(router), Arc::clone(activity));
+    service_fn(move |request| {
+        let busy = activity.begin();
+        let response = router.call(request);
+        async move { response.await.map(|response| busy.until_sent(response)) }
+    })
 }

@@ -8,19 +8,32 @@
 //! | `GET /healthz`, `/livez` | 200 while the process runs |
 //! | `GET /readyz` | 200 when all databases answer, else 503; states and causes as JSON |
 //! | `GET /metrics` | metrics for Prometheus |
+//! | `GET /openapi.json` | these endpoints, as OpenAPI 3.1 |
 //! | `GET /v1/databases` | the databases: JSON, or protobuf if `Accept` asks for it |
 //! | `GET /v1/databases/{name}/config` | what a client must know; entity tag: the version |
 //! | `GET /v1/databases/{name}/hint` | the hint, with ranges; entity tag: its BLAKE3 |
 //! | `POST /v1/databases/{name}/query` | queries to answers |
 //! | `POST /v1/databases/{name}/keys` | evaluation keys, for queries to name by their hash |
 //!
-//! HTTP/1.1 without TLS: a proxy in front adds TLS and HTTP/2. Every response with a status of 400 or above
-//! carries a protobuf [`Error`](spirea_wire::proto::Error) with the cause and a remedy.
+//! On another port, for operators:
+//!
+//! | endpoint | what it does |
+//! |---|---|
+//! | `GET /v1/admin/databases` | the databases with their versions and states |
+//! | `GET /v1/admin/status` | load, keys, connections and uptime |
+//! | probes, `/metrics` and `/openapi.json` | as above |
+//!
+//! HTTP/1.1, and HTTP/2 where TLS negotiates it. Endpoints below `/v1` need a token where there is a file of them.
+//! Every response with a status of 400 or above carries a protobuf [`Error`](spirea_wire::proto::Error) with the cause
+//! and a remedy.
 
+mod access;
+mod activity;
 mod backend;
 mod body;
 mod config;
 mod connections;
+mod held;
 #[allow(dead_code)]
 mod library;
 mod logs;
@@ -28,13 +41,19 @@ mod metrics;
 mod observe;
 mod range;
 mod refused;
+mod reload;
 mod routes;
 mod server;
+pub mod settings;
+mod tls;
 
+pub use access::{Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
 pub use backend::BackendChoice;
-pub use config::{Limits, ServerConfig};
+pub use config::{Limits, LogConfig, ServerConfig, WrongSetting};
 pub use connections::Stopper;
 pub use logs::{LogFormat, init_logs};
-pub use server::{ServeError, Server, serve};
+pub use reload::Reloader;
+pub use server::{Addresses, ServeError, Server, serve};
 pub use spirea_engine::keys::{Amount, KeyOptions};
 pub use spirea_protocols::Party;
+pub use tls::{TlsError, TlsFiles, expiry};

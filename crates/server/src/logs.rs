@@ -2,9 +2,10 @@
 
 use std::io::{self, IsTerminal as _};
 
-use tracing::Level;
 use tracing_subscriber::fmt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+use crate::LogConfig;
 
 /// How a line of the log looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -20,7 +21,7 @@ pub enum LogFormat {
 ///
 /// # Errors
 /// If it goes somewhere already.
-pub fn init_logs(format: LogFormat, level: Level) -> Result<(), TryInitError> {
+pub fn init_logs(LogConfig { format, level }: LogConfig) -> Result<(), TryInitError> {
     let colours = io::stderr().is_terminal();
     let subscriber =
         fmt().with_writer(io::stderr).with_ansi(colours).with_max_level(level).with_target(false);

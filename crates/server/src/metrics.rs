@@ -1,11 +1,14 @@
 //! Metrics for Prometheus. Labels carry names that the operator chose, endpoints and status codes; nothing
 //! of a query, and nothing that tells one client from another.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use prometheus::{
     Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TEXT_FORMAT, TextEncoder,
 };
 use spirea_engine::{Answers, Engine, KeyUsage, State};
+use spirea_wire::Code;
 
 use crate::body::BodyMemory;
 
@@ -16,6 +19,9 @@ pub(crate) struct Metrics {
     received: IntCounterVec,
     sent: IntCounterVec,
     unknown_keys: IntCounterVec,
+    refusals: IntCounterVec,
+    reloads: IntCounterVec,
+    expiry: IntGauge,
     batch: HistogramVec,
     answer_seconds: HistogramVec,
     wait_seconds: HistogramVec,
@@ -99,6 +105,16 @@ impl Metrics {
                 "Requests that were refused since their evaluation keys are not here, or no longer.",
                 &["database"],
             )?,
+            refusals: counters("spirea_refusals_total", "Refused requests by cause.", &["code"])?,
+            reloads: counters(
+                "spirea_reloads_total",
+                "How often a file was read again, by what it holds and whether it could be used.",
+                &["what", "outcome"],
+            )?,
+            expiry: gauge(
+                "spirea_certificate_expiry_timestamp_seconds",
+                "When the certificate expires, in seconds since 1970; 0 without TLS.",
+            )?,
             batch: histograms("spirea_batch_queries", "Queries that were computed together.", &batches)?,
             answer_seconds: histograms("spirea_answer_seconds", "Time to compute a batch.", &SECONDS)?,
             wait_seconds: histograms(
@@ -135,6 +151,17 @@ impl Metrics {
         Ok(Self { registry, ..metrics })
     }
 
+    /// Notes a refusal.
+    pub fn refused(&self, code: Code) {
+        let name = code.as_str_name().trim_start_matches("ERROR_CODE_").to_ascii_lowercase();
+        self.refusals.with_label_values(&[&name]).inc();
+    }
+
+    /// Notes that a file was read again, or could not be.
+    pub fn reloaded(&self, what: &str, used: bool) {
+        self.reloads.with_label_values(&[what, if used { "used" } else { "kept the old" }]).inc();
+    }
+
     /// Notes a response. `database` is empty where the request named none that exists.
     pub fn responded(&self, database: &str, endpoint: &str, status: u16, bytes: u64) {
         self.requests.with_label_values(&[database, endpoint, &status.to_string()]).inc();
@@ -154,11 +181,18 @@ impl Metrics {
     }
 
     /// All metrics as text, and its content type.
-    pub fn render(&self, engine: &Engine, bodies: &BodyMemory) -> (&'static str, String) {
+    pub fn render(
+        &self,
+        engine: &Engine,
+        bodies: &BodyMemory,
+        expiry: Option<SystemTime>,
+    ) -> (&'static str, String) {
         let load = engine.load();
         self.waiting.set(load.waiting as i64);
         self.answering.set(load.running as i64);
         self.body_memory.set(bodies.taken() as i64);
+        let expiry = expiry.and_then(|expiry| expiry.duration_since(UNIX_EPOCH).ok());
+        self.expiry.set(expiry.map_or(0, |expiry| expiry.as_secs() as i64));
         let KeyUsage { memory, disk } = engine.key_usage();
         for (place, amount) in [("memory", memory), ("disk", disk)] {
             self.keys.with_label_values(&[place]).set(amount.sets as i64);

@@ -10,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body::Body as _;
 
+use crate::refused::Cause;
 use crate::routes::App;
 
 /// The endpoint of requests that match none.
@@ -44,6 +45,9 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next:
 
     let response = next.run(request).await;
 
+    if let Some(Cause(code)) = response.extensions().get() {
+        app.metrics.refused(*code);
+    }
     let status = response.status().as_u16();
     let announced =
         response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());

@@ -2,17 +2,25 @@
 
 use std::time::Duration;
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use spirea_engine::EngineError;
 use spirea_protocols::ProtocolError;
 use spirea_wire::{Code, Refusal, WireError};
 
+use crate::access::{Quota, Scope};
+
 /// When to ask again for a database that is being loaded.
 const LOADING_RETRY: Duration = Duration::from_secs(1);
 /// When to ask again when memory for requests is short.
 const MEMORY_RETRY: Duration = Duration::from_secs(1);
+/// When to ask again when too many requests are being served.
+const PLACE_RETRY: Duration = Duration::from_secs(1);
+
+/// The cause of a refusal, kept with its response for the metrics.
+#[derive(Clone, Copy)]
+pub(crate) struct Cause(pub Code);
 
 /// A request that was refused or failed.
 #[derive(Debug)]
@@ -80,6 +88,73 @@ impl Refused {
             .after(MEMORY_RETRY)
     }
 
+    pub fn no_token() -> Self {
+        Self::new(
+            Code::Unauthenticated,
+            "the request has no token",
+            "send Authorization: Bearer and a token, which the operator makes with `spirea token new`",
+        )
+    }
+
+    pub fn unknown_token() -> Self {
+        Self::new(
+            Code::Unauthenticated,
+            "the server does not know the request's token",
+            "check that the token is complete and is for this server; ask the operator for a new one",
+        )
+    }
+
+    pub fn forbidden(scope: Scope) -> Self {
+        Self::new(
+            Code::Forbidden,
+            format!("the request's token does not have the scope {scope}"),
+            "use a token that has it, or ask the operator to add it",
+        )
+    }
+
+    pub fn wrong_request_id() -> Self {
+        Self::new(
+            Code::Malformed,
+            "the header Spirea-Request-Id is no request's name",
+            "send 32 hexadecimal digits drawn at random for each request, and the same for its retries, or no such header",
+        )
+    }
+
+    pub fn too_many_requests() -> Self {
+        Self::new(
+            Code::Overloaded,
+            "the server has as many requests as it serves at once",
+            "try again after Retry-After",
+        )
+        .after(PLACE_RETRY)
+    }
+
+    pub fn too_many_of_token() -> Self {
+        Self::new(
+            Code::Overloaded,
+            "the token has as many requests as it may have at once",
+            "wait for the responses to earlier requests, then try again",
+        )
+        .after(PLACE_RETRY)
+    }
+
+    pub fn above_quota(quota: Quota) -> Self {
+        Self::new(
+            Code::QuotaExceeded,
+            format!("the request has more queries than the token's quota of {quota} ever allows"),
+            "send fewer queries in a request",
+        )
+    }
+
+    pub fn quota_used_up(quota: Quota, time: Duration) -> Self {
+        Self::new(
+            Code::QuotaExceeded,
+            format!("the token's quota of {quota} is used up"),
+            "try again after Retry-After, or ask the operator for a larger quota",
+        )
+        .after(time)
+    }
+
     pub fn no_keys_needed(protocol: &str) -> Self {
         Self::new(
             Code::NoKeysNeeded,
@@ -112,8 +187,9 @@ impl Refused {
         )
     }
 
-    fn status(&self) -> StatusCode {
-        match self.refusal.code {
+    /// The status code that tells of a cause.
+    pub fn status(code: Code) -> StatusCode {
+        match code {
             Code::Malformed | Code::WrongFormat => StatusCode::BAD_REQUEST,
             Code::WrongContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -121,7 +197,9 @@ impl Refused {
             Code::UnknownDatabase | Code::NoKeysNeeded | Code::NoSuchEndpoint => StatusCode::NOT_FOUND,
             Code::StaleVersion => StatusCode::CONFLICT,
             Code::UnknownHint => StatusCode::GONE,
-            Code::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+            Code::Overloaded | Code::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Code::Forbidden => StatusCode::FORBIDDEN,
             Code::Loading | Code::Failed | Code::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             // Not 404 or 412, which a proxy or a cache may give for reasons of its own.
             Code::UnknownKeys => StatusCode::FAILED_DEPENDENCY,
@@ -133,11 +211,17 @@ impl Refused {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let mut response = (self.status(), self.refusal.encode()).into_response();
+        let mut response = (Self::status(self.refusal.code), self.refusal.encode()).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(spirea_wire::CONTENT_TYPE));
         if let Some(delay) = self.retry_after {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(delay.as_secs().max(1)));
+            // Rounded up: a moment too early would be refused again.
+            let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
+        if self.refusal.code == Code::Unauthenticated {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response.extensions_mut().insert(Cause(self.refusal.code));
         response
     }
 }

@@ -2,7 +2,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::Instant;
 
 use spirea_backend::{BackendError, Residence};
 use spirea_engine::keys::KeyFolderError;
@@ -12,11 +14,15 @@ use spirea_protocols::registry::Opening;
 use spirea_store::{Manifest, Silent, Snapshot, StoreError};
 use tokio::net::TcpListener;
 
+use crate::access::{Access, Gate, Tokens, TokensError};
 use crate::backend::{Backends, Opened};
 use crate::body::BodyMemory;
-use crate::connections::{self, Stopper};
+use crate::config::WrongSetting;
+use crate::connections::{Port, Stopper};
 use crate::metrics::Metrics;
-use crate::routes::{App, router};
+use crate::reload::{Reloader, Watched};
+use crate::routes::{self, App};
+use crate::tls::{Certificates, TlsError};
 use crate::{Limits, ServerConfig};
 
 /// Why a server could not be started.
@@ -53,6 +59,15 @@ pub enum ServeError {
     /// The folder for evaluation keys cannot be used.
     #[error(transparent)]
     Keys(#[from] KeyFolderError),
+    /// The settings do not go together.
+    #[error(transparent)]
+    Setting(#[from] WrongSetting),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The tokens cannot be used.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
     /// The backend cannot run here.
     #[error(transparent)]
     Backend(#[from] BackendError),
@@ -173,21 +188,38 @@ impl Loading {
     }
 }
 
-/// A server that has its port.
+/// How many connections are accepted for publishing and administration: people and their tools are few.
+const ADMIN_CONNECTIONS: usize = 256;
+
+/// A server that has its ports.
 pub struct Server {
     listener: TcpListener,
-    address: SocketAddr,
+    admin: Option<TcpListener>,
+    addresses: Addresses,
     app: Arc<App>,
     limits: Limits,
+    watched: Watched,
     loading: Option<Loading>,
     stopper: Stopper,
+    reloader: Reloader,
+}
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// For clients.
+    pub data: SocketAddr,
+    /// For publishing and administration.
+    pub admin: Option<SocketAddr>,
+    /// Whether connections are encrypted.
+    pub tls: bool,
 }
 
 impl Server {
-    /// Binds the port and reads the snapshots' manifests; [`Server::run`] loads them.
+    /// Binds the ports and reads the snapshots' manifests; [`Server::run`] loads them.
     ///
     /// # Errors
-    /// [`ServeError::NoSnapshots`]; [`ServeError::Listen`]; [`ServeError::Store`] if a manifest cannot be
+    /// [`ServeError::NoSnapshots`]; those of [`Server::bind_with`]; [`ServeError::Store`] if a manifest cannot be
     /// read; [`ServeError::Party`] if a database needs to know which of two servers this is;
     /// [`ServeError::Load`] if two databases have one name; [`ServeError::Keys`] if the folder for keys
     /// cannot be used; [`ServeError::Backend`] if the backend cannot run here; [`ServeError::System`] if the
@@ -198,7 +230,7 @@ impl Server {
         }
         let keys = KeyRegistry::open(&config.keys)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
-        let server = Self::bind_engine(config.listen, config.limits, Arc::clone(&engine)).await?;
+        let server = Self::bind_with(&config, Arc::clone(&engine)).await?;
         let opening = Opening { residence: config.residence, party: config.party };
         let open = |folder: &PathBuf| {
             let snapshot = Snapshot::open(folder)?;
@@ -210,37 +242,73 @@ impl Server {
         };
         let loading = Loading {
             snapshots: config.snapshots.iter().map(open).collect::<Result<_, _>>()?,
-            backends: Backends::open(&config.backend, config.threads)?,
+            backends: Backends::open(&config.backend, config.answering_threads())?,
             opening,
         };
         Ok(Self { loading: Some(loading), ..server })
     }
 
-    /// Binds the port for an engine whose databases the caller loads.
+    /// Binds a port for an engine whose databases the caller loads, without TLS and tokens.
     ///
     /// # Errors
-    /// [`ServeError::Listen`].
+    /// Those of [`Server::bind_with`].
     pub async fn bind_engine(
         listen: SocketAddr,
         limits: Limits,
         engine: Arc<Engine>,
     ) -> Result<Self, ServeError> {
-        let refused = |source| ServeError::Listen { address: listen, source };
-        let listener = TcpListener::bind(listen).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
+        Self::bind_with(&ServerConfig { listen, limits, ..ServerConfig::default() }, engine).await
+    }
+
+    /// Binds the ports of a configuration for an engine whose databases the caller loads.
+    ///
+    /// # Errors
+    /// [`ServeError::Listen`]; [`ServeError::Setting`] if other machines would reach a server without tokens;
+    /// [`ServeError::Tls`] and [`ServeError::Tokens`] if their files cannot be used.
+    pub async fn bind_with(config: &ServerConfig, engine: Arc<Engine>) -> Result<Self, ServeError> {
+        config.check_exposure()?;
+        let certificates = config.tls.as_ref().map(Certificates::open).transpose()?.map(Arc::new);
+        let tokens = config.tokens.as_deref().map(Tokens::open).transpose()?.map(Arc::new);
+        let (listener, data) = listen(config.listen).await?;
+        let admin = match config.admin_listen {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
+        let (admin, admin_address) = admin.unzip();
+        let access = tokens.clone().map_or(Access::Open, Access::Tokens);
+        let limits = config.limits.clone();
         let app = App {
             engine,
             metrics: Metrics::new()?,
             memory: BodyMemory::new(limits.body_memory),
             read_timeout: limits.read_timeout,
             preparing: Arc::default(),
+            gate: Arc::new(Gate::new(access, limits.requests)),
+            certificates: certificates.clone(),
+            started: Instant::now(),
+            leaving: AtomicBool::new(false),
         };
-        Ok(Self { listener, address, app: Arc::new(app), limits, loading: None, stopper: Stopper::new() })
+        Ok(Self {
+            listener,
+            admin,
+            addresses: Addresses { data, admin: admin_address, tls: certificates.is_some() },
+            app: Arc::new(app),
+            limits,
+            watched: Watched { certificates, tokens },
+            loading: None,
+            stopper: Stopper::new(),
+            reloader: Reloader::default(),
+        })
     }
 
-    /// The address it listens on.
+    /// The address on which it listens for clients.
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        self.addresses.data
+    }
+
+    /// All addresses on which it listens.
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
     }
 
     /// Stops the server when asked to.
@@ -248,50 +316,99 @@ impl Server {
         self.stopper.clone()
     }
 
-    /// Loads the databases in the background and serves until [`Stopper::stop`], and then until accepted
-    /// requests are finished or the drain timeout has passed.
+    /// Has the server read its certificate and tokens again when asked to.
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
+    }
+
+    /// Loads the databases in the background and serves until [`Stopper::stop`]. Then `/readyz` says for the drain
+    /// delay that the server leaves, and accepted requests are finished, until the drain timeout has passed.
     ///
     /// # Errors
     /// [`ServeError::System`] if the system gives no thread.
     pub async fn run(self) -> Result<(), ServeError> {
-        if let Some(loading) = self.loading {
-            let engine = Arc::clone(&self.app.engine);
+        let Self { listener, admin, app, limits, watched, loading, stopper, reloader, .. } = self;
+        if let Some(loading) = loading {
+            let engine = Arc::clone(&app.engine);
             // Not a thread of the runtime's, whose end would wait for it.
             std::thread::Builder::new()
                 .name("spirea-load".into())
                 .spawn(move || loading.run(engine))
                 .map_err(ServeError::system("a thread"))?;
         }
-        let open = self.app.metrics.connections.clone();
-        connections::serve(self.listener, router(self.app), &self.limits, &open, &self.stopper).await;
+        let tls = app.certificates.as_ref().map(Certificates::acceptor);
+        let open = app.metrics.connections.clone();
+        let port = |listener, router, places| Port {
+            listener,
+            tls: tls.clone(),
+            router,
+            places,
+            limits: limits.clone(),
+            open: open.clone(),
+        };
+        let data = port(listener, routes::data(&app), limits.connections);
+        let admin = admin.map(|listener| port(listener, routes::admin(&app), ADMIN_CONNECTIONS));
+        let watching = tokio::spawn(watched.run(Arc::clone(&app), reloader));
+        let (stop_data, stop_admin) = (Stopper::new(), Stopper::new());
+        let leave = async {
+            stopper.stopped().await;
+            app.leaving.store(true, Ordering::Relaxed);
+            tokio::time::sleep(limits.drain_delay).await;
+            stop_data.stop();
+        };
+        let serve_data = async {
+            data.serve(&stop_data).await;
+            // Operators see the server until the last client has its answer.
+            stop_admin.stop();
+        };
+        let serve_admin = async {
+            if let Some(admin) = admin {
+                admin.serve(&stop_admin).await;
+            }
+        };
+        tokio::join!(leave, serve_data, serve_admin);
+        watching.abort();
         Ok(())
     }
 }
 
-/// Serves on a runtime of its own until SIGINT or SIGTERM; `bound` is told the address once the port is
-/// bound.
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let refused = |source| ServeError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    Ok((listener, address))
+}
+
+/// Serves on a runtime of its own until SIGINT or SIGTERM; `bound` is told the addresses once the ports are
+/// bound. SIGHUP has the certificate and the tokens read again.
 ///
 /// # Errors
 /// Those of [`Server::bind`]; [`ServeError::System`] if the system refuses threads or signals.
-pub fn serve(config: ServerConfig, bound: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
+pub fn serve(config: ServerConfig, bound: impl FnOnce(Addresses)) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(ServeError::system("threads"))?;
     runtime.block_on(async {
         let server = Server::bind(config).await?;
-        stop_on_signals(server.stopper()).map_err(ServeError::system("signals"))?;
-        bound(server.local_addr());
+        heed_signals(server.stopper(), server.reloader()).map_err(ServeError::system("signals"))?;
+        bound(server.addresses());
         server.run().await
     })
 }
 
-/// Stops a server when the process is asked to end.
+/// Stops a server when the process is asked to end, and has it read its files again on SIGHUP.
 #[cfg(unix)]
-fn stop_on_signals(stopper: Stopper) -> io::Result<()> {
+fn heed_signals(stopper: Stopper, reloader: Reloader) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            reloader.reload();
+        }
+    });
     tokio::spawn(async move {
         tokio::select! {
             _ = interrupt.recv() => (),
@@ -305,7 +422,7 @@ fn stop_on_signals(stopper: Stopper) -> io::Result<()> {
 
 /// Stops a server when the process is asked to end.
 #[cfg(not(unix))]
-fn stop_on_signals(stopper: Stopper) -> io::Result<()> {
+fn heed_signals(stopper: Stopper, _: Reloader) -> io::Result<()> {
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             stopper.stop();

@@ -12,12 +12,19 @@ pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
 pub struct ClientOptions {
     /// The folder for hints; without one, `$XDG_CACHE_HOME/spirea` or `~/.cache/spirea`.
     pub cache: Option<PathBuf>,
+    /// The token that servers ask for. It is sent over https:// only, or to this machine.
+    pub token: Option<String>,
+    /// A file of certificates, as PEM, that lead to those of the servers; without one, the public ones of the web.
+    pub ca: Option<PathBuf>,
+    /// Further addresses of each server, in the order of the servers' first ones. They are asked in turn when one
+    /// cannot be reached, does not answer in time or is not ready. Each must be the same party.
+    pub replicas: Vec<Vec<String>>,
     /// The longest wait for a connection.
     pub connect_timeout: Duration,
     /// The longest wait for the server to take or send anything more; a query's answer has to begin within
     /// it.
     pub timeout: Duration,
-    /// How often a request is made at most, where trying again is safe.
+    /// How often a request is made at most to each address.
     pub attempts: u32,
     /// The longest pause before trying again; a server that asks for a longer one is not waited for.
     pub max_pause: Duration,
@@ -34,10 +41,13 @@ pub struct ClientOptions {
 
 impl Default for ClientOptions {
     /// 10 seconds to connect, 60 to wait, 5 attempts with pauses up to 30 seconds, hints up to 8 GiB, no weak
-    /// function.
+    /// function, no token, no replicas.
     fn default() -> Self {
         Self {
             cache: None,
+            token: None,
+            ca: None,
+            replicas: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(60),
             attempts: 5,

@@ -20,7 +20,15 @@ pub(super) struct Servers {
 impl Servers {
     /// The servers at these addresses, in any order, of the database `name`.
     pub fn new(urls: &[&str], name: &str, options: &ClientOptions) -> Result<Self, ClientError> {
-        let transports = urls.iter().map(|url| Transport::new(url, name, options));
+        if options.replicas.len() > urls.len() {
+            let text = "there are further addresses of more servers than there are servers";
+            return Err(ClientError::BadOption(text.into()));
+        }
+        let replicas = |i: usize| options.replicas.get(i).into_iter().flatten().map(String::as_str);
+        let transports = urls.iter().enumerate().map(|(i, url)| {
+            let addresses: Vec<&str> = [*url].into_iter().chain(replicas(i)).collect();
+            Transport::new(&addresses, name, options)
+        });
         Ok(Self { name: name.into(), transports: transports.collect::<Result<_, _>>()? })
     }
 
@@ -39,6 +47,9 @@ impl Servers {
         }
         let mut servers: Vec<_> = self.transports.drain(..).zip(described).collect();
         servers.sort_by_key(|(_, description)| description.party());
+        for (transport, description) in &mut servers {
+            transport.expect_party(description.party());
+        }
         let (transports, described) = servers.into_iter().unzip();
         self.transports = transports;
         Description::agree(described)

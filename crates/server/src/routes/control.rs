@@ -1,6 +1,7 @@
 //! Probes, metrics, and what the server says of its databases.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -20,27 +21,19 @@ pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// Whether all databases answer, and if not, why.
+/// Whether all databases answer, and if not, why; and whether the server goes on.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
     let statuses = app.engine.statuses();
-    let ready = statuses.iter().all(|status| matches!(status.state, Loading::Ready(_)));
-    let databases: Vec<Value> = statuses
-        .iter()
-        .map(|status| {
-            let mut described = describe(status);
-            if let Loading::Failed(cause) = &status.state {
-                described["error"] = json!(cause);
-            }
-            described
-        })
-        .collect();
+    let leaving = app.leaving.load(Ordering::Relaxed);
+    let ready = !leaving && statuses.iter().all(|status| matches!(status.state, Loading::Ready(_)));
+    let databases: Vec<Value> = statuses.iter().map(describe_with_cause).collect();
     let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let body = json!({ "ready": ready, "server": env!("CARGO_PKG_VERSION"), "databases": databases });
+    let body = json!({ "ready": ready, "leaving": leaving, "server": env!("CARGO_PKG_VERSION"), "databases": databases });
     (code, json_body(&body)).into_response()
 }
 
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let (content_type, text) = app.metrics.render(&app.engine, &app.memory);
+    let (content_type, text) = app.metrics.render(&app.engine, &app.memory, app.certificate_expiry());
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response()
 }
 
@@ -63,6 +56,18 @@ pub(super) async fn databases(State(app): State<Arc<App>>, headers: HeaderMap) -
     json_body(&json!({ "databases": statuses.iter().map(describe).collect::<Vec<_>>() }))
 }
 
+/// A database's description, with the cause if it could not be loaded: for operators.
+pub(super) fn describe_with_cause(status: &Status) -> Value {
+    let mut described = describe(status);
+    if let Loading::Failed(cause) = &status.state {
+        described["error"] = json!(cause);
+    }
+    if let Some(cause) = &status.refused {
+        described["refused"] = json!(cause);
+    }
+    described
+}
+
 fn describe(status: &Status) -> Value {
     let hex = |version: &[u8; 32]| blake3::Hash::from_bytes(*version).to_hex().to_string();
     let mut described = json!({ "name": status.name, "version": hex(&status.version) });
@@ -81,13 +86,10 @@ fn describe(status: &Status) -> Value {
             "ready"
         }
     });
-    if let Some(cause) = &status.refused {
-        described["refused"] = json!(cause);
-    }
     described
 }
 
-fn json_body(value: &Value) -> Response {
+pub(super) fn json_body(value: &Value) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], value.to_string()).into_response()
 }
 

@@ -1,33 +1,40 @@
 //! The endpoints.
 
+mod admin;
 mod control;
+mod endpoints;
 mod hint;
 mod keys;
+mod openapi;
 mod query;
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, ETAG, RETRY_AFTER};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use axum::middleware;
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use spirea_engine::{Database, Engine, EngineError, Served};
 use spirea_protocols::{ProtocolError, Sizes};
 use spirea_wire::{Lengths, Limits};
 use tokio::sync::Mutex;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{Any as AnyOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, Any as AnyOrigin, CorsLayer};
 
+use self::endpoints::{Endpoint, admin_endpoints, data_endpoints};
+use crate::access::{Gate, Scope};
 use crate::body::{BodyMemory, Received, Upload};
+use crate::held::Held;
 use crate::metrics::Metrics;
 use crate::observe::observe;
 use crate::refused::Refused;
+use crate::tls::Certificates;
 
 /// What the endpoints share.
 pub(crate) struct App {
@@ -37,9 +44,19 @@ pub(crate) struct App {
     pub read_timeout: Duration,
     /// Held while uploaded keys are prepared.
     pub preparing: Arc<Mutex<()>>,
+    pub gate: Arc<Gate>,
+    pub certificates: Option<Arc<Certificates>>,
+    pub started: Instant,
+    /// Whether the server is about to stop.
+    pub leaving: AtomicBool,
 }
 
 impl App {
+    /// When the certificate expires, if there is one.
+    fn certificate_expiry(&self) -> Option<SystemTime> {
+        self.certificates.as_ref().map(|certificates| certificates.expires())
+    }
+
     /// The message that was sent for a database, at most `limit` bytes.
     async fn receive(&self, database: &str, upload: Upload, limit: u64) -> Result<Received, Refused> {
         let received = upload.receive(limit, self.read_timeout, &self.memory).await?;
@@ -96,32 +113,62 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
 /// How long a browser may remember what it may ask for.
 const CORS_MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// All endpoints over `app`.
-pub(crate) fn router(app: Arc<App>) -> Router {
-    // Any page may ask: there are no cookies, and whoever reaches the server may query it anyway.
+/// The port for clients.
+pub(crate) fn data(app: &Arc<App>) -> Router {
+    // Any page may ask: there are no cookies, and a page that has a token got it from its user. The headers are
+    // mirrored, since a browser does not count Authorization among any.
     let cors = CorsLayer::new()
         .allow_origin(AnyOrigin)
         .allow_methods([Method::GET, Method::HEAD, Method::POST])
-        .allow_headers(AnyOrigin)
+        .allow_headers(AllowHeaders::mirror_request())
         .expose_headers([ACCEPT_RANGES, CONTENT_RANGE, ETAG, RETRY_AFTER])
         .max_age(CORS_MEMORY);
-    Router::new()
-        .route("/healthz", get(control::alive))
-        .route("/livez", get(control::alive))
-        .route("/readyz", get(control::ready))
-        .route("/metrics", get(control::metrics))
-        .route("/v1/databases", get(control::databases))
-        .route("/v1/databases/{name}/config", get(control::config))
-        .route("/v1/databases/{name}/keys", post(keys::keys))
-        .route("/v1/databases/{name}/hint", get(hint::hint))
-        .route("/v1/databases/{name}/hint/rows", get(hint::rows))
-        .route("/v1/databases/{name}/query", post(query::query))
+    let observed = middleware::from_fn_with_state(Arc::clone(app), observe);
+    router(app, data_endpoints()).layer(cors).layer(observed)
+}
+
+/// The port for operators and publishers. No page of another origin may ask here.
+pub(crate) fn admin(app: &Arc<App>) -> Router {
+    router(app, admin_endpoints()).layer(middleware::from_fn_with_state(Arc::clone(app), observe))
+}
+
+fn router(app: &Arc<App>, endpoints: Vec<Endpoint>) -> Router {
+    let add = |router: Router<Arc<App>>, Endpoint { path, scope, handler, .. }: Endpoint| {
+        let admitted = |scope| middleware::from_fn_with_state((Arc::clone(&app.gate), scope), admit);
+        router.route(
+            path,
+            match scope {
+                Some(scope) => handler.route_layer(admitted(scope)),
+                None => handler,
+            },
+        )
+    };
+    endpoints
+        .into_iter()
+        .fold(Router::new(), add)
         .fallback(|| async { Refused::no_such_endpoint() })
         .method_not_allowed_fallback(|| async { Refused::no_such_endpoint() })
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(cors)
-        .layer(middleware::from_fn_with_state(Arc::clone(&app), observe))
-        .with_state(app)
+        .with_state(Arc::clone(app))
+}
+
+/// Lets a request in, or refuses it; its place is taken until its response has been sent.
+async fn admit(
+    State((gate, scope)): State<(Arc<Gate>, Scope)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match gate.admit(request.headers(), scope) {
+        Ok((caller, place)) => {
+            request.extensions_mut().insert(caller);
+            Held::attach(next.run(request).await, place)
+        }
+        // A client that is still sending its body must be able to read why it is refused.
+        Err(refused) => {
+            drop(Upload::new(request));
+            refused.into_response()
+        }
+    }
 }
 
 // The panic's own words may hold anything; the default hook has written them to standard error.

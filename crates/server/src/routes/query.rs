@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use spirea_engine::{Asked, EngineError, Served, Ticket};
 use spirea_wire::Queries;
 
 use super::{App, Name, apart, limits, log_failure, protobuf};
+use crate::access::Caller;
 use crate::body::Upload;
 use crate::refused::Refused;
 
 pub(super) async fn query(
     State(app): State<Arc<App>>,
     Name(name): Name,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Refused> {
     let upload = Upload::new(request);
@@ -25,10 +28,12 @@ pub(super) async fn query(
     let served = app.engine.version(&name, Some(&version))?;
     let request = spirea_wire::Request::decode(received.bytes.clone(), &limits(&served))?;
     let measured = app.metrics.of(&name);
+    let charge = caller.charge(&received.bytes, request.base.queries.len())?;
     let ticket = admit(&app, served, request).await.inspect_err(|error| match error {
         EngineError::UnknownKeys => measured.unknown_keys.inc(),
         error => log_failure(error),
     })?;
+    charge.keep();
     let answers = ticket.await.inspect_err(log_failure)?;
     measured.answered(&answers);
     let mut parts = answers.answers.into_iter();

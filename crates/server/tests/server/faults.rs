@@ -29,7 +29,7 @@ const SHORT: Duration = Duration::from_secs(2);
 #[test]
 fn a_slow_body_gets_408_and_others_are_served_meanwhile() {
     let folder = tempdir().unwrap();
-    let limits = Limits { read_timeout: SHORT, ..Limits::default() };
+    let limits = Limits { read_timeout: SHORT, idle_timeout: SHORT, ..Limits::default() };
     let server = serve_urls(folder.path(), limits, 8, no_hook());
     let body = request(&server, 2).encode();
     let mut stalled = dial(server.address);

@@ -18,7 +18,7 @@ use spirea_protocols::registry::{Opening, ProtocolParams};
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
 use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind, hint_rows, simple};
-use spirea_server::{Limits, ServeError, Server, Stopper};
+use spirea_server::{Limits, Reloader, ServeError, Server, ServerConfig, Stopper};
 use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{FileEntry, Manifest, Snapshot, Statistics};
 
@@ -167,6 +167,21 @@ pub fn serve_engine(engine: &Arc<Engine>, limits: Limits) -> Running {
     Running::start(async move { Server::bind_engine(([127, 0, 0, 1], 0).into(), limits, engine).await })
 }
 
+/// A server with a configuration on free ports, and an engine that the test fills.
+pub fn serve_config(engine: &Arc<Engine>, config: ServerConfig) -> Running {
+    let free = ([127, 0, 0, 1], 0).into();
+    let config = ServerConfig { listen: free, admin_listen: Some(free), ..config };
+    let engine = Arc::clone(engine);
+    Running::start(async move { Server::bind_with(&config, engine).await })
+}
+
+/// An engine with one keyword database called `urls`.
+pub fn urls(folder: &Path, hook: Hook) -> Arc<Engine> {
+    let engine = engine(8);
+    engine.publish(database(&snapshot(folder, "urls", TableKind::Keyword, 1), hook));
+    engine
+}
+
 /// A server with one keyword database called `urls`.
 pub fn serve_urls(folder: &Path, limits: Limits, queue: usize, hook: Hook) -> Running {
     let engine = engine(queue);
@@ -192,7 +207,9 @@ pub fn gate() -> (Hook, Receiver<()>, Sender<()>) {
 /// A server that runs on a thread of its own until it is dropped.
 pub struct Running {
     pub address: SocketAddr,
+    admin: Option<SocketAddr>,
     pub stopper: Stopper,
+    pub reloader: Reloader,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -203,12 +220,18 @@ impl Running {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
             runtime.unwrap().block_on(async {
                 let server = bind.await.unwrap();
-                bound.send((server.local_addr(), server.stopper())).unwrap();
+                bound.send((server.addresses(), server.stopper(), server.reloader())).unwrap();
                 server.run().await.unwrap();
             });
         });
-        let (address, stopper) = bounds.recv().unwrap();
-        Self { address, stopper, thread: Some(thread) }
+        let (addresses, stopper, reloader) = bounds.recv().unwrap();
+        Self { address: addresses.data, admin: addresses.admin, stopper, reloader, thread: Some(thread) }
+    }
+
+    /// GET from the port for operators, with more header lines.
+    pub fn get_admin(&self, path: &str, headers: &str) -> Reply {
+        let admin = self.admin.expect("the server has a port for operators");
+        exchange(admin, format!("GET {path} HTTP/1.1\r\n{headers}{COMMON}\r\n").as_bytes())
     }
 
     pub fn url(&self) -> String {

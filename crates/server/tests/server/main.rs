@@ -1,10 +1,17 @@
 //! The server over real sockets, with clients that behave and clients that do not.
 
+mod admin;
 mod client;
 mod download;
 mod faults;
 mod fixture;
 mod keys;
+mod limits;
+mod openapi;
 mod operations;
 mod proxy;
+mod replicas;
 mod statuses;
+mod tls;
+mod tokens;
+mod uniform;

@@ -16,6 +16,11 @@ impl Seen {
     pub fn path(&self) -> &str {
         self.head.split([' ', '?']).nth(1).unwrap_or_default()
     }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
 }
 
 /// Rewrites a response, given the request and how many like it came before.

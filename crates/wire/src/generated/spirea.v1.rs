@@ -185,6 +185,12 @@ pub enum ErrorCode {
     UnknownKeys = 16,
     /// No version that is served has this hint.
     UnknownHint = 17,
+    /// The request needs a token that the server knows, and has none.
+    Unauthenticated = 20,
+    /// The request's token does not have the scope that the endpoint needs.
+    Forbidden = 21,
+    /// The token's quota is used up.
+    QuotaExceeded = 22,
 }
 impl ErrorCode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -211,6 +217,9 @@ impl ErrorCode {
             Self::NoSuchEndpoint => "ERROR_CODE_NO_SUCH_ENDPOINT",
             Self::UnknownKeys => "ERROR_CODE_UNKNOWN_KEYS",
             Self::UnknownHint => "ERROR_CODE_UNKNOWN_HINT",
+            Self::Unauthenticated => "ERROR_CODE_UNAUTHENTICATED",
+            Self::Forbidden => "ERROR_CODE_FORBIDDEN",
+            Self::QuotaExceeded => "ERROR_CODE_QUOTA_EXCEEDED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -234,6 +243,9 @@ impl ErrorCode {
             "ERROR_CODE_NO_SUCH_ENDPOINT" => Some(Self::NoSuchEndpoint),
             "ERROR_CODE_UNKNOWN_KEYS" => Some(Self::UnknownKeys),
             "ERROR_CODE_UNKNOWN_HINT" => Some(Self::UnknownHint),
+            "ERROR_CODE_UNAUTHENTICATED" => Some(Self::Unauthenticated),
+            "ERROR_CODE_FORBIDDEN" => Some(Self::Forbidden),
+            "ERROR_CODE_QUOTA_EXCEEDED" => Some(Self::QuotaExceeded),
             _ => None,
         }
     }

@@ -2,6 +2,7 @@
 
 use spirea_protocols::Party;
 
+use super::super::transport::Transport;
 use super::pair::{PATIENT, client, pair, share};
 use super::*;
 
@@ -179,5 +180,30 @@ fn a_new_version_does_not_bring_a_weak_function() {
     assert!(matches!(error, ClientError::WeakPrf { prf: PrfKind::SipHash24 }), "{error:?}");
     for server in &servers {
         assert_eq!(server.paths(), ["query", "config"]);
+    }
+}
+
+#[test]
+fn an_address_of_the_other_party_gets_no_queries() {
+    for (party, is_right) in [(Party::Zero, true), (Party::One, false)] {
+        let down = Server::start(|_, _| refusal(503, Code::Stopping));
+        let replica = Server::start(move |path, _| match path {
+            "config" => (200, described(party, OLD).encode()),
+            _ => share(party),
+        });
+        let urls = [&*down.url, &*replica.url];
+        let mut server = Transport::new(&urls, "test", &ClientOptions::default()).unwrap();
+        server.expect_party(Some(Party::Zero));
+        for _ in 0..2 {
+            let asked = server.query(b"a share of a query", 1 << 20);
+            assert_eq!(asked.is_ok(), is_right);
+            assert!(
+                is_right
+                    || matches!(asked, Err(ClientError::BadAddress(text)) if text.contains(&replica.url))
+            );
+        }
+        // Checked once where it is right.
+        let paths: &[&str] = if is_right { &["config", "query", "query"] } else { &["config", "config"] };
+        assert_eq!(replica.paths(), paths);
     }
 }

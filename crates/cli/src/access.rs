@@ -1,0 +1,45 @@
+//! What a client needs to be let in: a token, and the certificates that it trusts.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use spirea_client::ClientOptions;
+
+/// The variable of the environment that may hold a token.
+const TOKEN_VARIABLE: &str = "SPIREA_TOKEN";
+
+/// How to be let in.
+#[derive(Args)]
+pub struct Access {
+    /// File whose first line is the token that the server asks for; else the variable SPIREA_TOKEN, if it is set.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// File of certificates, as PEM, that lead to the server's; the public ones of the web by default.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}
+
+impl Access {
+    /// The token, if there is one.
+    pub fn token(&self) -> anyhow::Result<Option<String>> {
+        let Some(path) = &self.token_file else {
+            return match std::env::var(TOKEN_VARIABLE) {
+                Ok(token) => Ok(Some(token.trim().into()).filter(|token: &String| !token.is_empty())),
+                Err(std::env::VarError::NotPresent) => Ok(None),
+                Err(error) => bail!("{TOKEN_VARIABLE}: {error}"),
+            };
+        };
+        let place = || format!("{}: the token cannot be read", path.display());
+        let text = std::fs::read_to_string(path).with_context(place)?;
+        match text.lines().next().map(str::trim) {
+            Some(token) if !token.is_empty() => Ok(Some(token.into())),
+            _ => bail!("{}: the first line is empty; put the token there", path.display()),
+        }
+    }
+
+    /// Options of a client that is let in.
+    pub fn options(&self) -> anyhow::Result<ClientOptions> {
+        Ok(ClientOptions { token: self.token()?, ca: self.ca.clone(), ..ClientOptions::default() })
+    }
+}

@@ -1,0 +1,250 @@
+//! What the server says: of itself, of its databases, and to this client's token.
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context as _;
+use serde_json::Value;
+use ureq::Agent;
+use ureq::http::Response;
+use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, DATE, ETAG, RANGE};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+use super::network::Address;
+use super::report::Report;
+use crate::output::{bytes, seconds};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The most of a response's body that is read.
+const BODY_BYTES: u64 = 1 << 20;
+/// Clocks that differ by more upset certificates, and the times in logs.
+const SKEW: Duration = Duration::from_secs(30);
+/// A response above this is slow for one that says next to nothing.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// A database as one server has it.
+pub struct Found {
+    pub name: String,
+    /// The entity tag of its configuration: its version.
+    pub version: String,
+}
+
+/// One server over HTTP.
+pub struct Http {
+    agent: Agent,
+    url: String,
+    authorization: Option<String>,
+}
+
+/// What came back.
+struct Reply {
+    status: u16,
+    response: Response<()>,
+    body: Vec<u8>,
+    took: Duration,
+}
+
+impl Reply {
+    fn header(&self, name: ureq::http::HeaderName) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    fn json(&self) -> Option<Value> {
+        serde_json::from_slice(&self.body).ok()
+    }
+}
+
+impl Http {
+    pub fn new(url: &str, ca: Option<&Path>, token: Option<&str>) -> anyhow::Result<Self> {
+        let mut tls = TlsConfig::builder();
+        if let Some(path) = ca {
+            let pem = std::fs::read(path).with_context(|| path.display().to_string())?;
+            let certificates = parse_pem(&pem).filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            });
+            tls = tls.root_certs(RootCerts::from(certificates.collect::<Vec<Certificate<'static>>>()));
+        }
+        let agent = Agent::config_builder()
+            .user_agent(concat!("spirea-doctor/", env!("CARGO_PKG_VERSION")))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(PATIENCE))
+            .tls_config(tls.build())
+            .build()
+            .new_agent();
+        let authorization = token.map(|token| format!("Bearer {token}"));
+        Ok(Self { agent, url: url.trim_end_matches('/').into(), authorization })
+    }
+
+    fn get(&self, path: &str, headers: &[(ureq::http::HeaderName, &str)]) -> Result<Reply, ureq::Error> {
+        let started = Instant::now();
+        let mut request = self.agent.get(format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        let (parts, body) = request.call()?.into_parts();
+        let took = started.elapsed();
+        let body = body.into_with_config().limit(BODY_BYTES).read_to_vec()?;
+        Ok(Reply { status: parts.status.as_u16(), response: Response::from_parts(parts, ()), body, took })
+    }
+
+    /// With the token, which goes only where it must.
+    fn get_allowed(&self, path: &str, range: Option<&str>) -> Result<Reply, ureq::Error> {
+        let token = self.authorization.as_deref().map(|token| (AUTHORIZATION, token));
+        let headers: Vec<_> = token.into_iter().chain(range.map(|range| (RANGE, range))).collect();
+        self.get(path, &headers)
+    }
+
+    /// Examines the server and a database: `wanted`, or the first that answers.
+    pub fn examine(
+        &self,
+        report: &mut Report,
+        address: &Address,
+        wanted: Option<&str>,
+    ) -> anyhow::Result<Option<Found>> {
+        let Some(()) = self.examine_health(report, address)? else { return Ok(None) };
+        self.examine_readiness(report)?;
+        let Some(name) = self.examine_list(report, wanted)? else { return Ok(None) };
+        self.examine_database(report, name)
+    }
+
+    fn examine_health(&self, report: &mut Report, address: &Address) -> anyhow::Result<Option<()>> {
+        let reply = match self.get("/healthz", &[]) {
+            Ok(reply) => reply,
+            Err(error) => {
+                report.fail("http", error.to_string(), "check that a Spirea server listens on this port")?;
+                return Ok(None);
+            }
+        };
+        if reply.status != 200 || reply.body != b"ok\n" {
+            let detail = format!("/healthz gives status {} and is not a Spirea server's", reply.status);
+            report.fail("http", detail, "check the address, and that proxies in between pass requests on")?;
+            return Ok(None);
+        }
+        let took = format!("/healthz in {}", seconds(reply.took.as_secs_f64()));
+        match reply.took > SLOW {
+            true => report.warn("http", took, "the network or the server is slow")?,
+            false => report.ok("http", took)?,
+        }
+        let there = reply.header(DATE).and_then(|date| httpdate::parse_http_date(date).ok());
+        let skew = there.map(|there| {
+            let now = SystemTime::now();
+            now.duration_since(there).unwrap_or_else(|error| error.duration())
+        });
+        match skew {
+            _ if address.is_local => (),
+            Some(skew) if skew > SKEW => {
+                let detail = format!("this machine's and the server's differ by {} s", skew.as_secs());
+                report.warn("clock", detail, "set both by a time server")?;
+            }
+            Some(_) => report.ok("clock", "as the server's")?,
+            None => {
+                report.warn("clock", "the server's is not told", "have the proxy pass the header Date on")?
+            }
+        }
+        Ok(Some(()))
+    }
+
+    fn examine_readiness(&self, report: &mut Report) -> anyhow::Result<()> {
+        let reply = self.get("/readyz", &[])?;
+        let said = reply.json().unwrap_or_default();
+        if reply.status == 200 {
+            return report.ok("ready", "all databases answer");
+        }
+        if said["leaving"] == true {
+            return report.fail("ready", "the server is stopping", "wait for it to be replaced");
+        }
+        let databases = said["databases"].as_array().cloned().unwrap_or_default();
+        let waiting = databases.iter().filter(|database| database["state"] != "ready").map(|database| {
+            let word = |key: &str| database[key].as_str().unwrap_or_default().to_owned();
+            format!("{} is {} {}", word("name"), word("state"), word("error")).trim().to_owned()
+        });
+        let detail = format!("status {}: {}", reply.status, waiting.collect::<Vec<_>>().join(", "));
+        report.fail("ready", detail, "wait while databases are loading; the server's log says why one failed")
+    }
+
+    /// The database to go on with.
+    fn examine_list(&self, report: &mut Report, wanted: Option<&str>) -> anyhow::Result<Option<String>> {
+        let reply = self.get_allowed("/v1/databases", None)?;
+        let given = if self.authorization.is_some() { "the token" } else { "a request without a token" };
+        match reply.status {
+            200 => report.ok("access", format!("the server takes {given}"))?,
+            401 => {
+                let remedy = "name a file with a token (--token-file), which the operator makes with `spirea token new`";
+                report.fail("access", format!("the server does not take {given}"), remedy)?;
+                return Ok(None);
+            }
+            403 => {
+                report.fail("access", "the token may not query", "have the scope query added to it")?;
+                return Ok(None);
+            }
+            429 => {
+                report.fail("access", "the server or the token has too many requests", "try again later")?;
+                return Ok(None);
+            }
+            status => {
+                report.fail("access", format!("status {status}"), "the server's log says why")?;
+                return Ok(None);
+            }
+        }
+        let said = reply.json().unwrap_or_default();
+        let databases = said["databases"].as_array().cloned().unwrap_or_default();
+        let ready = databases.iter().filter(|database| database["state"] == "ready");
+        let ready: Vec<&str> = ready.filter_map(|database| database["name"].as_str()).collect();
+        let chosen = wanted.or(ready.first().copied());
+        match chosen.filter(|chosen| ready.contains(chosen)) {
+            Some(chosen) => {
+                report.ok("list", format!("{} of {} databases answer", ready.len(), databases.len()))?;
+                Ok(Some(chosen.into()))
+            }
+            None => {
+                let detail = match chosen {
+                    Some(chosen) => format!("{chosen} is not among those that answer: {}", ready.join(", ")),
+                    None => "no database answers".into(),
+                };
+                report.fail("list", detail, "name one that does (--database), or see the server's log")?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn examine_database(&self, report: &mut Report, name: String) -> anyhow::Result<Option<Found>> {
+        let config = self.get_allowed(&format!("/v1/databases/{name}/config"), None)?;
+        let (200, Some(tag)) = (config.status, config.header(ETAG)) else {
+            let detail = format!("{name}: status {}, entity tag {:?}", config.status, config.header(ETAG));
+            report.fail("config", detail, "have proxies pass status and ETag on; see the server's log")?;
+            return Ok(None);
+        };
+        let version = tag.trim_start_matches("W/").trim_matches('"').to_owned();
+        let short: String = version.chars().take(8).collect();
+        report.ok("config", format!("{name} is at version {short}…, {}", bytes(config.body.len() as u64)))?;
+
+        let hint = self.get_allowed(&format!("/v1/databases/{name}/hint"), Some("bytes=0-0"));
+        let (status, range) = match &hint {
+            Ok(reply) => (reply.status, reply.header(CONTENT_RANGE)),
+            // Without ranges all of it comes, which is more than is read here.
+            Err(ureq::Error::BodyExceedsLimit(_)) => (200, None),
+            Err(error) => {
+                report.fail("hint", error.to_string(), "see the server's log")?;
+                return Ok(None);
+            }
+        };
+        let total = range.and_then(|range| range.rsplit_once('/')?.1.parse::<u64>().ok());
+        match (status, total) {
+            (206, Some(total)) => report.ok("hint", format!("{} in ranges", bytes(total)))?,
+            (416, Some(0)) => report.ok("hint", "none needed")?,
+            (200, _) => report.warn(
+                "hint",
+                "comes as a whole only, so that a download that breaks off begins anew",
+                "have proxies and caches pass Range on",
+            )?,
+            _ => {
+                report.fail("hint", format!("status {status}"), "see the server's log")?;
+                return Ok(None);
+            }
+        }
+        Ok(Some(Found { name, version }))
+    }
+}

@@ -1,0 +1,54 @@
+//! `spirea doctor`: the whole path from a client to an answer, step by step.
+
+mod http;
+mod look_up;
+mod network;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use self::http::Http;
+use self::report::Report;
+use crate::access::Access;
+use crate::output::Format;
+
+/// What to examine.
+#[derive(Args)]
+pub struct Options {
+    /// Address of the server, such as https://pir.example.org.
+    url: String,
+    /// Address of the other server, for a database that two servers answer for.
+    #[arg(long, value_name = "URL")]
+    other: Option<String>,
+    /// The database to look something up in; the first that is ready by default.
+    #[arg(long)]
+    database: Option<String>,
+    #[command(flatten)]
+    access: Access,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Examines and prints. The status is 0 if a client gets answers, and 1 if something is in its way.
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let token = options.access.token()?;
+    let mut report = Report::new(Format::from_flag(options.json));
+    let urls: Vec<&str> = [Some(&*options.url), options.other.as_deref()].into_iter().flatten().collect();
+    let mut databases = Vec::new();
+    for url in &urls {
+        report.of(url);
+        if let Some(address) = network::examine(&mut report, url, options.access.ca.as_deref())? {
+            let http = Http::new(url, options.access.ca.as_deref(), token.as_deref())?;
+            databases.push(http.examine(&mut report, &address, options.database.as_deref())?);
+        }
+    }
+    // A look-up needs all servers, and would only repeat what was said.
+    if !report.has_failed() {
+        let names: Vec<_> = databases.into_iter().flatten().collect();
+        look_up::examine(&mut report, &urls, &names, options.access.options()?)?;
+    }
+    Ok(ExitCode::from(u8::from(report.has_failed())))
+}

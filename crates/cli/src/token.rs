@@ -1,0 +1,83 @@
+//! `spirea token`.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{Args, Subcommand, ValueEnum};
+use spirea_server::{Quota, Scope, Secret};
+
+use crate::output::{print_error, print_line};
+
+/// Tokens, by which a server knows who may ask.
+#[derive(Subcommand)]
+pub enum Token {
+    /// Make a token, and the lines for the server's file of tokens.
+    New(New),
+}
+
+/// A new token.
+#[derive(Args)]
+pub struct New {
+    /// Whose it is: a name that no other token of the file has.
+    #[arg(long)]
+    name: String,
+    /// What it allows; may be given again.
+    #[arg(long = "scope", value_enum, required = true)]
+    scopes: Vec<ScopeName>,
+    /// The most queries in each period, such as 1000/day; also second, minute and hour.
+    #[arg(long)]
+    quota: Option<Quota>,
+    /// The most requests at once.
+    #[arg(long)]
+    concurrency: Option<usize>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ScopeName {
+    Query,
+    Publish,
+    Admin,
+}
+
+impl From<ScopeName> for Scope {
+    fn from(name: ScopeName) -> Self {
+        match name {
+            ScopeName::Query => Self::Query,
+            ScopeName::Publish => Self::Publish,
+            ScopeName::Admin => Self::Admin,
+        }
+    }
+}
+
+/// Makes a token.
+pub fn run(Token::New(options): &Token) -> anyhow::Result<ExitCode> {
+    if options.name.is_empty() || options.name.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
+        bail!("--name: a token's name is a text without quotes and backslashes");
+    }
+    if options.concurrency == Some(0) {
+        bail!("--concurrency: a token that may have no request allows nothing; give at least 1");
+    }
+    let token = Secret::new()?;
+    // The token alone goes to standard output, so that `> file` keeps it and nothing else.
+    print_error(
+        "The token, which is not kept anywhere and is shown only now, is on standard output. Lines for the file of tokens:\n",
+    );
+    print_error(&entry(options, &token));
+    print_line(token.expose())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The token's lines in the file.
+fn entry(options: &New, token: &Secret) -> String {
+    let scopes: Vec<String> =
+        options.scopes.iter().map(|&scope| format!("\"{}\"", Scope::from(scope).name())).collect();
+    let mut lines = vec![
+        "[[token]]".into(),
+        format!("name = \"{}\"", options.name),
+        format!("blake3 = \"{}\"", token.hash().to_hex()),
+        format!("scopes = [{}]", scopes.join(", ")),
+    ];
+    lines.extend(options.quota.map(|quota| format!("quota = \"{quota}\"")));
+    lines.extend(options.concurrency.map(|concurrency| format!("concurrency = {concurrency}")));
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,102 @@
+//! Files that are read again when they change: the certificate and the tokens.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Notify;
+
+use crate::access::Tokens;
+use crate::routes::App;
+use crate::tls::Certificates;
+
+/// How often it is looked whether files have changed. Looking works on every file system, also where a folder is
+/// swapped as a whole.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Asks a server to read its certificate and its tokens again, also when they do not seem to have changed.
+#[derive(Clone, Debug, Default)]
+pub struct Reloader(Arc<Notify>);
+
+impl Reloader {
+    /// Asks; returns at once.
+    pub fn reload(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// What may change.
+pub(crate) struct Watched {
+    pub certificates: Option<Arc<Certificates>>,
+    pub tokens: Option<Arc<Tokens>>,
+}
+
+/// What files looked like: when each was last changed, and its length.
+type Stamp = Vec<Option<(SystemTime, u64)>>;
+
+#[derive(Default)]
+struct Stamps {
+    certificates: Stamp,
+    tokens: Stamp,
+}
+
+fn stamp<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Stamp {
+    let look = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    paths.into_iter().map(look).collect()
+}
+
+impl Watched {
+    /// Reads files again when they change or `reloader` asks.
+    pub async fn run(self, app: Arc<App>, reloader: Reloader) {
+        let watched = Arc::new(self);
+        let mut seen = watched.stamps();
+        loop {
+            let asked = tokio::select! {
+                () = reloader.0.notified() => true,
+                () = tokio::time::sleep(LOOK) => false,
+            };
+            let (watched, app) = (Arc::clone(&watched), Arc::clone(&app));
+            let look = move || {
+                let now = watched.stamps();
+                watched.reload(
+                    &app,
+                    asked || now.certificates != seen.certificates,
+                    asked || now.tokens != seen.tokens,
+                );
+                now
+            };
+            // What was seen before, after a panic: the files are looked at again.
+            seen = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        }
+    }
+
+    fn stamps(&self) -> Stamps {
+        let certificates = self.certificates.iter().flat_map(|certificates| certificates.paths());
+        Stamps {
+            certificates: stamp(certificates),
+            tokens: stamp(self.tokens.iter().map(|tokens| tokens.path())),
+        }
+    }
+
+    fn reload(&self, app: &App, certificates: bool, tokens: bool) {
+        if let Some(certificates) = self.certificates.as_ref().filter(|_| certificates) {
+            let outcome = certificates.reload();
+            app.metrics.reloaded("certificate", outcome.is_ok());
+            match outcome {
+                Ok(()) => tracing::info!("the certificate was read again; new connections get it"),
+                Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+            }
+        }
+        if let Some(tokens) = self.tokens.as_ref().filter(|_| tokens) {
+            let outcome = tokens.reload();
+            app.metrics.reloaded("tokens", outcome.is_ok());
+            match outcome {
+                Ok(()) => tracing::info!("the tokens were read again"),
+                Err(error) => tracing::error!(%error, "the tokens stay as they were"),
+            }
+        }
+    }
+}

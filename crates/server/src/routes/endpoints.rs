@@ -1,0 +1,206 @@
+//! The endpoints of both ports: the one table that the routers and their description are made of.
+
+use std::sync::Arc;
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodRouter, get, post};
+use serde_json::Value;
+use spirea_wire::Code;
+
+use super::openapi::{self, Parameter, Success};
+use super::{App, admin, control, hint, keys, query};
+use crate::access::{self, Scope};
+
+/// An endpoint: who may ask, what answers, and what it may say. The routers and their description are made of these.
+pub(crate) struct Endpoint {
+    pub method: Method,
+    pub path: &'static str,
+    /// The scope that a token needs; none for what needs no token.
+    pub scope: Option<Scope>,
+    pub summary: &'static str,
+    pub parameters: &'static [Parameter],
+    pub successes: Vec<Success>,
+    /// Why it may refuse, beside what any endpoint may.
+    pub causes: Vec<Code>,
+    pub handler: MethodRouter<Arc<App>>,
+}
+
+const JSON: &str = "application/json";
+
+fn ok(content_type: &'static str, text: &'static str) -> Success {
+    Success { status: 200, content_type, text }
+}
+
+const NOT_MODIFIED: Success =
+    Success { status: 304, content_type: "", text: "what the client has, by If-None-Match" };
+
+/// Why a database may not answer.
+const NO_DATABASE: [Code; 3] = [Code::UnknownDatabase, Code::Loading, Code::Failed];
+/// What may be wrong with a body.
+const WRONG_BODY: [Code; 6] = [
+    Code::Malformed,
+    Code::WrongFormat,
+    Code::WrongContentType,
+    Code::TooLarge,
+    Code::SlowBody,
+    Code::Overloaded,
+];
+
+impl Endpoint {
+    /// An endpoint that anybody may GET, and that refuses nothing.
+    fn open<H: Handler<T, Arc<App>>, T: 'static>(
+        path: &'static str,
+        summary: &'static str,
+        successes: Vec<Success>,
+        handler: H,
+    ) -> Self {
+        let (method, handler) = (Method::GET, get(handler));
+        Self { method, path, scope: None, summary, parameters: &[], successes, causes: Vec::new(), handler }
+    }
+}
+
+/// What probes and monitors ask, on every port and without a token.
+fn open_endpoints() -> Vec<Endpoint> {
+    let alive = || vec![ok("text/plain", "it runs")];
+    let ready = vec![
+        ok(JSON, "they do"),
+        Success {
+            status: 503,
+            content_type: JSON,
+            text: "some do not, or the server is leaving; with the causes",
+        },
+    ];
+    let metrics = vec![ok("text/plain", "in the text format of Prometheus")];
+    vec![
+        Endpoint::open("/healthz", "Whether the process runs.", alive(), control::alive),
+        Endpoint::open("/livez", "Whether the process runs.", alive(), control::alive),
+        Endpoint::open("/readyz", "Whether all databases answer.", ready, control::ready),
+        Endpoint::open("/metrics", "Metrics.", metrics, control::metrics),
+    ]
+}
+
+/// The endpoint that describes all of a port's.
+fn described(document: fn() -> Value) -> Endpoint {
+    let handler = move || async move { control::json_body(&document()) };
+    Endpoint::open("/openapi.json", "This document.", vec![ok(JSON, "OpenAPI 3.1")], handler)
+}
+
+fn data_document() -> Value {
+    openapi::document("Spirea", &data_endpoints())
+}
+
+fn admin_document() -> Value {
+    openapi::document("Spirea: administration", &admin_endpoints())
+}
+
+/// What clients ask.
+pub(super) fn data_endpoints() -> Vec<Endpoint> {
+    const PROTOBUF: &str = spirea_wire::CONTENT_TYPE;
+    let mut endpoints = open_endpoints();
+    endpoints.extend([
+        described(data_document),
+        Endpoint {
+            method: Method::GET,
+            path: "/v1/databases",
+            scope: Some(Scope::Query),
+            summary: "The databases.",
+            parameters: &[("Accept", "header", "application/x-protobuf for a message spirea.v1.DatabaseList.")],
+            successes: vec![ok(JSON, "the databases with their states and versions")],
+            causes: Vec::new(),
+            handler: get(control::databases),
+        },
+        Endpoint {
+            method: Method::GET,
+            path: "/v1/databases/{name}/config",
+            scope: Some(Scope::Query),
+            summary: "What a client must know before it can ask. Its entity tag is the version.",
+            parameters: &[("version", "query", "The version; without, the newest.")],
+            successes: vec![ok(PROTOBUF, "a message spirea.v1.DatabaseConfig"), NOT_MODIFIED],
+            causes: [&NO_DATABASE[..], &[Code::StaleVersion, Code::Malformed]].concat(),
+            handler: get(control::config),
+        },
+        Endpoint {
+            method: Method::POST,
+            path: "/v1/databases/{name}/keys",
+            scope: Some(Scope::Query),
+            summary: "Registers evaluation keys (spirea.v1.KeysRequest), for queries to name by their hash.",
+            parameters: &[],
+            successes: vec![ok(PROTOBUF, "a message spirea.v1.KeysResponse")],
+            causes: [&NO_DATABASE[..], &WRONG_BODY, &[Code::NoKeysNeeded, Code::StaleVersion]].concat(),
+            handler: post(keys::keys),
+        },
+        Endpoint {
+            method: Method::GET,
+            path: "/v1/databases/{name}/hint",
+            scope: Some(Scope::Query),
+            summary: "A hint, whole or in ranges. Its entity tag is its hash.",
+            parameters: &[("blake3", "query", "The hint's hash; without, that of the newest version's base.")],
+            successes: vec![
+                ok("application/octet-stream", "the hint"),
+                Success { status: 206, content_type: "application/octet-stream", text: "a range of it" },
+                NOT_MODIFIED,
+            ],
+            causes: [&NO_DATABASE[..], &[Code::UnknownHint, Code::WrongRange, Code::Malformed]].concat(),
+            handler: get(hint::hint),
+        },
+        Endpoint {
+            method: Method::GET,
+            path: "/v1/databases/{name}/hint/rows",
+            scope: Some(Scope::Query),
+            summary: "The hashes of a hint's rows, by which a client tells which have changed.",
+            parameters: &[("blake3", "query", "The hint's hash; without, that of the newest version's base.")],
+            successes: vec![ok("application/octet-stream", "the hashes")],
+            causes: [&NO_DATABASE[..], &[Code::UnknownHint, Code::Malformed]].concat(),
+            handler: get(hint::rows),
+        },
+        Endpoint {
+            method: Method::POST,
+            path: "/v1/databases/{name}/query",
+            scope: Some(Scope::Query),
+            summary: "Answers queries (spirea.v1.QueryRequest).",
+            parameters: &[(
+                access::REQUEST_ID,
+                "header",
+                "32 hexadecimal digits drawn at random for a request and repeated by its retries, which cost no quota.",
+            )],
+            successes: vec![ok(PROTOBUF, "a message spirea.v1.QueryResponse")],
+            causes: [
+                    &NO_DATABASE[..],
+                    &WRONG_BODY,
+                    &[Code::StaleVersion, Code::UnknownKeys, Code::QuotaExceeded, Code::Stopping],
+                ].concat(),
+            handler: post(query::query),
+        },
+    ]);
+    endpoints
+}
+
+/// What operators and publishers ask.
+pub(super) fn admin_endpoints() -> Vec<Endpoint> {
+    let mut endpoints = open_endpoints();
+    endpoints.extend([
+        described(admin_document),
+        Endpoint {
+            method: Method::GET,
+            path: "/v1/admin/databases",
+            scope: Some(Scope::Admin),
+            summary: "The databases with their versions and states.",
+            parameters: &[],
+            successes: vec![ok(JSON, "the databases, and why any failed")],
+            causes: Vec::new(),
+            handler: get(admin::databases),
+        },
+        Endpoint {
+            method: Method::GET,
+            path: "/v1/admin/status",
+            scope: Some(Scope::Admin),
+            summary: "Load, keys, connections and uptime.",
+            parameters: &[],
+            successes: vec![ok(JSON, "how the server does")],
+            causes: Vec::new(),
+            handler: get(admin::status),
+        },
+    ]);
+    endpoints
+}

@@ -1,0 +1,134 @@
+//! A TOML file whose errors name the file, the line and the key.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::de::{DeTable, DeValue};
+
+/// Why a setting cannot be used: where it stands, what is wrong, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {cause}")]
+pub struct SettingError {
+    /// File, line and key, or the environment's variable.
+    pub place: String,
+    /// What is wrong with it, and the remedy.
+    pub cause: String,
+}
+
+/// A key with its place in the text.
+struct Entry {
+    /// With dots between its parts, and the number of each table of an array.
+    key: String,
+    /// Where the key's name and its value stand, in bytes.
+    name: Range<usize>,
+    value: Range<usize>,
+}
+
+/// A TOML file's text, with the place of each key.
+pub(crate) struct Document<'a> {
+    path: PathBuf,
+    text: &'a str,
+    entries: Vec<Entry>,
+}
+
+impl<'a> Document<'a> {
+    /// A file's text. One that is no TOML has no keys; [`Document::read`] says what is wrong with it.
+    pub fn new(path: &Path, text: &'a str) -> Self {
+        let mut entries = Vec::new();
+        if let Ok(table) = DeTable::parse(text) {
+            collect(table.get_ref(), "", &mut entries);
+        }
+        Self { path: path.into(), text, entries }
+    }
+
+    /// Reads it.
+    pub fn read<T: Deserialize<'a>>(&self) -> Result<T, SettingError> {
+        let error = match toml::de::Deserializer::parse(self.text).and_then(T::deserialize) {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let span = error.span().unwrap_or_default();
+        let within = |outer: &Range<usize>| outer.start <= span.start && span.end <= outer.end;
+        // The innermost key that the error is about.
+        let key = self
+            .entries
+            .iter()
+            .filter(|entry| within(&entry.name) || within(&entry.value))
+            .max_by_key(|entry| (within(&entry.name), entry.key.len()))
+            .map_or("", |entry| &entry.key);
+        let path = self.path.display();
+        let line = self.line(span.start);
+        let place = if key.is_empty() { format!("{path}:{line}") } else { format!("{path}:{line}: {key}") };
+        Err(SettingError { place, cause: explain(error.message()) })
+    }
+
+    /// The file and line of a key, if it is there.
+    pub fn place(&self, key: &str) -> Option<String> {
+        let entry = self.entries.iter().find(|entry| entry.key == key)?;
+        Some(format!("{}:{}: {key}", self.path.display(), self.line(entry.name.start)))
+    }
+
+    /// A message about a key, with its place.
+    pub fn locate(&self, key: &str, cause: &str) -> String {
+        let place = self.place(key).unwrap_or_else(|| format!("{}: {key}", self.path.display()));
+        SettingError { place, cause: cause.into() }.to_string()
+    }
+
+    /// All keys, with dots between their parts.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.key.as_str())
+    }
+
+    fn line(&self, offset: usize) -> usize {
+        1 + self.text.bytes().take(offset).filter(|&byte| byte == b'\n').count()
+    }
+}
+
+fn collect(table: &DeTable<'_>, above: &str, entries: &mut Vec<Entry>) {
+    for (name, value) in table {
+        let key = format!("{above}{}", name.get_ref());
+        entries.push(Entry { key: key.clone(), name: name.span(), value: value.span() });
+        match value.get_ref() {
+            DeValue::Table(inner) => collect(inner, &format!("{key}."), entries),
+            DeValue::Array(items) => {
+                for (i, item) in items.iter().enumerate() {
+                    let key = format!("{key}.{i}");
+                    if let DeValue::Table(inner) = item.get_ref() {
+                        collect(inner, &format!("{key}."), entries);
+                    }
+                    entries.push(Entry { key, name: item.span(), value: item.span() });
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+/// The reader's words, with the nearest known key where one is unknown.
+pub(super) fn explain(message: &str) -> String {
+    if let Some((unknown, known)) = unknown_field(message) {
+        return match nearest(unknown, known.iter().copied()) {
+            Some(near) => format!("unknown key; did you mean {near}?"),
+            None => format!("unknown key; the keys here are {}", known.join(", ")),
+        };
+    }
+    if message.starts_with("missing field") {
+        return format!("the key {} is missing; add it", message.split('`').nth(1).unwrap_or_default());
+    }
+    message.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
+
+/// The unknown key that a message of the reader is about, and the known ones.
+pub(super) fn unknown_field(message: &str) -> Option<(&str, Vec<&str>)> {
+    let mut quoted = message.strip_prefix("unknown field")?.split('`').skip(1).step_by(2);
+    Some((quoted.next()?, quoted.collect()))
+}
+
+/// The name that is most like another one, if any is much like it.
+pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    const ALIKE: f64 = 0.7;
+    let likeness = |known: &'n str| (known, strsim::normalized_damerau_levenshtein(name, known));
+    let best = known.into_iter().map(likeness).max_by(|a, b| a.1.total_cmp(&b.1));
+    best.filter(|(_, likeness)| *likeness >= ALIKE).map(|(known, _)| known)
+}

@@ -1,0 +1,272 @@
+//! Settings: one TOML file, overridden by the environment, overridden by what the caller sets itself.
+
+mod document;
+mod environment;
+mod units;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use spirea_backend::Residence;
+use spirea_protocols::Party;
+
+pub(crate) use self::document::Document;
+pub use self::document::SettingError;
+use self::units::{named, parsed, size, time};
+pub use self::units::{parse_size, parse_time};
+use crate::{BackendChoice, LogFormat, ServerConfig, TlsFiles};
+
+/// What a file or the environment sets; what it does not set stays as it is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Settings {
+    #[serde(deserialize_with = "parsed")]
+    listen: Option<SocketAddr>,
+    #[serde(deserialize_with = "parsed")]
+    admin_listen: Option<SocketAddr>,
+    #[serde(deserialize_with = "parsed")]
+    backend: Option<BackendChoice>,
+    threads: Option<usize>,
+    #[serde(deserialize_with = "residence")]
+    memory: Option<Residence>,
+    #[serde(deserialize_with = "parsed")]
+    party: Option<Party>,
+    queue: Option<usize>,
+    development: Option<bool>,
+    databases: Option<Vec<DatabaseSettings>>,
+    keys: KeySettings,
+    limits: LimitSettings,
+    tls: TlsSettings,
+    tokens: TokenSettings,
+    log: LogSettings,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DatabaseSettings {
+    path: PathBuf,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct KeySettings {
+    folder: Option<PathBuf>,
+    #[serde(deserialize_with = "size")]
+    memory: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    disk: Option<u64>,
+    disk_sets: Option<usize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct LimitSettings {
+    #[serde(deserialize_with = "size")]
+    body_memory: Option<u64>,
+    connections: Option<usize>,
+    requests: Option<usize>,
+    #[serde(deserialize_with = "time")]
+    read_timeout: Option<Duration>,
+    #[serde(deserialize_with = "time")]
+    idle_timeout: Option<Duration>,
+    #[serde(deserialize_with = "time")]
+    write_timeout: Option<Duration>,
+    #[serde(deserialize_with = "time")]
+    drain_delay: Option<Duration>,
+    #[serde(deserialize_with = "time")]
+    drain_timeout: Option<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TlsSettings {
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TokenSettings {
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct LogSettings {
+    #[serde(deserialize_with = "log_format")]
+    format: Option<LogFormat>,
+    #[serde(deserialize_with = "parsed")]
+    level: Option<tracing::Level>,
+}
+
+fn residence<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Residence>, D::Error> {
+    named(deserializer, [("copied", Residence::Copied), ("mapped", Residence::Mapped)])
+}
+
+fn log_format<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LogFormat>, D::Error> {
+    named(deserializer, [("text", LogFormat::Text), ("json", LogFormat::Json)])
+}
+
+fn set<T>(value: &mut T, setting: Option<T>) {
+    if let Some(setting) = setting {
+        *value = setting;
+    }
+}
+
+impl Settings {
+    /// Paths in a file are relative to the folder that it is in.
+    fn relative_to(mut self, folder: &Path) -> Self {
+        let Self { databases, keys, tls, tokens, .. } = &mut self;
+        let files = [&mut keys.folder, &mut tls.certificate, &mut tls.key, &mut tokens.file];
+        let databases = databases.iter_mut().flatten().map(|database| &mut database.path);
+        for path in files.into_iter().flatten().chain(databases) {
+            *path = folder.join(&path);
+        }
+        self
+    }
+
+    fn apply(self, config: &mut ServerConfig) {
+        let Self {
+            listen,
+            admin_listen,
+            backend,
+            threads,
+            memory,
+            party,
+            queue,
+            development,
+            databases,
+            keys,
+            limits,
+            tls,
+            tokens,
+            log,
+        } = self;
+        set(&mut config.listen, listen);
+        set(&mut config.admin_listen, admin_listen.map(Some));
+        set(&mut config.backend, backend);
+        set(&mut config.threads, threads);
+        set(&mut config.residence, memory);
+        set(&mut config.party, party.map(Some));
+        set(&mut config.queue, queue);
+        set(&mut config.development, development);
+        set(
+            &mut config.snapshots,
+            databases.map(|databases| databases.into_iter().map(|database| database.path).collect()),
+        );
+        set(&mut config.keys.folder, keys.folder.map(Some));
+        set(&mut config.keys.memory_bytes, keys.memory);
+        set(&mut config.keys.disk.bytes, keys.disk);
+        set(&mut config.keys.disk.sets, keys.disk_sets);
+        set(&mut config.limits.body_memory, limits.body_memory);
+        set(&mut config.limits.connections, limits.connections);
+        set(&mut config.limits.requests, limits.requests);
+        set(&mut config.limits.read_timeout, limits.read_timeout);
+        set(&mut config.limits.idle_timeout, limits.idle_timeout);
+        set(&mut config.limits.write_timeout, limits.write_timeout);
+        set(&mut config.limits.drain_delay, limits.drain_delay);
+        set(&mut config.limits.drain_timeout, limits.drain_timeout);
+        if tls.certificate.is_some() || tls.key.is_some() {
+            let files = config.tls.get_or_insert_with(TlsFiles::default);
+            set(&mut files.certificate, tls.certificate);
+            set(&mut files.key, tls.key);
+        }
+        set(&mut config.tokens, tokens.file.map(Some));
+        set(&mut config.log.format, log.format);
+        set(&mut config.log.level, log.level);
+    }
+}
+
+/// Every key that there is, with dots between its parts.
+fn known_keys() -> Vec<String> {
+    let sections = [
+        ("", keys_of::<Settings>()),
+        ("keys.", keys_of::<KeySettings>()),
+        ("limits.", keys_of::<LimitSettings>()),
+        ("tls.", keys_of::<TlsSettings>()),
+        ("tokens.", keys_of::<TokenSettings>()),
+        ("log.", keys_of::<LogSettings>()),
+    ];
+    let names: Vec<&str> = sections.iter().map(|(section, _)| section.trim_end_matches('.')).collect();
+    let keys =
+        sections.iter().flat_map(|(section, keys)| keys.iter().map(move |key| format!("{section}{key}")));
+    keys.filter(|key| !names.contains(&key.as_str())).collect()
+}
+
+/// The keys of a section, which its reader names when it meets another one.
+fn keys_of<T: for<'de> Deserialize<'de> + std::fmt::Debug>() -> Vec<String> {
+    let stranger = toml::Table::from_iter([(String::new(), toml::Value::Boolean(true))]);
+    let refusal = T::deserialize(stranger).map(drop).expect_err("no section has a key without a name");
+    let known = document::unknown_field(refusal.message()).map(|(_, known)| known).unwrap_or_default();
+    known.into_iter().map(str::to_owned).collect()
+}
+
+/// A configuration, and where each of its settings comes from.
+#[derive(Debug)]
+pub struct Configured {
+    /// The configuration.
+    pub config: ServerConfig,
+    /// Variables of the environment that look like settings and are none.
+    pub warnings: Vec<String>,
+    origins: BTreeMap<String, String>,
+}
+
+impl Configured {
+    /// The defaults, changed by a file, if there is one, and by variables of the environment.
+    ///
+    /// # Errors
+    /// [`SettingError`] for what cannot be read, with its file and line or its variable.
+    pub fn read(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, SettingError> {
+        let mut configured =
+            Self { config: ServerConfig::default(), warnings: Vec::new(), origins: BTreeMap::new() };
+        if let Some(path) = file {
+            configured.read_file(path)?;
+        }
+        let (variables, warnings) = environment::read(environment)?;
+        for variable in variables {
+            variable.settings.apply(&mut configured.config);
+            configured.origins.insert(variable.key, variable.name);
+        }
+        configured.warnings = warnings;
+        Ok(configured)
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), SettingError> {
+        let text = std::fs::read_to_string(path).map_err(|error| SettingError {
+            place: path.display().to_string(),
+            cause: format!("the configuration cannot be read: {error}; name a file as --config says"),
+        })?;
+        let document = Document::new(path, &text);
+        let settings: Settings = document.read()?;
+        settings.relative_to(path.parent().unwrap_or(Path::new(""))).apply(&mut self.config);
+        let places = document.keys().filter_map(|key| Some((key.into(), document.place(key)?)));
+        self.origins = places.collect();
+        Ok(())
+    }
+
+    /// Notes that the caller has set a key itself, and how it is called there, such as `--listen`.
+    pub fn overridden(&mut self, key: &str, by: &str) {
+        self.origins.insert(key.into(), by.into());
+    }
+
+    /// Checks what can be checked without serving: that the settings go together, and that the files they name can
+    /// be read.
+    ///
+    /// # Errors
+    /// [`SettingError`] for the first that is wrong, with where it was set.
+    pub fn check(&self) -> Result<(), SettingError> {
+        self.config.check().map_err(|wrong| {
+            let place = self.origins.get(&wrong.key).cloned().unwrap_or(wrong.key);
+            SettingError { place, cause: wrong.cause }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

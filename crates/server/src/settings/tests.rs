@@ -1,0 +1,132 @@
+use std::path::PathBuf;
+
+use super::*;
+
+fn read(text: &str, variables: &[(&str, &str)]) -> Result<Configured, SettingError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spirea.toml");
+    std::fs::write(&path, text).unwrap();
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let folder = format!("{}/", folder.path().display());
+    Configured::read(Some(&path), variables)
+        .map_err(|error| SettingError { place: error.place.replace(&folder, ""), ..error })
+}
+
+fn example() -> &'static str {
+    include_str!("../../../../deploy/spirea.toml")
+}
+
+#[test]
+fn the_example_holds_every_key_with_its_default() {
+    let configured = read(example(), &[]).unwrap();
+    assert_eq!(format!("{:?}", configured.config), format!("{:?}", ServerConfig::default()));
+
+    let complete: String = example()
+        .lines()
+        .map(|line| {
+            line.strip_prefix("# ").filter(|rest| rest.contains(" = ")).unwrap_or(line).to_owned() + "\n"
+        })
+        .collect();
+    let document = Document::new(Path::new("example"), &complete);
+    let Configured { config, .. } = read(&complete, &[]).unwrap();
+    let set: Vec<&str> = document.keys().collect();
+    for key in known_keys() {
+        assert!(set.contains(&key.as_str()), "{key} is not in deploy/spirea.toml");
+    }
+    assert_eq!(config.snapshots.len(), 2);
+    assert!(config.tls.is_some() && config.tokens.is_some() && config.admin_listen.is_some());
+}
+
+#[test]
+fn what_is_wrong_is_told_with_file_line_key_and_remedy() {
+    for (text, place, cause) in [
+        ("listen = \"here\"", "spirea.toml:1: listen", "\"here\": invalid socket address"),
+        ("\n\nlimits.body_memroy = 5", "spirea.toml:3: limits.body_memroy", "did you mean body_memory?"),
+        ("[limits]\nconections = 5", "spirea.toml:2: limits.conections", "did you mean connections?"),
+        ("[limits]\n\nread_timeout = 30", "spirea.toml:3: limits.read_timeout", "such as 30s"),
+        ("[limits]\nbody_memory = \"1GB\"", "spirea.toml:2: limits.body_memory", "such as 512MiB"),
+        ("queue = \"many\"", "spirea.toml:1: queue", "expected usize"),
+        ("[colour]\nx = 1", "spirea.toml:1: colour", "the keys here are listen, admin_listen"),
+        ("memory = \"paper\"", "spirea.toml:1: memory", "none of copied, mapped"),
+        ("[log]\nlevel = \"loud\"", "spirea.toml:2: log.level", "\"loud\""),
+        (
+            "[[databases]]\npath = \"a\"\n[[databases]]\nfolder = \"b\"",
+            "spirea.toml:4: databases.1.folder",
+            "path",
+        ),
+        ("[[databases]]\n", "spirea.toml:1: databases.0", "the key path is missing"),
+        ("party = 2", "spirea.toml:1: party", "\"2\""),
+        ("listen = ", "spirea.toml:1", ""),
+        ("a = 1\na = 2", "spirea.toml:2", "duplicate"),
+    ] {
+        let error = read(text, &[]).unwrap_err();
+        assert!(error.place == place && error.cause.contains(cause), "{text:?}: {error}");
+    }
+    let error = Configured::read(Some(Path::new("/absent/spirea.toml")), []).unwrap_err();
+    assert!(
+        error.to_string().starts_with("/absent/spirea.toml: the configuration cannot be read"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let file = "listen = \"127.0.0.1:1\"\nthreads = 3\n[limits]\nconnections = 7\n[tokens]\nfile = \"t\"\n";
+    let Configured { config, warnings, .. } = read(
+        file,
+        &[
+            ("SPIREA_LISTEN", "127.0.0.1:2"),
+            ("SPIREA_LIMITS__CONNECTIONS", "9"),
+            ("SPIREA_LIMITS__BODY_MEMORY", "2GiB"),
+            ("SPIREA_LIMITS__IDLE_TIMEOUT", "5m"),
+            ("SPIREA_DEVELOPMENT", "true"),
+            ("SPIREA_DATABASES", "[{ path = \"one\" }, { path = \"two\" }]"),
+            ("SPIREA_KEYS__FOLDER", "12"),
+            ("SPIREA_PARTY", "1"),
+            ("UNRELATED", "1"),
+        ],
+    )
+    .unwrap();
+    assert_eq!((config.listen.port(), config.threads, config.limits.connections), (2, 3, 9));
+    assert_eq!((config.limits.body_memory, config.limits.idle_timeout), (2 << 30, Duration::from_secs(300)));
+    assert!(config.development && config.party.is_some() && warnings.is_empty());
+    // Paths of the environment are relative to where the command runs, those of the file to the file.
+    assert_eq!(config.snapshots, ["one", "two"].map(PathBuf::from));
+    assert_eq!(config.keys.folder, Some("12".into()));
+    assert!(config.tokens.unwrap().is_absolute());
+}
+
+#[test]
+fn wrong_variables_are_told_and_unknown_ones_are_warned_of() {
+    let error = read("", &[("SPIREA_LIMITS__CONNECTIONS", "many")]).unwrap_err();
+    assert_eq!(error.place, "SPIREA_LIMITS__CONNECTIONS");
+    let error = read("", &[("SPIREA_LIMITS__READ_TIMEOUT", "30")]).unwrap_err();
+    assert!(error.cause.contains("such as 30s"), "{error}");
+    let names = ["SPIREA_LIMITS__CONECTIONS", "SPIREA_SERVICE_HOST", "SPIREA_TOKEN", "SPIREA_PORT_8080_TCP"];
+    let Configured { warnings, .. } = read("", &names.map(|name| (name, "x"))).unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("did you mean SPIREA_LIMITS__CONNECTIONS?"));
+}
+
+#[test]
+fn checks_name_what_set_the_value() {
+    let check = |text: &str, variables: &[(&str, &str)]| read(text, variables).unwrap().check().unwrap_err();
+    let error = check("\nlisten = \"0.0.0.0:80\"", &[]);
+    assert!(error.place.ends_with("spirea.toml:2: listen") && error.cause.contains("--insecure-no-auth"));
+    let error = check("", &[("SPIREA_ADMIN_LISTEN", "[::]:80")]);
+    assert_eq!(error.place, "SPIREA_ADMIN_LISTEN");
+    let error = check("admin_listen = \"127.0.0.1:8080\"", &[]);
+    assert!(error.place.ends_with("spirea.toml:1: admin_listen"), "{error}");
+    let error = check("[tls]\ncertificate = \"absent.pem\"\nkey = \"absent.pem\"", &[]);
+    assert!(error.place.ends_with("spirea.toml:2: tls.certificate") && error.cause.contains("absent.pem"));
+    let error = check("[tokens]\nfile = \"absent.toml\"", &[]);
+    assert!(error.place.ends_with("spirea.toml:2: tokens.file"), "{error}");
+    let error = check("[limits]\nwrite_timeout = \"0s\"", &[]);
+    assert!(error.place.ends_with("spirea.toml:2: limits.write_timeout"), "{error}");
+    let error = check("databases = [{ path = \"absent\" }]", &[]);
+    assert!(error.place.ends_with("spirea.toml:1: databases.0.path"), "{error}");
+    let mut configured = read("listen = \"127.0.0.1:1\"", &[]).unwrap();
+    configured.config.listen = ([0, 0, 0, 0], 80).into();
+    configured.overridden("listen", "--listen");
+    assert_eq!(configured.check().unwrap_err().place, "--listen");
+}

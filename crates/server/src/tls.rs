@@ -1,0 +1,151 @@
+//! TLS: a certificate that is read again when its files change, while connections go on.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio_rustls::TlsAcceptor;
+use x509_cert::der::Decode;
+
+/// The protocol that a client takes HTTP/2 for.
+pub(crate) const HTTP_2: &[u8] = b"h2";
+const HTTP_1: &[u8] = b"http/1.1";
+
+/// The files of a certificate.
+#[derive(Clone, Debug, Default)]
+pub struct TlsFiles {
+    /// PEM: the server's certificate, then those that lead from it to a root.
+    pub certificate: PathBuf,
+    /// PEM: the certificate's private key.
+    pub key: PathBuf,
+}
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// The certificate's file cannot be read.
+    #[error("{}: no certificate can be read: {cause}; name a PEM file with the server's certificate and those of its issuers", .path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The key's file cannot be read.
+    #[error("{}: no private key can be read: {cause}; name the PEM file with the certificate's key, readable by this user", .path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The certificate is of the past.
+    #[error("{}: the certificate expired {} days ago; renew it", .path.display(), .ago.as_secs() / 86_400)]
+    Expired {
+        /// The certificate's file.
+        path: PathBuf,
+        /// How long ago.
+        ago: Duration,
+    },
+    /// The certificate is for another key.
+    #[error("{}: the key is not that of {}: {cause}; name the two that were made together", .key.display(), .certificate.display())]
+    Mismatch {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// What the library says.
+        cause: rustls::Error,
+    },
+}
+
+struct Loaded {
+    key: Arc<CertifiedKey>,
+    expires: SystemTime,
+}
+
+impl Loaded {
+    fn read(files: &TlsFiles) -> Result<Self, TlsError> {
+        let TlsFiles { certificate, key } = files;
+        let unusable = |cause: String| TlsError::Certificate { path: certificate.clone(), cause };
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
+            .and_then(Iterator::collect)
+            .map_err(|error| unusable(error.to_string()))?;
+        let first = chain.first().ok_or_else(|| unusable("there is none in the file".into()))?;
+        let expires = expiry(first).ok_or_else(|| unusable("it is not in the form X.509".into()))?;
+        if let Ok(ago) = SystemTime::now().duration_since(expires) {
+            return Err(TlsError::Expired { path: certificate.clone(), ago });
+        }
+        let private = PrivateKeyDer::from_pem_file(key)
+            .map_err(|error| TlsError::Key { path: key.clone(), cause: error.to_string() })?;
+        let mismatch =
+            |cause| TlsError::Mismatch { certificate: certificate.clone(), key: key.clone(), cause };
+        let key = CertifiedKey::from_der(chain, private, &ring::default_provider()).map_err(mismatch)?;
+        Ok(Self { key: Arc::new(key), expires })
+    }
+}
+
+/// When a certificate in the form X.509, as DER, expires; `None` if it is none.
+pub fn expiry(certificate: &[u8]) -> Option<SystemTime> {
+    let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
+    Some(UNIX_EPOCH + certificate.tbs_certificate.validity.not_after.to_unix_duration())
+}
+
+/// The certificate that new connections get.
+pub(crate) struct Certificates {
+    files: TlsFiles,
+    current: RwLock<Loaded>,
+}
+
+impl Certificates {
+    pub fn open(files: &TlsFiles) -> Result<Self, TlsError> {
+        Ok(Self { files: files.clone(), current: RwLock::new(Loaded::read(files)?) })
+    }
+
+    pub fn paths(&self) -> [&Path; 2] {
+        [&self.files.certificate, &self.files.key]
+    }
+
+    /// Reads the files again. If they are wrong, the certificate stays as it was.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let loaded = Loaded::read(&self.files)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        Ok(())
+    }
+
+    /// When the certificate expires.
+    pub fn expires(&self) -> SystemTime {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).expires
+    }
+
+    /// What makes connections of TLS 1.2 and 1.3 out of those of TCP.
+    pub fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
+        let resolver: Arc<dyn ResolvesServerCert> = Arc::<Self>::clone(self);
+        let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has ciphers of the versions that it names")
+            .with_no_client_auth()
+            .with_cert_resolver(resolver);
+        config.alpn_protocols = vec![HTTP_2.into(), HTTP_1.into()];
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).key))
+    }
+}

@@ -1,0 +1,100 @@
+//! How many requests are served at once, and how long connections may do nothing.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use spirea_server::{Limits, ServerConfig};
+use spirea_wire::Code;
+use tempfile::tempdir;
+
+use crate::fixture::{
+    PATIENCE, Reply, dial, eventually, gate, no_hook, read, request, serve_config, serve_urls, urls,
+};
+
+const QUERY: &str = "/v1/databases/urls/query";
+/// A time that passes in these tests.
+const SHORT: Duration = Duration::from_secs(1);
+
+fn send(server: &crate::fixture::Running, connection: &str, body: &[u8]) -> TcpStream {
+    let mut stream = dial(server.address);
+    let length = body.len();
+    let head = format!(
+        "POST {QUERY} HTTP/1.1\r\nhost: x\r\n{connection}content-type: application/x-protobuf\r\ncontent-length: {length}\r\n\r\n"
+    );
+    stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    stream
+}
+
+#[test]
+fn requests_above_the_limit_are_refused_and_a_client_that_goes_frees_its_place() {
+    let folder = tempdir().unwrap();
+    let (hook, begins, go) = gate();
+    let limits = Limits { requests: 2, ..Limits::default() };
+    let server = serve_config(&urls(folder.path(), hook), ServerConfig { limits, ..ServerConfig::default() });
+    let body = request(&server, 1).encode();
+    let close = "connection: close\r\n";
+    let mut running = send(&server, close, &body);
+    begins.recv().unwrap();
+    let waiting = send(&server, close, &body);
+    eventually("the queue", || server.metric("spirea_queue_requests") == Some(1.0));
+    for reply in [server.post(QUERY, &body), server.get("/v1/databases")] {
+        assert_eq!(
+            (reply.status, reply.refusal().code, reply.refusal().accepted),
+            (429, Code::Overloaded, false)
+        );
+        assert!(reply.header("retry-after").is_some());
+    }
+    assert_eq!(server.metric("spirea_refusals_total{code=\"overloaded\"}"), Some(2.0));
+    // Probes are answered whatever the load is.
+    assert_eq!(server.get("/readyz").status, 200);
+
+    drop(waiting);
+    eventually("the place", || server.get("/v1/databases").status == 200);
+    go.send(()).unwrap();
+    assert_eq!(read(&mut running).status, 200);
+}
+
+#[test]
+fn idle_connections_are_closed_and_computing_ones_are_not() {
+    let folder = tempdir().unwrap();
+    let (hook, begins, go) = gate();
+    let limits =
+        Limits { idle_timeout: SHORT, write_timeout: SHORT, read_timeout: SHORT, ..Limits::default() };
+    let server = serve_urls(folder.path(), limits, 8, hook);
+    // Kept alive: the server closes it when nothing more comes.
+    let mut idle = dial(server.address);
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut busy = send(&server, "", &request(&server, 1).encode());
+    begins.recv().unwrap();
+    let started = Instant::now();
+    assert_eq!(read(&mut idle).status, 200);
+    assert!(started.elapsed() < PATIENCE);
+    // By now the other one has waited longer than any of the times.
+    std::thread::sleep(2 * SHORT);
+    go.send(()).unwrap();
+    let mut head = [0; 12];
+    busy.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_its_responses_is_cut_off() {
+    let folder = tempdir().unwrap();
+    let limits = Limits { write_timeout: SHORT, ..Limits::default() };
+    let server = serve_urls(folder.path(), limits, 8, no_hook());
+    let hint = server.get("/v1/databases/urls/hint").body.len();
+    // Far more than the system's buffers hold.
+    let count = (64 << 20) / hint + 1;
+    let mut stream = dial(server.address);
+    let get = "GET /v1/databases/urls/hint HTTP/1.1\r\nhost: x\r\n\r\n";
+    stream.write_all(get.repeat(count).as_bytes()).unwrap();
+    eventually("the connection", || server.metric("spirea_connections") >= Some(2.0));
+    eventually("the client is cut off", || server.metric("spirea_connections") == Some(1.0));
+    // What had been sent is there, and then nothing.
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert!(rest.len() < count * hint);
+    assert_eq!(Reply::parse(&rest).status, 200);
+    server.assert_serving();
+}

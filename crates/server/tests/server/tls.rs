@@ -1,0 +1,217 @@
+//! TLS: certificates, their change, and both versions of HTTP.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use spirea_client::{ClientError, ClientOptions, HttpClient};
+use spirea_server::{ServeError, Server, ServerConfig, TlsError, TlsFiles};
+use tempfile::tempdir;
+
+use crate::fixture::{Running, dial, eventually, key, no_hook, options, serve_config, texts, urls, value};
+
+/// Who signs certificates.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// Writes a certificate for this machine that expires at the beginning of a year.
+    fn issue(&self, files: &TlsFiles, year: i32) {
+        let pair = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".into(), "127.0.0.1".into()]).unwrap();
+        params.not_after = date_time_ymd(year, 1, 1);
+        let certificate = params.signed_by(&pair, &self.0).unwrap();
+        std::fs::write(&files.certificate, certificate.pem() + &self.0.pem()).unwrap();
+        std::fs::write(&files.key, pair.serialize_pem()).unwrap();
+    }
+
+    fn write(&self, folder: &Path) -> PathBuf {
+        let path = folder.join("ca.pem");
+        std::fs::write(&path, self.0.pem()).unwrap();
+        path
+    }
+
+    /// How a client of this authority speaks TLS.
+    fn client(&self, protocols: &[&[u8]]) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(self.0.der().to_vec())).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Arc::new(config)
+    }
+
+    fn dial(&self, server: &Running) -> StreamOwned<ClientConnection, TcpStream> {
+        let name = ServerName::try_from("localhost").unwrap();
+        StreamOwned::new(ClientConnection::new(self.client(&[]), name).unwrap(), dial(server.address))
+    }
+
+    /// Whether a new connection to the server gets one of this authority's certificates.
+    fn is_of(&self, server: &Running) -> bool {
+        let mut stream = self.dial(server);
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").is_ok()
+            && stream.read_exact(&mut [0; 12]).is_ok()
+    }
+}
+
+fn files(folder: &Path) -> TlsFiles {
+    TlsFiles { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") }
+}
+
+fn with_tls(files: &TlsFiles) -> ServerConfig {
+    ServerConfig { tls: Some(files.clone()), ..ServerConfig::default() }
+}
+
+fn connect(server: &Running, ca: Option<PathBuf>, folder: &Path) -> Result<HttpClient, ClientError> {
+    let options = ClientOptions { ca, attempts: 1, ..options(folder) };
+    HttpClient::connect_with(&[&format!("https://localhost:{}", server.address.port())], "urls", options)
+}
+
+#[test]
+fn clients_that_trust_the_authority_are_served_and_others_do_not_trust() {
+    let folder = tempdir().unwrap();
+    let (authority, files) = (Authority::new(), files(folder.path()));
+    authority.issue(&files, 2100);
+    let server = serve_config(&urls(folder.path(), no_hook()), with_tls(&files));
+    let ca = authority.write(folder.path());
+    let mut client = connect(&server, Some(ca.clone()), folder.path()).unwrap();
+    assert_eq!(texts(client.get_keys(&[&key(7)]).unwrap()), [Some(value(7, 1))]);
+    assert!(connect(&server, None, folder.path()).is_err());
+    Authority::new().write(folder.path());
+    assert!(connect(&server, Some(ca), folder.path()).is_err());
+    for (content, wanted) in [("", "there is none"), ("not a certificate", "there is none")] {
+        std::fs::write(folder.path().join("wrong.pem"), content).unwrap();
+        let error =
+            connect(&server, Some(folder.path().join("wrong.pem")), folder.path()).map(drop).unwrap_err();
+        assert!(matches!(&error, ClientError::BadOption(text) if text.contains(wanted)), "{error}");
+    }
+    // Without TLS there is no HTTP, and no harm.
+    let mut plain = dial(server.address);
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP/"));
+    assert!(authority.is_of(&server));
+}
+
+#[test]
+fn a_new_certificate_is_for_new_connections_and_a_wrong_one_for_none() {
+    let folder = tempdir().unwrap();
+    let (old, new, files) = (Authority::new(), Authority::new(), files(folder.path()));
+    old.issue(&files, 2100);
+    let server = serve_config(&urls(folder.path(), no_hook()), with_tls(&files));
+    let mut kept = old.dial(&server);
+    let mut ask = move || {
+        kept.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        let mut response = Vec::new();
+        while !response.ends_with(b"ok\n") {
+            let mut byte = [0];
+            kept.read_exact(&mut byte).unwrap();
+            response.extend(byte);
+        }
+        assert!(response.starts_with(b"HTTP/1.1 200"));
+    };
+    ask();
+    // Seen without being asked.
+    new.issue(&files, 2100);
+    eventually("the new certificate", || new.is_of(&server));
+    assert!(!old.is_of(&server));
+    ask();
+    let metric = |name: &str| {
+        let mut stream = new.dial(&server);
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        value.unwrap_or_default()
+    };
+    let kept_old = "spirea_reloads_total{outcome=\"kept the old\",what=\"certificate\"}";
+    let before = metric(kept_old);
+    std::fs::write(&files.key, "no key").unwrap();
+    server.reloader.reload();
+    eventually("the wrong key", || metric(kept_old) > before);
+    assert!(new.is_of(&server));
+    // The certificate of the past is worse than what is there.
+    let before = metric(kept_old);
+    new.issue(&files, 2020);
+    server.reloader.reload();
+    eventually("the old certificate", || metric(kept_old) > before);
+    assert!(new.is_of(&server));
+    let expiry = metric("spirea_certificate_expiry_timestamp_seconds");
+    assert_eq!(expiry, 4_102_444_800.0, "the beginning of 2100");
+    ask();
+}
+
+#[test]
+fn http_2_is_spoken_where_tls_negotiates_it() {
+    let folder = tempdir().unwrap();
+    let (authority, files) = (Authority::new(), files(folder.path()));
+    authority.issue(&files, 2100);
+    let server = serve_config(&urls(folder.path(), no_hook()), with_tls(&files));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(authority.client(&[b"h2", b"http/1.1"]));
+        let name = ServerName::try_from("localhost").unwrap();
+        let stream = connector.connect(name, stream).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+        tokio::spawn(connection);
+        let ask = |path: &str| {
+            let request = hyper::Request::get(format!("https://localhost{path}"));
+            sender.send_request(request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap())
+        };
+        let (mut ask, paths) = (ask, ["/healthz", "/v1/databases/urls/config", "/v1/databases/urls/hint"]);
+        let responses = paths.map(&mut ask);
+        for response in responses {
+            let response = response.await.unwrap();
+            assert_eq!((response.status().as_u16(), response.version()), (200, hyper::Version::HTTP_2));
+            let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+            assert!(!body.is_empty());
+        }
+    });
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_refused_with_the_cause() {
+    let folder = tempdir().unwrap();
+    let engine = urls(folder.path(), no_hook());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let refused = |files: &TlsFiles| {
+        let config = ServerConfig { listen: ([127, 0, 0, 1], 0).into(), ..with_tls(files) };
+        match runtime.block_on(Server::bind_with(&config, Arc::clone(&engine))).map(drop).unwrap_err() {
+            ServeError::Tls(error) => error,
+            error => panic!("{error}"),
+        }
+    };
+    let (authority, good) = (Authority::new(), files(folder.path()));
+    authority.issue(&good, 2100);
+    let absent = folder.path().join("absent.pem");
+    let error = refused(&TlsFiles { certificate: absent.clone(), ..good.clone() });
+    assert!(matches!(error, TlsError::Certificate { .. }) && error.to_string().contains("absent.pem"));
+    let error = refused(&TlsFiles { key: absent, ..good.clone() });
+    assert!(matches!(error, TlsError::Key { .. }), "{error}");
+    let swapped = TlsFiles { certificate: good.key.clone(), key: good.certificate.clone() };
+    assert!(matches!(refused(&swapped), TlsError::Certificate { .. }));
+    let other = TlsFiles { certificate: good.certificate.clone(), key: folder.path().join("other.pem") };
+    std::fs::write(&other.key, KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    assert!(matches!(refused(&other), TlsError::Mismatch { .. }));
+    authority.issue(&good, 2020);
+    let error = refused(&good);
+    assert!(matches!(error, TlsError::Expired { .. }) && error.to_string().contains("renew"));
+}
