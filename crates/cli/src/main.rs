@@ -1,14 +1,19 @@
-//! The `spirea` command: plan, build, inspect, serve, get, bench, gpu.
+//! The `spirea` command: plan, build, inspect, serve, get, bench, gpu, load, simulate-load.
 
 mod bench;
 mod build;
+mod canvas;
+mod chart;
 mod get;
 mod gpu;
 mod inspect;
+mod latencies;
+mod load;
 mod output;
 mod plan;
 mod progress;
 mod serve;
+mod simulate_load;
 
 use std::process::ExitCode;
 
@@ -40,6 +45,10 @@ enum Action {
     /// Check a GPU, and measure it.
     #[command(subcommand)]
     Gpu(gpu::Gpu),
+    /// Ask a server at a set rate, as many clients would, and check every answer.
+    Load(load::Options),
+    /// Simulate latency against load, by the server's own scheduler.
+    SimulateLoad(simulate_load::Options),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +60,8 @@ fn main() -> ExitCode {
         Action::Get(options) => get::run(&options),
         Action::Bench(bench) => bench::run(bench).map(|()| ExitCode::SUCCESS),
         Action::Gpu(gpu) => gpu::run(&gpu),
+        Action::Load(options) => load::run(&options),
+        Action::SimulateLoad(options) => simulate_load::run(&options),
     };
     result.unwrap_or_else(|error| {
         output::print_error(&format!("spirea: {error:#}"));
