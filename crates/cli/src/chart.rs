@@ -8,7 +8,7 @@ const WIDTH: i32 = 860;
 const HEIGHT: i32 = 520;
 const LEFT: i32 = 96;
 const RIGHT: i32 = WIDTH - 30;
-const TOP: i32 = 104;
+const TOP: i32 = 114;
 const BOTTOM: i32 = HEIGHT - 62;
 
 /// A logarithmic axis.
@@ -63,7 +63,7 @@ impl Chart {
             canvas.text(&(self.y.format)(tick), (LEFT - 8, at), 11, FAINT_INK, Anchor::Right)?;
         }
         canvas.text(&self.x.label, ((LEFT + RIGHT) / 2, HEIGHT - 22), 12, INK, Anchor::Middle)?;
-        canvas.text(&self.y.label, (LEFT - 72, TOP - 12), 12, INK, Anchor::Left)?;
+        canvas.text(&self.y.label, (LEFT - 72, TOP - 18), 12, INK, Anchor::Left)?;
         for (series, colour) in self.series.iter().zip(COLOURS) {
             let visible = series.points.iter().copied().filter(on_axes);
             let line: Vec<_> = visible.map(|point| (x.pixel(point.0), y.pixel(point.1))).collect();
