@@ -1,18 +1,23 @@
-//! The `spirea` command: plan, build, inspect, serve, token, get, doctor, bench, gpu.
+//! The `spirea` command: plan, build, sign, inspect, publish, serve, get, doctor, load, bench, gpu and more.
 
 mod access;
 mod bench;
 mod build;
+mod canvas;
+mod chart;
 mod doctor;
 mod get;
 mod gpu;
 mod inspect;
 mod key;
+mod latencies;
+mod load;
 mod output;
 mod plan;
 mod progress;
 mod publish;
 mod serve;
+mod simulate_load;
 mod token;
 
 use std::process::ExitCode;
@@ -61,6 +66,10 @@ enum Action {
     /// Check a GPU, and measure it.
     #[command(subcommand)]
     Gpu(gpu::Gpu),
+    /// Ask a server at a set rate, as many clients would, and check every answer.
+    Load(load::Options),
+    /// Simulate latency against load, by the server's own scheduler.
+    SimulateLoad(simulate_load::Options),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +88,8 @@ fn main() -> ExitCode {
         Action::Doctor(options) => doctor::run(&options),
         Action::Bench(bench) => bench::run(bench).map(|()| ExitCode::SUCCESS),
         Action::Gpu(gpu) => gpu::run(&gpu),
+        Action::Load(options) => load::run(&options),
+        Action::SimulateLoad(options) => simulate_load::run(&options),
     };
     result.unwrap_or_else(|error| {
         output::print_error(&format!("spirea: {error:#}"));

@@ -1,105 +1,13 @@
 //! The command as a person uses it: real processes, real files, loopback HTTP.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+mod command;
+
+use std::path::PathBuf;
 
 use spirea_protocols::registry::NAMES;
 use tempfile::TempDir;
 
-const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
-
-fn spirea(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(SPIREA)
-        .args(arguments)
-        .current_dir(folder)
-        .env("XDG_CACHE_HOME", folder.join("cache"))
-        .output()
-        .expect("the command runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Runs it and gives its output; fails the test if the status is another.
-fn expect(folder: &Path, status: i32, arguments: &[&str]) -> Output {
-    let output = spirea(folder, arguments);
-    assert_eq!(
-        output.status.code(),
-        Some(status),
-        "spirea {arguments:?}\n{}\n{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
-    output
-}
-
-/// Runs it, expects failure, and gives what it said.
-fn refusal(folder: &Path, arguments: &[&str]) -> String {
-    text(&expect(folder, 2, arguments).stderr)
-}
-
-fn folder_with(files: &[(&str, &str)]) -> TempDir {
-    let folder = TempDir::new().unwrap();
-    for (name, content) in files {
-        std::fs::write(folder.path().join(name), content).unwrap();
-    }
-    folder
-}
-
-/// A running server; stopped when dropped.
-struct Server {
-    process: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(folder: &Path, snapshots: &[&str]) -> Self {
-        let mut process = Command::new(SPIREA)
-            .arg("serve")
-            .args(snapshots)
-            .args(["--listen", "127.0.0.1:0", "--threads", "1"])
-            .current_dir(folder)
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(folder.join("server.log")).unwrap())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url =
-            line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
-        Self { process, url }
-    }
-
-    fn address(&self) -> &str {
-        self.url.strip_prefix("http://").unwrap()
-    }
-
-    /// A plain GET; the status line and the rest.
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.address()).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        text(&answer)
-    }
-
-    /// Asks it to stop and waits.
-    fn stop(mut self) -> i32 {
-        let killed = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status().unwrap();
-        assert!(killed.success());
-        self.process.wait().unwrap().code().expect("the server stops by itself")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use command::{Server, expect, folder_with, refusal, spirea, text};
 
 #[test]
 fn a_table_is_built_served_and_looked_up_by_key() {

@@ -162,7 +162,7 @@ impl Description {
     }
 
     /// The newest version that all of them answer, if there is one.
-    pub(crate) fn common_version(descriptions: &[Self]) -> Option<Version> {
+    pub fn common_version(descriptions: &[Self]) -> Option<Version> {
         let (first, others) = descriptions.split_first()?;
         let everywhere = |version: &&Version| others.iter().all(|other| other.versions.contains(version));
         first.versions.iter().find(everywhere).copied()

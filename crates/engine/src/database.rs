@@ -122,7 +122,7 @@ impl Database {
         self.with_zeros(|answer| {
             // The first reads the table from its file, and makes what is made once.
             answer(1)?;
-            for queries in [1, self.max_batch.min(4), 1] {
+            for queries in PaceMeter::probes(self.max_batch) {
                 let started = Instant::now();
                 answer(queries)?;
                 self.note(queries, started.elapsed());

@@ -248,7 +248,7 @@ impl Backend {
 
     fn run(self, arrivals: &[Arrival], capacity: usize) -> Simulated {
         let mut meter = PaceMeter::default();
-        for queries in [1, 4, 1] {
+        for queries in PaceMeter::probes(self.limit) {
             meter.note(queries, self.pace.time(queries));
         }
         let simulation = Simulation { window: Window::Scan, capacity, limit: self.limit, meter };

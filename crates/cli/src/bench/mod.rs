@@ -3,7 +3,6 @@
 mod dpf;
 mod hint;
 mod plot;
-mod plot_canvas;
 mod plot_ratios;
 mod plot_steps;
 mod protocol;

@@ -5,7 +5,7 @@ use std::path::Path;
 use plotters::style::RGBColor;
 
 use super::plot::Group;
-use super::plot_canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
+use crate::canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
 use crate::output::seconds;
 
 const ROW: i32 = 20;

@@ -6,7 +6,7 @@ use plotters::style::RGBColor;
 use spirea_protocols::registry::NAMES;
 
 use super::plot::{Figure, Group};
-use super::plot_canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
+use crate::canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
 use crate::output::seconds;
 
 /// The steps in the order in which a query meets them; one keeps its colour in every drawing.

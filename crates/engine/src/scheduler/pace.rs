@@ -36,6 +36,11 @@ impl PaceMeter {
     /// that their pairs take microseconds; enough that a quarter of them may be outliers.
     const REMEMBERED: usize = 16;
 
+    /// Sizes of batches that tell the parts apart at little cost, of a database that takes `limit` queries at once.
+    pub fn probes(limit: usize) -> [usize; 3] {
+        [1, limit.min(4), 1]
+    }
+
     /// The estimate; zero before the first batch.
     pub fn pace(&self) -> Pace {
         self.pace

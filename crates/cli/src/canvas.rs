@@ -10,14 +10,14 @@ use plotters::element::{PathElement, Rectangle, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color as _, IntoFont as _, RGBColor, ShapeStyle, TextStyle};
 
-pub(super) const INK: RGBColor = RGBColor(0x22, 0x2b, 0x36);
-pub(super) const FAINT_INK: RGBColor = RGBColor(0x5f, 0x6b, 0x7a);
-pub(super) const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
+pub(crate) const INK: RGBColor = RGBColor(0x22, 0x2b, 0x36);
+pub(crate) const FAINT_INK: RGBColor = RGBColor(0x5f, 0x6b, 0x7a);
+pub(crate) const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
 const GROUND: RGBColor = RGBColor(0xff, 0xff, 0xff);
 
 /// Colours that differ for every kind of eye (Okabe and Ito), the grey last, then darker ones; after them again from
 /// the first.
-pub(super) const COLOURS: [RGBColor; 14] = [
+pub(crate) const COLOURS: [RGBColor; 14] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xe6, 0x9f, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
@@ -36,19 +36,19 @@ pub(super) const COLOURS: [RGBColor; 14] = [
 
 /// Where a text stands to its place.
 #[derive(Clone, Copy)]
-pub(super) enum Anchor {
+pub(crate) enum Anchor {
     Left,
     Middle,
     Right,
 }
 
 /// An SVG that is being drawn.
-pub(super) struct Canvas<'a> {
+pub(crate) struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
 
 /// Pixels that a text takes at most.
-pub(super) fn width(text: &str, size: i32) -> i32 {
+pub(crate) fn width(text: &str, size: i32) -> i32 {
     // Letters of wide fonts without serifs are 0.6 of their size on average.
     (text.chars().count() as f64 * f64::from(size) * 0.6) as i32
 }

@@ -1,0 +1,295 @@
+//! Simulated clients: sessions with keys of their own, over the same hints, that follow the database's versions.
+
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use anyhow::{Context as _, anyhow, ensure};
+use bytes::Bytes;
+use spirea_client::{ClientError, Description, Hint, Pending, Session, WeakPrf};
+use spirea_wire::{Code, KeysHash, Limits, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, Version};
+use tokio::sync::Mutex;
+
+use super::endpoint::{Endpoint, Failure};
+use super::questions::Ask;
+
+/// The longest hint that is downloaded.
+const MAX_HINT_BYTES: u64 = 8 << 30;
+/// How often a configuration is fetched while the database changes in between.
+const REFRESHES: usize = 5;
+
+/// What clients download of a version.
+pub struct Edition {
+    description: Description,
+    /// Those of the parts, in their order.
+    hints: Vec<Hint>,
+}
+
+impl Edition {
+    /// The version.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+}
+
+/// A client in one version. Its requests take turns; its answers do not.
+pub struct Client {
+    session: RwLock<Session>,
+}
+
+impl Client {
+    // A session whose query panicked has lost nothing but that query.
+    pub fn session(&self) -> RwLockReadGuard<'_, Session> {
+        self.session.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asking(&self) -> RwLockWriteGuard<'_, Session> {
+        self.session.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn version(&self) -> Version {
+        *self.session().description().version()
+    }
+}
+
+/// A client through all versions.
+#[derive(Default)]
+struct Life {
+    /// In the version that it last asked.
+    latest: Option<Arc<Client>>,
+    /// The keys that the servers have taken.
+    keys_sent: HashSet<KeysHash>,
+}
+
+/// A look-up that is ready to be sent.
+pub struct Prepared {
+    /// Who asks.
+    pub client: Arc<Client>,
+    /// The version that it was made for.
+    pub version: Version,
+    /// Lengths of the version's messages.
+    pub limits: Limits,
+    /// The bodies of the requests, one to each server.
+    pub requests: Vec<Bytes>,
+    /// What the answers need to be decoded.
+    pub pending: Pending,
+}
+
+/// The clients of a database.
+pub struct Fleet {
+    /// In the order of their parties.
+    servers: Vec<Endpoint>,
+    name: String,
+    weak_prf: WeakPrf,
+    /// Clients of a protocol without keys are one: they cannot be told apart, and their requests have nothing in
+    /// common either.
+    clients: Vec<Mutex<Life>>,
+    current: RwLock<Arc<Edition>>,
+    refreshing: Mutex<()>,
+}
+
+impl Fleet {
+    /// So many clients of the database `name` of these servers, in any order; with their keys, once
+    /// [`Fleet::register`] has been called.
+    pub async fn open(
+        mut servers: Vec<Endpoint>,
+        name: &str,
+        count: usize,
+        weak_prf: WeakPrf,
+    ) -> anyhow::Result<Self> {
+        let mut described = Vec::new();
+        for server in servers.drain(..) {
+            described.push((describe(&server, name, None).await?, server));
+        }
+        described.sort_by_key(|(description, _)| description.party());
+        servers.extend(described.into_iter().map(|(_, server)| server));
+        let current = download(&servers, name).await?;
+        let keyed = current.description.limits().parts().any(|part| part.keys_bytes > 0);
+        let clients = (0..if keyed { count } else { 1 }).map(|_| Mutex::default()).collect();
+        let current = RwLock::new(Arc::new(current));
+        Ok(Self { servers, name: name.into(), weak_prf, clients, current, refreshing: Mutex::default() })
+    }
+
+    /// The servers, in the order of their parties.
+    pub fn servers(&self) -> &[Endpoint] {
+        &self.servers
+    }
+
+    /// The version last seen.
+    pub fn current(&self) -> Arc<Edition> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes all clients and has the servers take their keys.
+    pub async fn register(&self) -> anyhow::Result<()> {
+        for client in 0..self.clients.len() {
+            self.client(client).await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with the version that is served now, after a server has said that it is not `known` any more; gives
+    /// whether there is another one.
+    pub async fn refresh(&self, known: &Version) -> anyhow::Result<bool> {
+        // Many notice a new version at once; one of them fetches it.
+        let _turn = self.refreshing.lock().await;
+        if self.current().description.version() != known {
+            return Ok(true);
+        }
+        let newest = describe_all(&self.servers, &self.name).await?;
+        if newest.version() == known {
+            return Ok(false);
+        }
+        let fresh = Arc::new(download(&self.servers, &self.name).await?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(true)
+    }
+
+    /// A client's requests for something, in the version last seen.
+    pub async fn prepare(&self, client: usize, ask: &Ask) -> anyhow::Result<Prepared> {
+        let (client, ask) = (self.client(client).await?, ask.clone());
+        let prepare = move || {
+            let mut session = client.asking();
+            let round = ask.round(&mut session)?;
+            let requests = round.requests.into_iter().map(Bytes::from).collect();
+            let (version, limits) = (*session.description().version(), session.description().limits());
+            drop(session);
+            Ok::<_, ClientError>(Prepared { client, version, limits, requests, pending: round.pending })
+        };
+        Ok(tokio::task::spawn_blocking(prepare).await??)
+    }
+
+    /// A client in the version last seen, whose keys the servers have taken.
+    async fn client(&self, client: usize) -> anyhow::Result<Arc<Client>> {
+        let mut life = self.clients[client % self.clients.len()].lock().await;
+        let current = self.current();
+        if let Some(client) = &life.latest
+            && client.version() == *current.description.version()
+        {
+            return Ok(Arc::clone(client));
+        }
+        let (former, weak_prf) = (life.latest.clone(), self.weak_prf);
+        let open = move || {
+            let (description, hints) = (current.description.clone(), &current.hints);
+            match former {
+                Some(former) => former.session().follow(description, hints, weak_prf),
+                None => Session::new_with(description, hints, weak_prf),
+            }
+        };
+        let session = tokio::task::spawn_blocking(open).await??;
+        let client = Arc::new(Client { session: RwLock::new(session) });
+        self.send_keys(&client, &mut life.keys_sent).await?;
+        life.latest = Some(Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// Has every server take a client's keys once more.
+    pub async fn send_keys_again(&self, client: &Client) -> anyhow::Result<()> {
+        self.send_keys(client, &mut HashSet::new()).await
+    }
+
+    /// Has every server take those of a client's keys that they have not.
+    async fn send_keys(&self, client: &Client, sent: &mut HashSet<KeysHash>) -> anyhow::Result<()> {
+        let uploads: Vec<(KeysHash, Bytes)> = {
+            let session = client.session();
+            let missing = session.keys().into_iter().filter(|keys| !sent.contains(keys.blake3()));
+            missing.map(|keys| (*keys.blake3(), keys.request().into())).collect()
+        };
+        for (hash, message) in uploads {
+            for server in &self.servers {
+                let limit = MAX_KEYS_RESPONSE_BYTES;
+                let response = server.post("keys", &upload_id(&hash), message.clone(), limit).await;
+                let response = response.map_err(|failure| at(server, &failure))?;
+                let session = client.session();
+                session
+                    .keys()
+                    .iter()
+                    .filter(|keys| *keys.blake3() == hash)
+                    .try_for_each(|keys| keys.check(response.clone()))?;
+            }
+            sent.insert(hash);
+        }
+        Ok(())
+    }
+}
+
+/// A name for an upload of keys: their hash is public, and the same upload has the same name.
+fn upload_id(hash: &KeysHash) -> String {
+    hex(&hash[..16])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn at(server: &Endpoint, failure: &Failure) -> anyhow::Error {
+    match failure {
+        Failure::Refused { refusal, .. } => {
+            anyhow!("{}: {failure}: {}; {}", server.url(), refusal.message, refusal.remedy)
+        }
+        _ => anyhow!("{}: {failure}", server.url()),
+    }
+}
+
+/// A version's description, or the newest's.
+async fn describe(server: &Endpoint, name: &str, version: Option<&Version>) -> anyhow::Result<Description> {
+    let config = version.map_or("config".into(), |version| format!("config?version={}", hex(version)));
+    let config = server.get(&config, MAX_CONFIG_BYTES).await.map_err(|failure| at(server, &failure))?;
+    Ok(Description::parse(name, config)?)
+}
+
+/// The description that all servers agree on: of the newest version that all of them answer.
+async fn describe_all(servers: &[Endpoint], name: &str) -> anyhow::Result<Description> {
+    let mut described = Vec::new();
+    for server in servers {
+        described.push(describe(server, name, None).await?);
+    }
+    if described.windows(2).any(|pair| pair[0].version() != pair[1].version())
+        && let Some(common) = Description::common_version(&described)
+    {
+        for (server, description) in servers.iter().zip(&mut described) {
+            *description = describe(server, name, Some(&common)).await?;
+        }
+    }
+    Ok(Description::agree(described)?)
+}
+
+/// The version that is served now.
+async fn download(servers: &[Endpoint], name: &str) -> anyhow::Result<Edition> {
+    for _ in 0..REFRESHES {
+        let description = describe_all(servers, name).await?;
+        if let Some(hints) = hints(&servers[0], &description).await? {
+            return Ok(Edition { description, hints });
+        }
+    }
+    Err(anyhow!("the database changed while it was being fetched, time after time"))
+}
+
+/// The hints of a version's parts; `None` if the server has others by now.
+async fn hints(server: &Endpoint, description: &Description) -> anyhow::Result<Option<Vec<Hint>>> {
+    let mut hints = Vec::new();
+    for part in description.parts() {
+        let bytes = part.hint_bytes();
+        ensure!(bytes <= MAX_HINT_BYTES, "the hint has {bytes} bytes, above the limit of {MAX_HINT_BYTES}");
+        let downloaded = match bytes {
+            0 => Bytes::new(),
+            _ => {
+                let named = format!("hint?blake3={}", hex(part.hint_blake3()));
+                match server.get(&named, bytes).await {
+                    Err(failure) if failure.refused_for() == Some(Code::UnknownHint) => return Ok(None),
+                    hint => hint.map_err(|failure| at(server, &failure)).context("the hint")?,
+                }
+            }
+        };
+        hints.push(part.hint(downloaded.into())?);
+    }
+    Ok(Some(hints))
+}
+
+/// Whether a refusal may mean that another version is served by now. One of another shape takes other lengths, and
+/// calls these malformed before it comes to the version.
+pub fn may_be_stale(failure: &Failure) -> bool {
+    matches!(
+        failure.refused_for(),
+        Some(Code::StaleVersion | Code::Malformed | Code::TooLarge | Code::NoKeysNeeded)
+    )
+}

@@ -1,0 +1,186 @@
+//! What is asked, and what the right answers are where these are known.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use chacha20::ChaCha20Rng;
+use clap::Args;
+use rand_core::{Rng as _, SeedableRng as _};
+use spirea_client::{ClientError, Round, Session};
+use spirea_protocols::{Table, TableKind};
+use spirea_store::ingest::{self, Format, Row, Selection};
+
+/// The most rows of a table that are asked for, drawn from all of them.
+const SAMPLE: usize = 100_000;
+
+/// Where questions and right answers come from.
+#[derive(Args)]
+pub struct Source {
+    /// Ask for the keys in this file, one a line. The values are not known, so of wrong answers only those are found
+    /// that fail their checksum.
+    #[arg(long, value_name = "FILE", conflicts_with = "expect")]
+    keys: Option<PathBuf>,
+    /// The table that the database was built from, as `spirea build --input`: its rows are asked for, and every answer
+    /// is compared. Several, for versions that take turns: an answer is right if one of them has it.
+    #[arg(long, value_name = "FILE")]
+    expect: Vec<PathBuf>,
+    /// Column of the keys, as of `spirea build`.
+    #[arg(long, requires = "expect")]
+    key: Option<String>,
+    /// Columns of the values, as of `spirea build`.
+    #[arg(long, num_args = 1.., requires = "expect")]
+    value: Vec<String>,
+    /// Format of the tables, if their names do not tell.
+    #[arg(long, requires = "expect")]
+    format: Option<String>,
+    /// Bytes of a value in a fixed-width file.
+    #[arg(long, requires = "expect")]
+    record_bytes: Option<usize>,
+}
+
+/// A value: its fields. `None` where a key has none.
+type Fields = Option<Vec<Vec<u8>>>;
+
+/// What is looked up.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// A key.
+    Key(Vec<u8>),
+    /// A position.
+    Index(u64),
+}
+
+impl Ask {
+    /// The requests for it.
+    pub fn round(&self, session: &mut Session) -> Result<Round, ClientError> {
+        match self {
+            Self::Key(key) => session.query_keys(&[key]),
+            Self::Index(index) => session.query_indices(&[*index]),
+        }
+    }
+}
+
+/// A look-up and its right answers.
+pub struct Question {
+    /// What is looked up.
+    pub ask: Ask,
+    /// The right answers; none if they are not known.
+    right: Vec<Fields>,
+}
+
+/// What is asked.
+pub enum Questions {
+    /// These.
+    Listed(Vec<Question>),
+    /// Any row of a table without keys, with unknown values.
+    Indices(u64),
+}
+
+impl Questions {
+    /// Those of `source` for a table.
+    pub fn open(source: &Source, table: &Table, seed: u64) -> anyhow::Result<Self> {
+        let questions = match (&source.keys, source.expect.split_first(), table.kind) {
+            (Some(path), ..) => {
+                ensure!(
+                    table.kind == TableKind::Keyword,
+                    "--keys: this table has no keys; leave the option away"
+                );
+                let text =
+                    std::fs::read(path).with_context(|| format!("{}: cannot be read", path.display()))?;
+                let lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end);
+                let keys = lines.filter(|line| !line.is_empty());
+                keys.map(|key| Question { ask: Ask::Key(key.into()), right: Vec::new() }).collect()
+            }
+            (None, Some((first, others)), kind) => {
+                ensure!(
+                    source.key.is_some() == (kind == TableKind::Keyword),
+                    "--key: the database's values are found {}",
+                    if kind == TableKind::Keyword {
+                        "by key: name its column"
+                    } else {
+                        "by position: leave it away"
+                    }
+                );
+                source.tables(first, others, seed)?
+            }
+            (None, None, TableKind::Index) => return Ok(Self::Indices(table.records)),
+            (None, None, TableKind::Keyword) => {
+                bail!(
+                    "this table has keys: give some with --keys FILE, or the whole table with --expect FILE"
+                )
+            }
+        };
+        ensure!(!questions.is_empty(), "there is no row or key to ask for");
+        Ok(Self::Listed(questions))
+    }
+
+    /// A look-up, and which of the listed questions it is.
+    pub fn draw(&self, rng: &mut impl rand_core::Rng) -> (Ask, Option<usize>) {
+        match self {
+            Self::Listed(questions) => {
+                let which = (rng.next_u64() % questions.len() as u64) as usize;
+                (questions[which].ask.clone(), Some(which))
+            }
+            Self::Indices(records) => (Ask::Index(rng.next_u64() % records), None),
+        }
+    }
+
+    /// Whether this is a right answer to a question; `None` if that is not known.
+    pub fn check(&self, which: Option<usize>, fields: &Fields) -> Option<bool> {
+        let Self::Listed(questions) = self else { return None };
+        let right = &questions[which?].right;
+        (!right.is_empty()).then(|| right.contains(fields))
+    }
+
+    /// Whether the right answers are known.
+    pub fn known(&self) -> bool {
+        matches!(self, Self::Listed(questions) if !questions[0].right.is_empty())
+    }
+}
+
+impl Source {
+    /// Rows of the first table, with the values that each of the tables has for them.
+    fn tables(&self, first: &Path, others: &[PathBuf], seed: u64) -> anyhow::Result<Vec<Question>> {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let (mut questions, mut rows) = (Vec::new(), 0u64);
+        self.each_row(first, |ask, fields| {
+            let question = || Question { ask, right: vec![Some(fields)] };
+            rows += 1;
+            if questions.len() < SAMPLE {
+                questions.push(question());
+                return;
+            }
+            // Every row is as likely in the sample as any other (Vitter's algorithm R).
+            if let Some(place) = questions.get_mut((rng.next_u64() % rows) as usize) {
+                *place = question();
+            }
+        })?;
+        for path in others {
+            let mut values: HashMap<Ask, Fields> =
+                questions.iter().map(|question| (question.ask.clone(), None)).collect();
+            self.each_row(path, |ask, fields| {
+                if let Some(value) = values.get_mut(&ask) {
+                    *value = Some(fields);
+                }
+            })?;
+            for question in &mut questions {
+                question.right.extend(values.remove(&question.ask));
+            }
+        }
+        Ok(questions)
+    }
+
+    fn each_row(&self, path: &Path, mut take: impl FnMut(Ask, Vec<Vec<u8>>)) -> anyhow::Result<()> {
+        let format = Format::choose(self.format.as_deref(), self.record_bytes, path)?;
+        let selection = Selection { key: self.key.clone(), values: self.value.clone() };
+        let mut source = ingest::open(path, format, &selection)?;
+        let (mut row, mut index) = (Row::default(), 0);
+        while source.next(&mut row)? {
+            let ask = row.key().map_or(Ask::Index(index), |key| Ask::Key(key.into()));
+            take(ask, row.fields().map(<[u8]>::to_vec).collect());
+            index += 1;
+        }
+        Ok(())
+    }
+}
