@@ -14,6 +14,7 @@ use spirea_protocols::dpf::Words;
 use spirea_protocols::planner::{self, Advice, Needs, Rates};
 use spirea_protocols::registry::Choice;
 use spirea_store::ingest::{Format, Selection};
+use spirea_store::signing::{read_key, sign};
 use spirea_store::{BuildOptions, Overwrite, Progress, Protocol, Silent, Snapshot, build};
 
 use crate::inspect::explain;
@@ -67,6 +68,9 @@ pub struct Options {
     /// Replace a snapshot that is there, when the new one is complete.
     #[arg(long)]
     overwrite: bool,
+    /// Sign the snapshot with the private key in this file.
+    #[arg(long, value_name = "FILE")]
+    sign: Option<PathBuf>,
     /// Threads; 0 for all.
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -109,8 +113,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         overwrite: if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
         ..BuildOptions::new(&options.input, format, selection, &options.out)
     };
+    // Before the work: a key that cannot be read shall not cost a build.
+    let key = options.sign.as_deref().map(read_key).transpose()?;
     let started = Instant::now();
     let snapshot = build_with(&build_options, options.threads, &Bars::new())?;
+    if let Some(key) = &key {
+        sign(&snapshot, key)?;
+    }
     print_line(&format!("built {} in {}", options.out.display(), seconds(started.elapsed().as_secs_f64())))?;
     for (label, text) in explain(&snapshot) {
         print_line(&format!("{label:>16}  {text}"))?;

@@ -3,19 +3,22 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use clap::Args;
 use spirea_protocols::keyword::FALSE_MATCH_LOG2;
 use spirea_protocols::parameters::Stored;
 use spirea_protocols::{Sizes, TableKind};
-use spirea_store::{Manifest, Snapshot};
+use spirea_store::repository::VERSIONS;
+use spirea_store::{Manifest, Repository, Snapshot};
 
 use crate::output::{bytes, print_line};
 use crate::progress::Bars;
+use crate::publish;
 
 /// What to inspect.
 #[derive(Args)]
 pub struct Options {
-    /// The snapshot's folder.
+    /// The folder of a snapshot, or of a repository, whose versions are shown.
     snapshot: PathBuf,
     /// Also read every file and check its hash.
     #[arg(long)]
@@ -27,6 +30,9 @@ pub struct Options {
 
 /// Explains a snapshot.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    if options.snapshot.join(VERSIONS).is_dir() {
+        return inspect_repository(options);
+    }
     let snapshot = Snapshot::open(&options.snapshot)?;
     if options.verify {
         snapshot.verify(&Bars::new())?;
@@ -40,6 +46,19 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         if options.verify {
             print_line(&format!("{:>16}  every file matches its hash", "verified"))?;
         }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the versions of a repository.
+fn inspect_repository(options: &Options) -> anyhow::Result<ExitCode> {
+    ensure!(!options.json, "--json shows the manifest of a snapshot: name one of those in bases/ or deltas/");
+    publish::list(&options.snapshot)?;
+    if options.verify {
+        for record in Repository::list(&options.snapshot)? {
+            record.snapshots().try_for_each(|snapshot| snapshot.verify(&Bars::new()))?;
+        }
+        print_line("every file matches its hash")?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,9 +7,11 @@ mod doctor;
 mod get;
 mod gpu;
 mod inspect;
+mod key;
 mod output;
 mod plan;
 mod progress;
+mod publish;
 mod serve;
 mod token;
 
@@ -33,6 +35,17 @@ enum Action {
     Plan(plan::Options),
     /// Explain a snapshot: shapes, sizes, anonymity set, failure bound.
     Inspect(inspect::Options),
+    /// Publish a base or changes of it in a repository.
+    Publish(publish::Publish),
+    /// Go back to an earlier version of a repository.
+    Rollback(publish::Rollback),
+    /// Make a new base of a repository's base and its changes.
+    Compact(publish::Compact),
+    /// Make a key that signs versions.
+    #[command(subcommand)]
+    Key(key::Key),
+    /// Sign a snapshot.
+    Sign(key::Sign),
     /// Serve snapshots over HTTP.
     Serve(Box<serve::Options>),
     /// Make tokens, by which a server knows who may ask.
@@ -55,6 +68,11 @@ fn main() -> ExitCode {
         Action::Build(options) => build::run(&options),
         Action::Plan(options) => plan::run(&options),
         Action::Inspect(options) => inspect::run(&options),
+        Action::Publish(options) => publish::publish(&options),
+        Action::Rollback(options) => publish::rollback(&options),
+        Action::Compact(options) => publish::compact(&options),
+        Action::Key(options) => key::run(&options),
+        Action::Sign(options) => key::sign(&options),
         Action::Serve(options) => serve::run(*options),
         Action::Token(token) => token::run(&token),
         Action::Get(options) => get::run(&options),

@@ -285,6 +285,55 @@ fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
 }
 
 #[test]
+fn versions_are_published_taken_back_compacted_and_signed() {
+    let folder = folder_with(&[
+        ("notes.csv", "key,note\nalpha,first\nbeta,second\n"),
+        ("put.csv", "key,note\nbeta,changed\ngamma,added\n"),
+        ("gone.csv", "key\nalpha\n"),
+        ("lines.jsonl", "{\"key\": \"delta\", \"value\": 4}\n"),
+        ("twice.jsonl", "{\"key\": 1, \"value\": 4}\n{\"key\": 1, \"deleted\": true}\n"),
+    ]);
+    let run = |arguments: &[&str]| text(&expect(folder.path(), 0, arguments).stdout);
+    let key = run(&["key", "new", "operator.key"]);
+    assert_eq!(run(&["key", "public", "operator.key"]), key);
+    run(&[
+        "build",
+        "--input",
+        "notes.csv",
+        "--key",
+        "key",
+        "--value",
+        "note",
+        "--out",
+        "notes",
+        "--sign",
+        "operator.key",
+    ]);
+    assert!(folder.path().join("notes/signature.json").exists());
+    let sign: [&str; 2] = ["--sign", "operator.key"];
+    let on = |command: &str, rest: &[&str]| {
+        run(&[&[command, "--repository", "versions-of-notes"][..], rest, &sign[..]].concat())
+    };
+    let base = on("publish", &["--base", "notes"]);
+    assert!(base.contains("2 values, no changes") && base.contains(&format!("signed by {key}")), "{base}");
+    let changed = on("publish", &["--put", "put.csv", "--delete", "gone.csv"]);
+    assert!(changed.contains("3 changed"), "{changed}");
+    assert!(on("publish", &["--changes", "lines.jsonl"]).contains("4 changed"));
+    let refused =
+        refusal(folder.path(), &["publish", "--repository", "versions-of-notes", "--changes", "twice.jsonl"]);
+    assert!(refused.contains("twice.jsonl:2") && refused.contains("twice.jsonl:1"), "{refused}");
+    assert!(on("rollback", &[]).contains("3 changed"));
+    let compacted = on("compact", &[]);
+    assert!(compacted.contains("2 values, no changes"), "{compacted}");
+    let listed = run(&["inspect", "versions-of-notes", "--verify"]);
+    assert!(listed.contains("2 values, no changes") && listed.contains("3 changed"), "{listed}");
+    let unknown = refusal(folder.path(), &["rollback", "--repository", "versions-of-notes", "--to", "xyz"]);
+    assert!(unknown.contains("no version that begins with"), "{unknown}");
+    let nothing = refusal(folder.path(), &["publish", "--repository", "notes", "--put", "put.csv"]);
+    assert!(nothing.contains("not a repository"), "{nothing}");
+}
+
+#[test]
 fn a_damaged_snapshot_is_not_served() {
     let folder = folder_with(&[("t.csv", "k,v\na,1\n")]);
     let folder = folder.path();

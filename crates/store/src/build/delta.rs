@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
-use spirea_protocols::keyword::{Bucket, BucketPlanner, KeyHash, Overpadded, entry_bytes};
+use spirea_protocols::keyword::{Bucket, KeyHash, entry_bytes};
+use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::CHECKSUM_BYTES;
-use spirea_protocols::{Table, TableKind, delta};
+use spirea_protocols::{Sizes, Table, TableKind, delta};
 
 use super::draft::Draft;
 use super::records::{BucketFiller, Sink};
@@ -32,32 +33,50 @@ impl Shape {
     /// Bytes that even the first delta has room for, so that the next ones need not grow.
     const ROOM_BYTES: u64 = 128 << 10;
 
-    /// A shape for these entries that is no smaller than `before`.
-    fn choose(before: Option<Self>, salt: &[u8; 32], entries: &[Entry]) -> Self {
+    /// The shape that costs clients of the base's protocol the least, for these entries and as many again, among
+    /// those that are no smaller than `before`.
+    ///
+    /// # Errors
+    /// The protocol's if it has no shape for them.
+    fn choose(
+        protocol: &ProtocolParams,
+        before: Option<Self>,
+        salt: &[u8; 32],
+        entries: &[Entry],
+    ) -> Result<Self, StoreError> {
         if let Some(before) = before.filter(|before| before.holds(entries)) {
-            return before;
+            return Ok(before);
         }
-        let bytes: u64 = entries.iter().map(|entry| entry_bytes(entry.value.len()) as u64).sum();
-        let mean = bytes / entries.len() as u64;
-        // As many again: room to grow into.
-        let others = (Self::ROOM_BYTES.saturating_sub(bytes) / mean).max(entries.len() as u64);
-        let mut planner = BucketPlanner::new(entries.len() as u64 + others);
-        for entry in entries {
-            planner.add(&entry.hash, entry_bytes(entry.value.len()));
+        let mut sizes: Vec<_> = entries.iter().map(|entry| (entry.hash, entry.bytes())).collect();
+        let bytes: u64 = sizes.iter().map(|&(_, bytes)| bytes as u64).sum();
+        let mean = bytes / sizes.len() as u64;
+        let others = (Self::ROOM_BYTES.saturating_sub(bytes) / mean).max(sizes.len() as u64);
+        sizes.extend((0..others).map(|i| (KeyHash::new(salt, &i.to_le_bytes()), mean as usize)));
+        let least = before.unwrap_or(Self { records: 1, payload_bytes: 1 });
+        let (mut cheapest, mut refusal) = (None::<(f64, Self)>, None);
+        for power in 0..=sizes.len().ilog2() {
+            let records = (1 << power).max(least.records);
+            let mut loads = vec![Bucket::COUNT_BYTES; records as usize];
+            for (hash, bytes) in &sizes {
+                loads[hash.bucket(records) as usize] += bytes;
+            }
+            let fullest = loads.into_iter().max().unwrap_or_default();
+            let record_bytes = (fullest.max(least.payload_bytes) + CHECKSUM_BYTES).next_power_of_two();
+            let shape = Self { records, payload_bytes: record_bytes - CHECKSUM_BYTES };
+            match protocol.reshaped([0; 32], records, record_bytes) {
+                Err(error) => refusal = Some(error),
+                Ok(protocol) => {
+                    let cost = client_cost(&protocol);
+                    if cheapest.is_none_or(|(least, _)| cost < least) {
+                        cheapest = Some((cost, shape));
+                    }
+                }
+            }
         }
-        for i in 0..others {
-            planner.add(&KeyHash::new(salt, &i.to_le_bytes()), mean as usize);
-        }
-        // A delta is small, and may be padded more than a table.
-        let plan = planner.choose().unwrap_or_else(|Overpadded(plan)| plan);
-        let record_bytes = (plan.payload_bytes + CHECKSUM_BYTES).next_power_of_two();
-        let chosen = Self { records: plan.buckets, payload_bytes: record_bytes - CHECKSUM_BYTES };
-        match before {
-            None => chosen,
-            Some(before) => Self {
-                records: chosen.records.max(before.records),
-                payload_bytes: chosen.payload_bytes.max(before.payload_bytes),
-            },
+        match (cheapest, refusal) {
+            (Some((_, shape)), _) => Ok(shape),
+            (None, Some(error)) => Err(error.into()),
+            (None, None) => unreachable!("there is a candidate, taken or refused"),
         }
     }
 
@@ -65,15 +84,29 @@ impl Shape {
     fn holds(&self, entries: &[Entry]) -> bool {
         let bucket = |entry: &Entry| entry.hash.bucket(self.records);
         entries.chunk_by(|a, b| bucket(a) == bucket(b)).all(|entries| {
-            let bytes: usize = entries.iter().map(|entry| entry_bytes(entry.value.len())).sum();
+            let bytes: usize = entries.iter().map(Entry::bytes).sum();
             Bucket::COUNT_BYTES + bytes <= self.payload_bytes
         })
     }
 }
 
+/// What a delta costs a client, in bytes that cross the network. A hint lasts until the next delta, which changes a
+/// part of it: it counts for ten look-ups. Bytes that the server reads count at the rate of a scan against a network.
+fn client_cost(protocol: &ProtocolParams) -> f64 {
+    let Sizes { query_bytes, answer_bytes, hint_bytes, .. } = protocol.sizes();
+    let read = protocol.matrix_bytes() + protocol.server_bytes();
+    (query_bytes + answer_bytes) as f64 + hint_bytes as f64 / 10.0 + read as f64 / 1700.0
+}
+
 struct Entry {
     hash: KeyHash,
     value: Vec<u8>,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        entry_bytes(self.value.len())
+    }
 }
 
 /// Builds the delta of `base` with these changes into `folder`, which exists and is empty.
@@ -100,7 +133,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
             "two keys have the same hash, which happens to nobody by chance; compact, and publish again";
         return Err(StoreError::BadOption(detail.into()));
     }
-    let shape = Shape::choose(before, &salt, &entries);
+    let shape = Shape::choose(&base.manifest().protocol, before, &salt, &entries)?;
     let table = Table {
         kind: TableKind::Keyword,
         entries: entries.len() as u64,

@@ -12,8 +12,8 @@ use crate::error::IoContext;
 use crate::files::{TEMPORARY, replace};
 use crate::{Snapshot, StoreError, time};
 
-/// Name of the folder of the records.
-pub(super) const VERSIONS: &str = "versions";
+/// Name of the folder of the records, by which a repository is told from a snapshot.
+pub const VERSIONS: &str = "versions";
 /// Name of the folder of the bases.
 pub(super) const BASES: &str = "bases";
 /// Name of the folder of the deltas.

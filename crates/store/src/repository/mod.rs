@@ -29,8 +29,8 @@ use spirea_backend::ProtocolBackend;
 use spirea_protocols::delta;
 use spirea_protocols::signature::{PrivateKey, Signature};
 
-pub use log::VersionRecord;
-use log::{BASES, DELTAS, VERSIONS, snapshot_path};
+use log::{BASES, DELTAS, snapshot_path};
+pub use log::{VERSIONS, VersionRecord};
 pub use staging::Staging;
 use staging::WORK;
 

@@ -1,0 +1,54 @@
+//! `spirea key new` and `spirea sign`: the operator's key.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use spirea_store::Snapshot;
+use spirea_store::signing::{new_key, read_key, sign as sign_snapshot};
+
+use crate::output::print_line;
+
+/// What to do with keys.
+#[derive(Subcommand)]
+pub enum Key {
+    /// Make a key that signs versions, in a new file that its owner alone can read; print the public key, for clients.
+    New {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Print the public key that belongs to a private one.
+    Public {
+        /// The file of the private key.
+        file: PathBuf,
+    },
+}
+
+/// Makes a key or prints the public one.
+pub fn run(key: &Key) -> anyhow::Result<ExitCode> {
+    let key = match key {
+        Key::New { file } => new_key(file)?,
+        Key::Public { file } => read_key(file)?,
+    };
+    print_line(&key.public().to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What to sign.
+#[derive(Args)]
+pub struct Sign {
+    /// The snapshot's folder.
+    snapshot: PathBuf,
+    /// The file of the private key.
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+}
+
+/// Signs a snapshot.
+pub fn sign(options: &Sign) -> anyhow::Result<ExitCode> {
+    let snapshot = Snapshot::open(&options.snapshot)?;
+    let signature = sign_snapshot(&snapshot, &read_key(&options.key)?)?;
+    let (version, name) = (snapshot.version_hex(), &snapshot.manifest().name);
+    print_line(&format!("signed version {version} of {name}, number {}", signature.sequence))?;
+    Ok(ExitCode::SUCCESS)
+}

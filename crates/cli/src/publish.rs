@@ -1,0 +1,191 @@
+//! `spirea publish`, `spirea rollback`, `spirea compact`: versions of a repository.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use spirea_cpu::CpuBackend;
+use spirea_protocols::TableKind;
+use spirea_store::changes::Input;
+use spirea_store::ingest::Format;
+use spirea_store::repository::Settings;
+use spirea_store::signing::read_key;
+use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
+
+use crate::output::{bytes, print_line, seconds, threads};
+use crate::progress::Bars;
+
+/// The repository, and how it is worked on.
+#[derive(Args)]
+pub struct Target {
+    /// The repository's folder.
+    #[arg(long)]
+    repository: PathBuf,
+    /// Sign the version with the private key in this file.
+    #[arg(long, value_name = "FILE")]
+    sign: Option<PathBuf>,
+    /// Versions to keep, at least 2.
+    #[arg(long, default_value_t = 2)]
+    keep: usize,
+    /// Threads; 0 for all.
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+}
+
+impl Target {
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let key = self.sign.as_deref().map(read_key).transpose()?;
+        // Each version that is kept may have a base of its own.
+        Ok(Settings { kept: self.keep, bases: self.keep, key })
+    }
+
+    fn open(&self) -> anyhow::Result<Repository> {
+        Ok(Repository::open(&self.repository, self.settings()?)?)
+    }
+
+    fn backend(&self) -> anyhow::Result<Arc<CpuBackend>> {
+        Ok(Arc::new(CpuBackend::new(threads(self.threads))?))
+    }
+}
+
+/// What to publish: a base, or changes of the current version.
+#[derive(Args)]
+pub struct Publish {
+    #[command(flatten)]
+    target: Target,
+    /// A snapshot that becomes the base; the repository is made if it is not there.
+    #[arg(long, conflicts_with_all = ["put", "delete", "changes"])]
+    base: Option<PathBuf>,
+    /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base.
+    #[arg(long, value_name = "FILE")]
+    put: Option<PathBuf>,
+    /// A table of keys that have no value any more.
+    #[arg(long, value_name = "FILE")]
+    delete: Option<PathBuf>,
+    /// Column of the keys in both; of the rows' numbers for a table by position.
+    #[arg(long, default_value = "key")]
+    key: String,
+    /// Lines of JSON, `{"key": KEY, "value": VALUE}` or `{"key": KEY, "deleted": true}`, in place of the tables.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["put", "delete"])]
+    changes: Option<PathBuf>,
+}
+
+impl Publish {
+    fn input(&self, path: &Path) -> anyhow::Result<Input> {
+        let format = Format::choose(None, None, path)?;
+        Ok(Input { path: path.into(), format, key: self.key.clone() })
+    }
+
+    fn changes(&self, record: &VersionRecord) -> anyhow::Result<Changes> {
+        let table = &record.base.manifest().table;
+        if let Some(path) = &self.changes {
+            let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+            return Ok(Changes::read_lines(table, file, path)?);
+        }
+        let [put, delete] =
+            [&self.put, &self.delete].map(|path| path.as_deref().map(|path| self.input(path)).transpose());
+        Ok(Changes::read(table, put?.as_ref(), delete?.as_ref())?)
+    }
+}
+
+/// Publishes a base or changes.
+pub fn publish(options: &Publish) -> anyhow::Result<ExitCode> {
+    let (target, started) = (&options.target, Instant::now());
+    if let Some(base) = &options.base {
+        let repository = Repository::create(&target.repository, target.settings()?)?;
+        let record = repository.add_base(&Snapshot::open(base)?, &Bars::new())?;
+        return report("published", &record, started);
+    }
+    ensure!(
+        options.put.is_some() || options.delete.is_some() || options.changes.is_some(),
+        "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE or --changes FILE"
+    );
+    let repository = target.open()?;
+    let Some(current) = repository.current() else {
+        bail!("{}: it has no version yet; publish a base with --base SNAPSHOT", target.repository.display());
+    };
+    let changes = options.changes(&current)?;
+    let record = repository.apply(changes, &target.backend()?, &Silent)?;
+    report("published", &record, started)
+}
+
+/// Which version to go back to.
+#[derive(Args)]
+pub struct Rollback {
+    #[command(flatten)]
+    target: Target,
+    /// The version, or the first digits of it; the one before the current by default.
+    #[arg(long, value_name = "VERSION")]
+    to: Option<String>,
+}
+
+/// Goes back to an earlier version.
+pub fn rollback(options: &Rollback) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let repository = options.target.open()?;
+    let to = options.to.as_deref().map(|digits| version(&repository.versions(), digits)).transpose()?;
+    report("went back to", &repository.roll_back(to)?, started)
+}
+
+/// The one version that begins with these digits.
+fn version(records: &[VersionRecord], digits: &str) -> anyhow::Result<[u8; 32]> {
+    let mut found = records.iter().filter(|record| record.version_hex().starts_with(digits));
+    match (found.next(), found.next()) {
+        (Some(record), None) => Ok(record.version),
+        (None, _) => {
+            let kept = records.iter().map(VersionRecord::version_hex).collect::<Vec<_>>().join(", ");
+            bail!("no version that begins with {digits:?} is kept; there are {kept}")
+        }
+        _ => bail!("several versions begin with {digits:?}: give more digits"),
+    }
+}
+
+/// The repository to compact.
+#[derive(Args)]
+pub struct Compact {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Makes a new base of the base and its delta.
+pub fn compact(options: &Compact) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let repository = options.target.open()?;
+    let record = repository.compact(&options.target.backend()?, &Bars::new())?;
+    report("compacted into", &record, started)
+}
+
+fn report(done: &str, record: &VersionRecord, started: Instant) -> anyhow::Result<ExitCode> {
+    let taken = seconds(started.elapsed().as_secs_f64());
+    print_line(&format!("{done} version {} of {} in {taken}", record.version_hex(), record.name()))?;
+    print_line(&describe(record))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A version in a line.
+fn describe(record: &VersionRecord) -> String {
+    let table = &record.base.manifest().table;
+    let what = match table.kind {
+        TableKind::Index => "rows",
+        TableKind::Keyword => "values",
+    };
+    let delta = record.delta.as_ref().map_or("no changes".into(), |delta| {
+        let manifest = delta.manifest();
+        let (count, size) = (manifest.table.entries, bytes(manifest.protocol.matrix_bytes()));
+        format!("{count} changed in a delta of {size}")
+    });
+    let signed = record.signature.as_ref().map_or("not signed".into(), |by| format!("signed by {}", by.key));
+    format!("number {}, {} {what}, {delta}, {signed}", record.sequence, table.entries)
+}
+
+/// The versions of a repository, one in two lines, newest first.
+pub fn list(folder: &Path) -> anyhow::Result<()> {
+    for record in Repository::list(folder)? {
+        print_line(&format!("{}  {}  {}", record.version_hex(), record.created, record.name()))?;
+        print_line(&format!("  {}", describe(&record)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Any bytes are changes or an error, in both forms, and what is read is written the same.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use spirea_protocols::signature::Signature;
+use spirea_protocols::{Table, TableKind};
+use spirea_store::Changes;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(changes) = Changes::from_bytes(bytes) {
+        assert_eq!(changes.to_bytes(), bytes);
+    }
+    for (kind, fields) in [(TableKind::Keyword, &["a", "b"][..]), (TableKind::Index, &["a"])] {
+        let fields = fields.iter().map(|&field| field.into()).collect();
+        let table = Table { kind, entries: 3, records: 3, payload_bytes: 40, salt: [1; 32], fields };
+        if let Ok(changes) = Changes::read_lines(&table, bytes, Path::new("lines")) {
+            assert_eq!(Changes::from_bytes(&changes.to_bytes()).unwrap(), changes);
+            let _ = changes.check(&table);
+        }
+    }
+    if let Ok(signature) = Signature::from_json(bytes) {
+        assert_eq!(Signature::from_json(&signature.to_json()).unwrap(), signature);
+    }
+});
