@@ -2,7 +2,7 @@
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 
-.PHONY: build demo demo-two-server test lint check-docs test-rust test-cli test-avx512 fuzz bench clean
+.PHONY: build demo demo-two-server test lint test-docs test-rust test-page test-avx512 fuzz bench clean
 
 build:
 	$(CARGO) build --release --locked --package spirea-cli
@@ -13,7 +13,7 @@ demo: build
 demo-two-server: build
 	python3 scripts/demo_two_server.py target/release/spirea
 
-test: lint test-rust test-docs check-cuda-pack test-avx512
+test: lint test-rust test-docs test-page check-cuda-pack test-avx512
 
 lint:
 	$(CARGO) fmt --all -- --check
@@ -26,6 +26,10 @@ test-rust:
 # Every console block of README.md and docs/ is run, in a fresh folder, with the binary of test-rust.
 test-docs: test-rust
 	python3 scripts/run_docs.py target/debug/spirea README.md docs
+
+# The operator's page in Chromium without a window, which the script installs where it may.
+test-page: test-rust
+	python3 scripts/test_page.py target/debug/spirea
 
 # The AVX-512 path on a processor without it: the kernels' own tests under an emulated one.
 test-avx512:
@@ -42,7 +46,7 @@ check-cuda-pack:
 
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
 fuzz:
-	@for target in wire params manifest csv dpf_key; do \
+	@for target in wire params manifest csv dpf_key changes; do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
 	done
 

@@ -1,10 +1,11 @@
 //! What a client needs to be let in: a token, and the certificates that it trusts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use spirea_client::ClientOptions;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// The variable of the environment that may hold a token.
 const TOKEN_VARIABLE: &str = "SPIREA_TOKEN";
@@ -18,6 +19,20 @@ pub struct Access {
     /// File of certificates, as PEM, that lead to the server's; the public ones of the web by default.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+}
+
+/// The certificates that are trusted: those of a file, or the public ones of the web.
+pub fn tls(ca: Option<&Path>) -> anyhow::Result<TlsConfig> {
+    let mut tls = TlsConfig::builder();
+    if let Some(path) = ca {
+        let pem = std::fs::read(path).with_context(|| path.display().to_string())?;
+        let certificates = parse_pem(&pem).filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        });
+        tls = tls.root_certs(RootCerts::from(certificates.collect::<Vec<Certificate<'static>>>()));
+    }
+    Ok(tls.build())
 }
 
 impl Access {

@@ -16,6 +16,7 @@ mod output;
 mod plan;
 mod progress;
 mod publish;
+mod remote;
 mod serve;
 mod simulate_load;
 mod token;

@@ -17,13 +17,16 @@ use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
 
 use crate::output::{bytes, print_line, seconds, threads};
 use crate::progress::Bars;
+use crate::remote::Remote;
 
 /// The repository, and how it is worked on.
 #[derive(Args)]
 pub struct Target {
-    /// The repository's folder.
-    #[arg(long)]
-    repository: PathBuf,
+    /// The repository's folder, which no server has.
+    #[arg(long, required_unless_present = "server", conflicts_with = "server")]
+    repository: Option<PathBuf>,
+    #[command(flatten)]
+    remote: Remote,
     /// Sign the version with the private key in this file.
     #[arg(long, value_name = "FILE")]
     sign: Option<PathBuf>,
@@ -42,8 +45,12 @@ impl Target {
         Ok(Settings { kept: self.keep, bases: self.keep, key })
     }
 
+    fn folder(&self) -> anyhow::Result<&Path> {
+        self.repository.as_deref().context("say which repository: --repository FOLDER, or --server URL")
+    }
+
     fn open(&self) -> anyhow::Result<Repository> {
-        Ok(Repository::open(&self.repository, self.settings()?)?)
+        Ok(Repository::open(self.folder()?, self.settings()?)?)
     }
 
     fn backend(&self) -> anyhow::Result<Arc<CpuBackend>> {
@@ -94,8 +101,15 @@ impl Publish {
 /// Publishes a base or changes.
 pub fn publish(options: &Publish) -> anyhow::Result<ExitCode> {
     let (target, started) = (&options.target, Instant::now());
+    if let Some(server) = target.remote.publisher()? {
+        return match (&options.base, &options.changes) {
+            (Some(base), _) => server.base(base),
+            (None, Some(changes)) => server.changes(changes),
+            (None, None) => bail!("say what to send: --base SNAPSHOT, or --changes FILE with lines of JSON"),
+        };
+    }
     if let Some(base) = &options.base {
-        let repository = Repository::create(&target.repository, target.settings()?)?;
+        let repository = Repository::create(target.folder()?, target.settings()?)?;
         let record = repository.add_base(&Snapshot::open(base)?, &Bars::new())?;
         return report("published", &record, started);
     }
@@ -105,7 +119,7 @@ pub fn publish(options: &Publish) -> anyhow::Result<ExitCode> {
     );
     let repository = target.open()?;
     let Some(current) = repository.current() else {
-        bail!("{}: it has no version yet; publish a base with --base SNAPSHOT", target.repository.display());
+        bail!("{}: it has no version yet; publish a base with --base SNAPSHOT", target.folder()?.display());
     };
     let changes = options.changes(&current)?;
     let record = repository.apply(changes, &target.backend()?, &Silent)?;
@@ -125,6 +139,9 @@ pub struct Rollback {
 /// Goes back to an earlier version.
 pub fn rollback(options: &Rollback) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
+    if let Some(server) = options.target.remote.publisher()? {
+        return server.roll_back(options.to.as_deref());
+    }
     let repository = options.target.open()?;
     let to = options.to.as_deref().map(|digits| version(&repository.versions(), digits)).transpose()?;
     report("went back to", &repository.roll_back(to)?, started)
@@ -153,6 +170,9 @@ pub struct Compact {
 /// Makes a new base of the base and its delta.
 pub fn compact(options: &Compact) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
+    if let Some(server) = options.target.remote.publisher()? {
+        return server.compact();
+    }
     let repository = options.target.open()?;
     let record = repository.compact(&options.target.backend()?, &Bars::new())?;
     report("compacted into", &record, started)

@@ -224,6 +224,22 @@ impl ProtocolParams {
         Self::choose(&self.choice(), seed, records, record_bytes)
     }
 
+    /// Parameters of a delta's records beside a base of these: under the same parameter sets and the simplest protocol
+    /// of its kind. What a second fold, a second packing or a tournament saves of a large table, it costs a small one:
+    /// hints, keys and time that do not shrink with the table.
+    ///
+    /// # Errors
+    /// See [`ProtocolParams::choose`].
+    pub fn of_delta(&self, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
+        let choice = self.choice();
+        let protocol = match self {
+            Self::Double(_) => "simple",
+            Self::ExppackDouble(_) | Self::DoublePack(_) | Self::Hybrid(_) => "exppack-simple",
+            _ => self.name(),
+        };
+        Self::choose(&Choice { protocol: protocol.into(), ..choice }, seed, records, record_bytes)
+    }
+
     /// The choice that these are the parameters of.
     pub fn choice(&self) -> Choice {
         let chosen = Choice { protocol: self.name().into(), ..Choice::default() };

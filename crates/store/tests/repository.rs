@@ -142,8 +142,9 @@ fn versions_under_every_protocol_by_key() {
 }
 
 #[test]
-fn versions_under_every_protocol_by_position() {
-    for (seed, protocol) in (100..).zip(NAMES) {
+fn versions_by_position() {
+    // Rows differ from keys in how a value is found in a record, whatever the protocol: one of each kind.
+    for (seed, protocol) in (100..).zip(["simple", "exppack-simple", "onion", "dpf-xor"]) {
         sequence(protocol, TableKind::Index, seed);
     }
 }

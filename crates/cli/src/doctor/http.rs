@@ -3,15 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Context as _;
 use serde_json::Value;
 use ureq::Agent;
 use ureq::http::Response;
 use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, DATE, ETAG, RANGE};
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::network::Address;
 use super::report::Report;
+use crate::access::tls;
 use crate::output::{bytes, seconds};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,22 +55,13 @@ impl Reply {
 
 impl Http {
     pub fn new(url: &str, ca: Option<&Path>, token: Option<&str>) -> anyhow::Result<Self> {
-        let mut tls = TlsConfig::builder();
-        if let Some(path) = ca {
-            let pem = std::fs::read(path).with_context(|| path.display().to_string())?;
-            let certificates = parse_pem(&pem).filter_map(|item| match item {
-                Ok(PemItem::Certificate(certificate)) => Some(certificate),
-                _ => None,
-            });
-            tls = tls.root_certs(RootCerts::from(certificates.collect::<Vec<Certificate<'static>>>()));
-        }
         let agent = Agent::config_builder()
             .user_agent(concat!("spirea-doctor/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_global(Some(PATIENCE))
-            .tls_config(tls.build())
+            .tls_config(tls(ca)?)
             .build()
             .new_agent();
         let authorization = token.map(|token| format!("Bearer {token}"));

@@ -54,7 +54,8 @@ impl Shape {
         sizes.extend((0..others).map(|i| (KeyHash::new(salt, &i.to_le_bytes()), mean as usize)));
         let least = before.unwrap_or(Self { records: 1, payload_bytes: 1 });
         let (mut cheapest, mut refusal) = (None::<(f64, Self)>, None);
-        for power in 0..=sizes.len().ilog2() {
+        // Up to four times as many buckets as entries: they are smaller then, and so is what grows with a bucket.
+        for power in 0..=sizes.len().ilog2() + 2 {
             let records = (1 << power).max(least.records);
             let mut loads = vec![Bucket::COUNT_BYTES; records as usize];
             for (hash, bytes) in &sizes {
@@ -63,7 +64,7 @@ impl Shape {
             let fullest = loads.into_iter().max().unwrap_or_default();
             let record_bytes = (fullest.max(least.payload_bytes) + CHECKSUM_BYTES).next_power_of_two();
             let shape = Self { records, payload_bytes: record_bytes - CHECKSUM_BYTES };
-            match protocol.reshaped([0; 32], records, record_bytes) {
+            match protocol.of_delta([0; 32], records, record_bytes) {
                 Err(error) => refusal = Some(error),
                 Ok(protocol) => {
                     let cost = client_cost(&protocol);
@@ -144,7 +145,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
     };
     table.validate()?;
     let protocol =
-        base.manifest().protocol.reshaped(delta::seed(&version), table.records, table.record_bytes())?;
+        base.manifest().protocol.of_delta(delta::seed(&version), table.records, table.record_bytes())?;
     let mut sink = Sink::create(&table, protocol.stored(), &folder.join(MATRIX_FILE), progress)?;
     let mut filler = BucketFiller::new(table.records);
     for entry in &entries {

@@ -1,0 +1,137 @@
+//! Publishing through a server that has the repository: its port for administration.
+
+use std::fs::File;
+use std::io::{PipeWriter, pipe};
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use serde_json::Value;
+use spirea_store::Snapshot;
+use spirea_store::manifest::{MANIFEST_FILE, SIGNATURE_FILE};
+use spirea_wire::{MAX_REFUSAL_BYTES, Refusal};
+use ureq::http::header::AUTHORIZATION;
+use ureq::{Agent, SendBody};
+
+use crate::access::{Access, tls};
+use crate::output::{print_line, seconds};
+
+/// A server that has the repository.
+#[derive(Args)]
+pub struct Remote {
+    /// Address of the server's port for administration, in place of a repository's folder.
+    #[arg(long, value_name = "URL", requires = "database")]
+    server: Option<String>,
+    /// The database on that server.
+    #[arg(long, value_name = "NAME", requires = "server")]
+    database: Option<String>,
+    #[command(flatten)]
+    access: Access,
+}
+
+impl Remote {
+    /// The server, if one was named.
+    pub fn publisher(&self) -> anyhow::Result<Option<Publisher>> {
+        let Some((server, database)) = self.server.as_deref().zip(self.database.as_deref()) else {
+            return Ok(None);
+        };
+        let agent = Agent::config_builder()
+            .user_agent(concat!("spirea/", env!("CARGO_PKG_VERSION")))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            // A publication answers when its version does: nobody knows how long that takes.
+            .timeout_connect(Some(Duration::from_secs(10)))
+            .tls_config(tls(self.access.ca.as_deref())?)
+            .build()
+            .new_agent();
+        let authorization = self.access.token()?.map(|token| format!("Bearer {token}"));
+        let url = format!("{}/v1/admin/databases/{database}", server.trim_end_matches('/'));
+        Ok(Some(Publisher { agent, url, authorization }))
+    }
+}
+
+/// The endpoints that publish a database.
+pub struct Publisher {
+    agent: Agent,
+    url: String,
+    authorization: Option<String>,
+}
+
+impl Publisher {
+    /// Sends a snapshot.
+    pub fn base(&self, folder: &Path) -> anyhow::Result<ExitCode> {
+        let snapshot = Snapshot::open(folder)?;
+        let (reader, writer) = pipe().context("the system gave no pipe")?;
+        let packing = thread::spawn(move || pack(&snapshot, writer));
+        let sent = self.post("snapshot", SendBody::from_owned_reader(reader));
+        // A server that refuses stops to read, and the pipe breaks: its word is what counts.
+        let packed = packing.join().map_err(|_| anyhow!("packing the snapshot was aborted by a defect"))?;
+        let exit = sent?;
+        packed.map(|()| exit)
+    }
+
+    /// Sends changes, as lines of JSON.
+    pub fn changes(&self, path: &Path) -> anyhow::Result<ExitCode> {
+        let file = File::open(path).with_context(|| path.display().to_string())?;
+        self.post("changes", SendBody::from_owned_reader(file))
+    }
+
+    /// Goes back to a version, or to the one before.
+    pub fn roll_back(&self, to: Option<&str>) -> anyhow::Result<ExitCode> {
+        let to = to.map(|version| format!("?to={version}")).unwrap_or_default();
+        self.post(&format!("rollback{to}"), SendBody::none())
+    }
+
+    /// Makes a new base of the base and its changes.
+    pub fn compact(&self) -> anyhow::Result<ExitCode> {
+        self.post("compact", SendBody::none())
+    }
+
+    fn post(&self, what: &str, body: SendBody<'_>) -> anyhow::Result<ExitCode> {
+        let started = Instant::now();
+        let mut request = self.agent.post(format!("{}/{what}", self.url));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let response =
+            request.send(body).with_context(|| format!("{}: nothing may have been published", self.url))?;
+        let status = response.status();
+        let body = response.into_body().into_with_config().limit(MAX_REFUSAL_BYTES).read_to_vec()?;
+        if !status.is_success() {
+            match Refusal::decode(body.into()) {
+                Ok(refusal) => {
+                    bail!("the server refused ({status}): {}; {}", refusal.message, refusal.remedy)
+                }
+                Err(_) => bail!(
+                    "{}: unexpected status {status}; is this a server's port for administration?",
+                    self.url
+                ),
+            }
+        }
+        let published: Value = serde_json::from_slice(&body).context("the server's response is no JSON")?;
+        let taken = seconds(started.elapsed().as_secs_f64());
+        let version = published["version"].as_str().unwrap_or_default();
+        print_line(&format!("version {version} answers after {taken}"))?;
+        print_line(&format!(
+            "number {}, {} changed in its delta",
+            published["sequence"], published["changes"]
+        ))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Writes a snapshot's files as an archive, the manifest first.
+fn pack(snapshot: &Snapshot, writer: PipeWriter) -> anyhow::Result<()> {
+    let mut archive = tar::Builder::new(writer);
+    let files = snapshot.manifest().files().map(|entry| entry.file.clone());
+    let signature = snapshot.folder().join(SIGNATURE_FILE).exists().then(|| SIGNATURE_FILE.to_owned());
+    for file in [MANIFEST_FILE.to_owned()].into_iter().chain(files).chain(signature) {
+        let path = snapshot.folder().join(&file);
+        archive.append_path_with_name(&path, &file).with_context(|| path.display().to_string())?;
+    }
+    archive.finish().context("the archive could not be sent")
+}
