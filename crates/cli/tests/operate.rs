@@ -1,0 +1,191 @@
+//! The command as an operator uses it: settings, tokens and signals.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
+
+fn spirea(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    Command::new(SPIREA)
+        .args(arguments)
+        .current_dir(folder)
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .env_remove("SPIREA_TOKEN")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder with a snapshot `urls` of one key.
+fn with_snapshot() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("urls.csv"), "url,verdict\na.test,bad\n").unwrap();
+    let build = ["build", "--input", "urls.csv", "--key", "url", "--value", "verdict", "--out", "urls"];
+    let built = spirea(folder.path(), &build, &[]);
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    folder
+}
+
+/// A server, and what it says first: where it listens.
+struct Server {
+    process: Child,
+    urls: Vec<String>,
+}
+
+impl Server {
+    fn start(folder: &Path, arguments: &[&str], lines: usize) -> Self {
+        let mut process = Command::new(SPIREA)
+            .arg("serve")
+            .args(arguments)
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(folder.join("server.log")).unwrap())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(process.stdout.take().unwrap()).lines().take(lines);
+        let urls = said.map(|line| line.unwrap().split(' ').next_back().unwrap().to_owned()).collect();
+        Self { process, urls }
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_file_of_settings_and_a_token_are_all_that_a_server_needs() {
+    let folder = with_snapshot();
+    let folder = folder.path();
+    let made =
+        spirea(folder, &["token", "new", "--name", "phones", "--scope", "query", "--quota", "3/day"], &[]);
+    assert!(made.status.success());
+    let token = text(&made.stdout);
+    assert!(token.starts_with("spirea_") && token.lines().count() == 1, "{token}");
+    let said = text(&made.stderr);
+    let (_, lines) = said.split_once("\n\n").unwrap();
+    assert!(lines.contains("quota = \"3/day\"") && !said.contains(token.trim()), "{said}");
+    std::fs::create_dir(folder.join("etc")).unwrap();
+    std::fs::write(folder.join("etc/tokens.toml"), lines).unwrap();
+    let settings = "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\ndatabases = [{ path = \"../urls\" }]\n[tokens]\nfile = \"tokens.toml\"\n";
+    std::fs::write(folder.join("etc/spirea.toml"), settings).unwrap();
+    let checked = spirea(folder, &["serve", "--config", "etc/spirea.toml", "--check-config"], &[]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+
+    let mut server = Server::start(folder, &["--config", "etc/spirea.toml"], 2);
+    let get = ["get", &server.urls[0].clone(), "urls", "a.test", "--wait", "30"];
+    // A server that is asked to read its files again goes on.
+    server.signal("-HUP");
+    let refused = spirea(folder, &get, &[]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("no token") && text(&refused.stderr).contains("spirea token new"));
+    let let_in = spirea(folder, &get, &[("SPIREA_TOKEN", token.trim())]);
+    assert_eq!(text(&let_in.stdout), "bad\n", "{}", text(&let_in.stderr));
+    std::fs::write(folder.join("token"), &token).unwrap();
+    let from_file: Vec<&str> = get.iter().copied().chain(["--token-file", "token"]).collect();
+    assert_eq!(text(&spirea(folder, &from_file, &[]).stdout), "bad\n");
+    server.signal("-TERM");
+    assert_eq!(server.process.wait().unwrap().code(), Some(0));
+    assert!(!std::fs::read_to_string(folder.join("server.log")).unwrap().contains(token.trim()));
+}
+
+#[test]
+fn what_is_wrong_with_settings_is_said_with_file_line_key_and_remedy() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("spirea.toml"), "\n[limits]\nconections = 5\n").unwrap();
+    let check = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let arguments: Vec<&str> = ["serve", "--check-config"].iter().chain(arguments).copied().collect();
+        let output = spirea(folder, &arguments, variables);
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    let said = check(&["--config", "spirea.toml"], &[]);
+    assert_eq!(said, "spirea: spirea.toml:3: limits.conections: unknown key; did you mean connections?\n");
+    let said = check(&["absent"], &[]);
+    assert!(said.starts_with("spirea: absent: "), "{said}");
+    let said = check(&["absent", "--listen", "0.0.0.0:80"], &[("SPIREA_LISTEN", "127.0.0.1:80")]);
+    assert!(said.starts_with("spirea: --listen: ") && said.contains("--insecure-no-auth"), "{said}");
+    let said = check(&["absent"], &[("SPIREA_LIMITS__BODY_MEMORY", "much")]);
+    assert!(said.starts_with("spirea: SPIREA_LIMITS__BODY_MEMORY: ") && said.contains("512MiB"), "{said}");
+    let said = check(&[], &[]);
+    assert!(said.contains("databases: nothing to serve"), "{said}");
+}
+
+#[test]
+fn tokens_that_allow_nothing_are_not_made() {
+    let folder = TempDir::new().unwrap();
+    let refused = |arguments: &[&str]| {
+        let output = spirea(folder.path(), &[&["token", "new"], arguments].concat(), &[]);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+        text(&output.stderr)
+    };
+    assert!(refused(&["--name", "a\"b", "--scope", "query"]).contains("--name"));
+    assert!(refused(&["--name", "a", "--scope", "query", "--quota", "5"]).contains("1000/day"));
+    assert!(refused(&["--name", "a", "--scope", "query", "--concurrency", "0"]).contains("at least 1"));
+    assert!(refused(&["--name", "a"]).contains("--scope"));
+}
+
+#[test]
+fn the_doctor_examines_the_way_to_an_answer_and_says_what_is_wrong() {
+    let folder = with_snapshot();
+    let folder = folder.path();
+    let server = Server::start(folder, &["urls", "--listen", "127.0.0.1:0"], 1);
+    let url = &server.urls[0];
+    assert!(spirea(folder, &["get", url, "urls", "a.test", "--wait", "30"], &[]).status.success());
+    let examine = |arguments: &[&str]| {
+        let output = spirea(folder, &[&["doctor", "--json"], arguments].concat(), &[]);
+        let lines: Vec<serde_json::Value> =
+            text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (output.status.code(), lines)
+    };
+    let names = |lines: &[serde_json::Value], outcome: &str| -> Vec<String> {
+        let those = lines.iter().filter(|line| line["outcome"] == outcome);
+        those.map(|line| line["check"].as_str().unwrap().to_owned()).collect()
+    };
+    let (status, lines) = examine(&[url]);
+    assert_eq!((status, names(&lines, "FAIL").len()), (Some(0), 0), "{lines:?}");
+    // A slow machine may have warnings of time.
+    let examined: Vec<_> = lines.iter().map(|line| line["check"].as_str().unwrap()).collect();
+    let expected = ["dns", "tcp", "http", "ready", "access", "list", "config", "hint", "look-up", "latency"];
+    assert_eq!(examined, expected);
+
+    let failing = |arguments: &[&str], check: &str| {
+        let (status, lines) = examine(arguments);
+        assert_eq!((status, names(&lines, "FAIL")), (Some(1), vec![check.to_owned()]), "{lines:?}");
+        let last = lines.last().unwrap();
+        assert!(!last["detail"].as_str().unwrap().is_empty() && !last["remedy"].as_str().unwrap().is_empty());
+    };
+    failing(&["nowhere"], "address");
+    failing(&["http://absent.invalid:1"], "dns");
+    failing(&[url, "--database", "absent"], "list");
+    failing(&[&url.replace("http:", "https:")], "tls");
+    // This end of a connection keeps its port from everyone else, and nobody listens on it.
+    let taken = std::net::TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+    failing(&[&format!("http://{}", taken.local_addr().unwrap())], "tcp");
+
+    let made = spirea(folder, &["token", "new", "--name", "operator", "--scope", "admin"], &[]);
+    std::fs::write(folder.join("token"), &made.stdout).unwrap();
+    std::fs::write(folder.join("tokens.toml"), text(&made.stderr).split_once("\n\n").unwrap().1).unwrap();
+    let locked = Server::start(folder, &["urls", "--listen", "127.0.0.1:0", "--tokens", "tokens.toml"], 1);
+    spirea(folder, &["get", &locked.urls[0], "urls", "a.test", "--wait", "30"], &[]);
+    for arguments in [vec![&*locked.urls[0]], vec![&*locked.urls[0], "--token-file", "token"]] {
+        let (status, lines) = examine(&arguments);
+        assert_eq!(status, Some(1));
+        assert!(names(&lines, "FAIL").contains(&"access".into()), "{lines:?}");
+    }
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Checks the files of deploy/ as far as that can be done without deploying.
+
+Compose files are YAML, their services build the one Containerfile, and each variable SPIREA_... is the override of a
+key of deploy/spirea.toml; the unit passes `systemd-analyze verify`, where there is one; the image runs as no root.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import yaml
+
+DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
+
+
+def known_variables():
+    """The variables that override the keys of the example, commented out or not."""
+    lines = (DEPLOY / "spirea.toml").read_text(encoding="utf-8").splitlines()
+    example = "\n".join(line.removeprefix("# ") if " = " in line else line for line in lines)
+    variables = set()
+    for key, value in tomllib.loads(example).items():
+        names = [f"{key}__{inner}" for inner in value] if isinstance(value, dict) else [key]
+        variables.update("SPIREA_" + name.upper() for name in names)
+    return variables
+
+
+def check_compose(path, variables):
+    services = yaml.safe_load(path.read_text(encoding="utf-8"))["services"]
+    for name, service in services.items():
+        for variable, value in service["environment"].items():
+            if variable.startswith("SPIREA_") and variable not in variables:
+                sys.exit(f"{path}: {name}: {variable} is no setting")
+            if variable == "SPIREA_DATABASES":
+                tomllib.loads(f"databases = {value}")
+        image = (path.parent / service["build"]["context"] / service["build"]["dockerfile"]).resolve()
+        if image != DEPLOY / "Containerfile":
+            sys.exit(f"{path}: {name} builds {image}")
+        if not service["read_only"] or service["cap_drop"] != ["ALL"]:
+            sys.exit(f"{path}: {name} may do more than it needs")
+    return len(services)
+
+
+def check_containerfile():
+    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    users = re.findall(r"^USER (\d+)", text, re.MULTILINE)
+    if not users or "0" in users or "HEALTHCHECK" not in text or text.count("\nFROM ") != 2:
+        sys.exit("Containerfile: two stages, a user that is not root, and a check of health are wanted")
+    return 1
+
+
+def check_unit():
+    """The unit with a program that exists here in the place of the one that it starts."""
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        return 0
+    text = (DEPLOY / "spirea.service").read_text(encoding="utf-8").replace("/usr/bin/spirea", "/bin/true")
+    copy = DEPLOY.parent / "target" / "spirea.service"
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_text(text, encoding="utf-8")
+    done = subprocess.run([analyze, "verify", str(copy)], capture_output=True, text=True, check=False)
+    wrong = [line for line in done.stderr.splitlines() if "spirea.service" in line]
+    if wrong:
+        sys.exit("\n".join(wrong))
+    return 1
+
+
+def main():
+    variables = known_variables()
+    passed = sum(check_compose(path, variables) for path in sorted(DEPLOY.glob("compose*.yml")))
+    passed += check_containerfile() + check_unit()
+    print(f"{passed} passed, 0 failed")
+
+
+if __name__ == "__main__":
+    main()
