@@ -13,7 +13,7 @@ demo: build
 demo-two-server: build
 	python3 scripts/demo_two_server.py target/release/spirea
 
-test: lint test-rust test-docs test-page check-cuda-pack test-avx512
+test: lint test-rust test-docs test-page test-deploy check-cuda-pack test-avx512
 
 lint:
 	$(CARGO) fmt --all -- --check
@@ -30,6 +30,12 @@ test-docs: test-rust
 # The operator's page in Chromium without a window, which the script installs where it may.
 test-page: test-rust
 	python3 scripts/test_page.py target/debug/spirea
+
+# The container, compose and systemd files, as far as they can be checked without running them.
+.PHONY: test-deploy
+test-deploy:
+	python3 -m pip install --quiet --disable-pip-version-check pyyaml
+	python3 scripts/test_deploy.py
 
 # The AVX-512 path on a processor without it: the kernels' own tests under an emulated one.
 test-avx512:

@@ -107,7 +107,7 @@ def main():
             environment = {**os.environ, "XDG_CACHE_HOME": f"{folder}/cache"}
             done = subprocess.run([spirea, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
-            return done.stdout
+            return done
 
         rows = "".join(f"key-{i},value {i}\n" for i in range(200))
         Path(folder, "table.csv").write_text("key,value\n" + rows)
@@ -118,12 +118,12 @@ def main():
         browser = Browser(folder)
         with Server(spirea, f"{folder}/repository") as server:
             run("get", server.data, "numbers", "key-1", "--wait", "60")
-            published = run("publish", "--server", server.admin, "--database", "numbers", "--changes", "changes")
+            published = run("publish", "--server", server.admin, "--database", "numbers", "--changes", "changes").stdout
             version = re.search(r"version ([0-9a-f]{64})", published).group(1)
             for _ in range(LOOK_UPS - 1):
                 run("get", server.data, "numbers", "key-1")
             page = browser.dump(server.admin + "/", picture)
-            expect(page, "summary", "all 1 databases answer")
+            expect(page, "summary", "1 of 1 databases answer")
             expect(page, "databases", "numbers", "ready", "simple", "200", "2", version[:12])
             expect(page, "load", "waiting 0", "connections", "keys in memory 0", "up")
             expect(page, "latency-quantiles", "half within", "99% within")
@@ -136,9 +136,8 @@ def main():
         counted = sum(int(count) for count in re.findall(r"[µm]?s ([0-9]+)", shown))
         assert counted == LOOK_UPS, f"{counted} of {LOOK_UPS} look-ups in {shown!r}"
 
-        token = run("token", "new", "--name", "operator", "--scope", "admin")
-        line = token[token.index("[["):]
-        Path(folder, "tokens.toml").write_text(line)
+        lines = run("token", "new", "--name", "operator", "--scope", "admin").stderr
+        Path(folder, "tokens.toml").write_text(lines[lines.index("[["):])
         with Server(spirea, f"{folder}/repository", "--tokens", f"{folder}/tokens.toml") as server:
             page = browser.dump(server.admin + "/")
             expect(page, "summary", "the server asks for a token")

@@ -132,7 +132,7 @@ function drawRate(count) {
   line.setAttribute("points", rates.map((rate, i) => `${x(i).toFixed(1)},${(118 - 114 * rate / most).toFixed(1)}`).join(" "));
   byId("rate").replaceChildren(line);
   const last = rates.at(-1) ?? 0;
-  byId("rate-now").textContent = `now ${last.toFixed(1)} a second, at most ${most.toFixed(1)}`;
+  byId("rate-now").textContent = `now ${last.toFixed(1)} a second, at most ${Math.max(0, ...rates).toFixed(1)}`;
 }
 
 // Bars for the buckets from the first to the last that hold something.
@@ -171,8 +171,7 @@ function draw(status, all) {
   const summary = byId("summary");
   summary.className = failed ? "bad" : "";
   summary.textContent = status.leaving ? "leaving: no new connections"
-    : failed ? `${failed} of ${status.databases.length} databases do not answer`
-    : `all ${status.databases.length} databases answer`;
+    : `${status.databases.length - failed} of ${status.databases.length} databases answer`;
 }
 
 async function refresh() {
