@@ -11,6 +11,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value as Json, json};
 use spirea_client::{ClientError, ClientOptions, HttpClient, Lookups, Timings, Value, WeakPrf};
+use spirea_protocols::signature::PublicKey;
 
 use crate::access::Access;
 use crate::output::{Format, bytes, print_bytes, print_error, print_line, seconds};
@@ -59,6 +60,10 @@ pub struct Options {
     /// Also say, on standard error, what the look-ups cost.
     #[arg(long)]
     timings: bool,
+    /// The operator's public key, as `spirea key public` prints it: refuse versions that it did not sign, and those that
+    /// are older than what has been seen.
+    #[arg(long, value_name = "KEY")]
+    pin_key: Option<PublicKey>,
 }
 
 /// Looks up and prints. The status is 0 if everything was found, 1 if something was not, 2 for an error.
@@ -117,6 +122,7 @@ fn connect(options: &Options) -> anyhow::Result<HttpClient> {
             cache: options.cache.clone(),
             progress: Some(hint_progress()),
             weak_prf: if options.accept_weak_prf { WeakPrf::Accept } else { WeakPrf::Refuse },
+            pinned_key: options.pin_key,
             attempts: if options.wait == 0 { ClientOptions::default().attempts } else { 1 },
             replicas: match options.other {
                 Some(_) => vec![options.replica.clone(), options.other_replica.clone()],

@@ -8,6 +8,7 @@ use std::thread;
 use serde_json::Value as Json;
 use spirea_client::{ClientOptions, HttpClient};
 use spirea_protocols::registry::Choice;
+use spirea_protocols::signature::{PrivateKey, PublicKey, Signature};
 use spirea_server::{Server, ServerConfig};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::repository::Settings;
@@ -275,6 +276,51 @@ fn a_snapshot_s_folder_stays_as_it_is_and_an_empty_repository_gets_its_first_ver
     published(&publish(&server, "snapshot", &whole(&fixed)));
     assert_eq!(server.get("/readyz").status, 200);
     assert_eq!(ask(&mut client(&server, folder.path()), &["key-2"]), [Some(value(2, 1))]);
+}
+
+#[test]
+fn a_client_that_pins_a_key_takes_what_it_signed_and_nothing_older() {
+    let folder = tempdir().unwrap();
+    let first = snapshot(folder.path(), "simple", true, 1);
+    let key = || PrivateKey::from_bytes(&[7; 32]);
+    let path = folder.path().join("repository");
+    let settings = Settings { key: Some(key()), ..Settings::default() };
+    let repository = Repository::create(&path, settings).unwrap();
+    let record = repository.add_base(&first, &Silent).unwrap();
+    drop(repository);
+    let server = serve(&path);
+    let connect = |pinned: PublicKey| {
+        let cache = Some(folder.path().join("cache"));
+        let options = ClientOptions { cache, pinned_key: Some(pinned), ..ClientOptions::default() };
+        HttpClient::connect_with(&[&server.url()], "table", options)
+    };
+    let mut pinned = connect(key().public()).unwrap();
+    assert_eq!(ask(&mut pinned, &["key-1"]), [Some(value(1, 1))]);
+    let other = connect(PrivateKey::from_bytes(&[8; 32]).public()).map(drop).unwrap_err();
+    assert!(other.to_string().contains("signed by the key"), "{other}");
+    // The server has no key: what it makes of changes is unsigned, and the client says so and gives no answer.
+    published(&publish(&server, "changes", br#"{"key": "key-1", "value": "changed"}"#));
+    pinned.get_keys(&[b"key-1"]).unwrap();
+    let unsigned = pinned.get_keys(&[b"key-1"]).unwrap_err();
+    assert!(unsigned.to_string().contains("is not signed"), "{unsigned}");
+    // Signed for a later time than what comes next: the client has seen a higher number.
+    let later = Signature::new(&key(), "table", &first.version(), record.sequence + 1000, &record.created);
+    std::fs::write(first.folder().join("signature.json"), later.to_json()).unwrap();
+    let names: Vec<String> = files(&first).into_iter().chain(["signature.json".into()]).collect();
+    let upload = archive(first.folder(), &names.iter().map(String::as_str).collect::<Vec<_>>());
+    published(&publish(&server, "snapshot", &upload));
+    assert_eq!(ask(&mut connect(key().public()).unwrap(), &["key-1"]), [Some(value(1, 1))]);
+    let second = snapshot(folder.path(), "simple", true, 2);
+    let earlier = Signature::new(&key(), "table", &second.version(), record.sequence + 10, &record.created);
+    std::fs::write(second.folder().join("signature.json"), earlier.to_json()).unwrap();
+    let names: Vec<String> = files(&second).into_iter().chain(["signature.json".into()]).collect();
+    let upload = archive(second.folder(), &names.iter().map(String::as_str).collect::<Vec<_>>());
+    published(&publish(&server, "snapshot", &upload));
+    let older = connect(key().public()).map(drop).unwrap_err();
+    assert!(
+        older.to_string().contains("not signed") || older.to_string().contains("sequence number"),
+        "{older}"
+    );
 }
 
 #[test]
