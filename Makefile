@@ -63,6 +63,11 @@ gpu: build
 	target/release/spirea gpu check
 	target/release/spirea gpu bench
 
+# The service under kills, floods, nonsense and damage, the long form: docs/reliability.md. `make test` has the short one.
+.PHONY: torture
+torture:
+	SPIREA_TORTURE=long $(CARGO) test --release --locked --package spirea-cli --test torture -- --nocapture --test-threads 1
+
 bench: build
 	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 1 --json
 	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 2 --json

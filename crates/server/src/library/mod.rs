@@ -319,7 +319,12 @@ impl Library {
     pub fn change(self: &Arc<Self>, name: &str, lines: impl Read) -> Result<Published, PublishError> {
         let (entry, repository) = self.entry(name)?;
         let current = repository.current().ok_or(PublishError::NothingYet)?;
-        let changes = Changes::read_lines(&current.base.manifest().table, lines, Path::new("changes"))?;
+        let changes = Changes::read_lines(&current.base.manifest().table, lines, Path::new("changes"));
+        // What cannot be read is the sender's.
+        let changes = changes.map_err(|error| match error {
+            StoreError::Io { source, .. } => ReceiveError::Broken(source).into(),
+            error => PublishError::from(error),
+        })?;
         let record = repository.apply(changes, &self.loader.cpu(), &Silent)?;
         self.bring_up(name, entry, repository)?;
         if is_large(&record) {

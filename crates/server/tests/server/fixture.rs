@@ -207,7 +207,7 @@ pub fn gate() -> (Hook, Receiver<()>, Sender<()>) {
 /// A server that runs on a thread of its own until it is dropped.
 pub struct Running {
     pub address: SocketAddr,
-    admin: Option<SocketAddr>,
+    pub admin: Option<SocketAddr>,
     pub stopper: Stopper,
     pub reloader: Reloader,
     thread: Option<JoinHandle<()>>,

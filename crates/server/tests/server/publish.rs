@@ -1,6 +1,8 @@
 //! Versions that are published while a server answers: changes, snapshots, going back, compaction, and uploads that
 //! are none.
 
+use std::io::Write as _;
+use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +18,7 @@ use spirea_store::{BuildOptions, Protocol, Repository, Silent, Snapshot, build};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{BACKEND, Reply, Running, eventually};
+use crate::fixture::{BACKEND, Reply, Running, dial, eventually, read};
 
 const ROWS: usize = 60;
 
@@ -241,6 +243,14 @@ fn what_is_no_snapshot_changes_nothing() {
     {
         assert_eq!(publish(&server, "changes", lines.as_bytes()).status, 400, "{lines}");
     }
+    // Changes that break off are their sender's fault.
+    let mut stream = dial(server.admin.unwrap());
+    let head = "POST /v1/admin/databases/table/changes HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 99\r\n\r\n";
+    stream.write_all(format!("{head}{{\"key\": \"key-1\", \"value\": \"cut\"}}\n").as_bytes()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let reply = read(&mut stream);
+    assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed));
+    assert!(reply.refusal().message.contains("broke off"), "{:?}", reply.refusal());
     for path in ["rollback?to=5", &format!("rollback?to={}", "ab".repeat(32))] {
         assert_eq!(publish(&server, path, b"").status, 400, "{path}");
     }

@@ -1,0 +1,94 @@
+//! Files that a disk has damaged: the server answers rightly from what is whole, or says which file is not.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::tempdir;
+
+use crate::service::{Http, Service, serve};
+use crate::table::{ROWS, changes, copy, editions, repository, snapshot};
+
+const NAME: &str = "table";
+
+/// What a disk does to a file.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    FlippedBit,
+    Truncated,
+    Empty,
+}
+
+impl Damage {
+    fn apply(self, path: &Path) {
+        let mut bytes = std::fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        match self {
+            Self::FlippedBit => bytes[middle] ^= 0x10,
+            Self::Truncated => bytes.truncate(middle),
+            Self::Empty => bytes.clear(),
+        }
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+/// All files with content below a folder, relative to it.
+fn files(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder.join(below)).unwrap() {
+        let entry = entry.unwrap();
+        let path = below.join(entry.file_name());
+        match entry.metadata().unwrap() {
+            metadata if metadata.is_dir() => files(folder, &path, found),
+            metadata if metadata.len() > 0 => found.push(path),
+            _ => (),
+        }
+    }
+}
+
+/// What a server makes of a repository: the table, or why it does not answer.
+fn serve_damaged(repository: &Path, folder: &Path) -> Result<Vec<u64>, String> {
+    let service = Service::start(serve(&[repository], &[]), &folder.join("server.log"))?;
+    service.ready()?;
+    let cache = tempfile::tempdir_in(folder).unwrap();
+    Ok(editions(&service.url, NAME, cache.path()).unwrap())
+}
+
+#[test]
+fn a_damaged_file_is_named_or_not_needed() {
+    let folder = tempdir().unwrap();
+    let folder = folder.path();
+    let whole = repository(folder, &snapshot(folder, NAME, "simple", 1));
+    // Two versions: a base with changes, and the base alone.
+    let current = {
+        let service = Service::started(serve(&[&whole], &[]), &folder.join("server.log"));
+        service.published(&Http::new(), NAME, "changes", &changes([0, 1], 2));
+        editions(&service.url, NAME, &folder.join("cache")).unwrap()
+    };
+    let former = vec![1; ROWS];
+    let mut all = Vec::new();
+    files(&whole, Path::new(""), &mut all);
+    assert!(all.len() > 8, "{all:?}");
+    let (mut refused, mut answered) = (0, 0);
+    for file in &all {
+        for damage in [Damage::FlippedBit, Damage::Truncated, Damage::Empty] {
+            let damaged = folder.join("damaged");
+            copy(&whole, &damaged);
+            damage.apply(&damaged.join(file));
+            match serve_damaged(&damaged, folder) {
+                Ok(found) => {
+                    answered += 1;
+                    assert!(found == current || found == former, "{damage:?} {}: {found:?}", file.display());
+                }
+                Err(said) => {
+                    refused += 1;
+                    let name = file.file_name().unwrap().to_string_lossy();
+                    assert!(said.contains(&*name), "{damage:?} {}: {said}", file.display());
+                }
+            }
+            std::fs::remove_dir_all(&damaged).unwrap();
+        }
+    }
+    println!(
+        "{} files damaged in 3 ways: refused with the file's name {refused} times, answered rightly without it {answered} times",
+        all.len()
+    );
+    assert!(refused > 0);
+}

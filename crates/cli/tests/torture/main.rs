@@ -1,0 +1,19 @@
+//! The service under what breaks services: kills, floods, nonsense, dead replicas, damaged and full disks.
+//!
+//! What is asked of it is in docs/reliability.md. `cargo test` runs a short form; SPIREA_TORTURE=long, with which
+//! `make torture` runs the same tests, a long one. SPIREA_TORTURE_SEED repeats a run's choices.
+
+#![expect(clippy::print_stdout, reason = "the figures are what a run is for")]
+
+mod clients;
+mod damage;
+mod edition;
+mod full;
+mod kills;
+mod malformed;
+mod mutate;
+mod replica;
+mod scale;
+mod service;
+mod slow;
+mod table;

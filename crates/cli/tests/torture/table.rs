@@ -1,0 +1,102 @@
+//! The table that is served, in editions: each value says its row and its edition, so that every answer can be judged.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use spirea_client::{ClientError, ClientOptions, HttpClient, Value};
+use spirea_cpu::CpuBackend;
+use spirea_protocols::registry::Choice;
+use spirea_store::ingest::{Format, Selection};
+use spirea_store::repository::Settings;
+use spirea_store::{BuildOptions, Protocol, Repository, Silent, Snapshot, build};
+
+pub const ROWS: usize = 16;
+
+static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(1).unwrap()));
+
+pub fn key(row: usize) -> String {
+    format!("key-{row}")
+}
+
+/// All values have one length, so that a table's shape does not depend on its edition.
+pub fn value(row: usize, edition: u64) -> String {
+    format!("value {row:03} of edition {edition:09}")
+}
+
+/// The edition of a row's value; anything else than such a value is a wrong answer.
+pub fn edition_of(row: usize, value: Option<&Value>) -> u64 {
+    let bytes = &value.unwrap_or_else(|| panic!("row {row} is not there")).fields()[0];
+    let text = String::from_utf8_lossy(bytes);
+    let edition = text.rsplit(' ').next().and_then(|edition| edition.parse().ok());
+    let edition = edition.unwrap_or_else(|| panic!("row {row} has the value {text:?}"));
+    assert_eq!(text, self::value(row, edition), "a wrong value for row {row}");
+    edition
+}
+
+/// A snapshot of an edition of the table called `name`.
+pub fn snapshot(folder: &Path, name: &str, protocol: &str, edition: u64) -> Snapshot {
+    let rows: String = (0..ROWS).map(|row| format!("{},{}\n", key(row), value(row, edition))).collect();
+    let out = folder.join(format!("{name}-{edition}"));
+    let input = out.with_extension("csv");
+    std::fs::write(&input, format!("key,value\n{rows}")).unwrap();
+    let selection = Selection { key: Some("key".into()), values: vec!["value".into()] };
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    let options = BuildOptions {
+        name: Some(name.into()),
+        protocol: Protocol::Named(choice),
+        ..BuildOptions::new(input, Format::Csv, selection, out)
+    };
+    build(&options, &BACKEND, &Silent).unwrap()
+}
+
+/// A repository with one snapshot.
+pub fn repository(folder: &Path, snapshot: &Snapshot) -> PathBuf {
+    let path = folder.join(format!("{}-repository", snapshot.manifest().name));
+    Repository::create(&path, Settings::default()).unwrap().add_base(snapshot, &Silent).unwrap();
+    path
+}
+
+/// A snapshot as it is uploaded.
+pub fn archive(snapshot: &Snapshot) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let names = snapshot.manifest().files().map(|entry| entry.file.clone());
+    for name in ["manifest.json".into()].into_iter().chain(names) {
+        archive.append_path_with_name(snapshot.folder().join(&name), &name).unwrap();
+    }
+    archive.into_inner().unwrap()
+}
+
+/// Changes of rows to an edition, as they are sent.
+pub fn changes(rows: impl IntoIterator<Item = usize>, edition: u64) -> Vec<u8> {
+    let line = |row| format!("{{\"key\": \"{}\", \"value\": \"{}\"}}\n", key(row), value(row, edition));
+    rows.into_iter().map(line).collect::<String>().into_bytes()
+}
+
+/// Copies a folder.
+pub fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+pub fn options(cache: &Path) -> ClientOptions {
+    ClientOptions { cache: Some(cache.into()), ..ClientOptions::default() }
+}
+
+/// The editions of all rows, as a client that has just come finds them.
+///
+/// # Errors
+/// Those of the client.
+pub fn editions(url: &str, name: &str, cache: &Path) -> Result<Vec<u64>, ClientError> {
+    let mut client = HttpClient::connect_with(&[url], name, options(cache))?;
+    let keys: Vec<String> = (0..ROWS).map(key).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    let values = client.get_keys(&keys)?;
+    Ok(values.iter().enumerate().map(|(row, value)| edition_of(row, value.as_ref())).collect())
+}
