@@ -108,7 +108,7 @@ fn load(params: &ProtocolParams) -> Load {
     let whole_bytes = params.memory_bytes();
     let divided_bytes =
         if folds_a_matrix { params.matrix_bytes() } else { whole_bytes - params.matrix_bytes() };
-    // Requests are answered one after another, and most ask for one record: all GPUs must have a part in it.
+    // While little is asked, a batch is one query: all GPUs must have a part in it.
     Load { whole_bytes, divided_bytes, folds_a_matrix, batch: 1 }
 }
 
