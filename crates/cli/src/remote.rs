@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
+use spirea_client::check_address;
 use spirea_store::Snapshot;
 use spirea_store::manifest::{MANIFEST_FILE, SIGNATURE_FILE};
 use spirea_wire::{MAX_REFUSAL_BYTES, Refusal};
@@ -48,7 +49,9 @@ impl Remote {
             .tls_config(tls(self.access.ca.as_deref())?)
             .build()
             .new_agent();
-        let authorization = self.access.token()?.map(|token| format!("Bearer {token}"));
+        let token = self.access.token()?;
+        check_address(server, token.is_some())?;
+        let authorization = token.map(|token| format!("Bearer {token}"));
         let url = format!("{}/v1/admin/databases/{database}", server.trim_end_matches('/'));
         Ok(Some(Publisher { agent, url, authorization }))
     }

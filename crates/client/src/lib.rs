@@ -18,7 +18,7 @@ mod weak;
 pub use description::{Description, Hint, Part};
 pub use error::ClientError;
 #[cfg(feature = "http")]
-pub use http::{ClientOptions, HttpClient, Lookups, Progress, Timings};
+pub use http::{ClientOptions, HttpClient, Lookups, Progress, Timings, check_address, root_certificates};
 pub use keys::Keys;
 pub use session::{Answered, Pending, Round, Session, Value};
 pub use weak::WeakPrf;

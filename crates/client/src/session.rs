@@ -185,7 +185,7 @@ impl Session {
     }
 
     /// The evaluation keys that the server must have before it can answer, each once; none if the protocol needs
-    /// none. They are this session's own, and the same for all its requests.
+    /// none. They are this client's own, and the same for all its requests.
     pub fn keys(&self) -> Vec<Keys<'_>> {
         let mut all: Vec<Keys<'_>> = Vec::new();
         for (asker, part) in self.askers().zip([KeysPart::Base, KeysPart::Delta]) {

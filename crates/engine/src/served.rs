@@ -12,7 +12,7 @@ pub struct Served {
     version: [u8; 32],
     base: Arc<Database>,
     delta: Option<Arc<Database>>,
-    signature: Option<Signature>,
+    signature: Option<Arc<Signature>>,
 }
 
 impl From<Database> for Served {
@@ -46,12 +46,12 @@ impl Served {
 
     /// The same, with the operator's signature.
     pub fn signed(self, signature: Option<Signature>) -> Self {
-        Self { signature, ..self }
+        Self { signature: signature.map(Arc::new), ..self }
     }
 
     /// The operator's signature, if there is one.
     pub fn signature(&self) -> Option<&Signature> {
-        self.signature.as_ref()
+        self.signature.as_deref()
     }
 
     /// The version that clients name.

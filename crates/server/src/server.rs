@@ -133,7 +133,6 @@ impl Server {
         }
         let keys = KeyRegistry::open(&config.keys)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
-        let server = Self::bind_with(&config, Arc::clone(&engine)).await?;
         let opening = Opening { residence: config.residence, party: config.party };
         let open = |folder: &PathBuf| {
             let source = Source::open(folder)?;
@@ -147,11 +146,9 @@ impl Server {
         let sources = config.snapshots.iter().map(open).collect::<Result<_, _>>()?;
         let backends = Backends::open(&config.backend, config.answering_threads())?;
         let (loader, losses) = Loader::new(backends, opening);
-        let library = Arc::new(Library::new(Arc::clone(&server.app.engine), loader, sources)?);
-        // Nothing is served yet, so nobody else has it.
-        let app = Arc::into_inner(server.app).map(|app| App { library: Some(Arc::clone(&library)), ..app });
-        let app = app.map(Arc::new).ok_or(ServeError::NoSnapshots)?;
-        Ok(Self { app, loading: Some((library, losses)), ..server })
+        let library = Arc::new(Library::new(Arc::clone(&engine), loader, sources)?);
+        let server = Self::bind_app(&config, engine, Some(Arc::clone(&library))).await?;
+        Ok(Self { loading: Some((library, losses)), ..server })
     }
 
     /// Binds a port for an engine whose databases the caller loads, without TLS and tokens.
@@ -172,6 +169,14 @@ impl Server {
     /// [`ServeError::Listen`]; [`ServeError::Setting`] if other machines would reach a server without tokens;
     /// [`ServeError::Tls`] and [`ServeError::Tokens`] if their files cannot be used.
     pub async fn bind_with(config: &ServerConfig, engine: Arc<Engine>) -> Result<Self, ServeError> {
+        Self::bind_app(config, engine, None).await
+    }
+
+    async fn bind_app(
+        config: &ServerConfig,
+        engine: Arc<Engine>,
+        library: Option<Arc<Library>>,
+    ) -> Result<Self, ServeError> {
         config.check_exposure()?;
         let certificates = config.tls.as_ref().map(Certificates::open).transpose()?.map(Arc::new);
         let tokens = config.tokens.as_deref().map(Tokens::open).transpose()?.map(Arc::new);
@@ -193,7 +198,7 @@ impl Server {
             certificates: certificates.clone(),
             started: Instant::now(),
             leaving: AtomicBool::new(false),
-            library: None,
+            library,
         };
         Ok(Self {
             listener,

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore};
+use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConnection};
 use ureq::http::Uri;
 
 use super::report::Report;
+use crate::access::rustls_config;
 use crate::output::seconds;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -89,23 +88,9 @@ fn examine_tls(
     mut stream: TcpStream,
     ca: Option<&Path>,
 ) -> anyhow::Result<bool> {
-    let mut roots = RootCertStore::empty();
-    match ca {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(path) => {
-            let unreadable = || format!("{}: no certificates can be read", path.display());
-            for certificate in CertificateDer::pem_file_iter(path).with_context(unreadable)? {
-                roots.add(certificate.with_context(unreadable)?).with_context(unreadable)?;
-            }
-        }
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
     let name =
         ServerName::try_from(host.to_owned()).context("the host is no name that a certificate could have")?;
-    let mut connection = ClientConnection::new(Arc::new(config), name)?;
+    let mut connection = ClientConnection::new(Arc::new(rustls_config(ca)?), name)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     while connection.is_handshaking() {

@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -14,10 +13,10 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
+use spirea_client::check_address;
 use spirea_wire::{Code, MAX_REFUSAL_BYTES, Refusal};
+
+use crate::access::rustls_config;
 
 /// Names a look-up, the same when it is sent again, so that a server charges it once.
 pub const REQUEST_ID: &str = "spirea-request-id";
@@ -76,7 +75,7 @@ pub struct Endpoint {
 }
 
 /// How servers are reached.
-pub struct Access<'a> {
+pub struct Reach<'a> {
     /// The token that they ask for.
     pub token: Option<&'a str>,
     /// Certificates to trust, instead of the public ones.
@@ -87,14 +86,11 @@ pub struct Access<'a> {
 
 impl Endpoint {
     /// The database `name` of the server at `url`.
-    pub fn new(url: &str, name: &str, access: &Access<'_>) -> anyhow::Result<Self> {
-        ensure!(
-            url.starts_with("http://") || url.starts_with("https://"),
-            "{url}: the server's address must begin with http:// or https://"
-        );
+    pub fn new(url: &str, name: &str, reach: &Reach<'_>) -> anyhow::Result<Self> {
+        check_address(url, reach.token.is_some())?;
         let database = format!("{}/v1/databases/{name}", url.trim_end_matches('/'));
         hyper::Uri::try_from(&database).with_context(|| format!("{database}: this is no address"))?;
-        let authorization = access.token.map(|token| {
+        let authorization = reach.token.map(|token| {
             let mut value =
                 HeaderValue::try_from(format!("Bearer {token}")).context("the token is no text")?;
             value.set_sensitive(true);
@@ -104,12 +100,12 @@ impl Endpoint {
         connector.enforce_http(false);
         connector.set_nodelay(true);
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(access.ca)?)
+            .with_tls_config(rustls_config(reach.ca)?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);
         let http = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { http, database, authorization: authorization.transpose()?, timeout: access.timeout })
+        Ok(Self { http, database, authorization: authorization.transpose()?, timeout: reach.timeout })
     }
 
     /// Where the database is.
@@ -169,21 +165,4 @@ impl Endpoint {
             }
         }
     }
-}
-
-fn tls(ca: Option<&Path>) -> anyhow::Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    match ca {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(path) => {
-            let unreadable = || format!("{}: no certificates can be read from it", path.display());
-            for certificate in CertificateDer::pem_file_iter(path).with_context(unreadable)? {
-                roots.add(certificate.with_context(unreadable)?).with_context(unreadable)?;
-            }
-            ensure!(!roots.is_empty(), "{}: it holds no certificate in PEM form", path.display());
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }

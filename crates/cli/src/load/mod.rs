@@ -16,9 +16,10 @@ use spirea_client::WeakPrf;
 
 use self::clients::Fleet;
 use self::drive::Load;
-use self::endpoint::{Access, Endpoint};
+use self::endpoint::{Endpoint, Reach};
 use self::questions::{Questions, Source};
 use self::tally::{Plan, Report};
+use crate::access::Access;
 use crate::chart::{Axis, Chart, Series};
 use crate::latencies::Latencies;
 use crate::output::{Format, bytes, print_line, seconds};
@@ -46,12 +47,8 @@ pub struct Options {
     clients: usize,
     #[command(flatten)]
     source: Source,
-    /// File with the token that the server asks for; without it, the environment's SPIREA_TOKEN, if set.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// File of certificates to trust, in PEM form, instead of the public authorities'.
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    access: Access,
     /// The longest that a request may take, in seconds.
     #[arg(long, default_value_t = 60.0)]
     timeout: f64,
@@ -83,11 +80,11 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("the system gave no threads")?;
-    let token = token(options)?;
-    let access = Access { token: token.as_deref(), ca: options.ca.as_deref(), timeout };
+    let token = options.access.token()?;
+    let reach = Reach { token: token.as_deref(), ca: options.access.ca.as_deref(), timeout };
     let (plan, known, tally) = runtime.block_on(async {
         let urls = [Some(&options.server), options.other.as_ref()];
-        let servers = urls.into_iter().flatten().map(|url| Endpoint::new(url, &options.database, &access));
+        let servers = urls.into_iter().flatten().map(|url| Endpoint::new(url, &options.database, &reach));
         let servers = servers.collect::<anyhow::Result<Vec<_>>>()?;
         let weak_prf = if options.accept_weak_prf { WeakPrf::Accept } else { WeakPrf::Refuse };
         let fleet = Fleet::open(servers, &options.database, options.clients, weak_prf).await?;
@@ -121,13 +118,6 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
 fn checked_seconds(option: &str, seconds: f64) -> anyhow::Result<Duration> {
     let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero());
     duration.with_context(|| format!("{option} must be above 0"))
-}
-
-fn token(options: &Options) -> anyhow::Result<Option<String>> {
-    let Some(path) = &options.token_file else { return Ok(std::env::var("SPIREA_TOKEN").ok()) };
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
-    Ok(Some(text.trim().to_owned()))
 }
 
 fn print(report: &Report, known: bool) -> anyhow::Result<()> {

@@ -11,3 +11,4 @@ mod transport;
 
 pub use client::{HttpClient, Lookups, Timings};
 pub use options::{ClientOptions, Progress};
+pub use transport::{check_address, root_certificates};

@@ -70,7 +70,7 @@ impl Transport {
             Ok(Replica { url: (*url).into(), database, checked: AtomicBool::new(true) })
         };
         let replicas = urls.iter().map(replica).collect::<Result<_, ClientError>>()?;
-        let roots = options.ca.as_deref().map(roots).transpose()?.unwrap_or(RootCerts::WebPki);
+        let roots = options.ca.as_deref().map(root_certificates).transpose()?.unwrap_or(RootCerts::WebPki);
         let agent = Agent::config_builder()
             .user_agent(concat!("spirea/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
@@ -253,8 +253,11 @@ impl Transport {
     }
 }
 
-/// Checks an address that is asked, perhaps with a token.
-fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
+/// Checks the address of a server that is asked, perhaps with a token: that goes over https:// only, or to this machine.
+///
+/// # Errors
+/// [`ClientError::BadAddress`], [`ClientError::BadOption`].
+pub fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
     let plain = url.starts_with("http://");
     if !plain && !url.starts_with("https://") {
         let text = "the server's address must begin with http:// or https://";
@@ -274,8 +277,11 @@ fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// The certificates of a file.
-fn roots(path: &Path) -> Result<RootCerts, ClientError> {
+/// The certificates of a file of them, as PEM.
+///
+/// # Errors
+/// [`ClientError::BadOption`] if it cannot be read or has none.
+pub fn root_certificates(path: &Path) -> Result<RootCerts, ClientError> {
     let unusable = |cause: String| {
         let text = format!("{}: no certificates: {cause}; name a file of them as PEM", path.display());
         ClientError::BadOption(text)

@@ -202,13 +202,10 @@ impl Library {
         let Some(version) = entry.source.versions().into_iter().next() else {
             return Err("nothing has been published yet".into());
         };
-        for snapshot in version.snapshots() {
-            snapshot.verify(&Silent).map_err(|error| {
-                tracing::error!(database = %name, %error, "the snapshot is damaged");
-                error.to_string()
-            })?;
-        }
-        let served = self.open(name, &version, Loader::open_soon)?;
+        let served = self.open(name, &version, |loader, snapshot| {
+            verify(snapshot)?;
+            loader.open_soon(snapshot)
+        })?;
         self.engine.publish(served);
         Ok(())
     }
@@ -221,8 +218,11 @@ impl Library {
             self.hold(name, &current.base);
         }
         for version in versions.iter().skip(1) {
-            let sound = version.snapshots().all(|snapshot| snapshot.verify(&Silent).is_ok());
-            if sound && let Ok(served) = self.open(name, version, Loader::open) {
+            let served = self.open(name, version, |loader, snapshot| {
+                verify(snapshot)?;
+                loader.open(snapshot)
+            });
+            if let Ok(served) = served {
                 self.engine.publish_former(served);
             }
         }
@@ -412,6 +412,14 @@ impl Library {
             }
         }
     }
+}
+
+/// Reads all of a snapshot, which takes long: a base that several versions share is read for the first.
+fn verify(snapshot: &Snapshot) -> Result<(), String> {
+    snapshot.verify(&Silent).map_err(|error| {
+        tracing::error!(database = %snapshot.manifest().name, %error, "the snapshot is damaged");
+        error.to_string()
+    })
 }
 
 /// Runs what nobody waits for on a thread of its own.

@@ -56,8 +56,8 @@ pub(super) async fn compact(State(app): State<Arc<App>>, Name(name): Name) -> Re
     publish(&app, move |library| library.compact(&name)).await
 }
 
-fn library(app: &App) -> Result<&Arc<Library>, Refused> {
-    app.library.as_ref().ok_or_else(|| PublishError::UnknownDatabase.into())
+fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refused> {
+    library.as_ref().ok_or_else(|| PublishError::UnknownDatabase.into())
 }
 
 /// A body as what a thread reads, in the pace in which it comes.
