@@ -36,7 +36,7 @@ pub use ring::{RingCiphertexts, RingKeys, RingLeaves, RingPlain, RingSelectors, 
 use dpf::{RowKernels, row_kernels};
 use fold::{Microkernel, Quad};
 use module::ModuleKernel;
-use ring::RingKernels;
+use ring::{RingKernels, WorkingMemory};
 
 /// The kernels of one instruction set.
 trait Kernels: Send + Sync {
@@ -84,6 +84,7 @@ pub struct CpuBackend {
     ring: Box<dyn RingKernels>,
     rows: Box<dyn RowKernels>,
     schedule: Schedule,
+    memory: WorkingMemory,
     pool: ThreadPool,
 }
 
@@ -108,7 +109,15 @@ impl CpuBackend {
                 "this processor has no {isa}: choose another instruction set"
             )));
         };
-        Ok(Self { isa, kernels, ring, rows, schedule: Schedule::default(), pool: thread_pool(threads)? })
+        Ok(Self {
+            isa,
+            kernels,
+            ring,
+            rows,
+            schedule: Schedule::default(),
+            memory: WorkingMemory::default(),
+            pool: thread_pool(threads)?,
+        })
     }
 
     /// The same with another order of expansion, for measurements.

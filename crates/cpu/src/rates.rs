@@ -14,7 +14,7 @@ use spirea_math::Ring;
 
 use crate::fold::Quad;
 use crate::isa::Isa;
-use crate::ring::{Direction, RingTables};
+use crate::ring::{Direction, RingTables, WorkingMemory};
 use crate::{CpuBackend, kernels};
 
 /// Runs of which [`read_bandwidth`] takes the best, for each distance that it asks ahead.
@@ -131,7 +131,7 @@ pub struct TransformSeconds {
 /// set or its kernels do not take the ring.
 pub fn transform_seconds(isa: Isa, ring: &Arc<Ring>) -> Option<TransformSeconds> {
     let kernels = crate::ring::kernels(isa)?;
-    let tables = RingTables::new(ring, kernels.lanes()).ok()?;
+    let tables = RingTables::new(ring, kernels.lanes(), WorkingMemory::default()).ok()?;
     let (primes, rounds) = (ring.limbs().len(), (1 << 18) / ring.degree());
     let values = ring.lift(&vec![1; ring.degree()]);
     let mut to = ring.zero();

@@ -39,6 +39,7 @@ pub use expand::Schedule;
 pub use fold::RingPlain;
 pub use layout::RingLeaves;
 pub(crate) use ntt::Direction;
+pub(crate) use pool::WorkingMemory;
 pub use tables::RingTables;
 pub use tournament::RingSelectors;
 
@@ -221,7 +222,7 @@ impl RingBackend for CpuBackend {
     type Selectors = RingSelectors;
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<RingTables, BackendError> {
-        RingTables::new(ring, self.ring.lanes())
+        RingTables::new(ring, self.ring.lanes(), self.memory.clone())
     }
 
     fn keys(&self, tables: &RingTables, keys: EvaluationKeys<'_>) -> Result<RingKeys, BackendError> {

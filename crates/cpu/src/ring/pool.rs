@@ -2,25 +2,61 @@
 //!
 //! The system clears every page that it hands out, which for the leaves of a query takes as long as a good part of
 //! their computation. Buffers of leaves and ciphertexts, and the threads' working memory, therefore go back to
-//! the tables they belong to: as much as the largest batch so far has needed.
+//! the backend that they belong to, whichever database they served: together with those in use never more than
+//! was in use at one time.
 
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spirea_backend::BackendError;
 
+use super::product::Scratch;
 use crate::memory::HugeBuffer;
 
-/// Most pieces that are kept.
-const KEPT: usize = 64;
+/// What a backend's computations work in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorkingMemory {
+    pub(super) buffers: Arc<Pool<HugeBuffer>>,
+    pub(super) scratch: Arc<Pool<Scratch>>,
+}
+
+/// Something that a pool counts.
+pub(super) trait Piece {
+    /// What it adds to what is in use.
+    fn size(&self) -> usize;
+}
+
+impl Piece for HugeBuffer {
+    fn size(&self) -> usize {
+        self.as_words().len()
+    }
+}
+
+impl Piece for Scratch {
+    /// Each thread has one, of about the same size.
+    fn size(&self) -> usize {
+        1
+    }
+}
 
 /// Pieces of memory that wait to be used again.
 #[derive(Debug)]
-pub(super) struct Pool<T>(Mutex<Vec<T>>);
+pub(super) struct Pool<T>(Mutex<Stock<T>>);
+
+/// The pieces, those returned last at the end, and sums of sizes.
+#[derive(Debug)]
+struct Stock<T> {
+    kept: VecDeque<T>,
+    kept_size: usize,
+    lent_size: usize,
+    /// The most that was lent at one time.
+    most: usize,
+}
 
 /// A piece that returns to its pool.
 #[derive(Debug)]
-pub(super) struct Lent<T> {
+pub(super) struct Lent<T: Piece> {
     /// There until it is returned.
     piece: Option<T>,
     pool: Arc<Pool<T>>,
@@ -31,22 +67,63 @@ pub(super) type Words = Lent<HugeBuffer>;
 
 impl<T> Default for Pool<T> {
     fn default() -> Self {
-        Self(Mutex::default())
+        let stock = Stock { kept: VecDeque::new(), kept_size: 0, lent_size: 0, most: 0 };
+        Self(Mutex::new(stock))
     }
 }
 
-impl<T> Pool<T> {
-    fn pieces(&self) -> MutexGuard<'_, Vec<T>> {
-        // Whoever panicked left whole pieces.
+impl<T: Piece> Stock<T> {
+    /// Takes the piece returned last that will do.
+    fn take(&mut self, fits: impl Fn(&T) -> bool) -> Option<T> {
+        let place = self.kept.iter().rposition(fits)?;
+        let piece = self.kept.remove(place)?;
+        self.kept_size -= piece.size();
+        Some(piece)
+    }
+
+    /// Removes what there is no room for beside `size` more: what was returned longest ago.
+    fn make_room(&mut self, size: usize) -> Vec<T> {
+        let lent = self.lent_size.saturating_add(size);
+        let room = self.most.max(lent) - lent;
+        let mut excess = Vec::new();
+        while self.kept_size > room {
+            let Some(piece) = self.kept.pop_front() else { break };
+            self.kept_size -= piece.size();
+            excess.push(piece);
+        }
+        excess
+    }
+
+    fn note_lent(&mut self, size: usize) {
+        self.lent_size += size;
+        self.most = self.most.max(self.lent_size);
+    }
+
+    fn give_back(&mut self, piece: T) -> Vec<T> {
+        self.lent_size -= piece.size();
+        self.kept_size += piece.size();
+        self.kept.push_back(piece);
+        self.make_room(0)
+    }
+}
+
+impl<T: Piece> Pool<T> {
+    fn stock(&self) -> MutexGuard<'_, Stock<T>> {
+        // Nothing panics between two changes of it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn lend(self: &Arc<Self>, piece: T) -> Lent<T> {
+        self.stock().note_lent(piece.size());
+        Lent { piece: Some(piece), pool: Arc::clone(self) }
+    }
 }
 
-impl<T: Default> Pool<T> {
+impl<T: Piece + Default> Pool<T> {
     /// Any piece.
     pub(super) fn any(self: &Arc<Self>) -> Lent<T> {
-        let piece = self.pieces().pop();
-        Lent { piece: Some(piece.unwrap_or_default()), pool: Arc::clone(self) }
+        let piece = self.stock().take(|_| true);
+        self.lend(piece.unwrap_or_default())
     }
 }
 
@@ -56,27 +133,27 @@ impl Pool<HugeBuffer> {
     /// # Errors
     /// [`BackendError::Unavailable`] if there is no memory for `what`, or more than any number is needed.
     pub(super) fn words(self: &Arc<Self>, count: Option<usize>, what: &str) -> Result<Words, BackendError> {
-        let fitting = {
-            let mut pieces = self.pieces();
-            let fitting = pieces.iter().position(|piece| Some(piece.as_words().len()) == count);
-            fitting.map(|i| pieces.swap_remove(i))
-        };
-        let piece = fitting.map_or_else(|| HugeBuffer::words(count, what), Ok)?;
-        Ok(Lent { piece: Some(piece), pool: Arc::clone(self) })
-    }
-}
-
-impl<T> Drop for Lent<T> {
-    fn drop(&mut self) {
-        let mut pieces = self.pool.pieces();
-        if pieces.len() == KEPT {
-            pieces.remove(0);
+        let fitting = self.stock().take(|piece| Some(piece.size()) == count);
+        if let Some(piece) = fitting {
+            return Ok(self.lend(piece));
         }
-        pieces.extend(self.piece.take());
+        // Unmapped while nobody waits for the lock, and before more is asked for.
+        let excess = self.stock().make_room(count.unwrap_or(0));
+        drop(excess);
+        Ok(self.lend(HugeBuffer::words(count, what)?))
     }
 }
 
-impl<T> Deref for Lent<T> {
+impl<T: Piece> Drop for Lent<T> {
+    fn drop(&mut self) {
+        if let Some(piece) = self.piece.take() {
+            let excess = self.pool.stock().give_back(piece);
+            drop(excess);
+        }
+    }
+}
+
+impl<T: Piece> Deref for Lent<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -84,8 +161,53 @@ impl<T> Deref for Lent<T> {
     }
 }
 
-impl<T> DerefMut for Lent<T> {
+impl<T: Piece> DerefMut for Lent<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.piece.as_mut().expect("a piece on loan")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(pool: &Pool<HugeBuffer>) -> (usize, usize) {
+        let stock = pool.stock();
+        assert_eq!(stock.kept_size, stock.kept.iter().map(Piece::size).sum::<usize>());
+        (stock.lent_size, stock.kept_size)
+    }
+
+    #[test]
+    fn no_more_is_held_than_was_in_use_at_one_time() {
+        let pool = Arc::new(Pool::default());
+        let words = |count| pool.words(Some(count), "a test").unwrap();
+        drop([words(1000), words(1000)]);
+        assert_eq!(held(&pool), (0, 2000));
+
+        let again = words(1000);
+        assert_eq!(held(&pool), (1000, 1000));
+        // Room for another length is made before it is taken.
+        let other = words(600);
+        assert_eq!(held(&pool), (1600, 0));
+        drop((again, other));
+        assert_eq!(held(&pool), (0, 1600));
+
+        let largest = words(5000);
+        assert_eq!(held(&pool), (5000, 0));
+        drop(largest);
+        for count in [300, 500, 700] {
+            drop(words(count));
+        }
+        assert!(held(&pool).1 <= 5000);
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_not_counted() {
+        let pool = Arc::new(Pool::default());
+        assert!(pool.words(None, "more than any number").is_err());
+        assert!(pool.words(Some(usize::MAX / 8), "more than there is").is_err());
+        drop(pool.words(Some(100), "a test").unwrap());
+        drop(pool.words(Some(50), "a test").unwrap());
+        assert_eq!(held(&pool), (0, 50));
     }
 }

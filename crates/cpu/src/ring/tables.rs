@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spirea_backend::BackendError;
 use spirea_math::{Expansion, Modulus, Ring, ShoupWord};
 
-use super::pool::{Lent, Pool};
+use super::pool::{Lent, Pool, WorkingMemory};
 use super::product::Scratch;
 use crate::memory::HugeBuffer;
 
@@ -21,8 +21,7 @@ pub struct RingTables {
     lanes: usize,
     primes: Vec<PrimeTables>,
     substitutions: Vec<Substitution>,
-    memory: Arc<Pool<HugeBuffer>>,
-    scratch: Arc<Pool<Scratch>>,
+    memory: WorkingMemory,
 }
 
 /// What transforms modulo one prime read, beside the plan's own twiddles.
@@ -62,7 +61,7 @@ pub(super) enum Monomial {
 }
 
 impl RingTables {
-    pub(crate) fn new(ring: &Arc<Ring>, lanes: usize) -> Result<Self, BackendError> {
+    pub(crate) fn new(ring: &Arc<Ring>, lanes: usize, memory: WorkingMemory) -> Result<Self, BackendError> {
         let primes = || ring.limbs().iter().map(|limb| limb.prime().value());
         let spread = primes().min().zip(primes().max());
         let fits = ring.degree() >= LEAST_DEGREE
@@ -85,8 +84,7 @@ impl RingTables {
             lanes,
             primes: ring.limbs().iter().map(of_prime).collect(),
             substitutions: (0..levels).map(|level| Substitution::new(ring, lanes, level)).collect(),
-            memory: Arc::default(),
-            scratch: Arc::default(),
+            memory,
         })
     }
 
@@ -125,12 +123,12 @@ impl RingTables {
 
     /// Memory for leaves and ciphertexts.
     pub(super) fn memory(&self) -> &Arc<Pool<HugeBuffer>> {
-        &self.memory
+        &self.memory.buffers
     }
 
     /// Working memory for a thread.
     pub(super) fn scratch(&self) -> Lent<Scratch> {
-        self.scratch.any()
+        self.memory.scratch.any()
     }
 
     /// The substitution of a level of expansion.
