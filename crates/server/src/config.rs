@@ -119,6 +119,10 @@ impl ServerConfig {
                 ));
             }
         }
+        if self.keys.expiry.is_zero() {
+            let cause = "evaluation keys that expire at once are of no use; allow some time, such as 30d";
+            return Err(wrong("keys.expiry", cause.into()));
+        }
         if let Some(files) = &self.tls {
             Certificates::open(files).map_err(|error| {
                 let key = if matches!(error, TlsError::Key { .. }) { "tls.key" } else { "tls.certificate" };

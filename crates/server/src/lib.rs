@@ -53,6 +53,6 @@ pub use connections::Stopper;
 pub use logs::{LogFormat, init_logs};
 pub use reload::Reloader;
 pub use server::{Addresses, ServeError, Server, serve};
-pub use spirea_engine::keys::{Amount, KeyOptions};
+pub use spirea_engine::keys::{Amount, ClientPart, KeyOptions};
 pub use spirea_protocols::Party;
 pub use tls::{TlsError, TlsFiles, expiry};

@@ -260,6 +260,7 @@ impl Server {
         let data = port(listener, routes::data(&app), limits.connections);
         let admin = admin.map(|listener| port(listener, routes::admin(&app), ADMIN_CONNECTIONS));
         let watching = tokio::spawn(watched.run(Arc::clone(&app), reloader));
+        let expiring = tokio::spawn(expire_keys(Arc::clone(&app)));
         let (stop_data, stop_admin) = (Stopper::new(), Stopper::new());
         let leave = async {
             stopper.stopped().await;
@@ -279,7 +280,20 @@ impl Server {
         };
         tokio::join!(leave, serve_data, serve_admin);
         watching.abort();
+        expiring.abort();
         Ok(())
+    }
+}
+
+/// How often it is looked for evaluation keys that have expired.
+const EXPIRY_LOOK: Duration = Duration::from_secs(60);
+
+async fn expire_keys(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(EXPIRY_LOOK).await;
+        let engine = Arc::clone(&app.engine);
+        // One that fails is made good by the next.
+        let _ = tokio::task::spawn_blocking(move || engine.expire_keys()).await;
     }
 }
 

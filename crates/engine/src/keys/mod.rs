@@ -2,24 +2,26 @@
 //!
 //! Keys are prepared for the database that they were registered for and held in memory in that form. Where
 //! there is a folder, the client's bytes are on disk too, and survive a restart. Memory and disk are bounded
-//! each, and the least recently used keys leave first. Keys that have left memory alone are prepared again
-//! when a query names them; keys that have left both are unknown, and their client uploads them again.
+//! each, and the least recently used keys leave first; a client has a part of each, and one that fills its part
+//! displaces its own keys. Keys that nobody has used for long expire. Keys that have left memory alone are prepared
+//! again when a query names them; keys that have left both are unknown, and their client uploads them again.
 
 mod disk;
 mod lru;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use spirea_protocols::{PreparedKeys, ProtocolError};
 
 use self::disk::Disk;
 pub use self::lru::Amount;
-use self::lru::Lru;
+use self::lru::{Budget, Lru};
 use crate::database::KeyForm;
 use crate::{Database, EngineError};
 
-/// Where keys are held, and how many.
+/// Where keys are held, how many, and for how long.
 #[derive(Clone, Debug)]
 pub struct KeyOptions {
     /// The most bytes of prepared keys in memory.
@@ -28,14 +30,68 @@ pub struct KeyOptions {
     pub folder: Option<PathBuf>,
     /// The most that the folder holds.
     pub disk: Amount,
+    /// One client's part of all that; a single set of keys is always within it.
+    pub client: ClientPart,
+    /// How long keys are held that nobody uses.
+    pub expiry: Duration,
+}
+
+/// One client's part of the budgets: where there is no number, half of the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientPart {
+    /// Sets of keys, in memory and in the folder each.
+    pub sets: Option<usize>,
+    /// Bytes of prepared keys in memory.
+    pub memory_bytes: Option<u64>,
+    /// Bytes in the folder.
+    pub disk_bytes: Option<u64>,
 }
 
 impl Default for KeyOptions {
-    /// 1 GiB of memory and no folder; in a folder 16 GiB or 65,536 sets.
+    /// 1 GiB of memory and no folder; in a folder 16 GiB or 65,536 sets; half of each for one client; 30 days.
     fn default() -> Self {
-        Self { memory_bytes: 1 << 30, folder: None, disk: Amount { sets: 1 << 16, bytes: 16 << 30 } }
+        Self {
+            memory_bytes: 1 << 30,
+            folder: None,
+            disk: Amount { sets: 1 << 16, bytes: 16 << 30 },
+            client: ClientPart::default(),
+            expiry: Duration::from_secs(30 * 24 * 60 * 60),
+        }
     }
 }
+
+impl KeyOptions {
+    fn memory_budget(&self) -> Budget {
+        let all = Amount { sets: usize::MAX, bytes: self.memory_bytes };
+        self.budget(all, self.client.memory_bytes)
+    }
+
+    fn disk_budget(&self) -> Budget {
+        self.budget(self.disk, self.client.disk_bytes)
+    }
+
+    fn budget(&self, all: Amount, bytes: Option<u64>) -> Budget {
+        let owner = Amount {
+            sets: self.client.sets.unwrap_or(self.disk.sets / 2),
+            bytes: bytes.unwrap_or(all.bytes / 2),
+        };
+        Budget { all, owner, expiry: self.expiry }
+    }
+}
+
+/// Who registered keys, as far as the bound for one client needs to know: a hash that is held in memory alone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyOwner([u8; 32]);
+
+impl KeyOwner {
+    /// Whoever has this name.
+    pub fn new(name: &[u8]) -> Self {
+        Self(blake3::derive_key("spirea 2026 owner of evaluation keys", name))
+    }
+}
+
+/// The time, by which keys expire.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// What is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,12 +132,13 @@ pub struct KeyRegistry {
     /// Held while keys are prepared and files are changed, so that two requests never do the same work, and
     /// what one computation takes is taken once.
     turn: Mutex<()>,
+    clock: Clock,
 }
 
 impl Default for KeyRegistry {
     /// In memory, as [`KeyOptions::default`] says.
     fn default() -> Self {
-        Self::over(None, KeyOptions::default().memory_bytes)
+        Self::over(None, &KeyOptions::default(), system_clock())
     }
 }
 
@@ -91,13 +148,22 @@ impl KeyRegistry {
     /// # Errors
     /// [`KeyFolderError`].
     pub fn open(options: &KeyOptions) -> Result<Self, KeyFolderError> {
-        let disk = options.folder.as_ref().map(|folder| Disk::open(folder, options.disk)).transpose()?;
-        Ok(Self::over(disk, options.memory_bytes))
+        Self::with_clock(options, system_clock())
     }
 
-    fn over(disk: Option<Disk>, memory_bytes: u64) -> Self {
-        let memory = Lru::new(Amount { sets: usize::MAX, bytes: memory_bytes });
-        Self { memory: Mutex::new(memory), disk, turn: Mutex::default() }
+    /// The same by another clock.
+    ///
+    /// # Errors
+    /// [`KeyFolderError`].
+    pub fn with_clock(options: &KeyOptions, clock: Clock) -> Result<Self, KeyFolderError> {
+        let open = |folder: &PathBuf| Disk::open(folder, options.disk_budget(), clock());
+        let disk = options.folder.as_ref().map(open).transpose()?;
+        Ok(Self::over(disk, options, clock))
+    }
+
+    fn over(disk: Option<Disk>, options: &KeyOptions, clock: Clock) -> Self {
+        let memory = Lru::new(options.memory_budget());
+        Self { memory: Mutex::new(memory), disk, turn: Mutex::default(), clock }
     }
 
     /// What it holds.
@@ -106,34 +172,52 @@ impl KeyRegistry {
         KeyUsage { memory: lock(&self.memory).amount(), disk }
     }
 
+    /// Drops what has expired.
+    pub(crate) fn expire(&self) {
+        let _turn = lock(&self.turn);
+        let now = (self.clock)();
+        // They are dropped here, after the lock.
+        let _expired = lock(&self.memory).expire(now);
+        if let Some(disk) = &self.disk {
+            disk.expire(now);
+        }
+    }
+
     /// Prepares and keeps a client's bytes; gives their hash.
-    pub(crate) fn register(&self, database: &Database, bytes: &[u8]) -> Result<[u8; 32], EngineError> {
+    pub(crate) fn register(
+        &self,
+        database: &Database,
+        bytes: &[u8],
+        owner: Option<KeyOwner>,
+    ) -> Result<[u8; 32], EngineError> {
         let hash = blake3::hash(bytes).into();
         let id = KeyId::new(database, &hash);
         let _turn = lock(&self.turn);
-        let held = self.recall(database, id).is_some() || {
+        let now = (self.clock)();
+        let held = self.recall(database, id, now).is_some() || {
             let keys = database.prepare_keys(bytes)?;
-            self.hold(database, id, &keys)
+            self.hold(database, id, &keys, owner, now)
         };
-        let stored = self.disk.as_ref().is_some_and(|disk| disk.write(id, bytes));
+        let stored = self.disk.as_ref().is_some_and(|disk| disk.write(id, bytes, owner, now));
         if held || stored { Ok(hash) } else { Err(EngineError::NoRoomForKeys) }
     }
 
     /// The keys with this hash that were registered for the database.
     pub(crate) fn get(&self, database: &Database, hash: &[u8; 32]) -> Result<PreparedKeys, EngineError> {
         let id = KeyId::new(database, hash);
-        if let Some(keys) = self.recall(database, id) {
+        let now = (self.clock)();
+        if let Some(keys) = self.recall(database, id, now) {
             return Ok(keys);
         }
-        let Some(disk) = self.disk.as_ref().filter(|disk| disk.contains(id)) else {
+        let Some(disk) = self.disk.as_ref().filter(|disk| disk.contains(id, now)) else {
             return Err(EngineError::UnknownKeys);
         };
         let _turn = lock(&self.turn);
         // Another request may have had the same need.
-        if let Some(keys) = self.recall(database, id) {
+        if let Some(keys) = self.recall(database, id, now) {
             return Ok(keys);
         }
-        let bytes = disk.read(id, hash).ok_or(EngineError::UnknownKeys)?;
+        let bytes = disk.read(id, hash, now).ok_or(EngineError::UnknownKeys)?;
         let keys = database.prepare_keys(&bytes).map_err(|error| match error {
             // They fit another version of the database, or its other part.
             EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. }) => {
@@ -141,26 +225,37 @@ impl KeyRegistry {
             }
             error => error,
         })?;
-        self.hold(database, id, &keys);
+        self.hold(database, id, &keys, disk.owner(id), now);
         Ok(keys)
     }
 
     /// Prepared keys, if they are in memory.
-    fn recall(&self, database: &Database, id: KeyId) -> Option<PreparedKeys> {
-        let keys = lock(&self.memory).get(&(database.key_form(), id)).cloned()?;
+    fn recall(&self, database: &Database, id: KeyId, now: SystemTime) -> Option<PreparedKeys> {
+        let keys = lock(&self.memory).get(&(database.key_form(), id), now).cloned()?;
         if let Some(disk) = &self.disk {
-            disk.touch(id);
+            disk.touch(id, now);
         }
         Some(keys)
     }
 
     /// Takes prepared keys into memory; gives whether there is room for them at all.
-    fn hold(&self, database: &Database, id: KeyId, keys: &PreparedKeys) -> bool {
+    fn hold(
+        &self,
+        database: &Database,
+        id: KeyId,
+        keys: &PreparedKeys,
+        owner: Option<KeyOwner>,
+        now: SystemTime,
+    ) -> bool {
         let key = (database.key_form(), id);
-        let evicted = lock(&self.memory).insert(key, keys.clone(), keys.memory_bytes() as u64);
+        let evicted = lock(&self.memory).insert(key, keys.clone(), keys.memory_bytes() as u64, owner, now);
         // They are dropped here, after the lock.
         evicted.is_some()
     }
+}
+
+fn system_clock() -> Clock {
+    Arc::new(SystemTime::now)
 }
 
 // No lock is held while foreign code runs but the turn, which guards no data: a panic leaves all of it fit.

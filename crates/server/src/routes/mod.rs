@@ -163,7 +163,7 @@ async fn admit(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match gate.admit(request.headers(), scope) {
+    match gate.admit(&request, scope) {
         Ok((caller, place)) => {
             request.extensions_mut().insert(caller);
             Held::attach(next.run(request).await, place)

@@ -59,6 +59,13 @@ struct KeySettings {
     #[serde(deserialize_with = "size")]
     disk: Option<u64>,
     disk_sets: Option<usize>,
+    #[serde(deserialize_with = "size")]
+    client_memory: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    client_disk: Option<u64>,
+    client_sets: Option<usize>,
+    #[serde(deserialize_with = "time")]
+    expiry: Option<Duration>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -161,6 +168,10 @@ impl Settings {
         set(&mut config.keys.memory_bytes, keys.memory);
         set(&mut config.keys.disk.bytes, keys.disk);
         set(&mut config.keys.disk.sets, keys.disk_sets);
+        set(&mut config.keys.client.memory_bytes, keys.client_memory.map(Some));
+        set(&mut config.keys.client.disk_bytes, keys.client_disk.map(Some));
+        set(&mut config.keys.client.sets, keys.client_sets.map(Some));
+        set(&mut config.keys.expiry, keys.expiry);
         set(&mut config.limits.body_memory, limits.body_memory);
         set(&mut config.limits.connections, limits.connections);
         set(&mut config.limits.requests, limits.requests);

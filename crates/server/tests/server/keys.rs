@@ -8,7 +8,7 @@ use bytes::Bytes;
 use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
-use spirea_server::{Amount, KeyOptions, Limits};
+use spirea_server::{Amount, ClientPart, KeyOptions, Limits, Secret, ServerConfig};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::{BuildOptions, Protocol, Silent, build};
 use spirea_wire::{Code, KeysRequest, KeysResponse, Lengths, Part, Queries, Request, Response};
@@ -16,8 +16,9 @@ use tempfile::tempdir;
 
 use crate::fixture::{
     BACKEND, Hook, MAPPED, Reply, Running, connect, dial, engine, eventually, gate, no_hook, read,
-    serve_engine, texts,
+    serve_config, serve_engine, texts,
 };
+use crate::tokens;
 
 const KEYS: &str = "/v1/databases/keyed/keys";
 const QUERY: &str = "/v1/databases/keyed/query";
@@ -250,6 +251,7 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
         memory_bytes: 0,
         folder: Some(folder.path().join("keys")),
         disk: Amount { sets: 1, bytes: u64::MAX },
+        ..KeyOptions::default()
     };
     let engine = Arc::new(Engine::new(8, KeyRegistry::open(&options).unwrap()).unwrap());
     engine.publish(Database::load(&snapshot, &BACKEND, MAPPED, &Silent).unwrap());
@@ -270,4 +272,36 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
     // The first time, they were sent before anyone asked.
     assert_eq!(server.metric("spirea_unknown_keys_total{database=\"words\"}"), Some(2.0));
     assert_eq!(server.metric("spirea_keys{place=\"disk\"}"), Some(1.0));
+}
+
+/// Each token has its part of the server's room, and so has the address of whoever needs none.
+#[test]
+fn a_client_that_registers_much_displaces_its_own_keys_alone() {
+    let client = ClientPart { sets: Some(2), ..ClientPart::default() };
+    let options = KeyOptions { client, ..KeyOptions::default() };
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("tokens.toml");
+    let [other, greedy] = [(); 2].map(|()| tokens::secret());
+    let scopes = "scopes = [\"query\"]";
+    tokens::write(&file, &[("other", &other, scopes), ("greedy", &greedy, scopes)]);
+    let engine = Arc::new(Engine::new(8, KeyRegistry::open(&options).unwrap()).unwrap());
+    engine.publish(database(no_hook()));
+    let server = serve_config(&engine, ServerConfig { tokens: Some(file), ..ServerConfig::default() });
+    let post = |path: &str, token: &Secret, body: &[u8]| {
+        let headers = format!("{}content-type: application/x-protobuf\r\n", tokens::bearer(token));
+        server.post_with(path, &headers, body).status
+    };
+    assert_eq!(post(KEYS, &other, &upload(0).encode()), 200);
+    for first in 1..=4 {
+        assert_eq!(post(KEYS, &greedy, &upload(first).encode()), 200);
+    }
+    let asked = |first| post(QUERY, &greedy, &request(Some(hash(&upload(first)))).encode());
+    let statuses = [0, 1, 2, 3, 4].map(asked);
+    assert_eq!(statuses, [200, 424, 424, 200, 200]);
+
+    let server = serve(&options);
+    for first in 0..=4 {
+        assert_eq!(server.post(KEYS, &upload(first).encode()).status, 200);
+    }
+    assert_eq!(server.metric("spirea_keys{place=\"memory\"}"), Some(2.0));
 }
