@@ -24,6 +24,9 @@ pub struct Options {
     /// Check the settings and the files that they name, and do not serve.
     #[arg(long)]
     check_config: bool,
+    /// File of the private key that signs what is published through the server: see `spirea key new`.
+    #[arg(long, value_name = "FILE")]
+    signing_key: Option<PathBuf>,
     /// Address to listen on; port 0 takes a free one, which the first line of output names. [default: 127.0.0.1:8080]
     #[arg(long)]
     listen: Option<SocketAddr>,
@@ -134,6 +137,9 @@ impl Options {
                 },
             );
         }
+        set.to("signing_key", "--signing-key", self.signing_key, |config, value| {
+            config.signing_key = Some(value);
+        });
         set.to("tokens.file", "--tokens", self.tokens, |config, value| config.tokens = Some(value));
         let development = self.insecure_no_auth.then_some(true);
         set.to("development", "--insecure-no-auth", development, |config, value| config.development = value);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use spirea_backend::Residence;
 use spirea_engine::KeyOptions;
 use spirea_protocols::Party;
-use spirea_store::{Repository, Snapshot, StoreError};
 use tracing::Level;
 
 use crate::access::Tokens;
+use crate::library::{OpenError, Source};
 use crate::tls::{Certificates, TlsError, TlsFiles};
 use crate::{BackendChoice, LogFormat};
 
@@ -27,6 +27,9 @@ pub struct ServerConfig {
     pub development: bool,
     /// Folders of snapshots, one for each database.
     pub snapshots: Vec<PathBuf>,
+    /// The file of the private key that signs what is published through the server; without one, what it makes of
+    /// changes is unsigned.
+    pub signing_key: Option<PathBuf>,
     /// Which backend answers.
     pub backend: BackendChoice,
     /// Threads that answer; 0 for as many as there are cores.
@@ -72,6 +75,7 @@ impl Default for ServerConfig {
             tokens: None,
             development: false,
             snapshots: Vec::new(),
+            signing_key: None,
             backend: BackendChoice::default(),
             threads: 0,
             residence: Residence::default(),
@@ -136,12 +140,10 @@ impl ServerConfig {
             return Err(wrong("databases", "nothing to serve; name at least one snapshot's folder".into()));
         }
         for (i, folder) in self.snapshots.iter().enumerate() {
-            // A server may have the repository: it is looked at, not taken.
-            let readable = match Repository::list(folder) {
-                Err(StoreError::NotARepository { .. }) => Snapshot::open(folder).map(drop),
-                versions => versions.map(drop),
-            };
-            readable.map_err(|error| wrong(&format!("databases.{i}.path"), error.to_string()))?;
+            Source::check(folder, self.signing_key.as_deref()).map_err(|error| match error {
+                OpenError::Signer(error) => wrong("signing_key", error.to_string()),
+                OpenError::Store(error) => wrong(&format!("databases.{i}.path"), error.to_string()),
+            })?;
         }
         Ok(())
     }

@@ -50,6 +50,7 @@ pub use access::{Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, Tok
 pub use backend::BackendChoice;
 pub use config::{Limits, LogConfig, ServerConfig, WrongSetting};
 pub use connections::Stopper;
+pub use library::SignerError;
 pub use logs::{LogFormat, init_logs};
 pub use reload::Reloader;
 pub use server::{Addresses, ServeError, Server, serve};

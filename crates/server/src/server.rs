@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use spirea_backend::BackendError;
 use spirea_engine::keys::KeyFolderError;
@@ -18,7 +18,7 @@ use crate::backend::Backends;
 use crate::body::BodyMemory;
 use crate::config::WrongSetting;
 use crate::connections::{Port, Stopper};
-use crate::library::{Library, Loader, Source};
+use crate::library::{Library, Loader, OpenError, SignerError, Source};
 use crate::metrics::Metrics;
 use crate::reload::{Reloader, Watched};
 use crate::routes::{self, App};
@@ -43,6 +43,9 @@ pub enum ServeError {
     /// A snapshot's manifest cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What would be published cannot be signed.
+    #[error(transparent)]
+    Signer(#[from] SignerError),
     /// A database needs to know which of two servers this is.
     #[error("{}: database {name}: {cause}", .folder.display())]
     Party {
@@ -84,6 +87,15 @@ pub enum ServeError {
     Metrics(#[from] prometheus::Error),
 }
 
+impl From<OpenError> for ServeError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Store(error) => Self::Store(error),
+            OpenError::Signer(error) => Self::Signer(error),
+        }
+    }
+}
+
 impl ServeError {
     fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { what, source }
@@ -123,7 +135,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError::NoSnapshots`]; those of [`Server::bind_with`]; [`ServeError::Store`] if a manifest cannot be
-    /// read; [`ServeError::Party`] if a database needs to know which of two servers this is;
+    /// read; [`ServeError::Signer`] if the key that shall sign is not that of the current version; [`ServeError::Party`] if a database needs to know which of two servers this is;
     /// [`ServeError::Load`] if two databases have one name; [`ServeError::Keys`] if the folder for keys
     /// cannot be used; [`ServeError::Backend`] if the backend cannot run here; [`ServeError::System`] if the
     /// system gives no thread.
@@ -135,7 +147,7 @@ impl Server {
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
         let opening = Opening { residence: config.residence, party: config.party };
         let open = |folder: &PathBuf| {
-            let source = Source::open(folder)?;
+            let source = Source::open(folder, config.signing_key.as_deref())?;
             if let Some(version) = source.versions().first() {
                 let Manifest { name, protocol, .. } = version.base.manifest();
                 let missing = |cause| ServeError::Party { folder: folder.clone(), name: name.clone(), cause };

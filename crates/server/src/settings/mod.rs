@@ -37,6 +37,7 @@ struct Settings {
     queue: Option<usize>,
     development: Option<bool>,
     databases: Option<Vec<DatabaseSettings>>,
+    signing_key: Option<PathBuf>,
     keys: KeySettings,
     limits: LimitSettings,
     tls: TlsSettings,
@@ -126,8 +127,8 @@ fn set<T>(value: &mut T, setting: Option<T>) {
 impl Settings {
     /// Paths in a file are relative to the folder that it is in.
     fn relative_to(mut self, folder: &Path) -> Self {
-        let Self { databases, keys, tls, tokens, .. } = &mut self;
-        let files = [&mut keys.folder, &mut tls.certificate, &mut tls.key, &mut tokens.file];
+        let Self { databases, signing_key, keys, tls, tokens, .. } = &mut self;
+        let files = [signing_key, &mut keys.folder, &mut tls.certificate, &mut tls.key, &mut tokens.file];
         let databases = databases.iter_mut().flatten().map(|database| &mut database.path);
         for path in files.into_iter().flatten().chain(databases) {
             *path = folder.join(&path);
@@ -146,6 +147,7 @@ impl Settings {
             queue,
             development,
             databases,
+            signing_key,
             keys,
             limits,
             tls,
@@ -164,6 +166,7 @@ impl Settings {
             &mut config.snapshots,
             databases.map(|databases| databases.into_iter().map(|database| database.path).collect()),
         );
+        set(&mut config.signing_key, signing_key.map(Some));
         set(&mut config.keys.folder, keys.folder.map(Some));
         set(&mut config.keys.memory_bytes, keys.memory);
         set(&mut config.keys.disk.bytes, keys.disk);
