@@ -7,7 +7,7 @@ use spirea_protocols::PreparedKeys;
 
 use crate::scheduler::{Load, Part, Scheduler, Ticket, Window};
 use crate::served::Versions;
-use crate::{Database, EngineError, HintFile, KeyOwner, KeyRegistry, KeyUsage, LoadError, Served};
+use crate::{Database, EngineError, HintFile, KeyEvents, KeyOwner, KeyRegistry, KeyUsage, LoadError, Served};
 
 /// Whether a database answers.
 #[derive(Clone)]
@@ -248,6 +248,11 @@ impl Engine {
     /// The evaluation keys that are held.
     pub fn key_usage(&self) -> KeyUsage {
         self.keys.usage()
+    }
+
+    /// What has happened to evaluation keys.
+    pub fn key_events(&self) -> KeyEvents {
+        self.keys.events()
     }
 
     /// Requests waiting and being answered.

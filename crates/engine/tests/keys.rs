@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use spirea_engine::keys::{Amount, ClientPart};
+use spirea_engine::keys::{Amount, ClientPart, Departures};
 use spirea_engine::{
-    Asked, Database, Engine, EngineError, HintFile, Identity, KeyOptions, KeyOwner, KeyRegistry, KeyUsage,
-    Ticket,
+    Asked, Database, Engine, EngineError, HintFile, Identity, KeyEvents, KeyOptions, KeyOwner, KeyRegistry,
+    KeyUsage, Ticket,
 };
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
@@ -302,6 +302,10 @@ fn keys_that_left_memory_are_prepared_again_from_disk() {
     assert_eq!((fixture.ask(a).unwrap(), fixture.seen.prepared()), (1, 3));
     assert_eq!((fixture.ask(b).unwrap(), fixture.seen.prepared()), (2, 4));
     assert_eq!(fixture.usage(), [(1, PREPARED), (2, 2 * set_bytes())]);
+    assert!(!fixture.knows([7; 32]));
+    let events = KeyEvents { from_memory: 1, from_disk: 2, unknown: 1, ..KeyEvents::default() };
+    let memory = Departures { evicted: 3, expired: 0 };
+    assert_eq!(fixture.engine.key_events(), KeyEvents { memory, ..events });
 }
 
 #[test]
@@ -556,6 +560,8 @@ fn keys_that_nobody_uses_expire_in_memory_and_on_disk() {
     fixture.engine.expire_keys();
     assert_eq!((fixture.usage(), files(folder.path())), ([(1, PREPARED), (1, set_bytes())], 1));
     assert_eq!(fixture.seen.alive(), 1);
+    let KeyEvents { memory, disk, .. } = fixture.engine.key_events();
+    assert_eq!([memory, disk], [Departures { evicted: 0, expired: 1 }; 2]);
     // Registered again, they begin anew.
     assert_eq!(fixture.register(&keys(2)), unused);
     *time.lock().unwrap() += 29 * DAY;

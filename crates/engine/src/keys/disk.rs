@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use super::lru::{Amount, Budget, Lru};
-use super::{KeyFolderError, KeyId, KeyOwner, lock};
+use super::{Departures, KeyFolderError, KeyId, KeyOwner, lock};
 
 const EXTENSION: &str = "keys";
 /// The extension of a file that is being written.
@@ -64,6 +64,10 @@ impl Disk {
 
     pub fn amount(&self) -> Amount {
         lock(&self.index).amount()
+    }
+
+    pub fn departures(&self) -> Departures {
+        lock(&self.index).departures()
     }
 
     /// Whether keys are there and have not expired.

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, SystemTime};
 
-use super::KeyOwner;
+use super::{Departures, KeyOwner};
 
 /// How much there is of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,7 @@ pub(super) struct Lru<K, V> {
     owners: HashMap<KeyOwner, Held<K>>,
     now: u64,
     budget: Budget,
+    departures: Departures,
 }
 
 struct Entry<V> {
@@ -95,7 +96,14 @@ impl<K: Copy> Held<K> {
 
 impl<K: Copy + Eq + Hash, V> Lru<K, V> {
     pub fn new(budget: Budget) -> Self {
-        Self { entries: HashMap::new(), all: Held::default(), owners: HashMap::new(), now: 0, budget }
+        Self {
+            entries: HashMap::new(),
+            all: Held::default(),
+            owners: HashMap::new(),
+            now: 0,
+            budget,
+            departures: Departures::default(),
+        }
     }
 
     /// The value, which now is the most recently used, unless it has expired.
@@ -134,6 +142,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
             return None;
         }
         let mut gone: Vec<(K, V)> = self.remove(&key).map(|value| (key, value)).into_iter().collect();
+        let replaced = gone.len();
         while let Some(held) = owner.and_then(|owner| self.owners.get(&owner))
             && !held.amount.admits(bytes, self.budget.owner)
         {
@@ -142,6 +151,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         while !self.all.amount.admits(bytes, self.budget.all) {
             gone.extend(self.pop(self.all.oldest()));
         }
+        self.departures.evicted += (gone.len() - replaced) as u64;
         self.now += 1;
         self.all.add(self.now, key, bytes);
         if let Some(owner) = owner {
@@ -160,6 +170,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         {
             gone.extend(self.pop(Some(oldest)));
         }
+        self.departures.expired += gone.len() as u64;
         gone
     }
 
@@ -184,6 +195,10 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
 
     pub fn amount(&self) -> Amount {
         self.all.amount
+    }
+
+    pub fn departures(&self) -> Departures {
+        self.departures
     }
 }
 

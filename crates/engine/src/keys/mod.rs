@@ -10,6 +10,7 @@ mod disk;
 mod lru;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -90,6 +91,12 @@ impl KeyOwner {
     }
 }
 
+/// Where keys were found.
+enum Found {
+    Memory,
+    Disk,
+}
+
 /// The time, by which keys expire.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
@@ -100,6 +107,38 @@ pub struct KeyUsage {
     pub memory: Amount,
     /// As bytes, on disk.
     pub disk: Amount,
+}
+
+/// What has happened to keys since the registry was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyEvents {
+    /// Requests whose keys were in memory.
+    pub from_memory: u64,
+    /// Requests whose keys were prepared from the folder.
+    pub from_disk: u64,
+    /// Requests whose keys were nowhere.
+    pub unknown: u64,
+    /// What left memory.
+    pub memory: Departures,
+    /// What left the folder.
+    pub disk: Departures,
+}
+
+/// Why keys have left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Departures {
+    /// Sets that made room for others.
+    pub evicted: u64,
+    /// Sets that nobody used for so long that they expired.
+    pub expired: u64,
+}
+
+/// How requests found their keys.
+#[derive(Default)]
+struct Lookups {
+    from_memory: AtomicU64,
+    from_disk: AtomicU64,
+    unknown: AtomicU64,
 }
 
 /// The folder for keys cannot be used.
@@ -133,6 +172,7 @@ pub struct KeyRegistry {
     /// what one computation takes is taken once.
     turn: Mutex<()>,
     clock: Clock,
+    lookups: Lookups,
 }
 
 impl Default for KeyRegistry {
@@ -163,13 +203,25 @@ impl KeyRegistry {
 
     fn over(disk: Option<Disk>, options: &KeyOptions, clock: Clock) -> Self {
         let memory = Lru::new(options.memory_budget());
-        Self { memory: Mutex::new(memory), disk, turn: Mutex::default(), clock }
+        Self { memory: Mutex::new(memory), disk, turn: Mutex::default(), clock, lookups: Lookups::default() }
     }
 
     /// What it holds.
     pub fn usage(&self) -> KeyUsage {
         let disk = self.disk.as_ref().map(Disk::amount).unwrap_or_default();
         KeyUsage { memory: lock(&self.memory).amount(), disk }
+    }
+
+    /// What has happened.
+    pub fn events(&self) -> KeyEvents {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        KeyEvents {
+            from_memory: count(&self.lookups.from_memory),
+            from_disk: count(&self.lookups.from_disk),
+            unknown: count(&self.lookups.unknown),
+            memory: lock(&self.memory).departures(),
+            disk: self.disk.as_ref().map(Disk::departures).unwrap_or_default(),
+        }
     }
 
     /// Drops what has expired.
@@ -204,10 +256,21 @@ impl KeyRegistry {
 
     /// The keys with this hash that were registered for the database.
     pub(crate) fn get(&self, database: &Database, hash: &[u8; 32]) -> Result<PreparedKeys, EngineError> {
+        let found = self.find(database, hash);
+        let counter = match &found {
+            Ok((_, Found::Memory)) => &self.lookups.from_memory,
+            Ok((_, Found::Disk)) => &self.lookups.from_disk,
+            Err(_) => &self.lookups.unknown,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found.map(|(keys, _)| keys)
+    }
+
+    fn find(&self, database: &Database, hash: &[u8; 32]) -> Result<(PreparedKeys, Found), EngineError> {
         let id = KeyId::new(database, hash);
         let now = (self.clock)();
         if let Some(keys) = self.recall(database, id, now) {
-            return Ok(keys);
+            return Ok((keys, Found::Memory));
         }
         let Some(disk) = self.disk.as_ref().filter(|disk| disk.contains(id, now)) else {
             return Err(EngineError::UnknownKeys);
@@ -215,7 +278,7 @@ impl KeyRegistry {
         let _turn = lock(&self.turn);
         // Another request may have had the same need.
         if let Some(keys) = self.recall(database, id, now) {
-            return Ok(keys);
+            return Ok((keys, Found::Memory));
         }
         let bytes = disk.read(id, hash, now).ok_or(EngineError::UnknownKeys)?;
         let keys = database.prepare_keys(&bytes).map_err(|error| match error {
@@ -226,7 +289,7 @@ impl KeyRegistry {
             error => error,
         })?;
         self.hold(database, id, &keys, disk.owner(id), now);
-        Ok(keys)
+        Ok((keys, Found::Disk))
     }
 
     /// Prepared keys, if they are in memory.

@@ -145,6 +145,10 @@ fn registered_keys_answer_and_unknown_ones_are_told() {
     unknown(&ask(&server, [9; 32]));
 
     let metric = |name: &str| server.metric(name).unwrap();
+    for (place, lookups) in [("memory", 2.0), ("disk", 0.0), ("unknown", 2.0)] {
+        assert_eq!(metric(&format!("spirea_key_lookups_total{{place=\"{place}\"}}")), lookups);
+    }
+    assert_eq!(metric("spirea_key_departures_total{cause=\"evicted\",place=\"memory\"}"), 0.0);
     assert_eq!(metric("spirea_unknown_keys_total{database=\"keyed\"}"), 3.0);
     assert_eq!(metric("spirea_keys{place=\"memory\"}"), 2.0);
     assert_eq!(metric("spirea_keys_bytes{place=\"memory\"}"), 2000.0);
@@ -269,6 +273,11 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
             }
         }
     }
+    // Its steps are timed apart: at least those that every query needs.
+    for step in ["scalar_fold", "expand", "poly_fold", "mod_switch"] {
+        let seconds = format!("spirea_step_seconds_total{{database=\"words\",step=\"{step}\"}}");
+        assert!(server.metric(&seconds).is_some_and(|seconds| seconds > 0.0), "{step}");
+    }
     // The first time, they were sent before anyone asked.
     assert_eq!(server.metric("spirea_unknown_keys_total{database=\"words\"}"), Some(2.0));
     assert_eq!(server.metric("spirea_keys{place=\"disk\"}"), Some(1.0));
@@ -304,4 +313,6 @@ fn a_client_that_registers_much_displaces_its_own_keys_alone() {
         assert_eq!(server.post(KEYS, &upload(first).encode()).status, 200);
     }
     assert_eq!(server.metric("spirea_keys{place=\"memory\"}"), Some(2.0));
+    let evicted = "spirea_key_departures_total{cause=\"evicted\",place=\"memory\"}";
+    assert_eq!(server.metric(evicted), Some(3.0));
 }

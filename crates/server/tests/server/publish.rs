@@ -161,6 +161,9 @@ fn changes_answer_when_their_publisher_is_told() {
         published(&publish(&server, &to, b""));
         assert_eq!(ask(&mut client, &["key-3", "new", "key-5"]), [after[0].clone(), after[1].clone(), None]);
 
+        let metric = |name: &str| server.metric(&format!("{name}{{database=\"table\"}}")).unwrap();
+        assert!(metric("spirea_versions_served") >= 3.0 && metric("spirea_version_behind") == 0.0);
+
         // All of it is on the disk.
         drop(server);
         let server = serve(&path);
