@@ -60,7 +60,7 @@ pub struct Options {
     /// both are asked, can tell what is looked up: the two must not be run by parties that work together.
     #[arg(long, value_name = "0|1")]
     party: Option<Party>,
-    /// Requests that may wait while one is answered; more are refused with status 429. [default: 64]
+    /// Requests that may wait while one is answered; more are refused with status 429. [default: 256]
     #[arg(long)]
     queue: Option<usize>,
     /// Folder for clients' evaluation keys, so that they survive a restart; they hold no secret.

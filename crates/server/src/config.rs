@@ -80,7 +80,8 @@ impl Default for ServerConfig {
             threads: 0,
             residence: Residence::default(),
             party: None,
-            queue: 64,
+            // As many as a batch of most protocols takes; their memory is bounded apart, by that of bodies.
+            queue: 256,
             keys: KeyOptions::default(),
             limits: Limits::default(),
             log: LogConfig::default(),
