@@ -10,7 +10,7 @@ use tracing::Level;
 use crate::access::Tokens;
 use crate::library::{OpenError, Source};
 use crate::tls::{Certificates, TlsError, TlsFiles};
-use crate::{BackendChoice, LogFormat};
+use crate::{BackendChoice, LogFormat, RedisUrl};
 
 /// What a server serves, and how.
 #[derive(Clone, Debug)]
@@ -43,6 +43,8 @@ pub struct ServerConfig {
     pub queue: usize,
     /// Where clients' evaluation keys are held, and how many.
     pub keys: KeyOptions,
+    /// The Redis server by which replicas share clients' evaluation keys.
+    pub redis: Option<RedisUrl>,
     /// Bounds for connections and requests.
     pub limits: Limits,
     /// The form of the log.
@@ -83,6 +85,7 @@ impl Default for ServerConfig {
             // As many as a batch of most protocols takes; their memory is bounded apart, by that of bodies.
             queue: 256,
             keys: KeyOptions::default(),
+            redis: None,
             limits: Limits::default(),
             log: LogConfig::default(),
         }
@@ -127,6 +130,9 @@ impl ServerConfig {
         if self.keys.expiry.is_zero() {
             let cause = "evaluation keys that expire at once are of no use; allow some time, such as 30d";
             return Err(wrong("keys.expiry", cause.into()));
+        }
+        if let Some(url) = &self.redis {
+            url.check().map_err(|cause| wrong("keys.redis", cause))?;
         }
         if let Some(files) = &self.tls {
             Certificates::open(files).map_err(|error| {

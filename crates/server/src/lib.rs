@@ -44,6 +44,7 @@ mod reload;
 mod routes;
 mod server;
 pub mod settings;
+mod shared_keys;
 mod tls;
 
 pub use access::{Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
@@ -53,7 +54,8 @@ pub use connections::Stopper;
 pub use library::SignerError;
 pub use logs::{LogFormat, init_logs};
 pub use reload::Reloader;
-pub use server::{Addresses, ServeError, Server, serve};
+pub use server::{Addresses, ServeError, Server, key_registry, serve};
+pub use shared_keys::RedisUrl;
 pub use spirea_engine::keys::{Amount, ClientPart, KeyOptions};
 pub use spirea_protocols::Party;
 pub use tls::{TlsError, TlsFiles, expiry};

@@ -164,7 +164,7 @@ impl Metrics {
             keys_bytes: gauges("spirea_keys_bytes", "Bytes of clients' evaluation keys.", &["place"])?,
             key_lookups: counters(
                 "spirea_key_lookups_total",
-                "Requests that name evaluation keys, by where these were: memory, disk, or unknown.",
+                "Requests that name evaluation keys, by where these were: memory, disk, shared by another server, or unknown.",
                 &["place"],
             )?,
             key_departures: counters(
@@ -266,9 +266,14 @@ impl Metrics {
         (TEXT_FORMAT, String::from_utf8_lossy(&text).into_owned())
     }
     /// Writes down what the registry of keys has counted.
-    fn count_keys(&self, KeyEvents { from_memory, from_disk, unknown, memory, disk }: KeyEvents) {
+    fn count_keys(
+        &self,
+        KeyEvents { from_memory, from_disk, from_shared, unknown, memory, disk }: KeyEvents,
+    ) {
         let count = |counter: IntCounter, value: u64| counter.inc_by(value.saturating_sub(counter.get()));
-        for (place, value) in [("memory", from_memory), ("disk", from_disk), ("unknown", unknown)] {
+        for (place, value) in
+            [("memory", from_memory), ("disk", from_disk), ("shared", from_shared), ("unknown", unknown)]
+        {
             count(self.key_lookups.with_label_values(&[place]), value);
         }
         for (place, departures) in [("memory", memory), ("disk", disk)] {

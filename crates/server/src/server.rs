@@ -22,6 +22,7 @@ use crate::library::{Library, Loader, OpenError, SignerError, Source};
 use crate::metrics::Metrics;
 use crate::reload::{Reloader, Watched};
 use crate::routes::{self, App};
+use crate::shared_keys::RedisKeys;
 use crate::tls::{Certificates, TlsError};
 use crate::{Limits, ServerConfig};
 
@@ -143,7 +144,7 @@ impl Server {
         if config.snapshots.is_empty() {
             return Err(ServeError::NoSnapshots);
         }
-        let keys = KeyRegistry::open(&config.keys)?;
+        let keys = key_registry(&config)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
         let opening = Opening { residence: config.residence, party: config.party };
         let open = |folder: &PathBuf| {
@@ -295,6 +296,18 @@ impl Server {
         expiring.abort();
         Ok(())
     }
+}
+
+/// The clients' evaluation keys of a configuration, for [`Engine::new`].
+///
+/// # Errors
+/// [`ServeError::Keys`] if their folder cannot be used, [`ServeError::Setting`] if the address of the Redis server is
+/// none.
+pub fn key_registry(config: &ServerConfig) -> Result<KeyRegistry, ServeError> {
+    let keys = KeyRegistry::open(&config.keys)?;
+    let Some(url) = &config.redis else { return Ok(keys) };
+    let shared = RedisKeys::new(url).map_err(|cause| WrongSetting { key: "keys.redis".into(), cause })?;
+    Ok(keys.with_shared(Box::new(shared)))
 }
 
 /// How often it is looked for evaluation keys that have expired.

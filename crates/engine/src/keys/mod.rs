@@ -5,6 +5,7 @@
 //! each, and the least recently used keys leave first; a client has a part of each, and one that fills its part
 //! displaces its own keys. Keys that nobody has used for long expire. Keys that have left memory alone are prepared
 //! again when a query names them; keys that have left both are unknown, and their client uploads them again.
+//! Servers of the same databases may share what clients uploaded: [`SharedKeys`].
 
 mod disk;
 mod lru;
@@ -95,6 +96,16 @@ impl KeyOwner {
 enum Found {
     Memory,
     Disk,
+    Shared,
+}
+
+/// Where servers share what clients uploaded. It may fail at any time, and then has and takes nothing, soon.
+pub trait SharedKeys: Send + Sync {
+    /// What was stored under a name: as much of it as is longer than `most` bytes by one at the most.
+    fn fetch(&self, name: &[u8; 32], most: usize) -> Option<Vec<u8>>;
+
+    /// Stores bytes under a name for so long, if it can.
+    fn store(&self, name: &[u8; 32], bytes: &[u8], expiry: Duration);
 }
 
 /// The time, by which keys expire.
@@ -116,6 +127,8 @@ pub struct KeyEvents {
     pub from_memory: u64,
     /// Requests whose keys were prepared from the folder.
     pub from_disk: u64,
+    /// Requests whose keys another server had shared.
+    pub from_shared: u64,
     /// Requests whose keys were nowhere.
     pub unknown: u64,
     /// What left memory.
@@ -138,6 +151,7 @@ pub struct Departures {
 struct Lookups {
     from_memory: AtomicU64,
     from_disk: AtomicU64,
+    from_shared: AtomicU64,
     unknown: AtomicU64,
 }
 
@@ -173,6 +187,8 @@ pub struct KeyRegistry {
     turn: Mutex<()>,
     clock: Clock,
     lookups: Lookups,
+    shared: Option<Box<dyn SharedKeys>>,
+    expiry: Duration,
 }
 
 impl Default for KeyRegistry {
@@ -203,7 +219,20 @@ impl KeyRegistry {
 
     fn over(disk: Option<Disk>, options: &KeyOptions, clock: Clock) -> Self {
         let memory = Lru::new(options.memory_budget());
-        Self { memory: Mutex::new(memory), disk, turn: Mutex::default(), clock, lookups: Lookups::default() }
+        Self {
+            memory: Mutex::new(memory),
+            disk,
+            turn: Mutex::default(),
+            clock,
+            lookups: Lookups::default(),
+            shared: None,
+            expiry: options.expiry,
+        }
+    }
+
+    /// The same, with what it shares with other servers.
+    pub fn with_shared(self, shared: Box<dyn SharedKeys>) -> Self {
+        Self { shared: Some(shared), ..self }
     }
 
     /// What it holds.
@@ -218,6 +247,7 @@ impl KeyRegistry {
         KeyEvents {
             from_memory: count(&self.lookups.from_memory),
             from_disk: count(&self.lookups.from_disk),
+            from_shared: count(&self.lookups.from_shared),
             unknown: count(&self.lookups.unknown),
             memory: lock(&self.memory).departures(),
             disk: self.disk.as_ref().map(Disk::departures).unwrap_or_default(),
@@ -244,14 +274,24 @@ impl KeyRegistry {
     ) -> Result<[u8; 32], EngineError> {
         let hash = blake3::hash(bytes).into();
         let id = KeyId::new(database, &hash);
-        let _turn = lock(&self.turn);
-        let now = (self.clock)();
-        let held = self.recall(database, id, now).is_some() || {
-            let keys = database.prepare_keys(bytes)?;
-            self.hold(database, id, &keys, owner, now)
+        let kept = {
+            let _turn = lock(&self.turn);
+            let now = (self.clock)();
+            let held = self.recall(database, id, now).is_some() || {
+                let keys = database.prepare_keys(bytes)?;
+                self.hold(database, id, &keys, owner, now)
+            };
+            let stored = self.disk.as_ref().is_some_and(|disk| disk.write(id, bytes, owner, now));
+            held || stored
         };
-        let stored = self.disk.as_ref().is_some_and(|disk| disk.write(id, bytes, owner, now));
-        if held || stored { Ok(hash) } else { Err(EngineError::NoRoomForKeys) }
+        if !kept {
+            return Err(EngineError::NoRoomForKeys);
+        }
+        // Others wait for the turn, not for a network.
+        if let Some(shared) = &self.shared {
+            shared.store(&id.0, bytes, self.expiry);
+        }
+        Ok(hash)
     }
 
     /// The keys with this hash that were registered for the database.
@@ -260,6 +300,7 @@ impl KeyRegistry {
         let counter = match &found {
             Ok((_, Found::Memory)) => &self.lookups.from_memory,
             Ok((_, Found::Disk)) => &self.lookups.from_disk,
+            Ok((_, Found::Shared)) => &self.lookups.from_shared,
             Err(_) => &self.lookups.unknown,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -272,15 +313,21 @@ impl KeyRegistry {
         if let Some(keys) = self.recall(database, id, now) {
             return Ok((keys, Found::Memory));
         }
-        let Some(disk) = self.disk.as_ref().filter(|disk| disk.contains(id, now)) else {
+        let stored = self.disk.as_ref().filter(|disk| disk.contains(id, now));
+        // Asked before the turn is taken: others wait for the turn, not for a network.
+        let shared = if stored.is_none() { self.fetch(database, id, hash) } else { None };
+        if stored.is_none() && shared.is_none() {
             return Err(EngineError::UnknownKeys);
-        };
+        }
         let _turn = lock(&self.turn);
         // Another request may have had the same need.
         if let Some(keys) = self.recall(database, id, now) {
             return Ok((keys, Found::Memory));
         }
-        let bytes = disk.read(id, hash, now).ok_or(EngineError::UnknownKeys)?;
+        let from_disk =
+            stored.and_then(|disk| Some((disk.read(id, hash, now)?, Found::Disk, disk.owner(id))));
+        let found = from_disk.or_else(|| Some((shared?, Found::Shared, None)));
+        let (bytes, place, owner) = found.ok_or(EngineError::UnknownKeys)?;
         let keys = database.prepare_keys(&bytes).map_err(|error| match error {
             // They fit another version of the database, or its other part.
             EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. }) => {
@@ -288,8 +335,21 @@ impl KeyRegistry {
             }
             error => error,
         })?;
-        self.hold(database, id, &keys, disk.owner(id), now);
-        Ok((keys, Found::Disk))
+        self.hold(database, id, &keys, owner, now);
+        if let (Found::Shared, Some(disk)) = (&place, &self.disk) {
+            disk.write(id, &bytes, owner, now);
+        }
+        Ok((keys, place))
+    }
+
+    /// What another server shared under a client's hash.
+    fn fetch(&self, database: &Database, id: KeyId, hash: &[u8; 32]) -> Option<Vec<u8>> {
+        let bytes = self.shared.as_ref()?.fetch(&id.0, database.sizes().keys_bytes)?;
+        let right = blake3::hash(&bytes) == *hash;
+        if !right {
+            tracing::warn!("shared keys were damaged and are not used");
+        }
+        right.then_some(bytes)
     }
 
     /// Prepared keys, if they are in memory.

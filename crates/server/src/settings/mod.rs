@@ -67,6 +67,7 @@ struct KeySettings {
     client_sets: Option<usize>,
     #[serde(deserialize_with = "time")]
     expiry: Option<Duration>,
+    redis: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -175,6 +176,7 @@ impl Settings {
         set(&mut config.keys.client.disk_bytes, keys.client_disk.map(Some));
         set(&mut config.keys.client.sets, keys.client_sets.map(Some));
         set(&mut config.keys.expiry, keys.expiry);
+        set(&mut config.redis, keys.redis.map(|url| Some(url.into())));
         set(&mut config.limits.body_memory, limits.body_memory);
         set(&mut config.limits.connections, limits.connections);
         set(&mut config.limits.requests, limits.requests);

@@ -125,6 +125,8 @@ fn checks_name_what_set_the_value() {
     assert!(error.place.ends_with("spirea.toml:2: limits.write_timeout"), "{error}");
     let error = check("[keys]\nexpiry = \"0s\"", &[]);
     assert!(error.place.ends_with("spirea.toml:2: keys.expiry"), "{error}");
+    let error = check("[keys]\nredis = \"http://:secret@host\"", &[]);
+    assert!(error.place.ends_with("spirea.toml:2: keys.redis") && !error.cause.contains("secret"), "{error}");
     let error = check("databases = [{ path = \"absent\" }]", &[]);
     assert!(error.place.ends_with("spirea.toml:1: databases.0.path"), "{error}");
     let mut configured = read("listen = \"127.0.0.1:1\"", &[]).unwrap();

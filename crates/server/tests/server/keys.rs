@@ -20,8 +20,8 @@ use crate::fixture::{
 };
 use crate::tokens;
 
-const KEYS: &str = "/v1/databases/keyed/keys";
-const QUERY: &str = "/v1/databases/keyed/query";
+pub const KEYS: &str = "/v1/databases/keyed/keys";
+pub const QUERY: &str = "/v1/databases/keyed/query";
 const VERSION: [u8; 32] = [5; 32];
 /// The first byte of keys that the responder refuses.
 const BAD: u8 = 0xff;
@@ -97,7 +97,7 @@ pub fn upload(first: u8) -> KeysRequest {
     KeysRequest { version: VERSION, part: Part::Base, keys: keys.into() }
 }
 
-fn hash(upload: &KeysRequest) -> [u8; 32] {
+pub fn hash(upload: &KeysRequest) -> [u8; 32] {
     blake3::hash(&upload.keys).into()
 }
 
@@ -107,12 +107,12 @@ pub fn request(keys: Option<[u8; 32]>) -> Request {
     Request { version: VERSION, base: Queries { keys, queries: vec![query; 2] }, delta: None }
 }
 
-fn ask(server: &Running, keys: [u8; 32]) -> Reply {
+pub fn ask(server: &Running, keys: [u8; 32]) -> Reply {
     server.post(QUERY, &request(Some(keys)).encode())
 }
 
 /// The first byte of the keys with which the server answered.
-fn first(reply: Reply) -> u8 {
+pub fn first(reply: Reply) -> u8 {
     assert_eq!(reply.status, 200, "{reply:?}");
     let Sizes { query_bytes, answer_bytes, keys_bytes, .. } = PARAMS.sizes();
     let base = Lengths { query_bytes, answer_bytes, keys_bytes };
@@ -120,7 +120,7 @@ fn first(reply: Reply) -> u8 {
     Response::decode(reply.body.into(), &limits, 2).unwrap().answers[1][0]
 }
 
-fn unknown(reply: &Reply) {
+pub fn unknown(reply: &Reply) {
     assert_eq!((reply.status, reply.refusal().code), (424, Code::UnknownKeys), "{reply:?}");
     assert!(!reply.refusal().accepted);
 }

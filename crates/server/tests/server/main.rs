@@ -11,6 +11,7 @@ mod openapi;
 mod operations;
 mod proxy;
 mod publish;
+mod redis;
 mod replicas;
 mod statuses;
 mod tls;
