@@ -10,7 +10,7 @@ use tracing::Level;
 use crate::access::Tokens;
 use crate::library::{OpenError, Source};
 use crate::tls::{Certificates, TlsError, TlsFiles};
-use crate::{BackendChoice, LogFormat, RedisUrl};
+use crate::{BackendChoice, Collector, LogFormat, RedisUrl};
 
 /// What a server serves, and how.
 #[derive(Clone, Debug)]
@@ -49,6 +49,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// The form of the log.
     pub log: LogConfig,
+    /// Where traces of requests are sent to; none are without it.
+    pub traces: Option<Collector>,
 }
 
 /// The form of the log.
@@ -88,6 +90,7 @@ impl Default for ServerConfig {
             redis: None,
             limits: Limits::default(),
             log: LogConfig::default(),
+            traces: None,
         }
     }
 }

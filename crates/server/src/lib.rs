@@ -46,6 +46,7 @@ mod server;
 pub mod settings;
 mod shared_keys;
 mod tls;
+mod traces;
 
 pub use access::{Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
 pub use backend::BackendChoice;
@@ -59,3 +60,4 @@ pub use shared_keys::RedisUrl;
 pub use spirea_engine::keys::{Amount, ClientPart, KeyOptions};
 pub use spirea_protocols::Party;
 pub use tls::{TlsError, TlsFiles, expiry};
+pub use traces::Collector;

@@ -37,6 +37,7 @@ pub(crate) struct Metrics {
     key_departures: IntCounterVec,
     pub in_flight: IntGauge,
     pub connections: IntGauge,
+    pub dropped_traces: IntCounter,
     ready: IntGauge,
     databases: IntGaugeVec,
     served: IntGaugeVec,
@@ -109,6 +110,11 @@ impl Metrics {
             &["database", "step"],
         )?;
         registry.register(Box::new(steps.clone()))?;
+        let dropped_traces = IntCounter::new(
+            "spirea_traces_dropped_total",
+            "Traces that the collector did not take in time.",
+        )?;
+        registry.register(Box::new(dropped_traces.clone()))?;
         let batches: Vec<f64> = (0..11).map(|power| f64::from(1 << power)).collect();
         let metrics = Self {
             requests: counters(
@@ -174,6 +180,7 @@ impl Metrics {
             )?,
             in_flight: gauge("spirea_in_flight_requests", "HTTP requests that have no response yet.")?,
             connections: gauge("spirea_connections", "Open connections.")?,
+            dropped_traces,
             ready: gauge("spirea_ready", "1 if all databases answer.")?,
             databases: gauges("spirea_database_ready", "1 if the database answers.", &["database"])?,
             served: gauges("spirea_versions_served", "Versions of a database that answer.", &["database"])?,

@@ -24,6 +24,7 @@ use crate::reload::{Reloader, Watched};
 use crate::routes::{self, App};
 use crate::shared_keys::RedisKeys;
 use crate::tls::{Certificates, TlsError};
+use crate::traces::Traces;
 use crate::{Limits, ServerConfig};
 
 /// Why a server could not be started.
@@ -201,9 +202,12 @@ impl Server {
         let (admin, admin_address) = admin.unzip();
         let access = tokens.clone().map_or(Access::Open, Access::Tokens);
         let limits = config.limits.clone();
+        let metrics = Metrics::new()?;
+        let traces = config.traces.clone();
         let app = App {
             engine,
-            metrics: Metrics::new()?,
+            traces: traces.map(|collector| Traces::start(collector, metrics.dropped_traces.clone())),
+            metrics,
             memory: BodyMemory::new(limits.body_memory),
             read_timeout: limits.read_timeout,
             preparing: Arc::default(),
@@ -292,6 +296,9 @@ impl Server {
             }
         };
         tokio::join!(leave, serve_data, serve_admin);
+        if let Some(traces) = &app.traces {
+            traces.flush().await;
+        }
         watching.abort();
         expiring.abort();
         Ok(())

@@ -38,6 +38,7 @@ use crate::metrics::Metrics;
 use crate::observe::observe;
 use crate::refused::Refused;
 use crate::tls::Certificates;
+use crate::traces::Traces;
 
 /// What the endpoints share.
 pub(crate) struct App {
@@ -50,6 +51,8 @@ pub(crate) struct App {
     pub gate: Arc<Gate>,
     pub certificates: Option<Arc<Certificates>>,
     pub started: Instant,
+    /// Where traces go to, if anywhere.
+    pub traces: Option<Traces>,
     /// Whether the server is about to stop.
     pub leaving: AtomicBool,
     /// What publishes versions; none if the caller loaded the engine's databases.

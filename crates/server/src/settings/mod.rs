@@ -17,7 +17,7 @@ pub(crate) use self::document::Document;
 pub use self::document::SettingError;
 use self::units::{named, parsed, size, time};
 pub use self::units::{parse_size, parse_time};
-use crate::{BackendChoice, LogFormat, ServerConfig, TlsFiles};
+use crate::{BackendChoice, Collector, LogFormat, ServerConfig, TlsFiles};
 
 /// What a file or the environment sets; what it does not set stays as it is.
 #[derive(Debug, Default, Deserialize)]
@@ -43,6 +43,7 @@ struct Settings {
     tls: TlsSettings,
     tokens: TokenSettings,
     log: LogSettings,
+    telemetry: TelemetrySettings,
 }
 
 #[derive(Debug, Deserialize)]
@@ -111,6 +112,13 @@ struct LogSettings {
     level: Option<tracing::Level>,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TelemetrySettings {
+    #[serde(deserialize_with = "parsed")]
+    otlp: Option<Collector>,
+}
+
 fn residence<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Residence>, D::Error> {
     named(deserializer, [("copied", Residence::Copied), ("mapped", Residence::Mapped)])
 }
@@ -154,6 +162,7 @@ impl Settings {
             tls,
             tokens,
             log,
+            telemetry,
         } = self;
         set(&mut config.listen, listen);
         set(&mut config.admin_listen, admin_listen.map(Some));
@@ -193,6 +202,7 @@ impl Settings {
         set(&mut config.tokens, tokens.file.map(Some));
         set(&mut config.log.format, log.format);
         set(&mut config.log.level, log.level);
+        set(&mut config.traces, telemetry.otlp.map(Some));
     }
 }
 
@@ -205,6 +215,7 @@ fn known_keys() -> Vec<String> {
         ("tls.", keys_of::<TlsSettings>()),
         ("tokens.", keys_of::<TokenSettings>()),
         ("log.", keys_of::<LogSettings>()),
+        ("telemetry.", keys_of::<TelemetrySettings>()),
     ];
     let names: Vec<&str> = sections.iter().map(|(section, _)| section.trim_end_matches('.')).collect();
     let keys =

@@ -55,6 +55,7 @@ fn what_is_wrong_is_told_with_file_line_key_and_remedy() {
             "path",
         ),
         ("[[databases]]\n", "spirea.toml:1: databases.0", "the key path is missing"),
+        ("[telemetry]\notlp = \"https://c\"", "spirea.toml:2: telemetry.otlp", "without TLS"),
         ("party = 2", "spirea.toml:1: party", "\"2\""),
         ("listen = ", "spirea.toml:1", ""),
         ("a = 1\na = 2", "spirea.toml:2", "duplicate"),

@@ -16,4 +16,5 @@ mod replicas;
 mod statuses;
 mod tls;
 mod tokens;
+mod traces;
 mod uniform;
