@@ -9,6 +9,7 @@ mod layout;
 pub mod naive;
 mod ring;
 mod rows;
+mod timed;
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,7 @@ pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
 pub use ring::{EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
 pub use rows::{Batch, MAX_KEYS, RowLayout, ShareBackend};
+pub use timed::{StepTimes, Timed};
 
 /// Degree of the ring Z_q\[X\]/(X^256 + 1) over which the public matrix is structured.
 pub const RING_DEGREE: usize = 256;

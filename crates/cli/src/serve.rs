@@ -24,6 +24,9 @@ pub struct Options {
     /// Check the settings and the files that they name, and do not serve.
     #[arg(long)]
     check_config: bool,
+    /// File of the private key that signs what is published through the server: see `spirea key new`.
+    #[arg(long, value_name = "FILE")]
+    signing_key: Option<PathBuf>,
     /// Address to listen on; port 0 takes a free one, which the first line of output names. [default: 127.0.0.1:8080]
     #[arg(long)]
     listen: Option<SocketAddr>,
@@ -57,7 +60,7 @@ pub struct Options {
     /// both are asked, can tell what is looked up: the two must not be run by parties that work together.
     #[arg(long, value_name = "0|1")]
     party: Option<Party>,
-    /// Requests that may wait while one is answered; more are refused with status 429. [default: 64]
+    /// Requests that may wait while one is answered; more are refused with status 429. [default: 256]
     #[arg(long)]
     queue: Option<usize>,
     /// Folder for clients' evaluation keys, so that they survive a restart; they hold no secret.
@@ -134,6 +137,9 @@ impl Options {
                 },
             );
         }
+        set.to("signing_key", "--signing-key", self.signing_key, |config, value| {
+            config.signing_key = Some(value);
+        });
         set.to("tokens.file", "--tokens", self.tokens, |config, value| config.tokens = Some(value));
         let development = self.insecure_no_auth.then_some(true);
         set.to("development", "--insecure-no-auth", development, |config, value| config.development = value);

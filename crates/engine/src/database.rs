@@ -1,10 +1,11 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, StepTimes};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
@@ -56,6 +57,7 @@ pub struct Database {
     instance: u64,
     pace: Mutex<PaceMeter>,
     on_loss: Option<LossHandler>,
+    steps: Arc<StepTimes>,
 }
 
 /// What prepared evaluation keys depend on.
@@ -96,7 +98,13 @@ impl Database {
         let max_batch = fitting.clamp(1, responder.max_batch().max(1));
         static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { identity, responder, max_batch, instance, pace: Mutex::default(), on_loss: None })
+        let (pace, steps) = (Mutex::default(), Arc::default());
+        Ok(Self { identity, responder, max_batch, instance, pace, on_loss: None, steps })
+    }
+
+    /// The same, with the times of the steps that its responder takes.
+    pub fn with_step_times(self, steps: Arc<StepTimes>) -> Self {
+        Self { steps, ..self }
     }
 
     /// The same, with whom to tell of a device that failed.
@@ -166,6 +174,12 @@ impl Database {
     // An estimate is never left half made.
     fn meter(&self) -> MutexGuard<'_, PaceMeter> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the steps took since this was last asked; empty if nobody times them. The preparation of keys is a
+    /// step too, and belongs to no batch.
+    pub(crate) fn take_steps(&self) -> BTreeMap<&'static str, Duration> {
+        self.steps.take()
     }
 
     /// What no other database of this process has.

@@ -7,7 +7,7 @@ use spirea_protocols::PreparedKeys;
 
 use crate::scheduler::{Load, Part, Scheduler, Ticket, Window};
 use crate::served::Versions;
-use crate::{Database, EngineError, HintFile, KeyRegistry, KeyUsage, LoadError, Served};
+use crate::{Database, EngineError, HintFile, KeyEvents, KeyOwner, KeyRegistry, KeyUsage, LoadError, Served};
 
 /// Whether a database answers.
 #[derive(Clone)]
@@ -185,13 +185,24 @@ impl Engine {
     }
 
     /// Registers a client's evaluation keys for a part of a database; gives the hash that its requests name them
-    /// by. Prepares them on the calling thread, unless they are there already.
+    /// by. They count as the owner's; nobody's are bounded together with all others alone. Prepares them on the
+    /// calling thread, unless they are there already.
     ///
     /// # Errors
     /// [`EngineError::Malformed`] or [`EngineError::Protocol`] if the bytes are no keys for the database;
     /// [`EngineError::NoRoomForKeys`].
-    pub fn register_keys(&self, database: &Database, bytes: &[u8]) -> Result<[u8; 32], EngineError> {
-        self.keys.register(database, bytes)
+    pub fn register_keys(
+        &self,
+        database: &Database,
+        bytes: &[u8],
+        owner: Option<KeyOwner>,
+    ) -> Result<[u8; 32], EngineError> {
+        self.keys.register(database, bytes, owner)
+    }
+
+    /// Drops evaluation keys that have expired. They answer nobody any more before that, and merely take their place.
+    pub fn expire_keys(&self) {
+        self.keys.expire();
     }
 
     /// Admits the queries of one request, to each part of a version, with their client's keys. Dropping the ticket
@@ -237,6 +248,11 @@ impl Engine {
     /// The evaluation keys that are held.
     pub fn key_usage(&self) -> KeyUsage {
         self.keys.usage()
+    }
+
+    /// What has happened to evaluation keys.
+    pub fn key_events(&self) -> KeyEvents {
+        self.keys.events()
     }
 
     /// Requests waiting and being answered.

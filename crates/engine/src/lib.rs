@@ -15,6 +15,6 @@ mod served;
 pub use database::{Database, HintFile, Identity, LossHandler, MAX_REQUEST_BYTES};
 pub use engine::{Asked, Engine, State, Status};
 pub use error::{EngineError, LoadError};
-pub use keys::{KeyOptions, KeyRegistry, KeyUsage};
-pub use scheduler::{Answers, Load, Part, Ticket, Window};
+pub use keys::{KeyEvents, KeyOptions, KeyOwner, KeyRegistry, KeyUsage};
+pub use scheduler::{Answers, Load, Part, Steps, Ticket, Window};
 pub use served::{MOST_VERSIONS, Served};

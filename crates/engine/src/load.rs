@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use spirea_backend::ProtocolBackend;
+use spirea_backend::{ProtocolBackend, Timed};
 use spirea_protocols::registry::Opening;
 use spirea_store::{Progress, Snapshot};
 
@@ -33,7 +33,8 @@ impl Database {
         opening: Opening,
     ) -> Result<Self, LoadError> {
         let manifest = snapshot.manifest();
-        let responder = manifest.protocol.open_server(backend, &snapshot.files(), opening)?;
+        let timed = Arc::new(Timed::new(Arc::clone(backend)));
+        let responder = manifest.protocol.open_server(&timed, &snapshot.files(), opening)?;
         // The caller holds the backend for as long as the database lives, so its address is its own.
         let backend = Arc::as_ptr(backend).addr() as u64;
         let identity = Identity {
@@ -50,8 +51,10 @@ impl Database {
             },
             backend,
         };
-        let database = Self::new(identity, responder)?;
+        let database = Self::new(identity, responder)?.with_step_times(Arc::clone(timed.times()));
         database.measure()?;
+        // What opening it took is not clients'.
+        timed.times().take();
         Ok(database)
     }
 }

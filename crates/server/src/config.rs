@@ -5,12 +5,12 @@ use std::time::Duration;
 use spirea_backend::Residence;
 use spirea_engine::KeyOptions;
 use spirea_protocols::Party;
-use spirea_store::{Repository, Snapshot, StoreError};
 use tracing::Level;
 
 use crate::access::Tokens;
+use crate::library::{OpenError, Source};
 use crate::tls::{Certificates, TlsError, TlsFiles};
-use crate::{BackendChoice, LogFormat};
+use crate::{BackendChoice, Collector, LogFormat, RedisUrl};
 
 /// What a server serves, and how.
 #[derive(Clone, Debug)]
@@ -27,6 +27,9 @@ pub struct ServerConfig {
     pub development: bool,
     /// Folders of snapshots, one for each database.
     pub snapshots: Vec<PathBuf>,
+    /// The file of the private key that signs what is published through the server; without one, what it makes of
+    /// changes is unsigned.
+    pub signing_key: Option<PathBuf>,
     /// Which backend answers.
     pub backend: BackendChoice,
     /// Threads that answer; 0 for as many as there are cores.
@@ -40,10 +43,14 @@ pub struct ServerConfig {
     pub queue: usize,
     /// Where clients' evaluation keys are held, and how many.
     pub keys: KeyOptions,
+    /// The Redis server by which replicas share clients' evaluation keys.
+    pub redis: Option<RedisUrl>,
     /// Bounds for connections and requests.
     pub limits: Limits,
     /// The form of the log.
     pub log: LogConfig,
+    /// Where traces of requests are sent to; none are without it.
+    pub traces: Option<Collector>,
 }
 
 /// The form of the log.
@@ -72,14 +79,18 @@ impl Default for ServerConfig {
             tokens: None,
             development: false,
             snapshots: Vec::new(),
+            signing_key: None,
             backend: BackendChoice::default(),
             threads: 0,
             residence: Residence::default(),
             party: None,
-            queue: 64,
+            // As many as a batch of most protocols takes; their memory is bounded apart, by that of bodies.
+            queue: 256,
             keys: KeyOptions::default(),
+            redis: None,
             limits: Limits::default(),
             log: LogConfig::default(),
+            traces: None,
         }
     }
 }
@@ -119,6 +130,13 @@ impl ServerConfig {
                 ));
             }
         }
+        if self.keys.expiry.is_zero() {
+            let cause = "evaluation keys that expire at once are of no use; allow some time, such as 30d";
+            return Err(wrong("keys.expiry", cause.into()));
+        }
+        if let Some(url) = &self.redis {
+            url.check().map_err(|cause| wrong("keys.redis", cause))?;
+        }
         if let Some(files) = &self.tls {
             Certificates::open(files).map_err(|error| {
                 let key = if matches!(error, TlsError::Key { .. }) { "tls.key" } else { "tls.certificate" };
@@ -132,12 +150,10 @@ impl ServerConfig {
             return Err(wrong("databases", "nothing to serve; name at least one snapshot's folder".into()));
         }
         for (i, folder) in self.snapshots.iter().enumerate() {
-            // A server may have the repository: it is looked at, not taken.
-            let readable = match Repository::list(folder) {
-                Err(StoreError::NotARepository { .. }) => Snapshot::open(folder).map(drop),
-                versions => versions.map(drop),
-            };
-            readable.map_err(|error| wrong(&format!("databases.{i}.path"), error.to_string()))?;
+            Source::check(folder, self.signing_key.as_deref()).map_err(|error| match error {
+                OpenError::Signer(error) => wrong("signing_key", error.to_string()),
+                OpenError::Store(error) => wrong(&format!("databases.{i}.path"), error.to_string()),
+            })?;
         }
         Ok(())
     }

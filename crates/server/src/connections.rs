@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{HttpService, Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -20,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::Limits;
+use crate::access::Peer;
 use crate::activity::{Activity, Noted, Overdue};
 use crate::tls::HTTP_2;
 
@@ -73,11 +76,11 @@ impl Port {
                 let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
                 (place, listener.accept().await)
             };
-            let (place, stream) = tokio::select! {
+            let (place, (stream, peer)) = tokio::select! {
                 () = stopper.stopped() => break,
                 Some(_) = connections.join_next() => continue,
                 (place, accepted) = accepted => match accepted {
-                    Ok((stream, _)) => (place, stream),
+                    Ok((stream, peer)) => (place, (stream, Peer(peer.ip()))),
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -86,6 +89,7 @@ impl Port {
                 },
             };
             let connection = Connection {
+                peer,
                 tls: tls.clone(),
                 router: router.clone(),
                 limits: limits.clone(),
@@ -110,6 +114,7 @@ impl Port {
 }
 
 struct Connection {
+    peer: Peer,
     tls: Option<TlsAcceptor>,
     router: Router,
     limits: Limits,
@@ -135,8 +140,7 @@ impl Connection {
     async fn http_1(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<()> {
         let activity = Activity::new();
         let stream = TokioIo::new(Noted::new(stream, &activity));
-        let connection =
-            http1::Builder::new().serve_connection(stream, service(self.router.clone(), &activity));
+        let connection = http1::Builder::new().serve_connection(stream, self.service(&activity));
         self.attend(connection, &activity).await;
         Ok(())
     }
@@ -148,7 +152,7 @@ impl Connection {
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(HEADER_BYTES)
-            .serve_connection(stream, service(self.router.clone(), &activity));
+            .serve_connection(stream, self.service(&activity));
         self.attend(connection, &activity).await;
         Ok(())
     }
@@ -171,22 +175,19 @@ impl Connection {
             _ = activity.overdue(&self.limits) => (),
         }
     }
-}
-
-/// The router as a service that notes each request.
-fn service(
-    router: Router,
-    activity: &Arc<Activity>,
-) -> impl HttpService<
-    hyper::body::Incoming,
-    ResBody = axum::body::Body,
-    Error = Infallible,
-    Future: Send + 'static,
-> + use<> {
-    let (router, activity) = (TowerToHyperService::new(router), Arc::clone(activity));
-    service_fn(move |request| {
-        let busy = activity.begin();
-        let response = router.call(request);
-        async move { response.await.map(|response| busy.until_sent(response)) }
-    })
+    /// The router as a service that notes each request, and where it comes from.
+    fn service(
+        &self,
+        activity: &Arc<Activity>,
+    ) -> impl HttpService<Incoming, ResBody = axum::body::Body, Error = Infallible, Future: Send + 'static> + use<>
+    {
+        let (router, activity) = (TowerToHyperService::new(self.router.clone()), Arc::clone(activity));
+        let peer = self.peer;
+        service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            let busy = activity.begin();
+            let response = router.call(request);
+            async move { response.await.map(|response| busy.until_sent(response)) }
+        })
+    }
 }

@@ -1,13 +1,14 @@
 //! Metrics for Prometheus. Labels carry names that the operator chose, endpoints and status codes; nothing
 //! of a query, and nothing that tells one client from another.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TEXT_FORMAT, TextEncoder,
+    CounterVec, Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TEXT_FORMAT, TextEncoder,
 };
-use spirea_engine::{Answers, Engine, KeyUsage, State};
+use spirea_engine::{Answers, Engine, KeyEvents, KeyUsage, State, Status};
 use spirea_wire::Code;
 
 use crate::body::BodyMemory;
@@ -26,16 +27,25 @@ pub(crate) struct Metrics {
     answer_seconds: HistogramVec,
     wait_seconds: HistogramVec,
     latency_seconds: HistogramVec,
+    steps: CounterVec,
     waiting: IntGauge,
     answering: IntGauge,
     body_memory: IntGauge,
     keys: IntGaugeVec,
     keys_bytes: IntGaugeVec,
+    key_lookups: IntCounterVec,
+    key_departures: IntCounterVec,
     pub in_flight: IntGauge,
     pub connections: IntGauge,
+    pub dropped_traces: IntCounter,
     ready: IntGauge,
     databases: IntGaugeVec,
-    versions: IntGaugeVec,
+    served: IntGaugeVec,
+    behind: IntGaugeVec,
+    served_version: IntGaugeVec,
+    expected_version: IntGaugeVec,
+    /// Held while what others count is read and written down.
+    rendering: Mutex<()>,
 }
 
 /// The metrics of one database.
@@ -47,6 +57,8 @@ pub(crate) struct Measured {
     answer_seconds: Histogram,
     wait_seconds: Histogram,
     latency_seconds: Histogram,
+    database: String,
+    steps: CounterVec,
 }
 
 impl Measured {
@@ -57,6 +69,9 @@ impl Measured {
         if answers.counts {
             self.batch.observe(answers.batch as f64);
             self.answer_seconds.observe(answers.compute.as_secs_f64());
+            for (step, time) in &*answers.steps {
+                self.steps.with_label_values(&[&*self.database, step]).inc_by(time.as_secs_f64());
+            }
         }
     }
 }
@@ -90,6 +105,16 @@ impl Metrics {
             registry.register(Box::new(histograms.clone()))?;
             prometheus::Result::Ok(histograms)
         };
+        let steps = CounterVec::new(
+            Opts::new("spirea_step_seconds_total", "Time of the protocols' steps."),
+            &["database", "step"],
+        )?;
+        registry.register(Box::new(steps.clone()))?;
+        let dropped_traces = IntCounter::new(
+            "spirea_traces_dropped_total",
+            "Traces that the collector did not take in time.",
+        )?;
+        registry.register(Box::new(dropped_traces.clone()))?;
         let batches: Vec<f64> = (0..11).map(|power| f64::from(1 << power)).collect();
         let metrics = Self {
             requests: counters(
@@ -130,6 +155,7 @@ impl Metrics {
                 "Time that a request waited for its batch.",
                 &SECONDS,
             )?,
+            steps,
             waiting: gauge("spirea_queue_requests", "Requests that wait for their turn.")?,
             answering: gauge("spirea_answering_requests", "Requests that are being computed.")?,
             body_memory: gauge(
@@ -142,15 +168,38 @@ impl Metrics {
                 &["place"],
             )?,
             keys_bytes: gauges("spirea_keys_bytes", "Bytes of clients' evaluation keys.", &["place"])?,
+            key_lookups: counters(
+                "spirea_key_lookups_total",
+                "Requests that name evaluation keys, by where these were: memory, disk, shared by another server, or unknown.",
+                &["place"],
+            )?,
+            key_departures: counters(
+                "spirea_key_departures_total",
+                "Evaluation keys that left, by place and whether they were evicted for others or expired.",
+                &["place", "cause"],
+            )?,
             in_flight: gauge("spirea_in_flight_requests", "HTTP requests that have no response yet.")?,
             connections: gauge("spirea_connections", "Open connections.")?,
+            dropped_traces,
             ready: gauge("spirea_ready", "1 if all databases answer.")?,
             databases: gauges("spirea_database_ready", "1 if the database answers.", &["database"])?,
-            versions: gauges(
-                "spirea_database_info",
-                "The version that a database has or will have.",
+            served: gauges("spirea_versions_served", "Versions of a database that answer.", &["database"])?,
+            behind: gauges(
+                "spirea_version_behind",
+                "1 while the newest version that answers is not the one that was published last.",
+                &["database"],
+            )?,
+            served_version: gauges(
+                "spirea_version_served_info",
+                "The newest version that answers, by its first digits.",
                 &["database", "version"],
             )?,
+            expected_version: gauges(
+                "spirea_version_expected_info",
+                "The version that was published last, by its first digits.",
+                &["database", "version"],
+            )?,
+            rendering: Mutex::default(),
             registry: Registry::default(),
         };
         gauges("spirea_build_info", "The server's version.", &["version"])?
@@ -186,6 +235,8 @@ impl Metrics {
             answer_seconds: self.answer_seconds.with_label_values(label),
             wait_seconds: self.wait_seconds.with_label_values(label),
             latency_seconds: self.latency_seconds.with_label_values(label),
+            database: database.into(),
+            steps: self.steps.clone(),
         }
     }
 
@@ -196,6 +247,8 @@ impl Metrics {
         bodies: &BodyMemory,
         expiry: Option<SystemTime>,
     ) -> (&'static str, String) {
+        // It guards no data of its own.
+        let _rendering = self.rendering.lock().unwrap_or_else(PoisonError::into_inner);
         let load = engine.load();
         self.waiting.set(load.waiting as i64);
         self.answering.set(load.running as i64);
@@ -207,14 +260,9 @@ impl Metrics {
             self.keys.with_label_values(&[place]).set(amount.sets as i64);
             self.keys_bytes.with_label_values(&[place]).set(amount.bytes as i64);
         }
+        self.count_keys(engine.key_events());
         let statuses = engine.statuses();
-        self.versions.reset();
-        for status in &statuses {
-            let version = blake3::Hash::from_bytes(status.version).to_hex();
-            let ready = matches!(status.state, State::Ready(_));
-            self.databases.with_label_values(&[&status.name]).set(i64::from(ready));
-            self.versions.with_label_values(&[status.name.as_str(), version.as_str()]).set(1);
-        }
+        self.describe_versions(&statuses);
         let ready = statuses.iter().all(|status| matches!(status.state, State::Ready(_)));
         self.ready.set(i64::from(ready));
         let mut text = Vec::new();
@@ -223,5 +271,43 @@ impl Metrics {
             tracing::error!(%error, "the metrics cannot be written");
         }
         (TEXT_FORMAT, String::from_utf8_lossy(&text).into_owned())
+    }
+    /// Writes down what the registry of keys has counted.
+    fn count_keys(
+        &self,
+        KeyEvents { from_memory, from_disk, from_shared, unknown, memory, disk }: KeyEvents,
+    ) {
+        let count = |counter: IntCounter, value: u64| counter.inc_by(value.saturating_sub(counter.get()));
+        for (place, value) in
+            [("memory", from_memory), ("disk", from_disk), ("shared", from_shared), ("unknown", unknown)]
+        {
+            count(self.key_lookups.with_label_values(&[place]), value);
+        }
+        for (place, departures) in [("memory", memory), ("disk", disk)] {
+            for (cause, value) in [("evicted", departures.evicted), ("expired", departures.expired)] {
+                count(self.key_departures.with_label_values(&[place, cause]), value);
+            }
+        }
+    }
+
+    /// Writes down which versions answer, and which should.
+    fn describe_versions(&self, statuses: &[Status]) {
+        self.served_version.reset();
+        self.expected_version.reset();
+        for Status { name, version: expected, state, .. } in statuses {
+            let served = match state {
+                State::Ready(versions) => &versions[..],
+                State::Loading | State::Failed(_) => &[],
+            };
+            let newest = served.first().map(|served| *served.version());
+            self.databases.with_label_values(&[name]).set(i64::from(newest.is_some()));
+            self.served.with_label_values(&[name]).set(served.len() as i64);
+            self.behind.with_label_values(&[name]).set(i64::from(newest != Some(*expected)));
+            let digits = |version: &[u8; 32]| blake3::Hash::from_bytes(*version).to_hex()[..12].to_owned();
+            self.expected_version.with_label_values(&[name, &digits(expected)]).set(1);
+            if let Some(newest) = newest {
+                self.served_version.with_label_values(&[name, &digits(&newest)]).set(1);
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! Never a body, a query string, a header's value or an address.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_LENGTH;
@@ -12,6 +12,7 @@ use http_body::Body as _;
 
 use crate::refused::Cause;
 use crate::routes::App;
+use crate::traces::{Stages, Trace};
 
 /// The endpoint of requests that match none.
 const NO_ENDPOINT: &str = "none";
@@ -34,7 +35,7 @@ impl Drop for InFlight<'_> {
 
 pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let _in_flight = InFlight::new(&app.metrics.in_flight);
-    let started = Instant::now();
+    let (started, began) = (Instant::now(), SystemTime::now());
     let method = request.method().clone();
     let endpoint = request.extensions().get::<MatchedPath>().cloned();
     let endpoint = endpoint.as_ref().map_or(NO_ENDPOINT, MatchedPath::as_str);
@@ -53,8 +54,22 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next:
         response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     let bytes = announced.or_else(|| response.body().size_hint().exact()).unwrap_or(0);
     app.metrics.responded(&database, endpoint, status, bytes);
-    let took = bucket(started.elapsed());
+    let elapsed = started.elapsed();
+    let took = bucket(elapsed);
     tracing::info!(%method, endpoint, database, status, bytes, took, "request");
+    // Probes and monitors come all the time and tell nothing.
+    if let Some(traces) = app.traces.as_ref().filter(|_| endpoint.starts_with("/v1/")) {
+        let stages = response.extensions().get::<Stages>().copied();
+        traces.take(Trace {
+            method: method.to_string(),
+            endpoint: endpoint.to_owned(),
+            database,
+            status,
+            began,
+            took: elapsed,
+            stages: stages.map(|stages| (stages, stages.ended.saturating_duration_since(started))),
+        });
+    }
     response
 }
 

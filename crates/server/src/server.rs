@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use spirea_backend::BackendError;
 use spirea_engine::keys::KeyFolderError;
@@ -18,11 +18,13 @@ use crate::backend::Backends;
 use crate::body::BodyMemory;
 use crate::config::WrongSetting;
 use crate::connections::{Port, Stopper};
-use crate::library::{Library, Loader, Source};
+use crate::library::{Library, Loader, OpenError, SignerError, Source};
 use crate::metrics::Metrics;
 use crate::reload::{Reloader, Watched};
 use crate::routes::{self, App};
+use crate::shared_keys::RedisKeys;
 use crate::tls::{Certificates, TlsError};
+use crate::traces::Traces;
 use crate::{Limits, ServerConfig};
 
 /// Why a server could not be started.
@@ -43,6 +45,9 @@ pub enum ServeError {
     /// A snapshot's manifest cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What would be published cannot be signed.
+    #[error(transparent)]
+    Signer(#[from] SignerError),
     /// A database needs to know which of two servers this is.
     #[error("{}: database {name}: {cause}", .folder.display())]
     Party {
@@ -84,6 +89,15 @@ pub enum ServeError {
     Metrics(#[from] prometheus::Error),
 }
 
+impl From<OpenError> for ServeError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Store(error) => Self::Store(error),
+            OpenError::Signer(error) => Self::Signer(error),
+        }
+    }
+}
+
 impl ServeError {
     fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { what, source }
@@ -123,7 +137,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError::NoSnapshots`]; those of [`Server::bind_with`]; [`ServeError::Store`] if a manifest cannot be
-    /// read; [`ServeError::Party`] if a database needs to know which of two servers this is;
+    /// read; [`ServeError::Signer`] if the key that shall sign is not that of the current version; [`ServeError::Party`] if a database needs to know which of two servers this is;
     /// [`ServeError::Load`] if two databases have one name; [`ServeError::Keys`] if the folder for keys
     /// cannot be used; [`ServeError::Backend`] if the backend cannot run here; [`ServeError::System`] if the
     /// system gives no thread.
@@ -131,11 +145,11 @@ impl Server {
         if config.snapshots.is_empty() {
             return Err(ServeError::NoSnapshots);
         }
-        let keys = KeyRegistry::open(&config.keys)?;
+        let keys = key_registry(&config)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
         let opening = Opening { residence: config.residence, party: config.party };
         let open = |folder: &PathBuf| {
-            let source = Source::open(folder)?;
+            let source = Source::open(folder, config.signing_key.as_deref())?;
             if let Some(version) = source.versions().first() {
                 let Manifest { name, protocol, .. } = version.base.manifest();
                 let missing = |cause| ServeError::Party { folder: folder.clone(), name: name.clone(), cause };
@@ -188,9 +202,12 @@ impl Server {
         let (admin, admin_address) = admin.unzip();
         let access = tokens.clone().map_or(Access::Open, Access::Tokens);
         let limits = config.limits.clone();
+        let metrics = Metrics::new()?;
+        let traces = config.traces.clone();
         let app = App {
             engine,
-            metrics: Metrics::new()?,
+            traces: traces.map(|collector| Traces::start(collector, metrics.dropped_traces.clone())),
+            metrics,
             memory: BodyMemory::new(limits.body_memory),
             read_timeout: limits.read_timeout,
             preparing: Arc::default(),
@@ -260,6 +277,7 @@ impl Server {
         let data = port(listener, routes::data(&app), limits.connections);
         let admin = admin.map(|listener| port(listener, routes::admin(&app), ADMIN_CONNECTIONS));
         let watching = tokio::spawn(watched.run(Arc::clone(&app), reloader));
+        let expiring = tokio::spawn(expire_keys(Arc::clone(&app)));
         let (stop_data, stop_admin) = (Stopper::new(), Stopper::new());
         let leave = async {
             stopper.stopped().await;
@@ -278,8 +296,36 @@ impl Server {
             }
         };
         tokio::join!(leave, serve_data, serve_admin);
+        if let Some(traces) = &app.traces {
+            traces.flush().await;
+        }
         watching.abort();
+        expiring.abort();
         Ok(())
+    }
+}
+
+/// The clients' evaluation keys of a configuration, for [`Engine::new`].
+///
+/// # Errors
+/// [`ServeError::Keys`] if their folder cannot be used, [`ServeError::Setting`] if the address of the Redis server is
+/// none.
+pub fn key_registry(config: &ServerConfig) -> Result<KeyRegistry, ServeError> {
+    let keys = KeyRegistry::open(&config.keys)?;
+    let Some(url) = &config.redis else { return Ok(keys) };
+    let shared = RedisKeys::new(url).map_err(|cause| WrongSetting { key: "keys.redis".into(), cause })?;
+    Ok(keys.with_shared(Box::new(shared)))
+}
+
+/// How often it is looked for evaluation keys that have expired.
+const EXPIRY_LOOK: Duration = Duration::from_secs(60);
+
+async fn expire_keys(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(EXPIRY_LOOK).await;
+        let engine = Arc::clone(&app.engine);
+        // One that fails is made good by the next.
+        let _ = tokio::task::spawn_blocking(move || engine.expire_keys()).await;
     }
 }
 

@@ -133,9 +133,9 @@ impl Response {
             format: FORMAT,
             version: Bytes::copy_from_slice(&self.version),
             answers: self.answers.clone(),
-            compute_micros: u64::try_from(self.compute.as_micros()).unwrap_or(u64::MAX),
             delta_answers: self.delta_answers.clone().unwrap_or_default(),
             newest: Bytes::copy_from_slice(&self.newest),
+            compute_micros: Some(u64::try_from(self.compute.as_micros()).unwrap_or(u64::MAX)),
         }
         .encode_to_vec()
     }
@@ -164,7 +164,7 @@ impl Response {
             newest: hash(RESPONSE, "newest", &message.newest)?,
             answers: message.answers,
             delta_answers,
-            compute: Duration::from_micros(message.compute_micros),
+            compute: Duration::from_micros(message.compute_micros.unwrap_or_default()),
         })
     }
 }

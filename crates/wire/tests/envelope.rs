@@ -208,6 +208,13 @@ fn decode_all(bytes: &Bytes) {
 }
 
 #[test]
+fn a_response_is_as_long_however_long_it_took() {
+    let took = |compute| Response { compute, ..response() }.encode().len();
+    let lengths = [0, 1, 127, 128, 1 << 40, u64::MAX].map(|micros| took(Duration::from_micros(micros)));
+    assert!(lengths.iter().all(|&length| length == lengths[0]), "{lengths:?}");
+}
+
+#[test]
 fn messages_are_these_bytes() {
     for (name, encoded, expected) in vectors() {
         assert_eq!(encoded, expected, "{name}");

@@ -11,7 +11,6 @@ mod scan;
 mod shares;
 mod simple;
 mod steps;
-pub(crate) mod timed;
 
 use std::sync::Arc;
 

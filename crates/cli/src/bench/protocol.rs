@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
-use spirea_backend::{Backend as _, Residence};
+use spirea_backend::{Backend as _, Residence, Timed};
 use spirea_math::random::SecretRng;
 use spirea_protocols::planner::{self, Rates};
 use spirea_protocols::registry::{Choice, Files, Outputs, ProtocolParams};
@@ -15,7 +15,6 @@ use spirea_protocols::{PreparedKeys, Query};
 
 use super::Options;
 use super::report::median;
-use super::timed::Timed;
 use crate::output::{Format, bytes, print_line, seconds};
 
 /// Which protocol.
@@ -123,11 +122,11 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let mut answers = vec![server.answer(&first)?];
     let (mut times, mut steps) = (Vec::new(), BTreeMap::<&str, Vec<f64>>::new());
     for _ in 0..options.runs.max(1) {
-        timed.take();
+        timed.times().take();
         let started = Instant::now();
         std::hint::black_box(server.answer(&first)?);
         times.push(started.elapsed().as_secs_f64());
-        for (step, time) in timed.take() {
+        for (step, time) in timed.times().take() {
             steps.entry(step).or_default().push(time.as_secs_f64());
         }
     }

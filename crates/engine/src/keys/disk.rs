@@ -4,25 +4,31 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use super::lru::{Amount, Lru};
-use super::{KeyFolderError, KeyId, lock};
+use super::lru::{Amount, Budget, Lru};
+use super::{Departures, KeyFolderError, KeyId, KeyOwner, lock};
 
 const EXTENSION: &str = "keys";
 /// The extension of a file that is being written.
 const PARTIAL: &str = "partial";
 
-/// A folder of keys. A file's time of change is the time of its last use, so that a later process knows the
-/// order. Files are changed by one caller at a time: who has the registry's turn.
+/// How far a file's time may lag behind the last use, so that keys in use cost no writing.
+const LAG: Duration = Duration::from_secs(60 * 60);
+
+/// A folder of keys. A file's time of change is about the time of its last use, so that a later process knows the
+/// order and what has expired. Whose keys they are is not on the disk. Files are changed by one caller at a time: who
+/// has the registry's turn.
 pub(super) struct Disk {
     folder: PathBuf,
-    index: Mutex<Lru<KeyId, ()>>,
+    /// With the time of each file.
+    index: Mutex<Lru<KeyId, SystemTime>>,
+    lag: Duration,
 }
 
 impl Disk {
     /// The folder, made if it is not there, with what it holds within the budget.
-    pub fn open(folder: &Path, budget: Amount) -> Result<Self, KeyFolderError> {
+    pub fn open(folder: &Path, budget: Budget, now: SystemTime) -> Result<Self, KeyFolderError> {
         let failed = |source| KeyFolderError { path: folder.into(), source };
         fs::create_dir_all(folder).map_err(failed)?;
         let mut found = Vec::new();
@@ -43,13 +49,16 @@ impl Disk {
             }
         }
         found.sort_unstable_by_key(|&(used, KeyId(id), _)| (used, id));
-        let disk = Self { folder: folder.into(), index: Mutex::new(Lru::new(budget)) };
-        for (_, id, bytes) in found {
-            match lock(&disk.index).insert(id, (), bytes) {
-                Some(evicted) => evicted.into_iter().for_each(|(id, ())| disk.remove_file(id)),
+        // Small against the expiry, or a restart would forget keys that are in use.
+        let lag = LAG.min(budget.expiry / 8);
+        let disk = Self { folder: folder.into(), index: Mutex::new(Lru::new(budget)), lag };
+        for (used, id, bytes) in found {
+            match lock(&disk.index).insert(id, used, bytes, None, used) {
+                Some(evicted) => disk.remove_files(evicted),
                 None => disk.remove_file(id),
             }
         }
+        disk.expire(now);
         Ok(disk)
     }
 
@@ -57,30 +66,48 @@ impl Disk {
         lock(&self.index).amount()
     }
 
-    pub fn contains(&self, id: KeyId) -> bool {
-        lock(&self.index).contains(&id)
+    pub fn departures(&self) -> Departures {
+        lock(&self.index).departures()
+    }
+
+    /// Whether keys are there and have not expired.
+    pub fn contains(&self, id: KeyId, at: SystemTime) -> bool {
+        lock(&self.index).contains(&id, at)
+    }
+
+    /// Whose keys they are, if they were registered since this process began.
+    pub fn owner(&self, id: KeyId) -> Option<KeyOwner> {
+        lock(&self.index).owner(&id)
     }
 
     /// Notes that keys were used.
-    pub fn touch(&self, id: KeyId) {
-        if lock(&self.index).get(&id).is_some() {
-            // Costs the order after a restart if it fails, and nothing else.
-            let _ = File::options()
-                .append(true)
-                .open(self.path(id))
-                .and_then(|file| file.set_modified(SystemTime::now()));
+    pub fn touch(&self, id: KeyId, at: SystemTime) {
+        let mut index = lock(&self.index);
+        let Some(written) = index.get(&id, at) else { return };
+        if at.duration_since(*written).is_ok_and(|lag| lag < self.lag) {
+            return;
         }
+        *written = at;
+        drop(index);
+        // Costs the order after a restart if it fails, and nothing else.
+        let _ = File::options().append(true).open(self.path(id)).and_then(|file| file.set_modified(at));
+    }
+
+    /// Removes what has expired.
+    pub fn expire(&self, at: SystemTime) {
+        let expired = lock(&self.index).expire(at);
+        self.remove_files(expired);
     }
 
     /// The bytes with this hash. Whatever else the file holds is thrown away.
-    pub fn read(&self, id: KeyId, hash: &[u8; 32]) -> Option<Vec<u8>> {
+    pub fn read(&self, id: KeyId, hash: &[u8; 32], at: SystemTime) -> Option<Vec<u8>> {
         let read = File::open(self.path(id)).and_then(|mut file| {
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes).map(|_| bytes)
         });
         match read {
             Ok(bytes) if blake3::hash(&bytes) == *hash => {
-                self.touch(id);
+                self.touch(id, at);
                 return Some(bytes);
             }
             Ok(_) => tracing::warn!("stored keys were damaged and are thrown away"),
@@ -91,14 +118,15 @@ impl Disk {
     }
 
     /// Stores bytes; gives whether they are there now.
-    pub fn write(&self, id: KeyId, bytes: &[u8]) -> bool {
-        if self.contains(id) && self.path(id).exists() {
-            self.touch(id);
+    pub fn write(&self, id: KeyId, bytes: &[u8], owner: Option<KeyOwner>, at: SystemTime) -> bool {
+        if self.contains(id, at) && self.path(id).exists() {
+            self.touch(id, at);
             return true;
         }
-        let Some(evicted) = lock(&self.index).insert(id, (), bytes.len() as u64) else { return false };
-        evicted.into_iter().for_each(|(id, ())| self.remove_file(id));
-        self.write_file(id, bytes)
+        let inserted = lock(&self.index).insert(id, at, bytes.len() as u64, owner, at);
+        let Some(evicted) = inserted else { return false };
+        self.remove_files(evicted);
+        self.write_file(id, bytes, at)
             .inspect_err(|error| {
                 tracing::error!(%error, folder = %self.folder.display(), "keys cannot be stored");
                 self.remove(id);
@@ -107,10 +135,11 @@ impl Disk {
     }
 
     /// The file appears under its name only when all of it is on the disk.
-    fn write_file(&self, id: KeyId, bytes: &[u8]) -> io::Result<()> {
+    fn write_file(&self, id: KeyId, bytes: &[u8], at: SystemTime) -> io::Result<()> {
         let partial = self.path(id).with_extension(PARTIAL);
         let written = File::create(&partial).and_then(|mut file| {
             file.write_all(bytes)?;
+            file.set_modified(at)?;
             file.sync_all()?;
             fs::rename(&partial, self.path(id))?;
             File::open(&self.folder)?.sync_all()
@@ -121,6 +150,10 @@ impl Disk {
     pub fn remove(&self, id: KeyId) {
         lock(&self.index).remove(&id);
         self.remove_file(id);
+    }
+
+    fn remove_files(&self, gone: Vec<(KeyId, SystemTime)>) {
+        gone.into_iter().for_each(|(id, _)| self.remove_file(id));
     }
 
     fn remove_file(&self, id: KeyId) {

@@ -1,5 +1,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
+use std::time::{Duration, SystemTime};
+
+use super::{Departures, KeyOwner};
 
 /// How much there is of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,110 +13,297 @@ pub struct Amount {
     pub bytes: u64,
 }
 
-/// Entries within a budget: the least recently used leave first.
+impl Amount {
+    /// Whether a further set of so many bytes is within a budget.
+    fn admits(self, bytes: u64, budget: Self) -> bool {
+        self.sets < budget.sets && self.bytes.saturating_add(bytes) <= budget.bytes
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.sets += 1;
+        self.bytes += bytes;
+    }
+
+    fn subtract(&mut self, bytes: u64) {
+        self.sets -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+/// What entries are held within.
+#[derive(Clone, Copy)]
+pub(super) struct Budget {
+    /// All of them.
+    pub all: Amount,
+    /// Those of one owner, who may have a single entry of any size.
+    pub owner: Amount,
+    /// How long an entry that nobody uses is held.
+    pub expiry: Duration,
+}
+
+/// Entries within a budget: the least recently used leave first, of an owner who exceeds his own part those of his.
 pub(super) struct Lru<K, V> {
     entries: HashMap<K, Entry<V>>,
-    /// Keys by when they were last used, in ticks of `now`.
-    order: BTreeMap<u64, K>,
+    all: Held<K>,
+    owners: HashMap<KeyOwner, Held<K>>,
     now: u64,
-    bytes: u64,
-    budget: Amount,
+    budget: Budget,
+    departures: Departures,
 }
 
 struct Entry<V> {
     value: V,
     bytes: u64,
-    used: u64,
+    owner: Option<KeyOwner>,
+    /// When it was last used: the order, in ticks of `now`, and the time.
+    tick: u64,
+    used: SystemTime,
+}
+
+/// Entries by when they were last used, in ticks.
+struct Held<K> {
+    order: BTreeMap<u64, K>,
+    amount: Amount,
+}
+
+impl<K> Default for Held<K> {
+    fn default() -> Self {
+        Self { order: BTreeMap::new(), amount: Amount::default() }
+    }
+}
+
+impl<K: Copy> Held<K> {
+    fn oldest(&self) -> Option<K> {
+        self.order.first_key_value().map(|(_, &key)| key)
+    }
+
+    fn moved(&mut self, from: u64, to: u64) {
+        if let Some(key) = self.order.remove(&from) {
+            self.order.insert(to, key);
+        }
+    }
+
+    fn add(&mut self, tick: u64, key: K, bytes: u64) {
+        self.order.insert(tick, key);
+        self.amount.add(bytes);
+    }
+
+    fn remove(&mut self, tick: u64, bytes: u64) {
+        self.order.remove(&tick);
+        self.amount.subtract(bytes);
+    }
 }
 
 impl<K: Copy + Eq + Hash, V> Lru<K, V> {
-    pub fn new(budget: Amount) -> Self {
-        Self { entries: HashMap::new(), order: BTreeMap::new(), now: 0, bytes: 0, budget }
+    pub fn new(budget: Budget) -> Self {
+        Self {
+            entries: HashMap::new(),
+            all: Held::default(),
+            owners: HashMap::new(),
+            now: 0,
+            budget,
+            departures: Departures::default(),
+        }
     }
 
-    pub fn contains(&self, key: &K) -> bool {
-        self.entries.contains_key(key)
-    }
-
-    /// The value, which now is the most recently used.
-    pub fn get(&mut self, key: &K) -> Option<&V> {
-        let entry = self.entries.get_mut(key)?;
-        self.order.remove(&entry.used);
+    /// The value, which now is the most recently used, unless it has expired.
+    pub fn get(&mut self, key: &K, at: SystemTime) -> Option<&mut V> {
+        let entry = self.entries.get_mut(key).filter(|entry| !expired(entry.used, at, self.budget.expiry))?;
         self.now += 1;
-        entry.used = self.now;
-        self.order.insert(self.now, *key);
-        Some(&entry.value)
+        self.all.moved(entry.tick, self.now);
+        if let Some(held) = entry.owner.and_then(|owner| self.owners.get_mut(&owner)) {
+            held.moved(entry.tick, self.now);
+        }
+        (entry.tick, entry.used) = (self.now, at);
+        Some(&mut entry.value)
     }
 
-    /// Takes an entry in, in place of any of its key, and gives those that had to leave; `None` if it alone
-    /// exceeds the budget.
-    pub fn insert(&mut self, key: K, value: V, bytes: u64) -> Option<Vec<(K, V)>> {
-        if bytes > self.budget.bytes || self.budget.sets == 0 {
+    /// Whether the entry is there and has not expired.
+    pub fn contains(&self, key: &K, at: SystemTime) -> bool {
+        self.entries.get(key).is_some_and(|entry| !expired(entry.used, at, self.budget.expiry))
+    }
+
+    /// Whose the entry is, if that is known.
+    pub fn owner(&self, key: &K) -> Option<KeyOwner> {
+        self.entries.get(key)?.owner
+    }
+
+    /// Takes an entry in that was last used at a time, in place of any of its key, and gives those that had to leave;
+    /// `None` if it alone exceeds the budget.
+    pub fn insert(
+        &mut self,
+        key: K,
+        value: V,
+        bytes: u64,
+        owner: Option<KeyOwner>,
+        used: SystemTime,
+    ) -> Option<Vec<(K, V)>> {
+        if !Amount::default().admits(bytes, self.budget.all) {
             return None;
         }
         let mut gone: Vec<(K, V)> = self.remove(&key).map(|value| (key, value)).into_iter().collect();
-        while self.entries.len() >= self.budget.sets || self.bytes > self.budget.bytes - bytes {
-            let Some((_, &oldest)) = self.order.first_key_value() else { break };
-            gone.extend(self.remove(&oldest).map(|value| (oldest, value)));
+        let replaced = gone.len();
+        while let Some(held) = owner.and_then(|owner| self.owners.get(&owner))
+            && !held.amount.admits(bytes, self.budget.owner)
+        {
+            gone.extend(self.pop(held.oldest()));
         }
+        while !self.all.amount.admits(bytes, self.budget.all) {
+            gone.extend(self.pop(self.all.oldest()));
+        }
+        self.departures.evicted += (gone.len() - replaced) as u64;
         self.now += 1;
-        self.order.insert(self.now, key);
-        self.entries.insert(key, Entry { value, bytes, used: self.now });
-        self.bytes += bytes;
+        self.all.add(self.now, key, bytes);
+        if let Some(owner) = owner {
+            self.owners.entry(owner).or_default().add(self.now, key, bytes);
+        }
+        self.entries.insert(key, Entry { value, bytes, owner, tick: self.now, used });
         Some(gone)
     }
 
+    /// Takes out what nobody has used for so long that it has expired.
+    pub fn expire(&mut self, at: SystemTime) -> Vec<(K, V)> {
+        let mut gone = Vec::new();
+        // The order is that of use, so the first that has not expired ends it.
+        while let Some(oldest) = self.all.oldest()
+            && !self.contains(&oldest, at)
+        {
+            gone.extend(self.pop(Some(oldest)));
+        }
+        self.departures.expired += gone.len() as u64;
+        gone
+    }
+
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        let entry = self.entries.remove(key)?;
-        self.order.remove(&entry.used);
-        self.bytes -= entry.bytes;
-        Some(entry.value)
+        let Entry { value, bytes, owner, tick, .. } = self.entries.remove(key)?;
+        self.all.remove(tick, bytes);
+        if let Some(owner) = owner
+            && let Some(held) = self.owners.get_mut(&owner)
+        {
+            held.remove(tick, bytes);
+            if held.amount.sets == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+        Some(value)
+    }
+
+    fn pop(&mut self, key: Option<K>) -> Option<(K, V)> {
+        let key = key?;
+        self.remove(&key).map(|value| (key, value))
     }
 
     pub fn amount(&self) -> Amount {
-        Amount { sets: self.entries.len(), bytes: self.bytes }
+        self.all.amount
     }
+
+    pub fn departures(&self) -> Departures {
+        self.departures
+    }
+}
+
+/// Whether something that was used at a time has expired at another one. What was used later than now, by a clock that
+/// was set back since, has not.
+pub(super) fn expired(used: SystemTime, now: SystemTime, expiry: Duration) -> bool {
+    now.duration_since(used).is_ok_and(|idle| idle >= expiry)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn gone(outcome: Option<Vec<(u8, ())>>) -> Vec<u8> {
-        outcome.unwrap().into_iter().map(|(key, ())| key).collect()
+    const START: SystemTime = SystemTime::UNIX_EPOCH;
+    const ANY: Amount = Amount { sets: usize::MAX, bytes: u64::MAX };
+
+    fn lru<V>(sets: usize, bytes: u64) -> Lru<u8, V> {
+        let all = Amount { sets, bytes };
+        Lru::new(Budget { all, owner: ANY, expiry: Duration::from_secs(100) })
+    }
+
+    fn after(seconds: u64) -> SystemTime {
+        START + Duration::from_secs(seconds)
+    }
+
+    fn keys<V>(gone: Vec<(u8, V)>) -> Vec<u8> {
+        gone.into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// Inserts an entry of nobody's, and gives which had to leave.
+    fn insert(lru: &mut Lru<u8, ()>, key: u8, bytes: u64) -> Option<Vec<u8>> {
+        lru.insert(key, (), bytes, None, START).map(keys)
     }
 
     #[test]
     fn the_least_recently_used_leave_first_by_bytes_and_by_number() {
-        let mut lru = Lru::new(Amount { sets: 3, bytes: 10 });
+        let mut lru = lru(3, 10);
         for key in [1, 2, 3] {
-            assert!(gone(lru.insert(key, (), 3)).is_empty());
+            assert_eq!(insert(&mut lru, key, 3), Some(vec![]));
         }
-        assert!(lru.get(&1).is_some());
-        assert_eq!(gone(lru.insert(4, (), 1)), [2]);
+        assert!(lru.get(&1, START).is_some());
+        assert_eq!(insert(&mut lru, 4, 1), Some(vec![2]));
         assert_eq!(lru.amount(), Amount { sets: 3, bytes: 7 });
-        assert_eq!(gone(lru.insert(5, (), 9)), [3, 1]);
+        assert_eq!(insert(&mut lru, 5, 9), Some(vec![3, 1]));
         assert_eq!(lru.amount(), Amount { sets: 2, bytes: 10 });
-        assert!(lru.get(&1).is_none() && lru.contains(&4));
+        assert!(lru.get(&1, START).is_none() && lru.contains(&4, START));
     }
 
     #[test]
     fn what_exceeds_the_budget_alone_moves_nothing() {
-        let mut lru = Lru::new(Amount { sets: 3, bytes: 10 });
-        lru.insert(1, (), 10);
-        assert!(lru.insert(2, (), 11).is_none());
-        assert_eq!(lru.amount(), Amount { sets: 1, bytes: 10 });
-        assert!(Lru::new(Amount { sets: 0, bytes: 10 }).insert(1, (), 0).is_none());
+        let mut three = lru(3, 10);
+        insert(&mut three, 1, 10);
+        assert_eq!(insert(&mut three, 2, 11), None);
+        assert_eq!(three.amount(), Amount { sets: 1, bytes: 10 });
+        assert_eq!(insert(&mut lru(0, 10), 1, 0), None);
     }
 
     #[test]
     fn an_entry_is_replaced_and_removed() {
-        let mut lru = Lru::new(Amount { sets: 3, bytes: 10 });
-        lru.insert(1, 'a', 6);
-        assert_eq!(lru.insert(1, 'b', 7), Some(vec![(1, 'a')]));
-        assert_eq!(lru.get(&1), Some(&'b'));
+        let mut lru = lru(3, 10);
+        lru.insert(1, 'a', 6, None, START);
+        assert_eq!(lru.insert(1, 'b', 7, None, START), Some(vec![(1, 'a')]));
+        assert_eq!(lru.get(&1, START), Some(&mut 'b'));
         assert_eq!(lru.amount(), Amount { sets: 1, bytes: 7 });
         assert_eq!(lru.remove(&1), Some('b'));
         assert_eq!((lru.remove(&1), lru.amount()), (None, Amount::default()));
+    }
+
+    #[test]
+    fn an_owner_who_exceeds_his_part_displaces_his_own_alone() {
+        let [one, two] = [b"one", b"two"].map(|name| Some(KeyOwner::new(name)));
+        let owner = Amount { sets: 2, bytes: 10 };
+        let mut lru =
+            Lru::new(Budget { all: Amount { sets: 4, bytes: 100 }, owner, expiry: Duration::from_secs(100) });
+        let mut insert = |key, bytes, owner| lru.insert(key, (), bytes, owner, START).map(keys);
+        for (key, owner) in [(1, two), (2, one), (3, one)] {
+            assert_eq!(insert(key, 1, owner), Some(vec![]));
+        }
+        // By number, by bytes, and with a single entry that alone is more than his part.
+        assert_eq!(insert(4, 1, one), Some(vec![2]));
+        assert_eq!(insert(5, 10, one), Some(vec![3, 4]));
+        assert_eq!(insert(6, 30, one), Some(vec![5]));
+        // Of all together the oldest leave, whoever has them.
+        for (key, gone) in [(7, vec![]), (8, vec![]), (9, vec![1])] {
+            assert_eq!(insert(key, 1, None), Some(gone));
+        }
+        assert!(lru.owner(&6) == one && lru.owner(&9).is_none());
+        assert_eq!(lru.owners.len(), 1);
+    }
+
+    #[test]
+    fn what_nobody_uses_expires() {
+        let mut lru = lru(3, 10);
+        for (key, used) in [(1, 0), (2, 10), (3, 20)] {
+            lru.insert(key, (), 1, None, after(used));
+        }
+        assert!(lru.get(&1, after(99)).is_some());
+        assert!(lru.contains(&2, after(109)) && !lru.contains(&2, after(110)));
+        assert!(lru.get(&2, after(110)).is_none());
+        assert_eq!(keys(lru.expire(after(110))), [2]);
+        assert!(lru.expire(after(119)).is_empty());
+        // A clock that was set back since makes nothing older.
+        assert!(lru.get(&3, START).is_some());
+        assert!(lru.expire(START).is_empty());
+        assert_eq!(keys(lru.expire(after(199))), [1, 3]);
+        assert_eq!(lru.amount(), Amount::default());
     }
 }

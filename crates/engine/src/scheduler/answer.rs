@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirea_protocols::Query;
 
-use super::{Clock, Part};
+use super::{Clock, Part, Steps};
 use crate::{Database, EngineError};
 
 /// What was computed for a request.
@@ -16,6 +16,8 @@ pub(super) struct Computed {
     pub answers: Vec<Vec<Bytes>>,
     /// Time of the computation that it shared.
     pub time: Duration,
+    /// The time of that computation's steps.
+    pub steps: Arc<Steps>,
     /// Requests that shared it.
     pub requests: usize,
 }
@@ -35,8 +37,13 @@ pub(super) fn answer(
     let time = clock().saturating_sub(started);
     match together.unwrap_or(Err(EngineError::Panicked)) {
         Ok(answers) => {
+            let steps = Arc::new(steps(requests));
             let requests = requests.len();
-            outcomes.extend(answers.into_iter().map(|answers| Ok(Computed { answers, time, requests })));
+            outcomes.extend(
+                answers
+                    .into_iter()
+                    .map(|answers| Ok(Computed { answers, time, steps: Arc::clone(&steps), requests })),
+            );
         }
         Err(error) if requests.len() == 1 => outcomes.push(Err(error)),
         Err(_) => {
@@ -68,6 +75,15 @@ fn answer_together(requests: &[Vec<Part>]) -> Result<Vec<Vec<Vec<Bytes>>>, Engin
         }
     }
     Ok(answers)
+}
+
+/// What the databases' steps took, added up.
+fn steps(requests: &[Vec<Part>]) -> Steps {
+    let mut steps = Steps::new();
+    for (step, time) in databases(requests).into_iter().flat_map(|database| database.take_steps()) {
+        *steps.entry(step).or_default() += time;
+    }
+    steps
 }
 
 /// The databases that requests are for, each once.

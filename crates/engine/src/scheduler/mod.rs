@@ -11,6 +11,7 @@ mod batcher;
 mod pace;
 pub mod simulation;
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -41,6 +42,9 @@ impl Part {
     }
 }
 
+/// The time of each step, by its name.
+pub type Steps = BTreeMap<&'static str, Duration>;
+
 /// The answers to a request.
 #[derive(Debug)]
 pub struct Answers {
@@ -52,6 +56,8 @@ pub struct Answers {
     pub waited: Duration,
     /// Queries for the first part's database that were computed together, those of other clients included.
     pub batch: usize,
+    /// The time of the computation's steps, by name, where they are timed.
+    pub steps: Arc<Steps>,
     /// Exactly one of the requests computed together counts where batches are counted.
     pub counts: bool,
 }
@@ -135,9 +141,10 @@ fn tell(
         let batch = group.iter().map(|((_, queries, _), _)| queries).sum();
         let mut counts = true;
         for ((waited, _, reply), outcome) in group {
-            let answers = outcome.map(|Computed { answers, time, .. }| Answers {
+            let answers = outcome.map(|Computed { answers, time, steps, .. }| Answers {
                 answers,
                 compute: time,
+                steps,
                 waited,
                 batch,
                 counts,

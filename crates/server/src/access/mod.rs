@@ -5,11 +5,14 @@ mod quota;
 mod secret;
 mod tokens;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
+use spirea_engine::KeyOwner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::charges::{Charge, Charges, RequestId};
@@ -30,6 +33,20 @@ pub(crate) enum Access {
     Tokens(Arc<Tokens>),
 }
 
+/// Where a connection comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer(pub IpAddr);
+
+impl Peer {
+    /// What one client has: an address, of version 6 the first half of one, which is a network's.
+    fn network(self) -> Vec<u8> {
+        match self.0.to_canonical() {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets()[..8].to_vec(),
+        }
+    }
+}
+
 /// Admits requests: their tokens, and how many are served at once.
 pub(crate) struct Gate {
     access: Access,
@@ -45,7 +62,8 @@ impl Gate {
     }
 
     /// Lets a request in, if its token has the scope and there is room.
-    pub fn admit(self: &Arc<Self>, headers: &HeaderMap, scope: Scope) -> Result<(Caller, Place), Refused> {
+    pub fn admit(self: &Arc<Self>, request: &Request, scope: Scope) -> Result<(Caller, Place), Refused> {
+        let (headers, peer) = (request.headers(), request.extensions().get().copied());
         let token = match &self.access {
             Access::Open => None,
             Access::Tokens(tokens) => Some(authenticate(tokens, headers, scope)?),
@@ -55,7 +73,7 @@ impl Gate {
         let own = token.as_ref().and_then(|token| token.usage.permits.clone());
         let own = own.map(Semaphore::try_acquire_owned).transpose();
         let own = own.map_err(|_| Refused::too_many_of_token())?;
-        Ok((Caller { gate: Arc::clone(self), token, request_id }, Place { _all: place, _own: own }))
+        Ok((Caller { gate: Arc::clone(self), token, peer, request_id }, Place { _all: place, _own: own }))
     }
 }
 
@@ -83,10 +101,20 @@ pub(crate) struct Place {
 pub(crate) struct Caller {
     gate: Arc<Gate>,
     token: Option<Token>,
+    peer: Option<Peer>,
     request_id: Option<RequestId>,
 }
 
 impl Caller {
+    /// Whose evaluation keys are those that the request registers: the token's, or in development the address's.
+    pub fn key_owner(&self) -> Option<KeyOwner> {
+        match (&self.token, self.peer) {
+            (Some(token), _) => Some(KeyOwner::new(&[b"token ", token.name.as_bytes()].concat())),
+            (None, Some(peer)) => Some(KeyOwner::new(&[&b"address "[..], &peer.network()].concat())),
+            (None, None) => None,
+        }
+    }
+
     /// Charges the token's quota with the queries of a request whose body is `body`. A retry of a request that
     /// was charged costs nothing. Unless [`Charge::keep`] says that the request was accepted, dropping the
     /// charge gives it back.

@@ -6,6 +6,7 @@
 
 mod loader;
 mod receive;
+mod signer;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -22,6 +23,8 @@ use spirea_store::{Changes, Repository, Silent, Snapshot, StoreError, VersionRec
 pub(crate) use self::loader::Loader;
 pub(crate) use self::receive::ReceiveError;
 use self::receive::receive;
+pub use self::signer::SignerError;
+use self::signer::signer_of;
 
 /// A delta that takes more than this share of its base's bytes is compacted, and none below [`LEAST_COMPACTED`].
 const COMPACTED_SHARE: u64 = 8;
@@ -50,6 +53,17 @@ pub(crate) enum PublishError {
     Load(String),
 }
 
+/// Why a folder cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// It is damaged, or another process has it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What would be published there cannot be signed.
+    #[error(transparent)]
+    Signer(#[from] SignerError),
+}
+
 /// Where a database's versions come from.
 pub(crate) enum Source {
     /// Always this one.
@@ -59,21 +73,35 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The source in a folder: a snapshot, or else a repository, which may be empty.
+    /// The source in a folder: a snapshot, or else a repository, which may be empty. What is published there is
+    /// signed by the key in a file, if there is one.
     ///
     /// # Errors
-    /// Those of [`Snapshot::open`] and [`Repository::open`].
-    pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        // As many as the engine keeps.
-        let settings = Settings { kept: MOST_VERSIONS, ..Settings::default() };
-        match Repository::open(folder, settings) {
-            Err(StoreError::NotARepository { .. }) => {
-                let base = Snapshot::open(folder)?;
-                let signature = base.signature()?;
-                Ok(Self::Snapshot(Box::new(Version { base, delta: None, signature })))
-            }
-            repository => Ok(Self::Repository(Box::new(repository?))),
+    /// [`OpenError`].
+    pub fn open(folder: &Path, signing_key: Option<&Path>) -> Result<Self, OpenError> {
+        if !Repository::is_one(folder) {
+            let base = Snapshot::open(folder)?;
+            let signature = base.signature()?;
+            return Ok(Self::Snapshot(Box::new(Version { base, delta: None, signature })));
         }
+        let key = signing_key.map(|file| signer_of(file, folder)).transpose()?;
+        // As many as the engine keeps.
+        let settings = Settings { kept: MOST_VERSIONS, key, ..Settings::default() };
+        Ok(Self::Repository(Box::new(Repository::open(folder, settings)?)))
+    }
+
+    /// Looks whether a folder can be opened so, without taking it: a server may have it.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn check(folder: &Path, signing_key: Option<&Path>) -> Result<(), OpenError> {
+        if !Repository::is_one(folder) {
+            Snapshot::open(folder)?;
+            return Ok(());
+        }
+        Repository::list(folder)?;
+        signing_key.map(|file| signer_of(file, folder)).transpose()?;
+        Ok(())
     }
 
     /// The database's name: a repository without a version has its folder's.

@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use spirea_engine::{EngineError, Served};
 use spirea_wire::{KeysRequest, KeysResponse, Part};
 
 use super::{App, Name, apart, limits, log_failure, protobuf};
+use crate::access::Caller;
 use crate::body::Upload;
 use crate::refused::Refused;
 
 pub(super) async fn keys(
     State(app): State<Arc<App>>,
     Name(name): Name,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Refused> {
     let upload = Upload::new(request);
@@ -39,7 +42,7 @@ pub(super) async fn keys(
     let register = move || {
         // Also when the client goes away, the body's memory is taken until the keys are prepared.
         let _held = (received, turn);
-        engine.register_keys(&database, &keys)
+        engine.register_keys(&database, &keys, caller.key_owner())
     };
     let blake3 = apart(register).await.inspect_err(log_failure)?;
     Ok(protobuf(KeysResponse { blake3 }.encode()))

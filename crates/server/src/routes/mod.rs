@@ -38,6 +38,7 @@ use crate::metrics::Metrics;
 use crate::observe::observe;
 use crate::refused::Refused;
 use crate::tls::Certificates;
+use crate::traces::Traces;
 
 /// What the endpoints share.
 pub(crate) struct App {
@@ -50,6 +51,8 @@ pub(crate) struct App {
     pub gate: Arc<Gate>,
     pub certificates: Option<Arc<Certificates>>,
     pub started: Instant,
+    /// Where traces go to, if anywhere.
+    pub traces: Option<Traces>,
     /// Whether the server is about to stop.
     pub leaving: AtomicBool,
     /// What publishes versions; none if the caller loaded the engine's databases.
@@ -163,7 +166,7 @@ async fn admit(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match gate.admit(request.headers(), scope) {
+    match gate.admit(&request, scope) {
         Ok((caller, place)) => {
             request.extensions_mut().insert(caller);
             Held::attach(next.run(request).await, place)

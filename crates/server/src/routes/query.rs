@@ -1,6 +1,7 @@
 //! `POST /v1/databases/{name}/query`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -12,6 +13,7 @@ use super::{App, Name, apart, limits, log_failure, protobuf};
 use crate::access::Caller;
 use crate::body::Upload;
 use crate::refused::Refused;
+use crate::traces::Stages;
 
 pub(super) async fn query(
     State(app): State<Arc<App>>,
@@ -36,6 +38,12 @@ pub(super) async fn query(
     charge.keep();
     let answers = ticket.await.inspect_err(log_failure)?;
     measured.answered(&answers);
+    let stages = Stages {
+        waited: answers.waited,
+        compute: answers.compute,
+        batch: answers.batch,
+        ended: Instant::now(),
+    };
     let mut parts = answers.answers.into_iter();
     let newest = app.engine.version(&name, None).map_or(version, |served| *served.version());
     let response = spirea_wire::Response {
@@ -45,7 +53,9 @@ pub(super) async fn query(
         delta_answers: parts.next(),
         compute: answers.compute,
     };
-    Ok(protobuf(response.encode()))
+    let mut response = protobuf(response.encode());
+    response.extensions_mut().insert(stages);
+    Ok(response)
 }
 
 async fn admit(app: &App, served: Served, request: spirea_wire::Request) -> Result<Ticket, EngineError> {

@@ -17,7 +17,7 @@ pub(crate) use self::document::Document;
 pub use self::document::SettingError;
 use self::units::{named, parsed, size, time};
 pub use self::units::{parse_size, parse_time};
-use crate::{BackendChoice, LogFormat, ServerConfig, TlsFiles};
+use crate::{BackendChoice, Collector, LogFormat, ServerConfig, TlsFiles};
 
 /// What a file or the environment sets; what it does not set stays as it is.
 #[derive(Debug, Default, Deserialize)]
@@ -37,11 +37,13 @@ struct Settings {
     queue: Option<usize>,
     development: Option<bool>,
     databases: Option<Vec<DatabaseSettings>>,
+    signing_key: Option<PathBuf>,
     keys: KeySettings,
     limits: LimitSettings,
     tls: TlsSettings,
     tokens: TokenSettings,
     log: LogSettings,
+    telemetry: TelemetrySettings,
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,6 +61,14 @@ struct KeySettings {
     #[serde(deserialize_with = "size")]
     disk: Option<u64>,
     disk_sets: Option<usize>,
+    #[serde(deserialize_with = "size")]
+    client_memory: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    client_disk: Option<u64>,
+    client_sets: Option<usize>,
+    #[serde(deserialize_with = "time")]
+    expiry: Option<Duration>,
+    redis: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -102,6 +112,13 @@ struct LogSettings {
     level: Option<tracing::Level>,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TelemetrySettings {
+    #[serde(deserialize_with = "parsed")]
+    otlp: Option<Collector>,
+}
+
 fn residence<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Residence>, D::Error> {
     named(deserializer, [("copied", Residence::Copied), ("mapped", Residence::Mapped)])
 }
@@ -119,8 +136,8 @@ fn set<T>(value: &mut T, setting: Option<T>) {
 impl Settings {
     /// Paths in a file are relative to the folder that it is in.
     fn relative_to(mut self, folder: &Path) -> Self {
-        let Self { databases, keys, tls, tokens, .. } = &mut self;
-        let files = [&mut keys.folder, &mut tls.certificate, &mut tls.key, &mut tokens.file];
+        let Self { databases, signing_key, keys, tls, tokens, .. } = &mut self;
+        let files = [signing_key, &mut keys.folder, &mut tls.certificate, &mut tls.key, &mut tokens.file];
         let databases = databases.iter_mut().flatten().map(|database| &mut database.path);
         for path in files.into_iter().flatten().chain(databases) {
             *path = folder.join(&path);
@@ -139,11 +156,13 @@ impl Settings {
             queue,
             development,
             databases,
+            signing_key,
             keys,
             limits,
             tls,
             tokens,
             log,
+            telemetry,
         } = self;
         set(&mut config.listen, listen);
         set(&mut config.admin_listen, admin_listen.map(Some));
@@ -157,10 +176,16 @@ impl Settings {
             &mut config.snapshots,
             databases.map(|databases| databases.into_iter().map(|database| database.path).collect()),
         );
+        set(&mut config.signing_key, signing_key.map(Some));
         set(&mut config.keys.folder, keys.folder.map(Some));
         set(&mut config.keys.memory_bytes, keys.memory);
         set(&mut config.keys.disk.bytes, keys.disk);
         set(&mut config.keys.disk.sets, keys.disk_sets);
+        set(&mut config.keys.client.memory_bytes, keys.client_memory.map(Some));
+        set(&mut config.keys.client.disk_bytes, keys.client_disk.map(Some));
+        set(&mut config.keys.client.sets, keys.client_sets.map(Some));
+        set(&mut config.keys.expiry, keys.expiry);
+        set(&mut config.redis, keys.redis.map(|url| Some(url.into())));
         set(&mut config.limits.body_memory, limits.body_memory);
         set(&mut config.limits.connections, limits.connections);
         set(&mut config.limits.requests, limits.requests);
@@ -177,6 +202,7 @@ impl Settings {
         set(&mut config.tokens, tokens.file.map(Some));
         set(&mut config.log.format, log.format);
         set(&mut config.log.level, log.level);
+        set(&mut config.traces, telemetry.otlp.map(Some));
     }
 }
 
@@ -189,6 +215,7 @@ fn known_keys() -> Vec<String> {
         ("tls.", keys_of::<TlsSettings>()),
         ("tokens.", keys_of::<TokenSettings>()),
         ("log.", keys_of::<LogSettings>()),
+        ("telemetry.", keys_of::<TelemetrySettings>()),
     ];
     let names: Vec<&str> = sections.iter().map(|(section, _)| section.trim_end_matches('.')).collect();
     let keys =

@@ -55,6 +55,7 @@ fn what_is_wrong_is_told_with_file_line_key_and_remedy() {
             "path",
         ),
         ("[[databases]]\n", "spirea.toml:1: databases.0", "the key path is missing"),
+        ("[telemetry]\notlp = \"https://c\"", "spirea.toml:2: telemetry.otlp", "without TLS"),
         ("party = 2", "spirea.toml:1: party", "\"2\""),
         ("listen = ", "spirea.toml:1", ""),
         ("a = 1\na = 2", "spirea.toml:2", "duplicate"),
@@ -123,6 +124,10 @@ fn checks_name_what_set_the_value() {
     assert!(error.place.ends_with("spirea.toml:2: tokens.file"), "{error}");
     let error = check("[limits]\nwrite_timeout = \"0s\"", &[]);
     assert!(error.place.ends_with("spirea.toml:2: limits.write_timeout"), "{error}");
+    let error = check("[keys]\nexpiry = \"0s\"", &[]);
+    assert!(error.place.ends_with("spirea.toml:2: keys.expiry"), "{error}");
+    let error = check("[keys]\nredis = \"http://:secret@host\"", &[]);
+    assert!(error.place.ends_with("spirea.toml:2: keys.redis") && !error.cause.contains("secret"), "{error}");
     let error = check("databases = [{ path = \"absent\" }]", &[]);
     assert!(error.place.ends_with("spirea.toml:1: databases.0.path"), "{error}");
     let mut configured = read("listen = \"127.0.0.1:1\"", &[]).unwrap();

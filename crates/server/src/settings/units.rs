@@ -22,7 +22,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a size is a number of bytes, or of KiB, MiB, GiB or TiB, such as 512MiB".into())
 }
 
-/// The time that a text such as `500ms`, `30s`, `2m` or `1h` tells.
+/// The time that a text such as `500ms`, `30s`, `2m`, `1h` or `30d` tells.
 ///
 /// # Errors
 /// What a time looks like.
@@ -35,9 +35,10 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         "s" => seconds(1),
         "m" => seconds(60),
         "h" => seconds(60 * 60),
+        "d" => seconds(24 * 60 * 60),
         _ => None,
     }
-    .ok_or_else(|| "a time is a number of ms, s, m or h, such as 30s".into())
+    .ok_or_else(|| "a time is a number of ms, s, m, h or d, such as 30s".into())
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -119,9 +120,10 @@ mod tests {
 
     #[test]
     fn times_have_a_unit() {
-        let times = ["0s", "250ms", "30s", "2m", "1h"].map(parse_time);
-        assert_eq!(times, [0, 250, 30_000, 120_000, 3_600_000].map(Duration::from_millis).map(Ok));
-        for wrong in ["", "30", "s", "1d", "-1s", "1.5s", "5 s", "18446744073709551615h"] {
+        let times = ["0s", "250ms", "30s", "2m", "1h", "2d"].map(parse_time);
+        let expected = [0, 250, 30_000, 120_000, 3_600_000, 172_800_000];
+        assert_eq!(times, expected.map(Duration::from_millis).map(Ok));
+        for wrong in ["", "30", "s", "1w", "-1s", "1.5s", "5 s", "18446744073709551615h"] {
             assert!(parse_time(wrong).is_err(), "{wrong}");
         }
     }

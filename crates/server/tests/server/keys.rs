@@ -8,7 +8,7 @@ use bytes::Bytes;
 use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
-use spirea_server::{Amount, KeyOptions, Limits};
+use spirea_server::{Amount, ClientPart, KeyOptions, Limits, Secret, ServerConfig};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::{BuildOptions, Protocol, Silent, build};
 use spirea_wire::{Code, KeysRequest, KeysResponse, Lengths, Part, Queries, Request, Response};
@@ -16,11 +16,12 @@ use tempfile::tempdir;
 
 use crate::fixture::{
     BACKEND, Hook, MAPPED, Reply, Running, connect, dial, engine, eventually, gate, no_hook, read,
-    serve_engine, texts,
+    serve_config, serve_engine, texts,
 };
+use crate::tokens;
 
-const KEYS: &str = "/v1/databases/keyed/keys";
-const QUERY: &str = "/v1/databases/keyed/query";
+pub const KEYS: &str = "/v1/databases/keyed/keys";
+pub const QUERY: &str = "/v1/databases/keyed/query";
 const VERSION: [u8; 32] = [5; 32];
 /// The first byte of keys that the responder refuses.
 const BAD: u8 = 0xff;
@@ -96,7 +97,7 @@ pub fn upload(first: u8) -> KeysRequest {
     KeysRequest { version: VERSION, part: Part::Base, keys: keys.into() }
 }
 
-fn hash(upload: &KeysRequest) -> [u8; 32] {
+pub fn hash(upload: &KeysRequest) -> [u8; 32] {
     blake3::hash(&upload.keys).into()
 }
 
@@ -106,12 +107,12 @@ pub fn request(keys: Option<[u8; 32]>) -> Request {
     Request { version: VERSION, base: Queries { keys, queries: vec![query; 2] }, delta: None }
 }
 
-fn ask(server: &Running, keys: [u8; 32]) -> Reply {
+pub fn ask(server: &Running, keys: [u8; 32]) -> Reply {
     server.post(QUERY, &request(Some(keys)).encode())
 }
 
 /// The first byte of the keys with which the server answered.
-fn first(reply: Reply) -> u8 {
+pub fn first(reply: Reply) -> u8 {
     assert_eq!(reply.status, 200, "{reply:?}");
     let Sizes { query_bytes, answer_bytes, keys_bytes, .. } = PARAMS.sizes();
     let base = Lengths { query_bytes, answer_bytes, keys_bytes };
@@ -119,7 +120,7 @@ fn first(reply: Reply) -> u8 {
     Response::decode(reply.body.into(), &limits, 2).unwrap().answers[1][0]
 }
 
-fn unknown(reply: &Reply) {
+pub fn unknown(reply: &Reply) {
     assert_eq!((reply.status, reply.refusal().code), (424, Code::UnknownKeys), "{reply:?}");
     assert!(!reply.refusal().accepted);
 }
@@ -144,6 +145,10 @@ fn registered_keys_answer_and_unknown_ones_are_told() {
     unknown(&ask(&server, [9; 32]));
 
     let metric = |name: &str| server.metric(name).unwrap();
+    for (place, lookups) in [("memory", 2.0), ("disk", 0.0), ("unknown", 2.0)] {
+        assert_eq!(metric(&format!("spirea_key_lookups_total{{place=\"{place}\"}}")), lookups);
+    }
+    assert_eq!(metric("spirea_key_departures_total{cause=\"evicted\",place=\"memory\"}"), 0.0);
     assert_eq!(metric("spirea_unknown_keys_total{database=\"keyed\"}"), 3.0);
     assert_eq!(metric("spirea_keys{place=\"memory\"}"), 2.0);
     assert_eq!(metric("spirea_keys_bytes{place=\"memory\"}"), 2000.0);
@@ -250,6 +255,7 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
         memory_bytes: 0,
         folder: Some(folder.path().join("keys")),
         disk: Amount { sets: 1, bytes: u64::MAX },
+        ..KeyOptions::default()
     };
     let engine = Arc::new(Engine::new(8, KeyRegistry::open(&options).unwrap()).unwrap());
     engine.publish(Database::load(&snapshot, &BACKEND, MAPPED, &Silent).unwrap());
@@ -267,7 +273,46 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
             }
         }
     }
+    // Its steps are timed apart: at least those that every query needs.
+    for step in ["scalar_fold", "expand", "poly_fold", "mod_switch"] {
+        let seconds = format!("spirea_step_seconds_total{{database=\"words\",step=\"{step}\"}}");
+        assert!(server.metric(&seconds).is_some_and(|seconds| seconds > 0.0), "{step}");
+    }
     // The first time, they were sent before anyone asked.
     assert_eq!(server.metric("spirea_unknown_keys_total{database=\"words\"}"), Some(2.0));
     assert_eq!(server.metric("spirea_keys{place=\"disk\"}"), Some(1.0));
+}
+
+/// Each token has its part of the server's room, and so has the address of whoever needs none.
+#[test]
+fn a_client_that_registers_much_displaces_its_own_keys_alone() {
+    let client = ClientPart { sets: Some(2), ..ClientPart::default() };
+    let options = KeyOptions { client, ..KeyOptions::default() };
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("tokens.toml");
+    let [other, greedy] = [(); 2].map(|()| tokens::secret());
+    let scopes = "scopes = [\"query\"]";
+    tokens::write(&file, &[("other", &other, scopes), ("greedy", &greedy, scopes)]);
+    let engine = Arc::new(Engine::new(8, KeyRegistry::open(&options).unwrap()).unwrap());
+    engine.publish(database(no_hook()));
+    let server = serve_config(&engine, ServerConfig { tokens: Some(file), ..ServerConfig::default() });
+    let post = |path: &str, token: &Secret, body: &[u8]| {
+        let headers = format!("{}content-type: application/x-protobuf\r\n", tokens::bearer(token));
+        server.post_with(path, &headers, body).status
+    };
+    assert_eq!(post(KEYS, &other, &upload(0).encode()), 200);
+    for first in 1..=4 {
+        assert_eq!(post(KEYS, &greedy, &upload(first).encode()), 200);
+    }
+    let asked = |first| post(QUERY, &greedy, &request(Some(hash(&upload(first)))).encode());
+    let statuses = [0, 1, 2, 3, 4].map(asked);
+    assert_eq!(statuses, [200, 424, 424, 200, 200]);
+
+    let server = serve(&options);
+    for first in 0..=4 {
+        assert_eq!(server.post(KEYS, &upload(first).encode()).status, 200);
+    }
+    assert_eq!(server.metric("spirea_keys{place=\"memory\"}"), Some(2.0));
+    let evicted = "spirea_key_departures_total{cause=\"evicted\",place=\"memory\"}";
+    assert_eq!(server.metric(evicted), Some(3.0));
 }

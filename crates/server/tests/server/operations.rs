@@ -98,7 +98,11 @@ fn metrics_and_logs_tell_what_happens_and_nothing_of_queries() {
     assert_eq!(labelled("spirea_database_ready", ""), Some(1.0));
     assert_eq!(server.metric("spirea_in_flight_requests"), Some(1.0));
     let version = blake3::Hash::from_bytes(config(&server).version).to_hex();
-    assert_eq!(labelled("spirea_database_info", &format!(",version=\"{version}\"")), Some(1.0));
+    let version = format!(",version=\"{}\"", &version[..12]);
+    assert_eq!(labelled("spirea_version_served_info", &version), Some(1.0));
+    assert_eq!(labelled("spirea_version_expected_info", &version), Some(1.0));
+    assert_eq!(labelled("spirea_versions_served", ""), Some(1.0));
+    assert_eq!(labelled("spirea_version_behind", ""), Some(0.0));
 
     let metrics = server.get("/metrics").text();
     let logs = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();

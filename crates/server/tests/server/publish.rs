@@ -11,9 +11,10 @@ use serde_json::Value as Json;
 use spirea_client::{ClientOptions, HttpClient};
 use spirea_protocols::registry::Choice;
 use spirea_protocols::signature::{PrivateKey, PublicKey, Signature};
-use spirea_server::{Server, ServerConfig};
+use spirea_server::{ServeError, Server, ServerConfig, SignerError};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::repository::Settings;
+use spirea_store::signing::new_key;
 use spirea_store::{BuildOptions, Protocol, Repository, Silent, Snapshot, build};
 use spirea_wire::Code;
 use tempfile::tempdir;
@@ -54,15 +55,22 @@ fn repository(folder: &Path, snapshot: &Snapshot) -> PathBuf {
     path
 }
 
-fn serve(path: &Path) -> Running {
+fn config(path: &Path) -> ServerConfig {
     let free = ([127, 0, 0, 1], 0).into();
-    let config = ServerConfig {
+    ServerConfig {
         listen: free,
         admin_listen: Some(free),
         snapshots: vec![path.into()],
         threads: 1,
         ..ServerConfig::default()
-    };
+    }
+}
+
+fn serve(path: &Path) -> Running {
+    serve_with(config(path))
+}
+
+fn serve_with(config: ServerConfig) -> Running {
     let server = Running::start(Server::bind(config));
     eventually("the database", || server.get("/readyz").status == 200);
     server
@@ -152,6 +160,9 @@ fn changes_answer_when_their_publisher_is_told() {
         let to = format!("rollback?to={}", first["version"].as_str().unwrap());
         published(&publish(&server, &to, b""));
         assert_eq!(ask(&mut client, &["key-3", "new", "key-5"]), [after[0].clone(), after[1].clone(), None]);
+
+        let metric = |name: &str| server.metric(&format!("{name}{{database=\"table\"}}")).unwrap();
+        assert!(metric("spirea_versions_served") >= 3.0 && metric("spirea_version_behind") == 0.0);
 
         // All of it is on the disk.
         drop(server);
@@ -331,6 +342,52 @@ fn a_client_that_pins_a_key_takes_what_it_signed_and_nothing_older() {
         older.to_string().contains("not signed") || older.to_string().contains("sequence number"),
         "{older}"
     );
+}
+
+#[test]
+fn a_server_with_the_key_signs_all_that_it_publishes() {
+    let folder = tempdir().unwrap();
+    let first = snapshot(folder.path(), "simple", true, 1);
+    let path = folder.path().join("repository");
+    let [file, other] = ["operator.key", "other.key"].map(|name| folder.path().join(name));
+    let key = new_key(&file).unwrap();
+    let public = key.public();
+    let settings = Settings { key: Some(key), ..Settings::default() };
+    Repository::create(&path, settings).unwrap().add_base(&first, &Silent).unwrap();
+
+    let with_key = |file: &Path| ServerConfig { signing_key: Some(file.into()), ..config(&path) };
+    let server = serve_with(with_key(&file));
+    let cache = Some(folder.path().join("cache"));
+    let options = ClientOptions { cache, pinned_key: Some(public), ..ClientOptions::default() };
+    let mut pinned = HttpClient::connect_with(&[&server.url()], "table", options).unwrap();
+    let changed = Some("changed".to_owned());
+    assert_eq!(ask(&mut pinned, &["key-1"]), [Some(value(1, 1))]);
+    published(&publish(&server, "changes", br#"{"key": "key-1", "value": "changed"}"#));
+    assert_eq!(ask(&mut pinned, &["key-1"]), std::slice::from_ref(&changed));
+    published(&publish(&server, "compact", b""));
+    assert_eq!(ask(&mut pinned, &["key-1"]), std::slice::from_ref(&changed));
+    // Also a snapshot that nobody has signed, and an old version that is current again.
+    published(&publish(&server, "snapshot", &whole(&snapshot(folder.path(), "simple", true, 2))));
+    assert_eq!(ask(&mut pinned, &["key-1"]), [Some(value(1, 2))]);
+    published(&publish(&server, "rollback", b""));
+    assert_eq!(ask(&mut pinned, &["key-1"]), [changed]);
+    drop(server);
+
+    // With another key it does not begin, and neither does the check of its settings pass, until that has signed.
+    let new = new_key(&other).unwrap();
+    let error = with_key(&other).check().unwrap_err();
+    assert!(error.key == "signing_key" && error.cause.contains(&new.public().to_string()), "{error}");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let error = runtime.block_on(Server::bind(with_key(&other))).map(drop).unwrap_err();
+    assert!(matches!(error, ServeError::Signer(SignerError::Other { .. })), "{error}");
+    let settings = Settings { key: Some(new), ..Settings::default() };
+    let repository = Repository::open(&path, settings).unwrap();
+    let current = repository.current().unwrap().version;
+    repository.roll_back(Some(current)).unwrap();
+    drop(repository);
+    with_key(&other).check().unwrap();
+    let absent = with_key(Path::new("absent.key")).check().unwrap_err();
+    assert!(absent.key == "signing_key" && absent.cause.contains("spirea key new"), "{absent}");
 }
 
 #[test]

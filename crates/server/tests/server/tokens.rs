@@ -18,7 +18,7 @@ use crate::proxy::Proxy;
 const QUERY: &str = "/v1/databases/urls/query";
 
 /// Writes a file of tokens, with the rest of each one's lines.
-fn write(path: &Path, tokens: &[(&str, &Secret, &str)]) {
+pub fn write(path: &Path, tokens: &[(&str, &Secret, &str)]) {
     let entry = |(name, token, rest): &(&str, &Secret, &str)| {
         format!("[[token]]\nname = \"{name}\"\nblake3 = \"{}\"\n{rest}\n", token.hash().to_hex())
     };
@@ -29,11 +29,11 @@ fn serve(engine: &Arc<Engine>, file: &Path) -> Running {
     serve_config(engine, ServerConfig { tokens: Some(file.into()), ..ServerConfig::default() })
 }
 
-fn bearer(token: &Secret) -> String {
+pub fn bearer(token: &Secret) -> String {
     format!("authorization: Bearer {}\r\n", token.expose())
 }
 
-fn secret() -> Secret {
+pub fn secret() -> Secret {
     Secret::new().unwrap()
 }
 

@@ -83,7 +83,7 @@ impl Repository {
     /// of [`Snapshot::open`] if it is damaged, [`StoreError::Io`].
     pub fn open(folder: impl AsRef<Path>, settings: Settings) -> Result<Self, StoreError> {
         let folder = folder.as_ref().to_path_buf();
-        if !folder.join(VERSIONS).is_dir() {
+        if !Self::is_one(&folder) {
             return Err(StoreError::NotARepository { path: folder });
         }
         let path = folder.join(LOCK);
@@ -130,6 +130,11 @@ impl Repository {
             fs::create_dir(&versions).at("create", &versions)?;
         }
         Self::open(folder, settings)
+    }
+
+    /// Whether there is a repository in `folder`.
+    pub fn is_one(folder: impl AsRef<Path>) -> bool {
+        folder.as_ref().join(VERSIONS).is_dir()
     }
 
     /// Reads what versions the repository in `folder` has, newest first, without taking it: also while a server has

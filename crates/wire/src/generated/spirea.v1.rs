@@ -318,13 +318,14 @@ pub struct QueryResponse {
     /// One answer for each query, in order.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub answers: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
-    /// Microseconds of computation for the whole batch.
-    #[prost(uint64, tag = "4")]
-    pub compute_micros: u64,
     /// One answer for each query to the delta, in order.
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub delta_answers: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     /// The newest version that the server answers, 32 bytes: what to ask for next.
     #[prost(bytes = "bytes", tag = "6")]
     pub newest: ::prost::bytes::Bytes,
+    /// Microseconds of computation for the whole batch. It always takes the same bytes, also when it is 0, so that a
+    /// response's length does not depend on how long it took.
+    #[prost(fixed64, optional, tag = "7")]
+    pub compute_micros: ::core::option::Option<u64>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use spirea_backend::Residence;
+use spirea_backend::{Residence, Timed};
 use spirea_dpf::{Domain, OutputKind};
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
@@ -17,7 +17,6 @@ use super::limits::{Bound, highest};
 use super::stand_in::StandIn;
 use super::{Bench, Figure};
 use crate::bench::report::{Step, median};
-use crate::bench::timed::Timed;
 use crate::gpu::device::Scale;
 use crate::output::bytes;
 
@@ -111,9 +110,9 @@ fn measure_protocol(bench: &mut Bench, plan: &Plan) -> anyhow::Result<()> {
     stand_in.wait_for_steps();
     let mut steps = BTreeMap::<&str, Vec<f64>>::new();
     for _ in 0..runs {
-        timed.take();
+        timed.times().take();
         answer()?;
-        for (step, time) in timed.take() {
+        for (step, time) in timed.times().take() {
             steps.entry(step).or_default().push(time.as_secs_f64());
         }
     }

@@ -6,35 +6,52 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use spirea_backend::{
-    Backend, BackendError, EvaluationKeys, FillPolynomial, PanelLayout, Residence, RingBackend, RingMatrix,
-    RowLayout, ShareBackend, SwitchedBits,
-};
 use spirea_dpf::{Key, PrfKind};
 use spirea_math::{Expansion, Gadget, Ring};
 
-/// A backend with a clock.
+use crate::{
+    Backend, BackendError, EvaluationKeys, FillPolynomial, PanelLayout, Residence, RingBackend, RingMatrix,
+    RowLayout, ShareBackend, SwitchedBits,
+};
+
+/// How long steps took, by the names that the documentation of steps gives them. Steps of several threads are added up.
+#[derive(Debug, Default)]
+pub struct StepTimes(Mutex<BTreeMap<&'static str, Duration>>);
+
+impl StepTimes {
+    /// The time of each step since this was last asked.
+    pub fn take(&self) -> BTreeMap<&'static str, Duration> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, step: &'static str, time: Duration) {
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *times.entry(step).or_default() += time;
+    }
+}
+
+/// A backend with a clock. A step is over when the inner backend returns: one on a device that works on then has its
+/// time in the step that waits for it.
 pub struct Timed<B> {
     inner: Arc<B>,
-    times: Mutex<BTreeMap<&'static str, Duration>>,
+    times: Arc<StepTimes>,
 }
 
 impl<B> Timed<B> {
     /// Times `inner`.
     pub fn new(inner: Arc<B>) -> Self {
-        Self { inner, times: Mutex::default() }
+        Self { inner, times: Arc::default() }
     }
 
-    /// The time of each step since this was last asked.
-    pub fn take(&self) -> BTreeMap<&'static str, Duration> {
-        std::mem::take(&mut self.times.lock().unwrap_or_else(PoisonError::into_inner))
+    /// How long its steps take.
+    pub fn times(&self) -> &Arc<StepTimes> {
+        &self.times
     }
 
     fn time<T>(&self, step: &'static str, run: impl FnOnce(&B) -> T) -> T {
         let started = Instant::now();
         let result = run(&self.inner);
-        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        *times.entry(step).or_default() += started.elapsed();
+        self.times.add(step, started.elapsed());
         result
     }
 }
