@@ -201,11 +201,11 @@ fn describe(record: &VersionRecord) -> String {
     format!("number {}, {} {what}, {delta}, {signed}", record.sequence, table.entries)
 }
 
-/// The versions of a repository, one in two lines, newest first.
-pub fn list(folder: &Path) -> anyhow::Result<()> {
-    for record in Repository::list(folder)? {
+/// Versions of a repository, each in two lines.
+pub fn list(records: &[VersionRecord]) -> anyhow::Result<()> {
+    for record in records {
         print_line(&format!("{}  {}  {}", record.version_hex(), record.created, record.name()))?;
-        print_line(&format!("  {}", describe(&record)))?;
+        print_line(&format!("  {}", describe(record)))?;
     }
     Ok(())
 }
