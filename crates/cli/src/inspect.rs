@@ -7,7 +7,8 @@ use anyhow::ensure;
 use clap::Args;
 use spirea_protocols::keyword::FALSE_MATCH_LOG2;
 use spirea_protocols::parameters::Stored;
-use spirea_protocols::{Sizes, TableKind};
+use spirea_protocols::proof::Proofs;
+use spirea_protocols::{Sizes, Table, TableKind};
 use spirea_store::repository::VERSIONS;
 use spirea_store::{Manifest, Repository, Snapshot};
 
@@ -165,8 +166,21 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
             },
         ),
     ];
+    lines.extend(table.proofs.as_ref().map(|proofs| ("proofs", explain_proofs(table, proofs))));
     lines.extend(function);
     lines
+}
+
+/// What inclusion proofs take.
+fn explain_proofs(table: &Table, proofs: &Proofs) -> String {
+    let (proof, record) = (table.proof_bytes(), table.record_bytes());
+    format!(
+        "each record proves that it is the one built: {} of its {}, {} levels below {} roots",
+        bytes(proof as u64),
+        bytes(record as u64),
+        proofs.levels,
+        proofs.roots.len()
+    )
 }
 
 /// Who cannot tell which value was asked for.

@@ -13,7 +13,7 @@ use spirea_store::{Changes, StoreError};
 
 fn table(kind: TableKind, fields: &[&str]) -> Table {
     let fields = fields.iter().map(|&field| field.into()).collect();
-    Table { kind, entries: 3, records: 3, payload_bytes: 40, salt: [1; 32], fields }
+    Table { kind, entries: 3, records: 3, payload_bytes: 40, salt: [1; 32], fields, proofs: None }
 }
 
 fn input(path: &Path) -> Input {

@@ -187,13 +187,23 @@ impl Subject<'_> {
             Some(key) => format!("to whoever pins {key}: whose version the server says it is"),
             None => "nothing of whose version it is: it is not signed".into(),
         });
-        Observer {
-            who: "whoever has an answer",
-            learns,
-            does_not_learn: vec![
+        let mut does_not_learn = vec![
+            "that what the operator put there is true, or that all clients are shown the same version".into(),
+        ];
+        let proofs = self.base.table.proofs.as_ref();
+        match (proofs, &self.key) {
+            (Some(proofs), _) => learns.push(format!(
+                "that the record is the one in this version, by an inclusion proof of {} levels",
+                proofs.levels
+            )),
+            (None, _) => does_not_learn.push(
                 "that the record is the operator's: a server that lies on purpose computes checksums, for their salt is public".into(),
-                "that what the operator put there is true, or that all clients are shown the same version".into(),
-            ],
+            ),
         }
+        if let (Some(_), None) = (proofs, &self.key) {
+            does_not_learn
+                .push("whether the version is the operator's: a server that lies on purpose can make one, with proofs".into());
+        }
+        Observer { who: "whoever has an answer", learns, does_not_learn }
     }
 }
