@@ -123,8 +123,9 @@ impl Subject<'_> {
     }
 
     fn client(&self) -> Observer {
-        let Figures { records, records_in_answer, values_in_bucket, hint_bytes, changes, .. } = self.figures;
+        let Figures { records, records_in_answer, values_in_bucket, changes, .. } = self.figures;
         let manifest = self.base;
+        let hint_bytes = manifest.protocol.sizes().hint_bytes;
         let mut learns = vec![format!(
             "what is public: the manifest with {} values, their fields ({}), the bytes of all and of the longest, when it was built",
             manifest.table.entries,
@@ -183,26 +184,28 @@ impl Subject<'_> {
         if let Some(log2) = false_match_log2 {
             learns.push(format!("that a key is absent, or its value: an absent one is found with probability below 2^{log2:.0}"));
         }
-        learns.push(match &self.key {
-            Some(key) => format!("to whoever pins {key}: whose version the server says it is"),
-            None => "nothing of whose version it is: it is not signed".into(),
-        });
+        if let Some(key) = &self.key {
+            learns.push(format!(
+                "to whoever pins {key}: that the table, its parameters and its hint are of the version that this key signed"
+            ));
+        }
         let mut does_not_learn = vec![
             "that what the operator put there is true, or that all clients are shown the same version".into(),
         ];
-        let proofs = self.base.table.proofs.as_ref();
-        match (proofs, &self.key) {
-            (Some(proofs), _) => learns.push(format!(
+        match &self.base.table.proofs {
+            Some(proofs) => learns.push(format!(
                 "that the record is the one in this version, by an inclusion proof of {} levels",
                 proofs.levels
             )),
-            (None, _) => does_not_learn.push(
+            None => does_not_learn.push(
                 "that the record is the operator's: a server that lies on purpose computes checksums, for their salt is public".into(),
             ),
         }
-        if let (Some(_), None) = (proofs, &self.key) {
-            does_not_learn
-                .push("whether the version is the operator's: a server that lies on purpose can make one, with proofs".into());
+        if self.key.is_none() {
+            does_not_learn.push(
+                "whether the version is the operator's: it is not signed, and whoever serves can make one"
+                    .into(),
+            );
         }
         Observer { who: "whoever has an answer", learns, does_not_learn }
     }
