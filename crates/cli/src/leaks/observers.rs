@@ -107,7 +107,7 @@ impl Subject<'_> {
         let Figures { request_bytes, servers, .. } = self.figures;
         let mut learns = vec![
             format!(
-                "over TLS: both addresses, times, and sizes, which tell the database and how many look-ups a request has ({} before the headers)",
+                "over TLS: both addresses, times, and sizes, which tell the database and how many look-ups a request has; without its headers, {}",
                 growing(request_bytes)
             ),
             "without TLS: all that the server learns, and the token; it can change what passes".into(),
