@@ -15,7 +15,7 @@ use spirea_protocols::planner::{self, Advice, Needs, Rates};
 use spirea_protocols::registry::Choice;
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::signing::{read_key, sign};
-use spirea_store::{BuildOptions, Overwrite, Progress, Protocol, Silent, Snapshot, build};
+use spirea_store::{BuildOptions, Overwrite, Progress, Protocol, Proving, Silent, Snapshot, build};
 
 use crate::inspect::explain;
 use crate::output::{print_line, seconds, threads};
@@ -65,6 +65,10 @@ pub struct Options {
     /// Bits of the words of dpf-sum: 32 or 64.
     #[arg(long, default_value_t = 32)]
     word_bits: u32,
+    /// Give each record an inclusion proof, by which a client sees that it is the one built here: 32 bytes for each level
+    /// of a tree over the records, but the upper six.
+    #[arg(long)]
+    proofs: bool,
     /// Replace a snapshot that is there, when the new one is complete.
     #[arg(long)]
     overwrite: bool,
@@ -110,6 +114,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let build_options = BuildOptions {
         name: options.name.clone(),
         protocol: options.protocol()?,
+        proving: if options.proofs { Proving::Include } else { Proving::Omit },
         overwrite: if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
         ..BuildOptions::new(&options.input, format, selection, &options.out)
     };

@@ -7,10 +7,12 @@ use anyhow::ensure;
 use clap::Args;
 use spirea_protocols::keyword::FALSE_MATCH_LOG2;
 use spirea_protocols::parameters::Stored;
-use spirea_protocols::{Sizes, TableKind};
+use spirea_protocols::proof::Proofs;
+use spirea_protocols::{Sizes, Table, TableKind};
 use spirea_store::repository::VERSIONS;
 use spirea_store::{Manifest, Repository, Snapshot};
 
+use crate::leaks::Report;
 use crate::output::{bytes, print_line};
 use crate::progress::Bars;
 use crate::publish;
@@ -23,7 +25,10 @@ pub struct Options {
     /// Also read every file and check its hash.
     #[arg(long)]
     verify: bool,
-    /// The manifest as one JSON object.
+    /// Also say what each party to a look-up learns, and what not; of a repository's newest version.
+    #[arg(long)]
+    leaks: bool,
+    /// The manifest as one JSON object; with --leaks what each party learns.
     #[arg(long)]
     json: bool,
 }
@@ -37,7 +42,9 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.verify {
         snapshot.verify(&Bars::new())?;
     }
-    if options.json {
+    if options.json && options.leaks {
+        print_line(&serde_json::to_string(&Report::of_snapshot(&snapshot)?)?)?;
+    } else if options.json {
         print_line(&serde_json::to_string(snapshot.manifest())?)?;
     } else {
         for (label, text) in explain(&snapshot) {
@@ -46,21 +53,42 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         if options.verify {
             print_line(&format!("{:>16}  every file matches its hash", "verified"))?;
         }
+        if options.leaks {
+            print_report(&Report::of_snapshot(&snapshot)?)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Lists the versions of a repository.
 fn inspect_repository(options: &Options) -> anyhow::Result<ExitCode> {
-    ensure!(!options.json, "--json shows the manifest of a snapshot: name one of those in bases/ or deltas/");
-    publish::list(&options.snapshot)?;
+    ensure!(
+        !options.json || options.leaks,
+        "--json shows the manifest of a snapshot: name one of those in bases/ or deltas/"
+    );
+    let records = Repository::list(&options.snapshot)?;
+    if !options.json {
+        publish::list(&records)?;
+    }
     if options.verify {
-        for record in Repository::list(&options.snapshot)? {
+        for record in &records {
             record.snapshots().try_for_each(|snapshot| snapshot.verify(&Bars::new()))?;
         }
+    }
+    if options.verify && !options.json {
         print_line("every file matches its hash")?;
     }
+    match records.first().filter(|_| options.leaks).map(Report::of_version) {
+        Some(report) if options.json => print_line(&serde_json::to_string(&report)?)?,
+        Some(report) => print_report(&report)?,
+        None => {}
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_report(report: &Report) -> anyhow::Result<()> {
+    print_line("")?;
+    report.lines().iter().try_for_each(|line| print_line(line))
 }
 
 /// What a person wants to know of a snapshot, by label.
@@ -138,8 +166,21 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
             },
         ),
     ];
+    lines.extend(table.proofs.as_ref().map(|proofs| ("proofs", explain_proofs(table, proofs))));
     lines.extend(function);
     lines
+}
+
+/// What inclusion proofs take.
+fn explain_proofs(table: &Table, proofs: &Proofs) -> String {
+    let (proof, record) = (table.proof_bytes(), table.record_bytes());
+    format!(
+        "each record proves that it is the one built: {} of its {}, {} levels below {} roots",
+        bytes(proof as u64),
+        bytes(record as u64),
+        proofs.levels,
+        proofs.roots.len()
+    )
 }
 
 /// Who cannot tell which value was asked for.

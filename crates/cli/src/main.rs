@@ -11,6 +11,7 @@ mod gpu;
 mod inspect;
 mod key;
 mod latencies;
+mod leaks;
 mod load;
 mod output;
 mod plan;
@@ -39,7 +40,7 @@ enum Action {
     Build(build::Options),
     /// Compare the protocols for a table, on this machine.
     Plan(plan::Options),
-    /// Explain a snapshot: shapes, sizes, anonymity set, failure bound.
+    /// Explain a snapshot: shapes, sizes, anonymity set, failure bound, and what a look-up tells whom.
     Inspect(inspect::Options),
     /// Publish a base or changes of it in a repository.
     Publish(publish::Publish),

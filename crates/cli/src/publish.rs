@@ -1,5 +1,7 @@
 //! `spirea publish`, `spirea rollback`, `spirea compact`: versions of a repository.
 
+use std::fs::File;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use spirea_cpu::CpuBackend;
-use spirea_protocols::TableKind;
+use spirea_protocols::{Table, TableKind};
 use spirea_store::changes::Input;
 use spirea_store::ingest::Format;
 use spirea_store::repository::Settings;
@@ -81,15 +83,22 @@ pub struct Publish {
 }
 
 impl Publish {
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.put.is_some() || self.delete.is_some() || self.changes.is_some(),
+            "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE or --changes FILE"
+        );
+        Ok(())
+    }
+
     fn input(&self, path: &Path) -> anyhow::Result<Input> {
         let format = Format::choose(None, None, path)?;
         Ok(Input { path: path.into(), format, key: self.key.clone() })
     }
 
-    fn changes(&self, record: &VersionRecord) -> anyhow::Result<Changes> {
-        let table = &record.base.manifest().table;
+    fn changes(&self, table: &Table) -> anyhow::Result<Changes> {
         if let Some(path) = &self.changes {
-            let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+            let file = File::open(path).with_context(|| path.display().to_string())?;
             return Ok(Changes::read_lines(table, file, path)?);
         }
         let [put, delete] =
@@ -104,8 +113,15 @@ pub fn publish(options: &Publish) -> anyhow::Result<ExitCode> {
     if let Some(server) = target.remote.publisher()? {
         return match (&options.base, &options.changes) {
             (Some(base), _) => server.base(base),
-            (None, Some(changes)) => server.changes(changes),
-            (None, None) => bail!("say what to send: --base SNAPSHOT, or --changes FILE with lines of JSON"),
+            (None, Some(changes)) => {
+                let file = File::open(changes).with_context(|| changes.display().to_string())?;
+                server.changes(file)
+            }
+            (None, None) => {
+                options.check()?;
+                let table = server.table()?;
+                server.changes(Cursor::new(options.changes(&table)?.to_lines(&table)?))
+            }
         };
     }
     if let Some(base) = &options.base {
@@ -113,15 +129,12 @@ pub fn publish(options: &Publish) -> anyhow::Result<ExitCode> {
         let record = repository.add_base(&Snapshot::open(base)?, &Bars::new())?;
         return report("published", &record, started);
     }
-    ensure!(
-        options.put.is_some() || options.delete.is_some() || options.changes.is_some(),
-        "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE or --changes FILE"
-    );
+    options.check()?;
     let repository = target.open()?;
     let Some(current) = repository.current() else {
         bail!("{}: it has no version yet; publish a base with --base SNAPSHOT", target.folder()?.display());
     };
-    let changes = options.changes(&current)?;
+    let changes = options.changes(&current.base.manifest().table)?;
     let record = repository.apply(changes, &target.backend()?, &Silent)?;
     report("published", &record, started)
 }
@@ -201,11 +214,11 @@ fn describe(record: &VersionRecord) -> String {
     format!("number {}, {} {what}, {delta}, {signed}", record.sequence, table.entries)
 }
 
-/// The versions of a repository, one in two lines, newest first.
-pub fn list(folder: &Path) -> anyhow::Result<()> {
-    for record in Repository::list(folder)? {
+/// Versions of a repository, each in two lines.
+pub fn list(records: &[VersionRecord]) -> anyhow::Result<()> {
+    for record in records {
         print_line(&format!("{}  {}  {}", record.version_hex(), record.created, record.name()))?;
-        print_line(&format!("  {}", describe(&record)))?;
+        print_line(&format!("  {}", describe(record)))?;
     }
     Ok(())
 }

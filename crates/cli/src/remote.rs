@@ -1,7 +1,6 @@
 //! Publishing through a server that has the repository: its port for administration.
 
-use std::fs::File;
-use std::io::{PipeWriter, pipe};
+use std::io::{PipeWriter, Read, pipe};
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
@@ -11,14 +10,19 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
 use spirea_client::check_address;
+use spirea_protocols::Table;
 use spirea_store::Snapshot;
-use spirea_store::manifest::{MANIFEST_FILE, SIGNATURE_FILE};
+use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES, SIGNATURE_FILE};
 use spirea_wire::{MAX_REFUSAL_BYTES, Refusal};
+use ureq::http::Response;
 use ureq::http::header::AUTHORIZATION;
-use ureq::{Agent, SendBody};
+use ureq::{Agent, Body, RequestBuilder, SendBody};
 
 use crate::access::{Access, tls};
 use crate::output::{print_line, seconds};
+
+/// The most bytes of a list of versions with the table, which fits a manifest.
+const MAX_VERSIONS_BYTES: u64 = 2 * MAX_MANIFEST_BYTES;
 
 /// A server that has the repository.
 #[derive(Args)]
@@ -77,10 +81,20 @@ impl Publisher {
         packed.map(|()| exit)
     }
 
+    /// The table that changes are of.
+    pub fn table(&self) -> anyhow::Result<Table> {
+        let response = self.authorized(self.agent.get(format!("{}/versions", self.url))).call();
+        let mut versions = self.read(response.with_context(|| self.url.clone())?, MAX_VERSIONS_BYTES)?;
+        let table: Option<Table> = serde_json::from_value(versions["table"].take())
+            .context("the server does not say what its table is; it may be an older one: give --changes with lines of JSON")?;
+        let table = table.context("the database has no version yet; publish a base with --base SNAPSHOT")?;
+        table.validate()?;
+        Ok(table)
+    }
+
     /// Sends changes, as lines of JSON.
-    pub fn changes(&self, path: &Path) -> anyhow::Result<ExitCode> {
-        let file = File::open(path).with_context(|| path.display().to_string())?;
-        self.post("changes", SendBody::from_owned_reader(file))
+    pub fn changes(&self, lines: impl Read + Send + 'static) -> anyhow::Result<ExitCode> {
+        self.post("changes", SendBody::from_owned_reader(lines))
     }
 
     /// Goes back to a version, or to the one before.
@@ -96,14 +110,30 @@ impl Publisher {
 
     fn post(&self, what: &str, body: SendBody<'_>) -> anyhow::Result<ExitCode> {
         let started = Instant::now();
-        let mut request = self.agent.post(format!("{}/{what}", self.url));
-        if let Some(authorization) = &self.authorization {
-            request = request.header(AUTHORIZATION, authorization);
+        let response = self.authorized(self.agent.post(format!("{}/{what}", self.url))).send(body);
+        let response = response.with_context(|| format!("{}: nothing may have been published", self.url))?;
+        let published = self.read(response, MAX_REFUSAL_BYTES)?;
+        let taken = seconds(started.elapsed().as_secs_f64());
+        let version = published["version"].as_str().unwrap_or_default();
+        print_line(&format!("version {version} answers after {taken}"))?;
+        print_line(&format!(
+            "number {}, {} changed in its delta",
+            published["sequence"], published["changes"]
+        ))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.authorization {
+            Some(authorization) => request.header(AUTHORIZATION, authorization),
+            None => request,
         }
-        let response =
-            request.send(body).with_context(|| format!("{}: nothing may have been published", self.url))?;
+    }
+
+    /// The JSON of a response of at most `limit` bytes, unless it is a refusal.
+    fn read(&self, response: Response<Body>, limit: u64) -> anyhow::Result<Value> {
         let status = response.status();
-        let body = response.into_body().into_with_config().limit(MAX_REFUSAL_BYTES).read_to_vec()?;
+        let body = response.into_body().into_with_config().limit(limit).read_to_vec()?;
         if !status.is_success() {
             match Refusal::decode(body.into()) {
                 Ok(refusal) => {
@@ -115,15 +145,7 @@ impl Publisher {
                 ),
             }
         }
-        let published: Value = serde_json::from_slice(&body).context("the server's response is no JSON")?;
-        let taken = seconds(started.elapsed().as_secs_f64());
-        let version = published["version"].as_str().unwrap_or_default();
-        print_line(&format!("version {version} answers after {taken}"))?;
-        print_line(&format!(
-            "number {}, {} changed in its delta",
-            published["sequence"], published["changes"]
-        ))?;
-        Ok(ExitCode::SUCCESS)
+        serde_json::from_slice(&body).context("the server's response is no JSON")
     }
 }
 

@@ -39,6 +39,12 @@ fn a_table_is_built_served_and_looked_up_by_key() {
     let machine = text(&expect(folder, 0, &["inspect", "domains", "--json"]).stdout);
     let machine: serde_json::Value = serde_json::from_str(&machine).unwrap();
     assert_eq!(machine["table"]["entries"], 3);
+    let told = text(&expect(folder, 0, &["inspect", "domains", "--leaks"]).stdout);
+    assert!(told.contains("which of 3 values") && told.contains("not signed"), "{told}");
+    let told = text(&expect(folder, 0, &["inspect", "domains", "--leaks", "--json"]).stdout);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["figures"]["values"], 3);
+    assert!(told["observers"].as_array().is_some_and(|observers| observers.len() == 4), "{told}");
 
     let server = Server::start(folder, &["domains"]);
     let found = expect(folder, 0, &["get", &server.url, "domains", "b.test", "--json", "--wait", "120"]);
@@ -226,6 +232,10 @@ fn versions_are_published_taken_back_compacted_and_signed() {
     assert!(base.contains("2 values, no changes") && base.contains(&format!("signed by {key}")), "{base}");
     let changed = on("publish", &["--put", "put.csv", "--delete", "gone.csv"]);
     assert!(changed.contains("3 changed"), "{changed}");
+    let told = run(&["inspect", "versions-of-notes", "--leaks"]);
+    assert!(told.contains("3 values changed since") && told.contains(key.trim()), "{told}");
+    let told = run(&["inspect", "versions-of-notes", "--leaks", "--json"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&told).unwrap()["figures"]["changes"], 3);
     assert!(on("publish", &["--changes", "lines.jsonl"]).contains("4 changed"));
     let refused =
         refusal(folder.path(), &["publish", "--repository", "versions-of-notes", "--changes", "twice.jsonl"]);

@@ -189,3 +189,33 @@ fn the_doctor_examines_the_way_to_an_answer_and_says_what_is_wrong() {
         assert!(names(&lines, "FAIL").contains(&"access".into()), "{lines:?}");
     }
 }
+
+#[test]
+fn tables_of_changes_are_published_through_a_server() {
+    let folder = with_snapshot();
+    let folder = folder.path();
+    let run = |status: i32, arguments: &[&str]| {
+        let output = spirea(folder, arguments, &[]);
+        assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+        text(if status == 0 { &output.stdout } else { &output.stderr })
+    };
+    run(0, &["publish", "--repository", "repository", "--base", "urls"]);
+    std::fs::write(folder.join("put.csv"), "url,verdict,why\nnew.test,\"so, \"\"so\"\"\",x\n").unwrap();
+    std::fs::write(folder.join("gone.jsonl"), "{\"url\": \"a.test\"}\n").unwrap();
+    std::fs::write(folder.join("bytes.csv"), b"url,verdict\nnew.test,\xff\n").unwrap();
+    let listen = ["repository", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+    let server = Server::start(folder, &listen, 2);
+    let [url, admin] = [0, 1].map(|at: usize| server.urls[at].clone());
+    run(0, &["get", &url, "urls", "a.test", "--wait", "60"]);
+    let publish = ["publish", "--server", &admin, "--database", "urls", "--key", "url"];
+    let with = |rest: &[&'static str]| [&publish[..], rest].concat();
+    let published = run(0, &with(&["--put", "put.csv", "--delete", "gone.jsonl"]));
+    assert!(published.contains("2 changed in its delta"), "{published}");
+    assert_eq!(run(0, &["get", &url, "urls", "new.test"]), "so, \"so\"\n");
+    assert!(spirea(folder, &["get", &url, "urls", "a.test"], &[]).status.code() == Some(1));
+    // What is wrong is found before anything is sent, with file and line.
+    std::fs::write(folder.join("twice.csv"), "url,verdict\na.test,1\na.test,2\n").unwrap();
+    assert!(run(2, &with(&["--put", "twice.csv"])).contains("twice.csv:3"));
+    assert!(run(2, &with(&["--put", "bytes.csv"])).contains("no text"));
+    assert!(run(2, &with(&[])).contains("say what to publish"));
+}

@@ -1,10 +1,11 @@
 use bytes::Bytes;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::signature::Signature;
-use spirea_protocols::{Party, Sizes, Table, TableKind};
+use spirea_protocols::signature::{Pin, Signature};
+use spirea_protocols::{Party, ProtocolError, Sizes, Table, TableKind, delta};
 use spirea_wire::{Config, Lengths, Limits, PartConfig, Version};
 
 use crate::ClientError;
+use crate::manifest::Manifest;
 
 /// A part of a database, read from untrusted bytes and checked: its base, or its delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,10 +14,13 @@ pub struct Part {
     table: Table,
     hint_bytes: u64,
     hint_blake3: [u8; 32],
+    /// The version of its snapshot, if its manifest is there and says the same.
+    snapshot: Option<Version>,
 }
 
 impl Part {
-    fn parse(config: &PartConfig) -> Result<Self, ClientError> {
+    /// The base of the dataset `name`, or its delta of the base `delta_of`.
+    fn parse(name: &str, delta_of: Option<Version>, config: &PartConfig) -> Result<Self, ClientError> {
         let wrong = |detail: String| Err(ClientError::WrongConfig(detail));
         let invalid = |error: &dyn std::fmt::Display| ClientError::WrongConfig(error.to_string());
         let params = ProtocolParams::from_json(&config.protocol_params).map_err(|error| invalid(&error))?;
@@ -31,7 +35,18 @@ impl Part {
         {
             return wrong("its lengths are not those of its parameters".into());
         }
-        Ok(Self { params, table, hint_bytes, hint_blake3: config.hint_blake3 })
+        let hint_blake3 = config.hint_blake3;
+        let snapshot = match &config.manifest[..] {
+            [] => None,
+            json => {
+                let manifest: Manifest = serde_json::from_slice(json).map_err(|error| invalid(&error))?;
+                if !manifest.is_of(name, delta_of, (&table, &params), (hint_bytes, &hint_blake3)) {
+                    return wrong("a manifest says other than what stands beside it".into());
+                }
+                Some(blake3::hash(json).into())
+            }
+        };
+        Ok(Self { params, table, hint_bytes, hint_blake3, snapshot })
     }
 
     /// The protocol and its parameters.
@@ -76,6 +91,8 @@ pub struct Description {
     party: Option<Party>,
     versions: Vec<Version>,
     signature: Option<Signature>,
+    /// Whether the version is the hash of what it describes.
+    bound: bool,
 }
 
 impl Description {
@@ -90,8 +107,22 @@ impl Description {
         if config.name != name {
             return wrong("it belongs to another database");
         }
-        let base = Part::parse(&config.base)?;
-        let delta = config.delta.as_ref().map(Part::parse).transpose()?;
+        let base = Part::parse(name, None, &config.base)?;
+        let delta = config.delta.as_ref().map(|delta| Part::parse(name, base.snapshot, delta)).transpose()?;
+        let bound = match (base.snapshot, delta.as_ref().map(|delta| delta.snapshot)) {
+            (Some(base), None) => Some(delta::version(base, None)),
+            (Some(base), Some(Some(delta))) => Some(delta::version(base, Some(delta))),
+            _ => None,
+        };
+        if bound.is_some_and(|version| version != config.version) {
+            return wrong("its version is not that of its manifests");
+        }
+        let proven = [&base].into_iter().chain(&delta).any(|part| part.table.proofs.is_some());
+        if proven && bound.is_none() {
+            return wrong(
+                "its records carry inclusion proofs, and no manifest binds their roots to its version",
+            );
+        }
         if let Some(Part { params, table, .. }) = &delta {
             if table.kind != TableKind::Keyword || table.fields != base.table.fields {
                 return wrong("its delta is not one of its base");
@@ -119,6 +150,7 @@ impl Description {
             party,
             versions: config.versions,
             signature,
+            bound: bound.is_some(),
         })
     }
 
@@ -193,10 +225,23 @@ impl Description {
         self.delta.as_ref()
     }
 
-    /// The operator's signature, if there is one. It says nothing before it is verified: see
-    /// [`spirea_protocols::signature::Pin`].
+    /// The operator's signature, if there is one. It says nothing before it is verified: see [`Description::accept`].
     pub fn signature(&self) -> Option<&Signature> {
         self.signature.as_ref()
+    }
+
+    /// Takes the version if the pinned key vouches for it, and for all that is described here, and remembers it.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Untrusted`] if the key does not, or the server does not show what the version is the hash of.
+    pub fn accept(&self, pin: &mut Pin) -> Result<(), ProtocolError> {
+        if !self.bound {
+            return Err(ProtocolError::Untrusted(format!(
+                "the server does not show the manifests of {}, without which the signature of a version vouches for nothing: ask its operator for a newer server, or do not trust this one",
+                self.name
+            )));
+        }
+        pin.accept(&self.name, &self.version, self.signature.as_ref())
     }
 
     /// The base, then the delta.
@@ -225,3 +270,6 @@ pub struct Hint {
     pub(crate) bytes: Vec<u8>,
     pub(crate) blake3: [u8; 32],
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ mod error;
 #[cfg(feature = "http")]
 mod http;
 mod keys;
+mod manifest;
 mod session;
 mod weak;
 

@@ -31,6 +31,8 @@ pub struct Identity {
     pub table: Table,
     /// The hint.
     pub hint: HintFile,
+    /// The snapshot's manifest as the bytes whose hash is its version; empty if it has none.
+    pub manifest: Bytes,
     /// Tells the backends of this process apart: evaluation keys prepared for one are of no use to another.
     pub backend: u64,
 }

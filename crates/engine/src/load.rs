@@ -49,6 +49,7 @@ impl Database {
                 blake3: manifest.hint.blake3,
                 rows: snapshot.hint_rows_path(),
             },
+            manifest: manifest.hashed_bytes().into(),
             backend,
         };
         let database = Self::new(identity, responder)?.with_step_times(Arc::clone(timed.times()));

@@ -38,6 +38,7 @@ fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Identity 
         payload_bytes: 24,
         salt: [0; 32],
         fields: vec!["value".into()],
+        proofs: None,
     };
     let hint = HintFile {
         path: "hint".into(),
@@ -45,7 +46,16 @@ fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Identity 
         blake3: [0; 32],
         rows: "rows".into(),
     };
-    Identity { name: name.into(), version, party: None, params: params.clone(), table, hint, backend: 0 }
+    Identity {
+        name: name.into(),
+        version,
+        party: None,
+        params: params.clone(),
+        table,
+        hint,
+        manifest: Bytes::new(),
+        backend: 0,
+    }
 }
 
 /// What the tests see of a responder's work.

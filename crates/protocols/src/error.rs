@@ -19,6 +19,11 @@ pub enum ProtocolError {
         "the answer failed its checksum and was discarded; a database or a hint is damaged, the two do not belong together, or one of two servers answers wrongly, and nothing tells which: download the hint again if there is one, then tell the operators"
     )]
     Corrupted,
+    /// A record that is whole, and not the one that the table's roots stand for: its content is withheld.
+    #[error(
+        "the answer's record is whole, but its inclusion proof fails: it is not the one that the operator published, so the server lies or has been tampered with; do not trust it, and tell the operator"
+    )]
+    Unproven,
     /// An index or key that cannot be asked for.
     #[error("{0}")]
     BadRequest(String),

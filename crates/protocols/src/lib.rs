@@ -6,6 +6,7 @@
 //! - [`steps`]: what protocols are composed of.
 //! - [`table`]: records with checksums, and look-ups by index or by key over any index protocol.
 //! - [`keyword`]: how keys map to buckets; [`delta`]: what has changed since a table was built.
+//! - [`proof`]: that a record is the one that the operator sealed.
 //! - [`hint_rows`]: which parts of a hint a client already has; [`signature`]: whose version it is.
 //! - [`grid`]: where records lie; [`parameters`]: what the parameters of every protocol tell.
 //! - [`planner`]: which protocol to choose.
@@ -29,6 +30,7 @@ pub mod onion;
 pub mod parameters;
 mod patch;
 pub mod planner;
+pub mod proof;
 pub mod registry;
 pub mod signature;
 pub mod simple;

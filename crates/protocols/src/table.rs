@@ -1,8 +1,9 @@
 //! Tables: values with checksums in the records of an index protocol, looked up by index or by key.
 //!
-//! A record is a payload, zeros up to the table's payload size, and a checksum of 8 bytes: BLAKE3 keyed by
-//! the table's public salt over the record's index and payload. It tells a wrong or damaged answer from a
-//! right one except with probability 2^-64; it does not bind a server that lies on purpose.
+//! A record is a payload, zeros up to the table's payload size, perhaps an inclusion proof, and a checksum of 8 bytes:
+//! BLAKE3 keyed by the table's public salt over the record's index and all before it. The checksum tells a wrong or
+//! damaged answer from a right one except with probability 2^-64; a server that lies on purpose is bound by the proof
+//! alone.
 
 use serde::{Deserialize, Serialize};
 use spirea_math::random::SecretRng;
@@ -11,6 +12,7 @@ use crate::ProtocolError;
 use crate::bytes::{length_bytes, push_length, take, take_length};
 use crate::index::{AnyIndexClient, Prepared};
 use crate::keyword::{KeyHash, MAX_ENTRIES, TAG_BYTES, find};
+use crate::proof::{self, Hash, Proofs, Tree};
 
 /// Bytes of a record's checksum.
 pub const CHECKSUM_BYTES: usize = 8;
@@ -48,12 +50,20 @@ pub struct Table {
     /// Names of a value's fields. With one field a value is its bytes; with several, each is preceded by its
     /// length.
     pub fields: Vec<String>,
+    /// The inclusion proofs that records carry, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proofs: Option<Proofs>,
 }
 
 impl Table {
-    /// Bytes of a record: payload and checksum.
+    /// Bytes of a record: payload, proof and checksum.
     pub fn record_bytes(&self) -> usize {
-        self.payload_bytes + CHECKSUM_BYTES
+        self.payload_bytes + self.proof_bytes() + CHECKSUM_BYTES
+    }
+
+    /// Bytes of a record's inclusion proof; 0 if records carry none.
+    pub fn proof_bytes(&self) -> usize {
+        self.proofs.as_ref().map_or(0, Proofs::bytes)
     }
 
     /// Checks a table read from untrusted bytes.
@@ -77,38 +87,79 @@ impl Table {
         if self.fields.is_empty() || self.fields.len() > 4096 {
             return wrong("fields must name between 1 and 4096 fields");
         }
-        Ok(())
+        self.proofs.as_ref().map_or(Ok(()), |proofs| proofs.validate(self.records))
     }
 
-    /// Record `index` with this payload.
+    /// Record `index` with this payload, in a table without proofs.
     ///
     /// # Panics
-    /// If the payload exceeds `payload_bytes`; builders size records by their largest payload.
+    /// If the payload exceeds `payload_bytes`: builders size records by their largest payload; if the table has proofs.
     pub fn seal(&self, index: u64, payload: &[u8]) -> Vec<u8> {
-        assert!(payload.len() <= self.payload_bytes, "a payload of {} bytes does not fit", payload.len());
+        self.seal_with(index, payload, &[])
+    }
+
+    /// Record `index` with this payload and its proof, in the table that [`Table::prove`] made the tree of.
+    ///
+    /// # Panics
+    /// If the payload exceeds `payload_bytes`, or the tree is another table's.
+    pub fn seal_proven(&self, index: u64, payload: &[u8], tree: &Tree) -> Vec<u8> {
+        self.seal_with(index, payload, &tree.proof(index))
+    }
+
+    fn seal_with(&self, index: u64, payload: &[u8], proof: &[u8]) -> Vec<u8> {
+        assert_eq!(proof.len(), self.proof_bytes(), "records carry the proofs that their table says");
         let mut record = Vec::with_capacity(self.record_bytes());
-        record.extend_from_slice(payload);
-        record.resize(self.payload_bytes, 0);
+        self.pad(payload, &mut record);
+        record.extend_from_slice(proof);
         let checksum = self.checksum(index, &record);
         record.extend_from_slice(&checksum);
         record
     }
 
-    /// The padded payload of record `index`, if its checksum is right.
-    ///
-    /// # Errors
-    /// [`ProtocolError::Corrupted`].
-    pub fn unseal<'a>(&self, index: u64, record: &'a [u8]) -> Result<&'a [u8], ProtocolError> {
-        match record.split_at_checked(self.payload_bytes) {
-            Some((payload, checksum)) if checksum == self.checksum(index, payload) => Ok(payload),
-            _ => Err(ProtocolError::Corrupted),
-        }
+    fn pad(&self, payload: &[u8], padded: &mut Vec<u8>) {
+        assert!(payload.len() <= self.payload_bytes, "a payload of {} bytes does not fit", payload.len());
+        padded.extend_from_slice(payload);
+        padded.resize(self.payload_bytes, 0);
     }
 
-    fn checksum(&self, index: u64, payload: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    /// What [`Table::prove`] takes of record `index` with this payload.
+    ///
+    /// # Panics
+    /// If the payload exceeds `payload_bytes`.
+    pub fn leaf(&self, index: u64, payload: &[u8]) -> Hash {
+        let mut padded = Vec::with_capacity(self.payload_bytes);
+        self.pad(payload, &mut padded);
+        proof::leaf(&self.salt, index, &padded)
+    }
+
+    /// The tree over the leaves of all records, in order, if the table has proofs; it has their roots then.
+    pub fn prove(&mut self, leaves: Vec<Hash>) -> Option<Tree> {
+        let proofs = self.proofs.as_mut()?;
+        let tree = Tree::new(&self.salt, leaves, proofs.levels);
+        proofs.roots = tree.roots().to_vec();
+        Some(tree)
+    }
+
+    /// The padded payload of record `index`, if its checksum is right, and its proof where it carries one.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Corrupted`] if the checksum is wrong, [`ProtocolError::Unproven`] if the proof is.
+    pub fn unseal<'a>(&self, index: u64, record: &'a [u8]) -> Result<&'a [u8], ProtocolError> {
+        let sealed = match record.split_at_checked(self.payload_bytes + self.proof_bytes()) {
+            Some((sealed, checksum)) if checksum == self.checksum(index, sealed) => sealed,
+            _ => return Err(ProtocolError::Corrupted),
+        };
+        let (payload, proof) = sealed.split_at(self.payload_bytes);
+        let proven = self.proofs.as_ref().is_none_or(|proofs| {
+            proofs.hold(&self.salt, index, proof::leaf(&self.salt, index, payload), proof)
+        });
+        if proven { Ok(payload) } else { Err(ProtocolError::Unproven) }
+    }
+
+    fn checksum(&self, index: u64, sealed: &[u8]) -> [u8; CHECKSUM_BYTES] {
         let mut checksum = [0; CHECKSUM_BYTES];
         let mut hasher = blake3::Hasher::new_keyed(&self.salt);
-        hasher.update(b"spirea record v1").update(&index.to_le_bytes()).update(payload);
+        hasher.update(b"spirea record v1").update(&index.to_le_bytes()).update(sealed);
         hasher.finalize_xof().fill(&mut checksum);
         checksum
     }
@@ -270,8 +321,9 @@ impl TableClient {
     /// The value, from the answers of all parties in order, or `None` if the table has no such key.
     ///
     /// # Errors
-    /// [`ProtocolError::Corrupted`] if the record's checksum is wrong, [`ProtocolError::Malformed`] if an
-    /// answer or the record is not what the table says. Neither means that the key is absent.
+    /// [`ProtocolError::Corrupted`] if the record's checksum is wrong, [`ProtocolError::Unproven`] if its inclusion
+    /// proof is, [`ProtocolError::Malformed`] if an answer or the record is not what the table says. None means that the
+    /// key is absent.
     pub fn decode(&self, lookup: LookupState, answers: &[&[u8]]) -> Result<Option<Vec<u8>>, ProtocolError> {
         let record = self.index.decode(lookup.state, answers)?;
         let payload = self.table.unseal(lookup.record, &record)?;
@@ -289,7 +341,58 @@ mod tests {
 
     fn table(fields: usize, payload_bytes: usize) -> Table {
         let fields = (0..fields).map(|i| format!("f{i}")).collect();
-        Table { kind: TableKind::Keyword, entries: 1, records: 1, payload_bytes, salt: [9; 32], fields }
+        Table {
+            kind: TableKind::Keyword,
+            entries: 1,
+            records: 1,
+            payload_bytes,
+            salt: [9; 32],
+            fields,
+            proofs: None,
+        }
+    }
+
+    /// A table of these payloads with proofs, and its records.
+    fn proven(payloads: &[Vec<u8>], kind: TableKind) -> (Table, Vec<Vec<u8>>) {
+        let records = payloads.len() as u64;
+        let proofs = Some(Proofs { levels: 3, ..Proofs::blank(records) });
+        let mut table = Table { kind, entries: records, records, proofs, ..table(1, 40) };
+        let leaves = (0..).zip(payloads).map(|(index, payload)| table.leaf(index, payload)).collect();
+        let tree = table.prove(leaves).unwrap();
+        let sealed = (0..).zip(payloads).map(|(index, payload)| table.seal_proven(index, payload, &tree));
+        let sealed = sealed.collect();
+        (table, sealed)
+    }
+
+    #[test]
+    fn a_record_with_the_right_checksum_is_refused_unless_the_roots_stand_for_it() {
+        for records in [1, 2, 7, 8, 9, 30] {
+            let payloads: Vec<Vec<u8>> = (0..records).map(|i| Table::index_payload(&[i; 30])).collect();
+            let (table, sealed) = proven(&payloads, TableKind::Index);
+            table.validate().unwrap();
+            let mut others = payloads.clone();
+            others[0] = Table::index_payload(b"a lie");
+            let (lying, lies) = proven(&others, TableKind::Index);
+            for (index, record) in (0..).zip(&sealed) {
+                assert_eq!(record.len(), table.record_bytes());
+                assert_eq!(table.unseal(index, record).unwrap()[..31], payloads[index as usize][..]);
+                // A server that computes the checksum anew can change neither payload nor proof.
+                for at in 0..record.len() - CHECKSUM_BYTES {
+                    let mut forged = record[..record.len() - CHECKSUM_BYTES].to_vec();
+                    forged[at] ^= 0x40;
+                    let checksum = table.checksum(index, &forged);
+                    forged.extend(checksum);
+                    assert!(matches!(table.unseal(index, &forged), Err(ProtocolError::Unproven)), "{at}");
+                }
+                // Nor give a record of another table, which is right by that one's roots.
+                let lie = lying.unseal(index, &lies[index as usize]).unwrap();
+                let told = table.unseal(index, &lies[index as usize]);
+                match index < 8 {
+                    true => assert!(matches!(told, Err(ProtocolError::Unproven)), "{index}: {lie:?}"),
+                    false => assert_eq!(told.unwrap(), lie),
+                }
+            }
+        }
     }
 
     proptest! {

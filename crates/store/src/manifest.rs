@@ -140,7 +140,12 @@ impl Manifest {
 
     /// The hash of the manifest, and so of the whole snapshot: its version.
     pub fn version(&self) -> [u8; 32] {
-        *blake3::hash(&serde_json::to_vec(self).expect("a manifest is plain data")).as_bytes()
+        *blake3::hash(&self.hashed_bytes()).as_bytes()
+    }
+
+    /// The bytes whose hash is the version.
+    pub fn hashed_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a manifest is plain data")
     }
 
     /// Checks the parts and that they belong together.
@@ -270,6 +275,7 @@ mod tests {
             payload_bytes: 92,
             salt: [7; 32],
             fields,
+            proofs: None,
         };
         let params = simple::Params::choose(LweSet::Module1280, [1; 32], 2, 100).unwrap();
         let matrix =

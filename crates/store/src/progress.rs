@@ -10,6 +10,8 @@ pub enum Phase {
     Read,
     /// Keys are sorted and counted, in entries.
     Plan,
+    /// Records are hashed for their inclusion proofs, in records.
+    Prove,
     /// Records are sealed and written, in records.
     Encode,
     /// The hint is computed, in thousandths.
@@ -25,6 +27,7 @@ impl fmt::Display for Phase {
         f.write_str(match self {
             Self::Read => "read",
             Self::Plan => "plan",
+            Self::Prove => "prove",
             Self::Encode => "encode",
             Self::Hint => "hint",
             Self::Test => "test",

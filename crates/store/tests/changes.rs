@@ -13,7 +13,7 @@ use spirea_store::{Changes, StoreError};
 
 fn table(kind: TableKind, fields: &[&str]) -> Table {
     let fields = fields.iter().map(|&field| field.into()).collect();
-    Table { kind, entries: 3, records: 3, payload_bytes: 40, salt: [1; 32], fields }
+    Table { kind, entries: 3, records: 3, payload_bytes: 40, salt: [1; 32], fields, proofs: None }
 }
 
 fn input(path: &Path) -> Input {
@@ -40,6 +40,10 @@ fn files_and_lines_say_the_same() {
         {"value": "", "key": "beta"}
         {"key": 17, "deleted": true}"#;
     assert_eq!(Changes::read_lines(&table, &lines[..], Path::new("body")).unwrap(), changes);
+    let again = changes.to_lines(&table).unwrap();
+    assert_eq!(Changes::read_lines(&table, &again[..], Path::new("body")).unwrap(), changes);
+    let bytes = set(&[(b"k", &[0xff])], &[]).to_lines(&table).unwrap_err().to_string();
+    assert!(bytes.contains("key \"k\"") && bytes.contains("no text"), "{bytes}");
     let number = br#"{"key": "n", "value": {"a": [1,  1.50]}, "deleted": false}"#;
     let changes = Changes::read_lines(&table, &number[..], Path::new("body")).unwrap();
     assert_eq!(changes, set(&[(b"n", br#"{"a":[1,1.50]}"#)], &[]));
@@ -56,6 +60,13 @@ fn several_fields_and_rows() {
     let lines = br#"{"key": 2, "value": {"b": "two", "a": "one"}}"#;
     assert_eq!(Changes::read_lines(&table, &lines[..], Path::new("body")).unwrap(), changes);
     changes.check(&table).unwrap();
+    let again = changes.to_lines(&table).unwrap();
+    assert_eq!(Changes::read_lines(&table, &again[..], Path::new("body")).unwrap(), changes);
+    // Text that looks like JSON stays text.
+    let quoted =
+        set(&[(&index_key(0), &table.join_fields(&[b"{\"x\": \"\n\"}", b"null"]))], &[&index_key(1)]);
+    let again = quoted.to_lines(&table).unwrap();
+    assert_eq!(Changes::read_lines(&table, &again[..], Path::new("body")).unwrap(), quoted);
 }
 
 #[test]

@@ -6,8 +6,9 @@ use crate::limits::{check_length, of_length};
 pub use crate::proto::DatabaseState;
 use crate::{FORMAT, Lengths, Limits, Version, WireError, check_format, hash, proto};
 
-/// The most bytes of a configuration or a list of databases.
-pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// The most bytes of a configuration or a list of databases: base and delta, each with a manifest of at most 1 MiB, and
+/// again the table and the parameters that are in it.
+pub const MAX_CONFIG_BYTES: u64 = 5 << 20;
 
 const CONFIG: &str = "configuration";
 const LIST: &str = "list of databases";
@@ -54,6 +55,8 @@ pub struct PartConfig {
     pub hint_blake3: [u8; 32],
     /// Lengths of queries, answers and keys.
     pub lengths: Lengths,
+    /// The manifest of its snapshot, as JSON; empty if the server does not say.
+    pub manifest: Bytes,
 }
 
 impl PartConfig {
@@ -68,6 +71,7 @@ impl PartConfig {
             query_bytes: self.lengths.query_bytes as u64,
             answer_bytes: self.lengths.answer_bytes as u64,
             keys_bytes: self.lengths.keys_bytes as u64,
+            manifest: self.manifest.clone(),
         }
     }
 
@@ -87,6 +91,7 @@ impl PartConfig {
             },
             protocol_params: message.protocol_params,
             table: message.table,
+            manifest: message.manifest,
         })
     }
 }

@@ -58,6 +58,7 @@ fn part(lengths: Lengths) -> PartConfig {
         hint_bytes: 128,
         hint_blake3: [9; 32],
         lengths,
+        manifest: Bytes::from_static(b"{ }"),
     }
 }
 
@@ -131,12 +132,14 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
                 &[0x08, 1][..],
                 b"\x12\x04urls",
                 &field(&[0x1a, 32], 7),
-                &[0x22, 53],
+                &[0x22, 58],
                 &part,
                 &[0x20, 3, 0x28, 2, 0x30, 5],
-                &[0x2a, 53],
+                b"\x3a\x03{ }",
+                &[0x2a, 58],
                 &part,
                 &[0x20, 1, 0x28, 4, 0x30, 2],
+                b"\x3a\x03{ }",
                 &[0x30, 2, 0x38, 2],
                 &field(&[0x42, 32], 7),
                 &field(&[0x42, 32], 6),

@@ -324,7 +324,7 @@ fn open_session(
         let description = servers.describe()?;
         if let Some(key) = options.pinned_key {
             let mut pin = Pin { key, sequence: cache.seen(description.name(), &key) };
-            pin.accept(description.name(), description.version(), description.signature())?;
+            description.accept(&mut pin)?;
             cache.saw(description.name(), &pin)?;
         }
         if let Some(hints) = download::hints(servers.first(), cache, &description, options)? {

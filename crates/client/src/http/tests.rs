@@ -36,6 +36,7 @@ fn table() -> Table {
         payload_bytes: 24,
         salt: [0; 32],
         fields: vec!["value".into()],
+        proofs: None,
     }
 }
 
@@ -65,6 +66,7 @@ fn part(params: &ProtocolParams) -> PartConfig {
         hint_bytes,
         hint_blake3: blake3::hash(&vec![0; hint_bytes as usize]).into(),
         lengths: Lengths { query_bytes, answer_bytes, keys_bytes },
+        manifest: Bytes::new(),
     }
 }
 

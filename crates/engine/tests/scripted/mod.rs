@@ -43,6 +43,7 @@ pub fn identity() -> Identity {
         payload_bytes: 24,
         salt: [0; 32],
         fields: vec!["value".into()],
+        proofs: None,
     };
     let params = Params {
         set: "module-1280".into(),
@@ -59,7 +60,16 @@ pub fn identity() -> Identity {
         rows: "rows".into(),
     };
     let params = ProtocolParams::Simple(params);
-    Identity { name: "test".into(), version: VERSION, party: None, params, table, hint, backend: 0 }
+    Identity {
+        name: "test".into(),
+        version: VERSION,
+        party: None,
+        params,
+        table,
+        hint,
+        manifest: Bytes::new(),
+        backend: 0,
+    }
 }
 
 pub fn database(behaviour: Behaviour) -> Database {

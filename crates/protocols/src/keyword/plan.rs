@@ -28,6 +28,7 @@ pub struct BucketPlanner {
     entry_bytes: u64,
     entries: u64,
     largest_entry: usize,
+    proof_bytes: fn(u64) -> usize,
 }
 
 impl BucketPlanner {
@@ -39,10 +40,10 @@ impl BucketPlanner {
     /// 5 KiB of hint, and its memory is counted four times as dear.
     const CLIENT_COST: f64 = 4.0 * 5120.0;
 
-    /// A planner for `entries` entries.
-    pub fn new(entries: u64) -> Self {
+    /// A planner for `entries` entries, whose buckets carry `proof_bytes` of so many of them beside their payloads.
+    pub fn new(entries: u64, proof_bytes: fn(u64) -> usize) -> Self {
         let finest = entries.clamp(1, 1 << 32).next_power_of_two();
-        Self { loads: vec![0; finest as usize], entry_bytes: 0, entries: 0, largest_entry: 0 }
+        Self { loads: vec![0; finest as usize], entry_bytes: 0, entries: 0, largest_entry: 0, proof_bytes }
     }
 
     /// Counts an entry of `entry_bytes` bytes.
@@ -86,7 +87,8 @@ impl BucketPlanner {
                 if least_padded.is_none_or(|least| plan.padding < least.padding) {
                     least_padded = Some(plan);
                 }
-                let cost = stored + Self::CLIENT_COST * payload_bytes as f64;
+                let record_bytes = (payload_bytes + (self.proof_bytes)(buckets)) as f64;
+                let cost = (buckets as f64 + Self::CLIENT_COST) * record_bytes;
                 // A table of one bucket is as small as it gets, whatever its count and rounding add.
                 let fits = plan.padding <= MAX_PADDING || buckets == 1;
                 if fits && cheapest.is_none_or(|(least, _)| cost < least) {
@@ -113,9 +115,10 @@ impl BucketPlanner {
 mod tests {
     use super::*;
     use crate::keyword::entry_bytes;
+    use crate::proof::Proofs;
 
     fn planner(sizes: impl ExactSizeIterator<Item = usize>) -> BucketPlanner {
-        let mut planner = BucketPlanner::new(sizes.len() as u64);
+        let mut planner = BucketPlanner::new(sizes.len() as u64, |_| 0);
         for (i, size) in sizes.enumerate() {
             planner.add(&KeyHash::new(&[1; 32], &i.to_le_bytes()), entry_bytes(size));
         }
@@ -136,6 +139,19 @@ mod tests {
         let sizes = (0..100_000).map(|i| if i == 77 { 1 << 20 } else { 10 });
         let Overpadded(plan) = planner(sizes).choose().unwrap_err();
         assert!(plan.padding > MAX_PADDING, "{plan:?}");
+    }
+
+    #[test]
+    fn buckets_with_proofs_are_fewer() {
+        let plan = |proof_bytes| {
+            let mut planner = BucketPlanner::new(1 << 18, proof_bytes);
+            for i in 0u32..1 << 18 {
+                planner.add(&KeyHash::new(&[1; 32], &i.to_le_bytes()), entry_bytes(32));
+            }
+            planner.choose().unwrap()
+        };
+        let (without, with) = (plan(|_| 0), plan(|buckets| Proofs::blank(buckets).bytes()));
+        assert!(with.buckets < without.buckets, "{with:?} and {without:?}");
     }
 
     #[test]

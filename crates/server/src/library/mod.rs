@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use serde::Serialize;
 use spirea_engine::{Database, Engine, LoadError, MOST_VERSIONS, Served};
-use spirea_protocols::delta;
 use spirea_protocols::signature::Signature;
+use spirea_protocols::{Table, delta};
 use spirea_store::repository::Settings;
 use spirea_store::{Changes, Repository, Silent, Snapshot, StoreError, VersionRecord};
 
@@ -338,6 +338,15 @@ impl Library {
     pub fn versions(&self, name: &str) -> Result<Vec<Published>, PublishError> {
         let (_, repository) = self.entry(name)?;
         Ok(repository.versions().iter().map(Published::from).collect())
+    }
+
+    /// The table of the current base, which changes are read for; none if nothing has been published.
+    ///
+    /// # Errors
+    /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`].
+    pub fn table(&self, name: &str) -> Result<Option<Table>, PublishError> {
+        let (_, repository) = self.entry(name)?;
+        Ok(repository.current().map(|current| current.base.manifest().table.clone()))
     }
 
     /// Takes changes in, as lines of JSON. When this returns they are on the disk and answer.

@@ -137,5 +137,6 @@ fn part(database: &Database) -> PartConfig {
         hint_bytes: identity.hint.bytes,
         hint_blake3: identity.hint.blake3,
         lengths: lengths(database),
+        manifest: identity.manifest.clone(),
     }
 }

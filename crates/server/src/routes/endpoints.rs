@@ -237,7 +237,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             scope: Some(Scope::Publish),
             summary: "The versions that are kept, newest first.",
             parameters: &[],
-            successes: vec![ok(JSON, "versions with their sequence numbers and changes")],
+            successes: vec![ok(JSON, "versions with their sequence numbers and changes, and the table")],
             causes: vec![Code::UnknownDatabase, Code::NotPublishable],
             handler: get(publish::versions),
         },

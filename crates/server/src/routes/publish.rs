@@ -15,10 +15,11 @@ use super::{App, Name, named_hash};
 use crate::library::{Library, PublishError, Published};
 use crate::refused::Refused;
 
-/// `GET /v1/admin/databases/{name}/versions`: those that are kept, newest first.
+/// `GET /v1/admin/databases/{name}/versions`: those that are kept, newest first, and the table of the newest.
 pub(super) async fn versions(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, Refused> {
-    let versions = library(&app)?.versions(&name)?;
-    Ok(json_body(&json!({ "versions": versions })))
+    let library = library(&app)?;
+    let (versions, table) = (library.versions(&name)?, library.table(&name)?);
+    Ok(json_body(&json!({ "versions": versions, "table": table })))
 }
 
 /// `POST /v1/admin/databases/{name}/changes`: lines of JSON, which answer when the response comes.

@@ -62,6 +62,7 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
         payload_bytes: payloads.iter().map(Vec::len).max().unwrap(),
         salt,
         fields: vec!["text".into(), "more".into()],
+        proofs: None,
     };
     let set = spirea_lattice::LweSet::Module1280;
     let params = simple::Params::choose(set, [edition; 32], table.records, table.record_bytes()).unwrap();
@@ -151,6 +152,7 @@ pub fn database(folder: &Path, hook: Hook) -> Database {
             blake3: manifest.hint.blake3,
             rows: snapshot.hint_rows_path(),
         },
+        manifest: manifest.hashed_bytes().into(),
         backend: 0,
     };
     Database::new(identity, Box::new(Hooked { inner, hook })).unwrap()

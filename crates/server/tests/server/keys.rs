@@ -69,6 +69,7 @@ pub fn database(hook: Hook) -> Database {
         payload_bytes: 24,
         salt: [0; 32],
         fields: vec!["value".into()],
+        proofs: None,
     };
     let hint =
         HintFile { path: "none".into(), bytes: 0, blake3: blake3::hash(b"").into(), rows: "none".into() };
@@ -79,6 +80,7 @@ pub fn database(hook: Hook) -> Database {
         params: PARAMS.clone(),
         table,
         hint,
+        manifest: Default::default(),
         backend: 0,
     };
     Database::new(identity, Box::new(Keyed { hook })).unwrap()

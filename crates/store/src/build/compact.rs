@@ -4,6 +4,9 @@
 //! records changed: its hint is the old one with what the changes add, and clients that hold it fetch the rows that
 //! differ. Otherwise the records are made anew, from the old ones and the changes alone. The salt and the seed stay, so
 //! that the hashes that entries carry stay right.
+//!
+//! Records with inclusion proofs are always made anew: one that changes is on the way of the proofs of all that share
+//! its root, so that a few changes are in nearly all of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -16,6 +19,7 @@ use spirea_protocols::keyword::{Bucket, KeyHash, entries, entry_bytes};
 use spirea_protocols::{ChangedRecord, PatchedFiles, ProtocolError, Table, TableKind};
 
 use super::draft::{Computed, Draft};
+use super::prove::Proving;
 use super::records::Collector;
 use super::test::Samples;
 use crate::error::IoContext;
@@ -59,6 +63,9 @@ impl Edits {
     /// The edits, or `None` if the base has to be made anew.
     fn of(base: &Snapshot, changes: &Changes) -> Result<Option<Self>, StoreError> {
         let (table, statistics) = (&base.manifest().table, base.manifest().statistics.clone());
+        if table.proofs.is_some() {
+            return Ok(None);
+        }
         if changes.rows_of(table) > table.entries && table.kind == TableKind::Index {
             return Ok(None);
         }
@@ -269,7 +276,7 @@ fn rebuild<B: ProtocolBackend>(
             }
         }
     }
-    let planned = collector.finish()?.plan(progress)?;
+    let planned = collector.finish()?.plan(Proving::of(table), progress)?;
     let table = planned.table().clone();
     // Protocols without a public matrix take no notice of a seed.
     let seed = manifest.protocol.seed().unwrap_or_default();

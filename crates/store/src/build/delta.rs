@@ -10,6 +10,7 @@ use spirea_protocols::table::CHECKSUM_BYTES;
 use spirea_protocols::{Sizes, Table, TableKind, delta};
 
 use super::draft::Draft;
+use super::prove::{Proving, Taker, prove};
 use super::records::{BucketFiller, Sink};
 use crate::files::write_entry;
 use crate::manifest::{CHANGES_FILE, MATRIX_FILE};
@@ -40,6 +41,7 @@ impl Shape {
     /// The protocol's if it has no shape for them.
     fn choose(
         protocol: &ProtocolParams,
+        proving: Proving,
         before: Option<Self>,
         salt: &[u8; 32],
         entries: &[Entry],
@@ -62,8 +64,9 @@ impl Shape {
                 loads[hash.bucket(records) as usize] += bytes;
             }
             let fullest = loads.into_iter().max().unwrap_or_default();
-            let record_bytes = (fullest.max(least.payload_bytes) + CHECKSUM_BYTES).next_power_of_two();
-            let shape = Self { records, payload_bytes: record_bytes - CHECKSUM_BYTES };
+            let beside = proving.bytes_of()(records) + CHECKSUM_BYTES;
+            let record_bytes = (fullest.max(least.payload_bytes) + beside).next_power_of_two();
+            let shape = Self { records, payload_bytes: record_bytes - beside };
             match protocol.of_delta([0; 32], records, record_bytes) {
                 Err(error) => refusal = Some(error),
                 Ok(protocol) => {
@@ -134,24 +137,31 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
             "two keys have the same hash, which happens to nobody by chance; compact, and publish again";
         return Err(StoreError::BadOption(detail.into()));
     }
-    let shape = Shape::choose(&base.manifest().protocol, before, &salt, &entries)?;
-    let table = Table {
+    let proving = Proving::of(&base.manifest().table);
+    let shape = Shape::choose(&base.manifest().protocol, proving, before, &salt, &entries)?;
+    let mut table = Table {
         kind: TableKind::Keyword,
         entries: entries.len() as u64,
         records: shape.records,
         payload_bytes: shape.payload_bytes,
         salt,
         fields: base.manifest().table.fields.clone(),
+        proofs: proving.blank(shape.records),
     };
     table.validate()?;
     let protocol =
         base.manifest().protocol.of_delta(delta::seed(&version), table.records, table.record_bytes())?;
-    let mut sink = Sink::create(&table, protocol.stored(), &folder.join(MATRIX_FILE), progress)?;
-    let mut filler = BucketFiller::new(table.records);
-    for entry in &entries {
-        filler.push(&entry.hash, &entry.value, &mut sink)?;
-    }
-    filler.finish(&mut sink)?;
+    let payloads = |take: &mut Taker<'_>| {
+        let mut filler = BucketFiller::new(shape.records);
+        for entry in &entries {
+            filler.push(&entry.hash, &entry.value, take)?;
+        }
+        filler.finish(take)
+    };
+    let tree = prove(&mut table, progress, payloads)?;
+    let matrix = folder.join(MATRIX_FILE);
+    let mut sink = Sink::create(&table, tree.as_ref(), protocol.stored(), &matrix, progress)?;
+    payloads(&mut |payload| sink.push(payload))?;
     let samples = sink.finish()?;
     let lengths = || entries.iter().map(|entry| entry.value.len());
     let statistics = Statistics {

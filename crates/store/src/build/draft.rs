@@ -109,6 +109,7 @@ impl Draft {
         };
         manifest.validate()?;
         let files = Files { matrix: matrix_path, server: server_path };
+        samples.check_seals(&manifest.table)?;
         samples.test(&manifest.protocol, backend, &files, &hint_path, progress)?;
         // Only now, so that the disk worked while the hint was computed.
         for entry in manifest.files() {

@@ -10,6 +10,7 @@ mod delta;
 mod draft;
 mod folder;
 mod matrix;
+mod prove;
 mod records;
 mod spool;
 mod test;
@@ -32,6 +33,7 @@ pub(crate) use compact::compact;
 pub(crate) use delta::{Shape, build_delta};
 use draft::Draft;
 use folder::PartialFolder;
+pub use prove::Proving;
 use records::Rows;
 #[cfg(test)]
 pub(crate) use writer::RecordWriter;
@@ -70,6 +72,8 @@ pub struct BuildOptions {
     pub name: Option<String>,
     /// The protocol and its parameter sets.
     pub protocol: Protocol,
+    /// Whether records carry inclusion proofs.
+    pub proving: Proving,
     /// What to do if the folder exists.
     pub overwrite: Overwrite,
     /// Derives the public matrix and the table's salt, for a build that repeats itself; drawn at random if
@@ -92,6 +96,7 @@ impl BuildOptions {
             out: out.into(),
             name: None,
             protocol: Protocol::Named(Choice::default()),
+            proving: Proving::default(),
             overwrite: Overwrite::default(),
             seed: None,
         }
@@ -147,7 +152,7 @@ pub fn build<B: ProtocolBackend>(
     fs::create_dir(&spool).at("create", &spool)?;
     let input_bytes = fs::metadata(&options.input).at("read", &options.input)?.len();
     let rows = Rows::read(&mut *source, options, &spool, input_bytes, salt, progress)?;
-    let planned = rows.plan(progress)?;
+    let planned = rows.plan(options.proving, progress)?;
     let table = planned.table().clone();
     let choice = match &options.protocol {
         Protocol::Named(choice) => choice.clone(),

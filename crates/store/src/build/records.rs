@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 use spirea_protocols::keyword::{Bucket, BucketPlanner, KeyHash, MAX_PADDING, Overpadded, entry_bytes};
 use spirea_protocols::parameters::Stored;
+use spirea_protocols::proof::Tree;
 use spirea_protocols::table::MAX_VALUE_BYTES;
 use spirea_protocols::{Table, TableKind};
 
 use super::BuildOptions;
+use super::prove::{Batch, Proving, Taker, prove};
 use super::spool::{KeyedSpool, Partition, PlainSpool, PlainValues};
 use super::test::Samples;
 use super::writer::RecordWriter;
@@ -29,6 +30,33 @@ enum Spool {
 enum Spooled {
     Keyed(Vec<Partition>),
     Plain(PlainValues),
+}
+
+impl Spooled {
+    /// Gives the payloads of so many records in order. A bucket may span partitions if there are few.
+    fn payloads(&mut self, records: u64, take: &mut Taker<'_>) -> Result<(), StoreError> {
+        match self {
+            Self::Keyed(partitions) => {
+                let mut filler = BucketFiller::new(records);
+                for partition in partitions {
+                    let (entries, values) = (partition.entries()?, partition.values()?);
+                    for entry in entries {
+                        filler.push(&entry.hash, &values[entry.value], take)?;
+                    }
+                }
+                filler.finish(take)
+            }
+            Self::Plain(values) => {
+                values.rewind()?;
+                let mut value = Vec::new();
+                for _ in 0..records {
+                    let payload = values.next(&mut value)?.map(Table::index_payload);
+                    take(payload.unwrap_or_else(Table::absent_payload))?;
+                }
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Collects rows on disk, and counts.
@@ -153,11 +181,11 @@ impl Rows {
         collector.finish()
     }
 
-    /// Chooses records and their size, and refuses duplicate keys and outliers.
-    pub(super) fn plan(self, progress: &dyn Progress) -> Result<Planned, StoreError> {
+    /// Chooses records and their size, and refuses duplicate keys and outliers; hashes them if they are to carry proofs.
+    pub(super) fn plan(mut self, proving: Proving, progress: &dyn Progress) -> Result<Planned, StoreError> {
         let (kind, records, payload_bytes) = match &self.spooled {
             Spooled::Keyed(partitions) => {
-                let (buckets, payload_bytes) = self.plan_buckets(partitions, progress)?;
+                let (buckets, payload_bytes) = self.plan_buckets(partitions, proving, progress)?;
                 (TableKind::Keyword, buckets, payload_bytes)
             }
             Spooled::Plain(_) => {
@@ -173,19 +201,22 @@ impl Rows {
         };
         let entries = self.statistics.rows;
         let (salt, fields) = (self.salt, self.fields.clone());
-        let table = Table { kind, entries, records, payload_bytes, salt, fields };
+        let proofs = proving.blank(records);
+        let mut table = Table { kind, entries, records, payload_bytes, salt, fields, proofs };
         table.validate()?;
-        Ok(Planned { rows: self, table })
+        let tree = prove(&mut table, progress, |take| self.spooled.payloads(records, take))?;
+        Ok(Planned { rows: self, table, tree })
     }
 
     /// Number of buckets and bytes of their payloads.
     fn plan_buckets(
         &self,
         partitions: &[Partition],
+        proving: Proving,
         progress: &dyn Progress,
     ) -> Result<(u64, usize), StoreError> {
         let rows = self.statistics.rows;
-        let mut planner = BucketPlanner::new(rows);
+        let mut planner = BucketPlanner::new(rows, proving.bytes_of());
         // The pair whose second row comes first in the input, so that the message does not depend on the salt.
         let (mut pair, mut repeats, mut planned) = (None::<(u64, u64)>, 0, 0);
         for partition in partitions {
@@ -226,6 +257,7 @@ impl Rows {
 pub(super) struct Planned {
     rows: Rows,
     table: Table,
+    tree: Option<Tree>,
 }
 
 impl Planned {
@@ -241,31 +273,11 @@ impl Planned {
         matrix: &Path,
         progress: &dyn Progress,
     ) -> Result<(Statistics, Samples), StoreError> {
-        let mut sink = Sink::create(&self.table, stored, matrix, progress)?;
-        match self.rows.spooled {
-            Spooled::Keyed(partitions) => encode_buckets(&partitions, self.table.records, &mut sink)?,
-            Spooled::Plain(mut values) => {
-                let mut value = Vec::new();
-                for _ in 0..self.table.records {
-                    let payload = values.next(&mut value)?.map(Table::index_payload);
-                    sink.push(payload.unwrap_or_else(Table::absent_payload))?;
-                }
-            }
-        }
-        Ok((self.rows.statistics, sink.finish()?))
+        let Self { rows: Rows { mut spooled, statistics, .. }, table, tree } = self;
+        let mut sink = Sink::create(&table, tree.as_ref(), stored, matrix, progress)?;
+        spooled.payloads(table.records, &mut |payload| sink.push(payload))?;
+        Ok((statistics, sink.finish()?))
     }
-}
-
-/// Fills all buckets in order. A bucket may span partitions if there are few.
-fn encode_buckets(partitions: &[Partition], buckets: u64, sink: &mut Sink<'_>) -> Result<(), StoreError> {
-    let mut filler = BucketFiller::new(buckets);
-    for partition in partitions {
-        let (entries, values) = (partition.entries()?, partition.values()?);
-        for entry in entries {
-            filler.push(&entry.hash, &values[entry.value], sink)?;
-        }
-    }
-    filler.finish(sink)
 }
 
 /// Fills buckets from entries in the order of their hashes.
@@ -286,21 +298,21 @@ impl BucketFiller {
         &mut self,
         hash: &KeyHash,
         value: &[u8],
-        sink: &mut Sink<'_>,
+        take: &mut Taker<'_>,
     ) -> Result<(), StoreError> {
-        self.advance(hash.bucket(self.buckets), sink)?;
+        self.advance(hash.bucket(self.buckets), take)?;
         self.bucket.push(&hash.tag, value);
         Ok(())
     }
 
     /// Adds what is left.
-    pub(super) fn finish(mut self, sink: &mut Sink<'_>) -> Result<(), StoreError> {
-        self.advance(self.buckets, sink)
+    pub(super) fn finish(mut self, take: &mut Taker<'_>) -> Result<(), StoreError> {
+        self.advance(self.buckets, take)
     }
 
-    fn advance(&mut self, to: u64, sink: &mut Sink<'_>) -> Result<(), StoreError> {
+    fn advance(&mut self, to: u64, take: &mut Taker<'_>) -> Result<(), StoreError> {
         while self.current < to {
-            sink.push(self.bucket.payload())?;
+            take(self.bucket.payload())?;
             self.bucket.clear();
             self.current += 1;
         }
@@ -311,31 +323,29 @@ impl BucketFiller {
 /// Seals payloads, many at a time on all cores, and writes them.
 pub(super) struct Sink<'a> {
     table: &'a Table,
+    tree: Option<&'a Tree>,
     writer: RecordWriter,
     samples: Samples,
-    pending: Vec<Vec<u8>>,
-    pending_bytes: usize,
+    batch: Batch,
     sealed: u64,
     progress: &'a dyn Progress,
 }
 
 impl<'a> Sink<'a> {
-    /// Bytes of records that are sealed at once.
-    const BATCH_BYTES: usize = 1 << 20;
-
-    /// The records of `table` in a new file at `matrix`.
+    /// The records of `table`, with the proofs of `tree` if it has any, in a new file at `matrix`.
     pub(super) fn create(
         table: &'a Table,
+        tree: Option<&'a Tree>,
         stored: Stored,
         matrix: &Path,
         progress: &'a dyn Progress,
     ) -> Result<Self, StoreError> {
         Ok(Self {
             table,
+            tree,
             writer: RecordWriter::create(stored, matrix)?,
             samples: Samples::choose(table.records)?,
-            pending: Vec::new(),
-            pending_bytes: 0,
+            batch: Batch::default(),
             sealed: 0,
             progress,
         })
@@ -348,31 +358,25 @@ impl<'a> Sink<'a> {
         Ok(self.samples)
     }
 
-    fn push(&mut self, payload: Vec<u8>) -> Result<(), StoreError> {
-        self.pending.push(payload);
-        self.pending_bytes += self.table.record_bytes();
-        if self.pending_bytes >= Self::BATCH_BYTES {
+    /// Adds the payload of the next record.
+    pub(super) fn push(&mut self, payload: Vec<u8>) -> Result<(), StoreError> {
+        if self.batch.push(payload) {
             self.seal()?;
         }
         Ok(())
     }
 
     fn seal(&mut self) -> Result<(), StoreError> {
-        let (table, first) = (self.table, self.sealed);
-        let records: Vec<_> = self
-            .pending
-            .par_iter()
-            .enumerate()
-            .with_min_len(64)
-            .map(|(i, payload)| table.seal(first + i as u64, payload))
-            .collect();
-        for (i, record) in records.iter().enumerate() {
-            self.samples.offer(first + i as u64, record);
+        let (table, tree) = (self.table, self.tree);
+        let records = self.batch.take(|index, payload| match tree {
+            Some(tree) => table.seal_proven(index, payload, tree),
+            None => table.seal(index, payload),
+        });
+        for record in &records {
+            self.samples.offer(self.sealed, record);
             self.writer.push(record)?;
+            self.sealed += 1;
         }
-        self.sealed += records.len() as u64;
-        self.pending.clear();
-        self.pending_bytes = 0;
         self.progress.update(Phase::Encode, self.sealed, table.records);
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! files: headers of 24 bytes, which planning reads alone, and values.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use rayon::slice::ParallelSliceMut;
@@ -150,6 +150,11 @@ pub(super) struct PlainValues {
 }
 
 impl PlainValues {
+    /// Goes back to the first value.
+    pub(super) fn rewind(&mut self) -> Result<(), StoreError> {
+        self.file.rewind().at("read", &self.path)
+    }
+
     /// Reads the next value, or `None` for a row without one; there are as many as were pushed.
     pub(super) fn next<'v>(&mut self, value: &'v mut Vec<u8>) -> Result<Option<&'v [u8]>, StoreError> {
         let mut length = [0; 4];

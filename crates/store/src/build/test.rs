@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, Residence};
 use spirea_math::random::SecretRng;
-use spirea_protocols::ProtocolError;
 use spirea_protocols::index::{Prepared, Query};
 use spirea_protocols::registry::{Files, ProtocolParams};
+use spirea_protocols::{ProtocolError, Table};
 
 use crate::error::IoContext;
 use crate::record_file::RecordFile;
@@ -43,6 +43,14 @@ impl Samples {
         if let Some(sample) = self.0.get_mut(&index) {
             *sample = record.to_vec();
         }
+    }
+
+    /// Checks that a client takes them, by checksum and proof.
+    pub(super) fn check_seals(&self, table: &Table) -> Result<(), StoreError> {
+        self.0.iter().try_for_each(|(&record, sealed)| match table.unseal(record, sealed) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(StoreError::SelfTest { record, detail: error.to_string() }),
+        })
     }
 
     /// Asks the client and all server halves, over the files as they are on disk, for each of them.

@@ -15,7 +15,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use spirea_protocols::Table;
+use serde_json::{Map, Value, json};
+use spirea_protocols::delta::Change;
+use spirea_protocols::{Table, TableKind};
 
 use super::Changes;
 use super::read::Reader;
@@ -71,6 +73,45 @@ impl Changes {
             reader.add_at(&key, value, place())?;
         }
         Ok(reader.changes)
+    }
+
+    /// The changes as lines of JSON, from which [`Changes::read_lines`] reads the same for the same table.
+    ///
+    /// # Errors
+    /// [`StoreError::BadChange`] for a key or a value that is no text, which JSON cannot carry, or has other fields than
+    /// the table.
+    pub fn to_lines(&self, table: &Table) -> Result<Vec<u8>, StoreError> {
+        let mut lines = Vec::new();
+        for (key, change) in self.iter() {
+            let refuse = |detail: &str| StoreError::BadChange {
+                key: super::key_text(table.kind, key),
+                detail: detail.into(),
+            };
+            let text = |bytes: &[u8]| {
+                str::from_utf8(bytes).map(Value::from).map_err(|_| {
+                    refuse("it has bytes that are no text, which lines of JSON cannot carry: publish into the repository's folder")
+                })
+            };
+            let named = match (table.kind, key.try_into().map(u64::from_le_bytes)) {
+                (TableKind::Index, Ok(row)) => row.into(),
+                _ => text(key)?,
+            };
+            let line = match change {
+                Change::Delete => json!({ "key": named, "deleted": true }),
+                Change::Put(value) => {
+                    let fields = table.split_fields(value).map_err(|error| refuse(&error.to_string()))?;
+                    let cells = fields.iter().map(|field| text(field)).collect::<Result<Vec<_>, _>>()?;
+                    let value = match <[Value; 1]>::try_from(cells) {
+                        Ok([value]) => value,
+                        Err(cells) => table.fields.iter().cloned().zip(cells).collect::<Map<_, _>>().into(),
+                    };
+                    json!({ "key": named, "value": value })
+                }
+            };
+            serde_json::to_writer(&mut lines, &line).expect("JSON is written into memory");
+            lines.push(b'\n');
+        }
+        Ok(lines)
     }
 }
 

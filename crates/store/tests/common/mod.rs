@@ -54,11 +54,17 @@ pub struct Lookups {
 impl Lookups {
     /// Of a snapshot, as a server and a client would load it.
     pub fn new(snapshot: &Snapshot) -> Self {
+        Self::between(snapshot, snapshot)
+    }
+
+    /// Of a client that knows the table of one snapshot, and servers, hint included, of another under the same
+    /// parameters.
+    pub fn between(known: &Snapshot, snapshot: &Snapshot) -> Self {
         let params = &snapshot.manifest().protocol;
         let hint = std::fs::read(snapshot.hint_path()).unwrap();
         let mut rng = SecretRng::deterministic_for_tests(3);
         let index = params.client(&hint, &mut rng).unwrap();
-        let client = TableClient::new(snapshot.manifest().table.clone(), index).unwrap();
+        let client = TableClient::new(known.manifest().table.clone(), index).unwrap();
         let open = |opening| params.open_server(backend(), &snapshot.files(), opening).unwrap();
         let servers: Vec<_> = params.openings(Residence::Copied).into_iter().map(open).collect();
         let keys = client.index().evaluation_keys().map(|keys| servers[0].prepare_keys(keys).unwrap());

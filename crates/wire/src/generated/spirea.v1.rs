@@ -74,6 +74,10 @@ pub struct Part {
     /// Bytes of a client's evaluation keys, always the same; 0 if the protocol needs none.
     #[prost(uint64, tag = "6")]
     pub keys_bytes: u64,
+    /// The manifest of the part's snapshot as JSON, whose BLAKE3 is the snapshot's version: what binds all of the above to
+    /// the version; opaque to the envelope. Empty from a server that does not say.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub manifest: ::prost::bytes::Bytes,
 }
 /// A hint by its hash.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,0 +1,146 @@
+//! What of a look-up can be computed from the parameters.
+
+use bytes::Bytes;
+use serde::Serialize;
+use spirea_lattice::lwe::DEGREE;
+use spirea_protocols::keyword::TAG_BYTES;
+use spirea_protocols::parameters::Stored;
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::table::CHECKSUM_BYTES;
+use spirea_protocols::{Sizes, TableKind};
+use spirea_store::Manifest;
+use spirea_wire::{Queries, Request, Response};
+
+/// Bytes of a message that grows with its look-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Growing {
+    /// With one look-up.
+    pub first: usize,
+    /// What each further one adds.
+    pub further: usize,
+}
+
+impl Growing {
+    fn of(bytes: impl Fn(usize) -> usize) -> Self {
+        let first = bytes(1);
+        Self { first, further: bytes(2) - first }
+    }
+}
+
+/// The figures of a version: of its base, and of its delta if it has one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Values of the base.
+    pub values: u64,
+    /// Records of the base: rows or buckets.
+    pub records: u64,
+    /// Bytes of such a record.
+    pub record_bytes: usize,
+    /// Values in a bucket on average; none in a table by position.
+    pub values_in_bucket: Option<f64>,
+    /// Records whose bytes an answer has: those that share the asked one's unit.
+    pub records_in_answer: u64,
+    /// Changes in the delta; none without one.
+    pub changes: Option<u64>,
+    /// Bytes of a request.
+    pub request_bytes: Growing,
+    /// Bytes of a response.
+    pub response_bytes: Growing,
+    /// Bytes of evaluation keys that a client registers; 0 if the protocol needs none.
+    pub keys_bytes: usize,
+    /// Bytes of all hints; 0 if the protocol has none.
+    pub hint_bytes: u64,
+    /// Whether the base's hint has as many equations as a row has unknowns, so that it determines the table.
+    pub hint_determines_table: bool,
+    /// Servers that a look-up asks.
+    pub servers: usize,
+    /// Bits of security of the weakest part.
+    pub security_bits: f64,
+    /// log2 of a bound on the probability that a look-up decodes wrongly; none if there is no noise.
+    pub failure_log2: Option<f64>,
+    /// log2 of a bound on the probability that an absent key is found; none in a table by position without changes.
+    pub false_match_log2: Option<f64>,
+    /// log2 of the probability that a record damaged by chance passes its checksum.
+    pub checksum_log2: f64,
+}
+
+impl Figures {
+    /// The figures of a base with a delta, or without one.
+    pub fn of(base: &Manifest, delta: Option<&Manifest>) -> Self {
+        let parts: Vec<&Manifest> = [base].into_iter().chain(delta).collect();
+        let sizes: Vec<Sizes> = parts.iter().map(|part| part.protocol.sizes()).collect();
+        let failure = parts.iter().map(|part| part.protocol.failure_log2()).fold(f64::NEG_INFINITY, f64::max);
+        let keyed = |part: &&&Manifest| part.table.kind == TableKind::Keyword;
+        let keyed: u64 = parts.iter().filter(keyed).map(|part| part.table.entries).sum();
+        let table = &base.table;
+        Self {
+            values: table.entries,
+            records: table.records,
+            record_bytes: table.record_bytes(),
+            values_in_bucket: (table.kind == TableKind::Keyword)
+                .then(|| table.entries as f64 / table.records as f64),
+            records_in_answer: (base.protocol.grid().records_per_unit() as u64).min(table.records),
+            changes: delta.map(|delta| delta.table.entries),
+            request_bytes: Growing::of(|count| request_bytes(&sizes, count)),
+            response_bytes: Growing::of(|count| response_bytes(&sizes, count)),
+            keys_bytes: keys_bytes(&parts),
+            hint_bytes: sizes.iter().map(|sizes| sizes.hint_bytes).sum(),
+            hint_determines_table: hint_determines(&base.protocol),
+            servers: base.protocol.parties(),
+            security_bits: parts
+                .iter()
+                .map(|part| part.protocol.security_bits())
+                .fold(f64::INFINITY, f64::min),
+            // One of the parts, or the other: at most so many times the worse.
+            failure_log2: failure.is_finite().then(|| failure + (parts.len() as f64).log2()),
+            false_match_log2: (keyed > 0).then(|| (keyed as f64).log2() - 8.0 * TAG_BYTES as f64),
+            checksum_log2: -8.0 * CHECKSUM_BYTES as f64,
+        }
+    }
+}
+
+/// Keys of one shape serve both parts.
+fn keys_bytes(parts: &[&Manifest]) -> usize {
+    let mut shapes = Vec::new();
+    let mut bytes = 0;
+    for part in parts {
+        let shape = part.protocol.key_shape();
+        if !shapes.contains(&shape) {
+            bytes += part.protocol.sizes().keys_bytes;
+            shapes.push(shape);
+        }
+    }
+    bytes
+}
+
+/// A hint of 1280 words a row is that row times a public matrix: linear equations modulo 2^32, in as many unknowns as
+/// the row has bytes.
+fn hint_determines(params: &ProtocolParams) -> bool {
+    match (params, params.stored()) {
+        (ProtocolParams::Simple(_), Stored::Panels { layout, .. }) => layout.columns() <= DEGREE,
+        _ => false,
+    }
+}
+
+/// The bytes of a request, by making one.
+fn request_bytes(parts: &[Sizes], count: usize) -> usize {
+    let mut queries = parts.iter().map(|sizes| Queries {
+        keys: (sizes.keys_bytes > 0).then_some([0; 32]),
+        queries: vec![Bytes::from(vec![0; sizes.query_bytes]); count],
+    });
+    let base = queries.next().expect("there is a base");
+    Request { version: [0; 32], base, delta: queries.next() }.encode().len()
+}
+
+/// The bytes of a response, by making one. The time of computation in it takes up to five bytes more or less.
+fn response_bytes(parts: &[Sizes], count: usize) -> usize {
+    let mut answers = parts.iter().map(|sizes| vec![Bytes::from(vec![0; sizes.answer_bytes]); count]);
+    let response = Response {
+        version: [0; 32],
+        newest: [0; 32],
+        answers: answers.next().expect("there is a base"),
+        delta_answers: answers.next(),
+        compute: std::time::Duration::from_millis(1),
+    };
+    response.encode().len()
+}

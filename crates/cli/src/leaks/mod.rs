@@ -1,0 +1,168 @@
+//! What a look-up of a snapshot tells whom: the leak report of `spirea inspect`.
+
+mod figures;
+mod observers;
+
+use serde::Serialize;
+use spirea_store::{Snapshot, StoreError, VersionRecord};
+
+pub use figures::Figures;
+use observers::Subject;
+
+/// What whoever takes part in a look-up, or watches it, learns.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    name: String,
+    version: String,
+    protocol: &'static str,
+    figures: Figures,
+    observers: Vec<Observer>,
+}
+
+/// Someone who takes part in a look-up, or watches it.
+#[derive(Debug, Serialize)]
+pub struct Observer {
+    who: &'static str,
+    learns: Vec<String>,
+    does_not_learn: Vec<String>,
+}
+
+impl Report {
+    /// The report of a snapshot that is served alone.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if its signature is none, [`StoreError::Io`] if it cannot be read.
+    pub fn of_snapshot(snapshot: &Snapshot) -> Result<Self, StoreError> {
+        let signature = snapshot.signature()?;
+        Ok(Self::new(&Subject {
+            figures: Figures::of(snapshot.manifest(), None),
+            base: snapshot.manifest(),
+            version: snapshot.version_hex(),
+            key: signature.map(|signature| signature.key),
+        }))
+    }
+
+    /// The report of a version of a repository.
+    pub fn of_version(record: &VersionRecord) -> Self {
+        Self::new(&Subject {
+            figures: Figures::of(record.base.manifest(), record.delta.as_ref().map(Snapshot::manifest)),
+            base: record.base.manifest(),
+            version: record.version_hex(),
+            key: record.signature.as_ref().map(|signature| signature.key),
+        })
+    }
+
+    fn new(subject: &Subject<'_>) -> Self {
+        Self {
+            name: subject.base.name.clone(),
+            version: subject.version.clone(),
+            protocol: subject.base.protocol.name(),
+            figures: subject.figures.clone(),
+            observers: subject.observers(),
+        }
+    }
+
+    /// The report as lines for a person.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!("What a look-up of {} {} tells whom", self.name, self.version)];
+        for Observer { who, learns, does_not_learn } in &self.observers {
+            lines.extend([String::new(), (*who).into()]);
+            lines.extend(learns.iter().map(|text| format!("  learns        {text}")));
+            lines.extend(does_not_learn.iter().map(|text| format!("  learns not    {text}")));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use spirea_cpu::CpuBackend;
+    use spirea_math::random::SecretRng;
+    use spirea_protocols::TableClient;
+    use spirea_protocols::registry::{Choice, NAMES};
+    use spirea_store::ingest::{Format, Selection};
+    use spirea_store::{BuildOptions, Protocol, Silent, build};
+    use spirea_wire::{Queries, Request};
+
+    use super::*;
+
+    fn snapshot(folder: &Path, protocol: &str, key: Option<&str>) -> Snapshot {
+        let input = folder.join("data.csv");
+        let rows: String = (0..40).map(|row| format!("key {row},value {row}\n")).collect();
+        std::fs::write(&input, format!("key,value\n{rows}")).unwrap();
+        let selection = Selection { key: key.map(Into::into), values: vec!["value".into()] };
+        let out = folder.join(protocol);
+        let options = BuildOptions {
+            protocol: Protocol::Named(Choice { protocol: protocol.into(), ..Choice::default() }),
+            seed: Some([5; 32]),
+            ..BuildOptions::new(input, Format::Csv, selection, out)
+        };
+        build(&options, &Arc::new(CpuBackend::new(1).unwrap()), &Silent).unwrap()
+    }
+
+    fn observer<'r>(report: &'r Report, who: &str) -> &'r Observer {
+        report.observers.iter().find(|observer| observer.who.contains(who)).unwrap()
+    }
+
+    #[test]
+    fn figures_are_those_of_real_requests() {
+        let folder = tempfile::tempdir().unwrap();
+        for protocol in NAMES {
+            let snapshot = snapshot(folder.path(), protocol, Some("key"));
+            let Report { figures, .. } = Report::of_snapshot(&snapshot).unwrap();
+            let mut rng = SecretRng::deterministic_for_tests(1);
+            let manifest = snapshot.manifest();
+            let hint = std::fs::read(snapshot.hint_path()).unwrap();
+            let index = manifest.protocol.client(&hint, &mut rng).unwrap();
+            let client = TableClient::new(manifest.table.clone(), index).unwrap();
+            let keys = client.index().evaluation_keys().map(|keys| blake3::hash(keys).into());
+            let request = |count: usize, rng: &mut SecretRng| {
+                let query = |rng: &mut SecretRng| client.query_key(b"key 1", rng).unwrap().0.remove(0);
+                let queries = (0..count).map(|_| Bytes::from(query(rng))).collect();
+                let base = Queries { keys, queries };
+                Request { version: snapshot.version(), base, delta: None }.encode().len()
+            };
+            let lengths = [1, 2, 3].map(|count| request(count, &mut rng));
+            let figures::Growing { first, further } = figures.request_bytes;
+            assert_eq!(lengths, [first, first + further, first + 2 * further], "{protocol}");
+            assert_eq!(figures.hint_bytes, hint.len() as u64);
+            assert_eq!(figures.keys_bytes, client.index().evaluation_keys().map_or(0, <[u8]>::len));
+            assert!(figures.security_bits > 100.0 && figures.failure_log2.is_none_or(|log2| log2 < -40.0));
+            assert!(figures.false_match_log2.unwrap() < -90.0);
+            assert!(figures.records_in_answer >= 1 && figures.records_in_answer <= figures.records);
+        }
+    }
+
+    #[test]
+    fn what_servers_learn_together_is_said_where_there_are_two() {
+        let folder = tempfile::tempdir().unwrap();
+        let two = Report::of_snapshot(&snapshot(folder.path(), "dpf-xor", Some("key"))).unwrap();
+        let together = observer(&two, "work together").learns.join("\n");
+        assert!(together.contains(&format!("which of the {} buckets", two.figures.records)), "{together}");
+        assert!(
+            observer(&two, "each of the two").learns.iter().any(|text| text.contains("no evaluation keys"))
+        );
+        assert!(observer(&two, "an answer").learns.iter().any(|text| text.contains("no noise")));
+
+        let one = Report::of_snapshot(&snapshot(folder.path(), "exppack-simple", None)).unwrap();
+        assert!(one.observers.iter().all(|observer| !observer.who.contains("together")));
+        let server = observer(&one, "the server").learns.join("\n");
+        assert!(server.contains("evaluation keys") && server.contains("links"), "{server}");
+        assert!(one.figures.false_match_log2.is_none() && one.figures.failure_log2.is_some());
+        let lines = one.lines().join("\n");
+        assert!(lines.contains("exppack-simple") && lines.contains("40 values"), "{lines}");
+    }
+
+    #[test]
+    fn a_small_table_is_known_from_its_hint() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = Report::of_snapshot(&snapshot(folder.path(), "simple", None)).unwrap();
+        assert!(report.figures.hint_determines_table);
+        let client = observer(&report, "the client").learns.join("\n");
+        assert!(client.contains("determines the whole table"), "{client}");
+    }
+}

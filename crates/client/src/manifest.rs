@@ -1,0 +1,44 @@
+//! What binds a configuration to its version: the manifests of its parts, of whose hashes the version is made.
+//!
+//! A signature is one of a version. Without the manifests a server could give a version with its signature, and beside it
+//! a table, parameters or a hint of its own.
+
+use serde::Deserialize;
+use spirea_protocols::Table;
+use spirea_protocols::registry::ProtocolParams;
+
+/// What of a snapshot's manifest a client compares with what it was told.
+#[derive(Deserialize)]
+pub(crate) struct Manifest {
+    name: String,
+    #[serde(default, with = "spirea_protocols::hex::optional")]
+    delta_of: Option<[u8; 32]>,
+    table: Table,
+    protocol: ProtocolParams,
+    hint: HintEntry,
+}
+
+#[derive(Deserialize)]
+struct HintEntry {
+    bytes: u64,
+    #[serde(with = "spirea_protocols::hex")]
+    blake3: [u8; 32],
+}
+
+impl Manifest {
+    /// Whether it is the manifest of this part of the dataset `name`: of the base, or of a delta of the base `delta_of`.
+    pub(crate) fn is_of(
+        &self,
+        name: &str,
+        delta_of: Option<[u8; 32]>,
+        (table, params): (&Table, &ProtocolParams),
+        (hint_bytes, hint_blake3): (u64, &[u8; 32]),
+    ) -> bool {
+        self.name == name
+            && self.delta_of == delta_of
+            && self.table == *table
+            && self.protocol == *params
+            && self.hint.bytes == hint_bytes
+            && self.hint.blake3 == *hint_blake3
+    }
+}

@@ -1,0 +1,106 @@
+//! Inclusion proofs of a table that is built: its payloads are gone through twice, for the tree and for the records.
+
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
+use spirea_protocols::Table;
+use spirea_protocols::proof::{Hash, Proofs, Tree};
+
+use crate::{Phase, Progress, StoreError};
+
+/// Whether records carry inclusion proofs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proving {
+    /// They carry none.
+    #[default]
+    Omit,
+    /// Each carries one.
+    Include,
+}
+
+impl Proving {
+    /// What the records of `table` do.
+    pub(crate) fn of(table: &Table) -> Self {
+        match table.proofs {
+            Some(_) => Self::Include,
+            None => Self::Omit,
+        }
+    }
+
+    /// Room for the proofs of so many records.
+    pub(crate) fn blank(self, records: u64) -> Option<Proofs> {
+        match self {
+            Self::Include => Some(Proofs::blank(records)),
+            Self::Omit => None,
+        }
+    }
+
+    /// Bytes of a proof, by the number of records.
+    pub(crate) fn bytes_of(self) -> fn(u64) -> usize {
+        match self {
+            Self::Include => |records| Proofs::blank(records).bytes(),
+            Self::Omit => |_| 0,
+        }
+    }
+}
+
+/// Takes the payloads of all records, one after another.
+pub(super) type Taker<'t> = dyn FnMut(Vec<u8>) -> Result<(), StoreError> + 't;
+
+/// Computes the roots of a table's proofs, if it is to have any, from the payloads that `payloads` gives. The tree is
+/// what sealing the records needs.
+pub(super) fn prove(
+    table: &mut Table,
+    progress: &dyn Progress,
+    payloads: impl FnOnce(&mut Taker<'_>) -> Result<(), StoreError>,
+) -> Result<Option<Tree>, StoreError> {
+    if table.proofs.is_none() {
+        return Ok(None);
+    }
+    let mut leaves: Vec<Hash> = Vec::with_capacity(table.records as usize);
+    let mut batch = Batch::default();
+    let mut hash = |batch: &mut Batch| {
+        leaves.extend(batch.take(|index, payload| table.leaf(index, payload)));
+        progress.update(Phase::Prove, leaves.len() as u64, table.records);
+    };
+    payloads(&mut |payload| {
+        if batch.push(payload) {
+            hash(&mut batch);
+        }
+        Ok(())
+    })?;
+    hash(&mut batch);
+    Ok(table.prove(leaves))
+}
+
+/// Payloads in hand, enough for all cores to share the work on them.
+#[derive(Default)]
+pub(super) struct Batch {
+    payloads: Vec<Vec<u8>>,
+    bytes: usize,
+    /// The record of the first.
+    first: u64,
+}
+
+impl Batch {
+    /// Bytes of payloads that are worked on at once.
+    const BYTES: usize = 1 << 20;
+    /// What a payload counts for however short it is.
+    const LEAST: usize = 64;
+
+    /// Adds the payload of the next record. Whether there are enough now.
+    pub(super) fn push(&mut self, payload: Vec<u8>) -> bool {
+        self.bytes += payload.len().max(Self::LEAST);
+        self.payloads.push(payload);
+        self.bytes >= Self::BYTES
+    }
+
+    /// What `work` makes of each, with its record, in order; the batch is empty then.
+    pub(super) fn take<T: Send>(&mut self, work: impl Fn(u64, &[u8]) -> T + Sync) -> Vec<T> {
+        let first = self.first;
+        let of = |(i, payload): (usize, &Vec<u8>)| work(first + i as u64, payload);
+        let made = self.payloads.par_iter().enumerate().with_min_len(64).map(of).collect();
+        self.first += self.payloads.len() as u64;
+        self.payloads.clear();
+        self.bytes = 0;
+        made
+    }
+}
