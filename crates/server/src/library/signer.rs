@@ -29,11 +29,11 @@ pub enum SignerError {
         /// Its current version, in hexadecimal digits.
         version: String,
         /// Who signed that.
-        current: PublicKey,
+        current: Box<PublicKey>,
         /// The file of the key that is to sign.
         file: PathBuf,
         /// What belongs to it.
-        key: PublicKey,
+        key: Box<PublicKey>,
     },
 }
 
@@ -46,9 +46,9 @@ pub(super) fn signer_of(file: &Path, repository: &Path) -> Result<PrivateKey, Si
             Err(SignerError::Other {
                 repository: repository.into(),
                 version: version.version_hex(),
-                current: signature.key,
+                current: Box::new(signature.key),
                 file: file.into(),
-                key: key.public(),
+                key: Box::new(key.public()),
             })
         }
         _ => Ok(key),
