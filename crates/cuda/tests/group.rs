@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use spirea_backend::{
-    Backend as _, EvaluationKeys, PanelLayout, ProtocolBackend, RING_DEGREE, Residence, RingMatrix,
-    RowLayout, SwitchedBits,
+    Backend as _, EvaluationKeys, PanelLayout, ProtocolBackend, RING_DEGREE, Residence, RingBackend as _,
+    RingMatrix, RowLayout, SwitchedBits,
 };
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{DeviceGroup, Links, Strategy};
@@ -23,9 +23,11 @@ const COLUMNS: usize = 3;
 /// Ciphertexts of a tournament: the last device of four has fewer rows than the others.
 const ROWS: usize = 7;
 
-/// Runs a test on four devices, alone.
+/// Runs a test on four devices, alone. They multiply words: products of bytes take longer to emulate, and are tested
+/// by themselves.
 fn emulated(streams: StreamOrder, peers: bool, test: impl FnOnce(&Emulation)) {
-    let config = Config { devices: 4, memory: 512 << 20, streams, peers, ..Config::default() };
+    let config =
+        Config { devices: 4, memory: 512 << 20, compute: (8, 6), streams, peers, ..Config::default() };
     let emulation = Emulation::install(config);
     emulation.with(config, || test(emulation));
 }
@@ -239,6 +241,29 @@ fn exchanges_copy_between_devices_and_replicas_do_not() {
             // Each device gets the other's half of its two answers.
             let expected = if group.strategy() == Strategy::Replicate { 0 } else { 2 * 2 * 64 * 4 };
             assert_eq!(emulation.copied().between_devices, expected, "{}", group.strategy());
+        }
+    });
+}
+
+#[test]
+fn replicas_encode_polynomials_once_and_copy_them() {
+    emulated(StreamOrder::Eager, true, |emulation| {
+        for group in groups(3) {
+            let tables = group.tables(SET.ring()).unwrap();
+            emulation.reset();
+            let plain = group.encode(&tables, 8, 1, &|row, _, to| to.fill(row as i32)).unwrap();
+            for member in group.members() {
+                member.device().main().synchronize().unwrap();
+            }
+            let divided = matches!(group.strategy(), Strategy::Aggregate | Strategy::Gather);
+            let (launches, copies) = if divided { (2, 0) } else { (1, 2) };
+            assert_eq!(emulation.launches("ring_encode_4096"), launches, "{}", group.strategy());
+            // A step of 32 columns is the least that a row takes.
+            let bytes = (8 * 32 * SET.ring().words() * 4) as u64;
+            assert_eq!(emulation.copied().between_devices, copies * bytes, "{}", group.strategy());
+            let coefficients = (8 * SET.ring().degree() * 4) as u64;
+            assert_eq!(emulation.copied().to_device, coefficients, "{}", group.strategy());
+            drop(plain);
         }
     });
 }

@@ -23,8 +23,7 @@ fn an_emulated_device_passes_every_self_test() {
 
 #[test]
 fn every_limit_is_measured() {
-    let emulation = emulation();
-    emulation.with(emulation.config(), || {
+    emulation().in_every_order(|| {
         let backend = CudaBackend::new(0).unwrap();
         let device = backend.device();
         let rates = Rates::new(device, 1e-6).unwrap();
@@ -43,10 +42,21 @@ fn every_limit_is_measured() {
     });
 }
 
+/// Where there is no `wgmma`.
+#[test]
+fn tensor_cores_of_other_devices_are_measured() {
+    let emulation = emulation();
+    emulation.in_every_order_of(Config { compute: (8, 6), ..emulation.config() }, || {
+        let backend = CudaBackend::new(0).unwrap();
+        let rates = Rates::new(backend.device(), 1e-6).unwrap();
+        assert!(rates.tensor().unwrap().products > 0.0);
+        assert!(emulation.launches("rate_mma") > 0);
+    });
+}
+
 #[test]
 fn databases_are_made_on_the_device() {
-    let emulation = emulation();
-    emulation.with(emulation.config(), || {
+    emulation().in_every_order(|| {
         let backend = CudaBackend::new(0).unwrap();
         let layout = PanelLayout::covering(70, 36).unwrap();
         let matrix = backend.random_matrix(layout, 1).unwrap();

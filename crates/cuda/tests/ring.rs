@@ -15,25 +15,37 @@ const GRANULARITIES: [Granularity; 2] = [Granularity::Operations, Granularity::S
 /// So many bits of coefficients show every wrong residue.
 const ALL_BITS: SwitchedBits = SwitchedBits { a: 56, b: 55 };
 
-fn emulation() -> &'static Emulation {
-    Emulation::install(Config::default())
+/// A device that multiplies words: products of bytes take longer to emulate, and are tested by themselves.
+fn device() -> Config {
+    Config { compute: (8, 6), ..Config::default() }
 }
 
-/// Runs a test in every order with the shorter ring, which is quick, else in one that nobody would choose.
+fn emulation() -> &'static Emulation {
+    Emulation::install(device())
+}
+
+/// Runs a test in every order with the shorter ring, which is quick, else in one order, another one for each set: the
+/// kernels are the same for all.
 fn in_orders(ring: &Ring, mut test: impl FnMut()) {
     if ring.degree() == SHORT.degree() {
-        emulation().in_every_order(test);
-    } else {
-        let (threads, streams) = (ThreadOrder::Shuffled, StreamOrder::Lazy);
-        emulation().with(Config { threads, streams, ..Config::default() }, &mut test);
+        return emulation().in_every_order(test);
     }
+    let is = |set: RingSet| std::ptr::eq(ring, Arc::as_ptr(set.ring()));
+    let (threads, streams) = if is(RingSet::Fast) {
+        (ThreadOrder::Forward, StreamOrder::LastFirst)
+    } else if is(RingSet::Onion32) {
+        (ThreadOrder::Reversed, StreamOrder::Eager)
+    } else {
+        (ThreadOrder::Shuffled, StreamOrder::Lazy)
+    };
+    emulation().with(Config { threads, streams, ..device() }, &mut test);
 }
 
-/// A ring of half the degree, with primes of different sizes.
+/// A ring of half the degree, with primes of different sizes, one of them too large for products of bytes to win.
 static SHORT: LazyLock<Arc<Ring>> = LazyLock::new(|| {
     Arc::new(Ring::new(
         2048,
-        &[Modulus::new(134_176_769), Modulus::new(67_084_289), Modulus::new(134_111_233)],
+        &[Modulus::new(536_608_769), Modulus::new(134_176_769), Modulus::new(531_628_033)],
     ))
 });
 
@@ -114,7 +126,7 @@ impl Case {
             ring: Arc::clone(&SHORT),
             expansion: Gadget::Digits { levels: 14, base_log: 6, dropped: 0 },
             conversion: Gadget::Residues,
-            selector: Gadget::Digits { levels: 2, base_log: 27, dropped: 27 },
+            selector: Gadget::Digits { levels: 2, base_log: 28, dropped: 29 },
         }
     }
 
@@ -266,7 +278,7 @@ fn subtrees_agree_with_whole_trees() {
     let data: Vec<Data> = (0..4).map(Data::Random).collect();
     let cpu = CpuBackend::new(1).unwrap();
     let expected = case.expanded(&cpu, &cpu.tables(&case.ring).unwrap(), 11, &data);
-    let config = Config { processors: 1, ..Config::default() };
+    let config = Config { processors: 1, ..device() };
     emulation().with(config, || {
         let backend = CudaBackend::new(0).unwrap();
         let cache = backend.device().properties().l2_bytes;
@@ -344,8 +356,12 @@ fn with_bodies<B: RingBackend>(backend: &B, case: &Case, tables: &B::Tables, bit
 
 #[test]
 fn bodies_agree() {
-    for (case, bits) in [(Case::of(RingSet::Fast), 18), (Case::of(RingSet::Onion32), 31), (Case::short(), 1)]
-    {
+    for (case, bits) in [
+        (Case::of(RingSet::Fast), 18),
+        (Case::of(RingSet::Onion32), 31),
+        (Case::of(RingSet::Small), 7),
+        (Case::short(), 1),
+    ] {
         let expected = with_bodies(&NaiveBackend, &case, &case.ring, bits);
         in_orders(&case.ring, || {
             let backend = CudaBackend::new(0).unwrap();
@@ -360,7 +376,7 @@ fn bodies_agree() {
 fn granularity_follows_the_working_set() {
     let case = Case::short();
     let emulation = emulation();
-    emulation.with(Config { processors: 2, ..Config::default() }, || {
+    emulation.with(Config { processors: 2, ..device() }, || {
         let backend = CudaBackend::new(0).unwrap();
         let run = |tables: &_| {
             emulation.reset();
@@ -388,7 +404,7 @@ fn refused<T>(result: Result<T, BackendError>) -> bool {
 #[test]
 fn shapes_that_do_not_fit_are_refused() {
     let case = Case::short();
-    emulation().with(Config::default(), || {
+    emulation().with(device(), || {
         let backend = CudaBackend::new(0).unwrap();
         let tables = backend.tables(&case.ring).unwrap();
         let keys = case.keys(&backend, &tables, 1, Data::Random(1));
@@ -433,7 +449,7 @@ fn shapes_that_do_not_fit_are_refused() {
 fn memory_is_given_back() {
     let case = Case::short();
     let emulation = emulation();
-    emulation.with(Config::default(), || {
+    emulation.with(device(), || {
         let backend = CudaBackend::new(0).unwrap();
         let tables = backend.tables(&case.ring).unwrap();
         case.tournament(&backend, &tables, 1, 2, Data::Random(1));

@@ -97,15 +97,16 @@ fn the_definition_itself() {
 
 #[test]
 fn every_function_and_output() {
-    let _exclusive = emulation().exclusive();
-    let cuda = CudaBackend::new(0).unwrap();
-    for prf in PrfKind::ALL {
-        for output in FOLDED {
-            for party in 0..2 {
-                agrees(&cuda, Shape { party, ..Shape::new(1200, 40, 2) }, output, prf);
+    emulation().in_every_order(|| {
+        let cuda = CudaBackend::new(0).unwrap();
+        for prf in PrfKind::ALL {
+            for output in FOLDED {
+                for party in 0..2 {
+                    agrees(&cuda, Shape { party, ..Shape::new(1200, 40, 2) }, output, prf);
+                }
             }
         }
-    }
+    });
 }
 
 #[test]
@@ -246,13 +247,14 @@ fn evaluates(cuda: &CudaBackend, prf: PrfKind, points: u64, output: OutputKind, 
 
 #[test]
 fn every_function_evaluates_whole_domains() {
-    let _exclusive = emulation().exclusive();
-    let cuda = CudaBackend::new(0).unwrap();
-    for prf in PrfKind::ALL {
-        for (output, points) in OutputKind::ALL.into_iter().zip([100_000, 1500, 3, 1 << 10]) {
-            evaluates(&cuda, prf, points, output, 2);
+    emulation().in_every_order(|| {
+        let cuda = CudaBackend::new(0).unwrap();
+        for prf in PrfKind::ALL {
+            for (output, points) in OutputKind::ALL.into_iter().zip([100_000, 1500, 3, 1 << 10]) {
+                evaluates(&cuda, prf, points, output, 2);
+            }
         }
-    }
+    });
 }
 
 #[test]
@@ -289,11 +291,12 @@ fn few_keys_of_large_trees_meet() {
 
 #[test]
 fn rates_are_numbers() {
-    let _exclusive = emulation().exclusive();
-    let cuda = CudaBackend::new(0).unwrap();
-    for prf in PrfKind::ALL {
-        assert!(cuda.prf_rate(prf, 1).unwrap() > 0.0, "{prf}");
-    }
+    emulation().in_every_order(|| {
+        let cuda = CudaBackend::new(0).unwrap();
+        for prf in PrfKind::ALL {
+            assert!(cuda.prf_rate(prf, 1).unwrap() > 0.0, "{prf}");
+        }
+    });
 }
 
 #[test]

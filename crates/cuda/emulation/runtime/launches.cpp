@@ -1,6 +1,9 @@
 // Modules, functions and launches.
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "driver.hpp"
 
@@ -64,6 +67,20 @@ void check_pointers(const emulation::Kernel& kernel, const std::vector<unsigned 
     }
 }
 
+// Whoever sets SPIREA_EMULATION_RAN to a file learns which kernels ran to their end, and in which order of threads: a
+// line for each pair, appended by one process after another.
+void note_run(const emulation::Launch& launch) {
+    static std::FILE* const file = [] {
+        const char* path = std::getenv("SPIREA_EMULATION_RAN");
+        return path ? std::fopen(path, "a") : nullptr;
+    }();
+    static std::set<std::pair<const emulation::Kernel*, emulation::ThreadOrder>> noted;
+    if (!file || !noted.emplace(launch.kernel, launch.order).second) return;
+    constexpr const char* ORDERS[] = {"forward", "reversed", "shuffled"};
+    std::fprintf(file, "%s %s\n", launch.kernel->name, ORDERS[int(launch.order)]);
+    std::fflush(file);
+}
+
 void execute(emulation::Launch launch, Context& context) {
     auto& driver = state();
     if (driver.launches_left == 0) refuse(LAUNCH_FAILED, "the device was lost, as configured");
@@ -77,6 +94,7 @@ void execute(emulation::Launch launch, Context& context) {
         lose(context, ILLEGAL_ADDRESS, std::string("kernel ") + launch.kernel->name + " wrote behind the end of an allocation of " +
                                            std::to_string(overrun->bytes) + " bytes");
     }
+    note_run(launch);
 }
 
 // Queues a launch; its arguments are copied now, as the driver does.

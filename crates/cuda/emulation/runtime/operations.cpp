@@ -42,31 +42,47 @@ const char* vote(void* const* requests, uint32_t mask, unsigned*) {
     return nullptr;
 }
 
-// Fragments as portable.cuh lays them out, gathered, multiplied as 16-bit integers (which fit pmaddwd) and returned.
-template <class A, class B>
-const char* multiply(void* const* requests, uint32_t, unsigned*) {
-    int16_t a[16][32], b[8][32];
-    for (unsigned lane = 0; lane < WARP; lane++) {
-        const auto& mine = *static_cast<const Fragments*>(requests[lane]);
-        const unsigned g = lane / 4, c = lane % 4;
-        for (unsigned i = 0; i < 4; i++) {
-            for (unsigned byte = 0; byte < 4; byte++) {
-                a[g + 8 * (i % 2)][4 * c + 16 * (i / 2) + byte] = A(mine.a[i] >> 8 * byte);
-            }
-        }
-        for (unsigned i = 0; i < 2; i++) {
-            for (unsigned byte = 0; byte < 4; byte++) b[g][4 * c + 16 * i + byte] = B(mine.b[i] >> 8 * byte);
+// The rows of one factor and the columns of the other, widened to 16-bit integers, which fit pmaddwd.
+struct Factors {
+    int16_t rows[16][32], columns[8][32];
+};
+
+#if defined(__SANITIZE_ADDRESS__)
+#define WIDEST_VECTORS
+#else
+#define WIDEST_VECTORS __attribute__((target_clones("avx2", "default")))
+#endif
+
+WIDEST_VECTORS void dot_products(const Factors& factors, int32_t (&sums)[16][8]) {
+    for (unsigned row = 0; row < 16; row++) {
+        for (unsigned column = 0; column < 8; column++) {
+            int32_t sum = 0;
+            for (unsigned k = 0; k < 32; k++) sum += factors.rows[row][k] * factors.columns[column][k];
+            sums[row][column] = sum;
         }
     }
+}
+
+// Fragments as portable.cuh lays them out, gathered, multiplied and returned.
+template <class A, class B>
+const char* multiply(void* const* requests, uint32_t, unsigned*) {
+    A a[16][32];
+    B b[8][32];
     for (unsigned lane = 0; lane < WARP; lane++) {
         const auto& mine = *static_cast<const Fragments*>(requests[lane]);
         const unsigned g = lane / 4, c = lane % 4;
-        for (unsigned i = 0; i < 4; i++) {
-            const int16_t *row = a[g + 8 * (i / 2)], *column = b[2 * c + i % 2];
-            int32_t sum = 0;
-            for (unsigned k = 0; k < 32; k++) sum += row[k] * column[k];
-            mine.d[i] += uint32_t(sum);
-        }
+        for (unsigned i = 0; i < 4; i++) std::memcpy(&a[g + 8 * (i % 2)][4 * c + 16 * (i / 2)], &mine.a[i], 4);
+        for (unsigned i = 0; i < 2; i++) std::memcpy(&b[g][4 * c + 16 * i], &mine.b[i], 4);
+    }
+    Factors factors;
+    for (unsigned i = 0; i < 16 * 32; i++) factors.rows[i / 32][i % 32] = a[i / 32][i % 32];
+    for (unsigned i = 0; i < 8 * 32; i++) factors.columns[i / 32][i % 32] = b[i / 32][i % 32];
+    int32_t sums[16][8];
+    dot_products(factors, sums);
+    for (unsigned lane = 0; lane < WARP; lane++) {
+        const auto& mine = *static_cast<const Fragments*>(requests[lane]);
+        const unsigned g = lane / 4, c = lane % 4;
+        for (unsigned i = 0; i < 4; i++) mine.d[i] += uint32_t(sums[g + 8 * (i / 2)][2 * c + i % 2]);
     }
     return nullptr;
 }

@@ -22,7 +22,7 @@ pub struct GroupLeaves(ByMember<Leaves>);
 #[derive(Debug)]
 pub struct GroupSelectors(ByMember<Selectors>);
 
-/// Plaintext polynomials: all on each device, or their rows in shares.
+/// Plaintext polynomials: all on each device, encoded once and copied, or their rows in shares.
 #[derive(Debug)]
 pub struct GroupPlain(ByMember<Plain>);
 
@@ -60,6 +60,30 @@ impl DeviceGroup {
             }
         }
         Ok(())
+    }
+
+    /// Polynomials of which every device has all: the first one makes them, the others copy.
+    fn encode_once(
+        &self,
+        tables: &[Tables],
+        rows: usize,
+        columns: usize,
+        fill: &FillPolynomial<'_>,
+    ) -> Result<GroupPlain, BackendError> {
+        let first = self.members[0].encode(&tables[0], rows, columns, fill)?;
+        let mut copies = Vec::new();
+        for (backend, tables) in self.members.iter().zip(tables).skip(1) {
+            let copy = Plain::new(tables, rows, columns)?;
+            // Another kind of device multiplies in another form, which it makes itself.
+            copies.push(Some(if copy.form() == first.form() {
+                transfer(&first.words(), &copy.words())?;
+                copy
+            } else {
+                backend.encode(tables, rows, columns, fill)?
+            }));
+        }
+        copies.insert(0, Some(first));
+        Ok(GroupPlain(copies))
     }
 
     fn member<'a, T>(&self, parts: &'a [Option<T>]) -> Result<(usize, &'a T), BackendError> {
@@ -104,6 +128,9 @@ impl RingBackend for DeviceGroup {
         columns: usize,
         fill: &FillPolynomial<'_>,
     ) -> Result<GroupPlain, BackendError> {
+        if !self.strategy.divides_plain() {
+            return self.encode_once(tables, rows, columns, fill);
+        }
         let parts = self.each(|member, backend| {
             let own = self.plain_rows(rows, member);
             if own.is_empty() && rows > 0 {

@@ -15,7 +15,7 @@ pub use form::Form;
 
 use super::tables::{Prime, Tables};
 use super::{Ciphertexts, Leaves};
-use crate::driver::Buffer;
+use crate::driver::{Buffer, View};
 use launch::{Kernels, Rows};
 use pipeline::Pipeline;
 use shape::{MOST_QUERIES, SLOTS, STEP, Shape};
@@ -91,6 +91,11 @@ impl Plain {
     /// Bytes of the matrix in the device's memory: what a fold reads once.
     pub fn bytes(&self) -> usize {
         4 * self.matrix.len()
+    }
+
+    /// The matrix, for a copy to another device's matrix of the same shape and form.
+    pub(crate) fn words(&self) -> View<'_, u32> {
+        self.matrix.all()
     }
 
     /// Stores whole rows `first` to `first + rows - 1`: `values` begins with them, `[row][column][limb][N]`, and is
