@@ -13,7 +13,16 @@ demo: build
 demo-two-server: build
 	python3 scripts/demo_two_server.py target/release/spirea
 
-test: lint test-rust test-docs test-page test-deploy check-cuda-pack test-avx512
+test: lint deny test-rust test-docs test-page test-deploy check-cuda-pack test-avx512
+
+# Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec come from the network and need
+# cargo-deny: cargo install --locked cargo-deny
+.PHONY: deny audit
+deny:
+	python3 scripts/check_dependencies.py
+
+audit:
+	$(CARGO) deny check
 
 lint:
 	$(CARGO) fmt --all -- --check

@@ -31,7 +31,7 @@ impl Damage {
 }
 
 /// All files with content below a folder, relative to it.
-fn files(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) {
+pub fn files(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder.join(below)).unwrap() {
         let entry = entry.unwrap();
         let path = below.join(entry.file_name());

@@ -1,4 +1,4 @@
-//! The service under what breaks services: kills, floods, nonsense, dead replicas, damaged and full disks.
+//! The service under what breaks services: kills, floods, nonsense, dead replicas, damaged and full disks, clocks that jump.
 //!
 //! What is asked of it is in docs/reliability.md. `cargo test` runs a short form; SPIREA_TORTURE=long, with which
 //! `make torture` runs the same tests, a long one. SPIREA_TORTURE_SEED repeats a run's choices.
@@ -6,12 +6,15 @@
 #![expect(clippy::print_stdout, reason = "the figures are what a run is for")]
 
 mod clients;
+mod clock;
 mod damage;
 mod edition;
+mod faults;
 mod full;
 mod kills;
 mod malformed;
 mod mutate;
+mod reads;
 mod replica;
 mod scale;
 mod service;

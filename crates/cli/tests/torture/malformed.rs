@@ -141,6 +141,10 @@ fn nonsense_is_refused_and_slow_clients_are_borne() {
 
     let mut bodies = Vec::new();
     corpus(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/vectors"), &mut bodies);
+    // Working memory is as large as the largest batch needed: one as large as any comes first.
+    for name in NAMES {
+        assert_eq!(editions(&service.url, name, &folder.join("cache")).unwrap(), vec![1; ROWS]);
+    }
     let warm = scale.malformed / 5;
     storm(&service, &right, &bodies, warm, 400);
     let before = service.memory_kib();

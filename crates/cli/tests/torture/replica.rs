@@ -20,7 +20,7 @@ const THREADS: usize = 2;
 const RETRIES: usize = 4;
 
 /// A token with a quota, and the file with it.
-fn token(folder: &Path, quota: usize) -> (String, PathBuf) {
+pub fn token(folder: &Path, quota: usize) -> (String, PathBuf) {
     let made = Command::new(SPIREA)
         .args(["token", "new", "--name", "phones", "--scope", "query", "--quota", &format!("{quota}/day")])
         .output()
