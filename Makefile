@@ -13,7 +13,7 @@ demo: build
 demo-two-server: build
 	python3 scripts/demo_two_server.py target/release/spirea
 
-test: lint deny test-rust test-docs test-page test-deploy check-cuda-pack test-avx512
+test: lint deny test-rust test-cuda-asan test-docs test-page test-deploy check-cuda-pack test-avx512
 
 # Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec come from the network and need
 # cargo-deny: cargo install --locked cargo-deny
@@ -28,9 +28,15 @@ lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
+# The emulated CUDA device is built with AddressSanitizer besides: test-cuda-asan runs every kernel under it.
+test-rust test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
 test-rust:
 	$(CARGO) test --workspace --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+.PHONY: test-cuda-asan
+test-cuda-asan: test-rust
+	python3 scripts/test_cuda_asan.py
 
 # Every console block of README.md and docs/ is run, in a fresh folder, with the binary of test-rust.
 test-docs: test-rust
