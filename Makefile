@@ -29,7 +29,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 # The emulated CUDA device is built with AddressSanitizer besides: test-cuda-asan runs every kernel under it.
-test-rust test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
+test lint test-rust test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
 test-rust:
 	$(CARGO) test --workspace --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
