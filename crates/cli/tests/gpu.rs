@@ -113,7 +113,6 @@ fn an_emulated_device_passes_every_check() {
         "dpf chacha12 u128",
         "share_fold sha-256 u64",
         "protocol simple",
-        "protocol hybrid",
         "protocol onion",
         "protocol dpf-xor",
     ] {
