@@ -146,6 +146,39 @@ fn a_plan_names_what_a_gpu_has_no_memory_for() {
 }
 
 #[test]
+fn a_plan_tells_how_gpus_divide_a_database_and_why() {
+    let folder = folder_with(&[]);
+    let plan = |more: &[&str]| {
+        let arguments = ["plan", "--records", "100000", "--record-bytes", "64", "--gpus", "4"];
+        text(&expect(folder.path(), 0, &[&arguments[..], more].concat()).stdout)
+    };
+    let lines = |more: &[&str]| -> Vec<serde_json::Value> {
+        let more = [more, &["--json"]].concat();
+        plan(&more).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let of = |lines: &[serde_json::Value], protocol: &str, member: &str| {
+        lines.iter().find(|line| line["protocol"] == protocol).unwrap()[member].clone()
+    };
+    let lone = lines(&["--gpu-memory", "80GiB"]);
+    assert_eq!(of(&lone, "simple", "gpus_strategy"), "exchange");
+    assert_eq!(of(&lone, "simple", "gpus_fit"), true);
+    assert_eq!(of(&lone, "onion", "gpus_strategy"), "aggregate");
+    assert!(of(&lone, "onion", "gpus_reason").as_str().unwrap().contains("a lone query"));
+    assert!(of(&lone, "simple", "gpus_bytes_each").as_u64() < of(&lone, "simple", "memory_bytes").as_u64());
+    let all = of(&lone, "onion", "memory_bytes").as_u64().unwrap();
+    let less = (all - 1).to_string();
+    for (link, strategy) in [("nvlink", "gather"), ("pcie", "aggregate")] {
+        let divided = lines(&["--gpu-memory", &less, "--gpu-batch", "32", "--gpu-link", link]);
+        assert_eq!(of(&divided, "onion", "gpus_strategy"), strategy);
+        assert!(of(&divided, "onion", "gpus_reason").as_str().unwrap().starts_with("too large for one"));
+    }
+    let small = plan(&["--gpu-memory", "1KiB"]);
+    assert_eq!(small.matches("GPUs: too big, even in shares").count(), NAMES.len(), "{small}");
+    let alone = ["plan", "--records", "9", "--record-bytes", "9", "--gpus", "4"];
+    assert!(refusal(folder.path(), &alone).contains("--gpu-memory"));
+}
+
+#[test]
 fn a_plan_recommends_a_protocol_of_two_servers_where_there_are_two() {
     let folder = folder_with(&[]);
     let arguments = ["plan", "--records", "10000", "--record-bytes", "64", "--servers"];

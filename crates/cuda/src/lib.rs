@@ -22,7 +22,7 @@ use driver::Device;
 pub(crate) use driver::args;
 pub use fold::{CudaFolded, CudaMatrix, ScalarFoldKernel, ScalarFoldPlan};
 pub use group::{
-    DeviceGroup, GroupCiphertexts, GroupFolded, GroupLeaves, GroupMatrix, GroupPlain, GroupRows,
+    DeviceGroup, Division, GroupCiphertexts, GroupFolded, GroupLeaves, GroupMatrix, GroupPlain, GroupRows,
     GroupSelectors, Links, Load, Strategy,
 };
 pub use ring::{Butterfly, Direction, Form, Granularity, Plain, Tables, transform_with};

@@ -90,10 +90,12 @@ impl Gpus {
 
 /// The strategy for a database.
 fn choose(group: &DeviceGroup, params: &ProtocolParams) -> Result<Strategy, BackendError> {
-    let (load, count) = (load(params), group.members().len());
+    // While little is asked, a batch is one query: all GPUs must have a part in it.
+    let (load, count) = (gpu_load(params, 1), group.members().len());
     let memory = group.members().iter().map(|member| member.device().properties().memory_bytes as u64);
     let memory = memory.min().unwrap_or(0);
-    Strategy::choose(count, memory, group.links(), load).ok_or_else(|| {
+    let division = Strategy::choose(count, memory, group.links(), load);
+    division.map(|division| division.strategy).ok_or_else(|| {
         let wanted = load.whole_bytes;
         BackendError::Unavailable(format!(
             "the database needs {wanted} bytes: too many for {count} GPUs of {memory} bytes, even in shares"
@@ -101,15 +103,14 @@ fn choose(group: &DeviceGroup, params: &ProtocolParams) -> Result<Strategy, Back
     })
 }
 
-/// What a database asks of GPUs.
-fn load(params: &ProtocolParams) -> Load {
+/// What a database asks of GPUs that answer `batch` queries at once.
+pub fn gpu_load(params: &ProtocolParams, batch: usize) -> Load {
     let folds_a_matrix = params.name() != "onion";
     // Plaintext polynomials are made of the matrix and take its place.
     let whole_bytes = params.memory_bytes();
     let divided_bytes =
         if folds_a_matrix { params.matrix_bytes() } else { whole_bytes - params.matrix_bytes() };
-    // While little is asked, a batch is one query: all GPUs must have a part in it.
-    Load { whole_bytes, divided_bytes, folds_a_matrix, batch: 1 }
+    Load { whole_bytes, divided_bytes, folds_a_matrix, batch }
 }
 
 /// The backends of a server.

@@ -49,7 +49,7 @@ mod tls;
 mod traces;
 
 pub use access::{Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
-pub use backend::BackendChoice;
+pub use backend::{BackendChoice, gpu_load};
 pub use config::{Limits, LogConfig, ServerConfig, WrongSetting};
 pub use connections::Stopper;
 pub use library::SignerError;

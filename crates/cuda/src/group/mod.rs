@@ -26,7 +26,7 @@ use spirea_backend::BackendError;
 pub use ring::{GroupCiphertexts, GroupLeaves, GroupPlain, GroupSelectors};
 pub use scalar::{GroupFolded, GroupMatrix};
 pub use shares::GroupRows;
-pub use strategy::{Links, Load, Strategy};
+pub use strategy::{Division, Links, Load, Strategy};
 
 use crate::CudaBackend;
 use crate::driver::{Device, DriverError, View};

@@ -73,6 +73,17 @@ pub struct Load {
     pub batch: usize,
 }
 
+/// A strategy for a database, with what follows from it and why it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// The strategy.
+    pub strategy: Strategy,
+    /// Bytes of the database that each device holds, at most.
+    pub device_bytes: u64,
+    /// Why, in words.
+    pub reason: String,
+}
+
 impl Strategy {
     /// The strategy for a database; `None` if it does not fit the devices in any.
     ///
@@ -81,23 +92,38 @@ impl Strategy {
     /// is wanted. A fold of a matrix is exchanged. Polynomials are folded where they are; a batch's expansions are
     /// divided and gathered where devices reach each other directly, since leaves are large (1 GiB for 32 queries,
     /// GPIR section 6), and done by every device otherwise.
-    pub fn choose(devices: usize, memory_bytes: u64, links: Links, load: Load) -> Option<Self> {
+    pub fn choose(devices: usize, memory_bytes: u64, links: Links, load: Load) -> Option<Division> {
         let share = load.whole_bytes - load.divided_bytes + load.divided_bytes.div_ceil(devices as u64);
         let whole = load.whole_bytes <= memory_bytes;
         if devices == 1 || (whole && load.batch >= devices) {
-            return whole.then_some(Self::Replicate);
+            let reason = if devices == 1 { "there is one" } else { "each answers queries of its own" };
+            return whole.then(|| Division {
+                strategy: Self::Replicate,
+                device_bytes: load.whole_bytes,
+                reason: reason.into(),
+            });
         }
-        (share <= memory_bytes).then_some(match (load.folds_a_matrix, links) {
-            (true, _) => Self::Exchange,
-            (false, Links::Direct) if load.batch > 1 => Self::Gather,
-            (false, _) => Self::Aggregate,
-        })
+        let divided = if whole { "a query is answered by all" } else { "too large for one" };
+        let (strategy, how) = match (load.folds_a_matrix, links) {
+            (true, _) => (Self::Exchange, "each folds its rows, and the parts of answers meet"),
+            (false, _) if load.batch == 1 => (Self::Aggregate, "a lone query is expanded on each"),
+            (false, Links::Direct) => (Self::Gather, "each expands its queries and copies the leaves to all"),
+            (false, Links::Host) => {
+                (Self::Aggregate, "leaves are too large for the link: each expands every query")
+            }
+        };
+        let reason = format!("{divided}; {how}");
+        (share <= memory_bytes).then_some(Division { strategy, device_bytes: share, reason })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn chosen(devices: usize, memory_bytes: u64, links: Links, load: Load) -> Option<Strategy> {
+        Strategy::choose(devices, memory_bytes, links, load).map(|division| division.strategy)
+    }
 
     const LOAD: Load = Load { whole_bytes: 100, divided_bytes: 80, folds_a_matrix: true, batch: 32 };
 
@@ -112,30 +138,41 @@ mod tests {
     #[test]
     fn what_fits_everywhere_is_replicated_for_a_batch() {
         for links in [Links::Direct, Links::Host] {
-            assert_eq!(Strategy::choose(4, 100, links, LOAD), Some(Strategy::Replicate));
-            assert_eq!(Strategy::choose(1, 100, links, Load { batch: 1, ..LOAD }), Some(Strategy::Replicate));
+            assert_eq!(chosen(4, 100, links, LOAD), Some(Strategy::Replicate));
+            assert_eq!(chosen(1, 100, links, Load { batch: 1, ..LOAD }), Some(Strategy::Replicate));
         }
     }
 
     #[test]
     fn a_single_query_and_what_is_too_large_are_divided() {
         let polynomials = Load { folds_a_matrix: false, ..LOAD };
-        assert_eq!(Strategy::choose(4, 99, Links::Direct, LOAD), Some(Strategy::Exchange));
-        assert_eq!(
-            Strategy::choose(4, 100, Links::Host, Load { batch: 1, ..LOAD }),
-            Some(Strategy::Exchange)
-        );
-        assert_eq!(Strategy::choose(4, 99, Links::Direct, polynomials), Some(Strategy::Gather));
-        assert_eq!(Strategy::choose(4, 99, Links::Host, polynomials), Some(Strategy::Aggregate));
+        assert_eq!(chosen(4, 99, Links::Direct, LOAD), Some(Strategy::Exchange));
+        assert_eq!(chosen(4, 100, Links::Host, Load { batch: 1, ..LOAD }), Some(Strategy::Exchange));
+        assert_eq!(chosen(4, 99, Links::Direct, polynomials), Some(Strategy::Gather));
+        assert_eq!(chosen(4, 99, Links::Host, polynomials), Some(Strategy::Aggregate));
         let one = Load { batch: 1, ..polynomials };
-        assert_eq!(Strategy::choose(4, 99, Links::Direct, one), Some(Strategy::Aggregate));
+        assert_eq!(chosen(4, 99, Links::Direct, one), Some(Strategy::Aggregate));
     }
 
     #[test]
     fn what_does_not_fit_in_shares_is_refused() {
         // 20 bytes everywhere and 20 of 80 on each of four.
-        assert_eq!(Strategy::choose(4, 40, Links::Direct, LOAD), Some(Strategy::Exchange));
-        assert_eq!(Strategy::choose(4, 39, Links::Direct, LOAD), None);
-        assert_eq!(Strategy::choose(1, 99, Links::Direct, LOAD), None);
+        assert_eq!(chosen(4, 40, Links::Direct, LOAD), Some(Strategy::Exchange));
+        assert_eq!(chosen(4, 39, Links::Direct, LOAD), None);
+        assert_eq!(chosen(1, 99, Links::Direct, LOAD), None);
+    }
+    #[test]
+    fn the_reason_says_what_decided() {
+        let reason = |memory, links, load| {
+            let division = Strategy::choose(4, memory, links, load).unwrap();
+            (division.device_bytes, division.reason)
+        };
+        let polynomials = Load { folds_a_matrix: false, ..LOAD };
+        assert_eq!(reason(100, Links::Host, LOAD), (100, "each answers queries of its own".into()));
+        let (bytes, one) = reason(100, Links::Host, Load { batch: 1, ..LOAD });
+        assert!(bytes == 40 && one.starts_with("a query is answered by all; each folds its rows"), "{one}");
+        let (bytes, link) = reason(99, Links::Host, polynomials);
+        assert!(bytes == 40 && link.starts_with("too large for one; leaves are too large"), "{link}");
+        assert!(reason(99, Links::Direct, polynomials).1.ends_with("copies the leaves to all"));
     }
 }

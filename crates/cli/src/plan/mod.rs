@@ -1,5 +1,7 @@
 //! `spirea plan`: what each protocol would cost on this machine, and which to choose.
 
+mod gpus;
+
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,6 +11,7 @@ use spirea_cpu::CpuBackend;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
 
 use crate::output::{bytes, parse_bytes, print_error, print_line, seconds, threads};
+use gpus::{Gpu, GpuGroup, GpuOptions};
 
 /// What to plan for.
 #[derive(Args)]
@@ -41,6 +44,8 @@ pub struct Options {
     /// it could read what a query must read. A bound, not a prediction.
     #[arg(long, value_parser = Gpu::parse)]
     gpu: Option<Gpu>,
+    #[command(flatten)]
+    gpus: GpuOptions,
     /// Threads of the server; 0 for all.
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -49,29 +54,17 @@ pub struct Options {
     json: bool,
 }
 
-/// A GPU, as far as its memory goes.
-#[derive(Clone, Copy)]
-struct Gpu {
-    memory: u64,
-    /// Bytes a second.
-    bandwidth: f64,
+impl Options {
+    fn gpus(&self) -> Gpus {
+        Gpus { one: self.gpu, several: self.gpus.group() }
+    }
 }
 
-impl Gpu {
-    fn parse(text: &str) -> Result<Self, String> {
-        let wanted = || format!("{text:?} is not MEMORY:GB/S, such as 94GiB:3480");
-        let (memory, bandwidth) = text.split_once(':').ok_or_else(wanted)?;
-        let bandwidth: f64 = bandwidth.parse().map_err(|_| wanted())?;
-        if !(bandwidth.is_finite() && bandwidth > 0.0) {
-            return Err(wanted());
-        }
-        Ok(Self { memory: parse_bytes(memory)?, bandwidth: bandwidth * 1e9 })
-    }
-
-    /// What it allows a protocol; None if its memory is too small.
-    fn least_seconds(self, figures: &Figures) -> Option<f64> {
-        (figures.memory_bytes <= self.memory).then(|| figures.read_bytes() / self.bandwidth)
-    }
+/// The GPUs to plan for.
+#[derive(Clone, Copy)]
+struct Gpus {
+    one: Option<Gpu>,
+    several: Option<GpuGroup>,
 }
 
 /// One line of the plan, for programs.
@@ -104,6 +97,15 @@ struct Numbers<'a> {
     gpu_fits: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_least_seconds: Option<f64>,
+    /// False if the database fits no strategy of several GPUs; the members after it are there if it fits one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpus_fit: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpus_strategy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpus_bytes_each: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpus_reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ruled_out: Option<&'a str>,
 }
@@ -137,16 +139,18 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let best = planner::recommended(&plans);
     if options.json {
         for (i, plan) in plans.iter().enumerate() {
-            print_line(&serde_json::to_string(&line(plan, best == Some(i), options.gpu))?)?;
+            print_line(&serde_json::to_string(&line(plan, best == Some(i), options.gpus()))?)?;
         }
     } else {
-        table(&plans, best, options.gpu)?;
+        table(&plans, best, options.gpus())?;
     }
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn numbers(figures: &Figures, gpu: Option<Gpu>) -> Numbers<'_> {
-    let gpu = gpu.map(|gpu| gpu.least_seconds(figures));
+fn numbers(figures: &Figures, gpus: Gpus) -> Numbers<'_> {
+    let gpu = gpus.one.map(|gpu| gpu.least_seconds(figures));
+    let several = gpus.several.map(|group| group.division(figures));
+    let (gpus_fit, division) = (several.as_ref().map(Option::is_some), several.flatten());
     let Figures { params, sizes, steps, memory_bytes, lookup_seconds, ruled_out } = figures;
     Numbers {
         params: params.set(),
@@ -162,27 +166,41 @@ fn numbers(figures: &Figures, gpu: Option<Gpu>) -> Numbers<'_> {
         steps: steps.iter().map(|&(name, seconds)| Step { name, seconds }).collect(),
         gpu_fits: gpu.map(|least| least.is_some()),
         gpu_least_seconds: gpu.flatten(),
+        gpus_fit,
+        gpus_strategy: division.as_ref().map(|division| division.strategy.to_string()),
+        gpus_bytes_each: division.as_ref().map(|division| division.device_bytes),
+        gpus_reason: division.map(|division| division.reason),
         ruled_out: ruled_out.as_deref(),
     }
 }
 
-fn line(plan: &Plan, recommended: bool, gpu: Option<Gpu>) -> Line<'_> {
+fn line(plan: &Plan, recommended: bool, gpus: Gpus) -> Line<'_> {
     Line {
         protocol: plan.protocol,
         recommended,
         refused: plan.outcome.as_ref().err().map(String::as_str),
-        figures: plan.outcome.as_ref().ok().map(|figures| numbers(figures, gpu)),
+        figures: plan.outcome.as_ref().ok().map(|figures| numbers(figures, gpus)),
     }
 }
 
-fn table(plans: &[Plan], best: Option<usize>, gpu: Option<Gpu>) -> anyhow::Result<()> {
+/// How several GPUs divide a protocol's database, in words.
+fn division(group: GpuGroup, figures: &Figures) -> String {
+    group.division(figures).map_or_else(
+        || "too big, even in shares".into(),
+        |division| {
+            format!("{}, {} each: {}", division.strategy, bytes(division.device_bytes), division.reason)
+        },
+    )
+}
+
+fn table(plans: &[Plan], best: Option<usize>, gpus: Gpus) -> anyhow::Result<()> {
     let header = ["protocol", "upload", "download", "keys", "hint", "server", "memory", "look-up"];
     let row = |cells: [String; 8], gpu: Option<String>| {
         let [name, rest @ ..] = cells;
         let rest: String = rest.iter().chain(&gpu).map(|cell| format!("{cell:>11}")).collect();
         print_line(&format!("{name:<15}{rest}"))
     };
-    row(header.map(Into::into), gpu.map(|_| "GPU, least".into()))?;
+    row(header.map(Into::into), gpus.one.map(|_| "GPU, least".into()))?;
     for plan in plans {
         match &plan.outcome {
             Err(refused) => print_line(&format!("{:<15}  {refused}", plan.protocol))?,
@@ -199,7 +217,10 @@ fn table(plans: &[Plan], best: Option<usize>, gpu: Option<Gpu>) -> anyhow::Resul
                     seconds(figures.lookup_seconds),
                 ];
                 let least = |gpu: Gpu| gpu.least_seconds(figures).map_or_else(|| "too big".into(), seconds);
-                row(cells, gpu.map(least))?;
+                row(cells, gpus.one.map(least))?;
+                if let Some(group) = gpus.several {
+                    print_line(&format!("{:<15}  GPUs: {}", "", division(group, figures)))?;
+                }
                 if let Some(why) = &figures.ruled_out {
                     print_line(&format!("{:<15}  {why}", ""))?;
                 }

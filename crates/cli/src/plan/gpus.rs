@@ -1,0 +1,88 @@
+//! What GPUs there are for a plan, and what they allow a protocol.
+
+use clap::{Args, ValueEnum};
+use spirea_cuda::{Division, Links, Strategy};
+use spirea_protocols::planner::Figures;
+use spirea_server::gpu_load;
+
+use crate::output::parse_bytes;
+
+/// A GPU, as far as its memory goes.
+#[derive(Clone, Copy)]
+pub(super) struct Gpu {
+    memory: u64,
+    /// Bytes a second.
+    bandwidth: f64,
+}
+
+impl Gpu {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let wanted = || format!("{text:?} is not MEMORY:GB/S, such as 94GiB:3480");
+        let (memory, bandwidth) = text.split_once(':').ok_or_else(wanted)?;
+        let bandwidth: f64 = bandwidth.parse().map_err(|_| wanted())?;
+        if !(bandwidth.is_finite() && bandwidth > 0.0) {
+            return Err(wanted());
+        }
+        Ok(Self { memory: parse_bytes(memory)?, bandwidth: bandwidth * 1e9 })
+    }
+
+    /// What it allows a protocol; None if its memory is too small.
+    pub(super) fn least_seconds(self, figures: &Figures) -> Option<f64> {
+        (figures.memory_bytes <= self.memory).then(|| figures.read_bytes() / self.bandwidth)
+    }
+}
+
+/// What joins GPUs.
+#[derive(Clone, Copy, ValueEnum)]
+enum Link {
+    /// They copy from memory to memory.
+    Nvlink,
+    /// They copy through the host.
+    Pcie,
+}
+
+/// Several GPUs that answer together.
+#[derive(Args)]
+pub(super) struct GpuOptions {
+    /// GPUs of one server, from 1 to 64: shows how they would divide each protocol's database, and why.
+    #[arg(long, requires = "gpu_memory", value_parser = clap::value_parser!(u16).range(1..=64))]
+    gpus: Option<u16>,
+    /// Memory of each, such as 94GiB.
+    #[arg(long, value_name = "SIZE", requires = "gpus", value_parser = parse_bytes)]
+    gpu_memory: Option<u64>,
+    /// How they reach each other.
+    #[arg(long, requires = "gpus", default_value = "pcie")]
+    gpu_link: Link,
+    /// Queries that they answer at once. A server plans for one, so that all GPUs have a part in a lone query.
+    #[arg(long, value_name = "QUERIES", requires = "gpus", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    gpu_batch: u16,
+}
+
+impl GpuOptions {
+    /// The GPUs, if there are any.
+    pub(super) fn group(&self) -> Option<GpuGroup> {
+        let links = match self.gpu_link {
+            Link::Nvlink => Links::Direct,
+            Link::Pcie => Links::Host,
+        };
+        let (count, batch) = (usize::from(self.gpus?), usize::from(self.gpu_batch));
+        Some(GpuGroup { count, memory: self.gpu_memory?, links, batch })
+    }
+}
+
+/// Several GPUs, as a server finds them.
+#[derive(Clone, Copy)]
+pub(super) struct GpuGroup {
+    count: usize,
+    memory: u64,
+    links: Links,
+    batch: usize,
+}
+
+impl GpuGroup {
+    /// How they divide a protocol's database, as a server chooses it; None if it does not fit, even in shares.
+    pub(super) fn division(self, figures: &Figures) -> Option<Division> {
+        Strategy::choose(self.count, self.memory, self.links, gpu_load(&figures.params, self.batch))
+    }
+}
