@@ -81,7 +81,7 @@ gpu: build
 # The service under kills, floods, nonsense and damage, the long form: docs/reliability.md. `make test` has the short one.
 .PHONY: torture
 torture:
-	SPIREA_TORTURE=long $(CARGO) test --release --locked --package spirea-cli --test torture -- --nocapture --test-threads 1
+	SPIREA_TORTURE=long $(CARGO) test --release --locked --package spirea-cli --test torture -- --nocapture --test-threads 2
 
 bench: build
 	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 1 --json

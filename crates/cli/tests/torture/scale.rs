@@ -39,7 +39,7 @@ impl Scale {
                 life: Duration::from_millis(600),
                 clients: 500,
                 threads: 8,
-                asking: Duration::from_secs(300),
+                asking: Duration::from_secs(600),
                 malformed: 100_000,
                 slow: 64,
                 beside: 2000,
