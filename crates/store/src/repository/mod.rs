@@ -71,7 +71,7 @@ pub struct Repository {
     writing: Mutex<()>,
     /// Held by whoever compacts, which takes long.
     compacting: Mutex<()>,
-    _lock: File,
+    lock: File,
 }
 
 impl Repository {
@@ -108,7 +108,7 @@ impl Repository {
         sync_folder(&folder)?;
         let records = Mutex::new(log::read(&folder)?);
         let (writing, compacting) = (Mutex::new(()), Mutex::new(()));
-        let repository = Self { folder, settings, records, writing, compacting, _lock: lock };
+        let repository = Self { folder, settings, records, writing, compacting, lock };
         repository.remove_unnamed()?;
         Ok(repository)
     }
@@ -429,6 +429,15 @@ fn changes_of(record: &VersionRecord) -> Result<Changes, StoreError> {
         return Err(damaged("its content does not match the manifest's hash"));
     }
     Changes::from_bytes(&bytes).map_err(|error| damaged(&error.to_string()))
+}
+
+impl Drop for Repository {
+    /// Gives it to other processes. To close the file would not do: a process that this one is starting just now has the
+    /// same open file until it runs its own program.
+    fn drop(&mut self) {
+        // It is closed in any case.
+        let _ = self.lock.unlock();
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -255,3 +255,15 @@ fn changes_that_come_while_a_base_is_compacted_are_its_delta() {
     let superseded = repository.compact(backend(), &Back(&repository));
     assert!(matches!(superseded, Err(StoreError::Busy { .. })), "{superseded:?}");
 }
+
+#[test]
+fn a_repository_that_is_closed_is_free_whoever_inherited_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("repository");
+    let repository = Repository::create(&path, Settings::default()).unwrap();
+    assert!(matches!(Repository::open(&path, Settings::default()), Err(StoreError::Busy { .. })));
+    let inherited = repository.lock.try_clone().unwrap();
+    drop(repository);
+    Repository::open(&path, Settings::default()).unwrap();
+    drop(inherited);
+}
