@@ -17,7 +17,7 @@ use crate::output::Format;
 /// What to examine.
 #[derive(Args)]
 pub struct Options {
-    /// Address of the server, such as https://pir.example.org.
+    /// Address of the server, such as http://127.0.0.1:8080.
     url: String,
     /// Address of the other server, for a database that two servers answer for.
     #[arg(long, value_name = "URL")]
