@@ -175,6 +175,7 @@ impl Connection {
             _ = activity.overdue(&self.limits) => (),
         }
     }
+
     /// The router as a service that notes each request, and where it comes from.
     fn service(
         &self,

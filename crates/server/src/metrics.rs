@@ -272,6 +272,7 @@ impl Metrics {
         }
         (TEXT_FORMAT, String::from_utf8_lossy(&text).into_owned())
     }
+
     /// Writes down what the registry of keys has counted.
     fn count_keys(
         &self,

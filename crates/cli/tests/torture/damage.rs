@@ -1,6 +1,7 @@
 //! Files that a disk has damaged: the server answers rightly from what is whole, or says which file is not.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tempfile::tempdir;
 
@@ -43,9 +44,18 @@ pub fn files(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a server makes of a repository: the table, or why it does not answer.
-fn serve_damaged(repository: &Path, folder: &Path) -> Result<Vec<u64>, String> {
-    let service = Service::start(serve(&[repository], &[]), &folder.join("server.log"))?;
+/// A repository of two versions, a base with changes and the base alone, and the editions of the first.
+pub fn changed_repository(folder: &Path) -> (PathBuf, Vec<u64>) {
+    let path = repository(folder, &snapshot(folder, NAME, "simple", 1));
+    let service = Service::started(serve(&[&path], &[]), &folder.join("server.log"));
+    service.published(&Http::new(), NAME, "changes", &changes([0, 1], 2));
+    let current = editions(&service.url, NAME, &folder.join("cache")).unwrap();
+    (path, current)
+}
+
+/// What a server makes of that repository: the table, or why it does not answer.
+pub fn answered_by(server: Command, folder: &Path) -> Result<Vec<u64>, String> {
+    let service = Service::start(server, &folder.join("server.log"))?;
     service.ready()?;
     let cache = tempfile::tempdir_in(folder).unwrap();
     Ok(editions(&service.url, NAME, cache.path()).unwrap())
@@ -55,13 +65,7 @@ fn serve_damaged(repository: &Path, folder: &Path) -> Result<Vec<u64>, String> {
 fn a_damaged_file_is_named_or_not_needed() {
     let folder = tempdir().unwrap();
     let folder = folder.path();
-    let whole = repository(folder, &snapshot(folder, NAME, "simple", 1));
-    // Two versions: a base with changes, and the base alone.
-    let current = {
-        let service = Service::started(serve(&[&whole], &[]), &folder.join("server.log"));
-        service.published(&Http::new(), NAME, "changes", &changes([0, 1], 2));
-        editions(&service.url, NAME, &folder.join("cache")).unwrap()
-    };
+    let (whole, current) = changed_repository(folder);
     let former = vec![1; ROWS];
     let mut all = Vec::new();
     files(&whole, Path::new(""), &mut all);
@@ -72,7 +76,7 @@ fn a_damaged_file_is_named_or_not_needed() {
             let damaged = folder.join("damaged");
             copy(&whole, &damaged);
             damage.apply(&damaged.join(file));
-            match serve_damaged(&damaged, folder) {
+            match answered_by(serve(&[&damaged], &[]), folder) {
                 Ok(found) => {
                     answered += 1;
                     assert!(found == current || found == former, "{damage:?} {}: {found:?}", file.display());

@@ -13,7 +13,7 @@ const UNREADABLE_AT: u64 = 16;
 
 /// What goes wrong in a server.
 pub struct Faults {
-    library: PathBuf,
+    preloaded: PathBuf,
     path: PathBuf,
     file: File,
 }
@@ -21,24 +21,24 @@ pub struct Faults {
 impl Faults {
     /// Nothing yet; its files are in `folder`.
     pub fn new(folder: &Path) -> Self {
-        let (library, path) = (folder.join("libfaults.so"), folder.join("faults"));
+        let (preloaded, path) = (folder.join("libfaults.so"), folder.join("faults"));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture/faults.c");
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
         let compiled = Command::new(compiler)
             .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
-            .args([&library, &source])
+            .args([&preloaded, &source])
             .arg("-ldl")
             .status()
             .expect("there is a C compiler, as there is one for the emulation");
         assert!(compiled.success());
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         file.set_len(UNREADABLE_AT + PART as u64).unwrap();
-        Self { library, path, file }
+        Self { preloaded, path, file }
     }
 
     /// The command, with these faults.
     pub fn within(&self, mut command: Command) -> Command {
-        command.env("LD_PRELOAD", &self.library).env("SPIREA_FAULTS", &self.path);
+        command.env("LD_PRELOAD", &self.preloaded).env("SPIREA_FAULTS", &self.path);
         command
     }
 

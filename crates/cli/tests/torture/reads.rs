@@ -6,7 +6,7 @@ use spirea_client::ClientError;
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::damage::files;
+use crate::damage::{answered_by, changed_repository, files};
 use crate::faults::Faults;
 use crate::service::{Http, Service, serve};
 use crate::table::{ROWS, archive, changes, editions, repository, snapshot};
@@ -18,12 +18,7 @@ const KEYED: &str = "keyed";
 fn a_file_that_cannot_be_read_at_the_start_is_named_or_not_needed() {
     let folder = tempdir().unwrap();
     let folder = folder.path();
-    let path = repository(folder, &snapshot(folder, NAME, "simple", 1));
-    let current = {
-        let service = Service::started(serve(&[&path], &[]), &folder.join("server.log"));
-        service.published(&Http::new(), NAME, "changes", &changes([0, 1], 2));
-        editions(&service.url, NAME, &folder.join("cache")).unwrap()
-    };
+    let (path, current) = changed_repository(folder);
     let faults = Faults::new(folder);
     let mut all = Vec::new();
     files(&path, Path::new(""), &mut all);
@@ -31,12 +26,7 @@ fn a_file_that_cannot_be_read_at_the_start_is_named_or_not_needed() {
     for file in &all {
         faults.unreadable(file.to_str().unwrap());
         let failed = faults.failed();
-        let started = Service::start(faults.within(serve(&[&path], &[])), &folder.join("server.log"));
-        let found = started.and_then(|service| {
-            service.ready()?;
-            Ok(editions(&service.url, NAME, tempfile::tempdir_in(folder).unwrap().path()).unwrap())
-        });
-        match found {
+        match answered_by(faults.within(serve(&[&path], &[])), folder) {
             Ok(found) => {
                 answered += 1;
                 assert!(found == current || found == vec![1; ROWS], "{}: {found:?}", file.display());
@@ -57,8 +47,7 @@ fn a_file_that_cannot_be_read_at_the_start_is_named_or_not_needed() {
 
     // Nothing is thrown away for an error that may pass.
     faults.unreadable("");
-    let service = Service::started(faults.within(serve(&[&path], &[])), &folder.join("server.log"));
-    assert_eq!(editions(&service.url, NAME, &folder.join("cache")).unwrap(), current);
+    assert_eq!(answered_by(faults.within(serve(&[&path], &[])), folder).unwrap(), current);
 }
 
 #[test]

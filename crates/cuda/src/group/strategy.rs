@@ -161,6 +161,7 @@ mod tests {
         assert_eq!(chosen(4, 39, Links::Direct, LOAD), None);
         assert_eq!(chosen(1, 99, Links::Direct, LOAD), None);
     }
+
     #[test]
     fn the_reason_says_what_decided() {
         let reason = |memory, links, load| {

@@ -74,6 +74,15 @@ pub struct Repository {
     lock: File,
 }
 
+impl Drop for Repository {
+    /// Gives it to other processes. To close the file would not do: a process that this one is starting just now has the
+    /// same open file until it runs its own program.
+    fn drop(&mut self) {
+        // It is closed in any case.
+        let _ = self.lock.unlock();
+    }
+}
+
 impl Repository {
     /// Opens the repository in `folder`: what a process that ended had not completed is removed, and the newest
     /// complete version is current. Manifests alone are read; a server verifies the files before it serves them.
@@ -429,15 +438,6 @@ fn changes_of(record: &VersionRecord) -> Result<Changes, StoreError> {
         return Err(damaged("its content does not match the manifest's hash"));
     }
     Changes::from_bytes(&bytes).map_err(|error| damaged(&error.to_string()))
-}
-
-impl Drop for Repository {
-    /// Gives it to other processes. To close the file would not do: a process that this one is starting just now has the
-    /// same open file until it runs its own program.
-    fn drop(&mut self) {
-        // It is closed in any case.
-        let _ = self.lock.unlock();
-    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
