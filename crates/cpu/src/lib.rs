@@ -9,6 +9,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("the kernels read the panel layout as little-endian words");
 
+mod aligned;
 mod dpf;
 mod fold;
 mod isa;

@@ -8,7 +8,7 @@
 //! So nothing is rearranged behind the cipher, and before it sigma of a seed is read from memory as often as it has
 //! blocks, which costs no arithmetic.
 
-use spirea_dpf::{Bit, Block, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Party};
+use spirea_dpf::{Bit, Block, CONTROL, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Party};
 
 use crate::prefetch::reread;
 
@@ -44,8 +44,6 @@ pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
     fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// sigma of each block without its control bit.
     fn sigma(self, nodes: Self::Vector) -> Self::Vector;
-    /// All ones in blocks whose control bit is set, 0 in others.
-    fn control_masks(self, nodes: Self::Vector) -> Self::Vector;
     /// A round.
     fn round(self, state: Self::Vector, key: Self::Vector) -> Self::Vector;
     /// The last round.
@@ -54,8 +52,11 @@ pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
     fn add32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Sums of 64-bit words.
     fn add64(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Sums of blocks.
-    fn add128(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Sums of blocks, given `a` and `b` with the top bits of their lower halves turned, and not `b`.
+    ///
+    /// The turned bits vanish in the sum of lower halves. These have a carry if a > not b, unsigned, which with turned
+    /// bits is what a comparison of signed words says.
+    fn add128(self, a: Self::Vector, b: Self::Vector, not_b: Self::Vector) -> Self::Vector;
 }
 
 /// All rounds but the last, behind the first key.
@@ -71,46 +72,74 @@ fn encrypt<L: AesLanes>(lanes: L, mut states: [L::Vector; PIPELINE]) -> [L::Vect
     states
 }
 
+/// The top bit of a block's lower half: see [`AesLanes::add128`].
+pub(crate) const TURNED: Block = 1 << 63;
+
+/// Vectors by pattern and by the control bits of their nodes, the first one's lowest. They are looked up rather than
+/// masked: the vector units have most to do, and the bits are pseudorandom, whatever a key selects.
+type ByControls<V> = [[V; COMBINATIONS]; PATTERNS];
+
 /// What the N blocks of a seed differ in, as vectors: pattern p has blocks `p * BLOCKS` onward, in a circle.
 struct Constants<V> {
-    /// `sigma(i)` and the first round's key.
-    first: [V; LEAF_BLOCKS],
-    /// `sigma(i)` and the last round's key.
-    last: [V; LEAF_BLOCKS],
-    /// What is added where a node is not corrected.
-    uncorrected: V,
-    /// The difference, as an exclusive or, to what is added where it is.
-    turn: [V; LEAF_BLOCKS],
+    /// Before the cipher, by pattern: `sigma(i)` and the first round's key.
+    first: [V; PATTERNS],
+    /// In the last round: `sigma(i)`, its key and, where shares add by exclusive or, the correction.
+    last: ByControls<V>,
+    /// Behind it, where shares add as numbers: the correction.
+    summands: ByControls<V>,
+    /// Where the numbers are whole blocks: not the correction.
+    complements: ByControls<V>,
 }
 
+/// Most patterns: N blocks of a seed, one a vector.
+const PATTERNS: usize = LEAF_BLOCKS;
+/// Most combinations of control bits: those of two nodes a vector.
+const COMBINATIONS: usize = 4;
+
 impl<V: Copy> Constants<V> {
+    /// Those of N blocks that are inverted if `inverted` is all ones, and get an entry of `corrections`: the first where
+    /// a node is not corrected, the second where it is.
     #[inline(always)]
-    fn new<L: AesLanes<Vector = V>, const N: usize>(
+    fn new<L: AesLanes<Vector = V>, O: Output, const N: usize>(
         lanes: L,
         inverted: Block,
-        uncorrected: Block,
-        corrected: [Block; N],
+        corrections: [[Block; N]; 2],
     ) -> Self {
         let keys = lanes.round_keys();
         let zero = lanes.splat(0);
+        let by_controls = [[zero; COMBINATIONS]; PATTERNS];
         let mut constants = Self {
-            first: [zero; LEAF_BLOCKS],
-            last: [zero; LEAF_BLOCKS],
-            uncorrected: lanes.splat(uncorrected),
-            turn: [zero; LEAF_BLOCKS],
+            first: [zero; PATTERNS],
+            last: by_controls,
+            summands: by_controls,
+            complements: by_controls,
         };
-        for p in 0..LEAF_BLOCKS {
-            let (mut first, mut last, mut turn) = ([0; 4], [0; 4], [0; 4]);
-            for lane in 0..L::BLOCKS {
-                let i = (p * L::BLOCKS + lane) % N;
-                let sigma = (i as Block) << 64;
-                first[lane] = sigma ^ keys[0];
-                last[lane] = sigma ^ keys[ROUNDS] ^ inverted;
-                turn[lane] = uncorrected ^ corrected[i];
+        for p in 0..patterns::<L, N>() {
+            let mut first = [0; 4];
+            for (lane, first) in first[..L::BLOCKS].iter_mut().enumerate() {
+                *first = sigma_of_index((p * L::BLOCKS + lane) % N) ^ keys[0];
             }
             constants.first[p] = lanes.load(&first);
-            constants.last[p] = lanes.load(&last);
-            constants.turn[p] = lanes.load(&turn);
+            for controls in 0..1 << nodes_of_vector::<L, N>() {
+                let (mut last, mut summand) = ([0; 4], [0; 4]);
+                for lane in 0..L::BLOCKS {
+                    let i = (p * L::BLOCKS + lane) % N;
+                    let correction = corrections[controls >> (lane / N) & 1][i];
+                    last[lane] = sigma_of_index(i) ^ keys[ROUNDS] ^ inverted;
+                    match O::KIND {
+                        OutputKind::Bit => last[lane] ^= correction,
+                        OutputKind::U128 => {
+                            last[lane] ^= TURNED;
+                            summand[lane] = correction ^ TURNED;
+                        }
+                        _ => summand[lane] = correction,
+                    }
+                }
+                let summand = lanes.load(&summand);
+                constants.last[p][controls] = lanes.load(&last);
+                constants.summands[p][controls] = summand;
+                constants.complements[p][controls] = lanes.xor(summand, lanes.splat(Block::MAX));
+            }
         }
         constants
     }
@@ -118,7 +147,7 @@ impl<V: Copy> Constants<V> {
     /// Those of a level: children of corrected nodes get its corrections.
     #[inline(always)]
     fn of_level<L: AesLanes<Vector = V>>(lanes: L, level: &Level) -> Self {
-        Self::new(lanes, 0, 0, [level.left, level.right])
+        Self::new::<L, Bit, 2>(lanes, 0, [[0; 2], [level.left, level.right]])
     }
 
     /// Those of a key's leaves. Party 0 adds the correction c where a node is corrected. Party 1 has the negative of
@@ -129,40 +158,78 @@ impl<V: Copy> Constants<V> {
             Party::One if O::KIND != OutputKind::Bit => {
                 let one = O::negate_leaf(&[Block::MAX; LEAF_BLOCKS]);
                 let corrected = O::add_leaves(&one, &O::negate_leaf(key.leaf()));
-                Self::new(lanes, Block::MAX, one[0], corrected)
+                Self::new::<L, O, LEAF_BLOCKS>(lanes, Block::MAX, [one, corrected])
             }
-            _ => Self::new(lanes, 0, 0, *key.leaf()),
+            _ => Self::new::<L, O, LEAF_BLOCKS>(lanes, 0, [[0; LEAF_BLOCKS], *key.leaf()]),
         }
     }
 }
 
+/// sigma of a block's number.
+#[inline(always)]
+fn sigma_of_index(i: usize) -> Block {
+    (i as Block) << 64
+}
+
+/// Vectors after which the N blocks of a seed begin anew.
+#[inline(always)]
+fn patterns<L: AesLanes, const N: usize>() -> usize {
+    N.div_ceil(L::BLOCKS)
+}
+
+/// Nodes whose N blocks share a vector.
+#[inline(always)]
+fn nodes_of_vector<L: AesLanes, const N: usize>() -> usize {
+    L::BLOCKS.div_ceil(N)
+}
+
+/// Runs a block for each vector of the pipeline, one after another. As a loop it is too long for the compiler to unroll,
+/// and the vectors would leave their registers.
+macro_rules! for_each_vector {
+    ($v:ident => $body:block) => {
+        for_each_vector!($v, $body, 0 1 2 3 4 5 6 7);
+    };
+    ($v:ident, $body:block, $($i:literal)*) => {
+        const { assert!([$($i),*].len() == PIPELINE) };
+        $({
+            let $v = $i;
+            $body
+        })*
+    };
+}
+
 /// Nodes as the cipher takes them.
+#[repr(align(64))]
 struct Prepared {
     /// sigma of each seed.
     sigmas: [Block; NODES],
-    /// All ones for nodes that are corrected.
-    masks: [Block; NODES],
+    /// The control bit of each node.
+    controls: [Block; NODES],
 }
 
 impl Prepared {
-    const EMPTY: Self = Self { sigmas: [0; NODES], masks: [0; NODES] };
+    const EMPTY: Self = Self { sigmas: [0; NODES], controls: [0; NODES] };
 
     /// Prepares up to [`NODES`] nodes.
     #[inline(always)]
     fn set<L: AesLanes>(&mut self, lanes: L, nodes: &[Block]) {
-        let to = self.sigmas.chunks_exact_mut(L::BLOCKS).zip(self.masks.chunks_exact_mut(L::BLOCKS));
-        let mut padded = [0; 4];
-        for (nodes, (sigmas, masks)) in nodes.chunks(L::BLOCKS).zip(to) {
-            let nodes = if nodes.len() < L::BLOCKS {
-                padded[..nodes.len()].copy_from_slice(nodes);
-                &padded
-            } else {
-                nodes
-            };
-            let nodes = lanes.load(nodes);
-            lanes.store(lanes.sigma(nodes), sigmas);
-            lanes.store(lanes.control_masks(nodes), masks);
+        let whole = nodes.len() / L::BLOCKS * L::BLOCKS;
+        for first in (0..whole).step_by(L::BLOCKS) {
+            self.set_vector(lanes, first, &nodes[first..]);
         }
+        if whole < nodes.len() {
+            let mut padded = [0; 4];
+            padded[..nodes.len() - whole].copy_from_slice(&nodes[whole..]);
+            self.set_vector(lanes, whole, &padded);
+        }
+    }
+
+    /// Prepares the nodes of a vector, to be those from `first` on.
+    #[inline(always)]
+    fn set_vector<L: AesLanes>(&mut self, lanes: L, first: usize, nodes: &[Block]) {
+        let nodes = lanes.load(nodes);
+        lanes.store(lanes.sigma(nodes), &mut self.sigmas[first..]);
+        lanes.store(lanes.and(nodes, lanes.splat(CONTROL)), &mut self.controls[first..]);
     }
 
     /// The N blocks of each node, corrected, as outputs of O, written one after another.
@@ -195,35 +262,36 @@ impl Prepared {
         first: usize,
         to: &mut [Block],
     ) {
-        let sigmas = &self.sigmas[first..first + PIPELINE * L::BLOCKS / N];
-        let masks = &self.masks[first..first + PIPELINE * L::BLOCKS / N];
-        let patterns = N.div_ceil(L::BLOCKS);
+        let nodes = first..first + PIPELINE * L::BLOCKS / N;
+        let (sigmas, controls) = (&self.sigmas[nodes.clone()], &self.controls[nodes]);
+        let patterns = patterns::<L, N>();
+        let to = &mut to[..PIPELINE * L::BLOCKS];
         // Plain loops: a closure would be compiled without the caller's instruction set.
-        let mut pipeline = [constants.uncorrected; PIPELINE];
+        let mut pipeline = [constants.first[0]; PIPELINE];
         for (v, state) in pipeline.iter_mut().enumerate() {
             let sigma = lanes.repeat::<N>(&sigmas[v * L::BLOCKS / N..]);
             *state = lanes.xor(sigma, constants.first[v % patterns]);
         }
         let pipeline = encrypt(lanes, pipeline);
-        for (v, (state, to)) in pipeline.into_iter().zip(to.chunks_exact_mut(L::BLOCKS)).enumerate() {
+        for_each_vector!(v => {
             let node = v * L::BLOCKS / N;
+            // One by one: gathered in a vector, each would cost instructions to bring back.
+            let mut combination = *reread(&controls[node]) as usize;
+            if nodes_of_vector::<L, N>() == 2 {
+                combination |= (*reread(&controls[node + 1]) as usize) << 1;
+            }
+            let (pattern, controls) = (v % patterns, combination % COMBINATIONS);
             let sigma = lanes.repeat::<N>(&sigmas[node..]);
-            let last = lanes.xor(sigma, constants.last[v % patterns]);
-            let turned = lanes.and(constants.turn[v % patterns], lanes.repeat::<N>(&masks[node..]));
+            let block = lanes.last_round(pipeline[v], lanes.xor(sigma, constants.last[pattern][controls]));
+            let summand = constants.summands[pattern][controls];
             let block = match O::KIND {
-                OutputKind::Bit => lanes.last_round(state, lanes.xor(last, turned)),
-                output => {
-                    let block = lanes.last_round(state, last);
-                    let added = lanes.xor(constants.uncorrected, turned);
-                    match output {
-                        OutputKind::U32 => lanes.add32(block, added),
-                        OutputKind::U64 => lanes.add64(block, added),
-                        _ => lanes.add128(block, added),
-                    }
-                }
+                OutputKind::Bit => block,
+                OutputKind::U32 => lanes.add32(block, summand),
+                OutputKind::U64 => lanes.add64(block, summand),
+                OutputKind::U128 => lanes.add128(block, summand, constants.complements[pattern][controls]),
             };
-            lanes.store(block, to);
-        }
+            lanes.store(block, &mut to[v * L::BLOCKS..]);
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use spirea_dpf::prf::AES_KEY;
 use spirea_dpf::{Bit, Block, Key, Leaf, Level, Output, OutputKind};
 
-use super::aes::{AesLanes, ROUNDS, RoundKeys, aes_tree};
+use super::aes::{AesLanes, ROUNDS, RoundKeys, TURNED, aes_tree};
 
 /// Proof that AES-NI is there, with the round keys: by reference, since a token is copied wherever it goes.
 #[derive(Clone, Copy)]
@@ -119,12 +119,6 @@ impl AesLanes for AesNi {
     }
 
     #[inline(always)]
-    fn control_masks(self, nodes: __m128i) -> __m128i {
-        // SAFETY: SSE2.
-        unsafe { _mm_srai_epi32::<31>(_mm_slli_epi32::<31>(_mm_shuffle_epi32::<0>(nodes))) }
-    }
-
-    #[inline(always)]
     fn round(self, state: __m128i, key: __m128i) -> __m128i {
         // SAFETY: `self` proves AES-NI.
         unsafe { _mm_aesenc_si128(state, key) }
@@ -149,11 +143,11 @@ impl AesLanes for AesNi {
     }
 
     #[inline(always)]
-    fn add128(self, a: __m128i, b: __m128i) -> __m128i {
+    fn add128(self, a: __m128i, b: __m128i, _: __m128i) -> __m128i {
         let mut blocks = [[0; 1]; 2];
         self.store(a, &mut blocks[0]);
         self.store(b, &mut blocks[1]);
-        block(&blocks[0][0].wrapping_add(blocks[1][0]))
+        block(&(blocks[0][0] ^ TURNED).wrapping_add(blocks[1][0] ^ TURNED))
     }
 }
 

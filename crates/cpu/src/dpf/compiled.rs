@@ -80,6 +80,15 @@ macro_rules! compiled {
                 unsafe { compiled(*self, block, shares, stride, sums) }
             }
 
+            fn xor_leaves(&self, leaves: &[Leaf], sum: &mut Leaf) {
+                #[target_feature(enable = $features)]
+                fn compiled(leaves: &[Leaf], sum: &mut Leaf) {
+                    fold::xor_leaves(leaves, sum);
+                }
+                // SAFETY: `self` proves the features.
+                unsafe { compiled(leaves, sum) }
+            }
+
             fn multiply_adds32(&self, rounds: u64) -> u64 {
                 #[target_feature(enable = $features)]
                 fn compiled(lanes: $token, rounds: u64) -> u64 {

@@ -13,12 +13,13 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use spirea_backend::{Batch, RowLayout};
-use spirea_dpf::{Block as Node, Key, LEAF_BLOCKS, Leaf, OutputKind};
+use spirea_dpf::{Block as Node, Key, Leaf, OutputKind};
 
 use super::fold::{Block, GROUP_ROWS, SLACK, sum_bytes};
 use super::kernels::RowKernels;
-use super::traverse::leaf_nodes;
+use super::traverse::Descent;
 use super::tree::Tree;
+use crate::aligned::Aligned;
 use crate::matrix::CpuRows;
 
 /// The most keys that share one reading of the database.
@@ -105,14 +106,16 @@ impl Fold<'_> {
     /// The sums over the rows of some chunks.
     fn piece(&self, chunks: Range<u64>) -> Vec<u8> {
         let mut sums = self.no_sums();
-        let mut nodes = vec![0; self.keys.len() * self.chunk];
+        let mut nodes = Aligned::<Node>::zeros(self.keys.len() * self.chunk);
         // The rows of a tree that is smaller than a group are a group all the same.
         let behind = group_leaves(self.batch);
-        let mut shares = vec![[0; LEAF_BLOCKS]; self.keys.len() * self.tile + behind];
+        let mut shares = Aligned::<Leaf>::zeros(self.keys.len() * self.tile + behind);
         let per_leaf = self.batch.domain.output().per_leaf();
+        let descent = |key| Descent::new(self.tree, key, self.chunk);
+        let mut descents: Vec<Descent<'_>> = self.keys.iter().map(descent).collect();
         for chunk in chunks {
-            for (key, nodes) in self.keys.iter().zip(nodes.chunks_exact_mut(self.chunk)) {
-                leaf_nodes(self.tree, key, chunk, nodes);
+            for (descent, nodes) in descents.iter_mut().zip(nodes.chunks_exact_mut(self.chunk)) {
+                descent.leaf_nodes(chunk, nodes);
             }
             for tile in 0..self.chunk / self.tile {
                 let first_leaf = chunk * self.chunk as u64 + (tile * self.tile) as u64;

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use spirea_dpf::Leaf;
+
 use super::lanes::{ByteLanes, Word};
 use crate::prefetch::prefetch;
 
@@ -288,6 +290,20 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
             lanes.store(W::finish(lanes, total, lanes.load(sums)), sums);
         }
     }
+}
+
+/// Adds leaves to a sum, by exclusive or.
+#[inline(always)]
+pub(crate) fn xor_leaves(leaves: &[Leaf], sum: &mut Leaf) {
+    // A copy, which stays in registers; words, which the compiler's vectors take.
+    let mut total: [u64; 8] = bytemuck::cast(*sum);
+    for leaf in leaves {
+        let words: [u64; 8] = bytemuck::cast(*leaf);
+        for (total, word) in total.iter_mut().zip(words) {
+            *total ^= word;
+        }
+    }
+    *sum = bytemuck::cast(total);
 }
 
 /// Multiplies and adds words of 32 bits in registers only; returns the number of products.

@@ -1,6 +1,6 @@
 //! The kernels of an instruction set behind one table.
 
-use spirea_dpf::{Prf, PrfKind, PrfVisitor};
+use spirea_dpf::{Leaf, Prf, PrfKind, PrfVisitor};
 
 use super::fold::{self, Bits, Block};
 use super::plain::PlainLanes;
@@ -22,6 +22,8 @@ pub(crate) trait RowKernels: Send + Sync {
     fn sum32(&self, block: Block<'_>, shares: &[u8], stride: usize, sums: &mut [u8]);
     /// [`fold::sum`] over words of 64 bits.
     fn sum64(&self, block: Block<'_>, shares: &[u8], stride: usize, sums: &mut [u8]);
+    /// [`fold::xor_leaves`].
+    fn xor_leaves(&self, leaves: &[Leaf], sum: &mut Leaf);
     /// Multiplies and adds words of 32 bits in registers for a number of rounds; returns the number of products.
     fn multiply_adds32(&self, rounds: u64) -> u64;
 }
@@ -41,6 +43,10 @@ impl RowKernels for PlainLanes {
 
     fn sum64(&self, block: Block<'_>, shares: &[u8], stride: usize, sums: &mut [u8]) {
         fold::sum::<_, u64>(*self, block, shares, stride, sums);
+    }
+
+    fn xor_leaves(&self, leaves: &[Leaf], sum: &mut Leaf) {
+        fold::xor_leaves(leaves, sum);
     }
 
     fn multiply_adds32(&self, rounds: u64) -> u64 {

@@ -9,6 +9,7 @@ use spirea_math::random::SecretRng;
 
 use super::evaluate::Strategy;
 use super::kernels::tree;
+use super::traverse::Descent;
 use super::tree::{Plain, Tree};
 use crate::{CpuBackend, Isa};
 
@@ -102,6 +103,25 @@ fn every_strategy_function_and_instruction_set_evaluates_the_same() {
                     assert!(found == expected, "{prf}, {output:?}, {isa}, {}", strategy.name());
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_descent_finds_chunks_in_any_order() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for (leaves, order) in
+        [(4, &[0, 1, 2, 3, 4, 7, 6, 6, 15, 0, 8, 15][..]), (32, &[1, 0, 0, 1]), (64, &[0, 0])]
+    {
+        // A leaf is four points.
+        let [key, _] = keys(PrfKind::Aes128, 256, OutputKind::U128, &mut rng);
+        let (tree, mut nodes) = (Plain(Aes128), vec![0; leaves]);
+        let mut descent = Descent::new(&tree, &key, leaves);
+        let mut all = vec![key.root(); 64];
+        key.levels().iter().enumerate().for_each(|(i, level)| tree.expand(&mut all, 1 << i, level));
+        for &chunk in order {
+            descent.leaf_nodes(chunk, &mut nodes);
+            assert!(nodes == all[chunk as usize * leaves..][..leaves], "chunk {chunk} of {leaves} leaves");
         }
     }
 }

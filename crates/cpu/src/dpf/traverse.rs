@@ -4,21 +4,48 @@ use spirea_dpf::{Block, Key};
 
 use super::tree::Tree;
 
-/// Fills `nodes`, a power of two of them, with the nodes of leaves `chunk * nodes.len()` onward.
-///
-/// Down to the subtree that spans them one node at a time, then breadth first within it: a whole tree is covered
-/// chunk by chunk with the memory of one chunk (GPU-DPF section III-C, "memory-bounded tree traversal", with the
-/// subtrees' roots found again rather than kept: it costs as many calls as the tree has levels above a chunk).
-pub(crate) fn leaf_nodes(tree: &dyn Tree, key: &Key, chunk: u64, nodes: &mut [Block]) {
-    let below = nodes.len().trailing_zeros() as usize;
-    let (above, within) = key.levels().split_at(key.levels().len() - below);
-    let mut pair = [key.root(), 0];
-    for (i, level) in above.iter().enumerate() {
-        tree.expand(&mut pair, 1, level);
-        pair[0] = pair[(chunk >> (above.len() - 1 - i) & 1) as usize];
+/// A walk over the subtrees of a tree's leaves, chunk after chunk (GPU-DPF section III-C, "memory-bounded tree
+/// traversal"): the tree is covered with the memory of one chunk and of one path from the root to it.
+pub(crate) struct Descent<'a> {
+    tree: &'a dyn Tree,
+    key: &'a Key,
+    /// The children on the path to the last chunk's root, by level; as many levels as are above a chunk.
+    path: Vec<[Block; 2]>,
+    /// The chunk that the path leads to.
+    chunk: Option<u64>,
+}
+
+impl<'a> Descent<'a> {
+    /// A walk over chunks of `leaves` leaves, a power of two that is no more than there are.
+    pub fn new(tree: &'a dyn Tree, key: &'a Key, leaves: usize) -> Self {
+        let above = key.levels().len() - leaves.trailing_zeros() as usize;
+        Self { tree, key, path: vec![[0; 2]; above], chunk: None }
     }
-    nodes[0] = pair[0];
-    for (i, level) in within.iter().enumerate() {
-        tree.expand(nodes, 1 << i, level);
+
+    /// Fills `nodes`, as many as a chunk has leaves, with the nodes of leaves `chunk * nodes.len()` onward: down to the
+    /// subtree that spans them, then breadth first within it.
+    ///
+    /// Down from where the way to the chunk before leaves this one's: chunks in order cost one expansion each, on
+    /// average.
+    pub fn leaf_nodes(&mut self, chunk: u64, nodes: &mut [Block]) {
+        let (above, within) = self.key.levels().split_at(self.path.len());
+        let side = |level: usize| (chunk >> (above.len() - 1 - level) & 1) as usize;
+        let known = self.chunk.replace(chunk).map_or(0, |before| {
+            // The sides of so many levels differ; the children at the fork are those of both ways.
+            let differing = u64::BITS - (before ^ chunk).leading_zeros();
+            (above.len() + 1 - differing as usize).min(above.len())
+        });
+        let mut node = self.key.root();
+        for (level, (children, corrections)) in self.path.iter_mut().zip(above).enumerate() {
+            if level >= known {
+                children[0] = node;
+                self.tree.expand(children, 1, corrections);
+            }
+            node = children[side(level)];
+        }
+        nodes[0] = node;
+        for (i, level) in within.iter().enumerate() {
+            self.tree.expand(nodes, 1 << i, level);
+        }
     }
 }

@@ -77,12 +77,6 @@ impl AesLanes for Vaes {
     }
 
     #[inline(always)]
-    fn control_masks(self, nodes: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_srai_epi32::<31>(_mm256_slli_epi32::<31>(_mm256_shuffle_epi32::<0>(nodes))) }
-    }
-
-    #[inline(always)]
     fn round(self, state: __m256i, key: __m256i) -> __m256i {
         // SAFETY: `self` proves VAES.
         unsafe { _mm256_aesenc_epi128(state, key) }
@@ -107,16 +101,11 @@ impl AesLanes for Vaes {
     }
 
     #[inline(always)]
-    fn add128(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2. A carry is a sum below a summand. The comparison is of signed words, so the
-        // top bit is turned, by adding it; it goes from the lower half, where subtracting all ones adds it, to the
-        // upper.
+    fn add128(self, a: __m256i, b: __m256i, not_b: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2. A carry is all ones, which is subtracted from the upper half.
         unsafe {
-            let top = _mm256_set1_epi64x(i64::MIN);
-            let turned = _mm256_add_epi64(b, top);
-            let sum = _mm256_add_epi64(a, turned);
-            let carry = _mm256_cmpgt_epi64(turned, sum);
-            _mm256_sub_epi64(_mm256_xor_si256(sum, top), _mm256_bslli_epi128::<8>(carry))
+            let carry = _mm256_cmpgt_epi64(a, not_b);
+            _mm256_sub_epi64(_mm256_add_epi64(a, b), _mm256_bslli_epi128::<8>(carry))
         }
     }
 }

@@ -85,12 +85,6 @@ impl AesLanes for Vaes512 {
     }
 
     #[inline(always)]
-    fn control_masks(self, nodes: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_srai_epi32::<31>(_mm512_slli_epi32::<31>(_mm512_shuffle_epi32::<0>(nodes))) }
-    }
-
-    #[inline(always)]
     fn round(self, state: __m512i, key: __m512i) -> __m512i {
         // SAFETY: `self` proves VAES.
         unsafe { _mm512_aesenc_epi128(state, key) }
@@ -115,13 +109,11 @@ impl AesLanes for Vaes512 {
     }
 
     #[inline(always)]
-    fn add128(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F and BW. A carry is a sum below a summand; it goes from the lower half to the
-        // upper.
+    fn add128(self, a: __m512i, b: __m512i, not_b: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 F and BW. A carry is all ones, which is subtracted from the upper half.
         unsafe {
-            let sum = _mm512_add_epi64(a, b);
-            let carry = _mm512_maskz_set1_epi64(_mm512_cmplt_epu64_mask(sum, a), 1);
-            _mm512_add_epi64(sum, _mm512_bslli_epi128::<8>(carry))
+            let carry = _mm512_maskz_set1_epi64(_mm512_cmpgt_epi64_mask(a, not_b), -1);
+            _mm512_sub_epi64(_mm512_add_epi64(a, b), _mm512_bslli_epi128::<8>(carry))
         }
     }
 }
