@@ -19,7 +19,7 @@ test: lint deny test-rust test-cuda-asan test-docs test-page test-deploy check-c
 # from the network and change by themselves.
 .PHONY: deny audit
 deny:
-	scripts/cargo-deny.sh --offline check bans licenses sources
+	scripts/cargo-deny.sh --locked check bans licenses sources
 
 audit:
 	scripts/cargo-deny.sh check
