@@ -34,6 +34,7 @@ TESTS = {
         "bodies_agree",
         "expansions_by_residues_agree",
         "expansions_of_the_shorter_degree_agree",
+        "second_halves_agree",
         "subtrees_agree_with_whole_trees",
         "switching_agrees_with_its_definition",
         "tournaments_agree",

@@ -89,6 +89,52 @@ impl PanelLayout {
             + column % QUAD
     }
 
+    /// A matrix with the bytes of each column from its top, and zeros elsewhere.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if there are more columns, or one has more bytes than there are rows.
+    pub fn with_columns<'a>(
+        &self,
+        columns: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Vec<u8>, BackendError> {
+        let mut matrix = vec![0; self.bytes()];
+        for (column, bytes) in columns.into_iter().enumerate() {
+            self.check_room(column + 1, bytes.len())?;
+            for (row, &byte) in bytes.iter().enumerate() {
+                matrix[self.offset(row, column)] = byte;
+            }
+        }
+        Ok(matrix)
+    }
+
+    /// Checks that there is room for `columns` columns of `bytes` bytes.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if there is not.
+    pub fn check_room(&self, columns: usize, bytes: usize) -> Result<(), BackendError> {
+        if columns > self.columns || bytes > self.rows {
+            return Err(BackendError::Shape(format!(
+                "{columns} columns of {bytes} bytes in a matrix of {} x {}",
+                self.rows, self.columns
+            )));
+        }
+        Ok(())
+    }
+
+    /// The number of columns in `words`, at least 1, that matrices in this layout are folded with.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if they are not a whole number.
+    pub fn columns_of(&self, words: &[u32]) -> Result<usize, BackendError> {
+        if words.is_empty() || !words.len().is_multiple_of(self.columns) {
+            let (words, columns) = (words.len(), self.columns);
+            return Err(BackendError::Shape(format!(
+                "{words} words where columns of {columns} were expected"
+            )));
+        }
+        Ok(words.len() / self.columns)
+    }
+
     /// Checks that a matrix in this layout has `bytes` bytes.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
-pub use ring::{EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
+pub use ring::{EvaluationKeys, FillPolynomial, FoldedBlocks, RingBackend, SwitchedBits, centred};
 pub use rows::{Batch, MAX_KEYS, RowLayout, ShareBackend};
 pub use timed::{StepTimes, Timed};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use spirea_math::{Expansion, Gadget, Ring};
 
-use crate::{Backend, BackendError};
+use crate::{Backend, BackendError, PanelLayout};
 
 /// A client's evaluation keys: ciphertexts as values (transformed), one after another.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,46 @@ impl SwitchedBits {
     }
 }
 
+/// The upper `bits` bits of a word, 1 to 31, rounded, as the representative of least magnitude modulo 2^bits. An
+/// uncentred lift would add noise coherently (VIPIR appendix C.1).
+pub fn centred(word: u32, bits: u32) -> i32 {
+    // The carry out of the top is a multiple of 2^32 and vanishes, as it must modulo 2^bits.
+    word.wrapping_add(1 << (31 - bits)) as i32 >> (32 - bits)
+}
+
+/// What [`RingBackend::encode_fold`] makes of a fold: `blocks` rows of polynomials of `degree` coefficients of `bits`
+/// bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FoldedBlocks {
+    /// Rows of polynomials.
+    pub blocks: usize,
+    /// Bits of a coefficient.
+    pub bits: u32,
+}
+
+impl FoldedBlocks {
+    /// Checks that columns for matrices in one layout can be folded with a matrix in another one, and fill the blocks.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if they cannot.
+    pub fn check(
+        &self,
+        matrix: PanelLayout,
+        columns: PanelLayout,
+        degree: usize,
+    ) -> Result<(), BackendError> {
+        let Self { blocks, bits } = *self;
+        let rows = blocks.checked_mul(degree).filter(|&rows| rows > 0 && rows <= matrix.rows());
+        if matrix != columns || rows.is_none() || !(1..=31).contains(&bits) {
+            return Err(BackendError::Shape(format!(
+                "{blocks} blocks of {degree} coefficients of {bits} bits of a fold of {matrix:?} with columns for \
+                 {columns:?}"
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// The operations of a PIR server on rings.
 pub trait RingBackend: Backend {
     /// The tables of a ring.
@@ -77,6 +117,8 @@ pub trait RingBackend: Backend {
     type Ciphertexts: Send + Sync;
     /// RGSW encryptions of the bits of an index.
     type Selectors: Send + Sync;
+    /// Columns of a public matrix that matrices are folded with.
+    type Columns: Send + Sync;
 
     /// The tables of `ring`.
     ///
@@ -177,4 +219,56 @@ pub trait RingBackend: Backend {
         ciphertexts: &Self::Ciphertexts,
         bits: SwitchedBits,
     ) -> Result<Vec<u8>, BackendError>;
+
+    /// Step `reinterpret` of switched ciphertexts: a matrix with the bytes of [`Self::mod_switch`] of ciphertext c down
+    /// column c; what is left of `layout` is zeros.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if the layout has fewer rows than bytes or fewer columns than ciphertexts.
+    fn reinterpret(
+        &self,
+        tables: &Self::Tables,
+        ciphertexts: &Self::Ciphertexts,
+        bits: SwitchedBits,
+        layout: PanelLayout,
+    ) -> Result<Self::Matrix, BackendError>;
+
+    /// Takes columns of a public matrix that matrices in `layout` are going to be folded with: `layout.columns()`
+    /// words each.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if they are not whole columns, at least one.
+    fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Self::Columns, BackendError>;
+
+    /// Steps `scalar_fold` and `encode` in one: the plaintext polynomials of the fold of `matrix` with each of
+    /// `columns`. Coefficient j of polynomial (block, k) is word `block N + j` of the answer to column k, rounded and
+    /// [`centred`].
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if the columns are not for matrices of this layout or its rows do not fill the blocks,
+    /// [`BackendError::Unavailable`] if there is no room.
+    fn encode_fold(
+        &self,
+        tables: &Self::Tables,
+        matrix: &Self::Matrix,
+        columns: &Self::Columns,
+        folded: FoldedBlocks,
+    ) -> Result<Self::Plain, BackendError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn centred_words_are_near_the_word(word: u32, bits in 1u32..=31) {
+            let value = centred(word, bits);
+            prop_assert!(i64::from(value).abs() <= 1 << (bits - 1));
+            let back = (value as u32) << (32 - bits);
+            prop_assert!(i64::from(back.wrapping_sub(word) as i32).abs() <= 1 << (31 - bits));
+        }
+    }
 }

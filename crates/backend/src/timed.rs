@@ -10,8 +10,8 @@ use spirea_dpf::{Key, PrfKind};
 use spirea_math::{Expansion, Gadget, Ring};
 
 use crate::{
-    Backend, BackendError, EvaluationKeys, FillPolynomial, PanelLayout, Residence, RingBackend, RingMatrix,
-    RowLayout, ShareBackend, SwitchedBits,
+    Backend, BackendError, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, Residence, RingBackend,
+    RingMatrix, RowLayout, ShareBackend, SwitchedBits,
 };
 
 /// How long steps took, by the names that the documentation of steps gives them. Steps of several threads are added up.
@@ -132,6 +132,7 @@ impl<B: RingBackend> RingBackend for Timed<B> {
     type Plain = B::Plain;
     type Ciphertexts = B::Ciphertexts;
     type Selectors = B::Selectors;
+    type Columns = B::Columns;
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<B::Tables, BackendError> {
         self.inner.tables(ring)
@@ -208,5 +209,29 @@ impl<B: RingBackend> RingBackend for Timed<B> {
         bits: SwitchedBits,
     ) -> Result<Vec<u8>, BackendError> {
         self.time("mod_switch", |inner| inner.mod_switch(tables, ciphertexts, bits))
+    }
+
+    fn reinterpret(
+        &self,
+        tables: &B::Tables,
+        ciphertexts: &B::Ciphertexts,
+        bits: SwitchedBits,
+        layout: PanelLayout,
+    ) -> Result<B::Matrix, BackendError> {
+        self.time("reinterpret", |inner| inner.reinterpret(tables, ciphertexts, bits, layout))
+    }
+
+    fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<B::Columns, BackendError> {
+        self.inner.columns(layout, words)
+    }
+
+    fn encode_fold(
+        &self,
+        tables: &B::Tables,
+        matrix: &B::Matrix,
+        columns: &B::Columns,
+        folded: FoldedBlocks,
+    ) -> Result<B::Plain, BackendError> {
+        self.time("encode_fold", |inner| inner.encode_fold(tables, matrix, columns, folded))
     }
 }

@@ -32,7 +32,9 @@ use spirea_backend::{Backend, BackendError, PanelLayout, RING_DEGREE, Residence,
 pub use dpf::Strategy;
 pub use isa::Isa;
 pub use matrix::{CpuMatrix, CpuRows};
-pub use ring::{RingCiphertexts, RingKeys, RingLeaves, RingPlain, RingSelectors, RingTables, Schedule};
+pub use ring::{
+    RingCiphertexts, RingColumns, RingKeys, RingLeaves, RingPlain, RingSelectors, RingTables, Schedule,
+};
 
 use dpf::{RowKernels, row_kernels};
 use fold::{Microkernel, Quad};

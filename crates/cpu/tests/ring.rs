@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use common::Stream;
 use proptest::prelude::*;
-use spirea_backend::{BackendError, EvaluationKeys, NaiveBackend, RingBackend, SwitchedBits};
+use spirea_backend::{
+    BackendError, EvaluationKeys, FoldedBlocks, NaiveBackend, PanelLayout, RingBackend, SwitchedBits,
+};
 use spirea_cpu::{CpuBackend, Isa, Schedule};
 use spirea_math::{Expansion, Gadget, Modulus, Ring};
 
@@ -173,6 +175,24 @@ impl Pipeline {
                 .add_bodies(&tables, ciphertexts, &words, i % 4..words.len(), 1 + self.seed as u32 % 31)
                 .unwrap();
             seen.push(see(ciphertexts, self.bits));
+        }
+
+        // The switched bytes of packed ciphertexts as a matrix, with room for more; folded, and that packed.
+        let bits = SwitchedBits { a: 9 + self.seed as u32 % 9, b: 1 + self.seed as u32 % 16 };
+        let bytes = bits.bytes(ring.degree());
+        let layout = PanelLayout::covering(bytes.max(2 * ring.degree()), rows + 1).unwrap();
+        let columns =
+            backend.columns(layout, &common::words(self.leaves * layout.columns(), 4, self.seed)).unwrap();
+        let unit = common::words(layout.columns(), 4, self.seed + 9);
+        let blocks = FoldedBlocks { blocks: layout.rows() / ring.degree(), bits: 1 + self.seed as u32 % 31 };
+        for (ciphertexts, leaves) in folded.iter().zip(&leaves) {
+            let matrix = backend.reinterpret(&tables, ciphertexts, bits, layout).unwrap();
+            assert_eq!(backend.layout(&matrix), layout);
+            let answer = backend.words(backend.scalar_fold(&matrix, &unit).unwrap()).unwrap();
+            seen.push(answer.iter().flat_map(|word| word.to_le_bytes()).collect());
+            let plain = backend.encode_fold(&tables, &matrix, &columns, blocks).unwrap();
+            let packed = backend.poly_fold(&tables, &plain, &[*leaves]).unwrap();
+            seen.push(see(&packed[0], self.bits));
         }
 
         // As many selectors as the leaves make, for a tournament of the first leaves.
@@ -366,6 +386,31 @@ fn shapes_that_do_not_fit_are_refused() {
         for (a, b) in [(0, 1), (1, 57)] {
             let refused = backend.mod_switch(&tables, &ciphertexts, SwitchedBits { a, b });
             assert!(matches!(refused, Err(BackendError::Shape(_))));
+        }
+        // Two ciphertexts of 64 bytes.
+        let bits = SwitchedBits { a: 4, b: 4 };
+        let layout = |rows, columns| PanelLayout::covering(rows, columns).unwrap();
+        let reinterpret = |layout| backend.reinterpret(&tables, &ciphertexts, bits, layout);
+        assert!(matches!(reinterpret(layout(32, 2)), Err(BackendError::Shape(_))));
+        let five = backend.poly_fold(&tables, &backend.encode(&tables, 5, 4, &zeros).unwrap(), &[&leaves]);
+        let refused = backend.reinterpret(&tables, &five.unwrap()[0], bits, layout(64, 4));
+        assert!(matches!(refused, Err(BackendError::Shape(_))));
+        let matrix = reinterpret(layout(128, 2)).unwrap();
+        let columns = |layout, words| backend.columns(layout, &vec![0; words]);
+        for words in [0, 3, 5] {
+            assert!(matches!(columns(layout(128, 2), words), Err(BackendError::Shape(_))));
+        }
+        let (right, other) = (columns(layout(128, 2), 8).unwrap(), columns(layout(64, 2), 8).unwrap());
+        for (columns, blocks, bits) in [
+            (&other, 1, 8),
+            (&right, 0, 8),
+            (&right, 3, 8),
+            (&right, usize::MAX, 8),
+            (&right, 2, 0),
+            (&right, 2, 32),
+        ] {
+            let refused = backend.encode_fold(&tables, &matrix, columns, FoldedBlocks { blocks, bits });
+            assert!(matches!(refused, Err(BackendError::Shape(_))), "{blocks} blocks of {bits} bits");
         }
     }
 }

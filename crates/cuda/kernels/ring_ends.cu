@@ -3,13 +3,19 @@
 
 namespace spirea {
 
-// Plaintext coefficients, any signed words, to values; a block a limb of a polynomial.
+// What plaintext coefficients are made of words: x to (x + half) >> dropped, signed. That rounds a word to its upper
+// bits and centres them; words that are coefficients already have no half, and drop nothing.
+struct Rounding {
+    uint32_t half, dropped;
+};
+
+// Plaintext coefficients, any signed words once they are rounded, to values; a block a limb of a polynomial.
 template <uint32_t LOG>
-DEVICE void encode_kernel(const uint32_t* coefficients, uint32_t* values, const RingTables& tables,
+DEVICE void encode_kernel(const uint32_t* words, Rounding rounding, uint32_t* values, const RingTables& tables,
                           const Factor* ones, uint32_t* exchange) {
     using N = Ntt<LOG>;
     const uint32_t limb = blockIdx.x % tables.limbs;
-    const uint32_t* const from = coefficients + (uint64_t)(blockIdx.x / tables.limbs) * N::DEGREE;
+    const uint32_t* const from = words + (uint64_t)(blockIdx.x / tables.limbs) * N::DEGREE;
     const Prime p = tables.primes[limb];
     const Factor one = ones[limb];
     // A word less 2^31, both modulo q: below 3q.
@@ -18,7 +24,8 @@ DEVICE void encode_kernel(const uint32_t* coefficients, uint32_t* values, const 
     uint32_t x[16];
 #pragma unroll
     for (uint32_t i = 0; i < 16; ++i) {
-        const uint32_t raised = from[N::THREADS * i + threadIdx.x] ^ 0x80000000u;
+        const int32_t coefficient = (int32_t)(from[N::THREADS * i + threadIdx.x] + rounding.half) >> rounding.dropped;
+        const uint32_t raised = (uint32_t)coefficient ^ 0x80000000u;
         x[i] = multiply_lazy(raised, one.value, one.companion, p.q) + sign;
     }
     N::template forward<Shoup>(x, exchange, tables.forward + limb * N::TABLE, p);
@@ -81,10 +88,31 @@ DEVICE uint64_t switched(const uint32_t (&y)[MOST_PRIMES], uint32_t bits, const 
     return (fraction + (1ull << (63 - bits))) >> (64 - bits);
 }
 
+// Where the words of switched ciphertexts go: one ciphertext after another,
+struct InOrder {
+    uint32_t* to;
+    uint32_t words;  // of a ciphertext
+    DEVICE void store(uint32_t ciphertext, uint32_t word, uint32_t value) const {
+        to[(uint64_t)ciphertext * words + word] = value;
+    }
+};
+// or, byte by byte, down the columns of a matrix in panels: a word is four of a panel's 32 rows, and a row's next one
+// is four bytes on.
+struct InPanels {
+    unsigned char* to;
+    uint32_t quads;  // of a panel
+    DEVICE void store(uint32_t ciphertext, uint32_t word, uint32_t value) const {
+        const uint64_t quad = (uint64_t)(word / 8) * quads + ciphertext / 4;
+        unsigned char* const bytes = to + quad * 128 + word % 8 * 16 + ciphertext % 4;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) bytes[4 * i] = (unsigned char)(value >> 8 * i);
+    }
+};
+
 // One polynomial of a ciphertext; shared memory holds its residues and then its switched coefficients.
-template <uint32_t LOG>
-DEVICE void switch_kernel(const uint32_t* ciphertexts, uint32_t* to, const RingTables& tables, const Switch& method,
-                          uint32_t* shared) {
+template <uint32_t LOG, class Place>
+DEVICE void switch_kernel(const uint32_t* ciphertexts, const Place& place, const RingTables& tables,
+                          const Switch& method, uint32_t* shared) {
     using N = Ntt<LOG>;
     const uint32_t polynomial = blockIdx.x % 2, bits = method.bits[polynomial];
     uint32_t* const exchange = shared + (tables.limbs < 2 ? 2 : tables.limbs) * N::DEGREE;
@@ -114,8 +142,7 @@ DEVICE void switch_kernel(const uint32_t* ciphertexts, uint32_t* to, const RingT
     }
     block_barrier();
     // A thread a word of the stream: whatever coefficients have bits in it.
-    to += ((uint64_t)(blockIdx.x / 2) * (method.bits[0] + method.bits[1]) + (polynomial == 0 ? 0 : method.bits[0])) *
-          (N::DEGREE / 32);
+    const uint32_t first = polynomial == 0 ? 0 : method.bits[0] * (N::DEGREE / 32);
     for (uint32_t word = threadIdx.x; word < bits * (N::DEGREE / 32); word += N::THREADS) {
         uint32_t coefficient = 32 * word / bits, packed = 0;
         uint64_t rest = ((uint64_t)upper[coefficient] << 32 | lower[coefficient]) >> (32 * word - bits * coefficient);
@@ -127,7 +154,7 @@ DEVICE void switch_kernel(const uint32_t* ciphertexts, uint32_t* to, const RingT
             have = next;
             next += bits;
         }
-        to[word] = packed;
+        place.store(blockIdx.x / 2, first + word, packed);
     }
 }
 
@@ -135,37 +162,48 @@ DEVICE void switch_kernel(const uint32_t* ciphertexts, uint32_t* to, const RingT
 
 using namespace spirea;
 
-// Blocks of the first two: limbs of polynomials or ciphertexts, limb fastest; of the third: polynomials.
+// Blocks of the first two: limbs of polynomials or ciphertexts, limb fastest; of the others: polynomials.
 //
-//     ring_encode   coefficients [polynomial][N] to values [polynomial][limb][N]; `ones` 1 as a factor for each limb
+//     ring_encode   words [polynomial][N], rounded, to values [polynomial][limb][N]; `ones` 1 as a factor for each limb
 //     ring_bodies   words [ciphertext][N], `count` in all, of which the upper `bits` < 32 bits count; `scales` for each limb
 //     ring_switch   ciphertexts to their switched polynomials, bit after bit (`SwitchedBits::bytes`), 1 to 56 bits;
 //                   shared memory: limbs, or at least 2, times N words and those of an exchange
+//     ring_columns  the same to the columns of a matrix in panels of `quads` quads, from its first row on
 #define ENDS(degree, log)                                                                                       \
     KERNEL(ring_encode_##degree, degree / 16, 16384 / degree,                                                   \
-           (const uint32_t* coefficients, uint32_t* values, RingTables tables, const Factor* ones)) {           \
+           (const uint32_t* words, Rounding rounding, uint32_t* values, RingTables tables,                      \
+            const Factor* ones)) {                                                                              \
         SHARED(uint32_t, exchange);                                                                             \
-        encode_kernel<log>(coefficients, values, tables, ones, exchange);                                       \
+        encode_kernel<log>(words, rounding, values, tables, ones, exchange);                                    \
     }                                                                                                           \
     KERNEL(ring_bodies_##degree, degree / 16, 16384 / degree,                                                   \
            (const uint32_t* words, uint64_t count, uint32_t* ciphertexts, uint32_t bits, RingTables tables,     \
             const Factor* scales)) {                                                                            \
         SHARED(uint32_t, exchange);                                                                             \
-        bodies_kernel<log>(words, count, ciphertexts, bits, tables, scales, exchange);                                 \
+        bodies_kernel<log>(words, count, ciphertexts, bits, tables, scales, exchange);                          \
     }                                                                                                           \
     KERNEL(ring_switch_##degree, degree / 16, 12288 / degree,                                                   \
            (const uint32_t* ciphertexts, uint32_t* to, RingTables tables, Switch method)) {                     \
         SHARED(uint32_t, shared);                                                                               \
-        switch_kernel<log>(ciphertexts, to, tables, method, shared);                                            \
+        const InOrder place{to, (method.bits[0] + method.bits[1]) * (degree / 32)};                             \
+        switch_kernel<log>(ciphertexts, place, tables, method, shared);                                         \
+    }                                                                                                           \
+    KERNEL(ring_columns_##degree, degree / 16, 12288 / degree,                                                  \
+           (const uint32_t* ciphertexts, unsigned char* matrix, uint32_t quads, RingTables tables,              \
+            Switch method)) {                                                                                   \
+        SHARED(uint32_t, shared);                                                                               \
+        switch_kernel<log>(ciphertexts, InPanels{matrix, quads}, tables, method, shared);                       \
     }
 
 // budget ring_encode_4096: 64 registers
 // budget ring_bodies_4096: 64 registers
 // budget ring_switch_4096: 80 registers
+// budget ring_columns_4096: 80 registers
 ENDS(4096, 12)
 // budget ring_encode_2048: 64 registers
 // budget ring_bodies_2048: 64 registers
 // budget ring_switch_2048: 80 registers
+// budget ring_columns_2048: 80 registers
 ENDS(2048, 11)
 
 // Rows of ciphertexts [row][a, b][limb][N] to rows of keys: fragments of products with factors, Montgomery's way.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use spirea_backend::{
-    Backend as _, EvaluationKeys, PanelLayout, ProtocolBackend, RING_DEGREE, Residence, RingBackend as _,
-    RingMatrix, RowLayout, SwitchedBits,
+    Backend as _, EvaluationKeys, FoldedBlocks, PanelLayout, ProtocolBackend, RING_DEGREE, Residence,
+    RingBackend as _, RingMatrix, RowLayout, SwitchedBits,
 };
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{DeviceGroup, Links, Strategy};
@@ -144,6 +144,74 @@ impl Clients {
             }
         }
         results
+    }
+}
+
+impl Clients {
+    /// What packing the folds of switched ciphertexts gives, and those of a matrix that was uploaded.
+    fn second_halves<B: ProtocolBackend>(&self, backend: &B) -> Vec<Vec<u8>> {
+        const BLOCKS: usize = 3;
+        const QUERIES: usize = 2;
+        let tables = backend.tables(SET.ring()).unwrap();
+        let keys: Vec<_> = self
+            .keys
+            .iter()
+            .map(|(expansion, _)| EvaluationKeys {
+                expansion_gadget: SET.expansion_gadget(),
+                expansion,
+                conversion_gadget: SET.conversion_gadget(),
+                conversion: &[],
+            })
+            .map(|keys| backend.keys(&tables, keys).unwrap())
+            .collect();
+        let queries: Vec<_> =
+            keys.iter().zip(&self.queries).map(|(keys, words)| (keys, &words[..])).take(QUERIES).collect();
+        let leaves = backend.expand(&tables, self.expansion, &queries).unwrap();
+        let fill = |row: usize, column: usize, to: &mut [i32]| {
+            let values = words(to.len(), (row * COLUMNS + column) as u32);
+            to.iter_mut().zip(values).for_each(|(to, value)| *to = value as i32 >> 14);
+        };
+        let plain = backend.encode(&tables, ROWS, COLUMNS, &fill).unwrap();
+        let packed = backend.poly_fold(&tables, &plain, &leaves.iter().collect::<Vec<_>>()).unwrap();
+
+        let bits = SwitchedBits { a: SET.response_bits().0, b: SET.response_bits().1 };
+        let layout = PanelLayout::covering(BLOCKS * SET.ring().degree(), ROWS).unwrap();
+        let layout = PanelLayout::covering(bits.bytes(SET.ring().degree()).max(layout.rows()), ROWS).unwrap();
+        let columns = backend.columns(layout, &words(COLUMNS * layout.columns(), 3)).unwrap();
+        let uploaded = backend.upload(layout, &bytes(layout.bytes(), 2)).unwrap();
+        let mut results = Vec::new();
+        for (query, (packed, leaves)) in packed.iter().zip(&leaves).enumerate() {
+            let made = backend.reinterpret(&tables, packed, bits, layout).unwrap();
+            for matrix in [&made, &uploaded].into_iter().take(QUERIES - query) {
+                let folded = FoldedBlocks { blocks: BLOCKS - query, bits: 18 };
+                let answers =
+                    backend.scalar_fold(matrix, &words(2 * layout.columns(), query as u32)).unwrap();
+                let plain = backend.encode_fold(&tables, matrix, &columns, folded).unwrap();
+                let mut second = backend.poly_fold(&tables, &plain, &[leaves]).unwrap().remove(0);
+                // The answer to the second query, which may be elsewhere.
+                let bodies = layout.rows()..layout.rows() + folded.blocks * SET.ring().degree();
+                backend.add_bodies(&tables, &mut second, &answers, bodies, 18).unwrap();
+                results.push(backend.mod_switch(&tables, &second, bits).unwrap());
+                let words = backend.words(answers).unwrap();
+                results.push(words.iter().flat_map(|word| word.to_le_bytes()).collect());
+            }
+        }
+        results
+    }
+}
+
+#[test]
+fn second_halves_agree() {
+    let clients = Clients::new(1);
+    let expected = clients.second_halves(&CpuBackend::new(1).unwrap());
+    for (devices, streams, peers) in [(2, StreamOrder::Lazy, true), (4, StreamOrder::LastFirst, false)] {
+        emulated(streams, peers, |_| {
+            for group in groups(devices) {
+                let found = clients.second_halves(&group);
+                let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+                assert_eq!(wrong, None, "{devices} devices, {}", group.strategy());
+            }
+        });
     }
 }
 

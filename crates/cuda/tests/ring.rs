@@ -3,7 +3,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use spirea_backend::{BackendError, EvaluationKeys, NaiveBackend, PanelLayout, RingBackend, SwitchedBits};
+use spirea_backend::{
+    Backend as _, BackendError, EvaluationKeys, FoldedBlocks, NaiveBackend, PanelLayout, RingBackend,
+    SwitchedBits,
+};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{Butterfly, CudaBackend, Direction, Granularity, transform_with};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
@@ -371,6 +374,105 @@ fn bodies_agree() {
     }
 }
 
+/// Words that look random.
+fn words(count: usize, seed: u32) -> Vec<u32> {
+    let mixed = |i: u32| (i ^ seed << 20).wrapping_mul(0x9e37_79b1);
+    (0..count as u32).map(|i| mixed(i) ^ mixed(i) >> 15).collect()
+}
+
+/// The bytes of ciphertexts switched to a matrix, and what packing the matrix's folds with columns gives.
+fn second_half<B: RingBackend>(
+    backend: &B,
+    case: &Case,
+    tables: &B::Tables,
+    (bits, folded): (SwitchedBits, FoldedBlocks),
+) -> (Vec<u32>, Vec<u8>) {
+    /// As many as there are leaves.
+    const COLUMNS: usize = 3;
+    let ring = &case.ring;
+    let ciphertexts = case.ciphertexts(backend, tables, 3, Data::Random(3));
+    let rows = bits.bytes(ring.degree()).max(folded.blocks * ring.degree() + 40);
+    let layout = PanelLayout::covering(rows, 4).unwrap();
+    let matrix = backend.reinterpret(tables, &ciphertexts, bits, layout).unwrap();
+    assert_eq!(backend.layout(&matrix), layout);
+    // A row's four bytes are the bytes of a word.
+    let seen = backend.words(backend.scalar_fold(&matrix, &[1, 1 << 8, 1 << 16, 1 << 24]).unwrap()).unwrap();
+
+    let columns = backend.columns(layout, &words(COLUMNS * layout.columns(), 7)).unwrap();
+    let expansion = Expansion::covering(COLUMNS);
+    let keys = case.keys(backend, tables, expansion.levels(), Data::Random(4));
+    let query = polynomials(ring, Data::Random(5), 2);
+    let leaves = backend.expand(tables, expansion, &[(&keys, &query)]).unwrap();
+    // A second fold goes where the first one was, but only once nobody has it.
+    let first = backend.encode_fold(tables, &matrix, &columns, folded).unwrap();
+    let other =
+        backend.reinterpret(tables, &case.ciphertexts(backend, tables, 1, Data::Largest), bits, layout);
+    let second = backend.encode_fold(tables, &other.unwrap(), &columns, folded).unwrap();
+    let packed = |plain: &B::Plain| {
+        let packed = backend.poly_fold(tables, plain, &[&leaves[0]]).unwrap();
+        backend.mod_switch(tables, &packed[0], ALL_BITS).unwrap()
+    };
+    let mut bytes = packed(&first);
+    drop(first);
+    bytes.extend(packed(&second));
+    drop(second);
+    bytes.extend(packed(&backend.encode_fold(tables, &matrix, &columns, folded).unwrap()));
+    (seen, bytes)
+}
+
+#[test]
+fn second_halves_agree() {
+    let bits = |a, b| SwitchedBits { a, b };
+    let folded = |blocks, bits| FoldedBlocks { blocks, bits };
+    for (case, shape) in [
+        (Case::of(RingSet::Fast), (bits(18, 14), folded(2, 18))),
+        (Case::of(RingSet::Onion32), (bits(1, 2), folded(1, 31))),
+        (Case::of(RingSet::Small), (bits(7, 8), folded(1, 1))),
+        (Case::short(), (bits(18, 14), folded(3, 17))),
+    ] {
+        let expected = second_half(&NaiveBackend, &case, &case.ring, shape);
+        in_orders(&case.ring, || {
+            let backend = CudaBackend::new(0).unwrap();
+            let tables = backend.tables(&case.ring).unwrap();
+            assert!(second_half(&backend, &case, &tables, shape) == expected, "{shape:?}");
+        });
+    }
+}
+
+/// From the ciphertexts of the first half to those of the second nothing comes to the host, and little goes from it.
+#[test]
+fn second_halves_stay_on_the_device() {
+    let case = Case::short();
+    let emulation = emulation();
+    emulation.with(Config { streams: StreamOrder::Lazy, ..device() }, || {
+        let backend = CudaBackend::new(0).unwrap();
+        let tables = backend.tables(&case.ring).unwrap();
+        let ciphertexts = case.ciphertexts(&backend, &tables, 3, Data::Random(1));
+        let layout = PanelLayout::covering(2 * 2048, 3).unwrap();
+        let columns = backend.columns(layout, &words(5 * layout.columns(), 1)).unwrap();
+        let folded = FoldedBlocks { blocks: 2, bits: 18 };
+        let half = || {
+            let bits = SwitchedBits { a: 9, b: 7 };
+            let matrix = backend.reinterpret(&tables, &ciphertexts, bits, layout).unwrap();
+            let answers = backend.scalar_fold(&matrix, &words(layout.columns(), 2)).unwrap();
+            (answers, backend.encode_fold(&tables, &matrix, &columns, folded).unwrap())
+        };
+        drop(half());
+        backend.device().main().synchronize().unwrap();
+        let (live, pinned) = (emulation.live(0), emulation.live_pinned());
+        emulation.reset();
+        for _ in 0..3 {
+            drop(half());
+        }
+        let copied = emulation.copied();
+        assert_eq!((copied.to_host, copied.to_device), (0, 0), "nothing was waited for");
+        backend.device().main().synchronize().unwrap();
+        let copied = emulation.copied();
+        assert_eq!((copied.to_host, copied.to_device), (0, 3 * 4 * layout.columns() as u64));
+        assert_eq!((emulation.live(0), emulation.live_pinned()), (live, pinned));
+    });
+}
+
 /// Small stages are done by operations, large ones as a whole, and the host never waits.
 #[test]
 fn granularity_follows_the_working_set() {
@@ -429,6 +531,32 @@ fn shapes_that_do_not_fit_are_refused() {
         assert!(refused(backend.rgsw_fold(&tables, &one, ciphertexts(3))));
         for (a, b) in [(0, 8), (8, 57)] {
             assert!(refused(backend.mod_switch(&tables, &ciphertexts(1), SwitchedBits { a, b })));
+        }
+        // Three ciphertexts of 2048 bytes.
+        let bits = SwitchedBits { a: 4, b: 4 };
+        let layout = |rows, columns| PanelLayout::covering(rows, columns).unwrap();
+        let reinterpret =
+            |count, bits, layout| backend.reinterpret(&tables, &ciphertexts(count), bits, layout);
+        assert!(
+            refused(reinterpret(3, bits, layout(2047 - 31, 3)))
+                && refused(reinterpret(5, bits, layout(2048, 4)))
+        );
+        assert!(refused(reinterpret(3, SwitchedBits { a: 0, ..bits }, layout(2048, 3))));
+        let matrix = reinterpret(3, bits, layout(2048, 3)).unwrap();
+        assert!(
+            refused(backend.columns(layout(2048, 3), &[1; 6]))
+                && refused(backend.columns(layout(2048, 3), &[]))
+        );
+        let columns = |layout| backend.columns(layout, &[1; 8]).unwrap();
+        for (columns, blocks, bits) in [
+            (columns(layout(4096, 4)), 1, 8),
+            (columns(layout(2048, 4)), 0, 8),
+            (columns(layout(2048, 4)), 2, 8),
+            (columns(layout(2048, 4)), usize::MAX, 8),
+            (columns(layout(2048, 4)), 1, 0),
+            (columns(layout(2048, 4)), 1, 32),
+        ] {
+            assert!(refused(backend.encode_fold(&tables, &matrix, &columns, FoldedBlocks { blocks, bits })));
         }
         let keys = EvaluationKeys {
             expansion_gadget: case.expansion,

@@ -5,7 +5,7 @@ mod rows;
 
 use std::path::Path;
 
-pub use ring::{Ciphertext, NaiveKeys, NaivePlain, NaiveSelectors};
+pub use ring::{Ciphertext, NaiveColumns, NaiveKeys, NaivePlain, NaiveSelectors};
 pub use rows::NaiveRows;
 
 use crate::{Backend, BackendError, PanelLayout, RING_DEGREE, Residence, RingMatrix};

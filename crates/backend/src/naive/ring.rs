@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use spirea_math::{Expansion, Gadget, Ring};
 
-use super::NaiveBackend;
-use crate::{BackendError, EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
+use super::{NaiveBackend, NaiveMatrix};
+use crate::{
+    Backend, BackendError, EvaluationKeys, FillPolynomial, FoldedBlocks, MAX_BATCH, PanelLayout, RingBackend,
+    SwitchedBits, centred,
+};
 
 /// A ciphertext, as coefficients unless said otherwise.
 #[derive(Clone, Debug)]
@@ -106,6 +109,13 @@ pub struct NaivePlain {
     polynomials: Vec<Vec<u32>>,
 }
 
+/// Columns that matrices in a layout are folded with.
+#[derive(Clone, Debug)]
+pub struct NaiveColumns {
+    layout: PanelLayout,
+    words: Vec<u32>,
+}
+
 /// RGSW encryptions of bits, lowest first.
 #[derive(Clone, Debug)]
 pub struct NaiveSelectors(Vec<Rgsw>);
@@ -117,6 +127,7 @@ impl RingBackend for NaiveBackend {
     type Plain = NaivePlain;
     type Ciphertexts = Vec<Ciphertext>;
     type Selectors = NaiveSelectors;
+    type Columns = NaiveColumns;
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<Arc<Ring>, BackendError> {
         Ok(Arc::clone(ring))
@@ -298,6 +309,42 @@ impl RingBackend for NaiveBackend {
             out.extend(stream.chunks(8).map(|byte| byte.iter().rev().fold(0, |sum, bit| 2 * sum + bit)));
         }
         Ok(out)
+    }
+
+    fn reinterpret(
+        &self,
+        ring: &Arc<Ring>,
+        ciphertexts: &Vec<Ciphertext>,
+        bits: SwitchedBits,
+        layout: PanelLayout,
+    ) -> Result<NaiveMatrix, BackendError> {
+        let bytes = self.mod_switch(ring, ciphertexts, bits)?;
+        self.upload(layout, &layout.with_columns(bytes.chunks_exact(bits.bytes(ring.degree())))?)
+    }
+
+    fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<NaiveColumns, BackendError> {
+        layout.columns_of(words)?;
+        Ok(NaiveColumns { layout, words: words.to_vec() })
+    }
+
+    fn encode_fold(
+        &self,
+        ring: &Arc<Ring>,
+        matrix: &NaiveMatrix,
+        columns: &NaiveColumns,
+        folded: FoldedBlocks,
+    ) -> Result<NaivePlain, BackendError> {
+        let layout = self.layout(matrix);
+        folded.check(layout, columns.layout, ring.degree())?;
+        let mut words = Vec::new();
+        for columns in columns.words.chunks(MAX_BATCH * layout.columns()) {
+            words.extend(self.scalar_fold(matrix, columns)?);
+        }
+        self.encode(ring, folded.blocks, words.len() / layout.rows(), &|block, k, to| {
+            for (j, to) in to.iter_mut().enumerate() {
+                *to = centred(words[k * layout.rows() + block * ring.degree() + j], folded.bits);
+            }
+        })
     }
 }
 

@@ -10,13 +10,14 @@ use crate::canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
 use crate::output::seconds;
 
 /// The steps in the order in which a query meets them; one keeps its colour in every drawing.
-const STEPS: [(&str, RGBColor); 11] = [
+const STEPS: [(&str, RGBColor); 12] = [
     ("scalar_fold", COLOURS[0]),
     ("share_fold", RGBColor(0x0b, 0x3c, 0x5d)),
     ("module_fold", COLOURS[4]),
     ("reinterpret", RGBColor(0xbf, 0xdd, 0xf2)),
     ("expand", COLOURS[1]),
     ("encode", COLOURS[6]),
+    ("encode_fold", RGBColor(0xc9, 0xa2, 0x27)),
     ("poly_fold", COLOURS[2]),
     ("add_bodies", RGBColor(0x9f, 0xdc, 0xc4)),
     ("selectors", COLOURS[5]),

@@ -9,6 +9,8 @@
 //!
 //! The plain matrix lies in that order, so it is read from memory once, in sequence, however many queries.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use spirea_backend::{BackendError, FillPolynomial};
 
@@ -39,6 +41,21 @@ pub struct RingPlain {
 }
 
 impl RingPlain {
+    /// Room for a matrix, of any content.
+    pub(super) fn room(tables: &RingTables, rows: usize, columns: usize) -> Result<Self, BackendError> {
+        if rows == 0 || columns == 0 {
+            return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
+        }
+        let words = rows.checked_mul(columns).and_then(|count| count.checked_mul(tables.words()));
+        Ok(Self { rows, columns, words: tables.memory().words(words, "the plain matrix")? })
+    }
+
+    /// Its columns in pieces that are encoded at once.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let columns = self.columns;
+        (0..columns).step_by(BLOCK).map(move |first| first..columns.min(first + BLOCK))
+    }
+
     /// Rows of the matrix.
     pub fn rows(&self) -> usize {
         self.rows
@@ -55,44 +72,38 @@ impl RingPlain {
     }
 }
 
-/// Step `encode`.
-pub(super) fn encode<L: WordLanes<W>, const W: usize>(
+/// Step `encode`: the rows of some columns of `plain`, one of its blocks.
+pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
-    rows: usize,
-    columns: usize,
+    plain: &mut RingPlain,
+    columns: Range<usize>,
     fill: &FillPolynomial<'_>,
-) -> Result<RingPlain, BackendError> {
-    if rows == 0 || columns == 0 {
-        return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
+) -> Result<(), BackendError> {
+    let (rows, first, width) = (plain.rows, columns.start, columns.len());
+    let (polynomial, tile) = (tables.words(), rows * plain.columns * W);
+    // A group of rows of the columns at a time: transformed by polynomial, then dealt out by tile.
+    let room = L::FOLD_ROWS.min(rows) * width * polynomial;
+    let mut block = tables.memory().words(Some(room), "the columns of a plain matrix")?;
+    for top in (0..rows).step_by(L::FOLD_ROWS) {
+        let height = L::FOLD_ROWS.min(rows - top);
+        let block = &mut block.as_words_mut()[..height * width * polynomial];
+        // Column by column, like the matrix.
+        block.par_chunks_mut(polynomial).enumerate().for_each_init(
+            || vec![0; tables.degree()],
+            |coefficients, (i, values)| {
+                fill(top + i % height, first + i / height, coefficients);
+                lanes.run(Encode { tables, coefficients, values });
+            },
+        );
+        plain.words.as_words_mut().par_chunks_mut(tile).enumerate().for_each(|(i, tile)| {
+            let to = tile[(rows * first + width * top) * W..].chunks_exact_mut(W);
+            for (to, values) in to.zip(block.chunks_exact(polynomial)) {
+                to.copy_from_slice(&values[i * W..][..W]);
+            }
+        });
     }
-    let words = rows.checked_mul(columns).and_then(|count| count.checked_mul(tables.words()));
-    let mut plain = RingPlain { rows, columns, words: tables.memory().words(words, "the plain matrix")? };
-    let (polynomial, tile) = (tables.words(), rows * columns * W);
-    // A group of rows of a block of columns at a time: transformed by polynomial, then dealt out by tile.
-    let mut block = vec![0; L::FOLD_ROWS.min(rows) * BLOCK.min(columns) * polynomial];
-    for first in (0..columns).step_by(BLOCK) {
-        let width = BLOCK.min(columns - first);
-        for top in (0..rows).step_by(L::FOLD_ROWS) {
-            let height = L::FOLD_ROWS.min(rows - top);
-            let block = &mut block[..height * width * polynomial];
-            // Column by column, like the matrix.
-            block.par_chunks_mut(polynomial).enumerate().for_each_init(
-                || vec![0; tables.degree()],
-                |coefficients, (i, values)| {
-                    fill(top + i % height, first + i / height, coefficients);
-                    lanes.run(Encode { tables, coefficients, values });
-                },
-            );
-            plain.words.as_words_mut().par_chunks_mut(tile).enumerate().for_each(|(i, tile)| {
-                let to = tile[(rows * first + width * top) * W..].chunks_exact_mut(W);
-                for (to, values) in to.zip(block.chunks_exact(polynomial)) {
-                    to.copy_from_slice(&values[i * W..][..W]);
-                }
-            });
-        }
-    }
-    Ok(plain)
+    Ok(())
 }
 
 /// Coefficients of a plaintext to its values times 2^32.

@@ -31,7 +31,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use spirea_backend::{BackendError, EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
+use spirea_backend::{
+    Backend, BackendError, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
+    SwitchedBits, centred,
+};
 use spirea_math::{Expansion, Gadget, Ring};
 
 pub use ciphertexts::RingCiphertexts;
@@ -43,8 +46,8 @@ pub(crate) use pool::WorkingMemory;
 pub use tables::RingTables;
 pub use tournament::RingSelectors;
 
-use crate::CpuBackend;
 use crate::isa::Isa;
+use crate::{CpuBackend, CpuMatrix};
 use lanes::WordLanes;
 use product::{DigitKeys, RGSW, SUBSTITUTION};
 
@@ -56,18 +59,26 @@ pub struct RingKeys {
     conversion: Option<DigitKeys>,
 }
 
+/// Columns of a public matrix that matrices in a layout are folded with.
+#[derive(Debug)]
+pub struct RingColumns {
+    layout: PanelLayout,
+    words: Vec<u32>,
+}
+
 /// The operations compiled for an instruction set.
 pub(crate) trait RingKernels: Send + Sync {
     fn lanes(&self) -> usize;
     fn multiply_adds(&self, rounds: u64) -> u64;
     fn transform(&self, tables: &RingTables, direction: Direction, from: &[u32], to: &mut [u32]);
-    fn encode(
+    /// Columns of a matrix among its [`blocks`](RingPlain::blocks).
+    fn encode_columns(
         &self,
         tables: &RingTables,
-        rows: usize,
-        columns: usize,
+        plain: &mut RingPlain,
+        columns: Range<usize>,
         fill: &FillPolynomial<'_>,
-    ) -> Result<RingPlain, BackendError>;
+    ) -> Result<(), BackendError>;
     fn expand(
         &self,
         tables: &RingTables,
@@ -129,14 +140,14 @@ impl<L: WordLanes<W>, const W: usize> RingKernels for Vectors<L, W> {
         ntt::transform(self.0, tables, direction, from, to);
     }
 
-    fn encode(
+    fn encode_columns(
         &self,
         tables: &RingTables,
-        rows: usize,
-        columns: usize,
+        plain: &mut RingPlain,
+        columns: Range<usize>,
         fill: &FillPolynomial<'_>,
-    ) -> Result<RingPlain, BackendError> {
-        fold::encode(self.0, tables, rows, columns, fill)
+    ) -> Result<(), BackendError> {
+        fold::encode_columns(self.0, tables, plain, columns, fill)
     }
 
     fn expand(
@@ -220,6 +231,7 @@ impl RingBackend for CpuBackend {
     type Plain = RingPlain;
     type Ciphertexts = RingCiphertexts;
     type Selectors = RingSelectors;
+    type Columns = RingColumns;
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<RingTables, BackendError> {
         RingTables::new(ring, self.ring.lanes(), self.memory.clone())
@@ -248,7 +260,11 @@ impl RingBackend for CpuBackend {
         columns: usize,
         fill: &FillPolynomial<'_>,
     ) -> Result<RingPlain, BackendError> {
-        self.pool.install(|| self.ring.encode(tables, rows, columns, fill))
+        let mut plain = RingPlain::room(tables, rows, columns)?;
+        self.pool.install(|| {
+            plain.blocks().try_for_each(|block| self.ring.encode_columns(tables, &mut plain, block, fill))
+        })?;
+        Ok(plain)
     }
 
     fn expand(
@@ -323,5 +339,44 @@ impl RingBackend for CpuBackend {
         bits: SwitchedBits,
     ) -> Result<Vec<u8>, BackendError> {
         self.pool.install(|| self.ring.mod_switch(tables, ciphertexts, bits))
+    }
+
+    fn reinterpret(
+        &self,
+        tables: &RingTables,
+        ciphertexts: &RingCiphertexts,
+        bits: SwitchedBits,
+        layout: PanelLayout,
+    ) -> Result<CpuMatrix, BackendError> {
+        let bytes = self.mod_switch(tables, ciphertexts, bits)?;
+        self.upload(layout, &layout.with_columns(bytes.chunks_exact(bits.bytes(tables.degree())))?)
+    }
+
+    fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<RingColumns, BackendError> {
+        layout.columns_of(words)?;
+        Ok(RingColumns { layout, words: words.to_vec() })
+    }
+
+    /// A block of columns at a time, whose answers are encoded while they are in the caches.
+    fn encode_fold(
+        &self,
+        tables: &RingTables,
+        matrix: &CpuMatrix,
+        columns: &RingColumns,
+        folded: FoldedBlocks,
+    ) -> Result<RingPlain, BackendError> {
+        let (layout, degree) = (matrix.layout(), tables.degree());
+        folded.check(layout, columns.layout, degree)?;
+        let width = layout.columns();
+        let mut plain = RingPlain::room(tables, folded.blocks, columns.words.len() / width)?;
+        for block in plain.blocks() {
+            let words = self.scalar_fold(matrix, &columns.words[block.start * width..block.end * width])?;
+            let fill = |row: usize, column: usize, to: &mut [i32]| {
+                let words = &words[(column - block.start) * layout.rows() + row * degree..][..degree];
+                to.iter_mut().zip(words).for_each(|(to, &word)| *to = centred(word, folded.bits));
+            };
+            self.pool.install(|| self.ring.encode_columns(tables, &mut plain, block.clone(), &fill))?;
+        }
+        Ok(plain)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use spirea_backend::{BackendError, MAX_BATCH, PanelLayout};
+use spirea_backend::{BackendError, MAX_BATCH, PANEL_ROWS, PanelLayout};
 
 use super::ScalarFoldKernel;
 use super::matrix::{CudaMatrix, QUADS_BEHIND};
@@ -151,7 +151,7 @@ impl ScalarFoldPlan {
     }
 
     /// Queues the work on `stream`: `queries` one after another, `answers` likewise, as
-    /// [`spirea_backend::Backend::scalar_fold`] has them.
+    /// [`spirea_backend::Backend::scalar_fold`] has them: [`take`](Self::take) and [`multiply`](Self::multiply).
     ///
     /// On another stream than the main one, the caller orders it after what filled the buffers, and what drops them or
     /// this plan after it ([`Stream::after`]). Runs of one plan share its scratch memory: one stream at a time.
@@ -165,35 +165,80 @@ impl ScalarFoldPlan {
         queries: &View<'_, u32>,
         answers: &View<'_, u32>,
     ) -> Result<(), BackendError> {
+        if matrix.layout() != self.layout {
+            return Err(self.refused(queries, answers));
+        }
+        self.take(stream, queries)?;
+        self.multiply(stream, matrix, 0, queries, answers)
+    }
+
+    /// Queues what makes of queries what the kernel multiplies by. It stays until others are taken.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) fn take(&self, stream: &Stream, queries: &View<'_, u32>) -> Result<(), BackendError> {
+        if queries.len() != self.batch * self.layout.columns() || !queries.address().is_multiple_of(16) {
+            return Err(self.refused(queries, queries));
+        }
+        if let Work::Tensor { split, split_grid, planes, .. } = &self.work {
+            let (quads, batch) = (self.layout.quads() as u32, self.batch as u32);
+            let padded_quads = (planes.len() / (split_grid.blocks[1] as usize * 4)) as u32;
+            stream.launch(split, *split_grid, args![queries, planes, quads, padded_quads, batch])?;
+        }
+        Ok(())
+    }
+
+    /// Queues the products of rows `first` and so on of a matrix, as many as the plan's layout has, with the queries
+    /// that were taken. Reads what `take` made and changes none of it: on several streams at once if need be.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) fn multiply(
+        &self,
+        stream: &Stream,
+        matrix: &CudaMatrix,
+        first: usize,
+        queries: &View<'_, u32>,
+        answers: &View<'_, u32>,
+    ) -> Result<(), BackendError> {
         let (rows, columns) = (self.layout.rows(), self.layout.columns());
-        if matrix.layout() != self.layout
+        let last = first.checked_add(rows).filter(|&last| last <= matrix.layout().rows());
+        let (Some(last), true) = (last, first.is_multiple_of(PANEL_ROWS)) else {
+            return Err(self.refused(queries, answers));
+        };
+        if matrix.layout().columns() != columns
             || queries.len() != self.batch * columns
             || answers.len() != self.batch * rows
             || !queries.address().is_multiple_of(16)
         {
-            let (queries, answers) = (queries.len(), answers.len());
-            return Err(BackendError::Shape(format!(
-                "{queries} words of queries and {answers} of answers for {} queries of {rows} x {columns}",
-                self.batch
-            )));
+            return Err(self.refused(queries, answers));
         }
+        // Behind these rows are others, or the room behind the matrix.
+        let bytes = matrix.bytes().range(first * columns..last * columns);
         // Blocks add to the answers.
         stream.zero(answers)?;
-        let (quads, batch) = (self.layout.quads() as u32, self.batch as u32);
         match &self.work {
             Work::Vector { kernel, grid, panel_groups } => {
+                let (quads, batch) = (self.layout.quads() as u32, self.batch as u32);
                 let panels = self.layout.panels() as u32;
-                let args = args![matrix.bytes(), queries, answers, quads, panels, *panel_groups, batch];
+                let args = args![bytes, queries, answers, quads, panels, *panel_groups, batch];
                 stream.launch(kernel, *grid, args)?;
             }
-            Work::Tensor { split, split_grid, kernel, grid, shape, planes } => {
-                let padded_quads = (planes.len() / (split_grid.blocks[1] as usize * 4)) as u32;
-                stream.launch(split, *split_grid, args![queries, planes, quads, padded_quads, batch])?;
-                let args = args![matrix.bytes(), planes, answers, Arg::structure(shape)];
+            Work::Tensor { kernel, grid, shape, planes, .. } => {
+                let args = args![bytes, planes, answers, Arg::structure(shape)];
                 stream.launch(kernel, *grid, args)?;
             }
         }
         Ok(())
+    }
+
+    fn refused(&self, queries: &View<'_, u32>, answers: &View<'_, u32>) -> BackendError {
+        let (rows, columns) = (self.layout.rows(), self.layout.columns());
+        let (queries, answers) = (queries.len(), answers.len());
+        BackendError::Shape(format!(
+            "{queries} words of queries and {answers} of answers for {} queries of {rows} x {columns}",
+            self.batch
+        ))
     }
 }
 

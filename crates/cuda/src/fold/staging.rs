@@ -6,6 +6,10 @@ use spirea_backend::BackendError;
 
 use crate::driver::{Event, Pinned, Stream, View};
 
+/// Words of queries that the driver takes at the call, of any memory, and copies in the stream's order. More of them
+/// it would wait for.
+const TAKEN_AT_ONCE: usize = (64 << 10) / 4;
+
 /// Pinned buffers, as large as the largest batch so far.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
@@ -28,6 +32,9 @@ impl Staging {
         queries: &[u32],
         to: &View<'_, u32>,
     ) -> Result<(), BackendError> {
+        if queries.len() <= TAKEN_AT_ONCE {
+            return Ok(stream.upload(queries, to)?);
+        }
         let mut staged = self.queries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(copied) = staged.copied.take() {
             copied.wait()?;

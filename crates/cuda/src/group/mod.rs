@@ -12,6 +12,9 @@
 //!
 //! A query *on one device* is on device `i mod n`, i its place in the batch. Under `Aggregate` and `Gather` each
 //! device plays its share of the tournament and the winners meet on the first one: a ciphertext a device and query.
+//! What a matrix of switched ciphertexts is made of goes where the next steps are: under the first two strategies all is
+//! on the query's device already; under the others each device gets the ciphertexts of all, has the whole matrix, which
+//! is small, and encodes its rows of the polynomials.
 //! Shares of rows for two servers (`share_fold`) are summed on the host: an answer is one row.
 
 mod ring;
@@ -21,6 +24,7 @@ mod strategy;
 
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use spirea_backend::BackendError;
 
 pub use ring::{GroupCiphertexts, GroupLeaves, GroupPlain, GroupSelectors};
@@ -119,9 +123,9 @@ impl DeviceGroup {
     }
 }
 
-/// Copies words to another device's memory (or within one), after what is queued where they are, and before what is
+/// Copies values to another device's memory (or within one), after what is queued where they are, and before what is
 /// queued there later: neither side waits on the host. The driver goes through the host where it must.
-fn transfer(from: &View<'_, u32>, to: &View<'_, u32>) -> Result<(), DriverError> {
+fn transfer<T: Pod>(from: &View<'_, T>, to: &View<'_, T>) -> Result<(), DriverError> {
     let (source, target) = (from.device().main(), to.device().main());
     target.after(&source)?;
     target.copy(from, to)?;

@@ -3,13 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use spirea_backend::{BackendError, EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
+use spirea_backend::{
+    BackendError, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits,
+};
 use spirea_math::{Expansion, Gadget, Ring};
 
-use super::scalar::GroupFolded;
+use super::scalar::{GroupFolded, GroupMatrix};
 use super::{DeviceGroup, Strategy, transfer};
 use crate::CudaBackend;
-use crate::ring::{Ciphertexts, Keys, Leaves, Plain, Selectors, Tables};
+use crate::driver::View;
+use crate::ring::{Ciphertexts, Columns, Keys, Leaves, Plain, Selectors, Tables};
 
 /// What each device has of something, if it has any of it.
 type ByMember<T> = Vec<Option<T>>;
@@ -24,7 +27,7 @@ pub struct GroupSelectors(ByMember<Selectors>);
 
 /// Plaintext polynomials: all on each device, encoded once and copied, or their rows in shares.
 #[derive(Debug)]
-pub struct GroupPlain(ByMember<Plain>);
+pub struct GroupPlain(ByMember<Arc<Plain>>);
 
 /// Ciphertexts of one query: all on its device, or those of a device's rows on each.
 #[derive(Debug)]
@@ -77,13 +80,34 @@ impl DeviceGroup {
             // Another kind of device multiplies in another form, which it makes itself.
             copies.push(Some(if copy.form() == first.form() {
                 transfer(&first.words(), &copy.words())?;
-                copy
+                Arc::new(copy)
             } else {
                 backend.encode(tables, rows, columns, fill)?
             }));
         }
         copies.insert(0, Some(first));
         Ok(GroupPlain(copies))
+    }
+
+    /// All ciphertexts of a query on device `member`, if they are not there already.
+    fn gathered(
+        &self,
+        tables: &[Tables],
+        ciphertexts: &GroupCiphertexts,
+        member: usize,
+    ) -> Result<Option<Ciphertexts>, BackendError> {
+        let parts = || ciphertexts.0.iter().enumerate().filter_map(|(i, part)| Some((i, part.as_ref()?)));
+        if parts().all(|(holder, _)| holder == member) {
+            return Ok(None);
+        }
+        let words: Vec<_> = parts().map(|(holder, part)| part.words(&tables[holder])).collect();
+        let room = self.members[member].device().alloc(words.iter().map(View::len).sum())?;
+        let mut start = 0;
+        for words in &words {
+            transfer(words, &room.range(start..start + words.len()))?;
+            start += words.len();
+        }
+        Ok(Some(Ciphertexts::new(&tables[member], room)))
     }
 
     fn member<'a, T>(&self, parts: &'a [Option<T>]) -> Result<(usize, &'a T), BackendError> {
@@ -111,6 +135,7 @@ impl RingBackend for DeviceGroup {
     type Plain = GroupPlain;
     type Ciphertexts = GroupCiphertexts;
     type Selectors = GroupSelectors;
+    type Columns = Vec<Columns>;
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<Vec<Tables>, BackendError> {
         self.each(|_, backend| backend.tables(ring))
@@ -286,5 +311,52 @@ impl RingBackend for DeviceGroup {
             }
         }
         Ok(bytes)
+    }
+
+    /// On the device that has the ciphertexts, or on all, where all have a part in the next steps.
+    fn reinterpret(
+        &self,
+        tables: &Vec<Tables>,
+        ciphertexts: &GroupCiphertexts,
+        bits: SwitchedBits,
+        layout: PanelLayout,
+    ) -> Result<GroupMatrix, BackendError> {
+        let (first, _) = self.member(&ciphertexts.0)?;
+        let holders = if self.strategy.divides_plain() { 0..self.members.len() } else { first..first + 1 };
+        let whole = holders.map(|member| {
+            let (backend, tables_there) = (&self.members[member], &tables[member]);
+            let matrix = match self.gathered(tables, ciphertexts, member)? {
+                Some(all) => backend.reinterpret(tables_there, &all, bits, layout),
+                None => backend.reinterpret(tables_there, here(&ciphertexts.0[member])?, bits, layout),
+            };
+            Ok((member, matrix?))
+        });
+        Ok(GroupMatrix::whole(layout, whole.collect::<Result<_, BackendError>>()?))
+    }
+
+    /// On every device: a client's queries may come to any.
+    fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Vec<Columns>, BackendError> {
+        self.each(|_, backend| backend.columns(layout, words))
+    }
+
+    /// Each device its rows of polynomials; all of them where rows are not divided, on the devices that have the matrix.
+    fn encode_fold(
+        &self,
+        tables: &Vec<Tables>,
+        matrix: &GroupMatrix,
+        columns: &Vec<Columns>,
+        folded: FoldedBlocks,
+    ) -> Result<GroupPlain, BackendError> {
+        let parts = self.members.iter().enumerate().map(|(member, _)| {
+            let own = self.plain_rows(folded.blocks, member);
+            let divides = self.strategy.divides_plain();
+            if (own.is_empty() && folded.blocks > 0) || !(divides || matrix.is_on(member)) {
+                return Ok(None);
+            }
+            let whole = matrix.on(self, member)?;
+            let part = FoldedBlocks { blocks: own.len(), ..folded };
+            columns[member].encode_fold(&tables[member], &whole, own.start, part).map(Some)
+        });
+        Ok(GroupPlain(parts.collect::<Result<_, BackendError>>()?))
     }
 }

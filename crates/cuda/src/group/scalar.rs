@@ -1,6 +1,6 @@
 //! Folds of matrices of bytes: queries are divided, or rows are and the answers exchanged.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::Path;
 
 use spirea_backend::{Backend, BackendError, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingMatrix};
@@ -11,21 +11,89 @@ use crate::driver::View;
 use crate::fold::{CudaFolded, CudaMatrix};
 use crate::upload::file_length;
 
-/// A matrix on the devices of a group: whole on each, or its rows in shares.
+/// A matrix on the devices of a group.
 #[derive(Debug)]
 pub struct GroupMatrix {
     layout: PanelLayout,
-    /// A matrix for each device, with its first row; none for a device that has no row.
-    shares: Vec<Option<(usize, CudaMatrix)>>,
+    held: Held,
 }
 
-/// Answers of a batch: each query's on its device, in the order of the batch.
+#[derive(Debug)]
+enum Held {
+    /// Whole on these devices.
+    Whole(Vec<(usize, CudaMatrix)>),
+    /// Its rows in shares.
+    Shares(Vec<Share>),
+}
+
+/// Rows of a matrix.
+#[derive(Debug)]
+struct Share {
+    member: usize,
+    first_row: usize,
+    matrix: CudaMatrix,
+}
+
+/// A whole matrix on a device that wants it.
+pub(super) enum WholeMatrix<'a> {
+    There(&'a CudaMatrix),
+    Gathered(CudaMatrix),
+}
+
+impl Deref for WholeMatrix<'_> {
+    type Target = CudaMatrix;
+
+    fn deref(&self) -> &CudaMatrix {
+        match self {
+            Self::There(matrix) => matrix,
+            Self::Gathered(matrix) => matrix,
+        }
+    }
+}
+
+impl GroupMatrix {
+    /// A matrix that is whole on some devices.
+    pub(super) fn whole(layout: PanelLayout, on: Vec<(usize, CudaMatrix)>) -> Self {
+        Self { layout, held: Held::Whole(on) }
+    }
+
+    /// Whether device `member` answers for this matrix: where it is whole on one device, no other one does.
+    pub(super) fn is_on(&self, member: usize) -> bool {
+        match &self.held {
+            Held::Whole(whole) => whole.iter().any(|(holder, _)| *holder == member),
+            Held::Shares(_) => true,
+        }
+    }
+
+    /// All of it on device `member`, with what has to be copied.
+    pub(super) fn on(&self, group: &DeviceGroup, member: usize) -> Result<WholeMatrix<'_>, BackendError> {
+        let device = group.members[member].device();
+        let pieces: Vec<(usize, &CudaMatrix)> = match &self.held {
+            Held::Whole(whole) => {
+                if let Some((_, matrix)) = whole.iter().find(|(holder, _)| *holder == member) {
+                    return Ok(WholeMatrix::There(matrix));
+                }
+                whole.iter().take(1).map(|(_, matrix)| (0, matrix)).collect()
+            }
+            Held::Shares(shares) => shares.iter().map(|share| (share.first_row, &share.matrix)).collect(),
+        };
+        let gathered = CudaMatrix::uninitialized(device, self.layout)?;
+        for (first_row, matrix) in pieces {
+            let (start, bytes) = (first_row * self.layout.columns(), matrix.layout().bytes());
+            transfer(&matrix.bytes().range(0..bytes), &gathered.bytes().range(start..start + bytes))?;
+        }
+        Ok(WholeMatrix::Gathered(gathered))
+    }
+}
+
+/// Answers of a batch, in the order of the batch: query i's on the holder that has number i modulo their number.
 #[derive(Debug)]
 pub struct GroupFolded {
     /// Words of an answer.
     rows: usize,
     batch: usize,
-    by_member: Vec<Option<CudaFolded>>,
+    /// The devices with what they have, if they have any.
+    holders: Vec<(usize, Option<CudaFolded>)>,
 }
 
 impl GroupFolded {
@@ -46,12 +114,14 @@ impl GroupFolded {
                 self.batch, self.rows
             )));
         }
-        let (owner, place) = (group.owner(query), query / group.members.len() * self.rows + first);
+        let count = self.holders.len();
+        let (owner, folded) = &self.holders[query % count];
+        let place = query / count * self.rows + first;
         let place = place..place + words.len();
-        let folded = self.by_member[owner]
+        let folded = folded
             .as_ref()
             .ok_or_else(|| BackendError::Shape("answers of another group of devices".into()))?;
-        if owner == member {
+        if *owner == member {
             return Ok(OnMember::There(folded, place));
         }
         let copy = group.members[member].device().alloc(place.len())?;
@@ -92,66 +162,74 @@ impl DeviceGroup {
         layout: PanelLayout,
         take: impl Fn(&CudaBackend, PanelLayout, Range<usize>) -> Result<CudaMatrix, BackendError> + Sync,
     ) -> Result<GroupMatrix, BackendError> {
-        let shares = self.each(|member, backend| {
+        let taken = self.each(|member, backend| {
             let rows = self.rows_of(layout, member);
             if rows.is_empty() {
                 return Ok(None);
             }
             let share = PanelLayout::covering(rows.len(), layout.columns())?;
             let bytes = rows.start * layout.columns()..rows.end * layout.columns();
-            Ok(Some((rows.start, take(backend, share, bytes)?)))
+            Ok(Some(Share { member, first_row: rows.start, matrix: take(backend, share, bytes)? }))
         })?;
-        Ok(GroupMatrix { layout, shares })
+        let shares = taken.into_iter().flatten();
+        let held = if self.strategy.divides_matrices() {
+            Held::Shares(shares.collect())
+        } else {
+            Held::Whole(shares.map(|share| (share.member, share.matrix)).collect())
+        };
+        Ok(GroupMatrix { layout, held })
     }
 
-    /// Each device folds its part of the batch.
+    /// Each device that has the matrix folds its part of the batch.
     fn fold_queries(
         &self,
-        matrix: &GroupMatrix,
+        whole: &[(usize, CudaMatrix)],
+        columns: usize,
         queries: &[u32],
-    ) -> Result<Vec<Option<CudaFolded>>, BackendError> {
-        let (columns, batch) = (matrix.layout.columns(), matrix.layout.batch_of(queries)?);
-        self.each(|member, backend| {
-            let mut own = Vec::new();
-            for query in self.owned(member, batch) {
-                own.extend_from_slice(&queries[query * columns..(query + 1) * columns]);
+    ) -> Result<Vec<(usize, Option<CudaFolded>)>, BackendError> {
+        let folded = self.each(|member, backend| {
+            let Some(place) = whole.iter().position(|(holder, _)| *holder == member) else { return Ok(None) };
+            let own: Vec<u32> =
+                queries.chunks_exact(columns).skip(place).step_by(whole.len()).flatten().copied().collect();
+            if own.is_empty() {
+                return Ok(None);
             }
-            match &matrix.shares[member] {
-                Some((_, matrix)) if !own.is_empty() => backend.scalar_fold(matrix, &own).map(Some),
-                _ => Ok(None),
-            }
-        })
+            backend.scalar_fold(&whole[place].1, &own).map(Some)
+        })?;
+        let mut by_member: Vec<_> = folded.into_iter().collect();
+        Ok(whole.iter().map(|(holder, _)| (*holder, by_member[*holder].take())).collect())
     }
 
     /// Each device folds its rows for the whole batch; then all-to-all: each gets the other rows of its part of the
     /// batch.
     fn fold_rows(
         &self,
-        matrix: &GroupMatrix,
+        shares: &[Share],
+        layout: PanelLayout,
         queries: &[u32],
-    ) -> Result<Vec<Option<CudaFolded>>, BackendError> {
-        let (rows, batch) = (matrix.layout.rows(), matrix.layout.batch_of(queries)?);
-        let folded = self.each(|member, backend| match &matrix.shares[member] {
-            Some((_, share)) => backend.scalar_fold(share, queries).map(Some),
-            None => Ok(None),
+    ) -> Result<Vec<(usize, Option<CudaFolded>)>, BackendError> {
+        let (rows, batch) = (layout.rows(), layout.batch_of(queries)?);
+        let folded = self.each(|member, backend| {
+            let share = shares.iter().find(|share| share.member == member);
+            share.map(|share| backend.scalar_fold(&share.matrix, queries)).transpose()
         })?;
         let exchange = |(member, backend): (usize, &CudaBackend)| {
             let own: Vec<usize> = self.owned(member, batch).collect();
             if own.is_empty() {
-                return Ok(None);
+                return Ok((member, None));
             }
             let answers = backend.device().alloc(own.len() * rows)?;
-            for (share, folded) in matrix.shares.iter().zip(&folded) {
-                let (Some((first_row, share)), Some(folded)) = (share, folded) else { continue };
-                let share_rows = share.layout().rows();
+            for share in shares {
+                let Some(folded) = &folded[share.member] else { continue };
+                let share_rows = share.matrix.layout().rows();
                 for (place, query) in own.iter().enumerate() {
                     let from: View<'_, u32> =
                         folded.words().range(query * share_rows..(query + 1) * share_rows);
-                    let start = place * rows + first_row;
+                    let start = place * rows + share.first_row;
                     transfer(&from, &answers.range(start..start + share_rows))?;
                 }
             }
-            Ok(Some(CudaFolded::new(answers)))
+            Ok((member, Some(CudaFolded::new(answers))))
         };
         self.members.iter().enumerate().map(exchange).collect()
     }
@@ -183,35 +261,39 @@ impl Backend for DeviceGroup {
     }
 
     fn scalar_fold(&self, matrix: &GroupMatrix, queries: &[u32]) -> Result<GroupFolded, BackendError> {
-        let (rows, batch) = (matrix.layout.rows(), matrix.layout.batch_of(queries)?);
-        let by_member = if self.strategy.divides_matrices() {
-            self.fold_rows(matrix, queries)
-        } else {
-            self.fold_queries(matrix, queries)
+        let (layout, batch) = (matrix.layout, matrix.layout.batch_of(queries)?);
+        let holders = match &matrix.held {
+            Held::Shares(shares) => self.fold_rows(shares, layout, queries),
+            Held::Whole(whole) => self.fold_queries(whole, layout.columns(), queries),
         }?;
-        Ok(GroupFolded { rows, batch, by_member })
+        Ok(GroupFolded { rows: layout.rows(), batch, holders })
     }
 
     fn words(&self, folded: GroupFolded) -> Result<Vec<u32>, BackendError> {
-        let mut words = vec![0; folded.batch * folded.rows];
-        for (member, (backend, answers)) in self.members.iter().zip(folded.by_member).enumerate() {
+        let (rows, count) = (folded.rows, folded.holders.len());
+        let mut words = vec![0; folded.batch * rows];
+        for (place, (holder, answers)) in folded.holders.into_iter().enumerate() {
             let Some(answers) = answers else { continue };
-            let answers = backend.words(answers)?;
-            for (answer, query) in answers.chunks_exact(folded.rows).zip(self.owned(member, folded.batch)) {
-                words[query * folded.rows..(query + 1) * folded.rows].copy_from_slice(answer);
-            }
+            let answers = self.members[holder].words(answers)?;
+            let own = words.chunks_exact_mut(rows).skip(place).step_by(count);
+            own.zip(answers.chunks_exact(rows)).for_each(|(to, from)| to.copy_from_slice(from));
         }
         Ok(words)
     }
 
-    /// Each device its rows; where all have all of them, the first device.
+    /// Each device its rows; where some have all of them, the first of these.
     fn module_fold(&self, matrix: &GroupMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
         a.check(matrix.layout)?;
-        let products = self.each(|member, backend| match &matrix.shares[member] {
-            Some((_, share)) if member == 0 || self.strategy.divides_matrices() => {
-                backend.module_fold(share, a)
-            }
-            _ => Ok(Vec::new()),
+        let products = self.each(|member, backend| {
+            let share = match &matrix.held {
+                Held::Shares(shares) => {
+                    shares.iter().find(|share| share.member == member).map(|share| &share.matrix)
+                }
+                Held::Whole(whole) => {
+                    whole.first().filter(|(holder, _)| *holder == member).map(|(_, matrix)| matrix)
+                }
+            };
+            share.map_or_else(|| Ok(Vec::new()), |share| backend.module_fold(share, a))
         })?;
         let whole = products.concat();
         debug_assert_eq!(whole.len(), matrix.layout.rows() * a.rank * RING_DEGREE);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
-use spirea_backend::{BackendError, FillPolynomial, SwitchedBits};
+use spirea_backend::{BackendError, FillPolynomial, PanelLayout, SwitchedBits};
 use spirea_math::Ring;
 
 use super::ciphertexts::Ciphertexts;
@@ -13,7 +13,8 @@ use super::product::Plain;
 use super::tables::{MOST_BODY_BITS, MOST_PRIMES, Tables, by_degree};
 use super::twiddles::Factor;
 use crate::args;
-use crate::driver::{Arg, Buffer, Pinned};
+use crate::driver::{Arg, Buffer, Pinned, Stream};
+use crate::fold::CudaMatrix;
 
 /// Bytes of values that are transformed at once, as far as whole rows allow.
 const CHUNK: usize = 64 << 20;
@@ -34,15 +35,17 @@ pub(super) fn encode(
         return Err(too_large(rows, columns));
     }
     let room = at_once * columns * degree;
-    let mut filled = [Arc::new(Pinned::<i32>::new(device, room)?), Arc::new(Pinned::new(device, room)?)];
-    let coefficients = device.alloc::<i32>(room)?;
+    let mut filled = [Arc::new(Pinned::<u32>::new(device, room)?), Arc::new(Pinned::new(device, room)?)];
+    let coefficients = device.alloc::<u32>(room)?;
     let values = device.alloc::<u32>(room * tables.limbs())?;
     let encoded = (0..rows).step_by(at_once).enumerate().try_for_each(|(i, first)| {
         let rows = at_once.min(rows - first);
         let pinned = &mut filled[i % 2];
         let words = Arc::get_mut(pinned).expect("nobody else has it");
         let polynomials = words[..rows * columns * degree].par_chunks_mut(degree).enumerate();
-        polynomials.for_each(|(j, words)| fill(first + j / columns, j % columns, words));
+        polynomials.for_each(|(j, words)| {
+            fill(first + j / columns, j % columns, bytemuck::cast_slice_mut(words));
+        });
         // The rows before are on the device, and theirs may be filled again.
         stream.synchronize()?;
         stream.upload_pinned(
@@ -50,15 +53,51 @@ pub(super) fn encode(
             0..rows * columns * degree,
             &coefficients.range(0..rows * columns * degree),
         )?;
-        let grid = tables.grid([rows * columns * tables.limbs(), 1, 1], 0);
-        let args: &[Arg] = args![&coefficients, &values, tables.arg(), &tables.ones];
-        tables.launch(by_degree!("ring_encode"), grid, args)?;
+        encode_words(tables, &stream, &coefficients, rows * columns, Rounding::NONE, &values)?;
         plain.store(tables, first, rows, &values)
     });
     // Whatever came of it: what is filled stays until it is copied.
     stream.synchronize()?;
     encoded?;
     Ok(plain)
+}
+
+/// What coefficients are made of words, as kernels take it (`ring_ends.cu`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Rounding {
+    half: u32,
+    dropped: u32,
+}
+
+impl Rounding {
+    /// Words that are coefficients already.
+    pub(super) const NONE: Self = Self { half: 0, dropped: 0 };
+
+    /// To the upper 1 to 31 bits: [`spirea_backend::centred`].
+    pub(super) fn to_upper(bits: u32) -> Self {
+        Self { half: 1 << (31 - bits), dropped: 32 - bits }
+    }
+}
+
+/// Queues on a stream what makes values `[polynomial][limb][N]` of words `[polynomial][N]`, which there is room for.
+pub(super) fn encode_words(
+    tables: &Tables,
+    stream: &Stream,
+    words: &Buffer<u32>,
+    polynomials: usize,
+    rounding: Rounding,
+    values: &Buffer<u32>,
+) -> Result<(), BackendError> {
+    let limbs = polynomials * tables.limbs();
+    if limbs >= 1 << 31
+        || words.len() < polynomials * tables.degree()
+        || values.len() < limbs * tables.degree()
+    {
+        return Err(too_large(1, polynomials));
+    }
+    let args: &[Arg] = args![words, Arg::structure(&rounding), values, tables.arg(), &tables.ones];
+    Ok(tables.launch_on(stream, by_degree!("ring_encode"), tables.grid([limbs, 1, 1], 0), args)?)
 }
 
 fn too_large(rows: usize, columns: usize) -> BackendError {
@@ -135,12 +174,8 @@ impl Switch {
     }
 }
 
-/// `mod_switch`.
-pub(super) fn mod_switch(
-    tables: &Tables,
-    ciphertexts: &Ciphertexts,
-    bits: SwitchedBits,
-) -> Result<Vec<u8>, BackendError> {
+/// How ciphertexts are switched, as an argument of kernels.
+fn switching(tables: &Tables, ciphertexts: &Ciphertexts, bits: SwitchedBits) -> Result<Arg, BackendError> {
     check(tables, ciphertexts)?;
     if ![bits.a, bits.b].iter().all(|bits| (1..=MOST_SWITCHED_BITS).contains(bits)) {
         return Err(BackendError::Shape(format!(
@@ -148,12 +183,42 @@ pub(super) fn mod_switch(
             bits.a, bits.b
         )));
     }
+    Ok(Arg::structure(&Switch::new(tables.ring(), bits)))
+}
+
+/// `reinterpret`.
+pub(super) fn reinterpret(
+    tables: &Tables,
+    ciphertexts: &Ciphertexts,
+    bits: SwitchedBits,
+    layout: PanelLayout,
+) -> Result<CudaMatrix, BackendError> {
+    let switch = switching(tables, ciphertexts, bits)?;
+    let count = ciphertexts.count;
+    layout.check_room(count, bits.bytes(tables.degree()))?;
+    let matrix = CudaMatrix::uninitialized(&tables.device, layout)?;
+    tables.device.main().zero(&matrix.bytes().range(0..layout.bytes()))?;
+    if count > 0 {
+        let quads = u32::try_from(layout.quads()).map_err(|_| too_large(1, layout.columns()))?;
+        let grid = tables.grid([2 * count, 1, 1], tables.limbs().max(2));
+        let args: &[Arg] = args![&ciphertexts.buffer, matrix.bytes(), quads, tables.arg(), switch];
+        tables.launch(by_degree!("ring_columns"), grid, args)?;
+    }
+    Ok(matrix)
+}
+
+/// `mod_switch`.
+pub(super) fn mod_switch(
+    tables: &Tables,
+    ciphertexts: &Ciphertexts,
+    bits: SwitchedBits,
+) -> Result<Vec<u8>, BackendError> {
+    let switch = switching(tables, ciphertexts, bits)?;
     let count = ciphertexts.count;
     let mut stream = vec![0u32; count * bits.bytes(tables.degree()) / 4];
     if count > 0 {
         let words = tables.device.alloc::<u32>(stream.len())?;
         let grid = tables.grid([2 * count, 1, 1], tables.limbs().max(2));
-        let switch = Arg::structure(&Switch::new(tables.ring(), bits));
         let args: &[Arg] = args![&ciphertexts.buffer, &words, tables.arg(), switch];
         tables.launch(by_degree!("ring_switch"), grid, args)?;
         tables.device.main().download(&words.all(), &mut stream)?;

@@ -6,11 +6,14 @@
 //! - [`tables`] and [`twiddles`] are what kernels read of a ring, [`transform`] starts its transforms alone;
 //! - [`decomposition`] makes digits, [`keys`] what they are multiplied by, [`stages`] multiplies, for [`expand`] and
 //!   for [`tournament`];
-//! - [`product`] multiplies plaintexts by leaves; [`ends`] begins and ends the pipeline.
+//! - [`product`] multiplies plaintexts by leaves; [`ends`] begins and ends the pipeline, [`columns`] begins another
+//!   one where it ended.
 //!
-//! Everything is queued on the device's main stream; the host waits only for the bytes of `mod_switch` and in `encode`.
+//! Everything is queued in the order of the device's main stream; the host waits only for the bytes of `mod_switch` and
+//! in `encode`.
 
 mod ciphertexts;
+mod columns;
 mod decomposition;
 mod ends;
 mod expand;
@@ -25,10 +28,13 @@ mod twiddles;
 use std::ops::Range;
 use std::sync::Arc;
 
-use spirea_backend::{BackendError, EvaluationKeys, FillPolynomial, RingBackend, SwitchedBits};
+use spirea_backend::{
+    BackendError, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits,
+};
 use spirea_math::{Expansion, Gadget, Ring};
 
 pub use ciphertexts::{Ciphertexts, Leaves};
+pub use columns::Columns;
 pub use keys::Keys;
 pub use product::{Form, Plain};
 pub use stages::Granularity;
@@ -37,7 +43,7 @@ pub use tournament::Selectors;
 pub use transform::{Direction, transform_with};
 pub use twiddles::Butterfly;
 
-use crate::{CudaBackend, CudaFolded};
+use crate::{CudaBackend, CudaFolded, CudaMatrix};
 
 impl CudaBackend {
     /// [`RingBackend::rgsw_fold`] of the winners of the first `rounds` rounds.
@@ -56,9 +62,10 @@ impl RingBackend for CudaBackend {
     type Tables = Tables;
     type Keys = Keys;
     type Leaves = Leaves;
-    type Plain = Plain;
+    type Plain = Arc<Plain>;
     type Ciphertexts = Ciphertexts;
     type Selectors = Selectors;
+    type Columns = Columns;
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<Tables, BackendError> {
         Tables::check(ring)?;
@@ -75,8 +82,8 @@ impl RingBackend for CudaBackend {
         rows: usize,
         columns: usize,
         fill: &FillPolynomial<'_>,
-    ) -> Result<Plain, BackendError> {
-        ends::encode(tables, rows, columns, fill)
+    ) -> Result<Arc<Plain>, BackendError> {
+        ends::encode(tables, rows, columns, fill).map(Arc::new)
     }
 
     fn expand(
@@ -91,7 +98,7 @@ impl RingBackend for CudaBackend {
     fn poly_fold(
         &self,
         tables: &Tables,
-        plain: &Plain,
+        plain: &Arc<Plain>,
         leaves: &[&Leaves],
     ) -> Result<Vec<Ciphertexts>, BackendError> {
         product::poly_fold(tables, plain, leaves)
@@ -136,5 +143,29 @@ impl RingBackend for CudaBackend {
         bits: SwitchedBits,
     ) -> Result<Vec<u8>, BackendError> {
         ends::mod_switch(tables, ciphertexts, bits)
+    }
+
+    fn reinterpret(
+        &self,
+        tables: &Tables,
+        ciphertexts: &Ciphertexts,
+        bits: SwitchedBits,
+        layout: PanelLayout,
+    ) -> Result<CudaMatrix, BackendError> {
+        ends::reinterpret(tables, ciphertexts, bits, layout)
+    }
+
+    fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Columns, BackendError> {
+        Columns::new(self.device(), layout, words)
+    }
+
+    fn encode_fold(
+        &self,
+        tables: &Tables,
+        matrix: &CudaMatrix,
+        columns: &Columns,
+        folded: FoldedBlocks,
+    ) -> Result<Arc<Plain>, BackendError> {
+        columns.encode_fold(tables, matrix, 0, folded)
     }
 }

@@ -8,7 +8,7 @@ use spirea_math::{Modulus, Ring};
 
 use super::stages::Granularity;
 use super::twiddles::{Butterfly, COEFFICIENTS, Factor, in_order_of_use};
-use crate::driver::{Arg, Buffer, Device, DriverError, Grid};
+use crate::driver::{Arg, Buffer, Device, DriverError, Grid, Stream};
 
 /// Most primes of a ring: what is kept for each of them in a kernel's registers has so many places.
 pub(super) const MOST_PRIMES: usize = 4;
@@ -222,12 +222,23 @@ impl Tables {
     /// Queues one kernel of those whose names begin so and end with the degree.
     pub(super) fn launch(
         &self,
+        names: [&'static str; 2],
+        grid: Grid,
+        args: &[Arg],
+    ) -> Result<(), DriverError> {
+        self.launch_on(&self.device.main(), names, grid, args)
+    }
+
+    /// The same on another stream.
+    pub(super) fn launch_on(
+        &self,
+        stream: &Stream,
         [of_2048, of_4096]: [&'static str; 2],
         grid: Grid,
         args: &[Arg],
     ) -> Result<(), DriverError> {
         let name = if self.degree() == 2048 { of_2048 } else { of_4096 };
-        self.device.main().launch(&self.device.kernel(name)?, grid, args)
+        stream.launch(&self.device.kernel(name)?, grid, args)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The server half.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use spirea_backend::RingBackend;
 use spirea_lattice::lwe::DEGREE;
@@ -21,16 +21,9 @@ pub struct Server<B: RingBackend> {
     ring: RingServer<B>,
     /// The first hint, of each part's blocks.
     parts: Vec<B::Plain>,
-    /// The columns of the second public matrix, as queries of the second fold.
-    second_columns: Vec<u32>,
-    /// Room for second hints, used again: of 5 KiB for every row of the second fold, new pages would cost more
-    /// than the fold.
-    hints: Mutex<Vec<Vec<u32>>>,
+    /// Those of the second public matrix.
+    columns: B::Columns,
 }
-
-/// Columns of the second public matrix that are folded at once: few, so that the products stay in the caches until
-/// they are gathered.
-const GATHERED: usize = 64;
 
 /// A query's parts.
 struct Parsed<'a, K> {
@@ -57,13 +50,8 @@ impl<B: RingBackend> Server<B> {
         }
         let ring = RingServer::new(backend, params.ring_shape())?;
         let parts = ring.encode_blocks(&params.0.grid, hint)?;
-        let second_columns = second_columns(&params);
-        Ok(Self { params, matrix, ring, parts, second_columns, hints: Mutex::default() })
-    }
-
-    fn hints(&self) -> MutexGuard<'_, Vec<Vec<u32>>> {
-        // Whoever panicked left whole buffers.
-        self.hints.lock().unwrap_or_else(PoisonError::into_inner)
+        let columns = ring.backend.columns(params.second_layout(), &second_columns(&params))?;
+        Ok(Self { params, matrix, ring, parts, columns })
     }
 
     /// The second half for one part of one query: the packed blocks' bytes as a matrix, folded and packed.
@@ -72,30 +60,13 @@ impl<B: RingBackend> Server<B> {
         packed: &B::Ciphertexts,
         query: &[u32],
         leaves: &B::Leaves,
-    ) -> Result<Vec<u8>, ProtocolError> {
-        let (backend, layout) = (&self.ring.backend, self.params.second_layout());
-        let (rows, degree) = (layout.rows(), self.ring.shape.degree());
-        let bytes = self.ring.switch(packed)?;
-        let mut matrix = vec![0; layout.bytes()];
-        for (column, ciphertext) in bytes.chunks_exact(self.ring.shape.response_bytes()).enumerate() {
-            for (row, &byte) in ciphertext.iter().enumerate() {
-                matrix[layout.offset(row, column)] = byte;
-            }
-        }
-        let matrix = backend.upload(layout, &matrix)?;
-        let mut hint = self.hints().pop().unwrap_or_default();
-        hint.clear();
-        for columns in self.second_columns.chunks(GATHERED * layout.columns()) {
-            hint.extend(backend.words(backend.scalar_fold(&matrix, columns)?)?);
-        }
-        let folded = backend.scalar_fold(&matrix, query)?;
-        // A column of A gave a product for each row; a block's come in one piece.
-        let blocks = self.params.second_blocks();
-        let plain =
-            self.ring.encode_columns(blocks, |block, k| &hint[k * rows + block * degree..][..degree])?;
-        self.hints().push(hint);
-        let packed = self.ring.pack(&plain, &[leaves], &folded, std::iter::once(0..rows))?;
-        self.ring.switch(&packed[0])
+    ) -> Result<B::Ciphertexts, ProtocolError> {
+        let layout = self.params.second_layout();
+        let matrix = self.ring.reinterpret(packed, layout)?;
+        let folded = self.ring.backend.scalar_fold(&matrix, query)?;
+        let plain = self.ring.encode_fold(&matrix, &self.columns, self.params.second_blocks())?;
+        let mut packed = self.ring.pack(&plain, &[leaves], &folded, std::iter::once(0..layout.rows()))?;
+        Ok(packed.remove(0))
     }
 }
 
@@ -146,13 +117,20 @@ impl<B: RingBackend> Responder for Server<B> {
             let ciphertexts: Vec<_> = parsed.iter().map(|query| (query.keys, query.ciphertext)).collect();
             let leaves = self.ring.expand(&ciphertexts)?;
             let borrowed: Vec<_> = leaves.iter().collect();
+            // Switched when all are queued: a device need not wait for the host to read one.
+            let mut seconds: Vec<Vec<B::Ciphertexts>> = parsed.iter().map(|_| Vec::new()).collect();
             for (part, plain) in self.parts.iter().enumerate() {
                 let bodies = (first..).map(|query| grid.folded_part(Params::SPREAD, query, part));
                 let packed = self.ring.pack(plain, &borrowed, &folded, bodies)?;
-                for (((packed, query), leaves), answer) in
-                    packed.iter().zip(parsed).zip(&leaves).zip(&mut *answers)
+                for (((packed, query), leaves), seconds) in
+                    packed.iter().zip(parsed).zip(&leaves).zip(&mut seconds)
                 {
-                    answer.extend(self.second(packed, &query.second, leaves)?);
+                    seconds.push(self.second(packed, &query.second, leaves)?);
+                }
+            }
+            for (seconds, answer) in seconds.iter().zip(answers) {
+                for second in seconds {
+                    answer.extend(self.ring.switch(second)?);
                 }
             }
         }

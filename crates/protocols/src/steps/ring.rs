@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use spirea_backend::{EvaluationKeys, RingBackend, SwitchedBits};
+use spirea_backend::{EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits, centred};
 use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::rlwe::{self, Conversion, KeyShape, RingSecret};
 use spirea_lattice::{LweSecret, RingSet};
@@ -279,19 +279,24 @@ impl<B: RingBackend> RingServer<B> {
         Ok(self.backend.encode(&self.tables, blocks, DEGREE, &fill)?)
     }
 
-    /// [`Self::encode_ciphertexts`] where the entries k of a block's ciphertexts lie in one piece.
-    pub fn encode_columns<'a>(
+    /// A matrix with the bytes of switched ciphertexts down its columns.
+    pub fn reinterpret(
         &self,
+        ciphertexts: &B::Ciphertexts,
+        layout: PanelLayout,
+    ) -> Result<B::Matrix, ProtocolError> {
+        Ok(self.backend.reinterpret(&self.tables, ciphertexts, self.shape.switched(), layout)?)
+    }
+
+    /// [`Self::encode_ciphertexts`] of the LWE ciphertexts whose entries k are the answer of a matrix to column k.
+    pub fn encode_fold(
+        &self,
+        matrix: &B::Matrix,
+        columns: &B::Columns,
         blocks: usize,
-        entries: impl Fn(usize, usize) -> &'a [u32] + Sync,
     ) -> Result<B::Plain, ProtocolError> {
-        let bits = self.shape.set.plaintext_bits();
-        let fill = |block: usize, k: usize, coefficients: &mut [i32]| {
-            for (coefficient, &word) in coefficients.iter_mut().zip(entries(block, k)) {
-                *coefficient = centred(word, bits);
-            }
-        };
-        Ok(self.backend.encode(&self.tables, blocks, DEGREE, &fill)?)
+        let folded = FoldedBlocks { blocks, bits: self.shape.set.plaintext_bits() };
+        Ok(self.backend.encode_fold(&self.tables, matrix, columns, folded)?)
     }
 
     /// The plaintext polynomials of the LWE hint of a matrix of blocks, for each part of a record.
@@ -351,27 +356,9 @@ impl<B: RingBackend> RingServer<B> {
     }
 }
 
-/// The upper `bits` bits of a word, rounded, as the representative of least magnitude modulo 2^bits. An
-/// uncentred lift would add noise coherently.
-fn centred(word: u32, bits: u32) -> i32 {
-    // The carry out of the top is a multiple of 2^32 and vanishes, as it must modulo 2^bits.
-    word.wrapping_add(1 << (31 - bits)) as i32 >> (32 - bits)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn centred_words_are_near_the_word(word: u32, bits in 1u32..31) {
-            let value = centred(word, bits);
-            prop_assert!(i64::from(value).abs() <= 1 << (bits - 1));
-            let back = (value as u32) << (32 - bits);
-            prop_assert!(i64::from(back.wrapping_sub(word) as i32).abs() <= 1 << (31 - bits));
-        }
-    }
 
     #[test]
     fn depths_tell_groups_apart() {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spirea_backend::{
-    Backend, BackendError, EvaluationKeys, FillPolynomial, PanelLayout, Residence, RingBackend, RingMatrix,
-    RowLayout, ShareBackend, SwitchedBits,
+    Backend, BackendError, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, Residence, RingBackend,
+    RingMatrix, RowLayout, ShareBackend, SwitchedBits,
 };
 use spirea_cuda::CudaBackend;
 use spirea_dpf::{Key, PrfKind};
@@ -131,6 +131,7 @@ impl RingBackend for StandIn {
     type Plain = <Cuda as RingBackend>::Plain;
     type Ciphertexts = <Cuda as RingBackend>::Ciphertexts;
     type Selectors = <Cuda as RingBackend>::Selectors;
+    type Columns = <Cuda as RingBackend>::Columns;
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<Self::Tables, BackendError> {
         self.cuda.tables(ring)
@@ -217,5 +218,29 @@ impl RingBackend for StandIn {
         bits: SwitchedBits,
     ) -> Result<Vec<u8>, BackendError> {
         self.step(self.cuda.mod_switch(tables, ciphertexts, bits))
+    }
+
+    fn reinterpret(
+        &self,
+        tables: &Self::Tables,
+        ciphertexts: &Self::Ciphertexts,
+        bits: SwitchedBits,
+        layout: PanelLayout,
+    ) -> Result<Self::Matrix, BackendError> {
+        self.step(self.cuda.reinterpret(tables, ciphertexts, bits, layout))
+    }
+
+    fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Self::Columns, BackendError> {
+        self.cuda.columns(layout, words)
+    }
+
+    fn encode_fold(
+        &self,
+        tables: &Self::Tables,
+        matrix: &Self::Matrix,
+        columns: &Self::Columns,
+        folded: FoldedBlocks,
+    ) -> Result<Self::Plain, BackendError> {
+        self.step(self.cuda.encode_fold(tables, matrix, columns, folded))
     }
 }

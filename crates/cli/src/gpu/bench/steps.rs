@@ -1,5 +1,7 @@
 //! The steps alone, on buffers of the device.
 
+use std::sync::Arc;
+
 use spirea_backend::{EvaluationKeys, PanelLayout, RingBackend as _};
 use spirea_cuda::probe::fill;
 use spirea_cuda::{Butterfly, Direction, Form, Plain, ScalarFoldPlan, transform_with};
@@ -149,6 +151,7 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
         }
         let mut plain = Plain::with_form(&tables, rows, columns, form)?;
         (0..rows).try_for_each(|row| plain.store(&tables, row, 1, &values))?;
+        let plain = Arc::new(plain);
         for &batch in batches {
             let seconds = bench.device_seconds(|| {
                 bench.backend.poly_fold(&tables, &plain, &leaves[..batch])?;

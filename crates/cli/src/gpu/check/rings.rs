@@ -1,8 +1,10 @@
 //! The steps on rings, one after another as protocols take them, against the CPU's.
 
+use std::sync::Arc;
+
 use anyhow::ensure;
 use rayon::prelude::*;
-use spirea_backend::{EvaluationKeys, PanelLayout, RingBackend, SwitchedBits};
+use spirea_backend::{EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits};
 use spirea_cuda::{Butterfly, Direction, Form, Granularity, Plain, transform_with};
 use spirea_lattice::RingSet;
 use spirea_math::random::public_residues;
@@ -125,6 +127,9 @@ fn residues(ring: &Ring, content: Content, stream: u64) -> Vec<u32> {
     words
 }
 
+/// Queries of a batch whose ciphertexts are taken as bytes and packed again.
+const SECOND_HALVES: usize = 2;
+
 /// What came out of a step.
 struct Result {
     step: &'static str,
@@ -159,6 +164,18 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
         if set.plaintext_bits() < 32 {
             backend.add_bodies(tables, &mut ciphertexts, &bodies, 0..words, set.plaintext_bits())?;
             note("add_bodies", &ciphertexts)?;
+        }
+        if query < SECOND_HALVES {
+            let (a, b) = set.response_bits();
+            let switched = SwitchedBits { a, b };
+            let layout = PanelLayout::covering(switched.bytes(degree).max(degree), shape.rows)?;
+            let matrix = backend.reinterpret(tables, &ciphertexts, switched, layout)?;
+            let columns = folds::random(10, shape.columns * layout.columns());
+            let columns = backend.columns(layout, &columns)?;
+            let bits = set.plaintext_bits().min(31);
+            let folded = FoldedBlocks { blocks: layout.rows() / degree, bits };
+            let plain = backend.encode_fold(tables, &matrix, &columns, folded)?;
+            note("reinterpret, encode_fold", &backend.poly_fold(tables, &plain, &[&leaves[query]])?[0])?;
         }
         let (gadget, first) = (set.selector_gadget(), shape.columns);
         let selectors = backend.selectors(tables, keys(query), &leaves[query], first, depth, gadget)?;
@@ -250,6 +267,7 @@ fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> 
         }
         let mut plain = Plain::with_form(&tables, shape.rows, shape.columns, form)?;
         plain.store(&tables, 0, shape.rows, &values)?;
+        let plain = Arc::new(plain);
         for (query, folded) in cuda.poly_fold(&tables, &plain, &leaves)?.iter().enumerate() {
             let found = cuda.mod_switch(&tables, folded, bits)?;
             ensure!(found == expected[query], "{form:?}, query {query}: another product than the CPU's");

@@ -15,7 +15,7 @@ pub use form::Form;
 
 use super::tables::{Prime, Tables};
 use super::{Ciphertexts, Leaves};
-use crate::driver::{Buffer, View};
+use crate::driver::{Buffer, Stream, View};
 use launch::{Kernels, Rows};
 use pipeline::Pipeline;
 use shape::{MOST_QUERIES, SLOTS, STEP, Shape};
@@ -110,6 +110,18 @@ impl Plain {
         rows: usize,
         values: &Buffer<u32>,
     ) -> Result<(), BackendError> {
+        self.store_on(&tables.device.main(), tables, first, rows, values)
+    }
+
+    /// The same on another stream, which the caller forks from the main one and joins to it again.
+    pub(super) fn store_on(
+        &mut self,
+        stream: &Stream,
+        tables: &Tables,
+        first: usize,
+        rows: usize,
+        values: &Buffer<u32>,
+    ) -> Result<(), BackendError> {
         self.check_ring(tables)?;
         let wanted = rows.checked_mul(self.shape.terms * tables.words());
         if rows > self.shape.rows || first > self.shape.rows - rows || wanted.is_none_or(|n| n > values.len())
@@ -124,9 +136,9 @@ impl Plain {
         if rows == 0 {
             return Ok(());
         }
-        let (main, rows) = (tables.device.main(), Rows { first, count: rows, values });
+        let rows = Rows { first, count: rows, values };
         for limb in 0..self.primes.len() {
-            self.kernels.transpose_rows(&main, self.shape, &self.primes, limb, &rows, &self.matrix)?;
+            self.kernels.transpose_rows(stream, self.shape, &self.primes, limb, &rows, &self.matrix)?;
         }
         Ok(())
     }

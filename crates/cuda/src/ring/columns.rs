@@ -1,0 +1,195 @@
+//! Folds whose answers become plaintext polynomials without leaving the device: the second hint of `double-pack`.
+//!
+//! The answers of one fold and their values are large (80 and 240 MiB for 1280 columns and 16,384 rows). There is room
+//! for two blocks of them and for the polynomials, made for the first query and used again by every later one, which
+//! the main stream keeps apart (VIPIR section 4.4). Blocks take turns at two streams: one is folded while another is
+//! transformed. The host only queues.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use spirea_backend::{BackendError, FoldedBlocks, MAX_BATCH, PanelLayout};
+use spirea_math::Ring;
+
+use super::ends::{self, Rounding};
+use super::product::Plain;
+use super::tables::Tables;
+use crate::driver::{Buffer, Device, Stream};
+use crate::fold::{CudaMatrix, ScalarFoldPlan};
+
+/// Streams among which blocks are dealt out.
+const LANES: usize = 2;
+
+/// Columns of a public matrix on a device.
+#[derive(Debug)]
+pub struct Columns {
+    /// Of the matrices that are folded with them.
+    layout: PanelLayout,
+    count: usize,
+    words: Buffer<u32>,
+    room: Mutex<Option<Room>>,
+}
+
+/// Where folds of one shape become plaintexts.
+#[derive(Debug)]
+struct Room {
+    ring: Arc<Ring>,
+    folded: FoldedBlocks,
+    /// The columns, as many to a plan as it takes, split into what its kernel multiplies by.
+    plans: Vec<ScalarFoldPlan>,
+    lanes: Vec<Lane>,
+    plain: Arc<Plain>,
+}
+
+/// A stream with room for a block.
+#[derive(Debug)]
+struct Lane {
+    stream: Stream,
+    /// `[column][N]`.
+    answers: Buffer<u32>,
+    /// `[column][limb][N]`.
+    values: Buffer<u32>,
+}
+
+impl Columns {
+    pub(super) fn new(
+        device: &Arc<Device>,
+        layout: PanelLayout,
+        words: &[u32],
+    ) -> Result<Self, BackendError> {
+        let count = layout.columns_of(words)?;
+        Ok(Self { layout, count, words: device.upload(words)?, room: Mutex::default() })
+    }
+
+    /// `encode_fold` of the blocks of `matrix` from `first` on.
+    pub(crate) fn encode_fold(
+        &self,
+        tables: &Tables,
+        matrix: &CudaMatrix,
+        first: usize,
+        folded: FoldedBlocks,
+    ) -> Result<Arc<Plain>, BackendError> {
+        let all = FoldedBlocks { blocks: first.saturating_add(folded.blocks), ..folded };
+        all.check(matrix.layout(), self.layout, tables.degree())?;
+        if folded.blocks == 0 || !Arc::ptr_eq(matrix.device(), self.words.device()) {
+            return Err(BackendError::Shape("a fold without blocks, or of another device".into()));
+        }
+        // Whoever panicked has taken the room with him.
+        let mut kept = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = kept.take().filter(|room| {
+            let free = Arc::strong_count(&room.plain) == 1;
+            free && room.folded == folded && Arc::ptr_eq(&room.ring, tables.ring())
+        });
+        let mut room = match fits {
+            Some(room) => room,
+            None => Room::new(self, tables, folded)?,
+        };
+        room.fill(tables, matrix, first, self)?;
+        Ok(Arc::clone(&kept.insert(room).plain))
+    }
+
+    /// The columns that plan number `i` takes.
+    fn piece(&self, i: usize) -> std::ops::Range<usize> {
+        i * MAX_BATCH..self.count.min((i + 1) * MAX_BATCH)
+    }
+}
+
+impl Room {
+    fn new(columns: &Columns, tables: &Tables, folded: FoldedBlocks) -> Result<Self, BackendError> {
+        let (device, degree, width) = (columns.words.device(), tables.degree(), columns.layout.columns());
+        let plain = Arc::new(Plain::new(tables, folded.blocks, columns.count)?);
+        let block = PanelLayout::covering(degree, width)?;
+        let mut plans = Vec::new();
+        for piece in (0..columns.count.div_ceil(MAX_BATCH)).map(|i| columns.piece(i)) {
+            let plan = ScalarFoldPlan::new(device, block, piece.len())?;
+            plan.take(&device.main(), &columns.words.range(piece.start * width..piece.end * width))?;
+            plans.push(plan);
+        }
+        let lane = |_| -> Result<Lane, BackendError> {
+            Ok(Lane {
+                stream: device.stream()?,
+                answers: device.alloc(columns.count * degree)?,
+                values: device.alloc(columns.count * tables.words())?,
+            })
+        };
+        let lanes = (0..LANES.min(folded.blocks)).map(lane).collect::<Result<_, _>>()?;
+        Ok(Self { ring: Arc::clone(tables.ring()), folded, plans, lanes, plain })
+    }
+
+    /// Queues the fold of blocks `first` and so on, and what makes plaintexts of them.
+    fn fill(
+        &mut self,
+        tables: &Tables,
+        matrix: &CudaMatrix,
+        first: usize,
+        columns: &Columns,
+    ) -> Result<(), BackendError> {
+        let main = tables.device.main();
+        let plain = Arc::get_mut(&mut self.plain).expect("a room that nobody else uses");
+        self.lanes.iter().try_for_each(|lane| lane.stream.after(&main))?;
+        let (degree, width) = (tables.degree(), columns.layout.columns());
+        let queued = (0..self.folded.blocks).zip(self.lanes.iter().cycle()).try_for_each(|(block, lane)| {
+            for (i, plan) in self.plans.iter().enumerate() {
+                let piece = columns.piece(i);
+                let queries = columns.words.range(piece.start * width..piece.end * width);
+                let answers = lane.answers.range(piece.start * degree..piece.end * degree);
+                plan.multiply(&lane.stream, matrix, (first + block) * degree, &queries, &answers)?;
+            }
+            let rounding = Rounding::to_upper(self.folded.bits);
+            ends::encode_words(tables, &lane.stream, &lane.answers, columns.count, rounding, &lane.values)?;
+            plain.store_on(&lane.stream, tables, block, 1, &lane.values)
+        });
+        // Whatever came of it: what is dropped or used again on the main stream is so after the lanes.
+        self.lanes.iter().try_for_each(|lane| main.after(&lane.stream))?;
+        queued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirea_backend::{Backend, RingBackend, centred};
+    use spirea_cuda_emulation::{Config, Emulation};
+    use spirea_math::Modulus;
+
+    use super::*;
+    use crate::CudaBackend;
+
+    fn random(count: usize) -> Vec<u32> {
+        (0..count as u32).map(|i| i.wrapping_mul(0x9e37_79b1) ^ i.wrapping_mul(0x85eb_ca6b) >> 9).collect()
+    }
+
+    /// One column, two, and more than one plan takes, in blocks that are fewer and more than lanes.
+    #[test]
+    fn plaintexts_are_those_of_the_words() {
+        let emulation = Emulation::install(Config { compute: (8, 6), ..Config::default() });
+        let ring = Arc::new(Ring::new(2048, &[Modulus::new(536_608_769)]));
+        emulation.in_every_order(|| {
+            let backend = CudaBackend::new(0).unwrap();
+            let tables = backend.tables(&ring).unwrap();
+            for (count, blocks, bits) in [(1, 3, 31), (2, 2, 1), (MAX_BATCH + 3, 1, 18)] {
+                let layout = PanelLayout::covering(blocks * 2048 + 1, 6).unwrap();
+                let bytes: Vec<u8> = random(layout.bytes()).iter().map(|&word| word as u8).collect();
+                let matrix = backend.upload(layout, &bytes).unwrap();
+                let words = random(count * layout.columns());
+                let columns = backend.columns(layout, &words).unwrap();
+                let answers: Vec<u32> = words
+                    .chunks(layout.columns())
+                    .flat_map(|column| backend.words(backend.scalar_fold(&matrix, column).unwrap()).unwrap())
+                    .collect();
+                let fill = |block: usize, k: usize, to: &mut [i32]| {
+                    let from = &answers[k * layout.rows() + block * 2048..];
+                    to.iter_mut().zip(from).for_each(|(to, &word)| *to = centred(word, bits));
+                };
+                let expected = backend.encode(&tables, blocks, count, &fill).unwrap();
+                let found = backend.encode_fold(&tables, &matrix, &columns, FoldedBlocks { blocks, bits });
+                let read = |plain: &Plain| backend.device().main().read(&plain.words()).unwrap();
+                assert!(read(&found.unwrap()) == read(&expected), "{count} columns, {blocks} blocks");
+                // A part of the blocks, as a group's devices take them.
+                let last =
+                    columns.encode_fold(&tables, &matrix, blocks - 1, FoldedBlocks { blocks: 1, bits });
+                let last_block = |_: usize, k: usize, to: &mut [i32]| fill(blocks - 1, k, to);
+                let expected = backend.encode(&tables, 1, count, &last_block).unwrap();
+                assert!(read(&last.unwrap()) == read(&expected), "the last of {blocks} blocks");
+            }
+        });
+    }
+}
