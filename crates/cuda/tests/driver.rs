@@ -92,6 +92,31 @@ fn room_runs_out_with_a_reason_and_nothing_leaks() {
 }
 
 #[test]
+fn the_pool_tells_what_was_in_use_and_what_there_is_room_for() {
+    emulation().in_every_order(|| {
+        let device = Device::open(0).unwrap();
+        let held = device.alloc::<u8>(8 << 20).unwrap();
+        let room = device.room().unwrap();
+        let watch = device.watch().unwrap();
+        assert_eq!(watch.most_bytes(), Ok(0));
+        drop([5, 3].map(|mebibytes| device.alloc::<u8>(mebibytes << 20).unwrap()));
+        device.main().synchronize().unwrap();
+        drop(device.alloc::<u8>(4 << 20).unwrap());
+        assert_eq!(watch.most_bytes(), Ok(8 << 20));
+        device.main().synchronize().unwrap();
+        assert_eq!(device.room().unwrap(), room, "nothing stays");
+        device.reserve(room).unwrap();
+        assert_eq!(device.room().unwrap(), room);
+        let error = device.reserve(room + 1).unwrap_err();
+        assert!(
+            matches!(error, DriverError::OutOfMemory { wanted, .. } if wanted as u64 == room + 1),
+            "{error}"
+        );
+        drop(held);
+    });
+}
+
+#[test]
 fn what_does_not_exist_is_refused() {
     let emulation = emulation();
     let _alone = emulation.exclusive();

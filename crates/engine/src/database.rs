@@ -59,6 +59,7 @@ pub struct Database {
     instance: u64,
     pace: Mutex<PaceMeter>,
     on_loss: Option<LossHandler>,
+    workplace: Option<Arc<dyn Workplace>>,
     steps: Arc<StepTimes>,
 }
 
@@ -67,6 +68,19 @@ pub struct Database {
 pub(crate) struct KeyForm {
     backend: u64,
     shape: Option<KeyShape>,
+}
+
+/// Where a database works beside others. It is held for as long as the database is.
+pub trait Workplace: Send + Sync {
+    /// Waits for a turn at it, which a batch has until it is answered.
+    fn turn(&self) -> MutexGuard<'_, ()>;
+}
+
+impl KeyForm {
+    /// [`Identity::backend`].
+    pub(crate) fn backend(&self) -> u64 {
+        self.backend
+    }
 }
 
 /// Told, with the reason, each time a device failed while it answered.
@@ -101,7 +115,7 @@ impl Database {
         static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
         let (pace, steps) = (Mutex::default(), Arc::default());
-        Ok(Self { identity, responder, max_batch, instance, pace, on_loss: None, steps })
+        Ok(Self { identity, responder, max_batch, instance, pace, on_loss: None, workplace: None, steps })
     }
 
     /// The same, with the times of the steps that its responder takes.
@@ -109,27 +123,32 @@ impl Database {
         Self { steps, ..self }
     }
 
+    /// The same, in a workplace.
+    pub fn with_workplace(self, workplace: Arc<dyn Workplace>) -> Self {
+        Self { workplace: Some(workplace), ..self }
+    }
+
     /// The same, with whom to tell of a device that failed.
     pub fn with_loss_handler(self, handler: LossHandler) -> Self {
         Self { on_loss: Some(handler), ..self }
     }
 
-    /// Answers the largest batch once, of zeros, so that what a device needs for queries is found out and reserved
-    /// before the first client asks.
+    /// Answers the largest batch once, of nobody's queries, so that what a device needs for queries is found out and reserved
+    /// before the first client asks. Gives the bytes of one client's prepared keys.
     ///
     /// # Errors
     /// The backend's: it has no room.
-    pub fn rehearse(&self) -> Result<(), LoadError> {
-        self.with_zeros(|answer| answer(self.max_batch))
+    pub fn rehearse(&self) -> Result<u64, LoadError> {
+        self.with_specimens(|answer| answer(self.max_batch))
     }
 
-    /// Finds out how long batches take, from a few small ones of zeros: what queries are kept waiting by until those
+    /// Finds out how long batches take, from a few small ones of nobody's queries: what queries are kept waiting by until those
     /// of clients tell more.
     ///
     /// # Errors
     /// The backend's.
     pub fn measure(&self) -> Result<(), LoadError> {
-        self.with_zeros(|answer| {
+        self.with_specimens(|answer| {
             // The first reads the table from its file, and makes what is made once.
             answer(1)?;
             for queries in PaceMeter::probes(self.max_batch) {
@@ -139,26 +158,29 @@ impl Database {
             }
             Ok(())
         })
+        .map(drop)
     }
 
-    /// Runs something that answers batches of zeros.
-    fn with_zeros(
+    /// Runs something that answers batches of nobody's queries; gives the bytes of their prepared keys.
+    fn with_specimens(
         &self,
         run: impl FnOnce(&dyn Fn(usize) -> Result<(), ProtocolError>) -> Result<(), ProtocolError>,
-    ) -> Result<(), LoadError> {
-        let Sizes { query_bytes, keys_bytes, .. } = self.sizes();
+    ) -> Result<u64, LoadError> {
+        let keys_bytes = self.sizes().keys_bytes;
+        let mut prepared_bytes = 0;
         let prepared = || {
             let keys = match keys_bytes {
                 0 => None,
                 bytes => Some(self.responder.prepare_keys(&vec![0; bytes])?),
             };
-            let zeros = vec![0; query_bytes];
-            let query = Query { bytes: &zeros, keys: keys.as_ref() };
+            prepared_bytes = keys.as_ref().map_or(0, |keys| keys.memory_bytes() as u64);
+            let specimen = self.responder.specimen();
+            let query = Query { bytes: &specimen, keys: keys.as_ref() };
             run(&|queries| self.responder.answer(&vec![query; queries]).map(drop))
         };
         match prepared() {
-            // Zeros are no query of this protocol; it needs little beside the answers.
-            Ok(()) | Err(ProtocolError::Malformed { .. }) => Ok(()),
+            // It has no such query; it needs little beside the answers.
+            Ok(()) | Err(ProtocolError::Malformed { .. }) => Ok(prepared_bytes),
             Err(error) => Err(error.into()),
         }
     }
@@ -233,6 +255,7 @@ impl Database {
 
     /// Answers admitted queries, at most [`Database::max_batch`], on this thread.
     pub(crate) fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Bytes>, EngineError> {
+        let _turn = self.workplace.as_ref().map(|workplace| workplace.turn());
         let answers = self.responder.answer(queries).inspect_err(|error| {
             if let (ProtocolError::Backend(BackendError::Device(reason)), Some(told)) = (error, &self.on_loss)
             {

@@ -250,6 +250,13 @@ impl Engine {
         self.keys.usage()
     }
 
+    /// Bytes of evaluation keys in memory that were prepared for some of the backends ([`Identity::backend`]).
+    ///
+    /// [`Identity::backend`]: crate::Identity::backend
+    pub fn keys_prepared_for(&self, backends: &[u64]) -> u64 {
+        self.keys.prepared_for(backends)
+    }
+
     /// What has happened to evaluation keys.
     pub fn key_events(&self) -> KeyEvents {
         self.keys.events()

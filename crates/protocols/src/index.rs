@@ -81,6 +81,11 @@ pub trait Responder: Send + Sync {
         Err(ProtocolError::malformed("keys", "this protocol needs none"))
     }
 
+    /// A query of nobody's, as long to answer as any other one, to find out what answering takes.
+    fn specimen(&self) -> Vec<u8> {
+        vec![0; self.sizes().query_bytes]
+    }
+
     /// Answers a batch, one answer for each query in order. Queries have been admitted by
     /// [`Sizes::query_bytes`]; one of another length fails the whole batch.
     ///

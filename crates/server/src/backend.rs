@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use spirea_backend::{Backend as _, BackendError};
 use spirea_cpu::CpuBackend;
-use spirea_cuda::driver::device_count;
+use spirea_cuda::driver::{Device, device_count};
 use spirea_cuda::{CudaBackend, DeviceGroup, Load, Strategy};
 use spirea_engine::{Database, LoadError};
 use spirea_protocols::registry::{Opening, ProtocolParams};
 use spirea_store::Snapshot;
+
+use crate::gpu_memory::{GpuMemory, KeyRoom};
 
 /// Which backend answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,13 +57,18 @@ impl FromStr for BackendChoice {
 }
 
 /// The GPUs that are used, and how.
-enum Gpus {
+struct Gpus {
+    backend: GpuBackend,
+    memory: GpuMemory,
+}
+
+enum GpuBackend {
     One(Arc<CudaBackend>),
     /// The strategy is the group's, or chosen for each database.
     Several(DeviceGroup, Option<Strategy>),
 }
 
-impl Gpus {
+impl GpuBackend {
     fn open(devices: &[usize], strategy: Option<Strategy>) -> Result<Self, BackendError> {
         let devices = if devices.is_empty() { (0..device_count()?).collect() } else { devices.to_vec() };
         Ok(match devices[..] {
@@ -72,19 +79,42 @@ impl Gpus {
         })
     }
 
+    fn devices(&self) -> Vec<Arc<Device>> {
+        let members = match self {
+            Self::One(backend) => std::slice::from_ref(&**backend),
+            Self::Several(group, _) => group.members(),
+        };
+        members.iter().map(|member| Arc::clone(member.device())).collect()
+    }
+}
+
+impl Gpus {
+    fn open(devices: &[usize], strategy: Option<Strategy>, key_room: KeyRoom) -> Result<Self, BackendError> {
+        let backend = GpuBackend::open(devices, strategy)?;
+        let memory = GpuMemory::new(backend.devices(), key_room);
+        Ok(Self { backend, memory })
+    }
+
     /// Opens a snapshot, with the name of what it is on.
     fn database(&self, snapshot: &Snapshot, opening: Opening) -> Result<(Database, String), LoadError> {
-        let (database, name) = match self {
-            Self::One(backend) => (Database::open(snapshot, backend, opening)?, backend.name()),
-            Self::Several(group, strategy) => {
-                let chosen = strategy.map_or_else(|| choose(group, &snapshot.manifest().protocol), Ok);
-                let chosen = chosen.map_err(|error| LoadError::Protocol(error.into()))?;
+        let refused = |error: BackendError| LoadError::Protocol(error.into());
+        let params = &snapshot.manifest().protocol;
+        let load = gpu_load(params, 1);
+        let (database, name) = match &self.backend {
+            GpuBackend::One(backend) => {
+                self.memory.expect(load.whole_bytes).map_err(refused)?;
+                (Database::open(snapshot, backend, opening)?, backend.name())
+            }
+            GpuBackend::Several(group, strategy) => {
+                let chosen = strategy.map_or_else(|| choose(group, params), Ok).map_err(refused)?;
+                let bytes = load.device_bytes(group.members().len(), chosen);
+                self.memory.expect(bytes).map_err(refused)?;
                 let group = Arc::new(group.with_strategy(chosen));
                 (Database::open(snapshot, &group, opening)?, group.name())
             }
         };
-        database.rehearse()?;
-        Ok((database, name))
+        let workplace = self.memory.admit(&database)?;
+        Ok((database.with_workplace(workplace), name))
     }
 }
 
@@ -129,13 +159,16 @@ pub(crate) struct Opened {
 }
 
 impl Backends {
-    /// The backends of a choice; logs why there is no GPU where one would have been taken.
-    pub fn open(choice: &BackendChoice, threads: usize) -> Result<Self, BackendError> {
+    /// The backends of a choice; logs why there is no GPU where one would have been taken. `key_room` gives the bytes of
+    /// keys that clients may still register.
+    pub fn open(choice: &BackendChoice, threads: usize, key_room: KeyRoom) -> Result<Self, BackendError> {
         let cpu = Arc::new(CpuBackend::new(threads)?);
         let (gpus, falls_back) = match choice {
             BackendChoice::Cpu => (None, true),
-            BackendChoice::Cuda { devices, strategy } => (Some(Gpus::open(devices, *strategy)?), false),
-            BackendChoice::Auto => match Gpus::open(&[], None) {
+            BackendChoice::Cuda { devices, strategy } => {
+                (Some(Gpus::open(devices, *strategy, key_room)?), false)
+            }
+            BackendChoice::Auto => match Gpus::open(&[], None, key_room) {
                 Ok(gpus) => (Some(gpus), true),
                 Err(reason) => {
                     tracing::info!(%reason, "answering on the processor");

@@ -33,6 +33,7 @@ mod backend;
 mod body;
 mod config;
 mod connections;
+mod gpu_memory;
 mod held;
 mod library;
 mod logs;

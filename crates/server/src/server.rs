@@ -158,7 +158,9 @@ impl Server {
             Ok::<_, ServeError>(source)
         };
         let sources = config.snapshots.iter().map(open).collect::<Result<_, _>>()?;
-        let backends = Backends::open(&config.backend, config.answering_threads())?;
+        let (most, keys) = (config.keys.memory_bytes, Arc::clone(&engine));
+        let key_room = Box::new(move |gpus: &[u64]| most.saturating_sub(keys.keys_prepared_for(gpus)));
+        let backends = Backends::open(&config.backend, config.answering_threads(), key_room)?;
         let (loader, losses) = Loader::new(backends, opening);
         let library = Arc::new(Library::new(Arc::clone(&engine), loader, sources)?);
         let server = Self::bind_app(&config, engine, Some(Arc::clone(&library))).await?;

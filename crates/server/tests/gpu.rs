@@ -74,6 +74,76 @@ fn databases_are_answered_on_gpus() {
     });
 }
 
+/// The states of all databases, once none is being loaded.
+fn states(server: &Running) -> Vec<String> {
+    for _ in 0..3000 {
+        let body: serde_json::Value = serde_json::from_slice(&server.get("/readyz").body).unwrap();
+        let databases = body["databases"].as_array().unwrap().iter();
+        let states: Vec<String> =
+            databases.map(|database| database["state"].as_str().unwrap().into()).collect();
+        if states.iter().all(|state| state != "loading") {
+            return states;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("a database is still being loaded");
+}
+
+/// Whatever a GPU has room for: databases are refused when they are loaded, and those that are not answer.
+#[test]
+fn room_runs_out_when_a_database_is_loaded_and_never_for_a_query() {
+    emulated(|emulation, first| {
+        let folder = tempfile::tempdir().unwrap();
+        let second = snapshot(folder.path(), "more", TableKind::Keyword, 2);
+        let serve = |memory| {
+            emulation.reset();
+            emulation.configure(Config { memory, ..emulation.config() });
+            let snapshots = vec![first.clone(), second.clone()];
+            let config = ServerConfig { snapshots, ..config(cuda(&[0], None), first.clone()) };
+            Running::start(async { Server::bind(config).await })
+        };
+        let answers = |server: &Running, name: &str, edition| {
+            let cache = tempfile::tempdir().unwrap();
+            let mut client = connect(&server.url(), name, cache.path()).unwrap();
+            let keys: Vec<Vec<u8>> = (0..20).map(key).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let expected: Vec<_> = (0..20).map(|row| Some(value(row, edition))).collect();
+            assert_eq!(texts(client.get_keys(&keys).unwrap()), expected, "{name}");
+        };
+        let server = serve(256 << 20);
+        assert_eq!(states(&server), ["ready", "ready"]);
+        let (tables, pinned) = (emulation.live(0).bytes, emulation.live_pinned());
+        answers(&server, "urls", 1);
+        answers(&server, "more", 2);
+        assert_eq!(emulation.live(0).bytes, tables);
+        assert_eq!(emulation.live_pinned(), pinned, "what queries are staged in is there before them");
+        drop(server);
+
+        // The least memory, to 256 bytes, with room for both.
+        let loaded = |memory| {
+            let server = serve(memory);
+            let states = states(&server);
+            for ((name, edition), state) in [("more", 2), ("urls", 1)].into_iter().zip(&states) {
+                if state == "ready" {
+                    answers(&server, name, edition);
+                }
+            }
+            states.iter().filter(|state| *state == "ready").count()
+        };
+        let (mut little, mut enough) = (tables, 256 << 20);
+        while enough - little > 256 {
+            let middle = little.midpoint(enough);
+            if loaded(middle) == 2 {
+                enough = middle;
+            } else {
+                little = middle;
+            }
+        }
+        assert!(little > tables, "tables that fit are not enough");
+        assert_eq!(loaded(little), 1, "one database is refused, and the other answers");
+    });
+}
+
 #[test]
 fn a_lost_gpu_is_left_for_the_processor() {
     emulated(|emulation, snapshot| {

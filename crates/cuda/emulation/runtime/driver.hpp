@@ -75,6 +75,7 @@ struct Context {
     unsigned retained = 0;
     Result lost = SUCCESS;
     uint64_t release_threshold = 0;
+    uint64_t most_bytes = 0;  // in use at one time, since the pool's mark was set back
     std::set<const Context*> peers;
 };
 

@@ -1,4 +1,5 @@
 // Device and pinned memory: host memory of exactly the size asked for, so that AddressSanitizer sees where it ends.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -13,7 +14,7 @@ constexpr size_t DEVICE_ALIGNMENT = 256, PAGE = 4096;
 
 unsigned char* bytes_at(DevicePointer address) { return reinterpret_cast<unsigned char*>(address); }
 
-Allocation& allocate(uint64_t bytes, const Context* context, size_t alignment) {
+Allocation& allocate(uint64_t bytes, Context* context, size_t alignment) {
     require(bytes > 0, INVALID_VALUE, "an allocation of no bytes");
     if (context) {
         require(bytes <= state().configuration.memory - bytes_in_use(*context), OUT_OF_MEMORY,
@@ -24,7 +25,9 @@ Allocation& allocate(uint64_t bytes, const Context* context, size_t alignment) {
     std::memset(memory, FRESH, bytes);
     const auto base = reinterpret_cast<DevicePointer>(memory);
     emulation::mark_tail(bytes_at(base) + bytes);
-    return state().memory[base] = {base, bytes, context};
+    Allocation& allocation = state().memory[base] = {base, bytes, context};
+    if (context) context->most_bytes = std::max(context->most_bytes, bytes_in_use(*context));
+    return allocation;
 }
 
 void release(DevicePointer base) {
@@ -213,11 +216,18 @@ EXPORTED int cuDeviceGetDefaultMemPool(Context** pool, int device) {
 }
 EXPORTED int cuDeviceGetMemPool(Context** pool, int device) { return cuDeviceGetDefaultMemPool(pool, device); }
 
-// How much a pool keeps changes nothing here: freed memory is freed.
+// Attributes of a pool: 1 to 3 are switches, 4 is how much it keeps, which changes nothing here, where freed memory is
+// freed. 5 and 7 are the bytes that it has and that are in use, which are the same; 6 and 8 are the most of them, which
+// a caller may only set back.
 EXPORTED int cuMemPoolSetAttribute(Context* pool, int attribute, void* value) {
     return initialised([&] {
         require(pool && value && attribute >= 1 && attribute <= 8, INVALID_VALUE, "there is no such attribute");
+        require(attribute != 5 && attribute != 7, INVALID_VALUE, "this attribute is only read");
         if (attribute == 4) pool->release_threshold = *static_cast<uint64_t*>(value);
+        if (attribute == 6 || attribute == 8) {
+            require(*static_cast<uint64_t*>(value) == 0, INVALID_VALUE, "a high mark is only set back");
+            pool->most_bytes = bytes_in_use(*pool);
+        }
     });
 }
 
@@ -227,7 +237,8 @@ EXPORTED int cuMemPoolGetAttribute(Context* pool, int attribute, void* value) {
         if (attribute <= 3) {
             *static_cast<int*>(value) = 1;
         } else {
-            *static_cast<uint64_t*>(value) = attribute == 4 ? pool->release_threshold : bytes_in_use(*pool);
+            const uint64_t bytes = attribute % 2 == 1 ? bytes_in_use(*pool) : pool->most_bytes;
+            *static_cast<uint64_t*>(value) = attribute == 4 ? pool->release_threshold : bytes;
         }
     });
 }

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result;
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUmemPool_attribute as PoolAttribute};
 
 use super::library::{device_count, driver};
 use super::memory::Buffer;
@@ -128,15 +128,63 @@ impl Device {
     /// Lets the pool of freed memory keep all of it: what ran once finds its room again, so that a device that
     /// had room when a database was loaded has it for every query.
     fn keep_freed_memory(&self) -> Result<(), DriverError> {
-        let mut all = u64::MAX;
-        // SAFETY: the pool is the device's own, the attribute is 64 bits wide.
+        self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
+    }
+
+    fn set_pool(&self, attribute: PoolAttribute, mut value: u64) -> Result<(), DriverError> {
+        // SAFETY: the pool is the device's own, the attributes that are set are 64 bits wide.
         unsafe {
-            result::device::get_default_mem_pool(self.device).and_then(|pool| {
-                let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-                result::mem_pool::set_attribute(pool, threshold, (&raw mut all).cast())
-            })
+            result::device::get_default_mem_pool(self.device)
+                .and_then(|pool| result::mem_pool::set_attribute(pool, attribute, (&raw mut value).cast()))
         }
         .map_err(DriverError::of("cuMemPoolSetAttribute"))
+    }
+
+    fn pool(&self, attribute: PoolAttribute) -> Result<u64, DriverError> {
+        let mut value = 0u64;
+        // SAFETY: as above.
+        unsafe {
+            result::device::get_default_mem_pool(self.device)
+                .and_then(|pool| result::mem_pool::get_attribute(pool, attribute, (&raw mut value).cast()))
+        }
+        .map_err(DriverError::of("cuMemPoolGetAttribute"))?;
+        Ok(value)
+    }
+
+    /// Begins to watch how many bytes buffers have at one time.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn watch(self: &Arc<Self>) -> Result<MemoryWatch, DriverError> {
+        // What was freed before is so for the pool, too.
+        self.main().synchronize()?;
+        let before = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+        self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?;
+        Ok(MemoryWatch { device: Arc::clone(self), before })
+    }
+
+    /// Bytes that buffers may still have: free ones, and those that the pool keeps.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn room(&self) -> Result<u64, DriverError> {
+        let (free, _) = self.memory()?;
+        let [reserved, used] = [
+            PoolAttribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+            PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+        ]
+        .map(|attribute| self.pool(attribute));
+        Ok(free as u64 + reserved?.saturating_sub(used?))
+    }
+
+    /// Makes sure of room for so many bytes: the pool has them then, and keeps them.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is none.
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Result<(), DriverError> {
+        self.main().synchronize()?;
+        self.alloc::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX)).map(drop)?;
+        self.main().synchronize()
     }
 
     /// The main stream.
@@ -226,6 +274,24 @@ impl Device {
             sys::CUresult::CUDA_SUCCESS | sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
             error => Err(DriverError::of("cuCtxEnablePeerAccess")(result::DriverError(error))),
         }
+    }
+}
+
+/// What buffers of a device have had since [`Device::watch`].
+#[derive(Debug)]
+pub struct MemoryWatch {
+    device: Arc<Device>,
+    before: u64,
+}
+
+impl MemoryWatch {
+    /// The most bytes at one time beyond those that there were at the beginning, whoever they were for.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn most_bytes(&self) -> Result<u64, DriverError> {
+        let most = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
+        Ok(most.saturating_sub(self.before))
     }
 }
 

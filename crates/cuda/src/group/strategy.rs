@@ -73,6 +73,21 @@ pub struct Load {
     pub batch: usize,
 }
 
+impl Load {
+    /// Bytes that each of `devices` devices needs, at most.
+    pub fn device_bytes(&self, devices: usize, strategy: Strategy) -> u64 {
+        let divides = match strategy {
+            Strategy::Replicate => false,
+            Strategy::Exchange => self.folds_a_matrix,
+            Strategy::Aggregate | Strategy::Gather => true,
+        };
+        if !divides {
+            return self.whole_bytes;
+        }
+        self.whole_bytes - self.divided_bytes + self.divided_bytes.div_ceil(devices as u64)
+    }
+}
+
 /// A strategy for a database, with what follows from it and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Division {
@@ -93,7 +108,7 @@ impl Strategy {
     /// divided and gathered where devices reach each other directly, since leaves are large (1 GiB for 32 queries,
     /// GPIR section 6), and done by every device otherwise.
     pub fn choose(devices: usize, memory_bytes: u64, links: Links, load: Load) -> Option<Division> {
-        let share = load.whole_bytes - load.divided_bytes + load.divided_bytes.div_ceil(devices as u64);
+        let share = load.device_bytes(devices, Self::Gather);
         let whole = load.whole_bytes <= memory_bytes;
         if devices == 1 || (whole && load.batch >= devices) {
             let reason = if devices == 1 { "there is one" } else { "each answers queries of its own" };
@@ -160,6 +175,13 @@ mod tests {
         assert_eq!(chosen(4, 40, Links::Direct, LOAD), Some(Strategy::Exchange));
         assert_eq!(chosen(4, 39, Links::Direct, LOAD), None);
         assert_eq!(chosen(1, 99, Links::Direct, LOAD), None);
+    }
+
+    #[test]
+    fn what_is_divided_is_a_share_on_each() {
+        let bytes = |load: Load| Strategy::ALL.map(|strategy| load.device_bytes(4, strategy));
+        assert_eq!(bytes(LOAD), [100, 40, 40, 40]);
+        assert_eq!(bytes(Load { folds_a_matrix: false, ..LOAD }), [100, 100, 40, 40]);
     }
 
     #[test]

@@ -193,6 +193,11 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         self.remove(&key).map(|value| (key, value))
     }
 
+    /// Bytes of the entries with certain keys.
+    pub fn bytes_of(&self, certain: impl Fn(&K) -> bool) -> u64 {
+        self.entries.iter().filter(|(key, _)| certain(key)).map(|(_, entry)| entry.bytes).sum()
+    }
+
     pub fn amount(&self) -> Amount {
         self.all.amount
     }

@@ -241,6 +241,11 @@ impl KeyRegistry {
         KeyUsage { memory: lock(&self.memory).amount(), disk }
     }
 
+    /// Bytes of what is prepared for some of the backends.
+    pub(crate) fn prepared_for(&self, backends: &[u64]) -> u64 {
+        lock(&self.memory).bytes_of(|(form, _)| backends.contains(&form.backend()))
+    }
+
     /// What has happened.
     pub fn events(&self) -> KeyEvents {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -57,6 +57,13 @@ impl<S: Shares, B: ShareBackend> Responder for Server<S, B> {
         self.params.max_batch()
     }
 
+    /// A key of this party with zeros in place of random words.
+    fn specimen(&self) -> Vec<u8> {
+        let mut key = vec![0; self.sizes().query_bytes];
+        key[0] = self.party.number();
+        key
+    }
+
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let Sizes { query_bytes, answer_bytes, .. } = self.sizes();
         check_batch(queries, query_bytes, self.max_batch())?;

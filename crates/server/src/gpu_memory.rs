@@ -1,0 +1,322 @@
+//! Room on GPUs: a database is loaded only if there is room for its queries, and for those of all others.
+//!
+//! Batches are computed one at a time, so that one batch's working memory is what is needed beside the tables: the most
+//! that the largest batch of any database takes, found out when each is loaded. Beside it there must be room for the
+//! keys that clients may still register. The device keeps what was once reserved, so a query always finds it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use spirea_backend::BackendError;
+use spirea_cuda::driver::{Device, DriverError, MemoryWatch};
+use spirea_engine::{Database, LoadError, Workplace};
+
+/// Bytes of keys that clients may still register for the backends with these numbers, beside those that they have.
+pub(crate) type KeyRoom = Box<dyn Fn(&[u64]) -> u64 + Send + Sync>;
+
+/// The memory of the GPUs that answer.
+pub(crate) struct GpuMemory {
+    devices: Vec<Arc<Device>>,
+    key_room: KeyRoom,
+    turn: Arc<Mutex<()>>,
+    places: Mutex<Vec<Weak<Place>>>,
+}
+
+/// What a database takes beside its tables.
+struct Place {
+    turn: Arc<Mutex<()>>,
+    /// Bytes of the largest batch's working memory, on each device.
+    working: Vec<u64>,
+    /// Bytes of a client's prepared keys, and the number of the backend that they are prepared for.
+    keys: u64,
+    backend: u64,
+}
+
+impl Workplace for Place {
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        lock(&self.turn)
+    }
+}
+
+impl GpuMemory {
+    pub fn new(devices: Vec<Arc<Device>>, key_room: KeyRoom) -> Self {
+        Self { devices, key_room, turn: Arc::default(), places: Mutex::default() }
+    }
+
+    /// Makes sure, before anything is loaded, that tables of so many bytes on each device leave room for the databases
+    /// that answer meanwhile.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] with the bytes wanted and free.
+    pub fn expect(&self, bytes: u64) -> Result<(), BackendError> {
+        let places = self.places();
+        for (member, device) in self.devices.iter().enumerate() {
+            let wanted = bytes.saturating_add(self.beside(&places, member));
+            let (free, (_, total)) = (device.room()?, device.memory()?);
+            if wanted > free {
+                let [wanted, free] = [wanted, free].map(|bytes| bytes as usize);
+                return Err(DriverError::OutOfMemory { wanted, free, total }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Rehearses a database whose tables are loaded, and reserves what its queries and all others need. What this gives
+    /// is the database's from then on.
+    ///
+    /// # Errors
+    /// Those of the rehearsal; [`BackendError::Unavailable`] with the bytes wanted and free.
+    pub fn admit(&self, database: &Database) -> Result<Arc<dyn Workplace>, LoadError> {
+        // No batch runs meanwhile: what is in use is this database's.
+        let _turn = lock(&self.turn);
+        let watches = self.devices.iter().map(Device::watch).collect::<Result<Vec<_>, _>>();
+        let watches = watches.map_err(refused)?;
+        let keys = database.rehearse()?;
+        let working = watches.iter().map(MemoryWatch::most_bytes).collect::<Result<_, _>>();
+        let (turn, backend) = (Arc::clone(&self.turn), database.identity().backend);
+        let place = Arc::new(Place { turn, working: working.map_err(refused)?, keys, backend });
+        let mut places = self.places();
+        places.push(Arc::clone(&place));
+        for (member, device) in self.devices.iter().enumerate() {
+            device.reserve(self.beside(&places, member)).map_err(refused)?;
+        }
+        lock(&self.places).push(Arc::downgrade(&place));
+        Ok(place)
+    }
+
+    /// Bytes that must be free beside what there is on a device: for a batch of any of some databases, and for keys,
+    /// among them one client's while they are prepared.
+    fn beside(&self, places: &[Arc<Place>], member: usize) -> u64 {
+        let working = places.iter().map(|place| place.working[member]).max().unwrap_or(0);
+        let keys = match places.iter().map(|place| place.keys).max() {
+            None | Some(0) => 0,
+            Some(keys) => {
+                let backends: Vec<u64> = places.iter().map(|place| place.backend).collect();
+                (self.key_room)(&backends).saturating_add(2 * keys)
+            }
+        };
+        working.saturating_add(keys)
+    }
+
+    /// Those of databases that are held.
+    fn places(&self) -> Vec<Arc<Place>> {
+        let mut places = lock(&self.places);
+        places.retain(|place| place.strong_count() > 0);
+        places.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+fn refused(error: DriverError) -> LoadError {
+    LoadError::Protocol(BackendError::from(error).into())
+}
+
+// What is guarded is never left half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use spirea_cuda::driver::Buffer;
+    use spirea_cuda_emulation::{Config, Emulation};
+    use spirea_engine::{HintFile, Identity};
+    use spirea_protocols::registry::{Choice, ProtocolParams};
+    use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
+
+    use super::*;
+
+    /// What memory is counted in here.
+    const UNIT: u64 = 64 << 10;
+    /// Units of a device's memory.
+    const MEMORY: u64 = 64;
+    const BACKEND: u64 = 7;
+
+    /// Runs a test alone on two devices.
+    fn emulated(test: impl FnOnce([Arc<Device>; 2])) {
+        let config = Config { devices: 2, memory: MEMORY * UNIT, ..Config::default() };
+        Emulation::install(config)
+            .with(config, || test([0, 1].map(|ordinal| Device::open(ordinal).unwrap())));
+    }
+
+    fn alloc(device: &Arc<Device>, units: u64) -> Result<Buffer<u8>, BackendError> {
+        Ok(device.alloc((units * UNIT) as usize)?)
+    }
+
+    /// Units that a database takes on a device.
+    #[derive(Clone, Copy)]
+    struct Needs {
+        tables: u64,
+        working: u64,
+        keys: u64,
+    }
+
+    /// A database that computes nothing, and takes memory for it.
+    struct Scripted {
+        device: Arc<Device>,
+        params: ProtocolParams,
+        needs: Needs,
+        _tables: Buffer<u8>,
+    }
+
+    impl Responder for Scripted {
+        fn sizes(&self) -> Sizes {
+            self.params.sizes()
+        }
+
+        fn max_batch(&self) -> usize {
+            1
+        }
+
+        fn prepare_keys(&self, _: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+            let keys = alloc(&self.device, self.needs.keys)?;
+            Ok(PreparedKeys::new(Arc::new(keys), (self.needs.keys * UNIT) as usize))
+        }
+
+        fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+            alloc(&self.device, self.needs.working)?;
+            Ok(vec![vec![0; self.sizes().answer_bytes]; queries.len()])
+        }
+    }
+
+    fn open(device: &Arc<Device>, needs: Needs) -> Result<Database, LoadError> {
+        let tables = alloc(device, needs.tables).map_err(|error| LoadError::Protocol(error.into()))?;
+        let protocol = if needs.keys > 0 { "exppack-simple" } else { "simple" };
+        let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+        let params = ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap();
+        let table = Table {
+            kind: TableKind::Index,
+            entries: 10,
+            records: 10,
+            payload_bytes: 24,
+            salt: [0; 32],
+            fields: vec!["value".into()],
+            proofs: None,
+        };
+        let bytes = params.sizes().hint_bytes;
+        let hint = HintFile { path: "none".into(), bytes, blake3: [0; 32], rows: "none".into() };
+        let identity = Identity {
+            name: "scripted".into(),
+            version: [0; 32],
+            party: None,
+            params: params.clone(),
+            table,
+            hint,
+            manifest: Default::default(),
+            backend: BACKEND,
+        };
+        let responder = Scripted { device: Arc::clone(device), params, needs, _tables: tables };
+        Database::new(identity, Box::new(responder))
+    }
+
+    fn load(memory: &GpuMemory, device: &Arc<Device>, needs: Needs) -> Result<Database, LoadError> {
+        let database = open(device, needs)?;
+        let workplace = memory.admit(&database)?;
+        Ok(database.with_workplace(workplace))
+    }
+
+    fn no_keys() -> KeyRoom {
+        Box::new(|_| panic!("nobody needs keys"))
+    }
+
+    #[test]
+    fn room_for_the_queries_of_others_is_kept() {
+        emulated(|devices| {
+            let [device, other] = &devices;
+            let memory = GpuMemory::new(devices.to_vec(), no_keys());
+            let needs = |tables, working| Needs { tables, working, keys: 0 };
+            let first = load(&memory, device, needs(16, 24)).unwrap();
+            let second = load(&memory, device, needs(20, 4)).unwrap();
+            // 64 - 36 are free, 24 of them for the first one's queries.
+            memory.expect(4 * UNIT).unwrap();
+            let refused = memory.expect(4 * UNIT + 1).unwrap_err().to_string();
+            let wanted = format!("no room for {} bytes: {} of {}", 28 * UNIT + 1, 28 * UNIT, MEMORY * UNIT);
+            assert!(refused.contains(&wanted), "{refused}");
+            // Its own queries would have room, and those of the first none.
+            let refused = load(&memory, device, needs(8, 1)).map(drop).unwrap_err().to_string();
+            assert!(refused.contains(&format!("no room for {} bytes", 24 * UNIT)), "{refused}");
+            assert!(first.rehearse().is_ok() && second.rehearse().is_ok());
+            load(&memory, other, needs(40, 24)).unwrap();
+            drop(first);
+            load(&memory, device, needs(8, 1)).unwrap();
+        });
+    }
+
+    #[test]
+    fn room_for_keys_is_kept() {
+        emulated(|devices| {
+            let device = &devices[0];
+            let prepared = Arc::new(AtomicU64::new(0));
+            let keys = Arc::clone(&prepared);
+            let bound = move |most: u64| -> KeyRoom {
+                let keys = Arc::clone(&keys);
+                Box::new(move |backends| {
+                    assert!(!backends.is_empty() && backends.iter().all(|&backend| backend == BACKEND));
+                    most * UNIT - keys.load(Ordering::Relaxed) * UNIT
+                })
+            };
+            let needs = Needs { tables: 16, working: 8, keys: 1 };
+            // A batch and its keys, 9; a client's keys on their way, 2.
+            load(&GpuMemory::new(devices.to_vec(), bound(37)), device, needs).unwrap();
+            let refused =
+                load(&GpuMemory::new(devices.to_vec(), bound(38)), device, needs).map(drop).unwrap_err();
+            assert!(refused.to_string().contains(&format!("no room for {} bytes", 49 * UNIT)), "{refused}");
+            // Keys that are there need no further room.
+            let _held = alloc(device, 30).unwrap();
+            prepared.store(30, Ordering::Relaxed);
+            load(&GpuMemory::new(devices.to_vec(), bound(37)), device, needs).unwrap();
+        });
+    }
+
+    /// Whatever is loaded and dropped, and however many keys are registered within their bound: what answers always
+    /// finds room.
+    #[test]
+    fn queries_find_room_after_every_load() {
+        const MOST_KEYS: usize = 12;
+        emulated(|devices| {
+            let device = &devices[0];
+            let held = Arc::new(AtomicU64::new(0));
+            let keys = Arc::clone(&held);
+            let room = Box::new(move |_: &[u64]| (MOST_KEYS as u64 - keys.load(Ordering::Relaxed)) * UNIT);
+            let memory = GpuMemory::new(devices.to_vec(), room);
+            let (mut databases, mut registered, mut refused, mut loaded) = (Vec::new(), Vec::new(), 0, 0);
+            let mut state = 1u32;
+            let mut random = |below: u64| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                u64::from(state >> 16) % below
+            };
+            for _ in 0..400 {
+                match random(4) {
+                    0 => {
+                        let needs = Needs { tables: random(20), working: random(30), keys: random(2) };
+                        match load(&memory, device, needs) {
+                            Ok(database) => {
+                                databases.push((database, needs));
+                                loaded += 1;
+                            }
+                            Err(error) => {
+                                assert!(error.to_string().contains("no room for"), "{error}");
+                                refused += 1;
+                            }
+                        }
+                    }
+                    1 if !databases.is_empty() => {
+                        databases.swap_remove(random(databases.len() as u64) as usize);
+                    }
+                    2 if databases.iter().any(|(_, needs)| needs.keys > 0) => {
+                        registered.push(alloc(device, 1).expect("room for a client's keys"));
+                        if registered.len() > MOST_KEYS {
+                            registered.remove(0);
+                        }
+                        held.store(registered.len() as u64, Ordering::Relaxed);
+                    }
+                    _ => {}
+                }
+                for (database, _) in &databases {
+                    database.rehearse().expect("room for queries");
+                }
+            }
+            assert!(loaded > 20 && refused > 20, "{loaded} loaded, {refused} refused");
+        });
+    }
+}
