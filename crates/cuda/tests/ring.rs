@@ -425,7 +425,7 @@ fn second_halves_agree() {
     let bits = |a, b| SwitchedBits { a, b };
     let folded = |blocks, bits| FoldedBlocks { blocks, bits };
     for (case, shape) in [
-        (Case::of(RingSet::Fast), (bits(18, 14), folded(2, 18))),
+        (Case::of(RingSet::Fast), (bits(18, 14), folded(1, 18))),
         (Case::of(RingSet::Onion32), (bits(1, 2), folded(1, 31))),
         (Case::of(RingSet::Small), (bits(7, 8), folded(1, 1))),
         (Case::short(), (bits(18, 14), folded(3, 17))),

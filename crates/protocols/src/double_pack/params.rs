@@ -124,8 +124,8 @@ impl Parameters for Params {
         work.extend(shape.expand_work());
         work.extend([grid.groups, second].map(|blocks| shape.fold_work(parts, blocks)));
         work.push(shape.switch_work(parts * (grid.groups + second)));
-        work.push(Work::new("scalar_fold", Unit::ProductWord, words));
-        work.push(Work::new("encode", Unit::EncodedPolynomial(set), parts * second * DEGREE));
+        work.push(Work::new("encode_fold", Unit::ProductWord, words));
+        work.push(Work::new("encode_fold", Unit::EncodedPolynomial(set), parts * second * DEGREE));
         work
     }
 
