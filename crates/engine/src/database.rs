@@ -133,8 +133,8 @@ impl Database {
         Self { on_loss: Some(handler), ..self }
     }
 
-    /// Answers the largest batch once, of nobody's queries, so that what a device needs for queries is found out and reserved
-    /// before the first client asks. Gives the bytes of one client's prepared keys.
+    /// Answers the largest batch once, of nobody's queries, so that what a device needs for queries is found out and
+    /// reserved before the first client asks. Gives the bytes of one client's prepared keys.
     ///
     /// # Errors
     /// The backend's: it has no room.
@@ -142,8 +142,8 @@ impl Database {
         self.with_specimens(|answer| answer(self.max_batch))
     }
 
-    /// Finds out how long batches take, from a few small ones of nobody's queries: what queries are kept waiting by until those
-    /// of clients tell more.
+    /// Finds out how long batches take, from a few small ones of nobody's queries: what queries are kept waiting by
+    /// until those of clients tell more.
     ///
     /// # Errors
     /// The backend's.

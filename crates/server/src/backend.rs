@@ -159,8 +159,8 @@ pub(crate) struct Opened {
 }
 
 impl Backends {
-    /// The backends of a choice; logs why there is no GPU where one would have been taken. `key_room` gives the bytes of
-    /// keys that clients may still register.
+    /// The backends of a choice; logs why there is no GPU where one would have been taken. `key_room` gives the bytes
+    /// of keys that clients may still register.
     pub fn open(choice: &BackendChoice, threads: usize, key_room: KeyRoom) -> Result<Self, BackendError> {
         let cpu = Arc::new(CpuBackend::new(threads)?);
         let (gpus, falls_back) = match choice {

@@ -97,8 +97,8 @@ const PATTERNS: usize = LEAF_BLOCKS;
 const COMBINATIONS: usize = 4;
 
 impl<V: Copy> Constants<V> {
-    /// Those of N blocks that are inverted if `inverted` is all ones, and get an entry of `corrections`: the first where
-    /// a node is not corrected, the second where it is.
+    /// Those of N blocks that are inverted if `inverted` is all ones, and get one of two corrections: the first where a
+    /// node is not corrected, the second where it is.
     #[inline(always)]
     fn new<L: AesLanes<Vector = V>, O: Output, const N: usize>(
         lanes: L,
@@ -183,8 +183,8 @@ fn nodes_of_vector<L: AesLanes, const N: usize>() -> usize {
     L::BLOCKS.div_ceil(N)
 }
 
-/// Runs a block for each vector of the pipeline, one after another. As a loop it is too long for the compiler to unroll,
-/// and the vectors would leave their registers.
+/// Runs a block for each vector of the pipeline, in order. As a loop it is too long for the compiler to unroll, and the
+/// vectors would leave their registers.
 macro_rules! for_each_vector {
     ($v:ident => $body:block) => {
         for_each_vector!($v, $body, 0 1 2 3 4 5 6 7);

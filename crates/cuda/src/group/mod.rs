@@ -12,8 +12,8 @@
 //!
 //! A query *on one device* is on device `i mod n`, i its place in the batch. Under `Aggregate` and `Gather` each
 //! device plays its share of the tournament and the winners meet on the first one: a ciphertext a device and query.
-//! What a matrix of switched ciphertexts is made of goes where the next steps are: under the first two strategies all is
-//! on the query's device already; under the others each device gets the ciphertexts of all, has the whole matrix, which
+//! What a matrix of switched ciphertexts is made of goes where the next steps are: under the first two strategies all
+//! is on the query's device already; under the others each device gets the ciphertexts of all, has the whole matrix, which
 //! is small, and encodes its rows of the polynomials.
 //! Shares of rows for two servers (`share_fold`) are summed on the host: an answer is one row.
 

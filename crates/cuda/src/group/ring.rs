@@ -339,7 +339,7 @@ impl RingBackend for DeviceGroup {
         self.each(|_, backend| backend.columns(layout, words))
     }
 
-    /// Each device its rows of polynomials; all of them where rows are not divided, on the devices that have the matrix.
+    /// Each device its rows of polynomials; where these are not divided, all on the devices that have the matrix.
     fn encode_fold(
         &self,
         tables: &Vec<Tables>,
