@@ -59,7 +59,7 @@ pub struct Database {
     instance: u64,
     pace: Mutex<PaceMeter>,
     on_loss: Option<LossHandler>,
-    workplace: Option<Arc<dyn Workplace>>,
+    turns: Option<Arc<dyn Turns>>,
     steps: Arc<StepTimes>,
 }
 
@@ -70,9 +70,9 @@ pub(crate) struct KeyForm {
     shape: Option<KeyShape>,
 }
 
-/// Where a database works beside others. It is held for as long as the database is.
-pub trait Workplace: Send + Sync {
-    /// Waits for a turn at it, which a batch has until it is answered.
+/// What databases take turns at. Held for as long as the database is.
+pub trait Turns: Send + Sync {
+    /// Waits for a turn, which a batch has until it is answered.
     fn turn(&self) -> MutexGuard<'_, ()>;
 }
 
@@ -115,7 +115,7 @@ impl Database {
         static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
         let (pace, steps) = (Mutex::default(), Arc::default());
-        Ok(Self { identity, responder, max_batch, instance, pace, on_loss: None, workplace: None, steps })
+        Ok(Self { identity, responder, max_batch, instance, pace, on_loss: None, turns: None, steps })
     }
 
     /// The same, with the times of the steps that its responder takes.
@@ -123,9 +123,9 @@ impl Database {
         Self { steps, ..self }
     }
 
-    /// The same, in a workplace.
-    pub fn with_workplace(self, workplace: Arc<dyn Workplace>) -> Self {
-        Self { workplace: Some(workplace), ..self }
+    /// The same, taking turns with others.
+    pub fn with_turns(self, turns: Arc<dyn Turns>) -> Self {
+        Self { turns: Some(turns), ..self }
     }
 
     /// The same, with whom to tell of a device that failed.
@@ -255,7 +255,7 @@ impl Database {
 
     /// Answers admitted queries, at most [`Database::max_batch`], on this thread.
     pub(crate) fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Bytes>, EngineError> {
-        let _turn = self.workplace.as_ref().map(|workplace| workplace.turn());
+        let _turn = self.turns.as_ref().map(|turns| turns.turn());
         let answers = self.responder.answer(queries).inspect_err(|error| {
             if let (ProtocolError::Backend(BackendError::Device(reason)), Some(told)) = (error, &self.on_loss)
             {

@@ -12,7 +12,7 @@ mod load;
 pub mod scheduler;
 mod served;
 
-pub use database::{Database, HintFile, Identity, LossHandler, MAX_REQUEST_BYTES, Workplace};
+pub use database::{Database, HintFile, Identity, LossHandler, MAX_REQUEST_BYTES, Turns};
 pub use engine::{Asked, Engine, State, Status};
 pub use error::{EngineError, LoadError};
 pub use keys::{KeyEvents, KeyOptions, KeyOwner, KeyRegistry, KeyUsage};

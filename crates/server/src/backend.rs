@@ -113,8 +113,8 @@ impl Gpus {
                 (Database::open(snapshot, &group, opening)?, group.name())
             }
         };
-        let workplace = self.memory.admit(&database)?;
-        Ok((database.with_workplace(workplace), name))
+        let turns = self.memory.admit(&database)?;
+        Ok((database.with_turns(turns), name))
     }
 }
 

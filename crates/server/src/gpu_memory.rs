@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use spirea_backend::BackendError;
 use spirea_cuda::driver::{Device, DriverError, MemoryWatch};
-use spirea_engine::{Database, LoadError, Workplace};
+use spirea_engine::{Database, LoadError, Turns};
 
 /// Bytes of keys that clients may still register for the backends with these numbers, beside those that they have.
 pub(crate) type KeyRoom = Box<dyn Fn(&[u64]) -> u64 + Send + Sync>;
@@ -31,7 +31,7 @@ struct Place {
     backend: u64,
 }
 
-impl Workplace for Place {
+impl Turns for Place {
     fn turn(&self) -> MutexGuard<'_, ()> {
         lock(&self.turn)
     }
@@ -65,7 +65,7 @@ impl GpuMemory {
     ///
     /// # Errors
     /// Those of the rehearsal; [`BackendError::Unavailable`] with the bytes wanted and free.
-    pub fn admit(&self, database: &Database) -> Result<Arc<dyn Workplace>, LoadError> {
+    pub fn admit(&self, database: &Database) -> Result<Arc<dyn Turns>, LoadError> {
         // No batch runs meanwhile: what is in use is this database's.
         let _turn = lock(&self.turn);
         let watches = self.devices.iter().map(Device::watch).collect::<Result<Vec<_>, _>>();
@@ -211,8 +211,8 @@ mod tests {
 
     fn load(memory: &GpuMemory, device: &Arc<Device>, needs: Needs) -> Result<Database, LoadError> {
         let database = open(device, needs)?;
-        let workplace = memory.admit(&database)?;
-        Ok(database.with_workplace(workplace))
+        let turns = memory.admit(&database)?;
+        Ok(database.with_turns(turns))
     }
 
     fn no_keys() -> KeyRoom {
