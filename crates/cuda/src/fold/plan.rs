@@ -151,7 +151,7 @@ impl ScalarFoldPlan {
     }
 
     /// Queues the work on `stream`: `queries` one after another, `answers` likewise, as
-    /// [`spirea_backend::Backend::scalar_fold`] has them: [`take`](Self::take) and [`multiply`](Self::multiply).
+    /// [`spirea_backend::Backend::scalar_fold`] has them.
     ///
     /// On another stream than the main one, the caller orders it after what filled the buffers, and what drops them or
     /// this plan after it ([`Stream::after`]). Runs of one plan share its scratch memory: one stream at a time.
