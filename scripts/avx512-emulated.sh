@@ -45,6 +45,12 @@ emulator=
 cleanup() {
     if [ -n "$emulator" ]; then
         kill "$emulator" 2>/dev/null || true
+        # Once it has been stopped and continued, script waits for a child that has ended.
+        for _ in $(seq 50); do
+            kill -0 "$emulator" 2>/dev/null || break
+            sleep 0.1
+        done
+        kill -KILL "$emulator" 2>/dev/null || true
         wait "$emulator" 2>/dev/null || true
     fi
     rm -rf "$work"
