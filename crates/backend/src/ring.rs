@@ -209,16 +209,16 @@ pub trait RingBackend: Backend {
     ) -> Result<Self::Ciphertexts, BackendError>;
 
     /// Step `mod_switch`: coefficients x to round(x 2^bits / q) mod 2^bits, halves upwards, in the form of
-    /// [`SwitchedBits::bytes`], one ciphertext after another.
+    /// [`SwitchedBits::bytes`], one ciphertext after another; the bytes of each of some buffers of ciphertexts.
     ///
     /// # Errors
     /// The backend's own.
     fn mod_switch(
         &self,
         tables: &Self::Tables,
-        ciphertexts: &Self::Ciphertexts,
+        ciphertexts: &[&Self::Ciphertexts],
         bits: SwitchedBits,
-    ) -> Result<Vec<u8>, BackendError>;
+    ) -> Result<Vec<Vec<u8>>, BackendError>;
 
     /// Step `reinterpret` of switched ciphertexts: a matrix with the bytes of [`Self::mod_switch`] of ciphertext c down
     /// column c; what is left of `layout` is zeros.

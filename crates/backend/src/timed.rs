@@ -205,9 +205,9 @@ impl<B: RingBackend> RingBackend for Timed<B> {
     fn mod_switch(
         &self,
         tables: &B::Tables,
-        ciphertexts: &B::Ciphertexts,
+        ciphertexts: &[&B::Ciphertexts],
         bits: SwitchedBits,
-    ) -> Result<Vec<u8>, BackendError> {
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
         self.time("mod_switch", |inner| inner.mod_switch(tables, ciphertexts, bits))
     }
 

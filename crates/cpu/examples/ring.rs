@@ -181,6 +181,6 @@ fn tournament(backend: &CpuBackend, primes: &[u32], conversion: Gadget, gadget: 
         best * 1e6 / (players - 1) as f64
     );
     let winner = last.expect("a winner");
-    let (best, median) = time(99, || backend.mod_switch(&tables, &winner, SwitchedBits { a: 18, b: 14 }));
+    let (best, median) = time(99, || backend.mod_switch(&tables, &[&winner], SwitchedBits { a: 18, b: 14 }));
     println!("mod_switch, {} primes: {:.1} us, median {:.1}", primes.len(), best * 1e6, median * 1e6);
 }

@@ -119,7 +119,7 @@ impl Pipeline {
     fn run<B: RingBackend<Folded = Vec<u32>>>(&self, backend: &B) -> Vec<Vec<u8>> {
         let Self { ring, rows, .. } = self;
         let tables = backend.tables(ring).unwrap();
-        let see = |c: &B::Ciphertexts, bits| backend.mod_switch(&tables, c, bits).unwrap();
+        let see = |c: &B::Ciphertexts, bits| backend.mod_switch(&tables, &[c], bits).unwrap().concat();
         let expansion = Expansion::covering(self.leaves);
         let substitutions = expansion.levels() as usize * self.expansion.levels(ring);
         let clients: Vec<(B::Keys, Vec<u32>)> = (0..self.queries as u64)
@@ -176,6 +176,7 @@ impl Pipeline {
                 .unwrap();
             seen.push(see(ciphertexts, self.bits));
         }
+        seen.extend(backend.mod_switch(&tables, &folded.iter().collect::<Vec<_>>(), self.bits).unwrap());
 
         // The switched bytes of packed ciphertexts as a matrix, with room for more; folded, and that packed.
         let bits = SwitchedBits { a: 9 + self.seed as u32 % 9, b: 1 + self.seed as u32 % 16 };
@@ -384,7 +385,7 @@ fn shapes_that_do_not_fit_are_refused() {
             assert!(matches!(refused, Err(BackendError::Shape(_))), "{words:?}, {bits} bits");
         }
         for (a, b) in [(0, 1), (1, 57)] {
-            let refused = backend.mod_switch(&tables, &ciphertexts, SwitchedBits { a, b });
+            let refused = backend.mod_switch(&tables, &[&ciphertexts], SwitchedBits { a, b });
             assert!(matches!(refused, Err(BackendError::Shape(_))));
         }
         // Two ciphertexts of 64 bytes.

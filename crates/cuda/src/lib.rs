@@ -18,6 +18,7 @@ use std::sync::Arc;
 use spirea_backend::BackendError;
 
 use driver::Device;
+use upload::Staging;
 
 pub(crate) use driver::args;
 pub use fold::{CudaFolded, CudaMatrix, ScalarFoldKernel, ScalarFoldPlan};
@@ -32,7 +33,9 @@ pub use shares::{CudaRows, Evaluation, Tops};
 #[derive(Debug)]
 pub struct CudaBackend {
     device: Arc<Device>,
-    fold: fold::Staging,
+    queries: Staging,
+    ciphertexts: Staging,
+    answers: fold::Arrivals,
 }
 
 impl CudaBackend {
@@ -46,7 +49,12 @@ impl CudaBackend {
 
     /// The backend on a device.
     pub fn on(device: Arc<Device>) -> Self {
-        Self { device, fold: fold::Staging::default() }
+        Self {
+            device,
+            queries: Staging::default(),
+            ciphertexts: Staging::default(),
+            answers: fold::Arrivals::default(),
+        }
     }
 
     /// The device.

@@ -1,19 +1,151 @@
-//! Files to a device.
+//! How values come to a device: through pinned memory, beside what it computes.
+//!
+//! A [`Conveyor`] has two lanes, each a stream with pinned memory: the host fills one while the device copies the
+//! other. Files travel so ([`upload_file`]), and the words of queries ([`Staging`]).
 
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use bytemuck::Pod;
 use rayon::prelude::*;
 use spirea_backend::BackendError;
 
-use crate::driver::{Buffer, Device, Pinned, Stream, View};
+use crate::driver::{Buffer, Device, Event, Pinned, Stream, View};
 
-/// Bytes of a chunk: long enough that what it takes to start a copy is nothing beside it.
+/// Bytes of a chunk of a file: long enough that what it takes to start a copy is nothing beside it.
 const CHUNK: usize = 32 << 20;
 /// Bytes that a thread reads at a time.
 const PIECE: usize = 4 << 20;
+/// Words of queries in a lane: on their way while as many others are written.
+const LANE_WORDS: usize = 1 << 20;
+/// Words that a thread writes at a time.
+const WORDS: usize = 1 << 16;
+
+/// Two lanes that take turns.
+#[derive(Debug)]
+struct Conveyor<T> {
+    lanes: [Lane<T>; 2],
+    next: usize,
+}
+
+/// A stream with the host's memory that it copies from.
+#[derive(Debug)]
+struct Lane<T> {
+    stream: Stream,
+    values: Arc<Pinned<T>>,
+    /// The end of the copy that last had the memory.
+    copied: Option<Event>,
+}
+
+impl<T: Pod> Conveyor<T> {
+    /// Lanes for so many values at once, behind what is queued on the main stream.
+    fn new(device: &Arc<Device>, length: usize) -> Result<Self, BackendError> {
+        let lane = || -> Result<Lane<T>, BackendError> {
+            let (stream, values) = (device.stream()?, Arc::new(Pinned::new(device, length)?));
+            stream.after(&device.main())?;
+            Ok(Lane { stream, values, copied: None })
+        };
+        Ok(Self { lanes: [lane()?, lane()?], next: 0 })
+    }
+
+    /// Writes values, as many as a lane holds at most, and queues their copy.
+    fn copy(
+        &mut self,
+        to: &View<'_, T>,
+        write: impl FnOnce(&mut [T]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let lane = &mut self.lanes[self.next];
+        self.next = 1 - self.next;
+        if let Some(copied) = lane.copied.take() {
+            copied.wait()?;
+        }
+        let values = Arc::get_mut(&mut lane.values).expect("nobody else has it");
+        write(&mut values[..to.len()])?;
+        lane.stream.upload_pinned(&lane.values, 0..to.len(), to)?;
+        lane.copied = Some(lane.stream.record()?);
+        Ok(())
+    }
+
+    fn streams(&self) -> impl Iterator<Item = &Stream> {
+        self.lanes.iter().map(|lane| &lane.stream)
+    }
+}
+
+/// Room on a device for the words of a batch, kept from one batch to the next: they travel while the device still
+/// computes what was queued before.
+#[derive(Debug, Default)]
+pub(crate) struct Staging(Mutex<Option<Room>>);
+
+#[derive(Debug)]
+struct Room {
+    words: Buffer<u32>,
+    conveyor: Conveyor<u32>,
+}
+
+impl Staging {
+    /// Brings rows of words, all of one length, to the device, one behind another; `read` queues on the main stream
+    /// what reads them. The rows may change when this returns.
+    ///
+    /// # Errors
+    /// Those of `read`; [`BackendError::Unavailable`] if there is no room.
+    pub fn stage<T>(
+        &self,
+        device: &Arc<Device>,
+        rows: &[&[u32]],
+        read: impl FnOnce(&View<'_, u32>) -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
+        let length = rows.iter().map(|row| row.len()).sum();
+        // Whoever failed or panicked has taken the room with him.
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut room = match kept.take().filter(|room| room.words.len() >= length) {
+            Some(room) => room,
+            None => Room::new(device, length)?,
+        };
+        let main = device.main();
+        let written = room.write(rows, length);
+        // Whatever came of it: what is dropped or used again on the main stream is so after the lanes.
+        room.conveyor.streams().try_for_each(|lane| main.after(lane))?;
+        written?;
+        let value = read(&room.words.range(0..length))?;
+        // The words of the next batch come after what reads these.
+        room.conveyor.streams().try_for_each(|lane| lane.after(&main))?;
+        kept.replace(room);
+        Ok(value)
+    }
+}
+
+impl Room {
+    fn new(device: &Arc<Device>, length: usize) -> Result<Self, BackendError> {
+        let words = device.alloc(length)?;
+        Ok(Self { words, conveyor: Conveyor::new(device, length.min(LANE_WORDS))? })
+    }
+
+    fn write(&mut self, rows: &[&[u32]], length: usize) -> Result<(), BackendError> {
+        (0..length).step_by(LANE_WORDS).try_for_each(|start| {
+            let to = self.words.range(start..length.min(start + LANE_WORDS));
+            self.conveyor.copy(&to, |words| {
+                let pieces = words.par_chunks_mut(WORDS).enumerate();
+                pieces.for_each(|(i, piece)| copy_words(rows, start + i * WORDS, piece));
+                Ok(())
+            })
+        })
+    }
+}
+
+/// The words of `rows`, one row behind another, from number `first` on.
+fn copy_words(rows: &[&[u32]], first: usize, mut to: &mut [u32]) {
+    let length = rows[0].len();
+    let mut from = first;
+    while !to.is_empty() {
+        let row = &rows[from / length][from % length..];
+        let (piece, rest) = to.split_at_mut(row.len().min(to.len()));
+        piece.copy_from_slice(&row[..piece.len()]);
+        from += piece.len();
+        to = rest;
+    }
+}
 
 /// The bytes of a file.
 ///
@@ -39,54 +171,26 @@ pub(crate) fn upload_file(
 ) -> Result<(), BackendError> {
     let file = File::open(path).map_err(|source| io_error(path, source))?;
     let longest = ranges.iter().map(Range::len).max().unwrap_or(0).min(CHUNK);
-    let mut places = [Place::new(device, longest)?, Place::new(device, longest)?];
-    let chunks = ranges
+    let mut conveyor = Conveyor::new(device, longest)?;
+    let mut chunks = ranges
         .iter()
         .flat_map(|range| range.clone().step_by(CHUNK).map(|start| start..range.end.min(start + CHUNK)));
     let mut end = 0;
-    let copied = chunks.enumerate().try_for_each(|(i, chunk)| {
+    let copied = chunks.try_for_each(|chunk| {
         let start = end;
         end += chunk.len();
-        places[i % 2].copy(&file, path, chunk, &buffer.range(start..end))
+        conveyor.copy(&buffer.range(start..end), |bytes| {
+            bytes
+                .par_chunks_mut(PIECE)
+                .enumerate()
+                .try_for_each(|(i, piece)| read_exact_at(&file, piece, (chunk.start + i * PIECE) as u64))
+                .map_err(|source| io_error(path, source))
+        })
     });
-    // Whatever came of it: the places stay until their copies have run.
-    let ended = places.iter().try_for_each(|place| place.stream.synchronize());
+    // Whatever came of it: the lanes stay until their copies have run.
+    let ended = conveyor.streams().try_for_each(Stream::synchronize);
     copied?;
     Ok(ended?)
-}
-
-/// Where a chunk lies while it is copied.
-struct Place {
-    stream: Stream,
-    bytes: Arc<Pinned<u8>>,
-}
-
-impl Place {
-    fn new(device: &Arc<Device>, length: usize) -> Result<Self, BackendError> {
-        let stream = device.stream()?;
-        // The buffer belongs to the main stream.
-        stream.after(&device.main())?;
-        Ok(Self { stream, bytes: Arc::new(Pinned::new(device, length)?) })
-    }
-
-    /// Reads a range of the file and queues its copy.
-    fn copy(
-        &mut self,
-        file: &File,
-        path: &Path,
-        range: Range<usize>,
-        to: &View<'_, u8>,
-    ) -> Result<(), BackendError> {
-        self.stream.synchronize()?;
-        let bytes = Arc::get_mut(&mut self.bytes).expect("nobody else has it");
-        let length = range.len();
-        bytes[..length]
-            .par_chunks_mut(PIECE)
-            .enumerate()
-            .try_for_each(|(i, piece)| read_exact_at(file, piece, (range.start + i * PIECE) as u64))
-            .map_err(|source| io_error(path, source))?;
-        Ok(self.stream.upload_pinned(&self.bytes, 0..length, to)?)
-    }
 }
 
 fn io_error(path: &Path, source: std::io::Error) -> BackendError {
@@ -109,4 +213,97 @@ fn read_exact_at(file: &File, piece: &mut [u8], offset: u64) -> std::io::Result<
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use spirea_backend::{Backend, PanelLayout};
+    use spirea_cuda_emulation::{Config, Emulation, StreamOrder};
+
+    use super::*;
+    use crate::CudaBackend;
+    use crate::fold::ScalarFoldPlan;
+
+    fn emulation() -> &'static Emulation {
+        Emulation::install(Config::default())
+    }
+
+    /// Rows of words that tell them apart.
+    fn rows(count: usize, length: usize, seed: u32) -> Vec<Vec<u32>> {
+        (0..count as u32).map(|row| (0..length as u32).map(|i| seed + (row << 24) + i).collect()).collect()
+    }
+
+    fn borrowed(rows: &[Vec<u32>]) -> Vec<&[u32]> {
+        rows.iter().map(Vec::as_slice).collect()
+    }
+
+    /// Fewer words than a lane holds, as many, and more than both; in rows that end within lanes. Room is found again,
+    /// and nothing is overwritten before it was read.
+    #[test]
+    fn all_words_arrive_in_order() {
+        emulation().in_every_order(|| {
+            let device = Device::open(0).unwrap();
+            let (main, staging) = (device.main(), Staging::default());
+            let large = [(3, 5), (1, LANE_WORDS), (5, LANE_WORDS / 2 + 7)];
+            let shapes = large.into_iter().chain([(2, 1), (1, 9), (3, 4), (1, LANE_WORDS), (2, 3)]).zip(1..);
+            let arrived: Vec<_> = shapes
+                .map(|((count, length), seed)| {
+                    let (words, kept) =
+                        (rows(count, length, seed * 1000), device.alloc(count * length).unwrap());
+                    staging
+                        .stage(&device, &borrowed(&words), |words| Ok(main.copy(words, &kept.all())?))
+                        .unwrap();
+                    (words, kept)
+                })
+                .collect();
+            for (words, kept) in arrived {
+                assert!(main.read(&kept.all()).unwrap() == words.concat(), "{} rows", words.len());
+            }
+        });
+    }
+
+    #[test]
+    fn words_travel_while_the_device_computes() {
+        let config = Config { streams: StreamOrder::Lazy, ..Config::default() };
+        emulation().with(config, || {
+            let backend = CudaBackend::new(0).unwrap();
+            let (device, staging) = (backend.device(), Staging::default());
+            let layout = PanelLayout::covering(32, 64).unwrap();
+            let matrix = backend.upload(layout, &vec![1; layout.bytes()]).unwrap();
+            let plan = ScalarFoldPlan::new(device, layout, 1).unwrap();
+            let (queries, answers) =
+                (device.upload(&vec![1u32; layout.columns()]).unwrap(), device.alloc(layout.rows()).unwrap());
+            let words = rows(2, LANE_WORDS, 1);
+            staging.stage(device, &borrowed(&words), |_| Ok(())).unwrap();
+            device.main().synchronize().unwrap();
+            emulation().reset();
+
+            plan.run(&device.main(), &matrix, &queries.all(), &answers.all()).unwrap();
+            staging.stage(device, &borrowed(&words), |_| Ok(())).unwrap();
+            let room = staging.0.lock().unwrap();
+            for lane in &room.as_ref().unwrap().conveyor.lanes {
+                lane.copied.as_ref().unwrap().wait().unwrap();
+            }
+            assert_eq!(emulation().copied().to_device, 8 * LANE_WORDS as u64);
+            assert_eq!(emulation().launches("scalar_fold_vector_1"), 0, "it has not begun");
+            device.main().synchronize().unwrap();
+            assert_eq!(emulation().launches("scalar_fold_vector_1"), 1);
+        });
+    }
+
+    #[test]
+    fn room_that_cannot_be_filled_is_given_up() {
+        emulation().in_every_order(|| {
+            let device = Device::open(0).unwrap();
+            let (main, staging) = (device.main(), Staging::default());
+            let words = rows(2, 100, 3);
+            let refused = staging.stage(&device, &borrowed(&words), |_| {
+                Err::<(), _>(BackendError::Shape("not these words".into()))
+            });
+            assert!(refused.is_err() && staging.0.lock().unwrap().is_none());
+            let kept = device.alloc(200).unwrap();
+            staging.stage(&device, &borrowed(&words), |words| Ok(main.copy(words, &kept.all())?)).unwrap();
+            assert_eq!(main.read(&kept.all()).unwrap(), words.concat());
+        });
+    }
 }

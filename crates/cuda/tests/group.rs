@@ -133,14 +133,14 @@ impl Clients {
         for (query, mut ciphertexts) in packed.into_iter().enumerate() {
             let bodies: Range<usize> = query * count..(query + 1) * count - query;
             backend.add_bodies(&tables, &mut ciphertexts, &folded, bodies, 18).unwrap();
-            results.push(backend.mod_switch(&tables, &ciphertexts, bits).unwrap());
+            results.extend(backend.mod_switch(&tables, &[&ciphertexts], bits).unwrap());
             if self.depth > 0 {
                 let gadget = SET.selector_gadget();
                 let selectors = backend
                     .selectors(&tables, &keys[query], &leaves[query], COLUMNS, self.depth, gadget)
                     .unwrap();
                 let winner = backend.rgsw_fold(&tables, &selectors, ciphertexts).unwrap();
-                results.push(backend.mod_switch(&tables, &winner, bits).unwrap());
+                results.extend(backend.mod_switch(&tables, &[&winner], bits).unwrap());
             }
         }
         results
@@ -191,7 +191,7 @@ impl Clients {
                 // The answer to the second query, which may be elsewhere.
                 let bodies = layout.rows()..layout.rows() + folded.blocks * SET.ring().degree();
                 backend.add_bodies(&tables, &mut second, &answers, bodies, 18).unwrap();
-                results.push(backend.mod_switch(&tables, &second, bits).unwrap());
+                results.extend(backend.mod_switch(&tables, &[&second], bits).unwrap());
                 let words = backend.words(answers).unwrap();
                 results.push(words.iter().flat_map(|word| word.to_le_bytes()).collect());
             }

@@ -175,10 +175,7 @@ impl Case {
         };
         let plain = backend.encode(tables, leaves, leaves, &unit).unwrap();
         let folded = backend.poly_fold(tables, &plain, &expanded.iter().collect::<Vec<_>>()).unwrap();
-        folded
-            .iter()
-            .flat_map(|ciphertexts| backend.mod_switch(tables, ciphertexts, ALL_BITS).unwrap())
-            .collect()
+        backend.mod_switch(tables, &folded.iter().collect::<Vec<_>>(), ALL_BITS).unwrap().concat()
     }
 
     /// Ciphertexts that are a random one times other plaintexts.
@@ -222,7 +219,7 @@ impl Case {
         let selectors = backend.selectors(tables, &keys, &leaves, 1, depth, self.selector).unwrap();
         let ciphertexts = self.ciphertexts(backend, tables, count, data);
         let winner = backend.rgsw_fold(tables, &selectors, ciphertexts).unwrap();
-        backend.mod_switch(tables, &winner, ALL_BITS).unwrap()
+        backend.mod_switch(tables, &[&winner], ALL_BITS).unwrap().concat()
     }
 }
 
@@ -325,20 +322,22 @@ fn sums_of_many_large_products_do_not_overflow() {
 
 #[test]
 fn switching_agrees_with_its_definition() {
+    /// Ciphertexts of the buffers that are switched together.
+    const COUNTS: [usize; 2] = [2, 1];
     let cases =
         [Case::of(RingSet::Fast), Case::of(RingSet::Onion32), Case::of(RingSet::Small), Case::short()];
     for (case, data) in cases.iter().zip([Data::Largest, Data::Random(1), Data::Random(2), Data::Largest]) {
         let all = [(43, 39), (1, 56), (56, 1), (18, 14), (31, 33), (32, 20), (7, 8)];
         let all = all.map(|(a, b)| SwitchedBits { a, b });
         let naive = NaiveBackend;
-        let ciphertexts = case.ciphertexts(&naive, &case.ring, 2, data);
-        let expected = all.map(|bits| naive.mod_switch(&case.ring, &ciphertexts, bits).unwrap());
+        let ciphertexts = COUNTS.map(|count| case.ciphertexts(&naive, &case.ring, count, data));
+        let expected = all.map(|bits| naive.mod_switch(&case.ring, &ciphertexts.each_ref(), bits).unwrap());
         in_orders(&case.ring, || {
             let backend = CudaBackend::new(0).unwrap();
             let tables = backend.tables(&case.ring).unwrap();
-            let ciphertexts = case.ciphertexts(&backend, &tables, 2, data);
+            let ciphertexts = COUNTS.map(|count| case.ciphertexts(&backend, &tables, count, data));
             for (bits, expected) in all.into_iter().zip(&expected) {
-                let found = backend.mod_switch(&tables, &ciphertexts, bits).unwrap();
+                let found = backend.mod_switch(&tables, &ciphertexts.each_ref(), bits).unwrap();
                 assert!(found == *expected, "{bits:?} {data:?}");
             }
         });
@@ -354,7 +353,7 @@ fn with_bodies<B: RingBackend>(backend: &B, case: &Case, tables: &B::Tables, bit
     let folded = backend.scalar_fold(&matrix, &queries).unwrap();
     let mut ciphertexts = case.ciphertexts(backend, tables, 2, Data::Random(9));
     backend.add_bodies(tables, &mut ciphertexts, &folded, 3..layout.rows(), bits).unwrap();
-    backend.mod_switch(tables, &ciphertexts, ALL_BITS).unwrap()
+    backend.mod_switch(tables, &[&ciphertexts], ALL_BITS).unwrap().concat()
 }
 
 #[test]
@@ -410,7 +409,7 @@ fn second_half<B: RingBackend>(
     let second = backend.encode_fold(tables, &other.unwrap(), &columns, folded).unwrap();
     let packed = |plain: &B::Plain| {
         let packed = backend.poly_fold(tables, plain, &[&leaves[0]]).unwrap();
-        backend.mod_switch(tables, &packed[0], ALL_BITS).unwrap()
+        backend.mod_switch(tables, &[&packed[0]], ALL_BITS).unwrap().concat()
     };
     let mut bytes = packed(&first);
     drop(first);
@@ -530,7 +529,7 @@ fn shapes_that_do_not_fit_are_refused() {
         let ciphertexts = |count| case.ciphertexts(&backend, &tables, count, Data::Random(1));
         assert!(refused(backend.rgsw_fold(&tables, &one, ciphertexts(3))));
         for (a, b) in [(0, 8), (8, 57)] {
-            assert!(refused(backend.mod_switch(&tables, &ciphertexts(1), SwitchedBits { a, b })));
+            assert!(refused(backend.mod_switch(&tables, &[&ciphertexts(1)], SwitchedBits { a, b })));
         }
         // Three ciphertexts of 2048 bytes.
         let bits = SwitchedBits { a: 4, b: 4 };

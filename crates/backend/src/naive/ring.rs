@@ -294,11 +294,10 @@ impl RingBackend for NaiveBackend {
     fn mod_switch(
         &self,
         ring: &Arc<Ring>,
-        ciphertexts: &Vec<Ciphertext>,
+        ciphertexts: &[&Vec<Ciphertext>],
         bits: SwitchedBits,
-    ) -> Result<Vec<u8>, BackendError> {
-        let mut out = Vec::with_capacity(ciphertexts.len() * bits.bytes(ring.degree()));
-        for ciphertext in ciphertexts {
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let bytes_of = |ciphertext: &Ciphertext| {
             let mut stream = Vec::new();
             for (polynomial, bits) in [(&ciphertext.a, bits.a), (&ciphertext.b, bits.b)] {
                 for i in 0..ring.degree() {
@@ -306,9 +305,10 @@ impl RingBackend for NaiveBackend {
                     stream.extend((0..bits).map(|bit| (switched >> bit & 1) as u8));
                 }
             }
-            out.extend(stream.chunks(8).map(|byte| byte.iter().rev().fold(0, |sum, bit| 2 * sum + bit)));
-        }
-        Ok(out)
+            let bytes = stream.chunks(8).map(|byte| byte.iter().rev().fold(0, |sum, bit| 2 * sum + bit));
+            bytes.collect::<Vec<u8>>()
+        };
+        Ok(ciphertexts.iter().map(|buffer| buffer.iter().flat_map(bytes_of).collect()).collect())
     }
 
     fn reinterpret(
@@ -318,7 +318,7 @@ impl RingBackend for NaiveBackend {
         bits: SwitchedBits,
         layout: PanelLayout,
     ) -> Result<NaiveMatrix, BackendError> {
-        let bytes = self.mod_switch(ring, ciphertexts, bits)?;
+        let bytes = self.mod_switch(ring, &[ciphertexts], bits)?.concat();
         self.upload(layout, &layout.with_columns(bytes.chunks_exact(bits.bytes(ring.degree())))?)
     }
 

@@ -137,7 +137,7 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
     }
     let bits = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
     let seconds = best_seconds(options.runs, || {
-        std::hint::black_box(backend.mod_switch(&tables, &entries[0], bits)?);
+        std::hint::black_box(backend.mod_switch(&tables, &[&entries[0]], bits)?);
         Ok(())
     })?;
     let floor = (ROWS * 2 * ring.words() * 4) as f64 / floors.bandwidth;

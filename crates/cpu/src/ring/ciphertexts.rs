@@ -114,9 +114,9 @@ impl Kernel for AddBodies<'_> {
 pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
-    ciphertexts: &RingCiphertexts,
+    ciphertexts: &[&RingCiphertexts],
     bits: SwitchedBits,
-) -> Result<Vec<u8>, BackendError> {
+) -> Result<Vec<Vec<u8>>, BackendError> {
     if ![bits.a, bits.b].iter().all(|bits| (1..=MOST_BITS).contains(bits)) {
         return Err(BackendError::Shape(format!(
             "switching to {} and {} bits: 1 to {MOST_BITS}",
@@ -124,11 +124,12 @@ pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
         )));
     }
     let switch = Switch::new(tables.ring());
-    let mut out = vec![0; ciphertexts.count * bits.bytes(tables.degree())];
-    let pieces = out
-        .par_chunks_mut(bits.bytes(tables.degree()))
-        .zip(ciphertexts.words(tables).par_chunks(2 * tables.words()));
-    pieces.for_each_init(
+    let bytes = bits.bytes(tables.degree());
+    let mut buffers: Vec<Vec<u8>> = ciphertexts.iter().map(|buffer| vec![0; buffer.count * bytes]).collect();
+    let switched = buffers.iter_mut().zip(ciphertexts).flat_map(|(out, ciphertexts)| {
+        out.chunks_exact_mut(bytes).zip(ciphertexts.words(tables).chunks_exact(2 * tables.words()))
+    });
+    switched.collect::<Vec<_>>().into_par_iter().for_each_init(
         || (vec![0; tables.words()], vec![0; tables.words()]),
         |(values, residues), (out, ciphertext)| {
             let (out_a, out_b) = out.split_at_mut(bits.a as usize * tables.degree() / 8);
@@ -148,7 +149,7 @@ pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
             }
         },
     );
-    Ok(out)
+    Ok(buffers)
 }
 
 /// Most bits of a switched coefficient.

@@ -119,9 +119,9 @@ pub(crate) trait RingKernels: Send + Sync {
     fn mod_switch(
         &self,
         tables: &RingTables,
-        ciphertexts: &RingCiphertexts,
+        ciphertexts: &[&RingCiphertexts],
         bits: SwitchedBits,
-    ) -> Result<Vec<u8>, BackendError>;
+    ) -> Result<Vec<Vec<u8>>, BackendError>;
 }
 
 /// Lanes and how many they are.
@@ -204,9 +204,9 @@ impl<L: WordLanes<W>, const W: usize> RingKernels for Vectors<L, W> {
     fn mod_switch(
         &self,
         tables: &RingTables,
-        ciphertexts: &RingCiphertexts,
+        ciphertexts: &[&RingCiphertexts],
         bits: SwitchedBits,
-    ) -> Result<Vec<u8>, BackendError> {
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
         ciphertexts::mod_switch(self.0, tables, ciphertexts, bits)
     }
 }
@@ -335,9 +335,9 @@ impl RingBackend for CpuBackend {
     fn mod_switch(
         &self,
         tables: &RingTables,
-        ciphertexts: &RingCiphertexts,
+        ciphertexts: &[&RingCiphertexts],
         bits: SwitchedBits,
-    ) -> Result<Vec<u8>, BackendError> {
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
         self.pool.install(|| self.ring.mod_switch(tables, ciphertexts, bits))
     }
 
@@ -348,7 +348,7 @@ impl RingBackend for CpuBackend {
         bits: SwitchedBits,
         layout: PanelLayout,
     ) -> Result<CpuMatrix, BackendError> {
-        let bytes = self.mod_switch(tables, ciphertexts, bits)?;
+        let bytes = self.mod_switch(tables, &[ciphertexts], bits)?.concat();
         self.upload(layout, &layout.with_columns(bytes.chunks_exact(bits.bytes(tables.degree())))?)
     }
 

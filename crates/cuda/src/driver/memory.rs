@@ -81,7 +81,16 @@ pub struct View<'a, T> {
     range: Range<usize>,
 }
 
-impl<T: Pod> View<'_, T> {
+impl<'a, T: Pod> View<'a, T> {
+    /// Some of the values.
+    ///
+    /// # Panics
+    /// If they are not within the view.
+    pub fn range(&self, range: Range<usize>) -> View<'a, T> {
+        assert!(range.end <= self.range.len(), "a range outside of the view");
+        self.buffer.range(self.range.start + range.start..self.range.start + range.end)
+    }
+
     /// Where they begin in the device's memory.
     pub fn address(&self) -> u64 {
         self.buffer.address + (self.range.start * size_of::<T>()) as u64

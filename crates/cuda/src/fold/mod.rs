@@ -1,10 +1,10 @@
 //! [`Backend`] on a device: `scalar_fold` and the matrices it works on.
 
+mod answers;
 mod kernel;
 mod matrix;
 mod module;
 mod plan;
-mod staging;
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::CudaBackend;
 use crate::driver::Buffer;
 use crate::upload::file_length;
 
+pub(crate) use answers::Arrivals;
 pub use kernel::ScalarFoldKernel;
 pub use matrix::CudaMatrix;
 pub use plan::ScalarFoldPlan;
-pub(crate) use staging::Staging;
 
 /// The answers of a batch in the device's memory, which may still be being computed: the main stream orders what uses
 /// them after that.
@@ -47,13 +47,31 @@ impl CudaBackend {
         matrix: &CudaMatrix,
         queries: &[u32],
     ) -> Result<CudaFolded, BackendError> {
-        let batch = matrix.layout().batch_of(queries)?;
-        let plan = ScalarFoldPlan::with_kernel(self.device(), kernel, matrix.layout(), batch)?;
-        let uploaded = self.device().alloc(queries.len())?;
-        let answers = self.device().alloc(batch * matrix.layout().rows())?;
-        let main = self.device().main();
-        self.fold.upload(&main, queries, &uploaded.all())?;
-        plan.run(&main, matrix, &uploaded.all(), &answers.all())?;
+        matrix.layout().batch_of(queries)?;
+        self.fold_rows(kernel, matrix, &queries.chunks_exact(matrix.layout().columns()).collect::<Vec<_>>())
+    }
+
+    /// [`Backend::scalar_fold`] of queries from several places.
+    pub(crate) fn fold_queries(
+        &self,
+        matrix: &CudaMatrix,
+        queries: &[&[u32]],
+    ) -> Result<CudaFolded, BackendError> {
+        let kernel = ScalarFoldKernel::for_batch(self.device().properties().compute, queries.len());
+        self.fold_rows(kernel, matrix, queries)
+    }
+
+    fn fold_rows(
+        &self,
+        kernel: ScalarFoldKernel,
+        matrix: &CudaMatrix,
+        queries: &[&[u32]],
+    ) -> Result<CudaFolded, BackendError> {
+        let (layout, device) = (matrix.layout(), self.device());
+        let plan = ScalarFoldPlan::with_kernel(device, kernel, layout, queries.len())?;
+        let answers = device.alloc(queries.len() * layout.rows())?;
+        self.queries
+            .stage(device, queries, |queries| plan.run(&device.main(), matrix, queries, &answers.all()))?;
         Ok(CudaFolded(answers))
     }
 }
@@ -83,13 +101,12 @@ impl Backend for CudaBackend {
     }
 
     fn scalar_fold(&self, matrix: &CudaMatrix, queries: &[u32]) -> Result<CudaFolded, BackendError> {
-        let batch = matrix.layout().batch_of(queries)?;
-        let kernel = ScalarFoldKernel::for_batch(self.device().properties().compute, batch);
-        self.scalar_fold_with(kernel, matrix, queries)
+        matrix.layout().batch_of(queries)?;
+        self.fold_queries(matrix, &queries.chunks_exact(matrix.layout().columns()).collect::<Vec<_>>())
     }
 
     fn words(&self, folded: CudaFolded) -> Result<Vec<u32>, BackendError> {
-        self.fold.download(&self.device().main(), &folded.words().all())
+        self.answers.download(&self.device().main(), &folded.words().all())
     }
 
     /// Through `scalar_fold`, not through transforms: the hint is computed once for a database.

@@ -301,16 +301,18 @@ impl RingBackend for DeviceGroup {
     fn mod_switch(
         &self,
         tables: &Vec<Tables>,
-        ciphertexts: &GroupCiphertexts,
+        ciphertexts: &[&GroupCiphertexts],
         bits: SwitchedBits,
-    ) -> Result<Vec<u8>, BackendError> {
-        let mut bytes = Vec::new();
-        for (member, part) in ciphertexts.0.iter().enumerate() {
-            if let Some(part) = part {
-                bytes.extend(self.members[member].mod_switch(&tables[member], part, bits)?);
-            }
-        }
-        Ok(bytes)
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let switched = self.each(|member, backend| {
+            let mine = ciphertexts.iter().map(|buffer| buffer.0[member].as_ref()).enumerate();
+            let (places, parts): (Vec<_>, Vec<_>) = mine.filter_map(|(i, part)| Some((i, part?))).unzip();
+            let bytes = backend.mod_switch(&tables[member], &parts, bits)?;
+            Ok(places.into_iter().zip(bytes))
+        })?;
+        let mut buffers = vec![Vec::new(); ciphertexts.len()];
+        switched.into_iter().flatten().for_each(|(place, bytes)| buffers[place].extend(bytes));
+        Ok(buffers)
     }
 
     /// On the device that has the ciphertexts, or on all, where all have a part in the next steps.

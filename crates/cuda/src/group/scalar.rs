@@ -189,12 +189,11 @@ impl DeviceGroup {
     ) -> Result<Vec<(usize, Option<CudaFolded>)>, BackendError> {
         let folded = self.each(|member, backend| {
             let Some(place) = whole.iter().position(|(holder, _)| *holder == member) else { return Ok(None) };
-            let own: Vec<u32> =
-                queries.chunks_exact(columns).skip(place).step_by(whole.len()).flatten().copied().collect();
+            let own: Vec<&[u32]> = queries.chunks_exact(columns).skip(place).step_by(whole.len()).collect();
             if own.is_empty() {
                 return Ok(None);
             }
-            backend.scalar_fold(&whole[place].1, &own).map(Some)
+            backend.fold_queries(&whole[place].1, &own).map(Some)
         })?;
         let mut by_member: Vec<_> = folded.into_iter().collect();
         Ok(whole.iter().map(|(holder, _)| (*holder, by_member[*holder].take())).collect())

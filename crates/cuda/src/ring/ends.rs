@@ -207,21 +207,26 @@ pub(super) fn reinterpret(
     Ok(matrix)
 }
 
-/// `mod_switch`.
+/// `mod_switch`: the host waits once, for the bytes of all.
 pub(super) fn mod_switch(
     tables: &Tables,
-    ciphertexts: &Ciphertexts,
+    ciphertexts: &[&Ciphertexts],
     bits: SwitchedBits,
-) -> Result<Vec<u8>, BackendError> {
-    let switch = switching(tables, ciphertexts, bits)?;
-    let count = ciphertexts.count;
-    let mut stream = vec![0u32; count * bits.bytes(tables.degree()) / 4];
-    if count > 0 {
-        let words = tables.device.alloc::<u32>(stream.len())?;
-        let grid = tables.grid([2 * count, 1, 1], tables.limbs().max(2));
-        let args: &[Arg] = args![&ciphertexts.buffer, &words, tables.arg(), switch];
-        tables.launch(by_degree!("ring_switch"), grid, args)?;
-        tables.device.main().download(&words.all(), &mut stream)?;
+) -> Result<Vec<Vec<u8>>, BackendError> {
+    let words_of = |ciphertexts: &Ciphertexts| ciphertexts.count * bits.bytes(tables.degree()) / 4;
+    let switched = tables.device.alloc::<u32>(ciphertexts.iter().map(|buffer| words_of(buffer)).sum())?;
+    let mut end = 0;
+    for ciphertexts in ciphertexts {
+        let switch = switching(tables, ciphertexts, bits)?;
+        let start = end;
+        end += words_of(ciphertexts);
+        if ciphertexts.count > 0 {
+            let grid = tables.grid([2 * ciphertexts.count, 1, 1], tables.limbs().max(2));
+            let args: &[Arg] = args![&ciphertexts.buffer, &switched.range(start..end), tables.arg(), switch];
+            tables.launch(by_degree!("ring_switch"), grid, args)?;
+        }
     }
-    Ok(stream.into_iter().flat_map(u32::to_le_bytes).collect())
+    let words = tables.device.main().read(&switched.all())?;
+    let mut bytes = words.into_iter().flat_map(u32::to_le_bytes);
+    Ok(ciphertexts.iter().map(|buffer| bytes.by_ref().take(4 * words_of(buffer)).collect()).collect())
 }

@@ -13,7 +13,8 @@ use super::ciphertexts::Leaves;
 use super::keys::Keys;
 use super::stages::{SPLITS, Stage};
 use super::tables::Tables;
-use crate::driver::{Arg, Buffer};
+use crate::driver::{Arg, Buffer, View};
+use crate::upload::Staging;
 
 /// A query as kernels take it (`ring.cuh`): addresses.
 #[repr(C)]
@@ -43,6 +44,7 @@ struct Splits {
 /// Queries whose keys have the same gadget.
 pub(super) fn expand(
     tables: &Tables,
+    staging: &Staging,
     expansion: Expansion,
     queries: &[(&Keys, &[u32])],
 ) -> Result<Vec<Leaves>, BackendError> {
@@ -55,7 +57,9 @@ pub(super) fn expand(
     let gadget = |keys: &Keys| keys.expansion.decomposition.gadget;
     let mut leaves = Vec::with_capacity(queries.len());
     for queries in queries.chunk_by(|(one, _), (other, _)| gadget(one) == gadget(other)) {
-        leaves.extend(Walk { tables, expansion, queries }.run()?);
+        let walk = Walk { tables, expansion, queries };
+        let words: Vec<&[u32]> = queries.iter().map(|(_, words)| *words).collect();
+        leaves.extend(staging.stage(&tables.device, &words, |roots| walk.run(roots))?);
     }
     Ok(leaves)
 }
@@ -83,9 +87,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn run(&self) -> Result<Vec<Leaves>, BackendError> {
+    /// Queues all of it; the ciphertexts are `roots`.
+    fn run(&self, roots: &View<'_, u32>) -> Result<Vec<Leaves>, BackendError> {
         let Self { tables, expansion, queries } = *self;
-        let (device, one, stream) = (&tables.device, tables.ciphertext(), tables.device.main());
+        let (device, one) = (&tables.device, tables.ciphertext());
         let room = |ciphertexts: usize| {
             let words = queries.len().checked_mul(ciphertexts).and_then(|all| all.checked_mul(one));
             device.alloc::<u32>(words.unwrap_or(usize::MAX))
@@ -97,14 +102,10 @@ impl Walk<'_> {
         let leaves: Vec<Leaves> = leaves.collect::<Result<_, BackendError>>()?;
         let levels = expansion.levels();
         if levels == 0 {
-            for (leaves, (_, words)) in leaves.iter().zip(queries) {
-                stream.upload(words, &leaves.buffer.all())?;
+            for (i, leaves) in leaves.iter().enumerate() {
+                device.main().copy(&roots.range(i * one..(i + 1) * one), &leaves.buffer.all())?;
             }
             return Ok(leaves);
-        }
-        let roots = room(1)?;
-        for (i, (_, words)) in queries.iter().enumerate() {
-            stream.upload(words, &roots.range(i * one..(i + 1) * one))?;
         }
         let top = first_of_subtrees(expansion, queries.len(), 4 * one, tables.cache, tables.processors());
         let tops = if top == 0 { None } else { Some(room(expansion.nodes(top))?) };
@@ -116,8 +117,11 @@ impl Walk<'_> {
         let [even, odd] = [room(between)?, room(between)?];
 
         let mut walk = Vec::new();
+        let at = |words: &View<'_, u32>, of_query: usize, query: usize, node: usize| {
+            words.address() + 4 * ((query * of_query + node) * one) as u64
+        };
         let place = |buffer: &Buffer<u32>, of_query: usize, query: usize, node: usize| {
-            buffer.all().address() + 4 * ((query * of_query + node) * one) as u64
+            at(&buffer.all(), of_query, query, node)
         };
         let mut descend = |levels: std::ops::Range<u32>,
                            root: usize,
@@ -150,7 +154,7 @@ impl Walk<'_> {
                 });
             }
         };
-        let root = |query: usize| place(&roots, 1, query, 0);
+        let root = |query: usize| at(roots, 1, query, 0);
         let of_query = expansion.nodes(top);
         if let Some(tops) = &tops {
             descend(0..top, 0, &root, &|query| place(tops, of_query, query, 0));

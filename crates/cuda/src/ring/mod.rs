@@ -92,7 +92,7 @@ impl RingBackend for CudaBackend {
         expansion: Expansion,
         queries: &[(&Keys, &[u32])],
     ) -> Result<Vec<Leaves>, BackendError> {
-        expand::expand(tables, expansion, queries)
+        expand::expand(tables, &self.ciphertexts, expansion, queries)
     }
 
     fn poly_fold(
@@ -139,9 +139,9 @@ impl RingBackend for CudaBackend {
     fn mod_switch(
         &self,
         tables: &Tables,
-        ciphertexts: &Ciphertexts,
+        ciphertexts: &[&Ciphertexts],
         bits: SwitchedBits,
-    ) -> Result<Vec<u8>, BackendError> {
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
         ends::mod_switch(tables, ciphertexts, bits)
     }
 

@@ -25,13 +25,6 @@ pub struct Server<B: RingBackend> {
     columns: B::Columns,
 }
 
-/// A query's parts.
-struct Parsed<'a, K> {
-    keys: &'a K,
-    second: Vec<u32>,
-    ciphertext: &'a [u8],
-}
-
 impl<B: RingBackend> Server<B> {
     /// A server of `matrix`, with the LWE hint that was computed of it.
     ///
@@ -99,40 +92,32 @@ impl<B: RingBackend> Responder for Server<B> {
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
         let grid = self.params.0.grid;
-        let (mut bodies, mut parsed) = (Vec::new(), Vec::new());
-        for query in queries {
-            let (first, rest) = query.bytes.split_at(grid.columns * 4);
-            let (second, ciphertext) = rest.split_at(grid.groups * 4);
-            extend_words(&mut bodies, first);
-            let mut words = Vec::new();
-            extend_words(&mut words, second);
-            words.resize(self.params.second_layout().columns(), 0);
-            parsed.push(Parsed { keys: self.ring.keys_of(query)?, second: words, ciphertext });
-        }
+        let (first_bytes, second_bytes) = (grid.columns * 4, grid.groups * 4);
+        let ciphertexts = self.ring.ciphertexts(queries, first_bytes + second_bytes)?;
+        let groups = self.ring.expand_groups(&ciphertexts)?;
+        let mut bodies = Vec::with_capacity(queries.len() * grid.columns);
+        queries.iter().for_each(|query| extend_words(&mut bodies, &query.bytes[..first_bytes]));
         let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
+        let second = |query: &Query<'_>| {
+            let mut words = Vec::new();
+            extend_words(&mut words, &query.bytes[first_bytes..][..second_bytes]);
+            words.resize(self.params.second_layout().columns(), 0);
+            words
+        };
+        let second: Vec<Vec<u32>> = queries.iter().map(second).collect();
         let mut answers = vec![Vec::new(); queries.len()];
-        let group = self.ring.group();
-        let groups = parsed.chunks(group).zip(answers.chunks_mut(group));
-        for ((parsed, answers), first) in groups.zip((0..).step_by(group)) {
-            let ciphertexts: Vec<_> = parsed.iter().map(|query| (query.keys, query.ciphertext)).collect();
-            let leaves = self.ring.expand(&ciphertexts)?;
+        for group in groups {
+            let (queries, leaves) = group?;
             let borrowed: Vec<_> = leaves.iter().collect();
-            // Switched when all are queued: a device need not wait for the host to read one.
-            let mut seconds: Vec<Vec<B::Ciphertexts>> = parsed.iter().map(|_| Vec::new()).collect();
+            let mut seconds = Vec::new();
             for (part, plain) in self.parts.iter().enumerate() {
-                let bodies = (first..).map(|query| grid.folded_part(Params::SPREAD, query, part));
+                let bodies = queries.clone().map(|query| grid.folded_part(Params::SPREAD, query, part));
                 let packed = self.ring.pack(plain, &borrowed, &folded, bodies)?;
-                for (((packed, query), leaves), seconds) in
-                    packed.iter().zip(parsed).zip(&leaves).zip(&mut seconds)
-                {
-                    seconds.push(self.second(packed, &query.second, leaves)?);
+                for ((packed, query), leaves) in packed.iter().zip(&second[queries.clone()]).zip(&leaves) {
+                    seconds.push(self.second(packed, query, leaves)?);
                 }
             }
-            for (seconds, answer) in seconds.iter().zip(answers) {
-                for second in seconds {
-                    answer.extend(self.ring.switch(second)?);
-                }
-            }
+            self.ring.switch(&seconds, &mut answers[queries])?;
         }
         Ok(answers)
     }

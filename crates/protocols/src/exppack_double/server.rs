@@ -68,27 +68,25 @@ impl<B: RingBackend> Responder for Server<B> {
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
         let grid = self.params.0.grid;
-        let (mut first, mut second, mut ciphertexts) = (Vec::new(), Vec::new(), Vec::new());
+        let (bodies_bytes, selection_bytes) = (grid.parts() * grid.columns * 4, grid.groups * 4);
+        let ciphertexts = self.ring.ciphertexts(queries, bodies_bytes + selection_bytes)?;
+        let groups = self.ring.expand_groups(&ciphertexts)?;
+        let (mut first, mut second) = (Vec::new(), Vec::new());
         for query in queries {
-            let (bodies, rest) = query.bytes.split_at(grid.parts() * grid.columns * 4);
-            let (selection, ciphertext) = rest.split_at(grid.groups * 4);
+            let (bodies, rest) = query.bytes.split_at(bodies_bytes);
             extend_words(&mut first, bodies);
-            extend_words(&mut second, selection);
-            ciphertexts.push((self.ring.keys_of(query)?, ciphertext));
+            extend_words(&mut second, &rest[..selection_bytes]);
         }
         let backend = &self.second.backend;
         let folded = backend.words(backend.scalar_fold(&self.matrix, &first)?)?;
         let moving = self.second.moving(&folded, &second)?;
         let (fixed, rows) = (self.second.fixed(&second)?, self.second.shape.fixed_rows());
-        let mut answers = Vec::with_capacity(queries.len());
-        let group = self.ring.group();
-        for (ciphertexts, first) in ciphertexts.chunks(group).zip((0..).step_by(group)) {
-            let leaves = self.ring.expand(ciphertexts)?;
-            let bodies = (first..).map(|query| query * rows..(query + 1) * rows);
+        let mut answers = vec![Vec::new(); queries.len()];
+        for group in groups {
+            let (queries, leaves) = group?;
+            let bodies = queries.clone().map(|query| query * rows..(query + 1) * rows);
             let packed = self.ring.pack(&self.hint, &leaves.iter().collect::<Vec<_>>(), &fixed, bodies)?;
-            for ciphertexts in &packed {
-                answers.push(self.ring.switch(ciphertexts)?);
-            }
+            self.ring.switch(&packed, &mut answers[queries])?;
         }
         answers.iter_mut().zip(moving).for_each(|(answer, moving)| answer.extend(moving));
         Ok(answers)

@@ -57,29 +57,27 @@ impl<B: RingBackend> Responder for Server<B> {
     }
 
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let Sizes { query_bytes, answer_bytes, .. } = self.sizes();
-        check_batch(queries, query_bytes, self.max_batch())?;
-        let (mut bodies, mut ciphertexts) = (Vec::new(), Vec::new());
-        for query in queries {
-            let keys = self.ring.keys_of(query)?;
-            for part in query.bytes.chunks_exact(self.params.part_bytes()) {
-                let (words, ciphertext) = part.split_at(self.params.0.grid.columns * 4);
-                extend_words(&mut bodies, words);
-                ciphertexts.push((keys, ciphertext));
-            }
-        }
+        check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
+        let words_bytes = self.params.0.grid.columns * 4;
+        let parts = || {
+            let parts = queries.iter().flat_map(|query| query.bytes.chunks_exact(self.params.part_bytes()));
+            parts.map(|part| part.split_at(words_bytes))
+        };
+        let keys = queries.iter().map(|query| self.ring.keys_of(query)).collect::<Result<Vec<_>, _>>()?;
+        let keys = keys.iter().flat_map(|&keys| std::iter::repeat_n(keys, self.params.0.grid.parts()));
+        let ciphertexts: Vec<_> = keys.zip(parts().map(|(_, ciphertext)| ciphertext)).collect();
+        let groups = self.ring.expand_groups(&ciphertexts)?;
+        let mut bodies = Vec::with_capacity(ciphertexts.len() * self.params.0.grid.columns);
+        parts().for_each(|(words, _)| extend_words(&mut bodies, words));
         let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
         let rows = self.params.0.grid.unit_rows;
-        let mut switched = Vec::with_capacity(queries.len() * answer_bytes);
-        let group = self.ring.group();
-        for (ciphertexts, first) in ciphertexts.chunks(group).zip((0..).step_by(group)) {
-            let leaves = self.ring.expand(ciphertexts)?;
-            let bodies = (first..).map(|query| query * rows..(query + 1) * rows);
+        let mut switched = vec![Vec::new(); ciphertexts.len()];
+        for group in groups {
+            let (parts, leaves) = group?;
+            let bodies = parts.clone().map(|part| part * rows..(part + 1) * rows);
             let packed = self.ring.pack(&self.hint, &leaves.iter().collect::<Vec<_>>(), &folded, bodies)?;
-            for ciphertexts in &packed {
-                switched.extend(self.ring.switch(ciphertexts)?);
-            }
+            self.ring.switch(&packed, &mut switched[parts])?;
         }
-        Ok(switched.chunks_exact(answer_bytes).map(<[u8]>::to_vec).collect())
+        Ok(switched.chunks_exact(self.params.0.grid.parts()).map(<[Vec<u8>]>::concat).collect())
     }
 }

@@ -60,30 +60,24 @@ impl<B: RingBackend> Responder for Server<B> {
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
         let grid = self.params.0.grid;
-        let (mut bodies, mut ciphertexts) = (Vec::new(), Vec::new());
-        for query in queries {
-            let (words, ciphertext) = query.bytes.split_at(grid.columns * 4);
-            extend_words(&mut bodies, words);
-            ciphertexts.push((self.ring.keys_of(query)?, ciphertext));
-        }
+        let words_bytes = grid.columns * 4;
+        let ciphertexts = self.ring.ciphertexts(queries, words_bytes)?;
+        let groups = self.ring.expand_groups(&ciphertexts)?;
+        let mut bodies = Vec::with_capacity(queries.len() * grid.columns);
+        queries.iter().for_each(|query| extend_words(&mut bodies, &query.bytes[..words_bytes]));
         let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
         let mut answers = vec![Vec::new(); queries.len()];
-        let group = self.ring.group();
-        let groups = ciphertexts.chunks(group).zip(answers.chunks_mut(group));
-        for ((ciphertexts, answers), first) in groups.zip((0..).step_by(group)) {
-            let leaves = self.ring.expand(ciphertexts)?;
-            let selectors =
-                ciphertexts.iter().zip(&leaves).map(|((keys, _), leaves)| self.ring.selectors(keys, leaves));
-            let selectors = selectors.collect::<Result<Vec<_>, _>>()?;
+        for group in groups {
+            let (queries, leaves) = group?;
+            let selectors = self.ring.selectors(&ciphertexts[queries.clone()], &leaves)?;
             let leaves: Vec<_> = leaves.iter().collect();
+            let mut selected = Vec::new();
             for (part, plain) in self.parts.iter().enumerate() {
-                let bodies = (first..).map(|query| grid.folded_part(Params::SPREAD, query, part));
+                let bodies = queries.clone().map(|query| grid.folded_part(Params::SPREAD, query, part));
                 let packed = self.ring.pack(plain, &leaves, &folded, bodies)?;
-                for ((packed, selectors), answer) in packed.into_iter().zip(&selectors).zip(&mut *answers) {
-                    let selected = self.ring.select(selectors, packed)?;
-                    answer.extend(self.ring.switch(&selected)?);
-                }
+                selected.extend(self.ring.select(&selectors, packed)?);
             }
+            self.ring.switch(&selected, &mut answers[queries])?;
         }
         Ok(answers)
     }

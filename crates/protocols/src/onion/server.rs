@@ -77,23 +77,18 @@ impl<B: RingBackend> Responder for Server<B> {
 
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
-        let queries = queries.iter().map(|query| Ok((self.ring.keys_of(query)?, query.bytes)));
-        let queries = queries.collect::<Result<Vec<_>, ProtocolError>>()?;
+        let ciphertexts = self.ring.ciphertexts(queries, 0)?;
         let mut answers = vec![Vec::new(); queries.len()];
-        let group = self.ring.group();
-        for (queries, answers) in queries.chunks(group).zip(answers.chunks_mut(group)) {
-            let leaves = self.ring.expand(queries)?;
-            let selectors =
-                queries.iter().zip(&leaves).map(|((keys, _), leaves)| self.ring.selectors(keys, leaves));
-            let selectors = selectors.collect::<Result<Vec<_>, _>>()?;
+        for group in self.ring.expand_groups(&ciphertexts)? {
+            let (queries, leaves) = group?;
+            let selectors = self.ring.selectors(&ciphertexts[queries.clone()], &leaves)?;
             let leaves: Vec<_> = leaves.iter().collect();
+            let mut selected = Vec::new();
             for plain in &self.parts {
                 let rows = self.ring.backend.poly_fold(&self.ring.tables, plain, &leaves)?;
-                for ((rows, selectors), answer) in rows.into_iter().zip(&selectors).zip(&mut *answers) {
-                    let selected = self.ring.select(selectors, rows)?;
-                    answer.extend(self.ring.switch(&selected)?);
-                }
+                selected.extend(self.ring.select(&selectors, rows)?);
             }
+            self.ring.switch(&selected, &mut answers[queries])?;
         }
         Ok(answers)
     }

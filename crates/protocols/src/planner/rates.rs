@@ -143,7 +143,7 @@ impl Rates {
         let mut entries =
             (0..=RUNS).map(|_| Ok(fold()?.remove(0))).collect::<Result<Vec<_>, ProtocolError>>()?;
         let bits = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
-        let switch = median(|| backend.mod_switch(&tables, &entries[0], bits))?;
+        let switch = median(|| backend.mod_switch(&tables, &[&entries[0]], bits))?;
         self.set(Unit::SwitchedCiphertext(set), switch, ROWS);
         let tournament = median(|| match entries.pop() {
             Some(entries) => backend.rgsw_fold(&tables, &selectors, entries),

@@ -245,8 +245,17 @@ impl<B: RingBackend> RingServer<B> {
             .ok_or_else(|| ProtocolError::malformed("query", "it came without its client's evaluation keys"))
     }
 
+    /// The ciphertexts that begin at byte `from` of each query, with its client's keys.
+    pub fn ciphertexts<'a>(
+        &self,
+        queries: &[Query<'a>],
+        from: usize,
+    ) -> Result<Vec<(&'a B::Keys, &'a [u8])>, ProtocolError> {
+        queries.iter().map(|query| Ok((self.keys_of(query)?, &query.bytes[from..]))).collect()
+    }
+
     /// Step `expand`, for the ciphertexts of several queries.
-    pub fn expand(&self, queries: &[(&B::Keys, &[u8])]) -> Result<Vec<B::Leaves>, ProtocolError> {
+    fn expand(&self, queries: &[(&B::Keys, &[u8])]) -> Result<Vec<B::Leaves>, ProtocolError> {
         let words = queries
             .iter()
             .map(|(_, bytes)| rlwe::parse_query(self.shape.set, bytes))
@@ -256,10 +265,22 @@ impl<B: RingBackend> RingServer<B> {
         Ok(self.backend.expand(&self.tables, self.shape.expansion(), &queries)?)
     }
 
-    /// Queries that are expanded together: as many as a bounded memory takes leaves of, at least one.
-    pub fn group(&self) -> usize {
+    /// Step `expand` for a whole batch, in groups as large as a bounded memory takes leaves of: which queries, and
+    /// their leaves. The first group is expanded at once, so that a device does it while the host writes down what
+    /// else the batch needs; each other one when it is asked for.
+    pub fn expand_groups<'a>(
+        &'a self,
+        queries: &'a [(&'a B::Keys, &'a [u8])],
+    ) -> Result<impl Iterator<Item = Result<(Range<usize>, Vec<B::Leaves>), ProtocolError>> + 'a, ProtocolError>
+    {
         const MEMORY: usize = 1 << 30;
-        (MEMORY / self.shape.leaves_bytes()).max(1)
+        let size = (MEMORY / self.shape.leaves_bytes()).max(1);
+        let mut groups = queries.chunks(size).zip((0..).step_by(size)).map(|(group, first)| {
+            let leaves = self.expand(group)?;
+            Ok((first..first + group.len(), leaves))
+        });
+        let first = groups.next().transpose()?;
+        Ok(first.into_iter().map(Ok).chain(groups))
     }
 
     /// The plaintext polynomials of `blocks` times N LWE ciphertexts of length 1280: coefficient j of
@@ -324,35 +345,49 @@ impl<B: RingBackend> RingServer<B> {
         Ok(packed)
     }
 
-    /// The selectors of a query; `None` where there is but one group to select.
+    /// The selectors of queries; `None` where there is but one group to select.
     pub fn selectors(
         &self,
-        keys: &B::Keys,
-        leaves: &B::Leaves,
-    ) -> Result<Option<B::Selectors>, ProtocolError> {
+        queries: &[(&B::Keys, &[u8])],
+        leaves: &[B::Leaves],
+    ) -> Result<Vec<Option<B::Selectors>>, ProtocolError> {
         let RingShape { set, columns, depth } = self.shape;
-        if depth == 0 {
-            return Ok(None);
-        }
-        let gadget = set.selector_gadget();
-        Ok(Some(self.backend.selectors(&self.tables, keys, leaves, columns, depth, gadget)?))
+        let of_query = |((keys, _), leaves): (&(&B::Keys, &[u8]), &B::Leaves)| {
+            if depth == 0 {
+                return Ok(None);
+            }
+            let gadget = set.selector_gadget();
+            Ok(Some(self.backend.selectors(&self.tables, keys, leaves, columns, depth, gadget)?))
+        };
+        queries.iter().zip(leaves).map(of_query).collect()
     }
 
-    /// Step `rgsw_fold`: the ciphertext that the selectors name.
+    /// Step `rgsw_fold`: for each query, the ciphertext that its selectors name.
     pub fn select(
         &self,
-        selectors: &Option<B::Selectors>,
-        ciphertexts: B::Ciphertexts,
-    ) -> Result<B::Ciphertexts, ProtocolError> {
-        match selectors {
+        selectors: &[Option<B::Selectors>],
+        ciphertexts: Vec<B::Ciphertexts>,
+    ) -> Result<Vec<B::Ciphertexts>, ProtocolError> {
+        let of_query = |(ciphertexts, selectors): (B::Ciphertexts, &Option<B::Selectors>)| match selectors {
             None => Ok(ciphertexts),
             Some(selectors) => Ok(self.backend.rgsw_fold(&self.tables, selectors, ciphertexts)?),
-        }
+        };
+        ciphertexts.into_iter().zip(selectors).map(of_query).collect()
     }
 
-    /// Step `mod_switch`: bytes for the wire.
-    pub fn switch(&self, ciphertexts: &B::Ciphertexts) -> Result<Vec<u8>, ProtocolError> {
-        Ok(self.backend.mod_switch(&self.tables, ciphertexts, self.shape.switched())?)
+    /// Step `mod_switch`: appends bytes for the wire to the answers. `ciphertexts` has those of each query for a part,
+    /// then those for the next: a device has all of them queued before the host waits for any.
+    pub fn switch(
+        &self,
+        ciphertexts: &[B::Ciphertexts],
+        answers: &mut [Vec<u8>],
+    ) -> Result<(), ProtocolError> {
+        let ciphertexts: Vec<_> = ciphertexts.iter().collect();
+        let switched = self.backend.mod_switch(&self.tables, &ciphertexts, self.shape.switched())?;
+        for of_part in switched.chunks_exact(answers.len()) {
+            answers.iter_mut().zip(of_part).for_each(|(answer, bytes)| answer.extend(bytes));
+        }
+        Ok(())
     }
 }
 

@@ -214,9 +214,9 @@ impl RingBackend for StandIn {
     fn mod_switch(
         &self,
         tables: &Self::Tables,
-        ciphertexts: &Self::Ciphertexts,
+        ciphertexts: &[&Self::Ciphertexts],
         bits: SwitchedBits,
-    ) -> Result<Vec<u8>, BackendError> {
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
         self.step(self.cuda.mod_switch(tables, ciphertexts, bits))
     }
 

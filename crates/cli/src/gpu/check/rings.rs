@@ -142,7 +142,7 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     let (ring, bits) = (set.ring(), SwitchedBits { a: 56, b: 56 });
     let mut results = Vec::new();
     let mut note = |step, ciphertexts: &B::Ciphertexts| -> anyhow::Result<()> {
-        results.push(Result { step, bytes: backend.mod_switch(tables, ciphertexts, bits)? });
+        results.push(Result { step, bytes: backend.mod_switch(tables, &[ciphertexts], bits)?.concat() });
         Ok(())
     };
     let clients = inputs.clients(backend, tables)?;
@@ -241,7 +241,7 @@ fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> 
         let (cpu, tables) = (&*subject.cpu, subject.cpu.tables(set.ring())?);
         let (plain, leaves) = inputs.operands(cpu, &tables)?;
         let folded = cpu.poly_fold(&tables, &plain, &leaves.iter().collect::<Vec<_>>())?;
-        folded.iter().map(|c| cpu.mod_switch(&tables, c, bits)).collect::<std::result::Result<Vec<_>, _>>()?
+        cpu.mod_switch(&tables, &folded.iter().collect::<Vec<_>>(), bits)?
     };
     let (cuda, tables) = (&*subject.cuda, subject.cuda.tables(set.ring())?);
     let (_, leaves) = inputs.operands(cuda, &tables)?;
@@ -268,9 +268,10 @@ fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> 
         let mut plain = Plain::with_form(&tables, shape.rows, shape.columns, form)?;
         plain.store(&tables, 0, shape.rows, &values)?;
         let plain = Arc::new(plain);
-        for (query, folded) in cuda.poly_fold(&tables, &plain, &leaves)?.iter().enumerate() {
-            let found = cuda.mod_switch(&tables, folded, bits)?;
-            ensure!(found == expected[query], "{form:?}, query {query}: another product than the CPU's");
+        let folded = cuda.poly_fold(&tables, &plain, &leaves)?;
+        let found = cuda.mod_switch(&tables, &folded.iter().collect::<Vec<_>>(), bits)?;
+        for (query, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            ensure!(found == expected, "{form:?}, query {query}: another product than the CPU's");
         }
         forms.push(format!("{form:?}").to_lowercase());
     }
