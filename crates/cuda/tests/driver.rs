@@ -92,27 +92,46 @@ fn room_runs_out_with_a_reason_and_nothing_leaks() {
 }
 
 #[test]
-fn the_pool_tells_what_was_in_use_and_what_there_is_room_for() {
+fn what_is_computed_and_what_stays_have_room_of_their_own() {
+    const MEBI: usize = 1 << 20;
     emulation().in_every_order(|| {
         let device = Device::open(0).unwrap();
-        let held = device.alloc::<u8>(8 << 20).unwrap();
-        let room = device.room().unwrap();
+        let free = || device.memory().unwrap().0;
+        let all = free();
+        let out_of_memory = |error: DriverError, bytes: usize| {
+            assert!(matches!(error, DriverError::OutOfMemory { wanted, .. } if wanted == bytes), "{error}");
+        };
+        let stays = device.hold::<u8>(8 * MEBI).unwrap();
+        let kept = device.alloc::<u8>(MEBI).unwrap();
+        assert_eq!(free(), all - 9 * MEBI);
+
         let watch = device.watch().unwrap();
-        assert_eq!(watch.most_bytes(), Ok(0));
-        drop([5, 3].map(|mebibytes| device.alloc::<u8>(mebibytes << 20).unwrap()));
+        assert_eq!(watch.passing_bytes(), Ok(0));
+        drop([5, 3].map(|mebibytes| device.alloc::<u8>(mebibytes * MEBI).unwrap()));
         device.main().synchronize().unwrap();
-        drop(device.alloc::<u8>(4 << 20).unwrap());
-        assert_eq!(watch.most_bytes(), Ok(8 << 20));
+        drop(device.alloc::<u8>(4 * MEBI).unwrap());
+        assert_eq!(watch.passing_bytes(), Ok(8 << 20));
+        assert_eq!(free(), all - 17 * MEBI, "the pool keeps what it had");
+
+        // The pool's room is not for what stays, until it is given back.
+        out_of_memory(device.hold::<u8>(free() + 1).map(drop).unwrap_err(), free() + 1);
+        let filled = device.hold::<u8>(free()).unwrap();
+        drop(device.alloc::<u8>(8 * MEBI).unwrap());
         device.main().synchronize().unwrap();
-        assert_eq!(device.room().unwrap(), room, "nothing stays");
-        device.reserve(room).unwrap();
-        assert_eq!(device.room().unwrap(), room);
-        let error = device.reserve(room + 1).unwrap_err();
-        assert!(
-            matches!(error, DriverError::OutOfMemory { wanted, .. } if wanted as u64 == room + 1),
-            "{error}"
-        );
-        drop(held);
+        out_of_memory(device.reserve((8 << 20) + 1).unwrap_err(), 8 * MEBI + 1);
+        device.trim(3 << 20).unwrap();
+        assert_eq!(free(), 5 * MEBI);
+        drop(device.alloc::<u8>(3 * MEBI).unwrap());
+        device.main().synchronize().unwrap();
+        drop(filled);
+        device.reserve((all - 9 * MEBI) as u64).unwrap();
+        assert_eq!(free(), 0);
+        device.trim(0).unwrap();
+        assert_eq!(free(), all - 9 * MEBI);
+        drop((stays, kept));
+        device.main().synchronize().unwrap();
+        device.trim(0).unwrap();
+        assert_eq!(free(), all);
     });
 }
 

@@ -70,9 +70,10 @@ pub(crate) struct KeyForm {
     shape: Option<KeyShape>,
 }
 
-/// What databases take turns at. Held for as long as the database is.
+/// What databases take turns at computing, so that one at a time has memory for it. Held for as long as the database
+/// is.
 pub trait Turns: Send + Sync {
-    /// Waits for a turn, which a batch has until it is answered.
+    /// Waits for a turn, which a batch has until it is answered, and a client's keys until they are prepared.
     fn turn(&self) -> MutexGuard<'_, ()>;
 }
 
@@ -171,12 +172,12 @@ impl Database {
         let prepared = || {
             let keys = match keys_bytes {
                 0 => None,
-                bytes => Some(self.responder.prepare_keys(&vec![0; bytes])?),
+                bytes => Some(self.in_turn(|responder| responder.prepare_keys(&vec![0; bytes]))?),
             };
             prepared_bytes = keys.as_ref().map_or(0, |keys| keys.memory_bytes() as u64);
             let specimen = self.responder.specimen();
             let query = Query { bytes: &specimen, keys: keys.as_ref() };
-            run(&|queries| self.responder.answer(&vec![query; queries]).map(drop))
+            run(&|queries| self.in_turn(|responder| responder.answer(&vec![query; queries])).map(drop))
         };
         match prepared() {
             // It has no such query; it needs little beside the answers.
@@ -243,6 +244,12 @@ impl Database {
         }
     }
 
+    /// Computes something when it is this database's turn.
+    fn in_turn<T>(&self, compute: impl FnOnce(&dyn Responder) -> T) -> T {
+        let _turn = self.turns.as_ref().map(|turns| turns.turn());
+        compute(&*self.responder)
+    }
+
     /// Prepares a client's evaluation keys on this thread.
     pub(crate) fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, EngineError> {
         let expected = self.sizes().keys_bytes;
@@ -250,13 +257,12 @@ impl Database {
             let detail = format!("keys of {} bytes where the parameters say {expected}", bytes.len());
             return Err(EngineError::Malformed(detail));
         }
-        Ok(self.responder.prepare_keys(bytes)?)
+        Ok(self.in_turn(|responder| responder.prepare_keys(bytes))?)
     }
 
     /// Answers admitted queries, at most [`Database::max_batch`], on this thread.
     pub(crate) fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Bytes>, EngineError> {
-        let _turn = self.turns.as_ref().map(|turns| turns.turn());
-        let answers = self.responder.answer(queries).inspect_err(|error| {
+        let answers = self.in_turn(|responder| responder.answer(queries)).inspect_err(|error| {
             if let (ProtocolError::Backend(BackendError::Device(reason)), Some(told)) = (error, &self.on_loss)
             {
                 told(reason);

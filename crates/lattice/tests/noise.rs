@@ -77,7 +77,7 @@ impl Party {
     /// The deviation and the kurtosis of the phases of ciphertexts of 0, the former as a share of q.
     fn measure(&self, ciphertexts: &Ciphertexts) -> (f64, f64) {
         let measured = measured(self.set);
-        let bytes = BACKEND.mod_switch(&self.tables, ciphertexts, measured).unwrap();
+        let bytes = BACKEND.mod_switch(&self.tables, &[ciphertexts], measured).unwrap().concat();
         let (mut squares, mut fourths, mut count) = (0.0, 0.0, 0.0);
         for ciphertext in bytes.chunks_exact(measured.bytes(RingSet::DEGREE)) {
             for &phase in self.secret.phases(ciphertext, measured.a, measured.b).unwrap().iter() {
@@ -195,7 +195,7 @@ fn responses_are_rounded_with_their_noise() {
             coefficients[0] = 1;
         });
         let (a, b) = set.response_bits();
-        let bytes = BACKEND.mod_switch(&party.tables, &zero, SwitchedBits { a, b }).unwrap();
+        let bytes = BACKEND.mod_switch(&party.tables, &[&zero], SwitchedBits { a, b }).unwrap().concat();
         let phases = party.secret.phases(&bytes[..(a + b) as usize * RingSet::DEGREE / 8], a, b).unwrap();
         let squares: f64 = phases.iter().map(|&phase| (phase as i64 as f64 / 2f64.powi(64)).powi(2)).sum();
         let predicted = party.noise().response(party.noise().leaf());

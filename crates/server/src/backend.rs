@@ -11,7 +11,7 @@ use spirea_engine::{Database, LoadError};
 use spirea_protocols::registry::{Opening, ProtocolParams};
 use spirea_store::Snapshot;
 
-use crate::gpu_memory::{GpuMemory, KeyRoom};
+use crate::gpu_memory::{GpuMemory, KeyBudget};
 
 /// Which backend answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,9 +89,9 @@ impl GpuBackend {
 }
 
 impl Gpus {
-    fn open(devices: &[usize], strategy: Option<Strategy>, key_room: KeyRoom) -> Result<Self, BackendError> {
+    fn open(devices: &[usize], strategy: Option<Strategy>, keys: KeyBudget) -> Result<Self, BackendError> {
         let backend = GpuBackend::open(devices, strategy)?;
-        let memory = GpuMemory::new(backend.devices(), key_room);
+        let memory = GpuMemory::new(backend.devices(), keys);
         Ok(Self { backend, memory })
     }
 
@@ -159,16 +159,14 @@ pub(crate) struct Opened {
 }
 
 impl Backends {
-    /// The backends of a choice; logs why there is no GPU where one would have been taken. `key_room` gives the bytes
-    /// of keys that clients may still register.
-    pub fn open(choice: &BackendChoice, threads: usize, key_room: KeyRoom) -> Result<Self, BackendError> {
+    /// The backends of a choice; logs why there is no GPU where one would have been taken. `keys` says how much
+    /// memory those of clients may take.
+    pub fn open(choice: &BackendChoice, threads: usize, keys: KeyBudget) -> Result<Self, BackendError> {
         let cpu = Arc::new(CpuBackend::new(threads)?);
         let (gpus, falls_back) = match choice {
             BackendChoice::Cpu => (None, true),
-            BackendChoice::Cuda { devices, strategy } => {
-                (Some(Gpus::open(devices, *strategy, key_room)?), false)
-            }
-            BackendChoice::Auto => match Gpus::open(&[], None, key_room) {
+            BackendChoice::Cuda { devices, strategy } => (Some(Gpus::open(devices, *strategy, keys)?), false),
+            BackendChoice::Auto => match Gpus::open(&[], None, keys) {
                 Ok(gpus) => (Some(gpus), true),
                 Err(reason) => {
                     tracing::info!(%reason, "answering on the processor");

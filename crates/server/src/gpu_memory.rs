@@ -1,22 +1,28 @@
 //! Room on GPUs: a database is loaded only if there is room for its queries, and for those of all others.
 //!
-//! Batches are computed one at a time, so that one batch's working memory is what is needed beside the tables: the most
-//! that the largest batch of any database takes, found out when each is loaded. Beside it there must be room for the
-//! keys that clients may still register. The device keeps what was once reserved, so a query always finds it.
+//! What is loaded and what is computed have memory of their own. A device's pool is for what is computed: for one batch
+//! at a time, the most that the largest batch of any database takes, found out when each is loaded, and for the keys of
+//! clients, those that they have and those that they may still register. It is reserved before a database answers, and
+//! nothing that is loaded takes of it; so a query always finds its room.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use spirea_backend::BackendError;
-use spirea_cuda::driver::{Device, DriverError, MemoryWatch};
+use spirea_cuda::driver::{Device, DriverError, PoolWatch};
 use spirea_engine::{Database, LoadError, Turns};
 
-/// Bytes of keys that clients may still register for the backends with these numbers, beside those that they have.
-pub(crate) type KeyRoom = Box<dyn Fn(&[u64]) -> u64 + Send + Sync>;
+/// How much memory keys may take.
+pub(crate) struct KeyBudget {
+    /// The most bytes of all keys.
+    pub most: u64,
+    /// Bytes of the keys that are prepared for the backends with these numbers.
+    pub prepared: Box<dyn Fn(&[u64]) -> u64 + Send + Sync>,
+}
 
 /// The memory of the GPUs that answer.
 pub(crate) struct GpuMemory {
     devices: Vec<Arc<Device>>,
-    key_room: KeyRoom,
+    keys: KeyBudget,
     turn: Arc<Mutex<()>>,
     places: Mutex<Vec<Weak<Place>>>,
 }
@@ -38,22 +44,22 @@ impl Turns for Place {
 }
 
 impl GpuMemory {
-    pub fn new(devices: Vec<Arc<Device>>, key_room: KeyRoom) -> Self {
-        Self { devices, key_room, turn: Arc::default(), places: Mutex::default() }
+    pub fn new(devices: Vec<Arc<Device>>, keys: KeyBudget) -> Self {
+        Self { devices, keys, turn: Arc::default(), places: Mutex::default() }
     }
 
-    /// Makes sure, before anything is loaded, that tables of so many bytes on each device leave room for the databases
-    /// that answer meanwhile.
+    /// Refuses, before anything is loaded, tables of so many bytes on each device that it has no room for; gives back
+    /// what databases needed that are gone.
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] with the bytes wanted and free.
     pub fn expect(&self, bytes: u64) -> Result<(), BackendError> {
         let places = self.places();
         for (member, device) in self.devices.iter().enumerate() {
-            let wanted = bytes.saturating_add(self.beside(&places, member));
-            let (free, (_, total)) = (device.room()?, device.memory()?);
-            if wanted > free {
-                let [wanted, free] = [wanted, free].map(|bytes| bytes as usize);
+            device.trim(self.beside(&places, member))?;
+            let (free, total) = device.memory()?;
+            if bytes > free as u64 {
+                let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
                 return Err(DriverError::OutOfMemory { wanted, free, total }.into());
             }
         }
@@ -66,24 +72,31 @@ impl GpuMemory {
     /// # Errors
     /// Those of the rehearsal; [`BackendError::Unavailable`] with the bytes wanted and free.
     pub fn admit(&self, database: &Database) -> Result<Arc<dyn Turns>, LoadError> {
-        // No batch runs meanwhile: what is in use is this database's.
+        // Nothing else is computed meanwhile: what passes is this database's.
         let _turn = lock(&self.turn);
         let watches = self.devices.iter().map(Device::watch).collect::<Result<Vec<_>, _>>();
-        let watches = watches.map_err(refused)?;
+        let watches = watches.map_err(|error| refused(error.into()))?;
         let keys = database.rehearse()?;
-        let working = watches.iter().map(MemoryWatch::most_bytes).collect::<Result<_, _>>();
+        if keys > self.keys.most {
+            let most = self.keys.most;
+            return Err(refused(BackendError::Unavailable(format!(
+                "one client's keys take {keys} bytes and the keys of all may take {most}: allow more memory for keys"
+            ))));
+        }
+        let working = watches.iter().map(PoolWatch::passing_bytes).collect::<Result<_, _>>();
+        let working = working.map_err(|error| refused(error.into()))?;
         let (turn, backend) = (Arc::clone(&self.turn), database.identity().backend);
-        let place = Arc::new(Place { turn, working: working.map_err(refused)?, keys, backend });
+        let place = Arc::new(Place { turn, working, keys, backend });
         let mut places = self.places();
         places.push(Arc::clone(&place));
         for (member, device) in self.devices.iter().enumerate() {
-            device.reserve(self.beside(&places, member)).map_err(refused)?;
+            device.reserve(self.beside(&places, member)).map_err(|error| refused(error.into()))?;
         }
         lock(&self.places).push(Arc::downgrade(&place));
         Ok(place)
     }
 
-    /// Bytes that must be free beside what there is on a device: for a batch of any of some databases, and for keys,
+    /// Bytes that a device's pool must have beside what is in use: for a batch of any of some databases, and for keys,
     /// among them one client's while they are prepared.
     fn beside(&self, places: &[Arc<Place>], member: usize) -> u64 {
         let working = places.iter().map(|place| place.working[member]).max().unwrap_or(0);
@@ -91,7 +104,8 @@ impl GpuMemory {
             None | Some(0) => 0,
             Some(keys) => {
                 let backends: Vec<u64> = places.iter().map(|place| place.backend).collect();
-                (self.key_room)(&backends).saturating_add(2 * keys)
+                let further = self.keys.most.saturating_sub((self.keys.prepared)(&backends));
+                further.saturating_add(2 * keys)
             }
         };
         working.saturating_add(keys)
@@ -105,8 +119,8 @@ impl GpuMemory {
     }
 }
 
-fn refused(error: DriverError) -> LoadError {
-    LoadError::Protocol(BackendError::from(error).into())
+fn refused(error: BackendError) -> LoadError {
+    LoadError::Protocol(error.into())
 }
 
 // What is guarded is never left half changed.
@@ -180,7 +194,8 @@ mod tests {
     }
 
     fn open(device: &Arc<Device>, needs: Needs) -> Result<Database, LoadError> {
-        let tables = alloc(device, needs.tables).map_err(|error| LoadError::Protocol(error.into()))?;
+        let tables = device.hold((needs.tables * UNIT) as usize);
+        let tables = tables.map_err(|error| refused(error.into()))?;
         let protocol = if needs.keys > 0 { "exppack-simple" } else { "simple" };
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
         let params = ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap();
@@ -210,13 +225,14 @@ mod tests {
     }
 
     fn load(memory: &GpuMemory, device: &Arc<Device>, needs: Needs) -> Result<Database, LoadError> {
+        memory.expect(needs.tables * UNIT).map_err(refused)?;
         let database = open(device, needs)?;
         let turns = memory.admit(&database)?;
         Ok(database.with_turns(turns))
     }
 
-    fn no_keys() -> KeyRoom {
-        Box::new(|_| panic!("nobody needs keys"))
+    fn no_keys() -> KeyBudget {
+        KeyBudget { most: 0, prepared: Box::new(|_| panic!("nobody needs keys")) }
     }
 
     #[test]
@@ -227,18 +243,22 @@ mod tests {
             let needs = |tables, working| Needs { tables, working, keys: 0 };
             let first = load(&memory, device, needs(16, 24)).unwrap();
             let second = load(&memory, device, needs(20, 4)).unwrap();
-            // 64 - 36 are free, 24 of them for the first one's queries.
+            // 64 - 36 are no tables', 24 of them for the first one's queries: tables cannot have these.
             memory.expect(4 * UNIT).unwrap();
             let refused = memory.expect(4 * UNIT + 1).unwrap_err().to_string();
-            let wanted = format!("no room for {} bytes: {} of {}", 28 * UNIT + 1, 28 * UNIT, MEMORY * UNIT);
+            let wanted = format!("no room for {} bytes: {} of {}", 4 * UNIT + 1, 4 * UNIT, MEMORY * UNIT);
             assert!(refused.contains(&wanted), "{refused}");
-            // Its own queries would have room, and those of the first none.
-            let refused = load(&memory, device, needs(8, 1)).map(drop).unwrap_err().to_string();
-            assert!(refused.contains(&format!("no room for {} bytes", 24 * UNIT)), "{refused}");
+            let refused = open(device, needs(5, 1)).map(drop).unwrap_err().to_string();
+            assert!(refused.contains(&format!("no room for {} bytes", 5 * UNIT)), "{refused}");
+            // There is room for its tables, and none for its queries.
+            let refused = load(&memory, device, needs(4, 25)).map(drop).unwrap_err().to_string();
+            assert!(refused.contains(&format!("no room for {} bytes", 25 * UNIT)), "{refused}");
             assert!(first.rehearse().is_ok() && second.rehearse().is_ok());
-            load(&memory, other, needs(40, 24)).unwrap();
-            drop(first);
-            load(&memory, device, needs(8, 1)).unwrap();
+            let elsewhere = open(other, needs(40, 24)).unwrap();
+            memory.admit(&elsewhere).unwrap();
+            drop((first, elsewhere));
+            // What it needed is given back, but for what the second one needs.
+            load(&memory, device, needs(40, 4)).unwrap();
         });
     }
 
@@ -248,12 +268,13 @@ mod tests {
             let device = &devices[0];
             let prepared = Arc::new(AtomicU64::new(0));
             let keys = Arc::clone(&prepared);
-            let bound = move |most: u64| -> KeyRoom {
+            let bound = move |most: u64| {
                 let keys = Arc::clone(&keys);
-                Box::new(move |backends| {
+                let prepared = move |backends: &[u64]| {
                     assert!(!backends.is_empty() && backends.iter().all(|&backend| backend == BACKEND));
-                    most * UNIT - keys.load(Ordering::Relaxed) * UNIT
-                })
+                    keys.load(Ordering::Relaxed) * UNIT
+                };
+                KeyBudget { most: most * UNIT, prepared: Box::new(prepared) }
             };
             let needs = Needs { tables: 16, working: 8, keys: 1 };
             // A batch and its keys, 9; a client's keys on their way, 2.
@@ -261,6 +282,9 @@ mod tests {
             let refused =
                 load(&GpuMemory::new(devices.to_vec(), bound(38)), device, needs).map(drop).unwrap_err();
             assert!(refused.to_string().contains(&format!("no room for {} bytes", 49 * UNIT)), "{refused}");
+            let refused =
+                load(&GpuMemory::new(devices.to_vec(), bound(0)), device, needs).map(drop).unwrap_err();
+            assert!(refused.to_string().contains("allow more memory for keys"), "{refused}");
             // Keys that are there need no further room.
             let _held = alloc(device, 30).unwrap();
             prepared.store(30, Ordering::Relaxed);
@@ -269,7 +293,7 @@ mod tests {
     }
 
     /// Whatever is loaded and dropped, and however many keys are registered within their bound: what answers always
-    /// finds room.
+    /// finds room, in the middle of a load, too.
     #[test]
     fn queries_find_room_after_every_load() {
         const MOST_KEYS: usize = 12;
@@ -277,9 +301,11 @@ mod tests {
             let device = &devices[0];
             let held = Arc::new(AtomicU64::new(0));
             let keys = Arc::clone(&held);
-            let room = Box::new(move |_: &[u64]| (MOST_KEYS as u64 - keys.load(Ordering::Relaxed)) * UNIT);
-            let memory = GpuMemory::new(devices.to_vec(), room);
-            let (mut databases, mut registered, mut refused, mut loaded) = (Vec::new(), Vec::new(), 0, 0);
+            let prepared = Box::new(move |_: &[u64]| keys.load(Ordering::Relaxed) * UNIT);
+            let budget = KeyBudget { most: MOST_KEYS as u64 * UNIT, prepared };
+            let memory = GpuMemory::new(devices.to_vec(), budget);
+            let mut databases: Vec<(Database, Needs)> = Vec::new();
+            let (mut registered, mut refused, mut loaded) = (Vec::new(), 0, 0);
             let mut state = 1u32;
             let mut random = |below: u64| {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -288,10 +314,17 @@ mod tests {
             for _ in 0..400 {
                 match random(4) {
                     0 => {
-                        let needs = Needs { tables: random(20), working: random(30), keys: random(2) };
-                        match load(&memory, device, needs) {
-                            Ok(database) => {
-                                databases.push((database, needs));
+                        let needs = Needs { tables: 1 + random(20), working: random(30), keys: random(2) };
+                        // Tables that are larger than was said.
+                        let opened = memory.expect(needs.tables * UNIT / 2).map_err(super::refused);
+                        let opened = opened.and_then(|()| open(device, needs));
+                        for (database, _) in &databases {
+                            database.rehearse().expect("room for queries while another one is loaded");
+                        }
+                        let opened = opened.and_then(|database| Ok((memory.admit(&database)?, database)));
+                        match opened {
+                            Ok((turns, database)) => {
+                                databases.push((database.with_turns(turns), needs));
                                 loaded += 1;
                             }
                             Err(error) => {

@@ -73,7 +73,7 @@ int fill_async(DevicePointer to, uint32_t value, size_t width, size_t count, Str
 template <class Body>
 int at_once(const char* name, size_t bytes, Body body) {
     return in_context([&](Context& context) {
-        require_no_capture(context, name);
+        require_safe(context, name);
         synchronize_blocking(context);
         check(context);
         if (bytes > 0) body(context);

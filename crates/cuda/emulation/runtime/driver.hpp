@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "grid.hpp"
@@ -70,12 +71,19 @@ struct Configuration {
     uint64_t seed = 1;
 };
 
+// The memory that allocations in stream order come from. What is freed stays with it, up to its threshold.
+struct Pool {
+    uint64_t release_threshold = 0;
+    uint64_t reserved = 0;
+    // At one time, since the marks were set back.
+    uint64_t most_reserved = 0, most_used = 0;
+};
+
 struct Context {
     int device = 0;
     unsigned retained = 0;
     Result lost = SUCCESS;
-    uint64_t release_threshold = 0;
-    uint64_t most_bytes = 0;  // in use at one time, since the pool's mark was set back
+    Pool pool;
     std::set<const Context*> peers;
 };
 
@@ -87,6 +95,7 @@ struct Allocation {
     bool live = true;                  // false until a queued allocation has run
     bool freeing = false;              // once freeing it is queued
     bool registered = false;           // pinned memory of the caller's
+    bool pooled = false;               // from the pool of its device
 };
 
 struct Stream;
@@ -124,6 +133,9 @@ struct Graph {
     Stream* origin = nullptr;
     std::vector<Node> nodes;
     bool invalid = false;
+    // Whose calls that are unsafe meanwhile are refused: this thread's, or everybody's.
+    std::thread::id thread = {};
+    bool of_thread = false;
 };
 
 struct Stream {
@@ -201,8 +213,10 @@ void synchronize(Event& event);
 void make_progress(Stream& stream);
 void make_progress(Event& event);
 void run_graph(const Graph& graph, Context& context);
-// Calls that would wait are refused while a stream of the context captures.
+// Calls that would wait are refused while a stream of the context captures; calls that are unsafe then, unless the
+// capture is another thread's that asked for this.
 void require_no_capture(const Context& context, const char* call);
+void require_safe(const Context& context, const char* call);
 
 // Memory.
 // The allocation that holds this address or ends at it.
@@ -212,7 +226,6 @@ void check_range(DevicePointer address, uint64_t bytes, const Context& context, 
 bool is_pinned(const void* host, uint64_t bytes);
 // An allocation behind whose end something wrote, null without.
 const Allocation* find_overrun();
-uint64_t bytes_in_use(const Context& context);
 void release_memory(const Context& context);
 
 // Runs the body of an exported function.

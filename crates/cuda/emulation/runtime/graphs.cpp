@@ -49,13 +49,17 @@ void run_graph(const Graph& graph, Context& context) {
 
 using namespace driver;
 
-EXPORTED int cuStreamBeginCapture_v2(Stream* handle, int) {
+// Mode 0 is for all threads, 1 for the calling one; 2, for none, is not emulated.
+EXPORTED int cuStreamBeginCapture_v2(Stream* handle, int mode) {
     return initialised([&] {
         Stream& stream = stream_of(handle);
         require(!stream.capture, CAPTURE_UNSUPPORTED, "the stream captures already");
+        require(mode == 0 || mode == 1, INVALID_VALUE, "this mode of capturing is not emulated");
         auto graph = std::make_unique<Graph>();
         graph->context = stream.context;
         graph->origin = &stream;
+        graph->thread = std::this_thread::get_id();
+        graph->of_thread = mode == 1;
         stream.capture = graph.get();
         stream.front.clear();
         state().graphs[graph.get()] = std::move(graph);

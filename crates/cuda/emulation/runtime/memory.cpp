@@ -14,30 +14,66 @@ constexpr size_t DEVICE_ALIGNMENT = 256, PAGE = 4096;
 
 unsigned char* bytes_at(DevicePointer address) { return reinterpret_cast<unsigned char*>(address); }
 
-Allocation& allocate(uint64_t bytes, Context* context, size_t alignment) {
+uint64_t bytes_of(const Context& context, bool pooled) {
+    uint64_t bytes = 0;
+    for (const auto& [base, allocation] : state().memory) {
+        if (allocation.context == &context && allocation.pooled == pooled) bytes += allocation.bytes;
+    }
+    return bytes;
+}
+
+// Bytes that neither an allocation nor the pool has.
+uint64_t free_bytes(const Context& context) {
+    const uint64_t taken = bytes_of(context, false) + context.pool.reserved;
+    return state().configuration.memory - std::min(taken, state().configuration.memory);
+}
+
+// Makes the pool as large as what is to be in use.
+void grow(Context& context, uint64_t used) {
+    Pool& pool = context.pool;
+    if (used > pool.reserved) {
+        require(used - pool.reserved <= free_bytes(context), OUT_OF_MEMORY, "the device's memory is exhausted");
+        pool.reserved = used;
+    }
+    pool.most_used = std::max(pool.most_used, used);
+    pool.most_reserved = std::max(pool.most_reserved, pool.reserved);
+}
+
+// What the pool gives back to the system, when it needs to keep no more than this.
+void shrink(Context& context, uint64_t kept) {
+    Pool& pool = context.pool;
+    if (pool.reserved > kept) pool.reserved = std::max(kept, bytes_of(context, true));
+}
+
+Allocation& allocate(uint64_t bytes, size_t alignment, Context* context = nullptr, bool pooled = false) {
     require(bytes > 0, INVALID_VALUE, "an allocation of no bytes");
-    if (context) {
-        require(bytes <= state().configuration.memory - bytes_in_use(*context), OUT_OF_MEMORY,
-                "the device's memory is exhausted");
+    if (pooled) {
+        const uint64_t used = bytes_of(*context, true);
+        grow(*context, used + std::min(bytes, UINT64_MAX - used));
+    } else if (context) {
+        require(bytes <= free_bytes(*context), OUT_OF_MEMORY, "the device's memory is exhausted");
     }
     void* memory = nullptr;
     if (posix_memalign(&memory, alignment, bytes + emulation::TAIL) != 0) throw Error{OUT_OF_MEMORY};
     std::memset(memory, FRESH, bytes);
     const auto base = reinterpret_cast<DevicePointer>(memory);
     emulation::mark_tail(bytes_at(base) + bytes);
-    Allocation& allocation = state().memory[base] = {base, bytes, context};
-    if (context) context->most_bytes = std::max(context->most_bytes, bytes_in_use(*context));
-    return allocation;
+    return state().memory[base] = {.base = base, .bytes = bytes, .context = context, .pooled = pooled};
 }
 
 void release(DevicePointer base) {
     const auto found = state().memory.find(base);
     if (found == state().memory.end()) return;
-    if (!found->second.registered) {
-        std::memset(bytes_at(base), FREED, found->second.bytes);
+    const Allocation allocation = found->second;
+    if (!allocation.registered) {
+        std::memset(bytes_at(base), FREED, allocation.bytes);
         std::free(bytes_at(base));
     }
     state().memory.erase(found);
+    if (allocation.pooled) {
+        Context& context = context_of(allocation.context->device);
+        shrink(context, context.pool.release_threshold);
+    }
 }
 
 // The allocation of which this is the beginning.
@@ -96,20 +132,13 @@ void check_range(DevicePointer address, uint64_t bytes, const Context& context, 
     }
 }
 
-uint64_t bytes_in_use(const Context& context) {
-    uint64_t bytes = 0;
-    for (const auto& [base, allocation] : state().memory) {
-        if (allocation.context == &context) bytes += allocation.bytes;
-    }
-    return bytes;
-}
-
 void release_memory(const Context& context) {
     std::vector<DevicePointer> bases;
     for (const auto& [base, allocation] : state().memory) {
         if (allocation.context == &context) bases.push_back(base);
     }
     for (DevicePointer base : bases) release(base);
+    context_of(context.device).pool.reserved = 0;
 }
 
 const Allocation* find_overrun() {
@@ -131,14 +160,14 @@ using namespace driver;
 
 EXPORTED int cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
     return in_context([&](Context& context) {
-        require_no_capture(context, "cuMemAlloc");
-        *pointer = allocate(bytes, &context, DEVICE_ALIGNMENT).base;
+        require_safe(context, "cuMemAlloc");
+        *pointer = allocate(bytes, DEVICE_ALIGNMENT, &context).base;
     });
 }
 
 EXPORTED int cuMemFree_v2(DevicePointer pointer) {
     return in_context([&](Context& context) {
-        require_no_capture(context, "cuMemFree");
+        require_safe(context, "cuMemFree");
         if (pointer != 0) free_device(context, pointer);
     });
 }
@@ -147,7 +176,7 @@ EXPORTED int cuMemAllocAsync(DevicePointer* pointer, size_t bytes, Stream* handl
     return in_context([&](Context&) {
         Stream& stream = stream_of(handle);
         require(!stream.capture, NOT_SUPPORTED, "allocations in a captured stream are not emulated");
-        Allocation& allocation = allocate(bytes, stream.context, DEVICE_ALIGNMENT);
+        Allocation& allocation = allocate(bytes, DEVICE_ALIGNMENT, stream.context, true);
         allocation.live = false;
         *pointer = allocation.base;
         // Filled again when the allocation comes to be: what was written too early is lost, as it should be.
@@ -173,12 +202,12 @@ EXPORTED int cuMemFreeAsync(DevicePointer pointer, Stream* handle) {
 EXPORTED int cuMemGetInfo_v2(size_t* free, size_t* total) {
     return in_context([&](Context& context) {
         *total = state().configuration.memory;
-        *free = *total - bytes_in_use(context);
+        *free = free_bytes(context);
     });
 }
 
 EXPORTED int cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
-    return in_context([&](Context&) { *pointer = bytes_at(allocate(bytes, nullptr, PAGE).base); });
+    return in_context([&](Context&) { *pointer = bytes_at(allocate(bytes, PAGE).base); });
 }
 EXPORTED int cuMemAllocHost_v2(void** pointer, size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
 
@@ -196,7 +225,7 @@ EXPORTED int cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned) {
         require(pointer && bytes > 0, INVALID_VALUE, "no memory to register");
         const auto base = reinterpret_cast<DevicePointer>(pointer);
         require(!is_pinned(pointer, 1), HOST_MEMORY_ALREADY_REGISTERED, "this memory is registered already");
-        state().memory[base] = {base, bytes, nullptr, true, false, true};
+        state().memory[base] = {.base = base, .bytes = bytes, .registered = true};
     });
 }
 
@@ -216,35 +245,41 @@ EXPORTED int cuDeviceGetDefaultMemPool(Context** pool, int device) {
 }
 EXPORTED int cuDeviceGetMemPool(Context** pool, int device) { return cuDeviceGetDefaultMemPool(pool, device); }
 
-// Attributes of a pool: 1 to 3 are switches, 4 is how much it keeps, which changes nothing here, where freed memory is
-// freed. 5 and 7 are the bytes that it has and that are in use, which are the same; 6 and 8 are the most of them, which
-// a caller may only set back.
-EXPORTED int cuMemPoolSetAttribute(Context* pool, int attribute, void* value) {
+// Attributes of a pool: 1 to 3 are switches, 4 is how much it keeps of what is freed. 5 and 7 are the bytes that it has
+// and that are in use; 6 and 8 are the most of them, which a caller may only set back.
+EXPORTED int cuMemPoolSetAttribute(Context* context, int attribute, void* value) {
     return initialised([&] {
-        require(pool && value && attribute >= 1 && attribute <= 8, INVALID_VALUE, "there is no such attribute");
+        require(context && value && attribute >= 1 && attribute <= 8, INVALID_VALUE, "there is no such attribute");
         require(attribute != 5 && attribute != 7, INVALID_VALUE, "this attribute is only read");
-        if (attribute == 4) pool->release_threshold = *static_cast<uint64_t*>(value);
+        Pool& pool = context->pool;
+        if (attribute == 4) pool.release_threshold = *static_cast<uint64_t*>(value);
         if (attribute == 6 || attribute == 8) {
             require(*static_cast<uint64_t*>(value) == 0, INVALID_VALUE, "a high mark is only set back");
-            pool->most_bytes = bytes_in_use(*pool);
+            if (attribute == 6) pool.most_reserved = pool.reserved;
+            if (attribute == 8) pool.most_used = bytes_of(*context, true);
         }
     });
 }
 
-EXPORTED int cuMemPoolGetAttribute(Context* pool, int attribute, void* value) {
+EXPORTED int cuMemPoolGetAttribute(Context* context, int attribute, void* value) {
     return initialised([&] {
-        require(pool && value && attribute >= 1 && attribute <= 8, INVALID_VALUE, "there is no such attribute");
+        require(context && value && attribute >= 1 && attribute <= 8, INVALID_VALUE, "there is no such attribute");
         if (attribute <= 3) {
             *static_cast<int*>(value) = 1;
-        } else {
-            const uint64_t bytes = attribute % 2 == 1 ? bytes_in_use(*pool) : pool->most_bytes;
-            *static_cast<uint64_t*>(value) = attribute == 4 ? pool->release_threshold : bytes;
+            return;
         }
+        const Pool& pool = context->pool;
+        const uint64_t values[] = {pool.release_threshold, pool.reserved, pool.most_reserved, bytes_of(*context, true),
+                                   pool.most_used};
+        *static_cast<uint64_t*>(value) = values[attribute - 4];
     });
 }
 
-EXPORTED int cuMemPoolTrimTo(Context* pool, size_t) {
-    return initialised([&] { require(pool != nullptr, INVALID_VALUE, "no pool"); });
+EXPORTED int cuMemPoolTrimTo(Context* pool, size_t kept) {
+    return initialised([&] {
+        require(pool != nullptr, INVALID_VALUE, "no pool");
+        shrink(*pool, kept);
+    });
 }
 
 EXPORTED int cuMemPoolSetAccess(Context* pool, const void*, size_t) {

@@ -153,6 +153,14 @@ void require_no_capture(const Context& context, const char* call) {
     }
 }
 
+void require_safe(const Context& context, const char* call) {
+    for (const auto& stream : state().streams) {
+        if (stream->context != &context || !stream->capture) continue;
+        const Graph& graph = *stream->capture;
+        if (!graph.of_thread || graph.thread == std::this_thread::get_id()) require_not_capturing(*stream, call);
+    }
+}
+
 }  // namespace driver
 
 using namespace driver;

@@ -8,7 +8,7 @@ use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUmemPool_attribute as PoolAttribute};
 
 use super::library::{device_count, driver};
-use super::memory::Buffer;
+use super::memory::{Buffer, Source};
 use super::{DriverError, Kernel, Stream};
 use crate::pack;
 
@@ -125,59 +125,50 @@ impl Device {
         unsafe { result::ctx::set_current(self.context) }.map_err(DriverError::of("cuCtxSetCurrent"))
     }
 
-    /// Lets the pool of freed memory keep all of it: what ran once finds its room again, so that a device that
-    /// had room when a database was loaded has it for every query.
+    /// Lets the pool keep all that was ever in it, but for what [`Self::trim`] takes from it.
     fn keep_freed_memory(&self) -> Result<(), DriverError> {
         self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
     }
 
+    fn with_pool<T>(
+        &self,
+        call: &'static str,
+        run: impl FnOnce(sys::CUmemoryPool) -> Result<T, result::DriverError>,
+    ) -> Result<T, DriverError> {
+        // SAFETY: the device is one that the driver gave us.
+        unsafe { result::device::get_default_mem_pool(self.device) }
+            .and_then(run)
+            .map_err(DriverError::of(call))
+    }
+
     fn set_pool(&self, attribute: PoolAttribute, mut value: u64) -> Result<(), DriverError> {
-        // SAFETY: the pool is the device's own, the attributes that are set are 64 bits wide.
-        unsafe {
-            result::device::get_default_mem_pool(self.device)
-                .and_then(|pool| result::mem_pool::set_attribute(pool, attribute, (&raw mut value).cast()))
-        }
-        .map_err(DriverError::of("cuMemPoolSetAttribute"))
+        self.with_pool("cuMemPoolSetAttribute", |pool| {
+            // SAFETY: the pool is the device's own, the attributes that are set are 64 bits wide.
+            unsafe { result::mem_pool::set_attribute(pool, attribute, (&raw mut value).cast()) }
+        })
     }
 
     fn pool(&self, attribute: PoolAttribute) -> Result<u64, DriverError> {
         let mut value = 0u64;
-        // SAFETY: as above.
-        unsafe {
-            result::device::get_default_mem_pool(self.device)
-                .and_then(|pool| result::mem_pool::get_attribute(pool, attribute, (&raw mut value).cast()))
-        }
-        .map_err(DriverError::of("cuMemPoolGetAttribute"))?;
+        self.with_pool("cuMemPoolGetAttribute", |pool| {
+            // SAFETY: as above.
+            unsafe { result::mem_pool::get_attribute(pool, attribute, (&raw mut value).cast()) }
+        })?;
         Ok(value)
     }
 
-    /// Begins to watch how many bytes buffers have at one time.
+    /// Begins to watch what buffers take from the pool.
     ///
     /// # Errors
     /// What the driver said.
-    pub fn watch(self: &Arc<Self>) -> Result<MemoryWatch, DriverError> {
+    pub fn watch(self: &Arc<Self>) -> Result<PoolWatch, DriverError> {
         // What was freed before is so for the pool, too.
         self.main().synchronize()?;
-        let before = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
         self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?;
-        Ok(MemoryWatch { device: Arc::clone(self), before })
+        Ok(PoolWatch { device: Arc::clone(self) })
     }
 
-    /// Bytes that buffers may still have: free ones, and those that the pool keeps.
-    ///
-    /// # Errors
-    /// What the driver said.
-    pub fn room(&self) -> Result<u64, DriverError> {
-        let (free, _) = self.memory()?;
-        let [reserved, used] = [
-            PoolAttribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-            PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
-        ]
-        .map(|attribute| self.pool(attribute));
-        Ok(free as u64 + reserved?.saturating_sub(used?))
-    }
-
-    /// Makes sure of room for so many bytes: the pool has them then, and keeps them.
+    /// Makes sure of room in the pool for so many bytes beside what is in use: they are nobody else's then.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is none.
@@ -185,6 +176,19 @@ impl Device {
         self.main().synchronize()?;
         self.alloc::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX)).map(drop)?;
         self.main().synchronize()
+    }
+
+    /// Leaves the pool room for so many bytes beside what is in use, and gives the rest back.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn trim(&self, bytes: u64) -> Result<(), DriverError> {
+        let used = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+        let kept = usize::try_from(used.saturating_add(bytes)).unwrap_or(usize::MAX);
+        self.with_pool("cuMemPoolTrimTo", |pool| {
+            // SAFETY: the pool is the device's own.
+            unsafe { result::mem_pool::trim_to(pool, kept) }
+        })
     }
 
     /// The main stream.
@@ -200,20 +204,40 @@ impl Device {
         Stream::new(Arc::clone(self))
     }
 
-    /// Room for `length` values, in the order of the main stream. What they hold is undefined.
+    /// Room for `length` values while something is computed, from the pool, in the order of the main stream. What they
+    /// hold is undefined.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is none.
     pub fn alloc<T: bytemuck::Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
-        Buffer::new(Arc::clone(self), length)
+        Buffer::new(Arc::clone(self), Source::Pool, length)
     }
 
-    /// A buffer with these values, which are on the device when it returns.
+    /// Room for `length` values that stay, such as a database: beside the pool, whose room is for what is computed
+    /// meanwhile. What they hold is undefined. Freeing it waits for the device.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is none.
+    pub fn hold<T: bytemuck::Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
+        Buffer::new(Arc::clone(self), Source::Device, length)
+    }
+
+    /// A buffer from the pool with these values, which are on the device when it returns.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is no room.
     pub fn upload<T: bytemuck::Pod>(self: &Arc<Self>, values: &[T]) -> Result<Buffer<T>, DriverError> {
         let buffer = self.alloc(values.len())?;
+        self.main().upload(values, &buffer.all())?;
+        Ok(buffer)
+    }
+
+    /// [`Self::upload`] of values that stay.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is no room.
+    pub fn hold_values<T: bytemuck::Pod>(self: &Arc<Self>, values: &[T]) -> Result<Buffer<T>, DriverError> {
+        let buffer = self.hold(values.len())?;
         self.main().upload(values, &buffer.all())?;
         Ok(buffer)
     }
@@ -277,21 +301,22 @@ impl Device {
     }
 }
 
-/// What buffers of a device have had since [`Device::watch`].
+/// What buffers have taken from a device's pool since [`Device::watch`].
 #[derive(Debug)]
-pub struct MemoryWatch {
+pub struct PoolWatch {
     device: Arc<Device>,
-    before: u64,
 }
 
-impl MemoryWatch {
-    /// The most bytes at one time beyond those that there were at the beginning, whoever they were for.
+impl PoolWatch {
+    /// The most bytes at one time beyond those that are in use now, whoever they were for.
     ///
     /// # Errors
-    /// What the driver said.
-    pub fn most_bytes(&self) -> Result<u64, DriverError> {
+    /// What the driver said, so of what was queued.
+    pub fn passing_bytes(&self) -> Result<u64, DriverError> {
+        self.device.main().synchronize()?;
         let most = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
-        Ok(most.saturating_sub(self.before))
+        let used = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+        Ok(most.saturating_sub(used))
     }
 }
 

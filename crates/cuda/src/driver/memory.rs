@@ -9,29 +9,45 @@ use cudarc::driver::{result, sys};
 
 use super::{Device, DriverError};
 
+/// Where a device's memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// From the pool, in the order of the main stream.
+    Pool,
+    /// From the device, beside the pool.
+    Device,
+}
+
 /// Values in a device's memory, owned, in the order of its main stream.
 #[derive(Debug)]
 pub struct Buffer<T> {
     device: Arc<Device>,
+    source: Source,
     address: u64,
     length: usize,
     values: PhantomData<T>,
 }
 
 impl<T: Pod> Buffer<T> {
-    pub(super) fn new(device: Arc<Device>, length: usize) -> Result<Self, DriverError> {
+    pub(super) fn new(device: Arc<Device>, source: Source, length: usize) -> Result<Self, DriverError> {
         device.bind()?;
         let bytes = length.saturating_mul(size_of::<T>()).max(1);
         // SAFETY: the stream lives as long as the device.
-        let address = match unsafe { result::malloc_async(device.main_handle(), bytes) } {
+        let allocated = unsafe {
+            match source {
+                Source::Pool => result::malloc_async(device.main_handle(), bytes),
+                Source::Device => result::malloc_sync(bytes),
+            }
+        };
+        let address = match allocated {
             Ok(address) => address,
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 let (free, total) = device.memory()?;
                 return Err(DriverError::OutOfMemory { wanted: bytes, free, total });
             }
-            Err(error) => return Err(DriverError::of("cuMemAllocAsync")(error)),
+            Err(error) => return Err(DriverError::of("cuMemAlloc")(error)),
         };
-        Ok(Self { device, address, length, values: PhantomData })
+        Ok(Self { device, source, address, length, values: PhantomData })
     }
 
     /// Number of values.
@@ -68,8 +84,14 @@ impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
         // A lost device gives nothing but errors, and takes its memory with it.
         if self.device.bind().is_ok() {
-            // SAFETY: allocated on this stream, freed once, after all that is queued on it.
-            let _ = unsafe { result::free_async(self.address, self.device.main_handle()) };
+            // SAFETY: allocated from there, freed once, after all that is queued on the main stream: what is not
+            // freed in its order is freed when all of the device's work is over.
+            let _ = unsafe {
+                match self.source {
+                    Source::Pool => result::free_async(self.address, self.device.main_handle()),
+                    Source::Device => result::free_sync(self.address),
+                }
+            };
         }
     }
 }

@@ -16,7 +16,7 @@ mod memory;
 mod stream;
 
 pub use blas::ByteProduct;
-pub use device::{Compute, Device, MemoryWatch, Properties};
+pub use device::{Compute, Device, PoolWatch, Properties};
 pub use error::DriverError;
 pub use graph::Graph;
 pub(crate) use launch::args;

@@ -29,7 +29,7 @@ impl CudaMatrix {
         bytes: &[u8],
     ) -> Result<Self, BackendError> {
         layout.check_length(bytes.len() as u64)?;
-        let matrix = Self::uninitialized(device, layout)?;
+        let matrix = Self::held(device, layout)?;
         device.main().upload(bytes, &matrix.bytes.range(0..bytes.len()))?;
         Ok(matrix)
     }
@@ -42,15 +42,23 @@ impl CudaMatrix {
         range: Range<usize>,
     ) -> Result<Self, BackendError> {
         layout.check_length(range.len() as u64)?;
-        let matrix = Self::uninitialized(device, layout)?;
+        let matrix = Self::held(device, layout)?;
         upload_file(device, path, std::slice::from_ref(&range), &matrix.bytes)?;
         Ok(matrix)
     }
 
-    /// Room for a matrix, with zeros behind it.
-    pub(crate) fn uninitialized(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
-        let bytes = device.alloc(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?;
-        device.main().zero(&bytes.range(layout.bytes()..bytes.len()))?;
+    /// Room for a matrix that stays ([`Device::hold`]), with zeros behind it.
+    pub(crate) fn held(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
+        Self::in_room(layout, device.hold(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?)
+    }
+
+    /// Room for a matrix that queries make, with zeros behind it.
+    pub(crate) fn passing(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
+        Self::in_room(layout, device.alloc(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?)
+    }
+
+    fn in_room(layout: PanelLayout, bytes: Buffer<u8>) -> Result<Self, BackendError> {
+        bytes.device().main().zero(&bytes.range(layout.bytes()..bytes.len()))?;
         Ok(Self { layout, bytes })
     }
 

@@ -77,7 +77,7 @@ impl GroupMatrix {
             }
             Held::Shares(shares) => shares.iter().map(|share| (share.first_row, &share.matrix)).collect(),
         };
-        let gathered = CudaMatrix::uninitialized(device, self.layout)?;
+        let gathered = CudaMatrix::passing(device, self.layout)?;
         for (first_row, matrix) in pieces {
             let (start, bytes) = (first_row * self.layout.columns(), matrix.layout().bytes());
             transfer(&matrix.bytes().range(0..bytes), &gathered.bytes().range(start..start + bytes))?;

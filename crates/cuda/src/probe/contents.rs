@@ -11,7 +11,7 @@ impl CudaBackend {
     /// # Errors
     /// [`BackendError::Unavailable`] if there is no room for it.
     pub fn random_matrix(&self, layout: PanelLayout, seed: u64) -> Result<CudaMatrix, BackendError> {
-        let matrix = CudaMatrix::uninitialized(self.device(), layout)?;
+        let matrix = CudaMatrix::held(self.device(), layout)?;
         fill(&matrix.bytes().range(0..layout.bytes()), seed)?;
         Ok(matrix)
     }

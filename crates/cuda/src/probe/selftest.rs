@@ -37,7 +37,8 @@ pub struct SelfTest {
 }
 
 impl SelfTest {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
+        Self { name: "pool", run: pool },
         Self { name: "words", run: words },
         Self { name: "warp", run: warp },
         Self { name: "matrices", run: matrices },
@@ -97,6 +98,26 @@ fn equal<T: Copy + Into<u64> + PartialEq>(
         }
     }
     Ok(())
+}
+
+/// What the pool keeps for queries is not given to what is loaded, be there ever so little else.
+fn pool(device: &Arc<Device>) -> Result<(), SelfTestError> {
+    const KEPT: usize = 256 << 20;
+    let kept = KEPT.min(device.memory()?.0 / 2);
+    device.reserve(kept as u64)?;
+    let (free, _) = device.memory()?;
+    let wanted = free + kept / 2;
+    match device.hold::<u8>(wanted) {
+        Err(DriverError::OutOfMemory { .. }) => {}
+        Err(error) => return Err(error.into()),
+        Ok(_) => {
+            let what = "bytes that were held where fewer were free".into();
+            return Err(SelfTestError::Wrong { what, found: wanted as u64, expected: free as u64 });
+        }
+    }
+    drop(device.alloc::<u8>(kept)?);
+    device.main().synchronize()?;
+    Ok(device.trim(0)?)
 }
 
 /// Every operation on words of one thread, on the edges of their range in all combinations and on random words.

@@ -57,7 +57,7 @@ impl Columns {
         words: &[u32],
     ) -> Result<Self, BackendError> {
         let count = layout.columns_of(words)?;
-        Ok(Self { layout, count, words: device.upload(words)?, room: Mutex::default() })
+        Ok(Self { layout, count, words: device.hold_values(words)?, room: Mutex::default() })
     }
 
     /// `encode_fold` of the blocks of `matrix` from `first` on.
@@ -73,7 +73,7 @@ impl Columns {
         if folded.blocks == 0 || !Arc::ptr_eq(matrix.device(), self.words.device()) {
             return Err(BackendError::Shape("a fold without blocks, or of another device".into()));
         }
-        // Whoever panicked has taken the room with him.
+        // Whoever panicked has taken the room with him; what is reserved for queries has it only once.
         let mut kept = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = kept.take().filter(|room| {
             let free = Arc::strong_count(&room.plain) == 1;
@@ -83,8 +83,9 @@ impl Columns {
             Some(room) => room,
             None => Room::new(self, tables, folded)?,
         };
-        room.fill(tables, matrix, first, self)?;
-        Ok(Arc::clone(&kept.insert(room).plain))
+        let filled = room.fill(tables, matrix, first, self);
+        let room = kept.insert(room);
+        filled.map(|()| Arc::clone(&room.plain))
     }
 
     /// The columns that plan number `i` takes.
@@ -107,8 +108,8 @@ impl Room {
         let lane = |_| -> Result<Lane, BackendError> {
             Ok(Lane {
                 stream: device.stream()?,
-                answers: device.alloc(columns.count * degree)?,
-                values: device.alloc(columns.count * tables.words())?,
+                answers: device.hold(columns.count * degree)?,
+                values: device.hold(columns.count * tables.words())?,
             })
         };
         let lanes = (0..LANES.min(folded.blocks)).map(lane).collect::<Result<_, _>>()?;

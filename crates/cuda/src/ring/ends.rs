@@ -36,8 +36,8 @@ pub(super) fn encode(
     }
     let room = at_once * columns * degree;
     let mut filled = [Arc::new(Pinned::<u32>::new(device, room)?), Arc::new(Pinned::new(device, room)?)];
-    let coefficients = device.alloc::<u32>(room)?;
-    let values = device.alloc::<u32>(room * tables.limbs())?;
+    let coefficients = device.hold::<u32>(room)?;
+    let values = device.hold::<u32>(room * tables.limbs())?;
     let encoded = (0..rows).step_by(at_once).enumerate().try_for_each(|(i, first)| {
         let rows = at_once.min(rows - first);
         let pinned = &mut filled[i % 2];
@@ -196,7 +196,7 @@ pub(super) fn reinterpret(
     let switch = switching(tables, ciphertexts, bits)?;
     let count = ciphertexts.count;
     layout.check_room(count, bits.bytes(tables.degree()))?;
-    let matrix = CudaMatrix::uninitialized(&tables.device, layout)?;
+    let matrix = CudaMatrix::passing(&tables.device, layout)?;
     tables.device.main().zero(&matrix.bytes().range(0..layout.bytes()))?;
     if count > 0 {
         let quads = u32::try_from(layout.quads()).map_err(|_| too_large(1, layout.columns()))?;

@@ -73,9 +73,9 @@ impl Twiddles {
         let scales: Vec<Factor> =
             limbs().map(|(q, plan)| butterfly.factor(q, plan.degree_inverse())).collect();
         Ok(Self {
-            forward: device.upload(&forward)?,
-            inverse: device.upload(&inverse)?,
-            scales: device.upload(&scales)?,
+            forward: device.hold_values(&forward)?,
+            inverse: device.hold_values(&inverse)?,
+            scales: device.hold_values(&scales)?,
         })
     }
 }
@@ -135,12 +135,12 @@ impl Tables {
             })
             .collect();
         Ok(Self {
-            primes: device.upload(&primes)?,
+            primes: device.hold_values(&primes)?,
             shoup: Twiddles::new(device, ring, Butterfly::Shoup)?,
             montgomery: Twiddles::new(device, ring, Butterfly::Montgomery)?,
-            powers: device.upload(&powers)?,
-            ones: device.upload(&ones)?,
-            body_scales: device.upload(&body_scales)?,
+            powers: device.hold_values(&powers)?,
+            ones: device.hold_values(&ones)?,
+            body_scales: device.hold_values(&body_scales)?,
             granularity: None,
             cache: device.properties().l2_bytes,
             ring: Arc::clone(ring),

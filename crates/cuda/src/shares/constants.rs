@@ -24,7 +24,7 @@ pub(super) struct Constants {
 
 impl Constants {
     pub(super) fn new(device: &Arc<Device>) -> Result<Self, DriverError> {
-        Ok(Self { table: device.upload(&aes_table())? })
+        Ok(Self { table: device.hold_values(&aes_table())? })
     }
 
     /// Those of a function as an argument.

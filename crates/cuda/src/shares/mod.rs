@@ -39,7 +39,7 @@ pub struct CudaRows {
 impl CudaBackend {
     /// Room for rows.
     pub(crate) fn rows(&self, layout: RowLayout) -> Result<CudaRows, BackendError> {
-        let bytes = self.device().alloc(layout.bytes() + SLACK)?;
+        let bytes = self.device().hold(layout.bytes() + SLACK)?;
         Ok(CudaRows { layout, bytes, constants: Constants::new(self.device())? })
     }
 }

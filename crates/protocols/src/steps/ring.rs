@@ -206,6 +206,11 @@ impl RingClient {
     }
 }
 
+/// A query's ciphertext with its client's keys.
+type Encrypted<'a, B> = (&'a <B as RingBackend>::Keys, &'a [u8]);
+/// Queries of a batch with their leaves.
+type Expanded<B> = (Range<usize>, Vec<<B as RingBackend>::Leaves>);
+
 /// The server's half.
 pub(crate) struct RingServer<B: RingBackend> {
     pub backend: Arc<B>,
@@ -250,12 +255,12 @@ impl<B: RingBackend> RingServer<B> {
         &self,
         queries: &[Query<'a>],
         from: usize,
-    ) -> Result<Vec<(&'a B::Keys, &'a [u8])>, ProtocolError> {
+    ) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
         queries.iter().map(|query| Ok((self.keys_of(query)?, &query.bytes[from..]))).collect()
     }
 
     /// Step `expand`, for the ciphertexts of several queries.
-    fn expand(&self, queries: &[(&B::Keys, &[u8])]) -> Result<Vec<B::Leaves>, ProtocolError> {
+    fn expand(&self, queries: &[Encrypted<'_, B>]) -> Result<Vec<B::Leaves>, ProtocolError> {
         let words = queries
             .iter()
             .map(|(_, bytes)| rlwe::parse_query(self.shape.set, bytes))
@@ -270,9 +275,8 @@ impl<B: RingBackend> RingServer<B> {
     /// else the batch needs; each other one when it is asked for.
     pub fn expand_groups<'a>(
         &'a self,
-        queries: &'a [(&'a B::Keys, &'a [u8])],
-    ) -> Result<impl Iterator<Item = Result<(Range<usize>, Vec<B::Leaves>), ProtocolError>> + 'a, ProtocolError>
-    {
+        queries: &'a [Encrypted<'a, B>],
+    ) -> Result<impl Iterator<Item = Result<Expanded<B>, ProtocolError>> + 'a, ProtocolError> {
         const MEMORY: usize = 1 << 30;
         let size = (MEMORY / self.shape.leaves_bytes()).max(1);
         let mut groups = queries.chunks(size).zip((0..).step_by(size)).map(|(group, first)| {
@@ -348,11 +352,11 @@ impl<B: RingBackend> RingServer<B> {
     /// The selectors of queries; `None` where there is but one group to select.
     pub fn selectors(
         &self,
-        queries: &[(&B::Keys, &[u8])],
+        queries: &[Encrypted<'_, B>],
         leaves: &[B::Leaves],
     ) -> Result<Vec<Option<B::Selectors>>, ProtocolError> {
         let RingShape { set, columns, depth } = self.shape;
-        let of_query = |((keys, _), leaves): (&(&B::Keys, &[u8]), &B::Leaves)| {
+        let of_query = |((keys, _), leaves): (&Encrypted<'_, B>, &B::Leaves)| {
             if depth == 0 {
                 return Ok(None);
             }

@@ -67,7 +67,7 @@ impl Plain {
         }
         let words = shape.slot_words().and_then(|words| words.checked_mul(tables.words()));
         let device = &tables.device;
-        let matrix = device.alloc(words.unwrap_or(usize::MAX))?;
+        let matrix = device.hold(words.unwrap_or(usize::MAX))?;
         let kernels = Kernels::new(device, form)?;
         let pipeline = Pipeline::new(device, shape, tables.limbs())?;
         Ok(Self { pipeline, shape, primes, kernels, matrix })

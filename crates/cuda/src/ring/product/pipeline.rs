@@ -49,14 +49,13 @@ impl Pipeline {
             sums = sums.max(chunk.slots * 2 * queries * chunk.rows);
             chunks = chunks.max(limbs * shape.degree / chunk.slots);
         }
-        let lane = |_| {
-            Ok(Lane { stream: device.stream()?, leaves: device.alloc(leaves)?, sums: device.alloc(sums)? })
-        };
+        let lane =
+            |_| Ok(Lane { stream: device.stream()?, leaves: device.hold(leaves)?, sums: device.hold(sums)? });
         Ok(Self {
             graphs: Mutex::default(),
             recorder: device.stream()?,
             lanes: (0..LANES.min(chunks)).map(lane).collect::<Result<_, DriverError>>()?,
-            addresses: device.alloc(2 * MOST_QUERIES)?,
+            addresses: device.hold(2 * MOST_QUERIES)?,
         })
     }
 
