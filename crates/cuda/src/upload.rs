@@ -20,6 +20,9 @@ const CHUNK: usize = 32 << 20;
 const PIECE: usize = 4 << 20;
 /// Words of queries in a lane: on their way while as many others are written.
 const LANE_WORDS: usize = 1 << 20;
+/// Words that the driver takes at the call, of any memory, and copies in the stream's order. More of them it would wait
+/// for.
+const TAKEN_AT_ONCE: usize = (64 << 10) / 4;
 /// Words that a thread writes at a time.
 const WORDS: usize = 1 << 16;
 
@@ -97,6 +100,9 @@ impl Staging {
         read: impl FnOnce(&View<'_, u32>) -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
         let length = rows.iter().map(|row| row.len()).sum();
+        if length <= TAKEN_AT_ONCE {
+            return read(&taken_at_once(device, rows, length)?.all());
+        }
         // Whoever failed or panicked has taken the room with him.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut room = match kept.take().filter(|room| room.words.len() >= length) {
@@ -132,6 +138,18 @@ impl Room {
             })
         })
     }
+}
+
+/// Few rows, which need neither lanes nor room that is kept.
+fn taken_at_once(device: &Arc<Device>, rows: &[&[u32]], length: usize) -> Result<Buffer<u32>, BackendError> {
+    let words = device.alloc(length)?;
+    let mut end = 0;
+    for row in rows {
+        let start = end;
+        end += row.len();
+        device.main().upload(row, &words.range(start..end))?;
+    }
+    Ok(words)
 }
 
 /// The words of `rows`, one row behind another, from number `first` on.
@@ -237,15 +255,17 @@ mod tests {
         rows.iter().map(Vec::as_slice).collect()
     }
 
-    /// Fewer words than a lane holds, as many, and more than both; in rows that end within lanes. Room is found again,
-    /// and nothing is overwritten before it was read.
+    /// Words that the driver takes at once, fewer than a lane holds, as many, and more than both; in rows that end
+    /// within lanes. Room is found again, and nothing is overwritten before it was read.
     #[test]
     fn all_words_arrive_in_order() {
         emulation().in_every_order(|| {
             let device = Device::open(0).unwrap();
             let (main, staging) = (device.main(), Staging::default());
-            let large = [(3, 5), (1, LANE_WORDS), (5, LANE_WORDS / 2 + 7)];
-            let shapes = large.into_iter().chain([(2, 1), (1, 9), (3, 4), (1, LANE_WORDS), (2, 3)]).zip(1..);
+            const FEW: usize = TAKEN_AT_ONCE;
+            let large = [(3, FEW), (1, LANE_WORDS), (5, LANE_WORDS / 2 + 7)];
+            let more = [(2, FEW), (1, FEW + 1), (3, FEW - 1), (2, FEW / 2), (1, LANE_WORDS), (5, FEW / 3)];
+            let shapes = large.into_iter().chain(more).zip(1..);
             let arrived: Vec<_> = shapes
                 .map(|((count, length), seed)| {
                     let (words, kept) =
@@ -296,12 +316,12 @@ mod tests {
         emulation().in_every_order(|| {
             let device = Device::open(0).unwrap();
             let (main, staging) = (device.main(), Staging::default());
-            let words = rows(2, 100, 3);
+            let words = rows(2, TAKEN_AT_ONCE, 3);
             let refused = staging.stage(&device, &borrowed(&words), |_| {
                 Err::<(), _>(BackendError::Shape("not these words".into()))
             });
             assert!(refused.is_err() && staging.0.lock().unwrap().is_none());
-            let kept = device.alloc(200).unwrap();
+            let kept = device.alloc(2 * TAKEN_AT_ONCE).unwrap();
             staging.stage(&device, &borrowed(&words), |words| Ok(main.copy(words, &kept.all())?)).unwrap();
             assert_eq!(main.read(&kept.all()).unwrap(), words.concat());
         });

@@ -110,10 +110,15 @@ fn what_is_computed_and_what_stays_have_room_of_their_own() {
         drop([5, 3].map(|mebibytes| device.alloc::<u8>(mebibytes * MEBI).unwrap()));
         device.main().synchronize().unwrap();
         drop(device.alloc::<u8>(4 * MEBI).unwrap());
-        assert_eq!(watch.passing_bytes(), Ok(8 << 20));
+        assert_eq!((watch.passing_bytes(), watch.most_bytes()), (Ok(8 << 20), Ok(8 << 20)));
         assert_eq!(free(), all - 17 * MEBI, "the pool keeps what it had");
+        assert_eq!(device.pool_room(), Ok(8 << 20));
 
         // The pool's room is not for what stays, until it is given back.
+        let kept_too = device.alloc::<u8>(MEBI).unwrap();
+        assert_eq!((watch.passing_bytes(), watch.most_bytes()), (Ok(7 << 20), Ok(8 << 20)));
+        drop(kept_too);
+        device.main().synchronize().unwrap();
         out_of_memory(device.hold::<u8>(free() + 1).map(drop).unwrap_err(), free() + 1);
         let filled = device.hold::<u8>(free()).unwrap();
         drop(device.alloc::<u8>(8 * MEBI).unwrap());

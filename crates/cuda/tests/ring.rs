@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use spirea_backend::{
     Backend as _, BackendError, EvaluationKeys, FoldedBlocks, NaiveBackend, PanelLayout, RingBackend,
-    SwitchedBits,
+    RowLayout, ShareBackend, SwitchedBits,
 };
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{Butterfly, CudaBackend, Direction, Granularity, transform_with};
@@ -469,6 +469,28 @@ fn second_halves_stay_on_the_device() {
         let copied = emulation.copied();
         assert_eq!((copied.to_host, copied.to_device), (0, 3 * 4 * layout.columns() as u64));
         assert_eq!((emulation.live(0), emulation.live_pinned()), (live, pinned));
+    });
+}
+
+/// Queries alone take of the pool, which is reserved for them.
+#[test]
+fn what_stays_takes_nothing_of_the_pool() {
+    let case = Case::short();
+    emulation().with(device(), || {
+        let backend = CudaBackend::new(0).unwrap();
+        let watch = backend.device().watch().unwrap();
+        let tables = backend.tables(&case.ring).unwrap();
+        let fill = |_: usize, _: usize, to: &mut [i32]| to.fill(1);
+        let plain = backend.encode(&tables, 2, 3, &fill).unwrap();
+        let layout = PanelLayout::covering(100, 6).unwrap();
+        let columns = backend.columns(layout, &words(5 * layout.columns(), 1)).unwrap();
+        let matrix = backend.upload(layout, &vec![1; layout.bytes()]).unwrap();
+        let layout = RowLayout::new(100, 40, 1).unwrap();
+        let rows = backend.upload_rows(layout, &vec![1; layout.bytes()]).unwrap();
+        assert_eq!(watch.most_bytes(), Ok(0));
+        drop((tables, plain, columns, matrix, rows));
+        drop(case.ciphertexts(&backend, &backend.tables(&case.ring).unwrap(), 1, Data::Random(1)));
+        assert!(watch.most_bytes().unwrap() > 0);
     });
 }
 

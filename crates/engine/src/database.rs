@@ -16,6 +16,9 @@ use crate::{EngineError, LoadError};
 /// The most bytes of a request's queries, unless a single query has more: bounds a batch of long queries.
 pub const MAX_REQUEST_BYTES: usize = 64 << 20;
 
+/// When room for keys may be there that requests have now: they wait for a batch or two.
+const KEYS_RETRY: Duration = Duration::from_secs(1);
+
 /// What a database is, beside the machine that answers: all of it public.
 #[derive(Clone, Debug)]
 pub struct Identity {
@@ -75,6 +78,10 @@ pub(crate) struct KeyForm {
 pub trait Turns: Send + Sync {
     /// Waits for a turn, which a batch has until it is answered, and a client's keys until they are prepared.
     fn turn(&self) -> MutexGuard<'_, ()>;
+
+    /// Whether there is room for a client's keys beside that for batches; asked by who has the turn. Keys that were
+    /// dropped while requests still need them take room, too.
+    fn has_room_for_keys(&self) -> bool;
 }
 
 impl KeyForm {
@@ -257,7 +264,12 @@ impl Database {
             let detail = format!("keys of {} bytes where the parameters say {expected}", bytes.len());
             return Err(EngineError::Malformed(detail));
         }
-        Ok(self.in_turn(|responder| responder.prepare_keys(bytes))?)
+        self.in_turn(|responder| match &self.turns {
+            Some(turns) if !turns.has_room_for_keys() => {
+                Err(EngineError::KeysInUse { retry_after: KEYS_RETRY })
+            }
+            _ => Ok(responder.prepare_keys(bytes)?),
+        })
     }
 
     /// Answers admitted queries, at most [`Database::max_batch`], on this thread.

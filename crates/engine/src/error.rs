@@ -32,6 +32,12 @@ pub enum EngineError {
     /// Neither memory nor disk may hold a single client's keys.
     #[error("the server has no room for evaluation keys")]
     NoRoomForKeys,
+    /// The keys of requests that wait, and of clients that have theirs registered, take all the room that there is.
+    #[error("the keys of other requests take all the room for evaluation keys")]
+    KeysInUse {
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// The queue is full.
     #[error("the queue of requests is full")]
     Overloaded {

@@ -59,7 +59,7 @@ impl FromStr for BackendChoice {
 /// The GPUs that are used, and how.
 struct Gpus {
     backend: GpuBackend,
-    memory: GpuMemory,
+    memory: Arc<GpuMemory>,
 }
 
 enum GpuBackend {

@@ -23,13 +23,13 @@ pub(crate) struct KeyBudget {
 pub(crate) struct GpuMemory {
     devices: Vec<Arc<Device>>,
     keys: KeyBudget,
-    turn: Arc<Mutex<()>>,
+    turn: Mutex<()>,
     places: Mutex<Vec<Weak<Place>>>,
 }
 
 /// What a database takes beside its tables.
 struct Place {
-    turn: Arc<Mutex<()>>,
+    memory: Arc<GpuMemory>,
     /// Bytes of the largest batch's working memory, on each device.
     working: Vec<u64>,
     /// Bytes of a client's prepared keys, and the number of the backend that they are prepared for.
@@ -39,13 +39,22 @@ struct Place {
 
 impl Turns for Place {
     fn turn(&self) -> MutexGuard<'_, ()> {
-        lock(&self.turn)
+        lock(&self.memory.turn)
+    }
+
+    /// What is in use when nothing is computed is keys, and what stays from batch to batch.
+    fn has_room_for_keys(&self) -> bool {
+        let places = self.memory.places();
+        self.memory.devices.iter().enumerate().all(|(member, device)| {
+            // A device that fails says so to whoever computes next.
+            device.pool_room().map_or(true, |room| room >= working(&places, member) + 2 * self.keys)
+        })
     }
 }
 
 impl GpuMemory {
-    pub fn new(devices: Vec<Arc<Device>>, keys: KeyBudget) -> Self {
-        Self { devices, keys, turn: Arc::default(), places: Mutex::default() }
+    pub fn new(devices: Vec<Arc<Device>>, keys: KeyBudget) -> Arc<Self> {
+        Arc::new(Self { devices, keys, turn: Mutex::default(), places: Mutex::default() })
     }
 
     /// Refuses, before anything is loaded, tables of so many bytes on each device that it has no room for; gives back
@@ -71,7 +80,7 @@ impl GpuMemory {
     ///
     /// # Errors
     /// Those of the rehearsal; [`BackendError::Unavailable`] with the bytes wanted and free.
-    pub fn admit(&self, database: &Database) -> Result<Arc<dyn Turns>, LoadError> {
+    pub fn admit(self: &Arc<Self>, database: &Database) -> Result<Arc<dyn Turns>, LoadError> {
         // Nothing else is computed meanwhile: what passes is this database's.
         let _turn = lock(&self.turn);
         let watches = self.devices.iter().map(Device::watch).collect::<Result<Vec<_>, _>>();
@@ -85,8 +94,8 @@ impl GpuMemory {
         }
         let working = watches.iter().map(PoolWatch::passing_bytes).collect::<Result<_, _>>();
         let working = working.map_err(|error| refused(error.into()))?;
-        let (turn, backend) = (Arc::clone(&self.turn), database.identity().backend);
-        let place = Arc::new(Place { turn, working, keys, backend });
+        let backend = database.identity().backend;
+        let place = Arc::new(Place { memory: Arc::clone(self), working, keys, backend });
         let mut places = self.places();
         places.push(Arc::clone(&place));
         for (member, device) in self.devices.iter().enumerate() {
@@ -97,18 +106,18 @@ impl GpuMemory {
     }
 
     /// Bytes that a device's pool must have beside what is in use: for a batch of any of some databases, and for keys,
-    /// among them one client's while they are prepared.
+    /// among them one client's while they are prepared, which takes twice their room; the same again is for what
+    /// allocations are rounded to.
     fn beside(&self, places: &[Arc<Place>], member: usize) -> u64 {
-        let working = places.iter().map(|place| place.working[member]).max().unwrap_or(0);
         let keys = match places.iter().map(|place| place.keys).max() {
             None | Some(0) => 0,
             Some(keys) => {
                 let backends: Vec<u64> = places.iter().map(|place| place.backend).collect();
                 let further = self.keys.most.saturating_sub((self.keys.prepared)(&backends));
-                further.saturating_add(2 * keys)
+                further.saturating_add(3 * keys)
             }
         };
-        working.saturating_add(keys)
+        working(places, member).saturating_add(keys)
     }
 
     /// Those of databases that are held.
@@ -117,6 +126,11 @@ impl GpuMemory {
         places.retain(|place| place.strong_count() > 0);
         places.iter().filter_map(Weak::upgrade).collect()
     }
+}
+
+/// Bytes of a device that the largest batch of some databases takes.
+fn working(places: &[Arc<Place>], member: usize) -> u64 {
+    places.iter().map(|place| place.working[member]).max().unwrap_or(0)
 }
 
 fn refused(error: BackendError) -> LoadError {
@@ -224,7 +238,7 @@ mod tests {
         Database::new(identity, Box::new(responder))
     }
 
-    fn load(memory: &GpuMemory, device: &Arc<Device>, needs: Needs) -> Result<Database, LoadError> {
+    fn load(memory: &Arc<GpuMemory>, device: &Arc<Device>, needs: Needs) -> Result<Database, LoadError> {
         memory.expect(needs.tables * UNIT).map_err(refused)?;
         let database = open(device, needs)?;
         let turns = memory.admit(&database)?;
@@ -277,18 +291,28 @@ mod tests {
                 KeyBudget { most: most * UNIT, prepared: Box::new(prepared) }
             };
             let needs = Needs { tables: 16, working: 8, keys: 1 };
-            // A batch and its keys, 9; a client's keys on their way, 2.
-            load(&GpuMemory::new(devices.to_vec(), bound(37)), device, needs).unwrap();
+            // A batch and its keys, 9; a client's keys on their way, 3.
+            load(&GpuMemory::new(devices.to_vec(), bound(36)), device, needs).unwrap();
             let refused =
-                load(&GpuMemory::new(devices.to_vec(), bound(38)), device, needs).map(drop).unwrap_err();
+                load(&GpuMemory::new(devices.to_vec(), bound(37)), device, needs).map(drop).unwrap_err();
             assert!(refused.to_string().contains(&format!("no room for {} bytes", 49 * UNIT)), "{refused}");
             let refused =
                 load(&GpuMemory::new(devices.to_vec(), bound(0)), device, needs).map(drop).unwrap_err();
             assert!(refused.to_string().contains("allow more memory for keys"), "{refused}");
             // Keys that are there need no further room.
-            let _held = alloc(device, 30).unwrap();
+            let held = alloc(device, 30).unwrap();
             prepared.store(30, Ordering::Relaxed);
-            load(&GpuMemory::new(devices.to_vec(), bound(37)), device, needs).unwrap();
+            let memory = GpuMemory::new(devices.to_vec(), bound(36));
+            let database = open(device, needs).unwrap();
+            let turns = memory.admit(&database).unwrap();
+            assert!(turns.has_room_for_keys());
+            // Keys that were dropped, and that requests still have.
+            let in_use = alloc(device, 7).unwrap();
+            assert!(turns.has_room_for_keys(), "what they may have, and what roundings may");
+            let more = alloc(device, 1).unwrap();
+            assert!(!turns.has_room_for_keys() && database.rehearse().is_ok());
+            drop((held, in_use, more));
+            assert!(turns.has_room_for_keys());
         });
     }
 

@@ -308,7 +308,7 @@ impl From<EngineError> for Refused {
                 message,
                 "the operator must allow more memory for keys, or name a folder for them",
             ),
-            EngineError::Overloaded { retry_after } => {
+            EngineError::Overloaded { retry_after } | EngineError::KeysInUse { retry_after } => {
                 Self::new(Code::Overloaded, message, "try again after Retry-After").after(retry_after)
             }
             EngineError::Stopping => {

@@ -164,8 +164,9 @@ impl Device {
     pub fn watch(self: &Arc<Self>) -> Result<PoolWatch, DriverError> {
         // What was freed before is so for the pool, too.
         self.main().synchronize()?;
+        let before = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
         self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?;
-        Ok(PoolWatch { device: Arc::clone(self) })
+        Ok(PoolWatch { device: Arc::clone(self), before })
     }
 
     /// Makes sure of room in the pool for so many bytes beside what is in use: they are nobody else's then.
@@ -176,6 +177,17 @@ impl Device {
         self.main().synchronize()?;
         self.alloc::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX)).map(drop)?;
         self.main().synchronize()
+    }
+
+    /// Bytes of the pool that are not in use.
+    ///
+    /// # Errors
+    /// What the driver said, so of what was queued.
+    pub fn pool_room(self: &Arc<Self>) -> Result<u64, DriverError> {
+        // What was freed before is so for the pool, too.
+        self.main().synchronize()?;
+        let reserved = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+        Ok(reserved.saturating_sub(self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?))
     }
 
     /// Leaves the pool room for so many bytes beside what is in use, and gives the rest back.
@@ -305,9 +317,19 @@ impl Device {
 #[derive(Debug)]
 pub struct PoolWatch {
     device: Arc<Device>,
+    before: u64,
 }
 
 impl PoolWatch {
+    /// The most bytes at one time beyond those that were in use at the beginning, whoever they were for.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn most_bytes(&self) -> Result<u64, DriverError> {
+        let most = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
+        Ok(most.saturating_sub(self.before))
+    }
+
     /// The most bytes at one time beyond those that are in use now, whoever they were for.
     ///
     /// # Errors
