@@ -16,8 +16,11 @@ pub(crate) struct KeyBudget {
     /// The most bytes of all keys.
     pub most: u64,
     /// Bytes of the keys that are prepared for the backends with these numbers.
-    pub prepared: Box<dyn Fn(&[u64]) -> u64 + Send + Sync>,
+    pub prepared: PreparedBytes,
 }
+
+/// Bytes of keys by the numbers of backends.
+type PreparedBytes = Box<dyn Fn(&[u64]) -> u64 + Send + Sync>;
 
 /// The memory of the GPUs that answer.
 pub(crate) struct GpuMemory {
