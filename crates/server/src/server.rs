@@ -159,9 +159,10 @@ impl Server {
             Ok::<_, ServeError>(source)
         };
         let sources = config.snapshots.iter().map(open).collect::<Result<_, _>>()?;
-        let (most, keys) = (config.keys.memory_bytes, Arc::clone(&engine));
-        let prepared = Box::new(move |gpus: &[u64]| keys.keys_prepared_for(gpus));
-        let budget = KeyBudget { most, prepared };
+        // The engine has the databases, and these have a part in the memory that is asked for here.
+        let keys = Arc::downgrade(&engine);
+        let prepared = move |gpus: &[u64]| keys.upgrade().map_or(0, |engine| engine.keys_prepared_for(gpus));
+        let budget = KeyBudget { most: config.keys.memory_bytes, prepared: Box::new(prepared) };
         let backends = Backends::open(&config.backend, config.answering_threads(), budget)?;
         let (loader, losses) = Loader::new(backends, opening);
         let library = Arc::new(Library::new(Arc::clone(&engine), loader, sources)?);
