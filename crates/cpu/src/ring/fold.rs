@@ -27,6 +27,9 @@ use crate::prefetch::prefetch;
 const GROUPS: usize = 4;
 /// Words of a cache line.
 const LINE: usize = 16;
+/// Words of the matrix, from the column at hand on, that are asked for ahead of it: within a page or the next one, where
+/// the processor's own prefetching goes along.
+const AHEAD: usize = 2048 / 4;
 /// Queries of a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level cache.
 const QUERIES: usize = 8;
 /// Words of the sums that are gathered before they are dealt out: 4 MiB, a part of a third-level cache.
@@ -218,8 +221,8 @@ impl Kernel for Fold<'_> {
                             let leaves = leaves[first / BLOCK];
                             let operands = Operands { lazy, plain: block, width, leaves, sums };
                             if query == 0 {
-                                let plain = block.as_ptr().wrapping_add(GROUPS * block.len());
-                                operands.fold(lanes, prime, InTurns { plain: plain.cast(), leaves: next });
+                                let plain = block.as_flattened().as_ptr().wrapping_add(AHEAD);
+                                operands.fold(lanes, prime, InTurns { plain, leaves: next });
                             } else {
                                 operands.fold(lanes, prime, next);
                             }
@@ -266,7 +269,7 @@ impl Ahead for NextLeaves {
     }
 }
 
-/// The matrix's next group of rows, and the next leaves.
+/// The matrix's words ahead of the first query, and the next leaves.
 struct InTurns {
     plain: *const u32,
     leaves: NextLeaves,

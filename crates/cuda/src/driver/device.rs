@@ -193,8 +193,9 @@ impl Device {
     /// Leaves the pool room for so many bytes beside what is in use, and gives the rest back.
     ///
     /// # Errors
-    /// What the driver said.
-    pub fn trim(&self, bytes: u64) -> Result<(), DriverError> {
+    /// What the driver said, so of what was queued.
+    pub fn trim(self: &Arc<Self>, bytes: u64) -> Result<(), DriverError> {
+        self.main().synchronize()?;
         let used = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
         let kept = usize::try_from(used.saturating_add(bytes)).unwrap_or(usize::MAX);
         self.with_pool("cuMemPoolTrimTo", |pool| {

@@ -84,12 +84,14 @@ impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
         // A lost device gives nothing but errors, and takes its memory with it.
         if self.device.bind().is_ok() {
-            // SAFETY: allocated from there, freed once, after all that is queued on the main stream: what is not
-            // freed in its order is freed when all of the device's work is over.
+            let main = self.device.main_handle();
+            // SAFETY: allocated from there, freed once, after all that is queued on the main stream.
             let _ = unsafe {
                 match self.source {
-                    Source::Pool => result::free_async(self.address, self.device.main_handle()),
-                    Source::Device => result::free_sync(self.address),
+                    Source::Pool => result::free_async(self.address, main),
+                    Source::Device => {
+                        result::stream::synchronize(main).and_then(|()| result::free_sync(self.address))
+                    }
                 }
             };
         }

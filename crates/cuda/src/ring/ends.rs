@@ -227,6 +227,7 @@ pub(super) fn mod_switch(
         }
     }
     let words = tables.device.main().read(&switched.all())?;
-    let mut bytes = words.into_iter().flat_map(u32::to_le_bytes);
-    Ok(ciphertexts.iter().map(|buffer| bytes.by_ref().take(4 * words_of(buffer)).collect()).collect())
+    let mut rest = bytemuck::cast_slice::<u32, u8>(&words);
+    let bytes_of = |buffer: &&Ciphertexts| rest.split_off(..4 * words_of(buffer)).map(<[u8]>::to_vec);
+    Ok(ciphertexts.iter().filter_map(bytes_of).collect())
 }

@@ -86,6 +86,8 @@ fn large_shape(protocol: &str, gib: f64) -> (u64, usize) {
 /// Some records of a large database decode: as large as there is room for, if that is less.
 fn large(subject: &Subject, protocol: &str, wanted: u64, record_bytes: usize) -> anyhow::Result<String> {
     let mut rng = SecretRng::from_os()?;
+    // What the checks before needed is there for a database.
+    subject.cuda.device().trim(0)?;
     let (free, _) = subject.cuda.device().memory()?;
     let mut records = wanted;
     let params = loop {
