@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use spirea_engine::keys::{Amount, ClientPart, Departures};
 use spirea_engine::{
     Asked, Database, Engine, EngineError, HintFile, Identity, KeyEvents, KeyOptions, KeyOwner, KeyRegistry,
-    KeyUsage, Ticket,
+    KeyUsage, Ticket, Turns,
 };
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
@@ -163,10 +163,20 @@ fn publish(
     form: u8,
     hook: Box<dyn Fn() + Send + Sync>,
 ) -> Arc<Seen> {
+    let (database, seen) = database(name, version, form, hook);
+    engine.publish(database);
+    seen
+}
+
+fn database(
+    name: &str,
+    version: [u8; 32],
+    form: u8,
+    hook: Box<dyn Fn() + Send + Sync>,
+) -> (Database, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let responder = Keyed { seen: Arc::clone(&seen), form, hook };
-    engine.publish(Database::new(identity(name, version, &PARAMS), Box::new(responder)).unwrap());
-    seen
+    (Database::new(identity(name, version, &PARAMS), Box::new(responder)).unwrap(), seen)
 }
 
 fn queries() -> Vec<Bytes> {
@@ -448,6 +458,52 @@ fn a_disk_that_fails_leaves_keys_in_memory() {
     let hash = fixture.register(&keys(1));
     assert!(fixture.knows(hash));
     assert_eq!(fixture.usage(), [(1, PREPARED), (0, 0)]);
+}
+
+/// Turns that are counted, and room for keys or none.
+#[derive(Default)]
+struct Counted {
+    turn: Mutex<()>,
+    taken: AtomicUsize,
+    room: AtomicBool,
+}
+
+impl Turns for Counted {
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        self.turn.lock().unwrap()
+    }
+
+    fn has_room_for_keys(&self) -> bool {
+        assert!(self.turn.try_lock().is_err(), "asked by who has the turn");
+        self.room.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn keys_are_prepared_in_turns_where_there_is_room() {
+    let engine = Arc::new(Engine::new(8, KeyRegistry::open(&in_memory(8)).unwrap()).unwrap());
+    let turns = Arc::new(Counted::default());
+    let (database, seen) = database("test", VERSION, 0, Box::new(|| ()));
+    let database = database.with_turns(Arc::clone(&turns) as Arc<dyn Turns>);
+    let taken = || turns.taken.swap(0, Ordering::SeqCst);
+    database.measure().unwrap();
+    assert!(taken() > 1, "one for keys, and one for each batch");
+    engine.publish(database);
+    let fixture = Fixture { engine, seen };
+
+    turns.room.store(true, Ordering::SeqCst);
+    let hash = fixture.register(&keys(1));
+    assert_eq!((taken(), fixture.ask(hash).unwrap(), taken()), (1, 1, 1));
+    // Those that are there serve on; others are refused for a while.
+    turns.room.store(false, Ordering::SeqCst);
+    let prepared = fixture.seen.prepared();
+    let refused = register(&fixture.engine, "test", &keys(2)).unwrap_err();
+    assert!(matches!(refused, EngineError::KeysInUse { retry_after } if retry_after > Duration::ZERO));
+    assert!(!refused.accepted() && fixture.seen.prepared() == prepared);
+    assert_eq!(fixture.ask(hash).unwrap(), 1);
+    turns.room.store(true, Ordering::SeqCst);
+    assert_eq!(fixture.ask(fixture.register(&keys(2))).unwrap(), 2);
 }
 
 /// A hook that says when a batch begins and holds it until told to go on.
