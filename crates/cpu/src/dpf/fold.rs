@@ -242,7 +242,8 @@ pub(crate) fn sum<L: ByteLanes, W: Word>(
     }
 }
 
-/// Rows that a lone key goes over stripe by stripe: so few that what is read goes on in the order of memory.
+/// Rows that a lone key goes over stripe by stripe, where a row has several: so few that what is read goes on in the
+/// order of memory.
 const LONE_ROWS: usize = 16;
 
 /// One key over stripes of at most V vectors.
@@ -253,8 +254,11 @@ fn sum_key<L: ByteLanes, W: Word, const V: usize>(
     shares: &[u8],
     sums: &mut [u8],
 ) {
-    for first in (0..block.rows).step_by(LONE_ROWS) {
-        let rows = LONE_ROWS.min(block.rows - first);
+    let vectors = block.row_bytes.div_ceil(L::BYTES);
+    let whole = vectors == 1 || block.row_bytes.is_multiple_of(L::BYTES) && [2, 4, V].contains(&vectors);
+    let at_once = if whole { block.rows } else { LONE_ROWS };
+    for first in (0..block.rows).step_by(at_once) {
+        let rows = at_once.min(block.rows - first);
         let block = Block { bytes: block.row(first), rows, ..block };
         sum_keys::<L, W, 1, V>(lanes, block, &shares[first * size_of::<W>()..], 0, sums);
     }
@@ -303,25 +307,29 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     stride: usize,
     sums: &mut [u8],
 ) {
-    let shares: [&[W]; K] = std::array::from_fn(|k| {
-        &bytemuck::cast_slice(&shares[k * stride..][..block.rows * size_of::<W>()])[..block.rows]
-    });
+    // No call and no division: a stripe of few rows is not long.
+    let mut of_keys: [&[W]; K] = [&[]; K];
+    for (k, of_key) in of_keys.iter_mut().enumerate() {
+        *of_key = &bytemuck::cast_slice(&shares[k * stride..][..block.rows * size_of::<W>()])[..block.rows];
+    }
     let mut totals = [[W::zero(lanes); V]; K];
     for row in 0..block.rows {
         let bytes = &block.row(row)[at..][..V * L::BYTES];
-        if K == 1 {
-            ask_ahead(bytes, V * L::BYTES);
-        }
-        for (totals, shares) in totals.iter_mut().zip(shares) {
+        for (totals, shares) in totals.iter_mut().zip(of_keys) {
             let share = W::splat(lanes, shares[row]);
             for (v, total) in totals.iter_mut().enumerate() {
+                if K == 1 && v * L::BYTES % 64 == 0 {
+                    ask_ahead(&bytes[v * L::BYTES..], L::BYTES);
+                }
                 *total = W::multiply_add(lanes, *total, lanes.load(&bytes[v * L::BYTES..]), share);
             }
         }
     }
-    for (totals, sums) in totals.iter().zip(sums.chunks_mut(sum_bytes(block.row_bytes))) {
+    let width = sum_bytes(block.row_bytes);
+    for (k, totals) in totals.iter().enumerate() {
+        let sums = &mut sums[k * width + at..][..V * L::BYTES];
         for (v, &total) in totals.iter().enumerate() {
-            let sums = &mut sums[at + v * L::BYTES..];
+            let sums = &mut sums[v * L::BYTES..];
             lanes.store(W::finish(lanes, total, lanes.load(sums)), sums);
         }
     }
