@@ -16,6 +16,40 @@ pub(crate) fn prefetch(address: *const u8) {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn prefetch(_address: *const u8) {}
 
+/// Lines of memory that are asked for one by one: a processor waits for a burst of requests, but computes on between a
+/// few.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines {
+    next: *const u8,
+    left: usize,
+}
+
+impl Lines {
+    /// None.
+    pub const NONE: Self = Self { next: std::ptr::null(), left: 0 };
+
+    /// Those of so many bytes from an address on.
+    #[inline(always)]
+    pub fn new<T>(first: *const T, bytes: usize) -> Self {
+        Self { next: first.cast(), left: bytes.div_ceil(64) }
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        self.left
+    }
+
+    /// Asks for the next one, if there is one.
+    #[inline(always)]
+    pub fn ask(&mut self) {
+        if self.left > 0 {
+            prefetch(self.next);
+            (self.next, self.left) = (self.next.wrapping_add(64), self.left - 1);
+        }
+    }
+}
+
 /// The same value, such that the compiler cannot tell that it has been read before and reads it again. A load
 /// costs a large register tile nothing, where keeping the vector would push sums out of 16 registers.
 #[inline(always)]

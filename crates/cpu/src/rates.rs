@@ -14,6 +14,7 @@ use spirea_math::Ring;
 
 use crate::fold::Quad;
 use crate::isa::Isa;
+use crate::prefetch::Lines;
 use crate::ring::{Direction, RingTables, WorkingMemory};
 use crate::{CpuBackend, kernels};
 
@@ -162,7 +163,7 @@ pub(crate) fn tile_from_cache<K: crate::fold::Microkernel>(kernel: K, iterations
     let operands = vec![[3; 4]; QUADS * K::TILE];
     let mut sums = vec![[0; spirea_backend::PANEL_ROWS]; K::TILE];
     for _ in 0..iterations {
-        kernel.fold(K::TILE, black_box(&block), black_box(&operands), &mut sums);
+        kernel.fold(K::TILE, black_box(&block), Lines::NONE, black_box(&operands), &mut sums);
     }
     black_box(sums);
     iterations * (QUADS * spirea_backend::QUAD_BYTES * K::TILE) as u64

@@ -9,7 +9,7 @@ use std::ops::Range;
 use spirea_dpf::Leaf;
 
 use super::lanes::{ByteLanes, Word};
-use crate::prefetch::prefetch;
+use crate::prefetch::{Lines, prefetch};
 
 /// Rows of a block are a multiple of this: a word of share bits.
 pub(crate) const GROUP_ROWS: usize = 64;
@@ -88,12 +88,12 @@ fn xor_masked_narrow<L: ByteLanes, const V: usize>(
             let mut bits = lanes.splat32(bits);
             for i in 0..GROUP_ROWS / 2 {
                 let row = &rows[(half * GROUP_ROWS / 2 + i) * block.row_bytes..][..V * L::BYTES];
-                if i % per_line == 0 {
-                    ask_ahead(row, V * L::BYTES);
-                }
                 let mask = lanes.top_masks(bits);
                 bits = lanes.add32(bits, bits);
                 for (v, total) in totals.iter_mut().enumerate() {
+                    if i % per_line == 0 && v * L::BYTES % 64 == 0 {
+                        ask_ahead(&row[v * L::BYTES..], L::BYTES);
+                    }
                     *total = lanes.xor(*total, lanes.and(lanes.load(&row[v * L::BYTES..]), mask));
                 }
             }
@@ -225,19 +225,16 @@ pub(crate) fn sum<L: ByteLanes, W: Word>(
     let groups = sums.len().div_ceil(W::KEYS * width);
     let block_bytes = block.rows * block.row_bytes;
     for (group, sums) in sums.chunks_mut(W::KEYS * width).enumerate() {
-        if groups > 1 {
-            // Each group asks for a share of the block that follows, so that memory works while they compute.
-            let share = block_bytes.div_ceil(groups).next_multiple_of(64);
-            for line in (group * share..(group + 1) * share).step_by(64) {
-                prefetch(block.bytes.as_ptr().wrapping_add(block_bytes + line));
-            }
-        }
+        // Each of several groups asks for a share of the block that follows, so that memory works while they compute.
+        let share = block_bytes.div_ceil(groups).next_multiple_of(64);
+        let next = block.bytes.as_ptr().wrapping_add(block_bytes + group * share);
+        let ahead = if groups > 1 { Lines::new(next, share) } else { Lines::NONE };
         let shares = &shares[group * W::KEYS * stride..];
         // As many sums as the registers hold beside the row's vectors.
         match (W::KEYS, sums.len() / width) {
-            (1, _) => sum_key::<L, W, 4>(lanes, block, shares, sums),
-            (_, 1) => sum_key::<L, W, 8>(lanes, block, shares, sums),
-            _ => sum_keys::<L, W, 2, 4>(lanes, block, shares, stride, sums),
+            (1, _) => sum_key::<L, W, 4>(lanes, block, ahead, shares, sums),
+            (_, 1) => sum_key::<L, W, 8>(lanes, block, ahead, shares, sums),
+            _ => sum_keys::<L, W, 2, 4>(lanes, block, &mut { ahead }, shares, stride, sums),
         }
     }
 }
@@ -251,6 +248,7 @@ const LONE_ROWS: usize = 16;
 fn sum_key<L: ByteLanes, W: Word, const V: usize>(
     lanes: L,
     block: Block<'_>,
+    mut ahead: Lines,
     shares: &[u8],
     sums: &mut [u8],
 ) {
@@ -260,7 +258,7 @@ fn sum_key<L: ByteLanes, W: Word, const V: usize>(
     for first in (0..block.rows).step_by(at_once) {
         let rows = at_once.min(block.rows - first);
         let block = Block { bytes: block.row(first), rows, ..block };
-        sum_keys::<L, W, 1, V>(lanes, block, &shares[first * size_of::<W>()..], 0, sums);
+        sum_keys::<L, W, 1, V>(lanes, block, &mut ahead, &shares[first * size_of::<W>()..], 0, sums);
     }
 }
 
@@ -269,15 +267,16 @@ fn sum_key<L: ByteLanes, W: Word, const V: usize>(
 fn sum_keys<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     lanes: L,
     block: Block<'_>,
+    ahead: &mut Lines,
     shares: &[u8],
     stride: usize,
     sums: &mut [u8],
 ) {
-    let wide = sum_stripes::<L, W, K, V>(lanes, block, 0, shares, stride, sums);
-    let wide = sum_stripes::<L, W, K, 4>(lanes, block, wide, shares, stride, sums);
-    let wide = sum_stripes::<L, W, K, 2>(lanes, block, wide, shares, stride, sums);
+    let wide = sum_stripes::<L, W, K, V>(lanes, block, ahead, 0, shares, stride, sums);
+    let wide = sum_stripes::<L, W, K, 4>(lanes, block, ahead, wide, shares, stride, sums);
+    let wide = sum_stripes::<L, W, K, 2>(lanes, block, ahead, wide, shares, stride, sums);
     for at in (wide..block.row_bytes).step_by(L::BYTES) {
-        sum_stripe::<L, W, K, 1>(lanes, block, at, shares, stride, sums);
+        sum_stripe::<L, W, K, 1>(lanes, block, ahead, at, shares, stride, sums);
     }
 }
 
@@ -286,6 +285,7 @@ fn sum_keys<L: ByteLanes, W: Word, const K: usize, const V: usize>(
 fn sum_stripes<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     lanes: L,
     block: Block<'_>,
+    ahead: &mut Lines,
     first: usize,
     shares: &[u8],
     stride: usize,
@@ -293,7 +293,7 @@ fn sum_stripes<L: ByteLanes, W: Word, const K: usize, const V: usize>(
 ) -> usize {
     let end = first + (block.row_bytes - first) / (V * L::BYTES) * (V * L::BYTES);
     for at in (first..end).step_by(V * L::BYTES) {
-        sum_stripe::<L, W, K, V>(lanes, block, at, shares, stride, sums);
+        sum_stripe::<L, W, K, V>(lanes, block, ahead, at, shares, stride, sums);
     }
     end
 }
@@ -302,6 +302,7 @@ fn sum_stripes<L: ByteLanes, W: Word, const K: usize, const V: usize>(
 fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     lanes: L,
     block: Block<'_>,
+    ahead: &mut Lines,
     at: usize,
     shares: &[u8],
     stride: usize,
@@ -321,6 +322,7 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
                 if K == 1 && v * L::BYTES % 64 == 0 {
                     ask_ahead(&bytes[v * L::BYTES..], L::BYTES);
                 }
+                ahead.ask();
                 *total = W::multiply_add(lanes, *total, lanes.load(&bytes[v * L::BYTES..]), share);
             }
         }

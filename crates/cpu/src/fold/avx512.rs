@@ -6,6 +6,7 @@ use std::arch::x86_64::*;
 use super::tile::{fold_tile, read};
 use super::{Microkernel, Operand, PanelSums, Quad, RowLanes};
 use crate::isa::Avx512;
+use crate::prefetch::Lines;
 
 impl RowLanes for Avx512 {
     type Vector = __m512i;
@@ -58,9 +59,16 @@ impl Microkernel for Avx512 {
     const TILE: usize = 3;
 
     #[inline]
-    fn fold(self, queries: usize, block: &[Quad], operands: &[Operand], sums: &mut [PanelSums]) {
+    fn fold(
+        self,
+        queries: usize,
+        block: &[Quad],
+        ahead: Lines,
+        operands: &[Operand],
+        sums: &mut [PanelSums],
+    ) {
         // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { fold(self, queries, block, operands, sums) }
+        unsafe { fold(self, queries, block, ahead, operands, sums) }
     }
 
     #[inline]
@@ -78,11 +86,18 @@ impl Microkernel for Avx512 {
 /// 24 sums of 32 registers for 3 queries, 16 for 2 and, by two quads at a time, for 1: `vpdpbusd` has a
 /// latency of 4 or 5 cycles at two a cycle.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn fold(lanes: Avx512, queries: usize, block: &[Quad], operands: &[Operand], sums: &mut [PanelSums]) {
+fn fold(
+    lanes: Avx512,
+    queries: usize,
+    block: &[Quad],
+    ahead: Lines,
+    operands: &[Operand],
+    sums: &mut [PanelSums],
+) {
     match queries {
-        1 => fold_tile::<_, 2, 1, 2>(lanes, block, operands, sums),
-        2 => fold_tile::<_, 2, 2, 1>(lanes, block, operands, sums),
-        3 => fold_tile::<_, 2, 3, 1>(lanes, block, operands, sums),
+        1 => fold_tile::<_, 2, 1, 2>(lanes, block, ahead, operands, sums),
+        2 => fold_tile::<_, 2, 2, 1>(lanes, block, ahead, operands, sums),
+        3 => fold_tile::<_, 2, 3, 1>(lanes, block, ahead, operands, sums),
         _ => unreachable!("a tile has 1 to 3 queries"),
     }
 }

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use spirea_backend::{PANEL_ROWS, PanelLayout, QUAD};
 
 use super::{Microkernel, Operand, PanelSums, Quad, digits};
-use crate::prefetch::prefetch;
+use crate::prefetch::Lines;
 
 /// Bytes of packed queries that a block of columns may have: half of a small second-level cache.
 const OPERANDS_BYTES: usize = 128 << 10;
@@ -21,6 +21,8 @@ const OPERANDS_BYTES: usize = 128 << 10;
 const REREAD_QUADS: usize = 64;
 /// Fewest quads of a block, so that adding a tile's sums to memory stays a small part of its work.
 const LEAST_QUADS: usize = 32;
+/// How far ahead of a lone tile the database is asked for, in bytes.
+const AHEAD: usize = 2048;
 /// Chunks of panels for each thread: enough to even out threads that other work slows down.
 const CHUNKS_PER_THREAD: usize = 4;
 
@@ -105,19 +107,20 @@ fn fold_chunk<K: Microkernel>(
         for (panel, sums) in sums.chunks_exact_mut(batch).enumerate() {
             let first = panel * panel_quads;
             let block = &quads[first + start..first + end];
-            // Several tiles take their time: each asks for a share of the next panel's block, so that memory
-            // works while they compute. A lone tile asks ahead by itself.
+            // Memory works while tiles compute. Several tiles ask for the next panel's block, each for a share; one
+            // tile for what it comes to next.
             let following = quads.get(first + panel_quads + start..first + panel_quads + end);
             let mut shares = following.unwrap_or(&[]).chunks(block.len().div_ceil(tiles.len()));
             for tile in tiles {
-                if tiles.len() > 1 {
-                    for line in shares.next().unwrap_or(&[]).as_flattened().iter().step_by(64) {
-                        prefetch(line);
-                    }
-                }
+                let ahead = match tiles.len() {
+                    1 => Lines::new(block.as_flattened().as_ptr().wrapping_add(AHEAD), size_of_val(block)),
+                    _ => shares
+                        .next()
+                        .map_or(Lines::NONE, |share| Lines::new(share.as_ptr(), size_of_val(share))),
+                };
                 let offset = tile.start * panel_quads;
                 let operands = &operands[offset + start * tile.len()..offset + end * tile.len()];
-                kernel.fold(tile.len(), block, operands, &mut sums[tile.clone()]);
+                kernel.fold(tile.len(), block, ahead, operands, &mut sums[tile.clone()]);
             }
         }
     }

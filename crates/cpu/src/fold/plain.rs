@@ -4,6 +4,7 @@
 
 use super::tile::{fold_tile, read};
 use super::{Microkernel, Operand, PanelSums, Quad, RowLanes};
+use crate::prefetch::Lines;
 
 /// `N` lanes that a compiler can keep in vectors.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +51,17 @@ impl<const N: usize> RowLanes for Plain<N> {
 impl<const N: usize> Microkernel for Plain<N> {
     const TILE: usize = 2;
 
-    fn fold(self, queries: usize, block: &[Quad], operands: &[Operand], sums: &mut [PanelSums]) {
+    fn fold(
+        self,
+        queries: usize,
+        block: &[Quad],
+        ahead: Lines,
+        operands: &[Operand],
+        sums: &mut [PanelSums],
+    ) {
         match queries {
-            1 => fold_tile::<_, 4, 1, 1>(self, block, operands, sums),
-            2 => fold_tile::<_, 2, 2, 1>(self, block, operands, sums),
+            1 => fold_tile::<_, 4, 1, 1>(self, block, ahead, operands, sums),
+            2 => fold_tile::<_, 2, 2, 1>(self, block, ahead, operands, sums),
             _ => unreachable!("a tile has 1 or 2 queries"),
         }
     }

@@ -7,6 +7,7 @@ use super::plain::Plain;
 use super::tile::{fold_tile, read};
 use super::{Microkernel, Operand, PanelSums, Quad, RowLanes, driver};
 use crate::oracle::{Fill, matrix, naive_scalar_fold, words};
+use crate::prefetch::Lines;
 
 /// 16 lanes of four unsigned bytes, multiplied by signed ones.
 #[derive(Clone, Copy)]
@@ -51,11 +52,18 @@ impl RowLanes for Vpdpbusd {
 impl Microkernel for Vpdpbusd {
     const TILE: usize = 3;
 
-    fn fold(self, queries: usize, block: &[Quad], operands: &[Operand], sums: &mut [PanelSums]) {
+    fn fold(
+        self,
+        queries: usize,
+        block: &[Quad],
+        ahead: Lines,
+        operands: &[Operand],
+        sums: &mut [PanelSums],
+    ) {
         match queries {
-            1 => fold_tile::<_, 2, 1, 2>(self, block, operands, sums),
-            2 => fold_tile::<_, 2, 2, 1>(self, block, operands, sums),
-            _ => fold_tile::<_, 2, 3, 1>(self, block, operands, sums),
+            1 => fold_tile::<_, 2, 1, 2>(self, block, ahead, operands, sums),
+            2 => fold_tile::<_, 2, 2, 1>(self, block, ahead, operands, sums),
+            _ => fold_tile::<_, 2, 3, 1>(self, block, ahead, operands, sums),
         }
     }
 

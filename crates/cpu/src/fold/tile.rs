@@ -1,13 +1,11 @@
 //! The register tile: a block of one panel times a few queries, all sums in registers.
 
 use super::{Operand, PanelSums, Quad, RowLanes};
-use crate::prefetch::{prefetch, reread};
+use crate::prefetch::{Lines, prefetch, reread};
 use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
 
-/// How far ahead of a lone query's scan the database is asked for, in bytes.
-const AHEAD: usize = 2048;
-
-/// Adds `block` times `Q` query columns to `sums`, `V` vectors of rows at a time.
+/// Adds `block` times `Q` query columns to `sums`, `V` vectors of rows at a time. The lines `ahead` are asked for
+/// evenly.
 ///
 /// `Q * V * DIGITS` sums stay in registers. A loaded vector of the database meets the digits of all `Q`
 /// queries and a broadcast digit meets all `V` vectors. `U` quads are handled at a time with sums of
@@ -16,27 +14,26 @@ const AHEAD: usize = 2048;
 pub(super) fn fold_tile<L: RowLanes, const V: usize, const Q: usize, const U: usize>(
     lanes: L,
     block: &[Quad],
+    mut ahead: Lines,
     operands: &[Operand],
     sums: &mut [PanelSums],
 ) {
     const { assert!(PANEL_ROWS.is_multiple_of(V * L::LANES) && U > 0) };
     assert!(operands.len() == block.len() * Q && sums.len() == Q);
+    let each = ahead.count().div_ceil(block.len().max(1));
     for first_row in (0..PANEL_ROWS).step_by(V * L::LANES) {
         let mut partial = [[[[lanes.zero(); 4]; V]; Q]; U];
         let mut quads = block.chunks_exact(U);
         let mut words = operands.chunks_exact(U * Q);
         for (quads, words) in quads.by_ref().zip(words.by_ref()) {
             for u in 0..U {
-                accumulate::<L, V, Q>(
-                    lanes,
-                    &quads[u],
-                    &words[u * Q..(u + 1) * Q],
-                    first_row,
-                    &mut partial[u],
-                );
+                (0..each).for_each(|_| ahead.ask());
+                let words = &words[u * Q..(u + 1) * Q];
+                accumulate::<L, V, Q>(lanes, &quads[u], words, first_row, &mut partial[u]);
             }
         }
         for (quad, words) in quads.remainder().iter().zip(words.remainder().chunks_exact(Q)) {
+            (0..each).for_each(|_| ahead.ask());
             accumulate::<L, V, Q>(lanes, quad, words, first_row, &mut partial[0]);
         }
         for q in 0..Q {
@@ -60,12 +57,6 @@ fn accumulate<L: RowLanes, const V: usize, const Q: usize>(
     first_row: usize,
     partial: &mut [[[L::Vector; 4]; V]; Q],
 ) {
-    if Q == 1 {
-        // Several queries are computed slowly enough for the driver to ask for the next block.
-        for line in (0..QUAD_BYTES).step_by(64) {
-            prefetch(quad.as_ptr().wrapping_add(AHEAD + line));
-        }
-    }
     for phase in 0..L::PHASES {
         let quad = if phase > 0 { reread(quad) } else { quad };
         let mut columns = [lanes.zero(); V];

@@ -21,7 +21,7 @@ use super::modular::{Factor, Prime, lazy_terms, montgomery_one};
 use super::ntt::Forward;
 use super::pool::Words;
 use super::tables::RingTables;
-use crate::prefetch::prefetch;
+use crate::prefetch::{Lines, prefetch};
 
 /// Groups of rows whose columns stay in the first-level cache while the queries go by.
 const GROUPS: usize = 4;
@@ -234,19 +234,14 @@ impl Kernel for Fold<'_> {
     }
 }
 
-/// What a fold asks memory for while it computes, a little with every column: a processor waits for a burst of
-/// requests, but computes on between a few.
+/// What a fold asks memory for while it computes, a little with every column.
 trait Ahead {
     /// Asks, for a column of the matrix that has so many lines.
     fn ask(&mut self, lines: usize);
 }
 
 /// A query's next block of leaves, of which every group of rows asks for its share.
-struct NextLeaves {
-    line: *const u32,
-    /// Lines that are left of the share.
-    left: usize,
-}
+struct NextLeaves(Lines);
 
 impl NextLeaves {
     /// The share of one group of some in block number `block`.
@@ -255,17 +250,14 @@ impl NextLeaves {
         let share = const { BLOCK * 2 * W / LINE }.div_ceil(groups);
         // In this tile, or the first of the next one.
         let next = leaves.get(block).map_or_else(|| leaves[0].as_ptr_range().end, |block| block.as_ptr());
-        Self { line: next.wrapping_add(group * share * LINE), left: share }
+        Self(Lines::new(next.wrapping_add(group * share * LINE), share * LINE * 4))
     }
 }
 
 impl Ahead for NextLeaves {
     #[inline(always)]
     fn ask(&mut self, _lines: usize) {
-        if self.left > 0 {
-            prefetch(self.line.cast());
-            (self.line, self.left) = (self.line.wrapping_add(LINE), self.left - 1);
-        }
+        self.0.ask();
     }
 }
 
