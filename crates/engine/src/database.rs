@@ -165,8 +165,10 @@ impl Database {
                 self.note(queries, started.elapsed());
             }
             Ok(())
-        })
-        .map(drop)
+        })?;
+        // The steps so far are nobody's.
+        self.take_steps();
+        Ok(())
     }
 
     /// Runs something that answers batches of nobody's queries; gives the bytes of their prepared keys.

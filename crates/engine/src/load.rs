@@ -7,7 +7,8 @@ use spirea_store::{Progress, Snapshot};
 use crate::{Database, HintFile, Identity, LoadError};
 
 impl Database {
-    /// Verifies a snapshot and loads it on a backend. Takes as long as reading all of it does.
+    /// Verifies a snapshot, loads it on a backend and [measures](Database::measure) it. Takes as long as reading all of
+    /// it does.
     ///
     /// # Errors
     /// [`LoadError::Store`] if a file is damaged or unreadable, [`LoadError::Protocol`] if the backend
@@ -20,10 +21,13 @@ impl Database {
         progress: &dyn Progress,
     ) -> Result<Self, LoadError> {
         snapshot.verify(progress)?;
-        Self::open(snapshot, backend, opening)
+        let database = Self::open(snapshot, backend, opening)?;
+        database.measure()?;
+        Ok(database)
     }
 
-    /// Loads a snapshot that has been verified, and [measures](Database::measure) it.
+    /// Loads a snapshot that has been verified. It computes nothing yet: [`Database::measure`] is the caller's, when it
+    /// has its turn.
     ///
     /// # Errors
     /// Those of [`Database::load`], but for files that were damaged before.
@@ -52,10 +56,6 @@ impl Database {
             manifest: manifest.hashed_bytes().into(),
             backend,
         };
-        let database = Self::new(identity, responder)?.with_step_times(Arc::clone(timed.times()));
-        database.measure()?;
-        // What opening it took is not clients'.
-        timed.times().take();
-        Ok(database)
+        Ok(Self::new(identity, responder)?.with_step_times(Arc::clone(timed.times())))
     }
 }

@@ -114,7 +114,10 @@ impl Gpus {
             }
         };
         let turns = self.memory.admit(&database)?;
-        Ok((database.with_turns(turns), name))
+        let database = database.with_turns(turns);
+        // Only now: what it computes with is reserved, and it takes turns with the others.
+        database.measure()?;
+        Ok((database, name))
     }
 }
 
@@ -190,6 +193,7 @@ impl Backends {
             }
         }
         let database = Database::open(snapshot, &self.cpu, opening)?;
+        database.measure()?;
         Ok(Opened { database, backend: self.cpu.name(), on_gpu: false })
     }
 
