@@ -48,7 +48,7 @@ impl CudaBackend {
         queries: &[u32],
     ) -> Result<CudaFolded, BackendError> {
         matrix.layout().batch_of(queries)?;
-        self.fold_rows(kernel, matrix, &queries.chunks_exact(matrix.layout().columns()).collect::<Vec<_>>())
+        self.fold_staged(kernel, matrix, &queries.chunks_exact(matrix.layout().columns()).collect::<Vec<_>>())
     }
 
     /// [`Backend::scalar_fold`] of queries from several places.
@@ -58,10 +58,10 @@ impl CudaBackend {
         queries: &[&[u32]],
     ) -> Result<CudaFolded, BackendError> {
         let kernel = ScalarFoldKernel::for_batch(self.device().properties().compute, queries.len());
-        self.fold_rows(kernel, matrix, queries)
+        self.fold_staged(kernel, matrix, queries)
     }
 
-    fn fold_rows(
+    fn fold_staged(
         &self,
         kernel: ScalarFoldKernel,
         matrix: &CudaMatrix,
@@ -101,8 +101,9 @@ impl Backend for CudaBackend {
     }
 
     fn scalar_fold(&self, matrix: &CudaMatrix, queries: &[u32]) -> Result<CudaFolded, BackendError> {
-        matrix.layout().batch_of(queries)?;
-        self.fold_queries(matrix, &queries.chunks_exact(matrix.layout().columns()).collect::<Vec<_>>())
+        let batch = matrix.layout().batch_of(queries)?;
+        let kernel = ScalarFoldKernel::for_batch(self.device().properties().compute, batch);
+        self.scalar_fold_with(kernel, matrix, queries)
     }
 
     fn words(&self, folded: CudaFolded) -> Result<Vec<u32>, BackendError> {
