@@ -72,6 +72,8 @@ impl Publisher {
     /// Sends a snapshot.
     pub fn base(&self, folder: &Path) -> anyhow::Result<ExitCode> {
         let snapshot = Snapshot::open(folder)?;
+        // What is wrong with the address, the token or the database is said before gigabytes are sent.
+        self.versions()?;
         let (reader, writer) = pipe().context("the system gave no pipe")?;
         let packing = thread::spawn(move || pack(&snapshot, writer));
         let sent = self.post("snapshot", SendBody::from_owned_reader(reader));
@@ -83,13 +85,17 @@ impl Publisher {
 
     /// The table that changes are of.
     pub fn table(&self) -> anyhow::Result<Table> {
-        let response = self.authorized(self.agent.get(format!("{}/versions", self.url))).call();
-        let mut versions = self.read(response.with_context(|| self.url.clone())?, MAX_VERSIONS_BYTES)?;
-        let table: Option<Table> = serde_json::from_value(versions["table"].take())
+        let table: Option<Table> = serde_json::from_value(self.versions()?["table"].take())
             .context("the server does not say what its table is; it may be an older one: give --changes with lines of JSON")?;
         let table = table.context("the database has no version yet; publish a base with --base SNAPSHOT")?;
         table.validate()?;
         Ok(table)
+    }
+
+    /// The versions that the server keeps, and the table of the newest.
+    fn versions(&self) -> anyhow::Result<Value> {
+        let response = self.authorized(self.agent.get(format!("{}/versions", self.url))).call();
+        self.read(response.with_context(|| self.url.clone())?, MAX_VERSIONS_BYTES)
     }
 
     /// Sends changes, as lines of JSON.

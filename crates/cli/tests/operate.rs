@@ -218,4 +218,9 @@ fn tables_of_changes_are_published_through_a_server() {
     assert!(run(2, &with(&["--put", "twice.csv"])).contains("twice.csv:3"));
     assert!(run(2, &with(&["--put", "bytes.csv"])).contains("no text"));
     assert!(run(2, &with(&[])).contains("say what to publish"));
+    // So is a wrong name, or the port that is for clients.
+    for (server, database) in [(&admin, "other"), (&url, "urls")] {
+        let base = ["publish", "--server", server, "--database", database, "--base", "urls"];
+        assert!(run(2, &base).contains("the server refused (404"), "{server} {database}");
+    }
 }

@@ -6,20 +6,16 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::refused::Refused;
 
 /// The slowest upload that is waited for, in bytes a second; beside the time allowed for a pause.
 const SLOWEST_UPLOAD: u64 = 16 << 10;
-/// The most of a refused body that is read, and for how long.
-const DISCARD_BYTES: usize = 64 << 20;
-const DISCARD_TIME: Duration = Duration::from_secs(5);
 
 /// Memory for bodies, shared by all requests.
 pub(crate) struct BodyMemory {
@@ -54,15 +50,11 @@ pub(crate) struct Received {
     _memory: OwnedSemaphorePermit,
 }
 
-/// A message on its way. When it is dropped, what has not come yet is read and thrown away, while the response
-/// is already being sent: a client that is still sending would otherwise see a broken connection in place of
-/// the response.
+/// A message on its way.
 pub(crate) struct Upload {
-    /// `None` when there is nothing to wait for any more.
-    body: Option<Body>,
+    body: Body,
     declared: Option<u64>,
     protobuf: bool,
-    awaits_consent: bool,
 }
 
 impl Upload {
@@ -70,12 +62,7 @@ impl Upload {
         let (parts, body) = request.into_parts();
         let headers = &parts.headers;
         let declared = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        Self {
-            body: Some(body),
-            declared,
-            protobuf: is_protobuf(headers),
-            awaits_consent: headers.contains_key(EXPECT),
-        }
+        Self { body, declared, protobuf: is_protobuf(headers) }
     }
 
     /// Reads the message, which has at most `limit` bytes. A pause longer than `pause` ends it, and so does a
@@ -97,45 +84,17 @@ impl Upload {
         let deadline = Instant::now() + pause + Duration::from_secs(expected / SLOWEST_UPLOAD);
         // Memory grows with what has come, not with what was announced.
         let mut bytes = BytesMut::new();
-        while let Some(body) = &mut self.body {
-            let next = timeout_at(deadline.min(Instant::now() + pause), body.frame());
-            match next.await {
-                Err(_) => {
-                    self.body = None;
-                    return Err(Refused::slow_body());
-                }
-                Ok(None) => self.body = None,
-                Ok(Some(Err(_))) => return Err(Refused::broken_body()),
-                Ok(Some(Ok(frame))) => {
-                    let Some(data) = frame.data_ref() else { continue };
-                    if (bytes.len() + data.len()) as u64 > expected {
-                        return Err(Refused::too_large(limit));
-                    }
-                    bytes.extend_from_slice(data);
-                }
+        loop {
+            let next = timeout_at(deadline.min(Instant::now() + pause), self.body.frame());
+            let Some(frame) = next.await.map_err(|_| Refused::slow_body())? else { break };
+            let frame = frame.map_err(|_| Refused::broken_body())?;
+            let Some(data) = frame.data_ref() else { continue };
+            if (bytes.len() + data.len()) as u64 > expected {
+                return Err(Refused::too_large(limit));
             }
+            bytes.extend_from_slice(data);
         }
         Ok(Received { bytes: bytes.freeze(), _memory: permit })
-    }
-}
-
-impl Drop for Upload {
-    fn drop(&mut self) {
-        // A client that waits for consent has sent nothing yet.
-        let Some(mut body) = self.body.take().filter(|_| !self.awaits_consent) else { return };
-        let discard = timeout(DISCARD_TIME, async move {
-            let mut read = 0;
-            while let Some(Ok(frame)) = body.frame().await {
-                read += frame.data_ref().map_or(0, Bytes::len);
-                if read > DISCARD_BYTES {
-                    break;
-                }
-            }
-        });
-        // Outside the runtime, the server is at its end.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(discard);
-        }
     }
 }
 

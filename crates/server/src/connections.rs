@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::Limits;
 use crate::access::Peer;
 use crate::activity::{Activity, Noted, Overdue};
+use crate::drain::Drained;
 use crate::tls::HTTP_2;
 
 /// A pause after the system refused a connection, as it does while files are short.
@@ -176,7 +177,7 @@ impl Connection {
         }
     }
 
-    /// The router as a service that notes each request, and where it comes from.
+    /// The router as a service that notes each request and where it comes from, and leaves nothing of it unread.
     fn service(
         &self,
         activity: &Arc<Activity>,
@@ -187,7 +188,7 @@ impl Connection {
         service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
             let busy = activity.begin();
-            let response = router.call(request);
+            let response = router.call(Drained::attach(request));
             async move { response.await.map(|response| busy.until_sent(response)) }
         })
     }

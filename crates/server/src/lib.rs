@@ -33,6 +33,7 @@ mod backend;
 mod body;
 mod config;
 mod connections;
+mod drain;
 mod gpu_memory;
 mod held;
 mod library;

@@ -171,11 +171,7 @@ async fn admit(
             request.extensions_mut().insert(caller);
             Held::attach(next.run(request).await, place)
         }
-        // A client that is still sending its body must be able to read why it is refused.
-        Err(refused) => {
-            drop(Upload::new(request));
-            refused.into_response()
-        }
+        Err(refused) => refused.into_response(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What publishers send: changes, snapshots, and which version shall answer.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -28,8 +28,7 @@ pub(super) async fn changes(
     Name(name): Name,
     request: Request,
 ) -> Result<Response, Refused> {
-    let lines = reader(request);
-    publish(&app, move |library| library.change(&name, lines)).await
+    publish_upload(&app, request, move |library, lines| library.change(&name, lines)).await
 }
 
 /// `POST /v1/admin/databases/{name}/snapshot`: a tar archive of a snapshot, which answers when the response comes.
@@ -38,8 +37,7 @@ pub(super) async fn snapshot(
     Name(name): Name,
     request: Request,
 ) -> Result<Response, Refused> {
-    let archive = reader(request);
-    publish(&app, move |library| library.take(&name, archive)).await
+    publish_upload(&app, request, move |library, archive| library.take(&name, archive)).await
 }
 
 /// `POST /v1/admin/databases/{name}/rollback`: `?to=VERSION`, or to the version before.
@@ -61,10 +59,24 @@ fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refused> {
     library.as_ref().ok_or_else(|| PublishError::UnknownDatabase.into())
 }
 
-/// A body as what a thread reads, in the pace in which it comes.
-fn reader(request: Request) -> impl Read + Send {
+/// Runs a publication of what is being sent, which its thread reads in the pace in which it comes. A refusal waits for
+/// the rest: a snapshot may have more left than is thrown away beside a response, and its publisher, who may send all
+/// of it anyway, would never learn what was wrong.
+async fn publish_upload(
+    app: &App,
+    request: Request,
+    work: impl FnOnce(&Arc<Library>, &mut dyn Read) -> Result<Published, PublishError> + Send + 'static,
+) -> Result<Response, Refused> {
     let frames = request.into_body().into_data_stream();
-    SyncIoBridge::new(StreamReader::new(frames.map(|frame| frame.map_err(std::io::Error::other))))
+    let frames = StreamReader::new(frames.map(|frame| frame.map_err(io::Error::other)));
+    let mut upload = SyncIoBridge::new(frames);
+    publish(app, move |library| {
+        work(library, &mut upload).inspect_err(|_| {
+            // Whatever goes wrong with the rest, the refusal is for what went wrong before.
+            let _ = io::copy(&mut upload, &mut io::sink());
+        })
+    })
+    .await
 }
 
 /// Runs a publication to its end on a thread that serves nobody else, also when its publisher goes away.

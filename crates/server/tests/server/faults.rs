@@ -160,6 +160,32 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
     }
     let reply = server.post_with(QUERY, "", &body);
     assert_eq!((reply.status, reply.refusal().code), (415, Code::WrongContentType));
+    // A port or a path that is not meant for it.
+    let reply = server.post("/v1/admin/databases/urls/snapshot", &body);
+    assert_eq!((reply.status, reply.refusal().code), (404, Code::NoSuchEndpoint));
+}
+
+#[test]
+fn a_refusal_reaches_a_client_that_waited_for_consent() {
+    let folder = tempdir().unwrap();
+    let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
+    let mut stream = dial(server.address);
+    let head = format!(
+        "POST {QUERY} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-type: application/x-protobuf\r\ntransfer-encoding: chunked\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // It is refused in the midst of what it was allowed to send.
+    let consent = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let mut said = vec![0; consent.len()];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(said, consent);
+    let chunk = [b"100000\r\n".to_vec(), vec![0; 1 << 20], b"\r\n".to_vec()].concat();
+    for _ in 0..24 {
+        stream.write_all(&chunk).unwrap();
+    }
+    stream.write_all(b"0\r\n\r\n").unwrap();
+    let reply = read(&mut stream);
+    assert_eq!((reply.status, reply.refusal().code), (413, Code::TooLarge));
 }
 
 #[test]

@@ -246,6 +246,13 @@ fn what_is_no_snapshot_changes_nothing() {
         let reply = publish(&server, "snapshot", upload);
         assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed), "upload {i}");
     }
+    // Far more than the system's buffers hold, and than is thrown away beside a response: a publisher is still sending
+    // when it is refused.
+    let long = [archive(second.folder(), &["matrix.bin"]), vec![0; 100 << 20]].concat();
+    for what in ["snapshot", "changes"] {
+        let reply = publish(&server, what, &long);
+        assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed), "{what}");
+    }
     let mut strange = tar::Builder::new(Vec::new());
     strange.append_path_with_name(folder.path().join("table.csv"), "table.csv").unwrap();
     assert_eq!(publish(&server, "snapshot", &strange.into_inner().unwrap()).status, 400);
