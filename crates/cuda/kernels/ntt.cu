@@ -1,6 +1,6 @@
 // Transforms of polynomials, by themselves: [polynomial][limb][N] in place, a block a limb of a polynomial.
 //
-// N = 4096 with 256 threads, N = 2048 with 128. Global memory is read and written once, in rows of 128 bytes.
+// N = 4096 with 256 threads, N = 2048 with 128. Global memory is read and written once, in rows of twice 64 bytes.
 // 12 N / 2 butterflies (or 11), 5 to 7 instructions each; shared memory and twiddles: docs/kernels/cuda-ntt.md.
 #include "ntt.cuh"
 
@@ -12,6 +12,7 @@ DEVICE void forward_kernel(uint32_t* words, const Prime* primes, const Words4* t
     using N = Ntt<LOG>;
     const uint32_t limb = blockIdx.x % limbs;
     uint32_t* const polynomial = words + (uint64_t)blockIdx.x * N::DEGREE;
+    uint32_t* const rows = polynomial + N::first_of_rows();
     const Prime p = primes[limb];
     uint32_t x[16];
 #pragma unroll
@@ -19,7 +20,7 @@ DEVICE void forward_kernel(uint32_t* words, const Prime* primes, const Words4* t
     N::template forward<B>(x, exchange, twiddles + limb * N::TABLE, p);
     N::own_to_rows(x, exchange);
 #pragma unroll
-    for (uint32_t i = 0; i < 16; ++i) polynomial[N::row_value(i)] = x[i];
+    for (uint32_t i = 0; i < 16; ++i) rows[N::ROW * i] = x[i];
 }
 
 template <uint32_t LOG, class B>
@@ -28,10 +29,11 @@ DEVICE void inverse_kernel(uint32_t* words, const Prime* primes, const Words4* t
     using N = Ntt<LOG>;
     const uint32_t limb = blockIdx.x % limbs;
     uint32_t* const polynomial = words + (uint64_t)blockIdx.x * N::DEGREE;
+    uint32_t* const rows = polynomial + N::first_of_rows();
     const Prime p = primes[limb];
     uint32_t x[16];
 #pragma unroll
-    for (uint32_t i = 0; i < 16; ++i) x[i] = polynomial[N::row_value(i)];
+    for (uint32_t i = 0; i < 16; ++i) x[i] = rows[N::ROW * i];
     N::rows_to_own(x, exchange);
     N::template inverse<B>(x, exchange, twiddles + limb * N::TABLE, scales[limb], p);
 #pragma unroll

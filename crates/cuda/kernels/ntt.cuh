@@ -24,20 +24,17 @@ struct Factor {
     uint32_t value, companion;
 };
 
-// What is derived of a prime, and whether it is *wide*: above primes of 30 bits a word has less room than above shorter
-// ones, whose words are settled less often. Multiples are made as rotations, or the compiler would make each of them
-// anew wherever it is added, by an instruction of its own, instead of a term of an addition of three.
+// A prime is *wide* if it has 30 bits: a word has less room above it than above shorter ones, whose words are settled
+// less often.
+DEVICE bool is_wide(Prime p) { return p.q >> 29 != 0; }
+
+// What is derived of a prime. Multiples are made as rotations, or the compiler would make each of them anew wherever it
+// is added, by an instruction of its own, instead of a term of an addition of three.
 struct Multiples {
     uint32_t two, four;
     uint32_t reciprocal;  // floor(2^32 / q)
-    bool wide;
     DEVICE explicit Multiples(Prime p)
-        : two(funnel_left(p.q, p.q, 1)),
-          four(funnel_left(p.q, p.q, 2)),
-          reciprocal(0xffffffffu / p.q),
-          wide(p.q >> 29 != 0) {}
-    // What a word is settled below in the forward transform.
-    DEVICE uint32_t settled() const { return wide ? two : four; }
+        : two(funnel_left(p.q, p.q, 1)), four(funnel_left(p.q, p.q, 2)), reciprocal(0xffffffffu / p.q) {}
 };
 
 // Lazy butterflies of Harvey with Shoup's products: 3 multiplications, 2 additions and what settles. Words are
@@ -45,25 +42,42 @@ struct Multiples {
 //
 // Forward: a layer adds 2q. Wide primes: x is settled below 2q before every layer, all is below 4q < 2^32 after.
 // Others: input below 4q, then 6q, 8q < 2^32, and x is settled below 4q before every second layer from there on.
-// Inverse: all words are below 2q.
+// Inverse: a layer adds x and y. Words are below LIMIT q before a layer, 2q for wide primes and 4q for others, so that
+// sums and differences are below 2^32; a sum is settled below LIMIT q only where its terms may be more than half of
+// that.
 struct Shoup {
-    template <uint32_t LAYER>
-    DEVICE static bool settles(Multiples q) {
-        return (LAYER >= 2 && LAYER % 2 == 0) || q.wide;
+    template <bool WIDE>
+    DEVICE static constexpr bool settles(uint32_t layer) {
+        return WIDE || (layer >= 2 && layer % 2 == 0);
     }
-    DEVICE static uint32_t settled(uint32_t x, Prime, Multiples q) { return subtract_if_reached(x, q.settled()); }
+    template <bool WIDE>
+    DEVICE static uint32_t settled(uint32_t x, Prime, Multiples q) {
+        return subtract_if_reached(x, limit<WIDE>(q));
+    }
     DEVICE static void forward(uint32_t& x, uint32_t& y, Factor w, Prime p, Multiples q) {
         const uint32_t u = x, v = multiply_lazy(y, w.value, w.companion, p.q);
         x = u + v;
         y = u + q.two - v;
     }
+    template <bool WIDE>
     DEVICE static uint32_t forward_end(uint32_t x, Prime p, Multiples q) {
-        return subtract_if_reached(subtract_if_reached(subtract_if_reached(x, q.settled()), q.two), p.q);
+        return subtract_if_reached(subtract_if_reached(settled<WIDE>(x, p, q), q.two), p.q);
     }
+    template <bool WIDE>
+    static constexpr uint32_t LIMIT = WIDE ? 2 : 4;
+    template <bool WIDE>
+    DEVICE static uint32_t limit(Multiples q) {
+        return WIDE ? q.two : q.four;
+    }
+    template <bool WIDE>
     DEVICE static void inverse(uint32_t& x, uint32_t& y, Factor w, Prime p, Multiples q) {
-        const uint32_t sum = x + y, difference = x + q.two - y;
-        x = subtract_if_reached(sum, q.two);
+        const uint32_t sum = x + y, difference = x + limit<WIDE>(q) - y;
+        x = sum;
         y = multiply_lazy(difference, w.value, w.companion, p.q);
+    }
+    template <bool WIDE>
+    DEVICE static uint32_t sum_settled(uint32_t x, Prime p, Multiples q) {
+        return settled<WIDE>(x, p, q);
     }
     DEVICE static uint32_t inverse_end(uint32_t x, Factor scale, Prime p) {
         return subtract_if_reached(multiply_lazy(x, scale.value, scale.companion, p.q), p.q);
@@ -81,18 +95,21 @@ struct Shoup {
 struct Montgomery {
     DEVICE static uint32_t product(uint32_t y, Factor w, Prime p) {
         const uint32_t quotient = y * w.companion;
-        return (uint32_t)multiply_high_signed((int32_t)y, (int32_t)w.value) -
-               (uint32_t)multiply_high_signed((int32_t)quotient, (int32_t)p.q);
+        // The lower words of both products are equal. Of a difference of upper words the compiler would make products
+        // with terms of 64 bits, whose halves have to be moved into place.
+        const int64_t whole = (int64_t)(int32_t)y * (int32_t)w.value;
+        return (uint32_t)((uint64_t)(whole + (int64_t)(int32_t)quotient * -(int32_t)p.q) >> 32);
     }
     // x of magnitude below 2q to one of at most q: of x and x + 2q, the smaller as words is in [0, 2q).
     DEVICE static uint32_t halved(uint32_t x, Prime p, Multiples q) { return min(x, x + q.two) - p.q; }
 
-    template <uint32_t LAYER>
-    DEVICE static bool settles(Multiples q) {
-        return (LAYER >= 3 && LAYER % 3 == 0) || q.wide;
+    template <bool WIDE>
+    DEVICE static constexpr bool settles(uint32_t layer) {
+        return WIDE || (layer >= 3 && layer % 3 == 0);
     }
+    template <bool WIDE>
     DEVICE static uint32_t settled(uint32_t x, Prime p, Multiples q) {
-        if (q.wide) return halved(x, p, q);
+        if (WIDE) return halved(x, p, q);
         return x - (uint32_t)multiply_high_signed((int32_t)x, (int32_t)q.reciprocal) * p.q;
     }
     DEVICE static void forward(uint32_t& x, uint32_t& y, Factor w, Prime p, Multiples) {
@@ -100,14 +117,22 @@ struct Montgomery {
         x = u + v;
         y = u - v;
     }
+    template <bool WIDE>
     DEVICE static uint32_t forward_end(uint32_t x, Prime p, Multiples q) {
-        x = min(x, x + q.settled());
+        x = min(x, x + (WIDE ? q.two : q.four));
         return subtract_if_reached(subtract_if_reached(x, q.two), p.q);
     }
-    DEVICE static void inverse(uint32_t& x, uint32_t& y, Factor w, Prime p, Multiples q) {
+    template <bool WIDE>
+    static constexpr uint32_t LIMIT = 1;
+    template <bool WIDE>
+    DEVICE static void inverse(uint32_t& x, uint32_t& y, Factor w, Prime p, Multiples) {
         const uint32_t sum = x + y, difference = x - y;
-        x = halved(sum, p, q);
+        x = sum;
         y = product(difference, w, p);
+    }
+    template <bool WIDE>
+    DEVICE static uint32_t sum_settled(uint32_t x, Prime p, Multiples q) {
+        return halved(x, p, q);
     }
     DEVICE static uint32_t inverse_end(uint32_t x, Factor scale, Prime p) {
         x = product(x, scale, p);
@@ -127,12 +152,22 @@ struct Ntt {
     static_assert(LOG == 12 || LOG == 11, "groups of 16 or 8 threads, within a warp");
 
     // The layers of one pass from `FIRST` on, `BEFORE` layers into the transform. Twiddle quadruple j at j `stride`.
+    // All threads branch alike: instructions for wide primes alone, predicated, would take issue slots of others.
     template <class B, uint32_t BEFORE, uint32_t FIRST>
     DEVICE static void forward_pass(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p,
                                     Multiples multiples) {
+        if (is_wide(p)) {
+            forward_layers<B, true, BEFORE, FIRST>(x, twiddles, stride, p, multiples);
+        } else {
+            forward_layers<B, false, BEFORE, FIRST>(x, twiddles, stride, p, multiples);
+        }
+    }
+    template <class B, bool WIDE, uint32_t BEFORE, uint32_t FIRST>
+    DEVICE static void forward_layers(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p,
+                                    Multiples multiples) {
         if constexpr (FIRST < 4) {
             constexpr uint32_t GROUPS = 1u << FIRST, HALF = 8u >> FIRST;
-            settle<B, BEFORE, HALF>(x, p, multiples);
+            settle<B, WIDE, BEFORE, HALF>(x, p, multiples);
 #pragma unroll
             for (uint32_t group = 0; group < GROUPS; ++group) {
                 const Factor w = factor(twiddles, stride, GROUPS + group);
@@ -140,30 +175,56 @@ struct Ntt {
                 for (uint32_t i = 2 * HALF * group; i < 2 * HALF * group + HALF; ++i)
                     B::forward(x[i], x[i + HALF], w, p, multiples);
             }
-            forward_pass<B, BEFORE + 1, FIRST + 1>(x, twiddles, stride, p, multiples);
+            forward_layers<B, WIDE, BEFORE + 1, FIRST + 1>(x, twiddles, stride, p, multiples);
         }
     }
     // Settles the words that layer `LAYER`, which joins x[i] and x[i + HALF], does not multiply.
-    template <class B, uint32_t LAYER, uint32_t HALF>
+    template <class B, bool WIDE, uint32_t LAYER, uint32_t HALF>
     DEVICE static void settle(uint32_t (&x)[16], Prime p, Multiples q) {
-        if (!B::template settles<LAYER>(q)) return;
+        if constexpr (B::template settles<WIDE>(LAYER)) {
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i)
-            if ((i & HALF) == 0) x[i] = B::settled(x[i], p, q);
+            for (uint32_t i = 0; i < 16; ++i)
+                if ((i & HALF) == 0) x[i] = B::template settled<WIDE>(x[i], p, q);
+        }
     }
-    // The same backwards, from layer `LAST` to `FIRST`.
-    template <class B, uint32_t FIRST, uint32_t LAST = 3>
+    // The same backwards, from the layer that joins neighbours to `FIRST`. Words are below LIMIT q between passes, and
+    // after the last they are what a product takes.
+    enum class Pass { BEGINS, GOES_ON, ENDS };
+    template <class B, Pass PASS, uint32_t FIRST>
     DEVICE static void inverse_pass(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p,
                                     Multiples multiples) {
-        constexpr uint32_t GROUPS = 1u << LAST, HALF = 8u >> LAST;
+        if (is_wide(p)) {
+            inverse_layers<B, true, PASS, FIRST, 3>(x, twiddles, stride, p, multiples);
+        } else {
+            inverse_layers<B, false, PASS, FIRST, 3>(x, twiddles, stride, p, multiples);
+        }
+    }
+    template <class B, bool WIDE, Pass PASS, uint32_t FIRST, uint32_t LAST>
+    DEVICE static void inverse_layers(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p,
+                                      Multiples multiples) {
+        constexpr uint32_t GROUPS = 1u << LAST, HALF = 8u >> LAST, LIMIT = B::template LIMIT<WIDE>;
+        constexpr uint32_t INPUT = PASS == Pass::BEGINS ? 1 : LIMIT;
+        constexpr bool END = PASS == Pass::ENDS && LAST == FIRST;
 #pragma unroll
         for (uint32_t group = 0; group < GROUPS; ++group) {
             const Factor w = factor(twiddles, stride, GROUPS + group);
 #pragma unroll
-            for (uint32_t i = 2 * HALF * group; i < 2 * HALF * group + HALF; ++i)
-                B::inverse(x[i], x[i + HALF], w, p, multiples);
+            for (uint32_t i = 2 * HALF * group; i < 2 * HALF * group + HALF; ++i) {
+                B::template inverse<WIDE>(x[i], x[i + HALF], w, p, multiples);
+                if (!END && 2 * bound(INPUT, HALF, i, LIMIT) > LIMIT)
+                    x[i] = B::template sum_settled<WIDE>(x[i], p, multiples);
+            }
         }
-        if constexpr (LAST > FIRST) inverse_pass<B, FIRST, LAST - 1>(x, twiddles, stride, p, multiples);
+        if constexpr (LAST > FIRST) {
+            inverse_layers<B, WIDE, PASS, FIRST, LAST - 1>(x, twiddles, stride, p, multiples);
+        }
+    }
+    // x[i] is below this many q before the layer that joins it with x[i + half], in a pass that began below `input` q:
+    // sums grow up to the limit, products begin anew.
+    DEVICE static constexpr uint32_t bound(uint32_t input, uint32_t half, uint32_t i, uint32_t limit) {
+        uint32_t bound = input;
+        for (uint32_t bit = 1; bit < half; bit *= 2) bound = min((i & bit) != 0 ? 2 : 2 * bound, limit);
+        return bound;
     }
     DEVICE static Factor factor(const Words4* twiddles, uint32_t stride, uint32_t number) {
         const Words4 two = load_table(twiddles + number / 2 * stride);
@@ -202,7 +263,9 @@ struct Ntt {
         for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_last(i, thread)];
         forward_pass<B, 8, THIRD>(x, table + 8 + 8 * 16 + thread, THREADS, p, multiples);
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) x[i] = B::forward_end(x[i], p, multiples);
+        for (uint32_t i = 0; i < 16; ++i)
+            x[i] = is_wide(p) ? B::template forward_end<true>(x[i], p, multiples)
+                              : B::template forward_end<false>(x[i], p, multiples);
     }
 
     // Values below q to coefficients below q times `scale`, which has the factor 1 / N.
@@ -210,14 +273,14 @@ struct Ntt {
     DEVICE static void inverse(uint32_t (&x)[16], uint32_t* exchange, const Words4* table, Factor scale, Prime p) {
         const uint32_t thread = opaque(threadIdx.x);
         const Multiples multiples(p);
-        inverse_pass<B, THIRD>(x, table + 8 + 8 * 16 + thread, THREADS, p, multiples);
+        inverse_pass<B, Pass::BEGINS, THIRD>(x, table + 8 + 8 * 16 + thread, THREADS, p, multiples);
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) exchange[place_last(i, thread)] = x[i];
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_middle_padded(i, thread)];
-        inverse_pass<B, 0>(x, table + 8 + thread / LANES, 16, p, multiples);
+        inverse_pass<B, Pass::GOES_ON, 0>(x, table + 8 + thread / LANES, 16, p, multiples);
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) exchange[place_middle(i, thread)] = x[i];
@@ -225,39 +288,36 @@ struct Ntt {
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_first(i, thread)];
         block_barrier();
-        inverse_pass<B, 0>(x, table, 1, p, multiples);
+        inverse_pass<B, Pass::ENDS, 0>(x, table, 1, p, multiples);
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = B::inverse_end(x[i], scale, p);
     }
 
-    // A warp's 512 values also come in *rows* of 32: x[i] = value 32 i + l of them for lane l, as memory is read and
-    // written best. Between rows and 16 consecutive values a thread, shared memory is exchanged within the warp;
-    // the exclusive or keeps both ways free of conflicts.
-    DEVICE static uint32_t row_value(uint32_t i) { return threadIdx.x / 32 * 512 + 32 * i + threadIdx.x % 32; }
-    DEVICE static uint32_t* warp_region(uint32_t* exchange) { return exchange + threadIdx.x / 32 * (32 * 17); }
-    // The places of x[i] seen from the rows and from the values' end, for a lane.
-    DEVICE static uint32_t place_row(uint32_t i, uint32_t lane) { return 32 * i + (lane & 16) + ((lane & 15) ^ i); }
-    DEVICE static uint32_t place_own(uint32_t i, uint32_t lane) { return 16 * lane + (i ^ lane / 2); }
+    // A warp's 512 values also come in *rows* of twice 16, as memory is read and written best: x[i] = value
+    // `first_of_rows()` + ROW i, 16 consecutive ones for the lanes of each half, 256 apart. Between rows and 16 consecutive
+    // values a thread, shared memory is exchanged within the warp; the padding of `place_last` keeps both ways free of
+    // conflicts, because 256 values are 17 times 16 words.
+    static constexpr uint32_t ROW = 16;
+    DEVICE static uint32_t first_of_rows() { return threadIdx.x / 16 * 256 + threadIdx.x % 16; }
+    DEVICE static uint32_t place_row(uint32_t i, uint32_t thread) { return thread / 16 * (16 * 17) + 17 * i + thread % 16; }
 
     DEVICE static void own_to_rows(uint32_t (&x)[16], uint32_t* exchange) {
-        uint32_t* const region = warp_region(exchange);
-        const uint32_t lane = opaque(threadIdx.x % 32);
+        const uint32_t thread = opaque(threadIdx.x);
         warp_barrier();
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) region[place_own(i, lane)] = x[i];
+        for (uint32_t i = 0; i < 16; ++i) exchange[place_last(i, thread)] = x[i];
         warp_barrier();
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) x[i] = region[place_row(i, lane)];
+        for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_row(i, thread)];
     }
     DEVICE static void rows_to_own(uint32_t (&x)[16], uint32_t* exchange) {
-        uint32_t* const region = warp_region(exchange);
-        const uint32_t lane = opaque(threadIdx.x % 32);
+        const uint32_t thread = opaque(threadIdx.x);
         warp_barrier();
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) region[place_row(i, lane)] = x[i];
+        for (uint32_t i = 0; i < 16; ++i) exchange[place_row(i, thread)] = x[i];
         warp_barrier();
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) x[i] = region[place_own(i, lane)];
+        for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_last(i, thread)];
     }
 };
 

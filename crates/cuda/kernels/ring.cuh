@@ -95,7 +95,7 @@ DEVICE uint32_t field(uint32_t word, uint32_t upper, const Digit& digit) {
 }
 
 // The place that the substitution X -> X^exponent takes value `place` from: it belongs to the root of exponent
-// 2 r + 1, r being the place with its bits reversed. Rows of 32 values come from rows.
+// 2 r + 1, r being the place with its bits reversed. Rows of 16 values come from rows.
 DEVICE uint32_t substituted(uint32_t place, uint32_t exponent, uint32_t log) {
     const uint32_t root = ((2 * (reverse_bits(place) >> (32 - log)) + 1) * exponent) & ((2u << log) - 1);
     return reverse_bits(root / 2) >> (32 - log);
@@ -124,9 +124,9 @@ struct Difference {
 // A source's values of one limb, 16 consecutive ones a thread.
 template <uint32_t LOG, class Source>
 DEVICE void load_own(uint32_t (&x)[16], const Source& source, uint32_t limb, Prime p, uint32_t* exchange) {
-    const uint32_t first = opaque(Ntt<LOG>::row_value(0));
+    const uint32_t first = opaque(Ntt<LOG>::first_of_rows());
 #pragma unroll
-    for (uint32_t i = 0; i < 16; ++i) x[i] = source.value(limb, first + 32 * i, p);
+    for (uint32_t i = 0; i < 16; ++i) x[i] = source.value(limb, first + Ntt<LOG>::ROW * i, p);
     Ntt<LOG>::rows_to_own(x, exchange);
 }
 

@@ -30,9 +30,9 @@ DEVICE void encode_kernel(const uint32_t* words, Rounding rounding, uint32_t* va
     }
     N::template forward<Shoup>(x, exchange, tables.forward + limb * N::TABLE, p);
     N::own_to_rows(x, exchange);
-    uint32_t* const to = values + (uint64_t)blockIdx.x * N::DEGREE;
+    uint32_t* const rows = values + (uint64_t)blockIdx.x * N::DEGREE + N::first_of_rows();
 #pragma unroll
-    for (uint32_t i = 0; i < 16; ++i) to[N::row_value(i)] = x[i];
+    for (uint32_t i = 0; i < 16; ++i) rows[N::ROW * i] = x[i];
 }
 
 // The upper `bits` bits of words, rounded, times the scale, added to b; a block a limb of a ciphertext. Words from
@@ -54,10 +54,10 @@ DEVICE void bodies_kernel(const uint32_t* words, uint64_t count, uint32_t* ciphe
     }
     N::template forward<Shoup>(x, exchange, tables.forward + limb * N::TABLE, p);
     N::own_to_rows(x, exchange);
-    uint32_t* const to =
-        ciphertexts + ((uint64_t)ciphertext * 2 * tables.limbs + tables.limbs + limb) * N::DEGREE;
+    uint32_t* const rows = ciphertexts + ((uint64_t)ciphertext * 2 * tables.limbs + tables.limbs + limb) * N::DEGREE +
+                           N::first_of_rows();
 #pragma unroll
-    for (uint32_t i = 0; i < 16; ++i) to[N::row_value(i)] = add(to[N::row_value(i)], x[i], p);
+    for (uint32_t i = 0; i < 16; ++i) rows[N::ROW * i] = add(rows[N::ROW * i], x[i], p);
 }
 
 // How a polynomial is switched: with y_i = x (q / q_i)^-1 mod q_i, x / q is the sum of y_i / q_i up to whole numbers,
@@ -118,10 +118,11 @@ DEVICE void switch_kernel(const uint32_t* ciphertexts, const Place& place, const
     uint32_t* const exchange = shared + (tables.limbs < 2 ? 2 : tables.limbs) * N::DEGREE;
 #pragma unroll 1
     for (uint32_t limb = 0; limb < tables.limbs; ++limb) {
-        const uint32_t* const from = ciphertexts + ((uint64_t)blockIdx.x * tables.limbs + limb) * N::DEGREE;
+        const uint32_t* const rows =
+            ciphertexts + ((uint64_t)blockIdx.x * tables.limbs + limb) * N::DEGREE + N::first_of_rows();
         uint32_t x[16];
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) x[i] = from[N::row_value(i)];
+        for (uint32_t i = 0; i < 16; ++i) x[i] = rows[N::ROW * i];
         N::rows_to_own(x, exchange);
         N::template inverse<Shoup>(x, exchange, tables.inverse + limb * N::TABLE, method.scales[limb],
                                    tables.primes[limb]);

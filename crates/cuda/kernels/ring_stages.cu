@@ -108,9 +108,9 @@ DEVICE void stage(const Source& source, const Sink& sink, const uint32_t* key, c
         }
         N::own_to_rows(a, exchange);
         N::own_to_rows(b, exchange);
-        const uint32_t first = opaque(N::row_value(0));
+        const uint32_t first = opaque(N::first_of_rows());
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) sink.put(limb, first + 32 * i, a[i], b[i], p, tables);
+        for (uint32_t i = 0; i < 16; ++i) sink.put(limb, first + N::ROW * i, a[i], b[i], p, tables);
     }
 }
 

@@ -4,9 +4,8 @@ use bytemuck::{Pod, Zeroable};
 use spirea_math::{Modulus, ShoupWord};
 
 use super::tables::Prime;
-use crate::driver::Compute;
 
-/// How a butterfly multiplies.
+/// How a butterfly multiplies. What is fused with other work has Shoup's products, which take any words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Butterfly {
     /// Shoup's products: lazy unsigned words.
@@ -18,12 +17,6 @@ pub enum Butterfly {
 impl Butterfly {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Shoup, Self::Montgomery];
-
-    /// The faster one for a compute capability, by measurement: none has been made yet. What is fused with other work
-    /// has Shoup's products everywhere, which take any words.
-    pub fn chosen(_: Compute) -> Self {
-        Self::Shoup
-    }
 
     /// A factor with what spares its product a division.
     pub(super) fn factor(self, modulus: Modulus, word: ShoupWord) -> Factor {
