@@ -164,7 +164,7 @@ struct Ntt {
     }
     template <class B, bool WIDE, uint32_t BEFORE, uint32_t FIRST>
     DEVICE static void forward_layers(uint32_t (&x)[16], const Words4* twiddles, uint32_t stride, Prime p,
-                                    Multiples multiples) {
+                                      Multiples multiples) {
         if constexpr (FIRST < 4) {
             constexpr uint32_t GROUPS = 1u << FIRST, HALF = 8u >> FIRST;
             settle<B, WIDE, BEFORE, HALF>(x, p, multiples);

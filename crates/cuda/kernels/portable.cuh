@@ -50,6 +50,19 @@ DEVICE uint64_t multiply_add_wide(uint32_t a, uint32_t b, uint64_t c) {
     asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
     return product + c;
 }
+// a b + c modulo 2^32: one IMAD. Of plain sums of products the compiler adds the products first.
+DEVICE uint32_t multiply_add_low(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t sum;
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+    return sum;
+}
+// (high : low) in a pair of registers. Halves that are joined by a shift and an or stay where they were, and whatever
+// takes them moves them together first.
+DEVICE uint64_t join_words(uint32_t low, uint32_t high) {
+    uint64_t word;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(word) : "r"(low), "r"(high));
+    return word;
+}
 DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 DEVICE int32_t multiply_high_signed(int32_t a, int32_t b) { return __mulhi(a, b); }
 // (high : low) rotated or shifted left by `bits` below 32, the upper word.

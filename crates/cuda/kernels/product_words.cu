@@ -49,7 +49,7 @@ struct WordTile {
             for (uint32_t j = 0; j < COLUMNS; j++) {
                 const uint32_t upper =
                     multiply_lazy((uint32_t)(sums[i][j] >> 32), 1, product.companion, product.prime.q);
-                sums[i][j] = (uint64_t)upper << 32 | (uint32_t)sums[i][j];
+                sums[i][j] = join_words((uint32_t)sums[i][j], upper);
             }
         }
     }

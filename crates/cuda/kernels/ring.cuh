@@ -94,39 +94,53 @@ DEVICE uint32_t field(uint32_t word, uint32_t upper, const Digit& digit) {
     return (uint32_t)(((uint64_t)upper << 32 | word) >> digit.shift) & digit.mask;
 }
 
-// The place that the substitution X -> X^exponent takes value `place` from: it belongs to the root of exponent
-// 2 r + 1, r being the place with its bits reversed. Rows of 16 values come from rows.
-DEVICE uint32_t substituted(uint32_t place, uint32_t exponent, uint32_t log) {
-    const uint32_t root = ((2 * (reverse_bits(place) >> (32 - log)) + 1) * exponent) & ((2u << log) - 1);
-    return reverse_bits(root / 2) >> (32 - log);
-}
+// Value `place` belongs to the root of exponent 2 r + 1, r being the place with its bits reversed. Exponents are in the
+// upper log + 1 bits of words, where products and sums are modulo 2N by themselves, and where the reversed word is the
+// place plus N. The place may come in two parts that share no bit: the second is added as `reverse_bits`.
+DEVICE uint32_t root_exponent(uint32_t place, uint32_t log) { return reverse_bits(place) + (1u << (31 - log)); }
 
-// Source of digits: a polynomial under a substitution.
+// What follows addresses values in two parts likewise, a thread's first place and an offset that shares no bit with it
+// and that the compiler knows: what depends on the first part alone is computed once.
+
+// Source of digits: a polynomial under the substitution X -> X^exponent. Rows of 16 values come from rows.
 struct Image {
     const uint32_t* polynomial;
     uint32_t exponent, log;
-    DEVICE uint32_t value(uint32_t limb, uint32_t place, Prime) const {
-        return polynomial[((uint64_t)limb << log) + substituted(place, exponent, log)];
+
+    struct Values {
+        const uint32_t* less_degree;
+        uint32_t root, exponent;
+        DEVICE uint32_t at(uint32_t offset, Prime) const {
+            return less_degree[reverse_bits(root + reverse_bits(offset) * exponent)];
+        }
+    };
+    DEVICE Values values(uint32_t limb, uint32_t first) const {
+        return {polynomial + ((uint64_t)limb << log) - (1u << log), root_exponent(first, log) * exponent, exponent};
     }
 };
 
-// Source of digits: the difference of two polynomials, `second` words apart.
+// Source of digits: the difference of two polynomials, `distance` words apart.
 struct Difference {
     const uint32_t* first;
-    uint64_t second;
+    uint64_t distance;
     uint32_t log;
-    DEVICE uint32_t value(uint32_t limb, uint32_t place, Prime p) const {
-        const uint32_t* const at = first + ((uint64_t)limb << log) + place;
-        return subtract(at[second], *at, p);
+
+    struct Values {
+        const uint32_t *first, *second;
+        DEVICE uint32_t at(uint32_t offset, Prime p) const { return subtract(second[offset], first[offset], p); }
+    };
+    DEVICE Values values(uint32_t limb, uint32_t place) const {
+        const uint32_t* const of_limb = first + ((uint64_t)limb << log) + place;
+        return {of_limb, of_limb + distance};
     }
 };
 
 // A source's values of one limb, 16 consecutive ones a thread.
 template <uint32_t LOG, class Source>
 DEVICE void load_own(uint32_t (&x)[16], const Source& source, uint32_t limb, Prime p, uint32_t* exchange) {
-    const uint32_t first = opaque(Ntt<LOG>::first_of_rows());
+    const auto values = source.values(limb, opaque(Ntt<LOG>::first_of_rows()));
 #pragma unroll
-    for (uint32_t i = 0; i < 16; ++i) x[i] = source.value(limb, first + Ntt<LOG>::ROW * i, p);
+    for (uint32_t i = 0; i < 16; ++i) x[i] = values.at(Ntt<LOG>::ROW * i, p);
     Ntt<LOG>::rows_to_own(x, exchange);
 }
 
@@ -145,7 +159,7 @@ DEVICE void load_residues(uint32_t (&x)[16], const Source& source, uint32_t limb
 // A sum of products below 2^34 q to below 2^32 q.
 DEVICE uint64_t settled(uint64_t sum, Prime p) {
     const uint32_t upper = subtract_if_reached((uint32_t)(sum >> 32), 2 * p.q);
-    return (uint64_t)subtract_if_reached(upper, p.q) << 32 | (uint32_t)sum;
+    return join_words((uint32_t)sum, subtract_if_reached(upper, p.q));
 }
 
 // What a substitution S of a node (a, b) gives: the children (a, b) + S and ((a, b) - S) X^(-2^level). Nodes and
@@ -156,23 +170,43 @@ struct Split {
     uint32_t* odd;
     uint32_t exponent, level;
 
-    // Takes the product's values at one place: those of the image of b are added to its b.
-    DEVICE void put(uint32_t limb, uint32_t place, uint32_t a, uint32_t b, Prime p, const RingTables& tables) const {
-        const uint32_t log = tables.log_degree;
-        const uint64_t of_a = ((uint64_t)limb << log) + place, of_b = of_a + ((uint64_t)tables.limbs << log);
-        b = add(b, node[of_b - place + substituted(place, exponent, log)], p);
-        const uint32_t node_a = node[of_a], node_b = node[of_b];
-        even[of_a] = add(node_a, a, p);
-        even[of_b] = add(node_b, b, p);
-        if (odd == nullptr) return;
-        // The monomial's value is a power of the root, of which the upper N are the lower ones negated.
-        const uint32_t root = 2 * (reverse_bits(place) >> (32 - log)) + 1;
-        const uint32_t power = (0u - (root << level)) & ((2u << log) - 1);
-        const Factor monomial =
-            tables.powers[((uint64_t)limb << log) + (reverse_bits(power & ((1u << log) - 1)) >> (32 - log))];
-        const bool negated = power >> log != 0;
-        odd[of_a] = product(negated ? a + p.q - node_a : node_a + p.q - a, monomial, p);
-        odd[of_b] = product(negated ? b + p.q - node_b : node_b + p.q - b, monomial, p);
+    // Where the values of a limb are: of a, and `of_b` words further of b.
+    struct Values {
+        Image::Values image_b;
+        const uint32_t *node_a, *node_b;
+        uint32_t *even_a, *even_b, *odd_a, *odd_b;
+        const Factor* powers;
+        uint32_t power, step;
+
+        // Takes the product's values at one place: those of the image of b are added to its b.
+        DEVICE void put(uint32_t offset, uint32_t a, uint32_t b, Prime p) const {
+            b = add(b, image_b.at(offset, p), p);
+            const uint32_t value_a = node_a[offset], value_b = node_b[offset];
+            even_a[offset] = add(value_a, a, p);
+            even_b[offset] = add(value_b, b, p);
+            if (odd_a == nullptr) return;
+            // The monomial's value is a power of the root, of which the upper N are the lower ones negated.
+            const uint32_t exponent = power - reverse_bits(offset) * step;
+            const Factor monomial = powers[reverse_bits(exponent) >> 1];
+            const bool negated = exponent >> 31 != 0;
+            odd_a[offset] = product(negated ? a + p.q - value_a : value_a + p.q - a, monomial, p);
+            odd_b[offset] = product(negated ? b + p.q - value_b : value_b + p.q - b, monomial, p);
+        }
+    };
+    DEVICE Values values(uint32_t limb, uint32_t first, const RingTables& tables) const {
+        const uint32_t log = tables.log_degree, step = 1u << level;
+        const uint64_t to_b = (uint64_t)tables.limbs << log, of_a = ((uint64_t)limb << log) + first, of_b = of_a + to_b;
+        const bool both = odd != nullptr;
+        return {Image{node + to_b, exponent, log}.values(limb, first),
+                node + of_a,
+                node + of_b,
+                even + of_a,
+                even + of_b,
+                both ? odd + of_a : nullptr,
+                both ? odd + of_b : nullptr,
+                tables.powers + ((uint64_t)limb << log),
+                0u - root_exponent(first, log) * step,
+                step};
     }
     DEVICE static uint32_t product(uint32_t x, Factor w, Prime p) {
         return subtract_if_reached(multiply_lazy(x, w.value, w.companion, p.q), p.q);

@@ -68,7 +68,8 @@ DEVICE void decompose(const Source& source, const RingTables& tables, const Deco
     }
 }
 
-// The products of a source's digits with the rows of a key, value by value to `sink.put`.
+// The products of a source's digits with the rows of a key, value by value to what `sink().values` gives: a sink is
+// made when it is wanted, because its addresses would take registers from the sums.
 template <uint32_t LOG, class Source, class Sink>
 DEVICE void stage(const Source& source, const Sink& sink, const uint32_t* key, const RingTables& tables,
                   const Decomposition& decomposition, uint32_t* shared) {
@@ -108,9 +109,9 @@ DEVICE void stage(const Source& source, const Sink& sink, const uint32_t* key, c
         }
         N::own_to_rows(a, exchange);
         N::own_to_rows(b, exchange);
-        const uint32_t first = opaque(N::first_of_rows());
+        const auto values = sink().values(limb, opaque(N::first_of_rows()), tables);
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) sink.put(limb, first + N::ROW * i, a[i], b[i], p, tables);
+        for (uint32_t i = 0; i < 16; ++i) values.put(N::ROW * i, a[i], b[i], p);
     }
 }
 
@@ -121,15 +122,22 @@ struct Winner {
     uint64_t second;  // words from the first
     uint32_t source;
 
-    DEVICE void put(uint32_t limb, uint32_t place, uint32_t a, uint32_t b, Prime p, const RingTables& tables) const {
-        const uint64_t of_polynomial = (uint64_t)tables.limbs << tables.log_degree;
+    struct Values {
+        uint32_t *first_a, *first_b, *second_b;
+        uint32_t source;
+
+        DEVICE void put(uint32_t offset, uint32_t a, uint32_t b, Prime p) const {
+            first_b[offset] = add(first_b[offset], b, p);
+            if (source == 0)
+                second_b[offset] = a;
+            else
+                first_a[offset] = add(first_a[offset], add(second_b[offset], a, p), p);
+        }
+    };
+    DEVICE Values values(uint32_t limb, uint32_t place, const RingTables& tables) const {
         uint32_t* const first_a = first + ((uint64_t)limb << tables.log_degree) + place;
-        uint32_t* const first_b = first_a + of_polynomial;
-        *first_b = add(*first_b, b, p);
-        if (source == 0)
-            first_b[second] = a;
-        else
-            *first_a = add(*first_a, add(first_b[second], a, p), p);
+        uint32_t* const first_b = first_a + ((uint64_t)tables.limbs << tables.log_degree);
+        return {first_a, first_b, first_b + second, source};
     }
 };
 
@@ -137,7 +145,7 @@ template <uint32_t LOG>
 DEVICE void play(const Games& games, const RingTables& tables, const Decomposition& decomposition, uint32_t* shared) {
 #pragma unroll 1
     for (uint32_t source = 0; source < 2; ++source) {
-        const Winner sink{games.first(blockIdx.x), games.distance, source};
+        const auto sink = [&] { return Winner{games.first(blockIdx.x), games.distance, source}; };
         stage<LOG>(games.source(blockIdx.x, source, tables), sink, games.selector + source * games.of_source, tables,
                    decomposition, shared);
     }
@@ -153,8 +161,10 @@ using namespace spirea;
            (const Expanded* queries, Level level, RingTables tables, Decomposition decomposition)) {            \
         SHARED(uint32_t, shared);                                                                               \
         const Expanded query = queries[blockIdx.y];                                                             \
-        stage<log>(image(query, blockIdx.x, level, tables), split(query, blockIdx.x, level, tables), query.key, \
-                   tables, decomposition, shared);                                                              \
+        const auto sink = [&] {                                                                                 \
+            return split(queries[opaque(blockIdx.y)], opaque(blockIdx.x), level, tables);                       \
+        };                                                                                                      \
+        stage<log>(image(query, blockIdx.x, level, tables), sink, query.key, tables, decomposition, shared);    \
     }                                                                                                           \
     KERNEL(ring_game_##degree, degree / 16, 8192 / degree,                                                      \
            (Games games, RingTables tables, Decomposition decomposition)) {                                     \

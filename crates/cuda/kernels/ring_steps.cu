@@ -82,7 +82,7 @@ using namespace spirea;
 
 // Blocks: x = source and limb, y = node or game, z = query.
 #define RESIDUES(degree, log)                                                                                   \
-    KERNEL(ring_split_residues_##degree, degree / 16, 12288 / degree,                                           \
+    KERNEL(ring_split_residues_##degree, degree / 16, 16384 / degree,                                           \
            (const Expanded* queries, Level level, uint32_t* residues, RingTables tables,                        \
             Decomposition decomposition)) {                                                                     \
         SHARED(uint32_t, exchange);                                                                             \
@@ -91,7 +91,7 @@ using namespace spirea;
                              residues + (item * gridDim.x + blockIdx.x) * degree, tables, decomposition,        \
                              exchange);                                                                         \
     }                                                                                                           \
-    KERNEL(ring_game_residues_##degree, degree / 16, 12288 / degree,                                            \
+    KERNEL(ring_game_residues_##degree, degree / 16, 16384 / degree,                                            \
            (Games games, uint32_t* residues, RingTables tables, Decomposition decomposition)) {                 \
         SHARED(uint32_t, exchange);                                                                             \
         residues_kernel<log>(games.source(blockIdx.y, blockIdx.x / tables.limbs, tables),                       \
@@ -100,18 +100,20 @@ using namespace spirea;
                              decomposition, exchange);                                                          \
     }
 
-// budget ring_split_residues_4096: 80 registers
-// budget ring_game_residues_4096: 80 registers
+// budget ring_split_residues_4096: 64 registers
+// budget ring_game_residues_4096: 64 registers
 RESIDUES(4096, 12)
-// budget ring_split_residues_2048: 80 registers
-// budget ring_game_residues_2048: 80 registers
+// budget ring_split_residues_2048: 64 registers
+// budget ring_game_residues_2048: 64 registers
 RESIDUES(2048, 11)
 
 // Residues [polynomial][limb][N] to fields [polynomial][digit][N]: a thread a coefficient; blocks: x = coefficients,
-// y = polynomial. About 100 instructions for a coefficient of four primes.
+// y = polynomial. About 100 instructions for a coefficient of four primes, and 10 for a digit. Shared memory: [limb][256]
+// words, every one a thread's own, because registers have no number that is known late.
 // budget: 48 registers
 KERNEL(ring_recombine, 256, 4, (const uint32_t* residues, uint32_t* fields, RingTables tables,
                                 Decomposition decomposition)) {
+    SHARED(uint32_t, words);
     const uint32_t degree = 1u << tables.log_degree, i = blockIdx.x * 256 + threadIdx.x;
     const uint32_t* const from = residues + (uint64_t)blockIdx.y * tables.limbs * degree + i;
     uint32_t* const to = fields + (uint64_t)blockIdx.y * decomposition.levels * degree + i;
@@ -119,14 +121,11 @@ KERNEL(ring_recombine, 256, 4, (const uint32_t* residues, uint32_t* fields, Ring
 #pragma unroll
     for (uint32_t limb = 0; limb < MOST_PRIMES; ++limb) x[limb] = limb < tables.limbs ? from[limb * degree] : 0;
     recombine(x, tables.primes, decomposition);
+#pragma unroll
+    for (uint32_t limb = 0; limb < MOST_PRIMES; ++limb) words[limb * 256 + threadIdx.x] = x[limb];
     for (uint32_t number = 0; number < decomposition.levels; ++number) {
         const Digit& digit = decomposition.digits[number];
-        uint32_t word = 0, upper = 0;
-#pragma unroll
-        for (uint32_t limb = 0; limb < MOST_PRIMES; ++limb) {
-            if (limb == digit.word) word = x[limb];
-            if (limb == digit.upper) upper = x[limb];
-        }
+        const uint32_t word = words[digit.word * 256 + threadIdx.x], upper = words[digit.upper * 256 + threadIdx.x];
         to[number * degree] = field(word, upper, digit);
     }
 }
@@ -174,9 +173,9 @@ KERNEL(ring_split_children, 128, 6, (const Expanded* queries, Level level, const
     const Prime p = tables.primes[limb];
     uint32_t a[4], b[4];
     sum_rows(a, b, terms + ((item * rows * tables.limbs) << log), query.key, rows, limb, number, p, tables);
-    const Split sink = split(query, blockIdx.y, level, tables);
+    const Split::Values children = split(query, blockIdx.y, level, tables).values(limb, 4 * number, tables);
 #pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) sink.put(limb, 4 * number + i, a[i], b[i], p, tables);
+    for (uint32_t i = 0; i < 4; ++i) children.put(i, a[i], b[i], p);
 }
 
 // Terms times a selector, added to the first of two: blocks: x = limbs and quadruples, y = game.

@@ -7,7 +7,8 @@ using namespace spirea;
 // One thread an input triple (a, b, c) of `count`, in arrays one after another; result k of thread i goes to
 // words[k * count + i]. Results: the two words of a b + (c : b), the upper words of the unsigned and the signed
 // product, the funnel shift by c mod 32, the bytes that the four selectors in c choose, the byte products, and a
-// without what the compiler knows of it, b and c read past the cache, and a group of four words of which i is part.
+// without what the compiler knows of it, b and c read past the cache, a group of four words of which i is part, the
+// lower word of a b + c, and both words of (b : a) + c.
 // budget: 40 registers
 KERNEL(selftest_words, 256, 1, (uint32_t* words, const uint32_t* inputs, uint32_t count)) {
     const uint32_t i = blockIdx.x * 256 + threadIdx.x;
@@ -16,19 +17,24 @@ KERNEL(selftest_words, 256, 1, (uint32_t* words, const uint32_t* inputs, uint32_
     const uint64_t wide = multiply_add_wide(a, b, (uint64_t)c << 32 | b);
     const Words4* groups = reinterpret_cast<const Words4*>(inputs) + i / 4;
     const Words4 streamed = load_once(groups), kept = load_table(groups);
-    const uint32_t results[11] = {(uint32_t)wide,
-                                 (uint32_t)(wide >> 32),
-                                 multiply_high(a, b),
-                                 (uint32_t)multiply_high_signed((int32_t)a, (int32_t)b),
-                                 funnel_left(a, b, c % 32),
-                                 permute_bytes(a, b, c),
-                                 dot_bytes(a, b, c),
-                                 opaque(a),
-                                 load_once(inputs + count + i),
-                                 streamed.x ^ streamed.y ^ streamed.z ^ streamed.w,
-                                 kept.x + kept.y + kept.z + kept.w};
+    const uint64_t joined = join_words(a, b) + c;
+    constexpr uint32_t RESULTS = 14;
+    const uint32_t results[RESULTS] = {(uint32_t)wide,
+                                       (uint32_t)(wide >> 32),
+                                       multiply_high(a, b),
+                                       (uint32_t)multiply_high_signed((int32_t)a, (int32_t)b),
+                                       funnel_left(a, b, c % 32),
+                                       permute_bytes(a, b, c),
+                                       dot_bytes(a, b, c),
+                                       opaque(a),
+                                       load_once(inputs + count + i),
+                                       streamed.x ^ streamed.y ^ streamed.z ^ streamed.w,
+                                       kept.x + kept.y + kept.z + kept.w,
+                                       multiply_add_low(a, b, c),
+                                       (uint32_t)joined,
+                                       (uint32_t)(joined >> 32)};
 #pragma unroll
-    for (uint32_t k = 0; k < 11; k++) words[k * count + i] = results[k];
+    for (uint32_t k = 0; k < RESULTS; k++) words[k * count + i] = results[k];
 }
 
 // One warp. Lane l has values[l] and offers it to the others; result k of lane l goes to words[32 k + l]: the value of

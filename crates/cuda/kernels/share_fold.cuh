@@ -124,7 +124,6 @@ DEVICE void fold_shares(const Fold& fold, const FunctionConstants& constants) {
     const uint32_t keys = min(fold.group, fold.keys.count - first_key);
     const Shares shares{room, fold.group == 1 ? 1 : (fold.group + 3) / 4 * 4};
     const uint64_t first = (uint64_t)(blockIdx.x / fold.groups) * fold.subtrees;
-    const uint64_t part = fold.first_part + blockIdx.y;
 
     // In the tree: keys of a subtree side by side.
     const uint32_t k = threadIdx.x / fold.group, key = threadIdx.x % fold.group;
@@ -134,7 +133,7 @@ DEVICE void fold_shares(const Fold& fold, const FunctionConstants& constants) {
     // In the products. Threads without a slot begin behind the last row.
     const uint32_t slots = THREADS / fold.lanes, slot = threadIdx.x / fold.lanes;
     const Place place{slots, slot < slots ? slot : 1u << 31, threadIdx.x % fold.lanes};
-    const uint8_t* const from = fold.rows + part * fold.part_bytes + 16 * place.lane;
+    const uint8_t* const from = fold.rows + (fold.first_part + blockIdx.y) * fold.part_bytes + 16 * place.lane;
     typename Output::Sum sums[Function::GROUP_KEYS] = {};
 
     for (uint32_t leaf = 0; leaf < 1u << fold.height; leaf++) {
@@ -158,7 +157,8 @@ DEVICE void fold_shares(const Fold& fold, const FunctionConstants& constants) {
             fold_tile<Output, Unaligned>(fold, place, shares, first, leaf, from, sums);
         }
     }
-    deposit<Output>(fold, place, first_key, keys, part, room, sums);
+    // Again, rather than in registers until now.
+    deposit<Output>(fold, place, first_key, keys, fold.first_part + opaque(blockIdx.y), room, sums);
 }
 
 }  // namespace spirea

@@ -195,14 +195,20 @@ struct Words64 {
     }
     DEVICE static void put(const Shares& shares, uint32_t k, uint32_t key, uint32_t i, Words4 block) {
         uint64_t* const to = reinterpret_cast<uint64_t*>(shares.bytes) + at(shares, k, 0) + key;
-        to[(2 * i) * shares.stride] = (uint64_t)block.y << 32 | block.x;
-        to[(2 * i + 1) * shares.stride] = (uint64_t)block.w << 32 | block.z;
+        to[(2 * i) * shares.stride] = join_words(block.x, block.y);
+        to[(2 * i + 1) * shares.stride] = join_words(block.z, block.w);
     }
     DEVICE static void arrange(const Shares&, uint32_t) {}
 
     DEVICE static void multiply_add(uint64_t share, Words4 lane, Wide2& sum) {
-        sum.x += share * ((uint64_t)lane.y << 32 | lane.x);
-        sum.y += share * ((uint64_t)lane.w << 32 | lane.z);
+        sum.x = product(share, lane.x, lane.y, sum.x);
+        sum.y = product(share, lane.z, lane.w, sum.y);
+    }
+    // share (high : low) + sum: one product whose upper half counts, and two words for the upper one.
+    DEVICE static uint64_t product(uint64_t share, uint32_t low, uint32_t high, uint64_t sum) {
+        const uint64_t whole = multiply_add_wide((uint32_t)share, low, sum);
+        const uint32_t upper = multiply_add_low((uint32_t)(share >> 32), low, (uint32_t)(whole >> 32));
+        return join_words((uint32_t)whole, multiply_add_low((uint32_t)share, high, upper));
     }
     DEVICE static void add_lone(const Shares& shares, uint32_t k, uint32_t row, Words4 lane, Wide2& sum) {
         multiply_add(reinterpret_cast<const uint64_t*>(shares.bytes)[at(shares, k, row)], lane, sum);

@@ -103,6 +103,8 @@ struct alignas(16) Words4 {
 };
 
 DEVICE uint64_t multiply_add_wide(uint32_t a, uint32_t b, uint64_t c) { return uint64_t(a) * b + c; }
+DEVICE uint32_t multiply_add_low(uint32_t a, uint32_t b, uint32_t c) { return a * b + c; }
+DEVICE uint64_t join_words(uint32_t low, uint32_t high) { return uint64_t(high) << 32 | low; }
 DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 DEVICE int32_t multiply_high_signed(int32_t a, int32_t b) { return __mulhi(a, b); }
 DEVICE uint32_t funnel_left(uint32_t low, uint32_t high, uint32_t bits) { return __funnelshift_l(low, high, bits); }

@@ -131,7 +131,7 @@ fn words(device: &Arc<Device>) -> Result<(), SelfTestError> {
         inputs[count + i] = EDGES[combination / edges % edges];
         inputs[2 * count + i] = EDGES[combination / edges.pow(2)];
     }
-    let (from, to) = (device.upload(&inputs)?, device.alloc::<u32>(11 * count)?);
+    let (from, to) = (device.upload(&inputs)?, device.alloc::<u32>(14 * count)?);
     let stream = device.main();
     let kernel = device.kernel("selftest_words")?;
     stream.launch(&kernel, Grid::new(count.div_ceil(256), 256), args![&to, &from, count as u32])?;
@@ -167,7 +167,12 @@ fn words(device: &Arc<Device>) -> Result<(), SelfTestError> {
         groups().map(|group| group.iter().fold(0, |sum, word| sum ^ word)),
     )?;
     let sum = |group: &[u32]| group.iter().fold(0, |sum: u32, &word| sum.wrapping_add(word));
-    equal("load_table", results(10), groups().map(sum))
+    equal("load_table", results(10), groups().map(sum))?;
+    let low = |(a, b, c): (u32, u32, u32)| a.wrapping_mul(b).wrapping_add(c);
+    let joined = |(a, b, c): (u32, u32, u32)| (u64::from(b) << 32 | u64::from(a)).wrapping_add(u64::from(c));
+    equal("multiply_add_low", results(11), triples().map(low))?;
+    equal("join_words, lower word", results(12), triples().map(|t| joined(t) as u32))?;
+    equal("join_words, upper word", results(13), triples().map(|t| (joined(t) >> 32) as u32))
 }
 
 /// Bytes of (b : a) by selectors of four bits, whose fourth stands for the byte's sign.

@@ -3,7 +3,7 @@
 use spirea_backend::BackendError;
 
 use super::decomposition::Decomposition;
-use super::tables::{Tables, by_degree};
+use super::tables::{MOST_PRIMES, Tables, by_degree};
 use crate::driver::{Arg, Buffer, DriverError, Grid};
 
 /// How much of a stage one kernel does (GPIR, section 4.1).
@@ -142,7 +142,8 @@ impl Stage<'_> {
 
         let fields = if decomposition.recombines() {
             let fields = alloc(all * self.rows())?;
-            let grid = Grid::cube([degree / RECOMBINE_THREADS, all * kernels.sources, 1], RECOMBINE_THREADS);
+            let grid = Grid::cube([degree / RECOMBINE_THREADS, all * kernels.sources, 1], RECOMBINE_THREADS)
+                .shared(4 * MOST_PRIMES * RECOMBINE_THREADS);
             let args = [Arg::from(&residues), Arg::from(&fields), tables.arg(), self.constants()];
             stream.launch(&tables.device.kernel("ring_recombine")?, grid, &args)?;
             fields
