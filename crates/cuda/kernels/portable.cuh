@@ -156,21 +156,15 @@ DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory");
 template <int N>
 DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
-// d (16 x 8, 32 bits) += a (16 x 32 bytes, by rows) b (32 x 8 bytes, by columns), for a whole warp. Lane l with
+// d (16 x 8, 32 bits) += a (16 x 32 bytes, by rows) b (32 x 8 bytes, by columns), unsigned, for a whole warp. Lane l with
 // g = l / 4, c = l % 4 holds a[i]: row g + 8 (i % 2), bytes 4c + 16 (i / 2) to + 3; b[i]: column g, bytes 4c + 16 i
 // to + 3; d[i]: row g + 8 (i / 2), column 2c + i % 2.
-#define SPIREA_MMA(name, kinds)                                                                         \
-    DEVICE void name(uint32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {                \
-        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." kinds                                     \
-                     ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
-                     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                                   \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));               \
-    }
-SPIREA_MMA(mma_u8u8, "u8.u8")
-SPIREA_MMA(mma_u8s8, "u8.s8")
-SPIREA_MMA(mma_s8u8, "s8.u8")
-SPIREA_MMA(mma_s8s8, "s8.s8")
-#undef SPIREA_MMA
+DEVICE void mma_u8u8(uint32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 
 // Four 8 x 8 matrices of 16-bit values, 128 bytes each in a row of `shared`, for a whole warp: lane l gives the address
 // of the 16 bytes of row l % 8 of matrix l / 8 and gets word l % 4 of row l / 4 of each.

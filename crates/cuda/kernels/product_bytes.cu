@@ -89,13 +89,10 @@ struct OctetParts {
     }
 };
 
-// Differences of four parts of 7 bits: no byte borrows from the next with its upper bit set, which is a sign after.
-DEVICE uint32_t difference(uint32_t a, uint32_t b) { return ((a | 0x80808080u) - b) ^ 0x80808080u; }
-
-// Parts of 7 bits, for primes below 2^28: 10 products by Karatsuba's a_i b_j + a_j b_i = (a_i - a_j)(b_j - b_i) +
-// a_i b_i + a_j b_j, whose differences are signed bytes. The sums of squares and of mixed products are kept apart,
-// mixed ones by diagonal (i + j = 3 has two); each is below 2^25 in 512 terms. Of the recombined sum the lower part is
-// below 2^53, and below 512 q^2: below 2^32 q for every q.
+// Parts of 7 bits, for primes below 2^28: 10 products by Karatsuba's a_i b_j + a_j b_i = (a_i + a_j)(b_i + b_j) -
+// a_i b_i - a_j b_j. Sums of two parts are bytes, of which one addition makes four. The sums of squares and of mixed
+// products are kept apart, mixed ones by diagonal (i + j = 3 has two); each is below 2^26 in 512 terms. Of the recombined
+// sum the lower part is below 2^53, and below 512 q^2: below 2^32 q for every q.
 struct SeptetParts {
     struct Octet {
         uint32_t squares[4][4], mixed[5][4];
@@ -104,15 +101,15 @@ struct SeptetParts {
         DEVICE uint32_t value(uint32_t i, Prime prime) const {
             const uint32_t s0 = squares[0][i], s1 = squares[1][i], s2 = squares[2][i], s3 = squares[3][i];
             const uint32_t s01 = s0 + s1, s23 = s2 + s3;
-            const uint32_t d1 = mixed[0][i] + s01, d2 = mixed[1][i] + s01 + s2, d3 = mixed[2][i] + s01 + s23;
-            const uint32_t d4 = mixed[3][i] + s1 + s23, d5 = mixed[4][i] + s23;
+            const uint32_t d1 = mixed[0][i] - s01, d2 = mixed[1][i] - s0 - s2 + s1, d3 = mixed[2][i] - s01 - s23;
+            const uint32_t d4 = mixed[3][i] - s1 - s3 + s2, d5 = mixed[4][i] - s23;
             const uint64_t low = s0 + ((uint64_t)d1 << 7) + ((uint64_t)d2 << 14) + ((uint64_t)d3 << 21) +
                                  ((uint64_t)d4 << 28);
             const uint64_t high = ((uint64_t)d5 << 3) + ((uint64_t)s3 << 10);
             return reduce(low, high, prime);
         }
     };
-    uint32_t parts[4][4], differences[6][4];
+    uint32_t parts[4][4], sums_of_two[6][4];
 
     DEVICE void prepare() {
         #pragma unroll
@@ -121,22 +118,20 @@ struct SeptetParts {
             #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
                 #pragma unroll
-                for (uint32_t j = i + 1; j < 4; j++) {
-                    differences[pair++][word] = difference(parts[j][word], parts[i][word]);
-                }
+                for (uint32_t j = i + 1; j < 4; j++) sums_of_two[pair++][word] = parts[i][word] + parts[j][word];
             }
         }
     }
     DEVICE void multiply_add(Octet& sums, const uint32_t (&rows)[4][2]) const {
         #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) mma_s8s8(sums.squares[i], parts[i], rows[i]);
+        for (uint32_t i = 0; i < 4; i++) mma_u8u8(sums.squares[i], parts[i], rows[i]);
         uint32_t pair = 0;
         #pragma unroll
         for (uint32_t i = 0; i < 4; i++) {
             #pragma unroll
             for (uint32_t j = i + 1; j < 4; j++) {
-                const uint32_t mixed[2] = {difference(rows[i][0], rows[j][0]), difference(rows[i][1], rows[j][1])};
-                mma_s8s8(sums.mixed[i + j - 1], differences[pair++], mixed);
+                const uint32_t mixed[2] = {rows[i][0] + rows[j][0], rows[i][1] + rows[j][1]};
+                mma_u8u8(sums.mixed[i + j - 1], sums_of_two[pair++], mixed);
             }
         }
     }

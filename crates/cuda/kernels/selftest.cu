@@ -134,10 +134,11 @@ KERNEL(selftest_grid, 64, 1, (uint32_t* arrived, uint32_t* words, uint32_t* sums
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-// Block z multiplies its tile: d[z] (16 x 8 words, by rows) += a[z] (16 x 32 bytes, by rows) b[z] (32 x 8 bytes, by
+// Block x multiplies its tile: d[x] (16 x 8 words, by rows) += a[x] (16 x 32 bytes, by rows) b[x] (32 x 8 bytes, by
 // columns), with the fragments that portable.cuh describes.
-template <class Multiply>
-DEVICE void multiply_tile(uint32_t* d, const uint32_t* a, const uint32_t* b, Multiply multiply) {
+// budget: 32 registers
+// uses: IMMA
+KERNEL(selftest_mma, 32, 1, (uint32_t* d, const uint32_t* a, const uint32_t* b)) {
     const uint32_t g = threadIdx.x / 4, c = threadIdx.x % 4;
     d += blockIdx.x * 128;
     a += blockIdx.x * 128;
@@ -150,24 +151,7 @@ DEVICE void multiply_tile(uint32_t* d, const uint32_t* a, const uint32_t* b, Mul
     }
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) ba[i] = b[g * 8 + c + 4 * i];
-    multiply(da, aa, ba);
+    mma_u8u8(da, aa, ba);
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) d[(g + 8 * (i / 2)) * 8 + 2 * c + i % 2] = da[i];
 }
-
-#define SELFTEST_MMA(name, mma)                                                       \
-    KERNEL(name, 32, 1, (uint32_t* d, const uint32_t* a, const uint32_t* b)) {        \
-        multiply_tile(d, a, b, [](auto& d, auto& a, auto& b) { mma(d, a, b); });      \
-    }
-// budget selftest_mma_u8u8: 32 registers
-// uses selftest_mma_u8u8: IMMA
-SELFTEST_MMA(selftest_mma_u8u8, mma_u8u8)
-// budget selftest_mma_u8s8: 32 registers
-// uses selftest_mma_u8s8: IMMA
-SELFTEST_MMA(selftest_mma_u8s8, mma_u8s8)
-// budget selftest_mma_s8u8: 32 registers
-// uses selftest_mma_s8u8: IMMA
-SELFTEST_MMA(selftest_mma_s8u8, mma_s8u8)
-// budget selftest_mma_s8s8: 32 registers
-// uses selftest_mma_s8s8: IMMA
-SELFTEST_MMA(selftest_mma_s8s8, mma_s8s8)

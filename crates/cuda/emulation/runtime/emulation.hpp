@@ -152,17 +152,11 @@ DEVICE void copy_commit() { emulation::copy_commit(); }
 template <int N>
 DEVICE void copy_wait() { emulation::copy_wait(N); }
 
-#define SPIREA_MMA(name, operation)                                                        \
-    DEVICE void name(uint32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],     \
-                     const Site& site = Site::current()) {                                 \
-        emulation::Fragments request{d, a, b};                                             \
-        emulation::meet_warp(emulation::operation, 0xffffffffu, &request, site);           \
-    }
-SPIREA_MMA(mma_u8u8, MMA_U8U8)
-SPIREA_MMA(mma_u8s8, MMA_U8S8)
-SPIREA_MMA(mma_s8u8, MMA_S8U8)
-SPIREA_MMA(mma_s8s8, MMA_S8S8)
-#undef SPIREA_MMA
+DEVICE void mma_u8u8(uint32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                     const Site& site = Site::current()) {
+    emulation::Fragments request{d, a, b};
+    emulation::meet_warp(emulation::MMA_U8U8, 0xffffffffu, &request, site);
+}
 
 DEVICE void load_matrices(uint32_t (&words)[2][2], const void* shared, const Site& site = Site::current()) {
     emulation::MatrixRows request{shared, &words[0][0]};

@@ -104,12 +104,12 @@ void copy_commit();
 void copy_wait(unsigned groups_left);
 void product_begin(const DeferredProduct& product);
 
-// The four products of fragments; a request is a `Fragments`.
+// A product of fragments; the request is a `Fragments`.
 struct Fragments {
     uint32_t* d;
     const uint32_t *a, *b;
 };
-extern const WarpOperation MMA_U8U8, MMA_U8S8, MMA_S8U8, MMA_S8S8;
+extern const WarpOperation MMA_U8U8;
 
 // Where a lane's row of a matrix lies, and its four words of the four matrices.
 struct MatrixRows {

@@ -64,10 +64,8 @@ WIDEST_VECTORS void dot_products(const Factors& factors, int32_t (&sums)[16][8])
 }
 
 // Fragments as portable.cuh lays them out, gathered, multiplied and returned.
-template <class A, class B>
 const char* multiply(void* const* requests, uint32_t, unsigned*) {
-    A a[16][32];
-    B b[8][32];
+    uint8_t a[16][32], b[8][32];
     for (unsigned lane = 0; lane < WARP; lane++) {
         const auto& mine = *static_cast<const Fragments*>(requests[lane]);
         const unsigned g = lane / 4, c = lane % 4;
@@ -93,10 +91,7 @@ const WarpOperation BARRIER = {"warp_barrier", nothing};
 const WarpOperation SHUFFLE = {"from_lane", exchange<false>};
 const WarpOperation SHUFFLE_XOR = {"from_lane_xor", exchange<true>};
 const WarpOperation BALLOT = {"ballot", vote};
-const WarpOperation MMA_U8U8 = {"mma_u8u8", multiply<uint8_t, uint8_t>};
-const WarpOperation MMA_U8S8 = {"mma_u8s8", multiply<uint8_t, int8_t>};
-const WarpOperation MMA_S8U8 = {"mma_s8u8", multiply<int8_t, uint8_t>};
-const WarpOperation MMA_S8S8 = {"mma_s8s8", multiply<int8_t, int8_t>};
+const WarpOperation MMA_U8U8 = {"mma_u8u8", multiply};
 
 namespace {
 
