@@ -12,7 +12,7 @@ use spirea_backend::BackendError;
 use spirea_dpf::PrfKind;
 use spirea_math::Ring;
 
-use crate::fold::Quad;
+use crate::fold::{Microkernel, Quad, Tile};
 use crate::isa::Isa;
 use crate::prefetch::Lines;
 use crate::ring::{Direction, RingTables, WorkingMemory};
@@ -157,13 +157,14 @@ fn best_of<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
 }
 
 /// The tile of `kernel` over operands in the first-level cache; returns the number of products.
-pub(crate) fn tile_from_cache<K: crate::fold::Microkernel>(kernel: K, iterations: u64) -> u64 {
+pub(crate) fn tile_from_cache<K: Microkernel>(kernel: K, iterations: u64) -> u64 {
     const QUADS: usize = 64;
     let block = vec![[1u8; spirea_backend::QUAD_BYTES] as Quad; QUADS];
     let operands = vec![[3; 4]; QUADS * K::TILE];
     let mut sums = vec![[0; spirea_backend::PANEL_ROWS]; K::TILE];
     for _ in 0..iterations {
-        kernel.fold(K::TILE, black_box(&block), Lines::NONE, black_box(&operands), &mut sums);
+        let (block, operands) = (black_box(&block[..]), black_box(&operands[..]));
+        kernel.fold(Tile { block, ahead: Lines::NONE, operands, sums: &mut sums });
     }
     black_box(sums);
     iterations * (QUADS * spirea_backend::QUAD_BYTES * K::TILE) as u64

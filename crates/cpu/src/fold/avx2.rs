@@ -3,10 +3,9 @@
 
 use std::arch::x86_64::*;
 
-use super::tile::{fold_tile, read};
-use super::{Microkernel, Operand, PanelSums, Quad, RowLanes};
+use super::tile::{Tile, fold_tile, read};
+use super::{Microkernel, PanelSums, Quad, RowLanes};
 use crate::isa::Avx2;
-use crate::prefetch::Lines;
 
 impl RowLanes for Avx2 {
     type Vector = __m256i;
@@ -66,16 +65,9 @@ impl Microkernel for Avx2 {
     const TILE: usize = 3;
 
     #[inline]
-    fn fold(
-        self,
-        queries: usize,
-        block: &[Quad],
-        ahead: Lines,
-        operands: &[Operand],
-        sums: &mut [PanelSums],
-    ) {
+    fn fold(self, tile: Tile<'_>) {
         // SAFETY: `self` proves AVX2.
-        unsafe { fold(self, queries, block, ahead, operands, sums) }
+        unsafe { fold(self, tile) }
     }
 
     #[inline]
@@ -92,18 +84,11 @@ impl Microkernel for Avx2 {
 
 /// 12 sums of 16 registers for 3 queries; the panel's full width for a lone one.
 #[target_feature(enable = "avx2")]
-fn fold(
-    lanes: Avx2,
-    queries: usize,
-    block: &[Quad],
-    ahead: Lines,
-    operands: &[Operand],
-    sums: &mut [PanelSums],
-) {
-    match queries {
-        1 => fold_tile::<_, 4, 1, 1>(lanes, block, ahead, operands, sums),
-        2 => fold_tile::<_, 2, 2, 1>(lanes, block, ahead, operands, sums),
-        3 => fold_tile::<_, 2, 3, 1>(lanes, block, ahead, operands, sums),
+fn fold(lanes: Avx2, tile: Tile<'_>) {
+    match tile.sums.len() {
+        1 => fold_tile::<_, 4, 1, 1>(lanes, tile),
+        2 => fold_tile::<_, 2, 2, 1>(lanes, tile),
+        3 => fold_tile::<_, 2, 3, 1>(lanes, tile),
         _ => unreachable!("a tile has 1 to 3 queries"),
     }
 }

@@ -3,10 +3,9 @@
 
 use std::arch::x86_64::*;
 
-use super::tile::{fold_tile, read};
-use super::{Microkernel, Operand, PanelSums, Quad, RowLanes};
+use super::tile::{Tile, fold_tile, read};
+use super::{Microkernel, PanelSums, Quad, RowLanes};
 use crate::isa::Avx512;
-use crate::prefetch::Lines;
 
 impl RowLanes for Avx512 {
     type Vector = __m512i;
@@ -59,16 +58,9 @@ impl Microkernel for Avx512 {
     const TILE: usize = 3;
 
     #[inline]
-    fn fold(
-        self,
-        queries: usize,
-        block: &[Quad],
-        ahead: Lines,
-        operands: &[Operand],
-        sums: &mut [PanelSums],
-    ) {
+    fn fold(self, tile: Tile<'_>) {
         // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { fold(self, queries, block, ahead, operands, sums) }
+        unsafe { fold(self, tile) }
     }
 
     #[inline]
@@ -86,18 +78,11 @@ impl Microkernel for Avx512 {
 /// 24 sums of 32 registers for 3 queries, 16 for 2 and, by two quads at a time, for 1: `vpdpbusd` has a
 /// latency of 4 or 5 cycles at two a cycle.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn fold(
-    lanes: Avx512,
-    queries: usize,
-    block: &[Quad],
-    ahead: Lines,
-    operands: &[Operand],
-    sums: &mut [PanelSums],
-) {
-    match queries {
-        1 => fold_tile::<_, 2, 1, 2>(lanes, block, ahead, operands, sums),
-        2 => fold_tile::<_, 2, 2, 1>(lanes, block, ahead, operands, sums),
-        3 => fold_tile::<_, 2, 3, 1>(lanes, block, ahead, operands, sums),
+fn fold(lanes: Avx512, tile: Tile<'_>) {
+    match tile.sums.len() {
+        1 => fold_tile::<_, 2, 1, 2>(lanes, tile),
+        2 => fold_tile::<_, 2, 2, 1>(lanes, tile),
+        3 => fold_tile::<_, 2, 3, 1>(lanes, tile),
         _ => unreachable!("a tile has 1 to 3 queries"),
     }
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use spirea_backend::{PANEL_ROWS, PanelLayout, QUAD};
 
-use super::{Microkernel, Operand, PanelSums, Quad, digits};
+use super::{Microkernel, Operand, PanelSums, Quad, Tile, digits};
 use crate::prefetch::Lines;
 
 /// Bytes of packed queries that a block of columns may have: half of a small second-level cache.
@@ -120,7 +120,7 @@ fn fold_chunk<K: Microkernel>(
                 };
                 let offset = tile.start * panel_quads;
                 let operands = &operands[offset + start * tile.len()..offset + end * tile.len()];
-                kernel.fold(tile.len(), block, ahead, operands, &mut sums[tile.clone()]);
+                kernel.fold(Tile { block, ahead, operands, sums: &mut sums[tile.clone()] });
             }
         }
     }

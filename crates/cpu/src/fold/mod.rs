@@ -20,7 +20,7 @@ mod sse2;
 #[cfg(test)]
 mod tests;
 
-use crate::prefetch::Lines;
+pub(crate) use self::tile::Tile;
 use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
 
 /// One quad of columns of a panel.
@@ -63,9 +63,8 @@ pub(crate) trait Microkernel: RowLanes + Send + Sync + 'static {
     /// Most queries in a tile: as many as the registers hold sums for.
     const TILE: usize;
 
-    /// Adds `block` times `queries` (1 to `TILE`) query columns to `sums`, asking for the lines `ahead` meanwhile.
-    /// Operands go by quad, then by query.
-    fn fold(self, queries: usize, block: &[Quad], ahead: Lines, operands: &[Operand], sums: &mut [PanelSums]);
+    /// Computes a tile of 1 to `TILE` queries.
+    fn fold(self, tile: Tile<'_>);
 
     /// Reads all quads with full-width loads, asking `ahead` bytes in advance, and returns some sum of them:
     /// the ceiling of a scan.

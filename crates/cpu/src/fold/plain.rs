@@ -2,9 +2,8 @@
 //!
 //! One column and the whole word of the query at a time: no digits at all.
 
-use super::tile::{fold_tile, read};
-use super::{Microkernel, Operand, PanelSums, Quad, RowLanes};
-use crate::prefetch::Lines;
+use super::tile::{Tile, fold_tile, read};
+use super::{Microkernel, PanelSums, Quad, RowLanes};
 
 /// `N` lanes that a compiler can keep in vectors.
 #[derive(Clone, Copy, Debug)]
@@ -51,17 +50,10 @@ impl<const N: usize> RowLanes for Plain<N> {
 impl<const N: usize> Microkernel for Plain<N> {
     const TILE: usize = 2;
 
-    fn fold(
-        self,
-        queries: usize,
-        block: &[Quad],
-        ahead: Lines,
-        operands: &[Operand],
-        sums: &mut [PanelSums],
-    ) {
-        match queries {
-            1 => fold_tile::<_, 4, 1, 1>(self, block, ahead, operands, sums),
-            2 => fold_tile::<_, 2, 2, 1>(self, block, ahead, operands, sums),
+    fn fold(self, tile: Tile<'_>) {
+        match tile.sums.len() {
+            1 => fold_tile::<_, 4, 1, 1>(self, tile),
+            2 => fold_tile::<_, 2, 2, 1>(self, tile),
             _ => unreachable!("a tile has 1 or 2 queries"),
         }
     }

@@ -3,10 +3,9 @@
 
 use std::arch::x86_64::*;
 
-use super::tile::{fold_tile, read};
-use super::{Microkernel, Operand, PanelSums, Quad, RowLanes};
+use super::tile::{Tile, fold_tile, read};
+use super::{Microkernel, PanelSums, Quad, RowLanes};
 use crate::isa::Sse2;
-use crate::prefetch::Lines;
 
 impl RowLanes for Sse2 {
     type Vector = __m128i;
@@ -61,18 +60,11 @@ impl RowLanes for Sse2 {
 impl Microkernel for Sse2 {
     const TILE: usize = 3;
 
-    fn fold(
-        self,
-        queries: usize,
-        block: &[Quad],
-        ahead: Lines,
-        operands: &[Operand],
-        sums: &mut [PanelSums],
-    ) {
-        match queries {
-            1 => fold_tile::<_, 4, 1, 1>(self, block, ahead, operands, sums),
-            2 => fold_tile::<_, 2, 2, 1>(self, block, ahead, operands, sums),
-            3 => fold_tile::<_, 2, 3, 1>(self, block, ahead, operands, sums),
+    fn fold(self, tile: Tile<'_>) {
+        match tile.sums.len() {
+            1 => fold_tile::<_, 4, 1, 1>(self, tile),
+            2 => fold_tile::<_, 2, 2, 1>(self, tile),
+            3 => fold_tile::<_, 2, 3, 1>(self, tile),
             _ => unreachable!("a tile has 1 to 3 queries"),
         }
     }

@@ -4,10 +4,9 @@
 use spirea_backend::PanelLayout;
 
 use super::plain::Plain;
-use super::tile::{fold_tile, read};
-use super::{Microkernel, Operand, PanelSums, Quad, RowLanes, driver};
+use super::tile::{Tile, fold_tile, read};
+use super::{Microkernel, PanelSums, Quad, RowLanes, driver};
 use crate::oracle::{Fill, matrix, naive_scalar_fold, words};
-use crate::prefetch::Lines;
 
 /// 16 lanes of four unsigned bytes, multiplied by signed ones.
 #[derive(Clone, Copy)]
@@ -52,18 +51,11 @@ impl RowLanes for Vpdpbusd {
 impl Microkernel for Vpdpbusd {
     const TILE: usize = 3;
 
-    fn fold(
-        self,
-        queries: usize,
-        block: &[Quad],
-        ahead: Lines,
-        operands: &[Operand],
-        sums: &mut [PanelSums],
-    ) {
-        match queries {
-            1 => fold_tile::<_, 2, 1, 2>(self, block, ahead, operands, sums),
-            2 => fold_tile::<_, 2, 2, 1>(self, block, ahead, operands, sums),
-            _ => fold_tile::<_, 2, 3, 1>(self, block, ahead, operands, sums),
+    fn fold(self, tile: Tile<'_>) {
+        match tile.sums.len() {
+            1 => fold_tile::<_, 2, 1, 2>(self, tile),
+            2 => fold_tile::<_, 2, 2, 1>(self, tile),
+            _ => fold_tile::<_, 2, 3, 1>(self, tile),
         }
     }
 

@@ -4,8 +4,19 @@ use super::{Operand, PanelSums, Quad, RowLanes};
 use crate::prefetch::{Lines, prefetch, reread};
 use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
 
-/// Adds `block` times `Q` query columns to `sums`, `V` vectors of rows at a time. The lines `ahead` are asked for
-/// evenly.
+/// What a tile computes: a block of a panel times some query columns, as many as there are sums to add to.
+pub(crate) struct Tile<'a> {
+    /// The block.
+    pub block: &'a [Quad],
+    /// What is asked for meanwhile.
+    pub ahead: Lines,
+    /// By quad, then by query.
+    pub operands: &'a [Operand],
+    /// Of each query.
+    pub sums: &'a mut [PanelSums],
+}
+
+/// Computes a tile of `Q` queries, `V` vectors of rows at a time. Lines are asked for evenly.
 ///
 /// `Q * V * DIGITS` sums stay in registers. A loaded vector of the database meets the digits of all `Q`
 /// queries and a broadcast digit meets all `V` vectors. `U` quads are handled at a time with sums of
@@ -13,10 +24,7 @@ use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
 #[inline(always)]
 pub(super) fn fold_tile<L: RowLanes, const V: usize, const Q: usize, const U: usize>(
     lanes: L,
-    block: &[Quad],
-    mut ahead: Lines,
-    operands: &[Operand],
-    sums: &mut [PanelSums],
+    Tile { block, mut ahead, operands, sums }: Tile<'_>,
 ) {
     const { assert!(PANEL_ROWS.is_multiple_of(V * L::LANES) && U > 0) };
     assert!(operands.len() == block.len() * Q && sums.len() == Q);

@@ -38,6 +38,9 @@ pub(super) struct Prime<V> {
     q: V,
     two_q: V,
     four_q: V,
+    /// Modulo 2^32, as the next.
+    eight_q: V,
+    sixteen_q: V,
     /// 1/q modulo 2^32.
     inverse: V,
 }
@@ -70,6 +73,8 @@ impl<V: Copy> Prime<V> {
             q: lanes.splat(q.value()),
             two_q: lanes.splat(2 * q.value()),
             four_q: lanes.splat(4 * q.value()),
+            eight_q: lanes.splat(q.value().wrapping_mul(8)),
+            sixteen_q: lanes.splat(q.value().wrapping_mul(16)),
             inverse: lanes.splat(inverse(q.value())),
         }
     }
@@ -90,6 +95,46 @@ impl<V: Copy> Prime<V> {
     #[inline(always)]
     pub(super) fn below_4q<L: WordLanes<W, Vector = V>, const W: usize>(self, lanes: L, a: V) -> V {
         lanes.min(a, lanes.sub(a, self.four_q))
+    }
+
+    /// Below `from` q to below `to` q or less, powers of two up to 32: a step halves the bound. Steps are no loop, because
+    /// the compiler knows both bounds.
+    #[inline(always)]
+    pub(super) fn reduce<L: WordLanes<W, Vector = V>, const W: usize>(
+        self,
+        lanes: L,
+        a: V,
+        from: u32,
+        to: u32,
+    ) -> V {
+        let step = |a, half| {
+            if from > half && to <= half { lanes.min(a, lanes.sub(a, self.multiple(half))) } else { a }
+        };
+        step(step(step(step(step(a, 16), 8), 4), 2), 1)
+    }
+
+    /// a - b plus a multiple of q, which b does not exceed.
+    #[inline(always)]
+    pub(super) fn difference<L: WordLanes<W, Vector = V>, const W: usize>(
+        self,
+        lanes: L,
+        a: V,
+        b: V,
+        multiple: u32,
+    ) -> V {
+        lanes.sub(lanes.add(a, self.multiple(multiple)), b)
+    }
+
+    #[inline(always)]
+    fn multiple(self, of: u32) -> V {
+        match of {
+            1 => self.q,
+            2 => self.two_q,
+            4 => self.four_q,
+            8 => self.eight_q,
+            16 => self.sixteen_q,
+            _ => unreachable!("multiples are powers of two below 32"),
+        }
     }
 
     /// a + b below q, for a and b below q.

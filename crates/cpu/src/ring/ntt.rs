@@ -8,92 +8,19 @@
 //!
 //! # Bounds
 //! A product lies below 2q whatever the word, so the forward transform's words only grow where they are *not*
-//! multiplied: by 2q a layer. [`Headroom`] says how many multiples of q a word holds and when the growing words
-//! are reduced. The inverse transform keeps all words below 2q.
+//! multiplied, by 2q a layer, and the inverse's where they are sums, which are below twice what their terms are.
+//! [`Headroom`] says how many multiples of q a word holds and when the growing words are reduced.
+
+mod headroom;
+#[cfg(test)]
+mod tests;
 
 use spirea_math::{Modulus, ShoupWord};
 
+use self::headroom::{EightMultiples, FourMultiples, Headroom, ManyMultiples, PRODUCT, headroom, least};
 use super::lanes::{Kernel, WordLanes};
 use super::modular::{Factor, Prime};
 use super::tables::RingTables;
-
-/// When the words of a forward transform are reduced. A pair of layers takes words below `IN` q to below
-/// `OUT` q, after words that it does not multiply have been reduced before the first layer, to below `FIRST` q,
-/// and before the second, to below `SECOND` q.
-trait Headroom {
-    const FIRST: u32;
-    const SECOND: u32;
-    /// Bound of the words between two pairs of layers.
-    const OUT: u32 = Self::SECOND + 2;
-
-    fn before_first<L: WordLanes<W>, const W: usize>(
-        lanes: L,
-        prime: Prime<L::Vector>,
-        a: L::Vector,
-    ) -> L::Vector;
-    fn before_second<L: WordLanes<W>, const W: usize>(
-        lanes: L,
-        prime: Prime<L::Vector>,
-        a: L::Vector,
-    ) -> L::Vector;
-}
-
-/// Primes below 2^30: a word holds 4q.
-struct FourMultiples;
-
-impl Headroom for FourMultiples {
-    const FIRST: u32 = 2;
-    const SECOND: u32 = 2;
-
-    #[inline(always)]
-    fn before_first<L: WordLanes<W>, const W: usize>(
-        lanes: L,
-        prime: Prime<L::Vector>,
-        a: L::Vector,
-    ) -> L::Vector {
-        prime.below_2q(lanes, a)
-    }
-
-    #[inline(always)]
-    fn before_second<L: WordLanes<W>, const W: usize>(
-        lanes: L,
-        prime: Prime<L::Vector>,
-        a: L::Vector,
-    ) -> L::Vector {
-        prime.below_2q(lanes, a)
-    }
-}
-
-/// Primes below 2^29: a word holds 8q, and every other layer needs no reduction.
-struct EightMultiples;
-
-impl Headroom for EightMultiples {
-    const FIRST: u32 = 4;
-    const SECOND: u32 = 6;
-
-    #[inline(always)]
-    fn before_first<L: WordLanes<W>, const W: usize>(
-        lanes: L,
-        prime: Prime<L::Vector>,
-        a: L::Vector,
-    ) -> L::Vector {
-        prime.below_4q(lanes, a)
-    }
-
-    #[inline(always)]
-    fn before_second<L: WordLanes<W>, const W: usize>(_: L, _: Prime<L::Vector>, a: L::Vector) -> L::Vector {
-        a
-    }
-}
-
-// Reductions take a word below 4q to below 2q, or one below 8q to below 4q.
-const _: () = {
-    assert!(FourMultiples::OUT <= 2 * FourMultiples::FIRST && FourMultiples::FIRST + 2 <= 4);
-    assert!(FourMultiples::OUT as u64 * ((1 << 30) - 1) < 1 << 32);
-    assert!(EightMultiples::OUT <= 2 * EightMultiples::FIRST);
-    assert!(EightMultiples::SECOND == EightMultiples::FIRST + 2);
-    assert!(EightMultiples::OUT as u64 * ((1 << 29) - 1) < 1 << 32);
-};
 
 /// The forward transform: `from` (coefficients) plus `lift`, word by word modulo 2^32, which must be below 4q,
 /// to `to` (values): any words congruent to them.
@@ -113,10 +40,10 @@ impl Kernel for Forward<'_> {
         if self.tables.degree() < W * W {
             return self.one_by_one();
         }
-        if self.tables.primes()[self.prime].q.value() < 1 << 29 {
-            self.by_vectors::<L, EightMultiples, W>(lanes);
-        } else {
-            self.by_vectors::<L, FourMultiples, W>(lanes);
+        match headroom(self.tables, self.prime) {
+            4 => self.by_vectors::<L, FourMultiples, W>(lanes),
+            8 => self.by_vectors::<L, EightMultiples, W>(lanes),
+            _ => self.by_vectors::<L, ManyMultiples, W>(lanes),
         }
     }
 }
@@ -144,7 +71,8 @@ impl Forward<'_> {
             let ((u, y), (low, high)) = (from.split_at(half), to.split_at_mut(half));
             for ((u, y), (low, high)) in u.iter().zip(y).zip(low.iter_mut().zip(high)) {
                 let (u, y) = (lanes.add(lanes.load(u), lift), lanes.add(lanes.load(y), lift));
-                let (x, y) = butterfly::<L, W>(lanes, prime, H::before_first(lanes, prime, u), y, w);
+                let u = prime.reduce(lanes, u, H::WORD, H::FIRST);
+                let (x, y) = butterfly::<L, W>(lanes, prime, u, y, w);
                 lanes.store(x, low);
                 lanes.store(y, high);
             }
@@ -193,26 +121,40 @@ fn forward_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
             *x = lanes.load(words);
         }
         x = lanes.transpose(x);
-        let mut half = W / 2;
-        while half > 0 {
-            let groups = W / (2 * half);
-            for group in 0..groups {
-                let at = 2 * (groups - 1 + group);
-                let w = Factor::load(lanes, [&tail[at], &tail[at + 1]]);
-                for i in 2 * group * half..(2 * group + 1) * half {
-                    // Layers alternate, the one after a pair being a first one.
-                    let u = if groups.trailing_zeros().is_multiple_of(2) {
-                        H::before_first(lanes, prime, x[i])
-                    } else {
-                        H::before_second(lanes, prime, x[i])
-                    };
-                    (x[i], x[i + half]) = butterfly::<L, W>(lanes, prime, u, x[i + half], w);
-                }
-            }
-            half /= 2;
+        // One after another: of a loop over layers the compiler sometimes makes one that keeps the block in memory.
+        const { assert!(W == 4 || W == 8 || W == 16) };
+        forward_layer::<L, H, W>(lanes, prime, tail, &mut x, 0);
+        forward_layer::<L, H, W>(lanes, prime, tail, &mut x, 1);
+        if W > 4 {
+            forward_layer::<L, H, W>(lanes, prime, tail, &mut x, 2);
+        }
+        if W > 8 {
+            forward_layer::<L, H, W>(lanes, prime, tail, &mut x, 3);
         }
         for (x, words) in lanes.transpose(x).into_iter().zip(words) {
             lanes.store(x, words);
+        }
+    }
+}
+
+/// Layer `layer` of those inside vectors.
+#[inline(always)]
+fn forward_layer<L: WordLanes<W>, H: Headroom, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    tail: &[[u32; W]],
+    x: &mut [L::Vector; W],
+    layer: usize,
+) {
+    let (groups, half) = (1 << layer, W >> (layer + 1));
+    // Layers alternate, the one after a pair being a first one.
+    let reduced = if layer.is_multiple_of(2) { H::FIRST } else { H::SECOND };
+    for group in 0..groups {
+        let at = 2 * (groups - 1 + group);
+        let w = Factor::load(lanes, [&tail[at], &tail[at + 1]]);
+        for i in 2 * group * half..(2 * group + 1) * half {
+            let u = prime.reduce(lanes, x[i], H::WORD, reduced);
+            (x[i], x[i + half]) = butterfly::<L, W>(lanes, prime, u, x[i + half], w);
         }
     }
 }
@@ -238,10 +180,12 @@ fn two_layers<L: WordLanes<W>, H: Headroom, const W: usize>(
     x: [L::Vector; 4],
     w: [Factor<L::Vector>; 3],
 ) -> [L::Vector; 4] {
-    let (a, c) = butterfly::<L, W>(lanes, prime, H::before_first(lanes, prime, x[0]), x[2], w[0]);
-    let (b, d) = butterfly::<L, W>(lanes, prime, H::before_first(lanes, prime, x[1]), x[3], w[0]);
-    let (y0, y1) = butterfly::<L, W>(lanes, prime, H::before_second(lanes, prime, a), b, w[1]);
-    let (y2, y3) = butterfly::<L, W>(lanes, prime, H::before_second(lanes, prime, c), d, w[2]);
+    let first = |x| prime.reduce(lanes, x, H::WORD, H::FIRST);
+    let second = |x| prime.reduce(lanes, x, H::WORD, H::SECOND);
+    let (a, c) = butterfly::<L, W>(lanes, prime, first(x[0]), x[2], w[0]);
+    let (b, d) = butterfly::<L, W>(lanes, prime, first(x[1]), x[3], w[0]);
+    let (y0, y1) = butterfly::<L, W>(lanes, prime, second(a), b, w[1]);
+    let (y2, y3) = butterfly::<L, W>(lanes, prime, second(c), d, w[2]);
     [y0, y1, y2, y3]
 }
 
@@ -261,7 +205,14 @@ impl Kernel for Inverse<'_> {
 
     #[inline(always)]
     fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
-        if self.tables.degree() < W * W { self.one_by_one() } else { self.by_vectors(lanes) }
+        if self.tables.degree() < W * W {
+            return self.one_by_one();
+        }
+        match headroom(self.tables, self.prime) {
+            4 => self.by_vectors::<L, FourMultiples, W>(lanes),
+            8 => self.by_vectors::<L, EightMultiples, W>(lanes),
+            _ => self.by_vectors::<L, ManyMultiples, W>(lanes),
+        }
     }
 }
 
@@ -283,7 +234,7 @@ impl Inverse<'_> {
     }
 
     #[inline(always)]
-    fn by_vectors<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+    fn by_vectors<L: WordLanes<W>, H: Headroom, const W: usize>(self, lanes: L) {
         let q = self.q();
         let prime = Prime::new(lanes, q);
         let twiddles = self.tables.ring().limbs()[self.prime].plan.inverse_twiddles();
@@ -291,11 +242,11 @@ impl Inverse<'_> {
         assert!(from.len() == to.len() && to.len() * W == self.tables.degree());
         let (vectors, zero) = (to.len(), lanes.splat(0));
         let mut groups = vectors / 4;
-        inverse_blocks(lanes, prime, &self.tables.primes()[self.prime].inverse_tail, from, to);
+        inverse_blocks::<L, H, W>(lanes, prime, &self.tables.primes()[self.prime].inverse_tail, from, to);
         for (group, [x0, x1, x2, x3]) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
             let w = factors(lanes, twiddles, groups + group);
             let x = load(lanes, [x0, x1, x2, x3], zero);
-            store(lanes, inverse_two_layers(lanes, prime, x, w), [x0, x1, x2, x3]);
+            store(lanes, inverse_two_layers::<L, H, W>(lanes, prime, x, w), [x0, x1, x2, x3]);
         }
         while groups > 4 {
             groups /= 4;
@@ -303,7 +254,7 @@ impl Inverse<'_> {
                 let w = factors(lanes, twiddles, groups + group);
                 for quad in quads(words) {
                     let x = load(lanes, [quad[0], quad[1], quad[2], quad[3]], zero);
-                    store(lanes, inverse_two_layers(lanes, prime, x, w), quad);
+                    store(lanes, inverse_two_layers::<L, H, W>(lanes, prime, x, w), quad);
                 }
             }
         }
@@ -316,7 +267,7 @@ impl Inverse<'_> {
             let (low, high) = to.split_at_mut(vectors / 2);
             for (low, high) in low.iter_mut().zip(high) {
                 let (u, v) = (lanes.load(low), lanes.load(high));
-                let (x, y) = last_butterfly::<L, W>(lanes, prime, u, v, scale);
+                let (x, y) = last_butterfly::<L, H, W>(lanes, prime, u, v, scale);
                 lanes.store(x, low);
                 lanes.store(y, high);
             }
@@ -324,10 +275,10 @@ impl Inverse<'_> {
             let [_, w1, w2] = factors(lanes, twiddles, 1);
             for quad in quads(to) {
                 let x = load(lanes, [quad[0], quad[1], quad[2], quad[3]], zero);
-                let (a, b) = inverse_butterfly::<L, W>(lanes, prime, x[0], x[1], w1);
-                let (c, d) = inverse_butterfly::<L, W>(lanes, prime, x[2], x[3], w2);
-                let (y0, y2) = last_butterfly::<L, W>(lanes, prime, a, c, scale);
-                let (y1, y3) = last_butterfly::<L, W>(lanes, prime, b, d, scale);
+                let (a, b) = inverse_butterfly::<L, H, W>(lanes, prime, x[0], x[1], w1, H::BETWEEN);
+                let (c, d) = inverse_butterfly::<L, H, W>(lanes, prime, x[2], x[3], w2, H::BETWEEN);
+                let (y0, y2) = last_butterfly::<L, H, W>(lanes, prime, a, c, scale);
+                let (y1, y3) = last_butterfly::<L, H, W>(lanes, prime, b, d, scale);
                 store(lanes, [y0, y1, y2, y3], quad);
             }
         }
@@ -336,7 +287,7 @@ impl Inverse<'_> {
 
 /// The layers inside vectors.
 #[inline(always)]
-fn inverse_blocks<L: WordLanes<W>, const W: usize>(
+fn inverse_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
     prime: Prime<L::Vector>,
     tail: &[u32],
@@ -351,17 +302,17 @@ fn inverse_blocks<L: WordLanes<W>, const W: usize>(
             *x = lanes.load(from);
         }
         x = lanes.transpose(x);
-        let mut half = 1;
-        while half < W {
-            let groups = W / (2 * half);
-            for group in 0..groups {
-                let at = 2 * (groups - 1 + group);
-                let w = Factor::load(lanes, [&tail[at], &tail[at + 1]]);
-                for i in 2 * group * half..(2 * group + 1) * half {
-                    (x[i], x[i + half]) = inverse_butterfly::<L, W>(lanes, prime, x[i], x[i + half], w);
-                }
-            }
-            half *= 2;
+        const { assert!(W == 4 || W == 8 || W == 16) };
+        if W > 8 {
+            inverse_layer::<L, H, W>(lanes, prime, tail, &mut x, 3);
+        }
+        if W > 4 {
+            inverse_layer::<L, H, W>(lanes, prime, tail, &mut x, 2);
+        }
+        inverse_layer::<L, H, W>(lanes, prime, tail, &mut x, 1);
+        inverse_layer::<L, H, W>(lanes, prime, tail, &mut x, 0);
+        for (i, x) in x.iter_mut().enumerate() {
+            *x = prime.reduce(lanes, *x, H::BLOCK[W.ilog2() as usize][i], H::BETWEEN);
         }
         for (x, to) in lanes.transpose(x).into_iter().zip(to) {
             lanes.store(x, to);
@@ -369,31 +320,56 @@ fn inverse_blocks<L: WordLanes<W>, const W: usize>(
     }
 }
 
+/// Layer `layer` of those inside vectors, as the forward transform counts them.
+#[inline(always)]
+fn inverse_layer<L: WordLanes<W>, H: Headroom, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    tail: &[[u32; W]],
+    x: &mut [L::Vector; W],
+    layer: usize,
+) {
+    let (groups, half) = (1 << layer, W >> (layer + 1));
+    for group in 0..groups {
+        let at = 2 * (groups - 1 + group);
+        let w = Factor::load(lanes, [&tail[at], &tail[at + 1]]);
+        for i in 2 * group * half..(2 * group + 1) * half {
+            let bound = H::BLOCK[half.ilog2() as usize][i];
+            (x[i], x[i + half]) = inverse_butterfly::<L, H, W>(lanes, prime, x[i], x[i + half], w, bound);
+        }
+    }
+}
+
 /// Two layers in registers, with the second layer's factor and the two of the first.
 #[inline(always)]
-fn inverse_two_layers<L: WordLanes<W>, const W: usize>(
+fn inverse_two_layers<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
     prime: Prime<L::Vector>,
     x: [L::Vector; 4],
     w: [Factor<L::Vector>; 3],
 ) -> [L::Vector; 4] {
-    let (a, b) = inverse_butterfly::<L, W>(lanes, prime, x[0], x[1], w[1]);
-    let (c, d) = inverse_butterfly::<L, W>(lanes, prime, x[2], x[3], w[2]);
-    let (y0, y2) = inverse_butterfly::<L, W>(lanes, prime, a, c, w[0]);
-    let (y1, y3) = inverse_butterfly::<L, W>(lanes, prime, b, d, w[0]);
-    [y0, y1, y2, y3]
+    let (a, b) = inverse_butterfly::<L, H, W>(lanes, prime, x[0], x[1], w[1], H::BETWEEN);
+    let (c, d) = inverse_butterfly::<L, H, W>(lanes, prime, x[2], x[3], w[2], H::BETWEEN);
+    let of_sums = least(2 * H::BETWEEN, H::TERM);
+    let (y0, y2) = inverse_butterfly::<L, H, W>(lanes, prime, a, c, w[0], of_sums);
+    let (y1, y3) = inverse_butterfly::<L, H, W>(lanes, prime, b, d, w[0], PRODUCT);
+    let between = |y, terms| prime.reduce(lanes, y, least(2 * terms, H::TERM), H::BETWEEN);
+    [between(y0, of_sums), between(y1, PRODUCT), y2, y3]
 }
 
-/// Gentleman and Sande's butterfly: u + v and (u - v) w, all below 2q.
+/// Gentleman and Sande's butterfly of words below `bound` q: u + v, as a term below 2 `bound` q and [`Headroom::TERM`] q,
+/// and (u - v) w, below 2q.
 #[inline(always)]
-fn inverse_butterfly<L: WordLanes<W>, const W: usize>(
+fn inverse_butterfly<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
     prime: Prime<L::Vector>,
     u: L::Vector,
     v: L::Vector,
     w: Factor<L::Vector>,
+    bound: u32,
 ) -> (L::Vector, L::Vector) {
-    (prime.below_2q(lanes, lanes.add(u, v)), prime.mul_lazy(lanes, prime.sub_lazy(lanes, u, v), w))
+    let sum = prime.reduce(lanes, lanes.add(u, v), 2 * bound, H::TERM);
+    (sum, prime.mul_lazy(lanes, prime.difference(lanes, u, v, H::TERM), w))
 }
 
 /// Four vectors plus one.
@@ -449,7 +425,7 @@ struct Scale<V> {
 
 /// The butterfly of the last layer, scaled and shifted, below q.
 #[inline(always)]
-fn last_butterfly<L: WordLanes<W>, const W: usize>(
+fn last_butterfly<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
     prime: Prime<L::Vector>,
     u: L::Vector,
@@ -457,7 +433,7 @@ fn last_butterfly<L: WordLanes<W>, const W: usize>(
     scale: Scale<L::Vector>,
 ) -> (L::Vector, L::Vector) {
     let sum = prime.mul(lanes, lanes.add(u, v), scale.scale);
-    let difference = prime.mul(lanes, prime.sub_lazy(lanes, u, v), scale.last);
+    let difference = prime.mul(lanes, prime.difference(lanes, u, v, H::TERM), scale.last);
     (prime.add(lanes, sum, scale.shift), prime.add(lanes, difference, scale.shift))
 }
 
