@@ -84,7 +84,7 @@ struct Shoup {
     }
 };
 
-// Montgomery's products of signed words: 3 multiplications, 2 additions of three terms and what settles. The value
+// Montgomery's products of signed words: 3 multiplications, 2 additions and what settles. The value
 // is w 2^32 modulo q of magnitude below q / 2, the companion value / q modulo 2^32. A product by y is of magnitude
 // below q / 2 + |y| q / 2^33, at most 3q / 4 for any word y.
 //
