@@ -85,20 +85,8 @@ impl<V: Copy> Prime<V> {
         lanes.min(a, lanes.sub(a, self.q))
     }
 
-    /// Below 4q to below 2q.
-    #[inline(always)]
-    pub(super) fn below_2q<L: WordLanes<W, Vector = V>, const W: usize>(self, lanes: L, a: V) -> V {
-        lanes.min(a, lanes.sub(a, self.two_q))
-    }
-
-    /// Below 8q to below 4q.
-    #[inline(always)]
-    pub(super) fn below_4q<L: WordLanes<W, Vector = V>, const W: usize>(self, lanes: L, a: V) -> V {
-        lanes.min(a, lanes.sub(a, self.four_q))
-    }
-
-    /// Below `from` q to below `to` q or less, powers of two up to 32: a step halves the bound. Steps are no loop, because
-    /// the compiler knows both bounds.
+    /// Below `from` q to below `to` q or less, powers of two from 2 to 32: a step halves the bound. Steps are no loop,
+    /// because the compiler knows both bounds.
     #[inline(always)]
     pub(super) fn reduce<L: WordLanes<W, Vector = V>, const W: usize>(
         self,
@@ -110,7 +98,7 @@ impl<V: Copy> Prime<V> {
         let step = |a, half| {
             if from > half && to <= half { lanes.min(a, lanes.sub(a, self.multiple(half))) } else { a }
         };
-        step(step(step(step(step(a, 16), 8), 4), 2), 1)
+        step(step(step(step(a, 16), 8), 4), 2)
     }
 
     /// a - b plus a multiple of q, which b does not exceed.
@@ -128,12 +116,11 @@ impl<V: Copy> Prime<V> {
     #[inline(always)]
     fn multiple(self, of: u32) -> V {
         match of {
-            1 => self.q,
             2 => self.two_q,
             4 => self.four_q,
             8 => self.eight_q,
             16 => self.sixteen_q,
-            _ => unreachable!("multiples are powers of two below 32"),
+            _ => unreachable!("multiples are powers of two from 2 to 16"),
         }
     }
 
@@ -153,7 +140,7 @@ impl<V: Copy> Prime<V> {
     /// a - b + 2q.
     #[inline(always)]
     pub(super) fn sub_lazy<L: WordLanes<W, Vector = V>, const W: usize>(self, lanes: L, a: V, b: V) -> V {
-        lanes.sub(lanes.add(a, self.two_q), b)
+        self.difference(lanes, a, b, 2)
     }
 
     /// Any word times a factor, below 2q.
@@ -192,8 +179,7 @@ impl<V: Copy> Prime<V> {
         let multiple_even = lanes.mul_wide(lanes.mul_wide(even, inverse), q);
         let multiple_odd = lanes.mul_wide(lanes.mul_wide(odd, inverse), q);
         let below = lanes.join_high(multiple_even, multiple_odd);
-        let high = self.below_4q(lanes, lanes.join_high(even, odd));
-        let high = self.below_q(lanes, self.below_2q(lanes, high));
+        let high = self.below_q(lanes, self.reduce(lanes, lanes.join_high(even, odd), 8, 2));
         self.sub(lanes, high, below)
     }
 }

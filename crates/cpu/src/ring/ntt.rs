@@ -41,8 +41,8 @@ impl Kernel for Forward<'_> {
             return self.one_by_one();
         }
         match headroom(self.tables, self.prime) {
-            4 => self.by_vectors::<L, FourMultiples, W>(lanes),
-            8 => self.by_vectors::<L, EightMultiples, W>(lanes),
+            FourMultiples::WORD => self.by_vectors::<L, FourMultiples, W>(lanes),
+            EightMultiples::WORD => self.by_vectors::<L, EightMultiples, W>(lanes),
             _ => self.by_vectors::<L, ManyMultiples, W>(lanes),
         }
     }
@@ -209,8 +209,8 @@ impl Kernel for Inverse<'_> {
             return self.one_by_one();
         }
         match headroom(self.tables, self.prime) {
-            4 => self.by_vectors::<L, FourMultiples, W>(lanes),
-            8 => self.by_vectors::<L, EightMultiples, W>(lanes),
+            FourMultiples::WORD => self.by_vectors::<L, FourMultiples, W>(lanes),
+            EightMultiples::WORD => self.by_vectors::<L, EightMultiples, W>(lanes),
             _ => self.by_vectors::<L, ManyMultiples, W>(lanes),
         }
     }
