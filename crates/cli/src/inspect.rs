@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::ensure;
 use clap::Args;
 use spirea_protocols::keyword::FALSE_MATCH_LOG2;
-use spirea_protocols::parameters::Stored;
+use spirea_protocols::parameters::{Claim, Failure, Stored};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::{Sizes, Table, TableKind};
 use spirea_store::repository::VERSIONS;
@@ -160,9 +160,14 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ("anonymity set", format!("all {} values: {}", table.entries, unable(protocol.parties()))),
         (
             "wrong decoding",
-            match protocol.failure_log2() {
-                f64::NEG_INFINITY => "never: there is no noise".into(),
-                bound => format!("probability below 2^{bound:.0} for a record, whatever it holds"),
+            match protocol.failure() {
+                None => "never: there is no noise".into(),
+                Some(Failure { log2, claim: Claim::Bound }) => {
+                    format!("probability below 2^{log2:.0} for a record, a bound for every database")
+                }
+                Some(Failure { log2, claim: Claim::Estimate }) => format!(
+                    "probability about 2^{log2:.0} for a record, an estimate: for content that was not chosen after the public matrix"
+                ),
             },
         ),
     ];

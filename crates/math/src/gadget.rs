@@ -78,20 +78,27 @@ impl Gadget {
         digits
     }
 
-    /// The sum over the digits of the mean square of a digit, and the mean square of what is dropped from a
-    /// coefficient, for a uniform polynomial.
-    pub fn mean_squares(self, ring: &Ring) -> (f64, f64) {
+    /// The mean square of each digit of a coefficient of a uniform polynomial, and of what is dropped from it.
+    pub fn digit_mean_squares(self, ring: &Ring) -> (Vec<f64>, f64) {
+        let uniform = |width: f64| width.powi(2) / 12.0;
         match self {
             Self::Residues => {
-                (ring.limbs().iter().map(|limb| f64::from(limb.prime().value()).powi(2) / 12.0).sum(), 0.0)
+                (ring.limbs().iter().map(|limb| uniform(limb.prime().value().into())).collect(), 0.0)
             }
             Self::Digits { levels, base_log, dropped } => {
                 let highest = ring.log2_modulus() - f64::from(dropped + (levels - 1) * base_log);
-                let others = f64::from(levels - 1) * 4f64.powi(base_log as i32);
-                let rounding = if dropped == 0 { 0.0 } else { 4f64.powi(dropped as i32) / 12.0 };
-                ((others + 4f64.powf(highest)) / 12.0, rounding)
+                let others = (1..levels).map(|_| uniform(2f64.powi(base_log as i32)));
+                let digits = others.chain([uniform(highest.exp2())]).collect();
+                (digits, if dropped == 0 { 0.0 } else { uniform(2f64.powi(dropped as i32)) })
             }
         }
+    }
+
+    /// The sum over the digits of the mean square of a digit, and the mean square of what is dropped from a
+    /// coefficient, for a uniform polynomial.
+    pub fn mean_squares(self, ring: &Ring) -> (f64, f64) {
+        let (digits, dropped) = self.digit_mean_squares(ring);
+        (digits.iter().sum(), dropped)
     }
 }
 

@@ -1,5 +1,8 @@
 //! What the parameters of every protocol tell.
 
+use std::fmt;
+
+use serde::Serialize;
 use spirea_backend::PanelLayout;
 use spirea_lattice::rlwe::KeyShape;
 
@@ -63,6 +66,56 @@ impl Stored {
     }
 }
 
+/// What stands behind a probability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Claim {
+    /// A theorem: it is no larger, whatever the database holds. What each theorem assumes stands in its protocol's
+    /// page.
+    Bound,
+    /// Closed forms of variances that measurements confirm, and a Gaussian's tail: for content that does not depend on
+    /// the public matrices.
+    Estimate,
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bound => "bound",
+            Self::Estimate => "estimate",
+        })
+    }
+}
+
+/// The probability that a response decodes wrongly. In JSON its members are those of whatever has it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Failure {
+    /// log2 of the probability.
+    #[serde(rename = "failure_log2")]
+    pub log2: f64,
+    /// What stands behind it.
+    #[serde(rename = "failure_claim")]
+    pub claim: Claim,
+}
+
+impl Failure {
+    /// A bound of this log2.
+    pub(crate) fn bound(log2: f64) -> Self {
+        Self { log2, claim: Claim::Bound }
+    }
+
+    /// An estimate of this log2.
+    pub(crate) fn estimate(log2: f64) -> Self {
+        Self { log2, claim: Claim::Estimate }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "2^{:.0} ({})", self.log2, self.claim)
+    }
+}
+
 /// Parameters of a database under some protocol: public, part of a snapshot's identity.
 pub trait Parameters {
     /// The protocol's name.
@@ -105,8 +158,14 @@ pub trait Parameters {
     /// Bytes of queries, answers, hint and keys.
     fn sizes(&self) -> Sizes;
 
-    /// log2 of a bound on the probability that a record decodes wrongly, whatever the database holds.
-    fn failure_log2(&self) -> f64;
+    /// The probability that any number that a response to a record's query decodes to is off by more than `share` of
+    /// what decoding tolerates; `None` if there is no noise.
+    fn exceedance(&self, share: f64) -> Option<Failure>;
+
+    /// The probability that a record decodes wrongly; `None` if none ever does.
+    fn failure(&self) -> Option<Failure> {
+        self.exceedance(1.0)
+    }
 
     /// Security in bits: the least of its parts.
     fn security_bits(&self) -> f64;

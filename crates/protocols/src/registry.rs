@@ -15,7 +15,7 @@ use spirea_math::random::{SecretRng, Seed};
 
 use crate::grid::Grid;
 use crate::index::{AnyIndexClient, Pair};
-use crate::parameters::{Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Stored};
 use crate::patch::{
     ChangedRecord, PatchedFiles, check_changes, patch_fixed, patch_lwe_hint, write_second_hint,
 };
@@ -208,7 +208,7 @@ impl ProtocolParams {
                 Self::DoublePack(double_pack::Params::choose(set, packing()?, seed, records, record_bytes)?)
             }
             "hybrid" => Self::Hybrid(hybrid::Params::choose(set, packing()?, seed, records, record_bytes)?),
-            "onion" => Self::Onion(onion::Params::choose(choice.onion_set()?, records, record_bytes)?),
+            "onion" => Self::Onion(onion::Params::choose(choice.onion_set()?, seed, records, record_bytes)?),
             "dpf-xor" => {
                 Self::DpfXor(dpf::Params::choose(choice.prf, dpf::Bits::Bit, records, record_bytes)?)
             }
@@ -258,7 +258,7 @@ impl ProtocolParams {
         }
     }
 
-    /// The seed of the public matrices, for a protocol that has them.
+    /// The public seed: of the public matrices, or of the pad of polynomials; `None` for a protocol with neither.
     pub fn seed(&self) -> Option<Seed> {
         match self {
             Self::Simple(params) => Some(params.seed),
@@ -267,7 +267,8 @@ impl ProtocolParams {
             | Self::ExppackDouble(exppack_double::Params(params))
             | Self::DoublePack(double_pack::Params(params))
             | Self::Hybrid(hybrid::Params(params)) => Some(params.seed),
-            Self::Onion(_) | Self::DpfXor(_) | Self::DpfSum(_) => None,
+            Self::Onion(params) => Some(params.pad),
+            Self::DpfXor(_) | Self::DpfSum(_) => None,
         }
     }
 
@@ -401,9 +402,15 @@ impl ProtocolParams {
         self.parameters().memory_bytes()
     }
 
-    /// log2 of a bound on the probability that a record decodes wrongly.
-    pub fn failure_log2(&self) -> f64 {
-        self.parameters().failure_log2()
+    /// The probability that any number of a response is off by more than `share` of what decoding tolerates; `None` if
+    /// there is no noise.
+    pub fn exceedance(&self, share: f64) -> Option<Failure> {
+        self.parameters().exceedance(share)
+    }
+
+    /// The probability that a record decodes wrongly; `None` if none ever does.
+    pub fn failure(&self) -> Option<Failure> {
+        self.parameters().failure()
     }
 
     /// Security in bits.

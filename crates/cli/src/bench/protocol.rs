@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use spirea_backend::{Backend as _, Residence, Timed};
 use spirea_math::random::SecretRng;
+use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Rates};
 use spirea_protocols::registry::{Choice, Files, Outputs, ProtocolParams};
 use spirea_protocols::{PreparedKeys, Query};
@@ -58,7 +59,8 @@ struct ProtocolReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     noise_margin_bits: Option<f64>,
     /// None if a record never decodes wrongly.
-    failure_log2: Option<f64>,
+    #[serde(flatten)]
+    failure: Option<Failure>,
     steps: Vec<StepTime>,
 }
 
@@ -174,7 +176,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         client_query_seconds: median(query_times),
         client_decode_seconds: median(decode_times),
         noise_margin_bits: (count > 0.0).then(|| -f64::sqrt(squares / count).log2()),
-        failure_log2: Some(params.failure_log2()).filter(|bound| bound.is_finite()),
+        failure: params.failure(),
         steps: steps.into_iter().map(step).collect(),
     };
     report.print(options.format())
@@ -232,8 +234,7 @@ impl ProtocolReport {
             seconds(self.client_query_seconds),
             seconds(self.client_decode_seconds),
             margin.unwrap_or_default(),
-            self.failure_log2
-                .map_or_else(|| "no noise".into(), |bound| format!("failure below 2^{bound:.0}"))
+            self.failure.map_or_else(|| "no noise".into(), |failure| format!("failure {failure}"))
         ))
     }
 }

@@ -1,6 +1,7 @@
 //! What a benchmark prints: one JSON object a line, or the same for people.
 
 use serde::Serialize;
+use spirea_protocols::parameters::Failure;
 
 use crate::output::{bytes, print_line, seconds};
 
@@ -51,8 +52,9 @@ pub struct Wire {
     pub prepare_seconds: f64,
     /// log2 of the tolerated error over the measured deviation.
     pub noise_margin_bits: f64,
-    /// log2 of the bound on a wrong record.
-    pub failure_log2: f64,
+    /// The probability of a wrong record.
+    #[serde(flatten)]
+    pub failure: Option<Failure>,
 }
 
 /// A part of a measured whole.
@@ -87,13 +89,13 @@ impl Report {
         }
         if let Some(wire) = &self.wire {
             print_line(&format!(
-                "  upload {}, download {}, hint {}; built in {}; noise margin {:.1} bits, failure below 2^{:.0}",
+                "  upload {}, download {}, hint {}; built in {}; noise margin {:.1} bits{}",
                 bytes(wire.upload_bytes as u64),
                 bytes(wire.download_bytes as u64),
                 bytes(wire.hint_bytes),
                 seconds(wire.prepare_seconds),
                 wire.noise_margin_bits,
-                wire.failure_log2
+                wire.failure.map(|failure| format!(", failure {failure}")).unwrap_or_default()
             ))?;
         }
         Ok(())

@@ -60,7 +60,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             hint_bytes: sizes.hint_bytes,
             prepare_seconds,
             noise_margin_bits,
-            failure_log2: params.failure_log2(),
+            failure: params.failure(),
         }),
         steps: vec![
             step("client query", lookups.query),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use spirea_lattice::lwe::DEGREE;
 use spirea_protocols::keyword::TAG_BYTES;
-use spirea_protocols::parameters::Stored;
+use spirea_protocols::parameters::{Claim, Failure, Stored};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::CHECKSUM_BYTES;
 use spirea_protocols::{Sizes, TableKind};
@@ -56,8 +56,9 @@ pub struct Figures {
     pub servers: usize,
     /// Bits of security of the weakest part.
     pub security_bits: f64,
-    /// log2 of a bound on the probability that a look-up decodes wrongly; none if there is no noise.
-    pub failure_log2: Option<f64>,
+    /// The probability that a look-up decodes wrongly; none if there is no noise.
+    #[serde(flatten)]
+    pub failure: Option<Failure>,
     /// log2 of a bound on the probability that an absent key is found; none in a table by position without changes.
     pub false_match_log2: Option<f64>,
     /// log2 of the probability that a record damaged by chance passes its checksum.
@@ -69,7 +70,6 @@ impl Figures {
     pub fn of(base: &Manifest, delta: Option<&Manifest>) -> Self {
         let parts: Vec<&Manifest> = [base].into_iter().chain(delta).collect();
         let sizes: Vec<Sizes> = parts.iter().map(|part| part.protocol.sizes()).collect();
-        let failure = parts.iter().map(|part| part.protocol.failure_log2()).fold(f64::NEG_INFINITY, f64::max);
         let keyed = |part: &&&Manifest| part.table.kind == TableKind::Keyword;
         let keyed: u64 = parts.iter().filter(keyed).map(|part| part.table.entries).sum();
         let table = &base.table;
@@ -91,12 +91,17 @@ impl Figures {
                 .iter()
                 .map(|part| part.protocol.security_bits())
                 .fold(f64::INFINITY, f64::min),
-            // One of the parts, or the other: at most so many times the worse.
-            failure_log2: failure.is_finite().then(|| failure + (parts.len() as f64).log2()),
+            failure: parts.iter().filter_map(|part| part.protocol.failure()).reduce(either),
             false_match_log2: (keyed > 0).then(|| (keyed as f64).log2() - 8.0 * TAG_BYTES as f64),
             checksum_log2: -8.0 * CHECKSUM_BYTES as f64,
         }
     }
+}
+
+/// One or the other: at most twice the likelier, and an estimate if either is one.
+fn either(a: Failure, b: Failure) -> Failure {
+    let claim = if b.claim == Claim::Estimate { b.claim } else { a.claim };
+    Failure { log2: a.log2.max(b.log2) + 1.0, claim }
 }
 
 /// Keys of one shape serve both parts.

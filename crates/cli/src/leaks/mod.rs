@@ -131,7 +131,9 @@ mod tests {
             assert_eq!(lengths, [first, first + further, first + 2 * further], "{protocol}");
             assert_eq!(figures.hint_bytes, hint.len() as u64);
             assert_eq!(figures.keys_bytes, client.index().evaluation_keys().map_or(0, <[u8]>::len));
-            assert!(figures.security_bits > 100.0 && figures.failure_log2.is_none_or(|log2| log2 < -40.0));
+            assert!(
+                figures.security_bits > 100.0 && figures.failure.is_none_or(|failure| failure.log2 < -40.0)
+            );
             assert!(figures.false_match_log2.unwrap() < -90.0);
             assert!(figures.records_in_answer >= 1 && figures.records_in_answer <= figures.records);
         }
@@ -152,7 +154,7 @@ mod tests {
         assert!(one.observers.iter().all(|observer| !observer.who.contains("together")));
         let server = observer(&one, "the server").learns.join("\n");
         assert!(server.contains("evaluation keys") && server.contains("links"), "{server}");
-        assert!(one.figures.false_match_log2.is_none() && one.figures.failure_log2.is_some());
+        assert!(one.figures.false_match_log2.is_none() && one.figures.failure.is_some());
         let lines = one.lines().join("\n");
         assert!(lines.contains("exppack-simple") && lines.contains("40 values"), "{lines}");
     }

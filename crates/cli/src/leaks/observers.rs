@@ -167,13 +167,13 @@ impl Subject<'_> {
     }
 
     fn answer(&self) -> Observer {
-        let Figures { failure_log2, false_match_log2, checksum_log2, .. } = self.figures;
+        let Figures { failure, false_match_log2, checksum_log2, .. } = self.figures;
         let Sizes { hint_bytes, .. } = self.base.protocol.sizes();
         let mut learns = vec![
-            match failure_log2 {
+            match failure {
                 None => "that nothing was decoded wrongly: there is no noise".into(),
-                Some(log2) => format!(
-                    "what was asked for, but for noise with probability below 2^{log2:.0}: and then the checksum tells"
+                Some(failure) => format!(
+                    "what was asked for, but for noise with probability {failure}: and then the checksum tells"
                 ),
             },
             format!(

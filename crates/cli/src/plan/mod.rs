@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use spirea_backend::Backend as _;
 use spirea_cpu::CpuBackend;
+use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
 
 use crate::output::{bytes, parse_bytes, print_error, print_line, seconds, threads};
@@ -90,8 +91,8 @@ struct Numbers<'a> {
     server_seconds: f64,
     lookup_seconds: f64,
     /// None if a record never decodes wrongly.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failure_log2: Option<f64>,
+    #[serde(flatten)]
+    failure: Option<Failure>,
     steps: Vec<Step<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_fits: Option<bool>,
@@ -162,7 +163,7 @@ fn numbers(figures: &Figures, gpus: Gpus) -> Numbers<'_> {
         memory_bytes: *memory_bytes,
         server_seconds: figures.server_seconds(),
         lookup_seconds: *lookup_seconds,
-        failure_log2: Some(params.failure_log2()).filter(|bound| bound.is_finite()),
+        failure: params.failure(),
         steps: steps.iter().map(|&(name, seconds)| Step { name, seconds }).collect(),
         gpu_fits: gpu.map(|least| least.is_some()),
         gpu_least_seconds: gpu.flatten(),

@@ -4,6 +4,7 @@
 //! derived from a seed that travels with it, the values (transformed) of stream `i * primes + j` of
 //! [`public_residues`] for ciphertext i and prime j.
 
+pub mod bound;
 mod keys;
 pub mod noise;
 mod query;

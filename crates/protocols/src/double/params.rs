@@ -8,7 +8,7 @@ use spirea_math::random::Seed;
 
 use super::{SecondShape, dynamic_bytes};
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Stored};
 use crate::planner::{Unit, Work};
 use crate::steps::folded::{Folded, cheapest, lookup_cost, malformed, validate_outcome};
 use crate::steps::lwe::ROUNDED_BYTES;
@@ -107,10 +107,10 @@ impl Folded {
         SecondShape::of(&self.grid).fixed_layout().bytes() as u64
     }
 
-    /// log2 of a bound on the failure of two folds whose second is decoded from rounded words.
-    pub(crate) fn two_folds_failure_log2(&self, second_rows: usize) -> f64 {
-        let first = noise::rounded_failure_log2(self.grid.columns, self.grid.record_bytes);
-        noise::either(first, noise::rounded_failure_log2(self.grid.groups, second_rows))
+    /// log2 of an estimate for two folds whose second is decoded from rounded words.
+    pub(crate) fn two_folds_exceedance_log2(&self, second_rows: usize, share: f64) -> f64 {
+        let first = noise::rounded_exceedance_log2(self.grid.columns, self.grid.record_bytes, share);
+        noise::either(first, noise::rounded_exceedance_log2(self.grid.groups, second_rows, share))
     }
 }
 
@@ -140,7 +140,7 @@ impl Parameters for Params {
         if self.0.ring.is_some() {
             return Err(malformed("the protocol has no ring".into()));
         }
-        validate_outcome(self.sizes(), self.failure_log2())
+        validate_outcome(self.sizes(), self.failure())
     }
 
     fn sizes(&self) -> Sizes {
@@ -161,9 +161,10 @@ impl Parameters for Params {
         self.stored().bytes() + self.0.fixed_bytes()
     }
 
-    fn failure_log2(&self) -> f64 {
+    fn exceedance(&self, share: f64) -> Option<Failure> {
         let second = self.second();
-        self.0.two_folds_failure_log2(second.fixed_rows() + second.parts * second.moving_rows())
+        let rows = second.fixed_rows() + second.parts * second.moving_rows();
+        Some(Failure::estimate(self.0.two_folds_exceedance_log2(rows, share)))
     }
 
     fn security_bits(&self) -> f64 {

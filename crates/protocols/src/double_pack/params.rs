@@ -8,7 +8,7 @@ use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::Seed;
 
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Stored};
 use crate::planner::{Unit, Work};
 use crate::steps::folded::{Folded, MAX_COLUMNS, cheapest, lookup_cost, malformed, validate_outcome};
 use crate::steps::noise;
@@ -98,7 +98,7 @@ impl Parameters for Params {
         if self.0.grid.groups > MAX_COLUMNS {
             return Err(malformed(format!("groups must be at most {MAX_COLUMNS}")));
         }
-        validate_outcome(self.sizes(), self.failure_log2())
+        validate_outcome(self.sizes(), self.failure())
     }
 
     fn key_shape(&self) -> Option<KeyShape> {
@@ -135,12 +135,13 @@ impl Parameters for Params {
         self.stored().bytes() + shape.plain_bytes(blocks) + shape.leaves_bytes() as u64
     }
 
-    fn failure_log2(&self) -> f64 {
+    fn exceedance(&self, share: f64) -> Option<Failure> {
         let (shape, grid) = (self.ring_shape(), self.0.grid);
-        let first = noise::packed_failure_log2(grid.columns, &shape, grid.record_bytes);
+        let first = noise::packed_exceedance_log2(grid.columns, &shape, grid.record_bytes, share);
         // All bytes of the inner ciphertexts must come back.
-        let second = noise::packed_failure_log2(grid.groups, &shape, grid.parts() * shape.response_bytes());
-        noise::either(first, second)
+        let inner_bytes = grid.parts() * shape.response_bytes();
+        let second = noise::packed_exceedance_log2(grid.groups, &shape, inner_bytes, share);
+        Some(Failure::estimate(noise::either(first, second)))
     }
 
     fn security_bits(&self) -> f64 {

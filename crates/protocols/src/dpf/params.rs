@@ -5,7 +5,7 @@ use spirea_backend::{MAX_KEYS, RowLayout};
 use spirea_dpf::{Domain, OutputKind, PrfKind};
 
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Stored};
 use crate::planner::{Unit, Work};
 use crate::{ProtocolError, Sizes};
 
@@ -198,8 +198,8 @@ impl<S: Shares> Parameters for Params<S> {
     }
 
     /// There is no noise: a record never decodes wrongly.
-    fn failure_log2(&self) -> f64 {
-        f64::NEG_INFINITY
+    fn exceedance(&self, _: f64) -> Option<Failure> {
+        None
     }
 
     /// The secret bits of a seed.

@@ -7,7 +7,7 @@ use spirea_math::random::Seed;
 
 use crate::double::{SecondShape, dynamic_bytes};
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Stored};
 use crate::planner::Work;
 use crate::steps::folded::{Folded, cheapest, lookup_cost, validate_outcome};
 use crate::steps::noise;
@@ -79,7 +79,7 @@ impl Parameters for Params {
     fn validate(&self) -> Result<(), ProtocolError> {
         self.0.validate_two_folds()?;
         self.0.validate_ring()?;
-        validate_outcome(self.sizes(), self.failure_log2())
+        validate_outcome(self.sizes(), self.failure())
     }
 
     fn key_shape(&self) -> Option<KeyShape> {
@@ -112,10 +112,11 @@ impl Parameters for Params {
             + shape.leaves_bytes() as u64
     }
 
-    fn failure_log2(&self) -> f64 {
-        let second = self.second();
-        let packed = noise::packed_failure_log2(self.0.grid.groups, &self.ring_shape(), second.fixed_rows());
-        noise::either(packed, self.0.two_folds_failure_log2(second.parts * second.moving_rows()))
+    fn exceedance(&self, share: f64) -> Option<Failure> {
+        let (second, shape) = (self.second(), self.ring_shape());
+        let packed = noise::packed_exceedance_log2(self.0.grid.groups, &shape, second.fixed_rows(), share);
+        let moving = self.0.two_folds_exceedance_log2(second.parts * second.moving_rows(), share);
+        Some(Failure::estimate(noise::either(packed, moving)))
     }
 
     fn security_bits(&self) -> f64 {

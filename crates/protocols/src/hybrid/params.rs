@@ -7,7 +7,7 @@ use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::Seed;
 
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Stored};
 use crate::planner::{Unit, Work};
 use crate::steps::folded::{Folded, cheapest, lookup_cost, validate_outcome};
 use crate::steps::noise;
@@ -73,7 +73,7 @@ impl Parameters for Params {
 
     fn validate(&self) -> Result<(), ProtocolError> {
         self.0.validate_blocks()?;
-        validate_outcome(self.sizes(), self.failure_log2())
+        validate_outcome(self.sizes(), self.failure())
     }
 
     fn key_shape(&self) -> Option<KeyShape> {
@@ -106,8 +106,10 @@ impl Parameters for Params {
         self.stored().bytes() + shape.plain_bytes(grid.parts() * grid.groups) + shape.leaves_bytes() as u64
     }
 
-    fn failure_log2(&self) -> f64 {
-        noise::packed_failure_log2(self.0.grid.columns, &self.ring_shape(), self.0.grid.record_bytes)
+    fn exceedance(&self, share: f64) -> Option<Failure> {
+        let Grid { columns, record_bytes, .. } = self.0.grid;
+        let packed = noise::packed_exceedance_log2(columns, &self.ring_shape(), record_bytes, share);
+        Some(Failure::estimate(packed))
     }
 
     fn security_bits(&self) -> f64 {

@@ -3,6 +3,7 @@
 use spirea_math::random::SecretRng;
 
 use super::Params;
+use super::pad::Pad;
 use crate::grid::{Place, Spread};
 use crate::parameters::Parameters;
 use crate::steps::RingKeys;
@@ -13,6 +14,7 @@ use crate::{IndexClient, ProtocolError, Sizes};
 /// The client half of OnionPIRv2.
 pub struct Client {
     params: Params,
+    pad: Pad,
     ring: RingClient,
 }
 
@@ -24,12 +26,15 @@ impl Client {
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
     pub fn new(params: Params, known: &[RingKeys], rng: &mut SecretRng) -> Result<Self, ProtocolError> {
         params.validate()?;
-        Ok(Self { ring: RingClient::new(params.ring_shape(), known, rng), params })
+        Ok(Self { ring: RingClient::new(params.ring_shape(), known, rng), pad: params.pad(), params })
     }
 }
 
-/// Where the record lies in its unit.
+/// Where the record lies.
 pub struct State {
+    /// Number of the unit of its first part.
+    unit: usize,
+    /// Its first byte in its unit.
     offset: usize,
 }
 
@@ -57,21 +62,25 @@ impl IndexClient for Client {
         check_index(index, grid.records)?;
         let Place { column, group, offset } = grid.place(Spread::Rows, index);
         // Every column computes the comparison, so that time and memory do not tell the one.
-        let unit = (0..grid.columns).map(|i| (((i ^ column) as u64).wrapping_sub(1) >> 63) as i8);
-        Ok((self.ring.query(unit, group, rng), State { offset }))
+        let one_hot = (0..grid.columns).map(|i| (((i ^ column) as u64).wrapping_sub(1) >> 63) as i8);
+        let state = State { unit: group * grid.columns + column, offset };
+        Ok((self.ring.query(one_hot, group, rng), state))
     }
 
-    fn decode(&self, State { offset }: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+    fn decode(&self, State { unit, offset }: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
         check_answer(answer, self.sizes())?;
         let (shape, grid) = (self.params.ring_shape(), self.params.grid);
         let bits = shape.set.plaintext_bits();
         let mut record = Vec::with_capacity(grid.record_bytes);
-        for ciphertext in answer.chunks_exact(shape.response_bytes()) {
+        let units = (unit..).step_by(grid.groups * grid.columns);
+        for (ciphertext, unit) in answer.chunks_exact(shape.response_bytes()).zip(units) {
             let phases = self.ring.phases(ciphertext)?;
             let coefficients = phases.iter().map(|phase| phase.wrapping_add(1 << (63 - bits)) >> (64 - bits));
-            let unit = join_bits(coefficients, bits);
-            let wanted = (grid.record_bytes - record.len()).min(unit.len() - offset);
-            record.extend_from_slice(&unit[offset..offset + wanted]);
+            let padding = self.pad.of_unit(unit, shape.degree());
+            let numbers = coefficients.zip(padding).map(|(c, pad)| c.wrapping_sub(pad) & self.pad.mask());
+            let bytes = join_bits(numbers, bits);
+            let wanted = (grid.record_bytes - record.len()).min(bytes.len() - offset);
+            record.extend_from_slice(&bytes[offset..offset + wanted]);
         }
         Ok(record)
     }
@@ -109,9 +118,7 @@ mod tests {
     proptest! {
         #[test]
         fn bits_split_and_join(bytes in proptest::collection::vec(any::<u8>(), 120), bits in prop::sample::select(vec![30u32, 32])) {
-            let mut coefficients = vec![0; 120 * 8 / bits as usize];
-            split_bits(&bytes, bits, &mut coefficients);
-            let numbers = coefficients.iter().map(|&c| u64::from(c as u32) & ((1 << bits) - 1));
+            let numbers = split_bits(&bytes, bits).take(120 * 8 / bits as usize);
             prop_assert_eq!(join_bits(numbers, bits), bytes);
         }
     }

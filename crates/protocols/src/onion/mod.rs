@@ -6,10 +6,11 @@
 //! are a tournament. Steps: `encode` (when the database is loaded), `expand`, `poly_fold`, `rgsw_fold`,
 //! `mod_switch`.
 //!
-//! A polynomial is a unit. The parts of a larger record are databases of their own that one query selects
+//! A polynomial is a unit, stored under a public pad. The parts of a larger record are databases of their own that one query selects
 //! from.
 
 mod client;
+mod pad;
 mod params;
 mod server;
 

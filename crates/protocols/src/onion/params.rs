@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::KeyShape;
+use spirea_math::random::Seed;
 
+use super::pad::Pad;
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Stored};
 use crate::planner::Work;
 use crate::steps::folded::{cheapest, lookup_cost, malformed, validate_outcome};
 use crate::steps::noise;
@@ -18,6 +20,9 @@ use crate::{ProtocolError, Sizes};
 pub struct Params {
     /// Name of the ring set: `onion-32` or `onion-30`.
     pub ring: String,
+    /// Seed of the public pad. Drawn after the content is fixed: the failure bound is one over its choice.
+    #[serde(with = "crate::hex")]
+    pub pad: Seed,
     /// Where the records lie: a unit is a polynomial, a column one of the first dimension.
     pub grid: Grid,
 }
@@ -30,15 +35,23 @@ impl Params {
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] if the records do not fit any shape.
-    pub fn choose(ring: RingSet, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
+    pub fn choose(
+        ring: RingSet,
+        pad: Seed,
+        records: u64,
+        record_bytes: usize,
+    ) -> Result<Self, ProtocolError> {
         let unit_rows = unit_bytes(ring);
         let candidates =
             (0..=9).flat_map(|power| [1 << power, 3 << power >> 1]).filter_map(|columns: usize| {
                 let grid = Grid { records, record_bytes, unit_rows, groups: 1, columns };
                 let units = records.div_ceil(grid.records_per_unit() as u64);
                 let groups = usize::try_from(units.div_ceil(columns as u64)).ok()?;
-                (columns <= Self::MAX_COLUMNS)
-                    .then(|| Self { ring: ring.name().into(), grid: Grid { groups, ..grid } })
+                (columns <= Self::MAX_COLUMNS).then(|| Self {
+                    ring: ring.name().into(),
+                    pad,
+                    grid: Grid { groups, ..grid },
+                })
             });
         cheapest(records, record_bytes, candidates, Self::validate, |params| {
             let (grid, shape) = (params.grid, params.ring_shape());
@@ -50,6 +63,11 @@ impl Params {
     /// The ring set of validated parameters.
     pub(super) fn ring_set(&self) -> RingSet {
         onion_set(&self.ring).expect("validated parameters name a ring set")
+    }
+
+    /// The pad of the stored polynomials.
+    pub(super) fn pad(&self) -> Pad {
+        Pad::new(&self.pad, self.ring_set().plaintext_bits())
     }
 
     pub(super) fn ring_shape(&self) -> RingShape {
@@ -107,7 +125,7 @@ impl Parameters for Params {
                 "columns must be at most {most}, and groups at most {MAX_GROUPS}"
             )));
         }
-        validate_outcome(self.sizes(), self.failure_log2())
+        validate_outcome(self.sizes(), self.failure())
     }
 
     fn key_shape(&self) -> Option<KeyShape> {
@@ -138,8 +156,8 @@ impl Parameters for Params {
         shape.plain_bytes(self.grid.parts() * self.grid.groups) + shape.leaves_bytes() as u64
     }
 
-    fn failure_log2(&self) -> f64 {
-        noise::folded_failure_log2(&self.ring_shape(), self.grid.parts())
+    fn exceedance(&self, share: f64) -> Option<Failure> {
+        Some(Failure::bound(noise::padded_exceedance_log2(&self.ring_shape(), self.grid.parts(), share)))
     }
 
     fn security_bits(&self) -> f64 {

@@ -20,7 +20,8 @@ pub struct Server<B: RingBackend> {
 }
 
 impl<B: RingBackend> Server<B> {
-    /// A server of the units that `read` gives: the bytes of unit number n of the file into a buffer.
+    /// A server of the units that `read` gives: the bytes of unit number n of the file into a buffer. The pad is added
+    /// to them on the way.
     ///
     /// Transforming the polynomials when they are loaded takes less time than reading the four times larger
     /// result from a disk would.
@@ -34,12 +35,19 @@ impl<B: RingBackend> Server<B> {
     ) -> Result<Self, ProtocolError> {
         params.validate()?;
         let ring = RingServer::new(backend, params.ring_shape())?;
-        let (grid, bits) = (params.grid, params.ring_set().plaintext_bits());
+        let (grid, bits, pad) = (params.grid, params.ring_set().plaintext_bits(), params.pad());
         let parts = (0..grid.parts()).map(|part| {
             let fill = |group: usize, column: usize, coefficients: &mut [i32]| {
-                let mut unit = vec![0; grid.unit_rows];
-                read((part * grid.groups + group) * grid.columns + column, &mut unit);
-                split_bits(&unit, bits, coefficients);
+                let mut bytes = vec![0; grid.unit_rows];
+                let unit = (part * grid.groups + group) * grid.columns + column;
+                read(unit, &mut bytes);
+                let padding = pad.of_unit(unit, coefficients.len());
+                for (coefficient, (number, pad)) in
+                    coefficients.iter_mut().zip(split_bits(&bytes, bits).zip(padding))
+                {
+                    // Modulo 2^bits, read as a signed number: the representative of least magnitude.
+                    *coefficient = (((number + pad) << (64 - bits)) as i64 >> (64 - bits)) as i32;
+                }
             };
             ring.backend.encode(&ring.tables, grid.groups, grid.columns, &fill)
         });
@@ -48,18 +56,18 @@ impl<B: RingBackend> Server<B> {
     }
 }
 
-/// Numbers of `bits` bits each, lowest bit first, without gaps, as representatives of least magnitude.
-pub(super) fn split_bits(bytes: &[u8], bits: u32, numbers: &mut [i32]) {
+/// The numbers of `bits` bits each, lowest bit first, without gaps, that bytes hold; zeros after their end.
+pub(super) fn split_bits(bytes: &[u8], bits: u32) -> impl Iterator<Item = u64> {
     let (mut bytes, mut pending, mut count) = (bytes.iter(), 0u64, 0);
-    for number in numbers {
+    std::iter::repeat_with(move || {
         while count < bits {
             pending |= u64::from(*bytes.next().unwrap_or(&0)) << count;
             count += 8;
         }
-        // Read as a signed number of `bits` bits.
-        *number = ((pending << (64 - bits)) as i64 >> (64 - bits)) as i32;
+        let number = pending & (u64::MAX >> (u64::BITS - bits));
         (pending, count) = (pending >> bits, count - bits);
-    }
+        number
+    })
 }
 
 impl<B: RingBackend> Responder for Server<B> {

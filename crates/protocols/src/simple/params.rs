@@ -6,7 +6,7 @@ use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::{LweSet, PublicMatrix, noise};
 
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Stored};
 use crate::planner::{Unit, Work};
 use crate::steps::lwe::{ROUNDED_BITS, ROUNDED_BYTES};
 use crate::{ProtocolError, Sizes};
@@ -187,10 +187,9 @@ impl Parameters for Params {
         if self.records == 0 || u128::from(self.records) > capacity {
             return wrong(format!("the matrix holds {capacity} records, not {}", self.records));
         }
-        if self.failure_log2() > Self::MAX_FAILURE_LOG2 {
-            let bound = self.failure_log2();
+        if let Some(failure) = self.failure().filter(|failure| failure.log2 > Self::MAX_FAILURE_LOG2) {
             return wrong(format!(
-                "a record would decode wrongly with probability up to 2^{bound:.0}, above 2^-60"
+                "a record would decode wrongly with probability up to {failure}, above 2^-60"
             ));
         }
         Ok(())
@@ -213,8 +212,8 @@ impl Parameters for Params {
         self.layout().bytes() as u64
     }
 
-    fn failure_log2(&self) -> f64 {
-        noise::failure_log2(self.columns, ROUNDED_BITS, self.record_bytes)
+    fn exceedance(&self, share: f64) -> Option<Failure> {
+        Some(Failure::bound(noise::exceedance_log2(self.columns, ROUNDED_BITS, self.record_bytes, share)))
     }
 
     fn security_bits(&self) -> f64 {
@@ -257,7 +256,7 @@ mod tests {
     fn a_gibibyte_has_a_near_square_shape() {
         let params = Params::choose(LweSet::Module1280, [0; 32], 1 << 22, 256).unwrap();
         assert!((1 << 14..1 << 16).contains(&params.rows), "{params:?}");
-        assert!(params.failure_log2() < -1000.0);
+        assert!(params.failure().unwrap().log2 < -1000.0);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::Seed;
 
 use crate::grid::{Grid, Spread};
+use crate::parameters::Failure;
 use crate::{ProtocolError, Sizes};
 
 /// Parameters that the protocols with a first fold have in common. Public; part of a snapshot's identity.
@@ -26,7 +27,7 @@ pub struct Folded {
 
 /// The most columns of a first fold: the failure bound allows no more.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;
-/// The largest bound on the probability that a response decodes wrongly, as log2.
+/// The largest probability, bound or estimate, that a response decodes wrongly, as log2.
 pub(crate) const MAX_FAILURE_LOG2: f64 = -60.0;
 /// The most queries of a batch where each has ciphertexts to expand.
 const MAX_PACKED_BATCH: usize = 64;
@@ -148,20 +149,20 @@ pub(crate) fn malformed(detail: String) -> ProtocolError {
     ProtocolError::malformed("parameters", detail)
 }
 
-/// Refuses answers that nobody would wait for and failure bounds that are too weak.
+/// Refuses answers that nobody would wait for and failures that are too likely.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`].
-pub(crate) fn validate_outcome(sizes: Sizes, failure_log2: f64) -> Result<(), ProtocolError> {
+pub(crate) fn validate_outcome(sizes: Sizes, failure: Option<Failure>) -> Result<(), ProtocolError> {
     if sizes.answer_bytes > MAX_ANSWER_BYTES {
         let bytes = sizes.answer_bytes;
         return Err(malformed(format!(
             "an answer would have {bytes} bytes, above {MAX_ANSWER_BYTES}: the protocol is not for records this large"
         )));
     }
-    if failure_log2 > MAX_FAILURE_LOG2 {
+    if let Some(failure) = failure.filter(|failure| failure.log2 > MAX_FAILURE_LOG2) {
         return Err(malformed(format!(
-            "a response would decode wrongly with probability up to 2^{failure_log2:.0}, above 2^-60"
+            "a response would decode wrongly with probability up to {failure}, above 2^-60"
         )));
     }
     Ok(())

@@ -1,7 +1,12 @@
-//! Bounds on the probability that a response decodes wrongly, whatever the database holds.
+//! The probability that a number of a response is off by more than a share of what decoding tolerates.
+//!
+//! Of packing it is an estimate: variances are added as if the terms were independent, and LWE ciphertexts' entries and
+//! roundings are taken for uniform. They are for content that does not depend on the public matrix. Of folds of
+//! polynomials under a pad it is a bound.
 
 use spirea_lattice::RingSet;
 use spirea_lattice::noise::{two_sided_tail_log2, worst_fold_deviation};
+use spirea_lattice::rlwe::bound::PaddedFold;
 use spirea_lattice::rlwe::noise::{RingNoise, lwe_rounding};
 
 use super::lwe::ROUNDED_BITS;
@@ -12,36 +17,34 @@ fn fold(columns: usize) -> f64 {
     (worst_fold_deviation(columns) / 2f64.powi(32)).powi(2)
 }
 
-/// log2 of a bound on the failure of any of `entries` numbers of `bits` bits with this variance.
-fn failure_log2(variance: f64, bits: u32, entries: usize) -> f64 {
-    let z = 2f64.powi(-(bits as i32) - 1) / variance.sqrt();
+/// log2 of an estimate for any of `entries` bytes whose error has this variance and is as good as Gaussian.
+fn byte_exceedance_log2(variance: f64, entries: usize, share: f64) -> f64 {
+    let z = share * 2f64.powi(-(u8::BITS as i32) - 1) / variance.sqrt();
     (two_sided_tail_log2(z) + (entries as f64).log2()).min(0.0)
 }
 
-/// Of bytes whose LWE ciphertexts are rounded as a whole.
-pub(crate) fn rounded_failure_log2(columns: usize, entries: usize) -> f64 {
-    failure_log2(fold(columns) + lwe_rounding(ROUNDED_BITS), u8::BITS, entries)
+/// Estimate for bytes whose LWE ciphertexts are rounded as a whole.
+pub(crate) fn rounded_exceedance_log2(columns: usize, entries: usize, share: f64) -> f64 {
+    byte_exceedance_log2(fold(columns) + lwe_rounding(ROUNDED_BITS), entries, share)
 }
 
-/// Of bytes that are folded over `columns` columns, packed, and selected if the shape says so.
-pub(crate) fn packed_failure_log2(columns: usize, shape: &RingShape, entries: usize) -> f64 {
-    let noise = noise(shape);
+/// Estimate for bytes that are folded over `columns` columns, packed, and selected if the shape says so.
+pub(crate) fn packed_exceedance_log2(columns: usize, shape: &RingShape, entries: usize, share: f64) -> f64 {
+    let noise = RingNoise::new(shape.set, shape.expansion().levels());
     let steps = noise.pack() + shape.depth as f64 * noise.tournament_level();
     let lwe = fold(columns) + lwe_rounding(shape.set.plaintext_bits());
-    failure_log2(noise.response(steps) + lwe, u8::BITS, entries)
+    byte_exceedance_log2(noise.response(steps) + lwe, entries, share)
 }
 
-/// Of `parts` polynomials that are folded over the shape's columns and selected. The worst database has all
-/// coefficients near half of p.
-pub(crate) fn folded_failure_log2(shape: &RingShape, parts: usize) -> f64 {
-    let (noise, bits) = (noise(shape), shape.set.plaintext_bits());
-    let worst = 4f64.powi(bits as i32) / 4.0;
-    let steps = noise.fold(shape.columns, worst) + shape.depth as f64 * noise.tournament_level();
-    failure_log2(noise.response(steps), bits, parts * RingSet::DEGREE)
-}
-
-fn noise(shape: &RingShape) -> RingNoise {
-    RingNoise::new(shape.set, shape.expansion().levels())
+/// Bound for `parts` polynomials under a pad that are folded over the shape's columns and selected.
+pub(crate) fn padded_exceedance_log2(shape: &RingShape, parts: usize, share: f64) -> f64 {
+    let fold = PaddedFold {
+        set: shape.set,
+        columns: shape.columns,
+        depth: shape.depth,
+        expansion: shape.expansion(),
+    };
+    fold.exceedance_log2(parts * RingSet::DEGREE, share)
 }
 
 /// log2 of the sum of two probabilities.
