@@ -20,6 +20,8 @@ pub enum Content {
     Constant(u8),
     /// 0 and 255 in turns.
     Alternating,
+    /// 0 but for one byte of 255, at a place that goes on with the record's number.
+    OneHot,
 }
 
 /// The records of a database. The same everywhere.
@@ -28,6 +30,9 @@ pub fn records(params: &ProtocolParams, content: Content) -> Vec<Vec<u8>> {
     let record = |index: u64| match content {
         Content::Constant(byte) => vec![byte; bytes],
         Content::Alternating => (0..bytes).map(|i| if i % 2 == 0 { 0 } else { 255 }).collect(),
+        Content::OneHot => {
+            (0..bytes as u64).map(|i| if i == index % bytes as u64 { 255 } else { 0 }).collect()
+        }
         Content::Random(seed) => {
             let mut key = [0; 32];
             key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -59,7 +64,16 @@ pub struct Setup {
 
 /// All halves over a database, through files as a snapshot has them.
 pub fn setup<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, content: Content) -> Setup {
-    setup_prepared_by(backend, backend, params, content)
+    setup_of(backend, params, records(params, content))
+}
+
+/// The same of these records.
+pub fn setup_of<B: ProtocolBackend>(
+    backend: &Arc<B>,
+    params: &ProtocolParams,
+    records: Vec<Vec<u8>>,
+) -> Setup {
+    prepare(backend, backend, params, records)
 }
 
 /// The same with what is computed of the database once by another backend than the one that answers.
@@ -69,7 +83,16 @@ pub fn setup_prepared_by<P: ProtocolBackend, B: ProtocolBackend>(
     params: &ProtocolParams,
     content: Content,
 ) -> Setup {
-    let (records, stored) = (records(params, content), params.stored());
+    prepare(preparing, backend, params, records(params, content))
+}
+
+fn prepare<P: ProtocolBackend, B: ProtocolBackend>(
+    preparing: &Arc<P>,
+    backend: &Arc<B>,
+    params: &ProtocolParams,
+    records: Vec<Vec<u8>>,
+) -> Setup {
+    let stored = params.stored();
     let mut matrix = vec![0; stored.bytes() as usize];
     for (index, record) in records.iter().enumerate() {
         for (byte, &value) in record.iter().enumerate() {
@@ -149,6 +172,47 @@ pub fn records_decode(setup: &Setup, indices: &[u64], rng: &mut SecretRng) -> f6
     let margin = -(squares / count.max(1) as f64).sqrt().log2();
     assert!(count < 64 || margin > LEAST_MARGIN_BITS, "{margin:.2} bits of margin: {:?}", setup.params);
     margin
+}
+
+/// log2 of the least probability that a greatest error may have, by what the parameters say of errors.
+pub const LEAST_EXCEEDANCE_LOG2: f64 = -20.0;
+
+/// The greatest error of any number that answers to `indices` hold, as a share of what decoding tolerates, over
+/// `clients` clients with secrets and keys of their own. Every record decodes, and what the parameters say of errors
+/// makes one as great no rarer than [`LEAST_EXCEEDANCE_LOG2`].
+pub fn greatest_error(setup: &mut Setup, indices: &[u64], clients: usize, rng: &mut SecretRng) -> f64 {
+    let greatest = greatest_error_of_any(setup, indices, clients, rng);
+    let responses = (indices.len() * clients) as f64;
+    let exceedance = setup.params.exceedance(greatest).map_or(0.0, |failure| failure.log2);
+    assert!(
+        exceedance + responses.log2() > LEAST_EXCEEDANCE_LOG2,
+        "an error of {greatest:.3} should come once in 2^{:.0} responses: {:?}",
+        -exceedance,
+        setup.params
+    );
+    greatest
+}
+
+/// The same where what the parameters say is for other content than this: every record decodes.
+pub fn greatest_error_of_any(setup: &mut Setup, indices: &[u64], clients: usize, rng: &mut SecretRng) -> f64 {
+    let mut greatest: f64 = 0.0;
+    for _ in 0..clients {
+        setup.client = setup.params.client(&setup.hint, rng).unwrap();
+        setup.keys = setup.client.evaluation_keys().map(|keys| setup.servers[0].prepare_keys(keys).unwrap());
+        for batch in indices.chunks(setup.max_batch().min(16)) {
+            let prepared = batch.iter().map(|&index| setup.client.query(index, rng).unwrap());
+            let (queries, states): (Vec<_>, Vec<_>) =
+                prepared.map(|prepared| (prepared.queries, prepared.state)).unzip();
+            for ((&index, state), answers) in batch.iter().zip(states).zip(setup.answers(&queries)) {
+                let errors = setup.client.errors(&*state, &slices(&answers)).unwrap();
+                greatest = errors.into_iter().map(f64::abs).fold(greatest, f64::max);
+                let decoded = setup.client.decode(state, &slices(&answers)).unwrap();
+                let right = decoded == setup.records[index as usize];
+                assert!(right, "record {index} of {:?}, error {greatest:.3}", setup.params);
+            }
+        }
+    }
+    greatest
 }
 
 /// The answers of one backend are those of another, bit for bit, and so is the hint.

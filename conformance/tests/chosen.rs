@@ -1,0 +1,238 @@
+//! Databases chosen against each protocol: what adds up the noise of an expansion's tree, what is aligned with the
+//! public matrix, and the extremes. The greatest error is judged: a mean square does not see what adds up.
+#![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
+
+use std::sync::Arc;
+
+use spirea_conformance::{Content, Setup, greatest_error, greatest_error_of_any, setup, setup_of};
+use spirea_cpu::CpuBackend;
+use spirea_lattice::{LweSet, PublicMatrix};
+use spirea_math::Expansion;
+use spirea_math::random::SecretRng;
+use spirea_protocols::grid::Spread;
+use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
+
+/// Coefficients of a polynomial.
+const DEGREE: usize = 4096;
+/// The most that an error may be of what decoding tolerates, under a database that is aligned with a public matrix of
+/// which it was not to depend: half.
+const GREATEST_ALIGNED: f64 = 0.5;
+
+/// Parameters whose grid has so many groups and columns.
+fn with_grid(protocol: &str, record_bytes: usize, groups: usize, columns: usize) -> ProtocolParams {
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    let params = ProtocolParams::choose(&choice, [7; 32], 1, record_bytes).unwrap();
+    let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
+    json["grid"]["groups"] = groups.into();
+    json["grid"]["columns"] = columns.into();
+    json["grid"]["records"] = (groups * columns * params.grid().records_per_unit()).into();
+    ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
+}
+
+fn backend() -> Arc<CpuBackend> {
+    Arc::new(CpuBackend::new(2).unwrap())
+}
+
+fn ends(params: &ProtocolParams) -> [u64; 3] {
+    [0, params.records() / 2, params.records() - 1]
+}
+
+#[test]
+fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
+    let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
+    let constants = [0, 0x7f, 0x80, 0xff].map(Content::Constant);
+    for protocol in NAMES {
+        let record_bytes = if protocol.ends_with("double") { 3 } else { 900 };
+        let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+        let params = ProtocolParams::choose(&choice, [7; 32], 40, record_bytes).unwrap();
+        for content in constants.into_iter().chain([Content::Alternating, Content::OneHot]) {
+            let mut setup = setup(&backend, &params, content);
+            let greatest = greatest_error(&mut setup, &ends(&params), 3, &mut rng);
+            println!("{protocol}, {content:?}: greatest error {greatest:.4}");
+        }
+    }
+}
+
+/// A database of `onion` with one coefficient of 32 bits, the greatest or the least, by column and coefficient.
+fn onion_of_signs(columns: usize, positive: impl Fn(usize, usize) -> bool) -> Setup {
+    const GROUPS: usize = 2;
+    let params = with_grid("onion", 16384, GROUPS, columns);
+    let record = |index: usize| -> Vec<u8> {
+        let column = index / GROUPS;
+        let number = |i| if positive(column, i) { i32::MAX } else { i32::MIN };
+        (0..DEGREE).flat_map(|i| number(i).to_le_bytes()).collect()
+    };
+    setup_of(&backend(), &params, (0..GROUPS * columns).map(record).collect())
+}
+
+#[test]
+fn signs_that_follow_the_tree_to_any_depth_decode() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for depth in 0..=9 {
+        // Bytes of 0x7f or 0x80 by the parity of as many bits of the column's number.
+        let params = with_grid("onion", 16384, 2, 512);
+        let parity = |index: u64| (index >> 1 & ((1 << depth) - 1)).count_ones() % 2;
+        let records = (0..params.records()).map(|index| vec![[0x80, 0x7f][parity(index) as usize]; 16384]);
+        let mut setup = setup_of(&backend(), &params, records.collect());
+        let greatest = greatest_error(&mut setup, &ends(&params), 4, &mut rng);
+        println!("parities of {depth} bits: greatest error {greatest:.3}");
+    }
+}
+
+#[test]
+fn signs_computed_from_the_trees_structure_decode() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for columns in [128, 512] {
+        // Two groups need three more leaves.
+        let tree = Tree { expansion: Expansion::covering(columns + 3), leaves: columns };
+        let (signs, gain) = tree.coherent_signs();
+        let mut setup = onion_of_signs(columns, |column, i| signs[column][i] > 0.0);
+        let greatest = greatest_error(&mut setup, &[0, 2 * columns as u64 - 1], 6, &mut rng);
+        println!(
+            "{columns} columns: {gain:.0} times the variance without a pad, greatest error {greatest:.3}"
+        );
+        // What the signs are for: without a pad their coefficient has a variance that no bound on averages allows.
+        assert!(gain > columns as f64 / 8.0, "{gain}");
+    }
+}
+
+/// The linear maps from the noise of the root's substitution to those of the first leaves: signed permutations alone.
+struct Tree {
+    expansion: Expansion,
+    leaves: usize,
+}
+
+type Polynomial = Vec<f64>;
+
+fn automorphism(a: &Polynomial, exponent: usize) -> Polynomial {
+    let mut image = vec![0.0; DEGREE];
+    for (i, &coefficient) in a.iter().enumerate() {
+        let to = i * exponent % (2 * DEGREE);
+        image[to % DEGREE] = if to < DEGREE { coefficient } else { -coefficient };
+    }
+    image
+}
+
+/// Times X^`shift`, for a shift from 0 to 2 N.
+fn shifted(a: &Polynomial, shift: usize) -> Polynomial {
+    let at = |i: usize| {
+        let from = (i + 2 * DEGREE - shift) % (2 * DEGREE);
+        if from < DEGREE { a[from] } else { -a[from - DEGREE] }
+    };
+    (0..DEGREE).map(at).collect()
+}
+
+fn plus(a: &Polynomial, b: &Polynomial, sign: f64) -> Polynomial {
+    a.iter().zip(b).map(|(a, b)| a + sign * b).collect()
+}
+
+impl Tree {
+    fn split(&self, level: u32, noise: &Polynomial) -> [Polynomial; 2] {
+        // The root's own noise is that of its substitution; below it is what both have together.
+        let image =
+            if level == 0 { noise.clone() } else { automorphism(noise, Expansion::exponent(DEGREE, level)) };
+        let own = if level == 0 { vec![0.0; DEGREE] } else { noise.clone() };
+        [plus(&own, &image, 1.0), shifted(&plus(&own, &image, -1.0), 2 * DEGREE - (1 << level))]
+    }
+
+    /// The leaves' noise.
+    fn forward(&self, noise: Polynomial) -> Vec<Polynomial> {
+        let levels = self.expansion.levels();
+        let mut nodes = vec![noise];
+        for level in 0..levels {
+            let wanted = self.leaves.div_ceil(1 << (levels - level - 1));
+            nodes = nodes.iter().flat_map(|node| self.split(level, node)).take(wanted).collect();
+        }
+        nodes
+    }
+
+    /// The adjoint of that map.
+    fn backward(&self, mut nodes: Vec<Polynomial>) -> Polynomial {
+        for level in (0..self.expansion.levels()).rev() {
+            let join = |children: &[Polynomial]| {
+                let odd = children.get(1).map_or(vec![0.0; DEGREE], |odd| shifted(odd, 1 << level));
+                let (own, image) = (plus(&children[0], &odd, 1.0), plus(&children[0], &odd, -1.0));
+                if level == 0 {
+                    return image;
+                }
+                let exponent = Expansion::exponent(DEGREE, level);
+                let inverse = (1..2 * DEGREE).step_by(2).find(|i| i * exponent % (2 * DEGREE) == 1);
+                plus(&own, &automorphism(&image, inverse.unwrap()), 1.0)
+            };
+            nodes = nodes.chunks(2).map(join).collect();
+        }
+        nodes.remove(0)
+    }
+
+    /// Signs of plaintexts' coefficients for which coefficient 0 of the leaves' sum with them adds up the noise of the
+    /// root's substitution, by some steps of a power iteration; and how many times the variance of random signs it has.
+    fn coherent_signs(&self) -> (Vec<Polynomial>, f64) {
+        // Coefficient 0 of a product is the first times the first, less the i-th times the i-th from the end.
+        let reversed = |a: &Polynomial| {
+            (0..DEGREE).map(|i| if i == 0 { a[0] } else { -a[DEGREE - i] }).collect::<Polynomial>()
+        };
+        let sign = |a: f64| if a < 0.0 { -1.0 } else { 1.0 };
+        let mut noise = vec![0.0; DEGREE];
+        noise[0] = 1.0;
+        let mut signs = Vec::new();
+        for _ in 0..4 {
+            let leaves = self.forward(noise);
+            signs = leaves
+                .iter()
+                .map(|leaf| reversed(leaf).into_iter().map(sign).collect::<Polynomial>())
+                .collect();
+            noise = self.backward(signs.iter().map(reversed).collect());
+        }
+        let all = 2f64.powi(self.expansion.levels() as i32) * (self.leaves * DEGREE) as f64;
+        (signs, noise.iter().map(|x| x * x).sum::<f64>() / all)
+    }
+}
+
+/// A database whose hint follows signs of the tree as well as one entry a row can make it: in each row the column whose
+/// row of A correlates most with the row's signs has a 1.
+fn aligned_with_the_matrix(params: &ProtocolParams, spread: Spread) -> Vec<Vec<u8>> {
+    let grid = params.grid();
+    let public = PublicMatrix::new(LweSet::Module1280, params.seed().unwrap(), grid.columns);
+    let a: Vec<f32> = public.entries().iter().map(|&word| word as i32 as f32).collect();
+    let entries = a.len() / grid.columns;
+    let tree = Tree { expansion: Expansion::covering(entries), leaves: entries };
+    let (signs, _) = tree.coherent_signs();
+    let best = |row: usize| {
+        let wanted: Vec<f32> = signs.iter().map(|leaf| leaf[row % DEGREE] as f32).collect();
+        let correlation = |column: usize| -> f32 {
+            a[column * entries..][..entries].iter().zip(&wanted).map(|(a, sign)| a * sign).sum()
+        };
+        (0..grid.columns)
+            .map(|column| (column, correlation(column)))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .unwrap()
+            .0
+    };
+    let best: Vec<usize> = (0..grid.rows(spread)).map(best).collect();
+    let record = |index: u64| {
+        let mut record = vec![0; grid.record_bytes];
+        for run in grid.runs(spread, index) {
+            for (i, byte) in record[run.bytes].iter_mut().enumerate() {
+                *byte = u8::from(best[run.row + i] == run.column);
+            }
+        }
+        record
+    };
+    (0..grid.records).map(record).collect()
+}
+
+#[test]
+fn databases_aligned_with_the_public_matrix_decode_with_a_margin() {
+    let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
+    for (protocol, spread) in
+        [("exppack-simple", Spread::Columns), ("hybrid", Spread::Rows), ("double-pack", Spread::Rows)]
+    {
+        let params = with_grid(protocol, 1024, 1, 256);
+        let mut aligned = setup_of(&backend, &params, aligned_with_the_matrix(&params, spread));
+        let chosen = greatest_error_of_any(&mut aligned, &ends(&params), 4, &mut rng);
+        let mut random = setup(&backend, &params, Content::Random(5));
+        let usual = greatest_error(&mut random, &ends(&params), 4, &mut rng);
+        println!("{protocol}: greatest error {chosen:.4}, of random records {usual:.4}");
+        assert!(chosen < GREATEST_ALIGNED, "{protocol}: {chosen}");
+    }
+}
