@@ -49,6 +49,11 @@ pub enum ClientError {
         "the server does not keep the evaluation keys that it was given; it may have too little room for them: try again later, then tell the server's operator"
     )]
     KeysForgotten,
+    /// The secret for these answers was erased after another answer that did not verify.
+    #[error(
+        "another answer to this client did not verify, and the secret that this one could be read with was erased; ask again"
+    )]
+    KeysEnded,
     /// The server names the keys by another hash than theirs.
     #[error(
         "the server received other evaluation keys than were sent; something between client and server changes bytes: try another network, then tell the server's operator"

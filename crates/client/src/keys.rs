@@ -1,10 +1,13 @@
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
+use spirea_protocols::steps::RingKeys;
 use spirea_wire::{KeysHash, KeysRequest, KeysResponse, Part, Version};
 
 use crate::ClientError;
 
 /// A session's evaluation keys, which its server must have before it can answer. They hold no secret, but tell
-/// the sessions of clients apart.
+/// which look-ups come from one client.
 #[derive(Clone, Copy)]
 pub struct Keys<'a> {
     pub(crate) version: Version,
@@ -14,6 +17,27 @@ pub struct Keys<'a> {
 }
 
 impl Keys<'_> {
+    /// The most queries under one ring secret, those to a delta counted too. The look-up that reaches the number is
+    /// finished under it; the next one has new keys.
+    ///
+    /// It bounds how much of its life a lying server has to choose when the one refusal comes that ends a secret, and
+    /// how many look-ups name the same keys. New keys of 2 to 4 MiB every 16,384 queries of 48 KiB or more add less
+    /// than one percent to what a client sends.
+    pub const MOST_QUERIES: u64 = 1 << 14;
+
+    /// The longest that one ring secret is used, and that look-ups name the same keys. A look-up that has begun is
+    /// finished under it.
+    ///
+    /// Time is that of [`Instant`], which on most systems stands still while the machine is suspended: keys of a machine
+    /// that sleeps are used for so long a time awake. Nothing but the link between look-ups lasts longer for it.
+    pub const LONGEST_USE: Duration = Duration::from_secs(24 * 3600);
+
+    /// Whether the next look-up needs others.
+    pub(crate) fn are_over(keys: &RingKeys, now: Instant) -> bool {
+        let age = now.saturating_duration_since(keys.made());
+        keys.have_ended() || keys.queries() >= Self::MOST_QUERIES || age >= Self::LONGEST_USE
+    }
+
     /// Their bytes.
     pub fn bytes(&self) -> &[u8] {
         self.bytes

@@ -5,13 +5,15 @@
 //! again where that is safe.
 //!
 //! What a server learns: when a client asks, and how many values at once. Not which; of two servers neither does, as
-//! long as they do not work together.
+//! long as they do not work together. A server that changes answers learns from a look-up whether all were accepted, when
+//! the next one comes: at most one bit of one key, which ends when they were not ([`LookUp`]).
 
 mod description;
 mod error;
 #[cfg(feature = "http")]
 mod http;
 mod keys;
+mod look_up;
 mod manifest;
 mod session;
 mod weak;
@@ -21,5 +23,6 @@ pub use error::ClientError;
 #[cfg(feature = "http")]
 pub use http::{ClientOptions, HttpClient, Lookups, Progress, Timings, check_address, root_certificates};
 pub use keys::Keys;
+pub use look_up::LookUp;
 pub use session::{Answered, Pending, Round, Session, Value};
 pub use weak::WeakPrf;

@@ -1,15 +1,17 @@
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spirea_math::random::SecretRng;
-use spirea_protocols::delta::{self, Change};
+use spirea_protocols::delta::Change;
 use spirea_protocols::index::AnyIndexClient;
 use spirea_protocols::steps::RingKeys;
 use spirea_protocols::table::LookupState;
 use spirea_protocols::{ProtocolError, TableClient};
 use spirea_wire::{KeysHash, Part as KeysPart, Queries, Request, Response};
 
-use crate::{ClientError, Description, Hint, Keys, Part, WeakPrf};
+use crate::look_up::Wanted;
+use crate::{ClientError, Description, Hint, Keys, LookUp, Part, WeakPrf};
 
 /// The most bytes of a request's queries, unless a single query has more.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
@@ -38,14 +40,21 @@ impl std::fmt::Debug for Value {
 }
 
 /// The client of one version of a database, without a transport.
+///
+/// It holds no generator: every look-up draws from the operating system, so that two processes or machines that go on
+/// from the same memory have nothing in common in what they send, and whoever reads that memory later finds nothing of
+/// other look-ups in it.
+///
+/// Where the protocol has evaluation keys, these and their secret end with the first answer that does not verify, and
+/// after [`Keys::MOST_QUERIES`] or [`Keys::LONGEST_USE`]. The next look-up begins with new ones, which the server must
+/// have before it can answer.
 pub struct Session {
     description: Description,
-    base: Asker,
-    delta: Option<Asker>,
-    rng: SecretRng,
+    base: Arc<Asker>,
+    delta: Option<Arc<Asker>>,
 }
 
-/// The client of one part of a version.
+/// The client of one part of a version, with the same keys for its whole life.
 struct Asker {
     client: TableClient,
     keys: Option<KeysHash>,
@@ -55,6 +64,13 @@ impl Asker {
     fn new(part: &Part, index: Box<dyn AnyIndexClient>) -> Result<Self, ClientError> {
         let keys = index.evaluation_keys().map(|keys| blake3::hash(keys).into());
         Ok(Self { client: TableClient::new(part.table().clone(), index)?, keys })
+    }
+
+    /// With keys among `known` that fit, or else with new ones, which are known from then on.
+    fn open(part: &Part, hint: &[u8], known: &mut Vec<RingKeys>) -> Result<Arc<Self>, ClientError> {
+        let asker = Self::new(part, part.params().client_with(hint, known, &mut SecretRng::from_os()?)?)?;
+        known.extend(asker.ring_keys().cloned());
+        Ok(Arc::new(asker))
     }
 
     fn ring_keys(&self) -> Option<&RingKeys> {
@@ -80,14 +96,43 @@ pub struct Round {
 }
 
 /// What a round leaves with the client: secrets, erased when dropped.
-pub struct Pending(Vec<LookUp>);
+pub struct Pending {
+    /// Who asked: the session may have new keys when the answers come.
+    base: Arc<Asker>,
+    delta: Option<Arc<Asker>>,
+    look_ups: Vec<Asked>,
+}
 
-/// What one look-up leaves.
-struct LookUp {
+/// What asking for one value leaves.
+struct Asked {
     base: LookupState,
     delta: Option<LookupState>,
     /// A row that the base does not have.
     beyond_base: bool,
+}
+
+/// What verified answers say of one value.
+enum Found {
+    Value(Value),
+    Absent,
+    /// The table has no such row, and its delta adds none.
+    NoSuchEntry,
+}
+
+impl Pending {
+    /// Values that were asked for.
+    pub fn count(&self) -> usize {
+        self.look_ups.len()
+    }
+
+    fn ring_keys(&self) -> impl Iterator<Item = &RingKeys> {
+        ring_keys(&self.base, self.delta.as_ref())
+    }
+}
+
+/// The ring keys of a version's parts.
+fn ring_keys<'s>(base: &'s Asker, delta: Option<&'s Arc<Asker>>) -> impl Iterator<Item = &'s RingKeys> {
+    [base].into_iter().chain(delta.map(|delta| &**delta)).filter_map(Asker::ring_keys)
 }
 
 /// What the responses say together.
@@ -123,7 +168,8 @@ impl Session {
     }
 
     /// A session with another version of the database, which goes on with this one's evaluation keys where they
-    /// fit: the server may have them already.
+    /// fit: the server may have them already. Keys that have ended come along without their secret, for what is left of
+    /// the look-up that ended them.
     ///
     /// # Errors
     /// Those of [`Session::new_with`].
@@ -133,7 +179,7 @@ impl Session {
         hints: &[Hint],
         weak_prf: WeakPrf,
     ) -> Result<Self, ClientError> {
-        let known: Vec<RingKeys> = self.askers().filter_map(|asker| asker.ring_keys().cloned()).collect();
+        let known: Vec<RingKeys> = self.ring_keys().cloned().collect();
         Self::open(description, hints, weak_prf, &known)
     }
 
@@ -146,22 +192,19 @@ impl Session {
         if hints.len() != description.parts().count() {
             return Err(ClientError::HintCorrupted);
         }
-        let mut rng = SecretRng::from_os()?;
-        let mut known = known.to_vec();
-        let mut askers = Vec::with_capacity(hints.len());
         for (part, hint) in description.parts().zip(hints) {
             weak_prf.check(part.params())?;
             if hint.blake3 != *part.hint_blake3() {
                 return Err(ClientError::HintCorrupted);
             }
-            let asker = Asker::new(part, part.params().client_with(&hint.bytes, &known, &mut rng)?)?;
-            // The delta goes on with the base's keys, if they fit.
-            known.extend(asker.ring_keys().cloned());
-            askers.push(asker);
         }
-        let mut askers = askers.into_iter();
-        let base = askers.next().ok_or(ClientError::HintCorrupted)?;
-        Ok(Self { description, base, delta: askers.next(), rng })
+        let mut known = known.to_vec();
+        let asker = |(part, hint): (&Part, &Hint)| Asker::open(part, &hint.bytes, &mut known);
+        let mut askers = description.parts().zip(hints).map(asker);
+        let base = askers.next().unwrap_or(Err(ClientError::HintCorrupted))?;
+        let delta = askers.next().transpose()?;
+        drop(askers);
+        Ok(Self { description, base, delta })
     }
 
     /// A session with a version that has no delta, over the index protocol's client.
@@ -169,14 +212,13 @@ impl Session {
     pub(crate) fn over(
         description: Description,
         index: Box<dyn AnyIndexClient>,
-        rng: SecretRng,
     ) -> Result<Self, ClientError> {
-        let base = Asker::new(description.base(), index)?;
-        Ok(Self { description, base, delta: None, rng })
+        let base = Arc::new(Asker::new(description.base(), index)?);
+        Ok(Self { description, base, delta: None })
     }
 
-    fn askers(&self) -> impl Iterator<Item = &Asker> {
-        [&self.base].into_iter().chain(&self.delta)
+    fn ring_keys(&self) -> impl Iterator<Item = &RingKeys> {
+        ring_keys(&self.base, self.delta.as_ref())
     }
 
     /// The database.
@@ -185,10 +227,12 @@ impl Session {
     }
 
     /// The evaluation keys that the server must have before it can answer, each once; none if the protocol needs
-    /// none. They are this client's own, and the same for all its requests.
+    /// none. They are this client's own, and the same for all requests of a look-up. Ask once it has begun: it may have
+    /// begun with new ones.
     pub fn keys(&self) -> Vec<Keys<'_>> {
         let mut all: Vec<Keys<'_>> = Vec::new();
-        for (asker, part) in self.askers().zip([KeysPart::Base, KeysPart::Delta]) {
+        let askers = [&self.base].into_iter().chain(&self.delta);
+        for (asker, part) in askers.zip([KeysPart::Base, KeysPart::Delta]) {
             let (Some(bytes), Some(blake3)) = (asker.client.index().evaluation_keys(), asker.keys) else {
                 continue;
             };
@@ -206,58 +250,96 @@ impl Session {
         (MAX_REQUEST_BYTES / bytes.max(1)).clamp(1, limits.max_batch)
     }
 
-    /// Requests for the values of keys, 1 to [`Session::max_batch`] of them. Every query has secrets of its
-    /// own, also for a key that was asked for before.
+    /// Begins a look-up of the values of keys, however many.
     ///
     /// # Errors
-    /// [`ClientError::Protocol`] if the table is looked up by index or the keys are too many.
-    pub fn query_keys(&mut self, keys: &[&[u8]]) -> Result<Round, ClientError> {
-        self.round(keys.iter().map(|key| Wanted { key, index: None }))
+    /// [`ClientError::NoEntropy`] if the system gives no randomness for new keys.
+    pub fn look_up_keys<'a>(&mut self, keys: &'a [&'a [u8]]) -> Result<LookUp<'a>, ClientError> {
+        self.renew_keys(Instant::now())?;
+        Ok(LookUp::new(Wanted::Keys(keys)))
     }
 
-    /// Requests for the values at indices, 1 to [`Session::max_batch`] of them.
+    /// Begins a look-up of the values at indices, however many.
+    ///
+    /// # Errors
+    /// Those of [`Session::look_up_keys`].
+    pub fn look_up_indices<'a>(&mut self, indices: &'a [u64]) -> Result<LookUp<'a>, ClientError> {
+        self.renew_keys(Instant::now())?;
+        Ok(LookUp::new(Wanted::Indices(indices)))
+    }
+
+    /// A look-up of the values of keys in one request, 1 to [`Session::max_batch`] of them. Every query has secrets of
+    /// its own, also for a key that was asked for before.
+    ///
+    /// # Errors
+    /// [`ClientError::Protocol`] if the table is looked up by index or the keys are too many,
+    /// [`ClientError::NoEntropy`] if the system gives no randomness.
+    pub fn query_keys(&mut self, keys: &[&[u8]]) -> Result<Round, ClientError> {
+        self.renew_keys(Instant::now())?;
+        self.round(Wanted::Keys(keys))
+    }
+
+    /// A look-up of the values at indices in one request, 1 to [`Session::max_batch`] of them.
     ///
     /// # Errors
     /// [`ClientError::Protocol`] if the table is looked up by key or has no such index, or the indices are
-    /// too many. Whether a version with a delta has an index beyond its base, its answers tell.
+    /// too many; [`ClientError::NoEntropy`] if the system gives no randomness. Whether a version with a delta has an
+    /// index beyond its base, its answers tell.
     pub fn query_indices(&mut self, indices: &[u64]) -> Result<Round, ClientError> {
-        let keys: Vec<[u8; 8]> = indices.iter().map(|&index| delta::index_key(index)).collect();
-        self.round(keys.iter().zip(indices).map(|(key, &index)| Wanted { key, index: Some(index) }))
+        self.renew_keys(Instant::now())?;
+        self.round(Wanted::Indices(indices))
     }
 
-    fn round<'a>(&mut self, wanted: impl ExactSizeIterator<Item = Wanted<'a>>) -> Result<Round, ClientError> {
+    /// Draws new ring secrets, with keys made of them, if any of the present ones is over.
+    fn renew_keys(&mut self, now: Instant) -> Result<(), ClientError> {
+        if !self.ring_keys().any(|keys| Keys::are_over(keys, now)) {
+            return Ok(());
+        }
+        let mut fresh = Vec::new();
+        let askers = [&mut self.base].into_iter().chain(&mut self.delta);
+        for (asker, part) in askers.zip(self.description.parts()) {
+            if asker.ring_keys().is_some() {
+                // No protocol has both keys and a hint.
+                *asker = Asker::open(part, &[], &mut fresh)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests of a look-up.
+    pub(crate) fn round(&self, wanted: Wanted<'_>) -> Result<Round, ClientError> {
         let (most, count) = (self.max_batch(), wanted.len());
         if count == 0 || count > most {
             let detail = format!("a request has 1 to {most} look-ups, not {count}");
             return Err(ProtocolError::BadRequest(detail).into());
         }
+        let rng = &mut SecretRng::from_os()?;
         let parties = self.base.client.index().parties();
         let [mut to_base, mut to_delta] = [0; 2].map(|_| vec![Vec::with_capacity(count); parties]);
         let spread = |queries: &mut Vec<Vec<Bytes>>, of_parties: Vec<Vec<u8>>| {
             queries.iter_mut().zip(of_parties).for_each(|(queries, query)| queries.push(Bytes::from(query)));
         };
-        let mut pending = Vec::with_capacity(count);
-        for Wanted { key, index } in wanted {
+        let mut look_ups = Vec::with_capacity(count);
+        for (key, index) in wanted.each() {
             let records = self.base.client.table().records;
             let beyond_base = self.delta.is_some() && index.is_some_and(|index| index >= records);
             let (queries, base) = match index {
                 // The base is asked whatever it has, so that the server does not learn where the answer is.
-                Some(index) => {
-                    self.base.client.query_index(index * u64::from(!beyond_base), &mut self.rng)?
-                }
-                None => self.base.client.query_key(key, &mut self.rng)?,
+                Some(index) => self.base.client.query_index(index * u64::from(!beyond_base), rng)?,
+                None => self.base.client.query_key(&key, rng)?,
             };
             spread(&mut to_base, queries);
             let delta = match &self.delta {
                 None => None,
                 Some(asker) => {
-                    let (queries, state) = asker.client.query_key(key, &mut self.rng)?;
+                    let (queries, state) = asker.client.query_key(&key, rng)?;
                     spread(&mut to_delta, queries);
                     Some(state)
                 }
             };
-            pending.push(LookUp { base, delta, beyond_base });
+            look_ups.push(Asked { base, delta, beyond_base });
         }
+        self.ring_keys().for_each(|keys| keys.count_queries(count as u64));
         let version = *self.description.version();
         let request = |(base, delta)| {
             let base = Queries { keys: self.base.keys, queries: base };
@@ -266,58 +348,70 @@ impl Session {
         };
         Ok(Round {
             requests: to_base.into_iter().zip(to_delta).map(request).collect(),
-            pending: Pending(pending),
+            pending: Pending { base: Arc::clone(&self.base), delta: self.delta.clone(), look_ups },
         })
     }
 
-    /// Reads one server's response to its request for the values of `count` keys or indices.
+    /// Reads one server's response to its request for the values of `count` keys or indices. One that is none ends the
+    /// session's keys.
     ///
     /// # Errors
     /// [`ClientError::Wire`] if it is not the response, [`ClientError::WrongConfig`] if it is of another version.
     pub fn read(&self, count: usize, response: Bytes) -> Result<Response, ClientError> {
-        let response = Response::decode(response, &self.description.limits(), count)?;
-        if response.version != *self.description.version() {
-            return Err(ClientError::WrongConfig("another version answered than was asked".into()));
-        }
-        Ok(response)
+        let read = Response::decode(response, &self.description.limits(), count).map_err(ClientError::from);
+        let response = read.and_then(|response| match response.version == *self.description.version() {
+            true => Ok(response),
+            false => Err(ClientError::WrongConfig("another version answered than was asked".into())),
+        });
+        response.inspect_err(|_| self.ring_keys().for_each(RingKeys::end))
     }
 
     /// The values, from the responses of all servers, in the order of their parties, to the requests that left
-    /// `pending`.
+    /// `pending`. One that does not verify ends the keys that they were asked for under, of all sessions that have them.
     ///
     /// # Errors
-    /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or is not what the table says. None
-    /// means that a key is absent.
+    /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or is not what the table says;
+    /// [`ClientError::KeysEnded`] if the keys had ended before. None means that a key is absent.
     pub fn decode(&self, pending: Pending, responses: &[Response]) -> Result<Answered, ClientError> {
-        let Pending(look_ups) = pending;
-        let values = look_ups.into_iter().enumerate().map(|(i, LookUp { base, delta, beyond_base })| {
+        let had_ended = pending.ring_keys().any(RingKeys::have_ended);
+        let Pending { base, delta, look_ups } = pending;
+        let found = |(i, Asked { base: state, delta: change, beyond_base }): (usize, Asked)| {
             let answers = responses.iter().filter_map(|response| response.answers.get(i));
-            let in_base = self.base.decode(base, answers)?;
-            let change = match self.delta.as_ref().zip(delta) {
-                None => None,
-                Some((asker, state)) => {
-                    let of_delta = |response: &'_ Response| response.delta_answers.as_ref()?.get(i).cloned();
-                    let answers: Vec<Bytes> = responses.iter().filter_map(of_delta).collect();
-                    asker.decode(state, answers.iter())?
-                }
-            };
+            let in_base = base.decode(state, answers);
+            let in_delta = delta.as_ref().zip(change).map(|(asker, state)| {
+                let of_delta = |response: &'_ Response| response.delta_answers.as_ref()?.get(i).cloned();
+                let answers: Vec<Bytes> = responses.iter().filter_map(of_delta).collect();
+                asker.decode(state, answers.iter())
+            });
+            let (in_base, change) = (in_base?, in_delta.transpose()?.flatten());
             let value = match change.as_deref().map(Change::from_bytes).transpose()? {
-                Some(Change::Put(value)) => Some(value.to_vec()),
-                Some(Change::Delete) => None,
-                None if beyond_base => {
-                    return Err(ProtocolError::BadRequest("the table has no such entry".into()));
-                }
-                None => in_base,
+                Some(Change::Put(value)) => value.to_vec(),
+                Some(Change::Delete) => return Ok(Found::Absent),
+                None if beyond_base => return Ok(Found::NoSuchEntry),
+                None => match in_base {
+                    Some(value) => value,
+                    None => return Ok(Found::Absent),
+                },
             };
-            value.map(|value| self.base.client.table().split_fields(&value).map(Value)).transpose()
+            base.client.table().split_fields(&value).map(|fields| Found::Value(Value(fields)))
+        };
+        // All of them, whatever comes of the first, and the keys end before anything is said.
+        let found: Vec<Result<Found, ProtocolError>> = look_ups.into_iter().enumerate().map(found).collect();
+        if found.iter().any(Result::is_err) {
+            ring_keys(&base, delta.as_ref()).for_each(RingKeys::end);
+        }
+        if had_ended {
+            return Err(ClientError::KeysEnded);
+        }
+        let values = found.into_iter().map(|found| match found? {
+            Found::Value(value) => Ok(Some(value)),
+            Found::Absent => Ok(None),
+            Found::NoSuchEntry => Err(ProtocolError::BadRequest("the table has no such entry".into())),
         });
         let compute = responses.iter().map(|response| response.compute).max().unwrap_or_default();
         Ok(Answered { values: values.collect::<Result<_, ProtocolError>>()?, compute })
     }
 }
 
-/// What is looked up: a key, or an index with the key under which a delta has it.
-struct Wanted<'a> {
-    key: &'a [u8],
-    index: Option<u64>,
-}
+#[cfg(test)]
+pub(crate) mod tests;

@@ -674,6 +674,16 @@ mod tests {
         }
     }
 
+    /// Clients that draw new keys have nothing to keep a hint for.
+    #[test]
+    fn no_protocol_has_both_keys_and_a_hint() {
+        for name in NAMES {
+            let choice = Choice { protocol: name.into(), ..Choice::default() };
+            let sizes = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap().sizes();
+            assert!(sizes.keys_bytes == 0 || sizes.hint_bytes == 0, "{name}");
+        }
+    }
+
     #[test]
     fn only_one_of_two_servers_has_to_say_which() {
         let unsaid = Opening::default();

@@ -1,5 +1,6 @@
 //! Who learns what, in words.
 
+use spirea_client::Keys;
 use spirea_protocols::signature::PublicKey;
 use spirea_protocols::{Sizes, TableKind};
 use spirea_store::Manifest;
@@ -46,8 +47,10 @@ impl Subject<'_> {
             match keys_bytes {
                 0 => "no more that links requests: they name no evaluation keys".into(),
                 _ => format!(
-                    "that requests come from one client: evaluation keys of {} are registered once, and every request names their hash, which links them until the client makes new keys, as each new session does",
-                    bytes(keys_bytes as u64)
+                    "that requests come from one client: evaluation keys of {} are registered once, and every request names their hash, which links them until the client makes new keys, as each new session does, and each after {} queries, {} hours or an answer that does not verify",
+                    bytes(keys_bytes as u64),
+                    Keys::MOST_QUERIES,
+                    Keys::LONGEST_USE.as_secs() / 3600
                 ),
             },
         ];
@@ -60,6 +63,11 @@ impl Subject<'_> {
         learns.push(
             "if it damages records on purpose and watches who asks again: whether the record asked for was among them".into(),
         );
+        if keys_bytes > 0 {
+            learns.push(
+                "if it changes answers and watches which keys come next: at most one bit of one key from a look-up, whether all its answers were accepted; the key ends when they were not".into(),
+            );
+        }
         let unable = match servers {
             1 => format!(
                 "which of {} is asked for: {:.0} bits of security by the estimate of the parameters",

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
-use spirea_client::Value;
+use spirea_client::{ClientError, Value};
 use spirea_engine::scheduler::simulation::poisson;
 use spirea_wire::{Code, Limits, Version};
 use tokio::task::{JoinHandle, JoinSet};
@@ -205,8 +205,11 @@ impl Shared {
         let Ok(responses) = read else { return (Verdict::Unusable, None) };
         let newest =
             responses.iter().map(|response| response.newest).find(|newest| *newest != prepared.version);
-        let Ok(answered) = session.decode(prepared.pending, &responses) else {
-            return (Verdict::Corrupted, newest);
+        let answered = match session.decode(prepared.pending, &responses) {
+            Ok(answered) => answered,
+            // It is another answer to this client that was wrong.
+            Err(ClientError::KeysEnded) => return (Verdict::Unusable, newest),
+            Err(_) => return (Verdict::Corrupted, newest),
         };
         let fields = answered.values.into_iter().next().flatten().map(Value::into_fields);
         let verdict = match self.load.questions.check(which, &fields) {

@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use spirea_protocols::Table;
 use spirea_protocols::signature::Pin;
 use spirea_wire::{Code, KeysHash, Response};
@@ -8,7 +9,7 @@ use spirea_wire::{Code, KeysHash, Response};
 use super::cache::Cache;
 use super::servers::Servers;
 use super::{ClientOptions, download};
-use crate::{Answered, ClientError, Description, Round, Session, Value};
+use crate::{ClientError, Description, LookUp, Round, Session, Value};
 
 /// How often a configuration is fetched while the database changes in between.
 const REFRESHES: u32 = 3;
@@ -46,31 +47,6 @@ pub struct Lookups {
     pub values: Vec<Option<Value>>,
     /// What they cost.
     pub timings: Timings,
-}
-
-/// What is looked up.
-#[derive(Clone, Copy)]
-enum Wanted<'a> {
-    Keys(&'a [&'a [u8]]),
-    Indices(&'a [u64]),
-}
-
-impl Wanted<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Keys(keys) => keys.len(),
-            Self::Indices(indices) => indices.len(),
-        }
-    }
-
-    /// A request for at most `most` of them from `start`.
-    fn round(&self, session: &mut Session, start: usize, most: usize) -> Result<Round, ClientError> {
-        let end = self.len().min(start + most);
-        match self {
-            Self::Keys(keys) => session.query_keys(&keys[start..end]),
-            Self::Indices(indices) => session.query_indices(&indices[start..end]),
-        }
-    }
 }
 
 /// A client of one database over HTTP, from the one server or the two that its protocol has.
@@ -168,7 +144,8 @@ impl HttpClient {
     /// [`ClientError::WeakPrf`] if a new version has such a function. What happens
     /// with one of two servers is in a [`ClientError::Party`] that says which. None means that a key is absent.
     pub fn look_up_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
-        self.look_up(Wanted::Keys(keys))
+        let look_up = self.session.look_up_keys(keys)?;
+        self.look_up(look_up)
     }
 
     /// The values at indices, and what they cost.
@@ -177,17 +154,24 @@ impl HttpClient {
     /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the table is looked up by key or
     /// has no such index.
     pub fn look_up_indices(&mut self, indices: &[u64]) -> Result<Lookups, ClientError> {
-        self.look_up(Wanted::Indices(indices))
+        let look_up = self.session.look_up_indices(indices)?;
+        self.look_up(look_up)
     }
 
-    fn look_up(&mut self, wanted: Wanted<'_>) -> Result<Lookups, ClientError> {
-        let mut lookups = Lookups::default();
+    fn look_up(&mut self, mut look_up: LookUp<'_>) -> Result<Lookups, ClientError> {
+        let mut timings = Timings::default();
+        let asked = self.ask_all(&mut look_up, &mut timings);
+        Ok(Lookups { values: look_up.finish(asked)?, timings })
+    }
+
+    /// Makes all requests of a look-up.
+    fn ask_all(&mut self, look_up: &mut LookUp<'_>, timings: &mut Timings) -> Result<(), ClientError> {
         let mut refreshed = false;
-        while lookups.values.len() < wanted.len() {
+        while !look_up.is_complete() {
             if self.outdated {
                 self.follow()?;
             }
-            let Err(error) = self.request(wanted, &mut lookups) else { continue };
+            let Err(error) = self.request(look_up, timings) else { continue };
             if !self.is_outdated(&error)? {
                 return Err(error);
             }
@@ -202,7 +186,7 @@ impl HttpClient {
             // The refused queries are dropped with their secrets; the new version gets new ones.
             self.follow()?;
         }
-        Ok(lookups)
+        Ok(())
     }
 
     /// Goes on with the version that the servers have now.
@@ -227,29 +211,29 @@ impl HttpClient {
     }
 
     /// One request, to each server, for what is still missing.
-    fn request(&mut self, wanted: Wanted<'_>, lookups: &mut Lookups) -> Result<(), ClientError> {
+    fn request(&mut self, look_up: &mut LookUp<'_>, timings: &mut Timings) -> Result<(), ClientError> {
         let started = Instant::now();
-        let most = self.session.max_batch();
-        let first = lookups.values.len();
-        let Round { requests, pending } = wanted.round(&mut self.session, first, most)?;
+        let Round { requests, pending } = look_up.ask(&self.session)?;
         let query = started.elapsed();
 
-        let count = most.min(wanted.len() - first);
-        let Exchanged { responses, received_bytes, round_trip } =
-            self.exchange(&requests, count, &mut lookups.timings)?;
+        let count = pending.count();
+        let Exchanged { bodies, round_trip } = self.exchange(&requests, count, timings)?;
 
-        let version = *self.description().version();
-        self.outdated |= responses.iter().any(|response| response.newest != version);
         let received = Instant::now();
-        let Answered { values, compute } = self.session.decode(pending, &responses)?;
-        lookups.values.extend(values);
-        let timings = &mut lookups.timings;
+        let received_bytes: u64 = bodies.iter().map(|body| body.len() as u64).sum();
+        let read = |(i, body)| self.session.read(count, body).map_err(|error| self.servers.located(i, error));
+        let responses: Result<Vec<Response>, ClientError> =
+            bodies.into_iter().enumerate().map(read).collect();
+        let version = *self.description().version();
+        let told = responses.as_deref().unwrap_or_default();
+        self.outdated |= told.iter().any(|response| response.newest != version);
+        // A server's word, which may be anything, is not allowed to exceed what was measured here.
+        let server = told.iter().map(|response| response.compute.min(round_trip)).max().unwrap_or_default();
+        look_up.answer(&self.session, pending, responses);
         timings.requests += 1;
         timings.sent_bytes += requests.iter().map(|request| request.len() as u64).sum::<u64>();
         timings.received_bytes += received_bytes;
         timings.query += query;
-        // A server's word, which may be anything, is not allowed to exceed what was measured here.
-        let server = compute.min(round_trip);
         timings.server += server;
         timings.network += round_trip - server;
         timings.decode += received.elapsed();
@@ -269,11 +253,7 @@ impl HttpClient {
         for _ in 0..2 {
             self.send_keys(timings)?;
             let sent = Instant::now();
-            let responses = self.servers.ask(|party, transport| {
-                let response = transport.query(&requests[party], limit)?;
-                Ok((response.len() as u64, self.session.read(count, response)?))
-            });
-            match responses {
+            match self.servers.ask(|party, transport| transport.query(&requests[party], limit)) {
                 Err(ClientError::Refused { refusal, .. })
                     if refusal.code == Code::UnknownKeys
                         && !refusal.accepted
@@ -281,11 +261,7 @@ impl HttpClient {
                 {
                     self.keys_sent.clear();
                 }
-                responses => {
-                    let (bytes, responses): (Vec<u64>, _) = responses?.into_iter().unzip();
-                    let received_bytes = bytes.iter().sum();
-                    return Ok(Exchanged { responses, received_bytes, round_trip: sent.elapsed() });
-                }
+                bodies => return Ok(Exchanged { bodies: bodies?, round_trip: sent.elapsed() }),
             }
         }
         Err(ClientError::KeysForgotten)
@@ -307,10 +283,9 @@ impl HttpClient {
     }
 }
 
-/// What came back from all servers.
+/// What came back from all servers, in the order of their parties.
 struct Exchanged {
-    responses: Vec<Response>,
-    received_bytes: u64,
+    bodies: Vec<Bytes>,
     round_trip: Duration,
 }
 

@@ -60,7 +60,29 @@ impl Servers {
         &self,
         ask: impl Fn(usize, &Transport) -> Result<T, ClientError> + Sync,
     ) -> Result<Vec<T>, ClientError> {
-        self.at_once(ask, |i, url, cause| ClientError::Party { party: Party::BOTH[i], url, cause })
+        self.at_once(ask, Self::party)
+    }
+
+    /// What happened with the answer of the `i`-th, located.
+    pub fn located(&self, i: usize, error: ClientError) -> ClientError {
+        self.locate(i, error, Self::party)
+    }
+
+    fn party(i: usize, url: String, cause: Box<ClientError>) -> ClientError {
+        ClientError::Party { party: Party::BOTH[i], url, cause }
+    }
+
+    /// Of two servers, says which one failed.
+    fn locate(
+        &self,
+        i: usize,
+        error: ClientError,
+        locate: impl Fn(usize, String, Box<ClientError>) -> ClientError,
+    ) -> ClientError {
+        match &self.transports[..] {
+            [_] => error,
+            several => locate(i, several[i].url().into(), Box::new(error)),
+        }
     }
 
     /// The one that is party 0 or alone.
@@ -84,10 +106,7 @@ impl Servers {
             first.into_iter().chain(others).collect()
         });
         let located = |(i, result): (usize, Result<T, ClientError>)| {
-            result.map_err(|error| match servers.len() {
-                1 => error,
-                _ => locate(i, servers[i].url().into(), Box::new(error)),
-            })
+            result.map_err(|error| self.locate(i, error, &locate))
         };
         said.into_iter().enumerate().map(located).collect()
     }

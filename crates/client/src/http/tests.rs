@@ -2,6 +2,7 @@
 //! server says what the test tells it to.
 
 mod connect;
+mod lies;
 mod pair;
 
 use std::io::{Read, Write};
@@ -106,9 +107,9 @@ impl IndexClient for Keyed {
 /// A status and a body.
 type Reply = (u16, Vec<u8>);
 
-/// What a server says to a request: given the last part of its path with its query string, and how many like it came
-/// before.
-type Script = dyn Fn(&str, usize) -> Reply + Send + Sync;
+/// What a server says to a request: given the last part of its path with its query string, its body, and how many like
+/// it came before.
+type Script = dyn Fn(&str, &[u8], usize) -> Reply + Send + Sync;
 
 /// Requests as they came: the last part of the path, and the body.
 type Log = Mutex<Vec<(String, Vec<u8>)>>;
@@ -121,6 +122,11 @@ struct Server {
 
 impl Server {
     fn start(script: impl Fn(&str, usize) -> Reply + Send + Sync + 'static) -> Self {
+        Self::reading(move |path, _, before| script(path, before))
+    }
+
+    /// One whose script reads bodies.
+    fn reading(script: impl Fn(&str, &[u8], usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::<Log>::default();
@@ -146,11 +152,14 @@ impl Server {
 
     /// A client that has version [`OLD`] and has said nothing yet.
     fn client(&self, cache: &tempfile::TempDir) -> HttpClient {
-        let options = || ClientOptions { cache: Some(cache.path().into()), ..ClientOptions::default() };
         let description = Description::parse("test", config(OLD).encode().into()).unwrap();
-        let session = Session::over(description, Box::new(Keyed), SecretRng::from_os().unwrap()).unwrap();
-        let servers = Servers::new(&[&self.url], "test", &options()).unwrap();
-        HttpClient::over(servers, Cache::open(Some(cache.path())).unwrap(), options(), session)
+        self.client_with(Session::over(description, Box::new(Keyed)).unwrap(), cache)
+    }
+
+    fn client_with(&self, session: Session, cache: &tempfile::TempDir) -> HttpClient {
+        let options = ClientOptions { cache: Some(cache.path().into()), ..ClientOptions::default() };
+        let servers = Servers::new(&[&self.url], "test", &options).unwrap();
+        HttpClient::over(servers, Cache::open(Some(cache.path())).unwrap(), options, session)
     }
 }
 
@@ -173,10 +182,10 @@ fn serve(mut stream: TcpStream, log: &Log, script: &Script) {
     };
     let before = {
         let mut log = log.lock().unwrap();
-        log.push((path.clone(), body));
+        log.push((path.clone(), body.clone()));
         log.iter().filter(|(seen, _)| *seen == path).count() - 1
     };
-    let (status, body) = script(&path, before);
+    let (status, body) = script(&path, &body, before);
     let length = body.len();
     let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
     stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();

@@ -1,7 +1,9 @@
 //! `expand`, `pack`, `rgsw_fold` and `mod_switch`, with the keys they need: both halves.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Instant;
 
 use spirea_backend::{EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits, centred};
 use spirea_lattice::lwe::DEGREE;
@@ -120,25 +122,75 @@ pub(crate) fn depth(groups: usize) -> usize {
     groups.next_power_of_two().trailing_zeros() as usize
 }
 
-/// A client's long-lived secret with the evaluation keys made of it. Clients of other versions of the database, and
-/// of its delta, go on with them where they need keys of the same shape. Clones share them.
+/// A client's ring secret with the evaluation keys made of it. Clients of other versions of the database, and of its
+/// delta, go on with them where they need keys of the same shape. Clones share them, and end together.
 #[derive(Clone)]
 pub struct RingKeys(Arc<SecretAndKeys>);
 
 struct SecretAndKeys {
     shape: KeyShape,
-    secret: RingSecret,
     bytes: Vec<u8>,
+    secrets: RwLock<Secrets>,
+    made: Instant,
+    queries: AtomicU64,
+}
+
+struct Secrets {
+    /// The one that queries are made under and answers are read with.
+    current: RingSecret,
+    /// What takes its place when the keys end. It is drawn with them, so that the end takes no time of its own.
+    spare: Option<RingSecret>,
 }
 
 impl RingKeys {
     /// New ones, unless there are some of this shape among `known`.
     fn of_shape(shape: KeyShape, known: &[Self], rng: &mut SecretRng) -> Self {
         known.iter().find(|keys| keys.0.shape == shape).cloned().unwrap_or_else(|| {
-            let secret = RingSecret::sample(shape.set, rng);
-            let bytes = secret.evaluation_keys(&shape, rng);
-            Self(Arc::new(SecretAndKeys { shape, secret, bytes }))
+            let current = RingSecret::sample(shape.set, rng);
+            let bytes = current.evaluation_keys(&shape, rng);
+            let spare = Some(RingSecret::sample(shape.set, rng));
+            Self(Arc::new(SecretAndKeys {
+                shape,
+                bytes,
+                secrets: RwLock::new(Secrets { current, spare }),
+                made: Instant::now(),
+                queries: AtomicU64::new(0),
+            }))
         })
+    }
+
+    /// Erases the secret, for good and for everyone who shares these keys. A secret that nothing is known of takes its
+    /// place: queries are made as before, name the same keys, and have answers that nobody can read.
+    pub fn end(&self) {
+        let mut secrets = self.0.secrets.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(spare) = secrets.spare.take() {
+            secrets.current = spare;
+        }
+    }
+
+    /// Whether the secret has been erased.
+    pub fn have_ended(&self) -> bool {
+        self.secrets().spare.is_none()
+    }
+
+    /// When they were made, by the clock that only goes forward.
+    pub fn made(&self) -> Instant {
+        self.0.made
+    }
+
+    /// Counts further queries made under them.
+    pub fn count_queries(&self, queries: u64) {
+        self.0.queries.fetch_add(queries, Ordering::Relaxed);
+    }
+
+    /// The queries counted.
+    pub fn queries(&self) -> u64 {
+        self.0.queries.load(Ordering::Relaxed)
+    }
+
+    // Whoever panicked while reading has changed nothing; `end` cannot.
+    fn secrets(&self) -> RwLockReadGuard<'_, Secrets> {
+        self.0.secrets.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -164,10 +216,6 @@ impl RingClient {
         &self.keys.0.bytes
     }
 
-    fn secret(&self) -> &RingSecret {
-        &self.keys.0.secret
-    }
-
     /// The ciphertext that expands to the entries of an LWE secret and to the selectors of `group`.
     pub fn query_of_secret(&self, secret: &LweSecret, group: usize, rng: &mut SecretRng) -> Vec<u8> {
         self.query(secret.entries().iter().copied(), group, rng)
@@ -183,13 +231,13 @@ impl RingClient {
         });
         let leaves: Zeroizing<Vec<(u128, i8)>> =
             Zeroizing::new(columns.map(|value| (set.scale(), value)).chain(selectors).collect());
-        self.secret().encrypt_leaves(self.shape.expansion(), &leaves, rng)
+        self.keys.secrets().current.encrypt_leaves(self.shape.expansion(), &leaves, rng)
     }
 
     /// The phases of a response's ciphertext, as fractions of 2^64.
     pub fn phases(&self, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u64>>, ProtocolError> {
         let (a, b) = self.shape.set.response_bits();
-        Ok(self.secret().phases(ciphertext, a, b)?)
+        Ok(self.keys.secrets().current.phases(ciphertext, a, b)?)
     }
 
     /// How far the phases of a response's ciphertext are from the numbers of `bits` bits that they decode to,

@@ -70,8 +70,7 @@ pub(super) fn pair(replies: impl Fn(Party) -> Reply + Clone + Send + Sync + 'sta
 pub(super) fn client([zero, one]: &[Server; 2], cache: &tempfile::TempDir, timeout: Duration) -> HttpClient {
     let options = ClientOptions { cache: Some(cache.path().into()), timeout, ..ClientOptions::default() };
     let description = Description::parse("test", config(OLD).encode().into()).unwrap();
-    let rng = SecretRng::from_os().unwrap();
-    let session = Session::over(description, Box::new(Pair(Shares)), rng).unwrap();
+    let session = Session::over(description, Box::new(Pair(Shares))).unwrap();
     let servers = Servers::new(&[&zero.url, &one.url], "test", &options).unwrap();
     HttpClient::over(servers, Cache::open(Some(cache.path())).unwrap(), options, session)
 }
@@ -196,4 +195,33 @@ fn a_server_that_gives_no_configuration_is_named_by_its_address() {
     let error = HttpClient::connect_with(&[&a.url, &b.url], "test", options).map(drop).unwrap_err();
     assert!(matches!(&error, ClientError::Server { url, .. } if *url == b.url), "{error:?}");
     assert!(matches!(error.cause(), ClientError::Refused { status: 404, .. }), "{error:?}");
+}
+
+#[test]
+fn two_servers_get_all_requests_whatever_they_answer_to_the_first() {
+    let cache = tempfile::tempdir().unwrap();
+    // Three values in requests of two and of one.
+    let lengths = |damaged: bool| {
+        let servers = Party::BOTH.map(|party| {
+            Server::start(move |_, before| {
+                let (_, response) = share(party);
+                let limits = config(OLD).limits();
+                let mut response = Response::decode(response.into(), &limits, 1).unwrap();
+                if damaged && before == 0 {
+                    let mut answer = response.answers[0].to_vec();
+                    answer[0] ^= u8::from(party == Party::One);
+                    response.answers[0] = answer.into();
+                }
+                response.answers.resize(2 - before, response.answers[0].clone());
+                (200, response.encode())
+            })
+        });
+        let result = client(&servers, &cache, PATIENT).get_indices(&[3, 3, 3]);
+        (servers.map(|server| server.bodies("query").iter().map(Vec::len).collect::<Vec<_>>()), result)
+    };
+    let (honest, values) = lengths(false);
+    assert_eq!((values.unwrap().len(), honest[0].len()), (3, 2));
+    let (requests, result) = lengths(true);
+    assert!(matches!(result, Err(ClientError::Protocol(ProtocolError::Corrupted))), "{result:?}");
+    assert_eq!(requests, honest);
 }

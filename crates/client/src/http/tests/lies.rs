@@ -1,0 +1,135 @@
+//! What a server that changes answers sees of a look-up of many requests: nothing.
+
+use std::collections::HashSet;
+
+use spirea_wire::KeysHash;
+
+use super::*;
+use crate::session::tests::{Server as Honest, damaged, response, value};
+
+const ROWS: [u64; 4] = [3, 4, 5, 6];
+
+/// What becomes of a query, the so-many-th of all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Answered,
+    /// The answer is another one.
+    Damaged,
+    /// The same, and the database has a newer version.
+    DamagedAndReplaced,
+    /// The server has forgotten all keys.
+    KeysForgotten,
+}
+
+/// A server that answers rightly, unless `fates` say otherwise.
+fn server(fates: &'static [(usize, Fate)]) -> (Server, Session) {
+    let honest = Honest::of("onion");
+    let session = honest.session();
+    let honest = Mutex::new(honest);
+    let replaced = fates.iter().any(|(_, fate)| *fate == Fate::DamagedAndReplaced);
+    let server = Server::reading(move |path, body, before| {
+        let mut honest = honest.lock().unwrap();
+        match path {
+            "keys" => (200, KeysResponse { blake3: honest.register(body.to_vec()) }.encode()),
+            "config" => (200, honest.config(NEW).encode()),
+            "query" => {
+                let fate = fates.iter().find(|(which, _)| *which == before);
+                let fate = fate.map_or(Fate::Answered, |(_, fate)| *fate);
+                if fate == Fate::KeysForgotten {
+                    return unknown();
+                }
+                let request = honest.read(body);
+                let answer = honest.answer(&request).expect("the keys are known");
+                let newest = if replaced { NEW } else { request.version };
+                match fate {
+                    Fate::Answered => (200, response(answer, request.version, newest).to_vec()),
+                    _ => (200, response(damaged(answer), request.version, newest).to_vec()),
+                }
+            }
+            _ => refusal(404, Code::NoSuchEndpoint),
+        }
+    });
+    (server, session)
+}
+
+/// What a server sees of a request: its path, its length, and the keys that it names or uploads.
+type Seen<K> = (String, usize, Option<K>);
+
+fn seen(server: &Server, limits: &Limits) -> Vec<Seen<KeysHash>> {
+    let log = server.seen.lock().unwrap();
+    let keys = |path: &str, body: &[u8]| match path {
+        "keys" => Some(blake3::hash(&KeysRequest::decode(body.to_vec().into(), limits).unwrap().keys).into()),
+        "query" => Request::decode(body.to_vec().into(), limits).unwrap().base.keys,
+        _ => None,
+    };
+    log.iter().map(|(path, body)| (path.clone(), body.len(), keys(path, body))).collect()
+}
+
+/// With numbers for keys, in the order in which they come, so that two clients can be compared.
+fn numbered(seen: Vec<Seen<KeysHash>>) -> Vec<Seen<usize>> {
+    let mut known: Vec<KeysHash> = Vec::new();
+    let mut number = |keys: KeysHash| {
+        known.iter().position(|known| *known == keys).unwrap_or_else(|| {
+            known.push(keys);
+            known.len() - 1
+        })
+    };
+    seen.into_iter().map(|(path, length, keys)| (path, length, keys.map(&mut number))).collect()
+}
+
+/// What a server sees of a look-up of [`ROWS`], if their answers, but for `fates`, are right.
+fn of_look_up(fates: &'static [(usize, Fate)]) -> (Vec<Seen<usize>>, Result<(), ClientError>) {
+    let cache = tempfile::tempdir().unwrap();
+    let (server, session) = server(fates);
+    let limits = session.description().limits();
+    let mut client = server.client_with(session, &cache);
+    let result = client.look_up_indices(&ROWS).map(|lookups| {
+        let values = lookups.values.into_iter().map(|value| value.unwrap().into_fields());
+        assert!(values.eq(ROWS.map(|row| vec![value(row)])));
+    });
+    let of_first = seen(&server, &limits);
+
+    // The next look-up has new keys if this one was refused, and is answered.
+    let next = client.look_up_indices(&ROWS[..1]);
+    assert_eq!(next.unwrap().values[0].as_ref().unwrap().fields(), [value(ROWS[0])]);
+    let keys = |seen: &[Seen<KeysHash>]| -> HashSet<KeysHash> {
+        seen.iter().filter_map(|(_, _, keys)| *keys).collect()
+    };
+    let of_next = seen(&server, &limits).split_off(of_first.len());
+    let uploads = of_next.iter().filter(|(path, ..)| path == "keys").count();
+    assert_eq!(keys(&of_first).is_disjoint(&keys(&of_next)), result.is_err());
+    assert_eq!(uploads, usize::from(result.is_err()));
+    (numbered(of_first), result)
+}
+
+#[test]
+fn a_look_up_with_a_damaged_answer_makes_the_requests_of_an_honest_one() {
+    let (honest, result) = of_look_up(&[]);
+    result.unwrap();
+    assert_eq!(honest.len(), 1 + ROWS.len());
+    for fates in [&[(0, Fate::Damaged)][..], &[(3, Fate::Damaged)], &[(0, Fate::Damaged), (2, Fate::Damaged)]]
+    {
+        let (requests, result) = of_look_up(fates);
+        assert!(matches!(result, Err(ClientError::Protocol(ProtocolError::Corrupted))), "{result:?}");
+        assert_eq!(requests, honest);
+    }
+}
+
+#[test]
+fn keys_that_have_ended_are_uploaded_again_to_a_server_that_has_forgotten_them() {
+    let (honest, result) = of_look_up(&[(2, Fate::KeysForgotten)]);
+    result.unwrap();
+    assert_eq!(honest.len(), 1 + ROWS.len() + 2);
+    let (requests, result) = of_look_up(&[(0, Fate::Damaged), (2, Fate::KeysForgotten)]);
+    assert!(matches!(result, Err(ClientError::Protocol(ProtocolError::Corrupted))), "{result:?}");
+    assert_eq!(requests, honest);
+}
+
+#[test]
+fn a_look_up_with_a_damaged_answer_goes_on_with_another_version_under_the_same_keys() {
+    let (requests, result) = of_look_up(&[(0, Fate::DamagedAndReplaced)]);
+    assert!(matches!(result, Err(ClientError::Protocol(ProtocolError::Corrupted))), "{result:?}");
+    let paths: Vec<&str> = requests.iter().map(|(path, ..)| &path[..]).collect();
+    assert_eq!(paths, ["keys", "query", "config", "query", "query", "query"]);
+    assert!(requests.iter().all(|(_, _, keys)| matches!(keys, None | Some(0))), "{requests:?}");
+}

@@ -1,0 +1,113 @@
+use std::borrow::Cow;
+
+use spirea_protocols::delta;
+use spirea_wire::Response;
+
+use crate::{ClientError, Pending, Round, Session, Value};
+
+/// Everything that an application asks for at once, in as many requests as it takes.
+///
+/// How many requests these are, how long, and which keys they name follows from what is asked for, and from no answer.
+/// One that does not verify ends the session's keys: what is left is asked for under a secret that nobody knows, its
+/// answers are thrown away, and then the whole look-up is an error. A server that changed answers learns from the next
+/// look-up, which has new keys, that one of this look-up was refused. Whoever makes requests asks for all of them, and
+/// leaves off only where a server refuses to answer, which is nothing that it learns.
+///
+/// It may go on with another session in between, one with another version of the database.
+pub struct LookUp<'a> {
+    wanted: Wanted<'a>,
+    /// How many of them have been asked for and answered, well or not.
+    answered: usize,
+    values: Vec<Option<Value>>,
+    /// What was wrong first.
+    failure: Option<ClientError>,
+}
+
+/// What is looked up.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    /// The values of keys.
+    Keys(&'a [&'a [u8]]),
+    /// Those at indices.
+    Indices(&'a [u64]),
+}
+
+impl Wanted<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Keys(keys) => keys.len(),
+            Self::Indices(indices) => indices.len(),
+        }
+    }
+
+    /// At most `most` of them, from `start`.
+    fn part(&self, start: usize, most: usize) -> Self {
+        let part = start..self.len().min(start + most);
+        match self {
+            Self::Keys(keys) => Self::Keys(&keys[part]),
+            Self::Indices(indices) => Self::Indices(&indices[part]),
+        }
+    }
+
+    /// One by one: the key, or the one under which a delta has the index, and the index.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (Cow<'_, [u8]>, Option<u64>)> {
+        (0..self.len()).map(|i| match self {
+            Self::Keys(keys) => (keys[i].into(), None),
+            Self::Indices(indices) => (delta::index_key(indices[i]).to_vec().into(), Some(indices[i])),
+        })
+    }
+}
+
+impl<'a> LookUp<'a> {
+    pub(crate) fn new(wanted: Wanted<'a>) -> Self {
+        Self { wanted, answered: 0, values: Vec::new(), failure: None }
+    }
+
+    /// Whether there is no more to ask for.
+    pub fn is_complete(&self) -> bool {
+        self.answered == self.wanted.len()
+    }
+
+    /// The next requests, of which the answers go to [`LookUp::answer`]. Until then it gives new ones for the same.
+    ///
+    /// # Errors
+    /// See [`Session::query_keys`] and [`Session::query_indices`].
+    pub fn ask(&self, session: &Session) -> Result<Round, ClientError> {
+        session.round(self.wanted.part(self.answered, session.max_batch()))
+    }
+
+    /// Takes what came of the requests that left `pending`: the responses of all servers, in the order of their parties,
+    /// or why [`Session::read`] refused one. Where they are not right, [`LookUp::finish`] says so, and not before.
+    pub fn answer(
+        &mut self,
+        session: &Session,
+        pending: Pending,
+        responses: Result<Vec<Response>, ClientError>,
+    ) {
+        self.answered += pending.count();
+        let values = responses.and_then(|responses| session.decode(pending, &responses));
+        match (values, &self.failure) {
+            (Ok(answered), None) => self.values.extend(answered.values),
+            (Err(failure), None) => self.failure = Some(failure),
+            (_, Some(_)) => (),
+        }
+    }
+
+    /// The values, in the order asked for, if all answers were right, and if all were had: `asked` says why they were
+    /// not.
+    ///
+    /// # Errors
+    /// What was wrong with the first answer that was; else that of `asked`.
+    ///
+    /// # Panics
+    /// If answers are missing, and `asked` does not say why.
+    pub fn finish(self, asked: Result<(), ClientError>) -> Result<Vec<Option<Value>>, ClientError> {
+        match (self.failure, asked) {
+            (Some(failure), _) | (None, Err(failure)) => Err(failure),
+            (None, Ok(())) => {
+                assert_eq!(self.answered, self.wanted.len(), "all answers are there");
+                Ok(self.values)
+            }
+        }
+    }
+}

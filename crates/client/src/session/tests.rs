@@ -1,0 +1,292 @@
+//! Keys and their end, with a server that answers rightly unless the test changes what it says.
+
+mod attack;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, LazyLock};
+
+use spirea_backend::Residence;
+use spirea_cpu::CpuBackend;
+use spirea_protocols::registry::Choice;
+use spirea_protocols::{PreparedKeys, Query, Responder};
+use spirea_store::ingest::{Format, Selection};
+use spirea_store::{BuildOptions, Protocol, Silent, Snapshot, build};
+use spirea_wire::{Config, KeysRequest, Lengths, PartConfig, Version};
+
+use super::*;
+
+/// Rows of the tables, one byte each.
+const ROWS: u64 = 20;
+
+const VERSION: Version = [1; 32];
+
+static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(1).unwrap()));
+
+/// A server without a transport.
+pub(crate) struct Server {
+    base: PartConfig,
+    description: Description,
+    responder: Box<dyn Responder>,
+    keys: HashMap<KeysHash, PreparedKeys>,
+}
+
+pub(crate) fn value(row: u64) -> Vec<u8> {
+    vec![b'a' + row as u8]
+}
+
+fn part(snapshot: &Snapshot) -> PartConfig {
+    let manifest = snapshot.manifest();
+    let sizes = manifest.protocol.sizes();
+    PartConfig {
+        protocol_params: manifest.protocol.to_json().into(),
+        table: serde_json::to_vec(&manifest.table).unwrap().into(),
+        hint_bytes: sizes.hint_bytes,
+        hint_blake3: manifest.hint.blake3,
+        lengths: Lengths {
+            query_bytes: sizes.query_bytes,
+            answer_bytes: sizes.answer_bytes,
+            keys_bytes: sizes.keys_bytes,
+        },
+        manifest: Bytes::new(),
+    }
+}
+
+impl Server {
+    /// A table of [`ROWS`] rows by position, asked for one at a time. `onion` has the quickest answers for a small one.
+    pub(crate) fn of(protocol: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("rows.csv");
+        let rows: String = (0..ROWS).map(|row| String::from_utf8(value(row)).unwrap() + "\n").collect();
+        std::fs::write(&input, format!("value\n{rows}")).unwrap();
+        let selection = Selection { key: None, values: vec!["value".into()] };
+        let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+        let options = BuildOptions {
+            protocol: Protocol::Named(choice),
+            ..BuildOptions::new(input, Format::Csv, selection, folder.path().join("table"))
+        };
+        let snapshot = build(&options, &BACKEND, &Silent).unwrap();
+        let opening = snapshot.manifest().protocol.openings(Residence::Copied)[0];
+        let responder =
+            snapshot.manifest().protocol.open_server(&BACKEND, &snapshot.files(), opening).unwrap();
+        let base = part(&snapshot);
+        Self { description: describe(&config(&base, VERSION)), base, responder, keys: HashMap::new() }
+    }
+
+    /// What clients are told of a version of it.
+    pub(crate) fn config(&self, version: Version) -> Config {
+        config(&self.base, version)
+    }
+
+    /// A session with it, for a protocol without a hint.
+    pub(crate) fn session(&self) -> Session {
+        Session::new(self.description.clone(), &[no_hint(&self.description)]).unwrap()
+    }
+
+    /// Takes the keys of an upload.
+    pub(crate) fn register(&mut self, upload: Vec<u8>) -> KeysHash {
+        let KeysRequest { keys, .. } =
+            KeysRequest::decode(upload.into(), &self.description.limits()).unwrap();
+        let prepared = self.responder.prepare_keys(&keys).unwrap();
+        let hash = blake3::hash(&keys).into();
+        self.keys.insert(hash, prepared);
+        hash
+    }
+
+    /// Takes the keys of a session.
+    fn register_keys(&mut self, session: &Session) {
+        for keys in session.keys() {
+            assert_eq!(self.register(keys.request()), *keys.blake3());
+        }
+    }
+
+    /// The answer to the one query of a request; `None` if its keys are not known.
+    pub(crate) fn answer(&self, request: &Request) -> Option<Vec<u8>> {
+        let keys = self.keys.get(&request.base.keys.unwrap())?;
+        let query = Query { bytes: &request.base.queries[0], keys: Some(keys) };
+        Some(self.responder.answer(&[query]).unwrap().remove(0))
+    }
+
+    pub(crate) fn read(&self, request: &[u8]) -> Request {
+        Request::decode(request.to_vec().into(), &self.description.limits()).unwrap()
+    }
+
+    /// A response with this answer.
+    fn respond(&self, answer: Vec<u8>) -> Bytes {
+        response(answer, VERSION, VERSION)
+    }
+}
+
+/// A response of a version with one answer, when there is a newest.
+pub(crate) fn response(answer: Vec<u8>, version: Version, newest: Version) -> Bytes {
+    let answers = vec![Bytes::from(answer)];
+    Response { version, newest, answers, delta_answers: None, compute: Duration::ZERO }.encode().into()
+}
+
+fn config(base: &PartConfig, version: Version) -> Config {
+    Config {
+        name: "test".into(),
+        version,
+        base: base.clone(),
+        delta: None,
+        max_batch: 1,
+        party: None,
+        versions: vec![version],
+        signature: Bytes::new(),
+    }
+}
+
+fn describe(config: &Config) -> Description {
+    Description::parse("test", config.encode().into()).unwrap()
+}
+
+fn no_hint(description: &Description) -> Hint {
+    description.base().hint(Vec::new()).unwrap()
+}
+
+fn named(session: &Session) -> KeysHash {
+    let [keys] = session.keys()[..] else { panic!("one set of keys") };
+    *keys.blake3()
+}
+
+/// An answer in which every coefficient is another one.
+pub(crate) fn damaged(mut answer: Vec<u8>) -> Vec<u8> {
+    answer.iter_mut().for_each(|byte| *byte ^= 0x55);
+    answer
+}
+
+/// What a server does with the answer that it would have given.
+type Change = fn(&Server, Vec<u8>) -> Bytes;
+
+/// Asks for these rows, where the server changes some of its answers; gives the requests, and what came of it.
+fn look_up(
+    server: &mut Server,
+    session: &mut Session,
+    rows: &[u64],
+    changes: &[(usize, Change)],
+) -> (Vec<Request>, Result<Vec<Option<Value>>, ClientError>) {
+    let mut look_up = session.look_up_indices(rows).unwrap();
+    server.register_keys(session);
+    let mut requests = Vec::new();
+    while !look_up.is_complete() {
+        let round = look_up.ask(session).unwrap();
+        let request = server.read(&round.requests[0]);
+        let answer = server.answer(&request).expect("the keys are those that were registered");
+        let change = changes.iter().find(|(which, _)| *which == requests.len());
+        let response = match change {
+            Some((_, change)) => change(server, answer),
+            None => server.respond(answer),
+        };
+        requests.push(request);
+        let response = session.read(1, response).map(|response| vec![response]);
+        look_up.answer(session, round.pending, response);
+    }
+    (requests, look_up.finish(Ok(())))
+}
+
+fn shape(requests: &[Request]) -> Vec<(usize, KeysHash)> {
+    requests.iter().map(|request| (request.encode().len(), request.base.keys.unwrap())).collect()
+}
+
+#[test]
+fn after_an_answer_that_does_not_verify_all_requests_are_made_under_the_keys_of_before() {
+    let mut server = Server::of("onion");
+    let mut session = server.session();
+    let rows = [3, 4, 5, 6];
+    let (honest, values) = look_up(&mut server, &mut session, &rows, &[]);
+    let values: Vec<_> = values.unwrap().into_iter().map(|value| value.unwrap().into_fields()).collect();
+    assert_eq!(values, rows.map(|row| vec![value(row)]));
+
+    let wrong: [Change; 4] = [
+        |server, answer| server.respond(damaged(answer)),
+        |server, answer| server.respond(answer[1..].to_vec()),
+        |_, _| Bytes::from_static(b"no response"),
+        |_, answer| response(answer, [9; 32], [9; 32]),
+    ];
+    let mut seen = HashSet::new();
+    let which = [&[0][..], &[3], &[1, 2], &[0, 3]];
+    for (i, (change, which)) in wrong.into_iter().zip(which).enumerate() {
+        let changes: Vec<_> = which.iter().map(|&which| (which, change)).collect();
+        session.look_up_indices(&rows).unwrap();
+        let keys = named(&session);
+        let (requests, result) = look_up(&mut server, &mut session, &rows, &changes);
+        let error = result.unwrap_err();
+        match i {
+            0 => assert!(matches!(error, ClientError::Protocol(ProtocolError::Corrupted)), "{error:?}"),
+            1 | 2 => assert!(matches!(error, ClientError::Wire(_)), "{error:?}"),
+            _ => assert!(matches!(error, ClientError::WrongConfig(_)), "{error:?}"),
+        }
+        // Nothing of it shows in the look-up itself, only in the next, which has new keys.
+        let expected: Vec<_> = shape(&honest).iter().map(|&(length, _)| (length, keys)).collect();
+        assert_eq!(shape(&requests), expected);
+        assert!(seen.insert(keys));
+    }
+    assert!(look_up(&mut server, &mut session, &rows, &[]).1.is_ok());
+    assert!(seen.insert(named(&session)));
+}
+
+#[test]
+fn keys_that_are_accepted_go_on_until_they_are_old() {
+    let mut server = Server::of("onion");
+    let mut session = server.session();
+    let keys = named(&session);
+    let mut asked = session.look_up_indices(&[1]).unwrap();
+    // In the middle of a look-up, however many queries it has.
+    let made = session.base.ring_keys().unwrap().made();
+    session.base.ring_keys().unwrap().count_queries(Keys::MOST_QUERIES - 1);
+    let first = asked.ask(&session).unwrap();
+    assert_eq!(server.read(&first.requests[0]).base.keys, Some(keys));
+    let queries = session.base.ring_keys().unwrap().queries();
+    assert_eq!(queries, Keys::MOST_QUERIES);
+    assert_eq!(server.read(&asked.ask(&session).unwrap().requests[0]).base.keys, Some(keys));
+    server.register_keys(&session);
+
+    // The next look-up has others, and the answer to this one is still read.
+    let second = session.query_indices(&[2]).unwrap();
+    assert_ne!(server.read(&second.requests[0]).base.keys, Some(keys));
+    let answer = server.answer(&server.read(&first.requests[0])).unwrap();
+    let response = session.read(1, server.respond(answer)).map(|response| vec![response]);
+    asked.answer(&session, first.pending, response);
+    assert_eq!(asked.finish(Ok(())).unwrap()[0].as_ref().unwrap().fields(), [value(1)]);
+
+    // By time, too.
+    let keys = named(&session);
+    let soon = session.base.ring_keys().unwrap().made() + Keys::LONGEST_USE;
+    assert!(soon >= made + Keys::LONGEST_USE);
+    session.renew_keys(soon - Duration::from_secs(1)).unwrap();
+    assert_eq!(named(&session), keys);
+    session.renew_keys(soon).unwrap();
+    assert_ne!(named(&session), keys);
+}
+
+#[test]
+fn a_session_with_another_version_goes_on_with_keys_but_not_with_a_secret_that_has_ended() {
+    let mut server = Server::of("onion");
+    let mut session = server.session();
+    let follow = |session: &Session, server: &Server| {
+        let hint = no_hint(&server.description);
+        session.follow(server.description.clone(), &[hint], WeakPrf::Refuse).unwrap()
+    };
+    let keys = named(&session);
+    let mut later = follow(&session, &server);
+    // Both have asked when the answer to one is refused.
+    let [first, second] = [&mut session, &mut later].map(|session| session.query_indices(&[1]).unwrap());
+    assert!([&first, &second].iter().all(|round| server.read(&round.requests[0]).base.keys == Some(keys)));
+    server.register_keys(&session);
+    let response = |round: &Round, change: fn(Vec<u8>) -> Vec<u8>| {
+        let answer = change(server.answer(&server.read(&round.requests[0])).unwrap());
+        session.read(1, server.respond(answer)).unwrap()
+    };
+    let responses = [response(&first, damaged), response(&second, |answer| answer)];
+    let error = session.decode(first.pending, &responses[..1]).unwrap_err();
+    assert!(matches!(error, ClientError::Protocol(ProtocolError::Corrupted)), "{error:?}");
+    let error = later.decode(second.pending, &responses[1..]).unwrap_err();
+    assert!(matches!(error, ClientError::KeysEnded), "{error:?}");
+
+    // In the middle of a look-up the same keys are named as before, at its end new ones are drawn.
+    let mut even_later = follow(&later, &server);
+    assert_eq!(named(&even_later), keys);
+    for session in [&mut session, &mut later, &mut even_later] {
+        session.query_indices(&[1]).unwrap();
+        assert_ne!(named(session), keys);
+    }
+}
