@@ -1,0 +1,32 @@
+"""Where records lie (wire.md 7)."""
+
+from .errors import Malformed
+
+
+class Grid:
+    """Records in units, units in groups and columns."""
+
+    def __init__(self, grid, across):
+        """`across`: whether the parts of a record lie in neighbouring columns, else below each other (wire.md 7.2)."""
+        self.records, self.record_bytes = grid["records"], grid["record_bytes"]
+        self.unit, self.groups, self.columns = grid["unit_rows"], grid["groups"], grid["columns"]
+        if min(self.records, self.record_bytes, self.unit, self.groups, self.columns) < 1:
+            raise Malformed("a number of the grid is 0")
+        self.parts = -(-self.record_bytes // self.unit)
+        self.per_unit = max(self.unit // self.record_bytes, 1)
+        self.step = self.parts if across else 1
+        if self.records > self.columns // self.step * self.groups * self.per_unit:
+            raise Malformed("the grid has no room for its records")
+
+    def place(self, index):
+        """The column, the group, and the record's first byte in its unit (wire.md 7.1)."""
+        unit, within = divmod(index, self.per_unit)
+        return unit // self.groups * self.step, unit % self.groups, within * self.record_bytes
+
+    def cut(self, units, offset):
+        """The record, from the bytes of its parts' units (wire.md 7.2)."""
+        record = b""
+        for unit in units:
+            wanted = min(self.record_bytes - len(record), self.unit - offset)
+            record += bytes(unit[offset : offset + wanted])
+        return record

@@ -1,0 +1,143 @@
+"""Look-ups: what is asked of base and delta, and what their answers say together (wire.md 6, 14)."""
+
+import os
+
+import blake3
+
+from . import envelope, table, versions
+from .errors import BadRequest, Malformed, Refused
+from .prf import WEAK
+from .transport import Server
+
+MAX_REQUEST_BYTES = 64 << 20
+
+
+class Client:
+    """A client of one version of a database, for one look-up of any number of keys."""
+
+    def __init__(self, urls, name, rng, options):
+        self.name, self.rng, self.options = name, rng, options
+        self.servers = [Server(url, name, options.token) for url in urls]
+        self.connect()
+
+    def connect(self):
+        """Configurations, hints and secrets; the keys go to the servers with the first query."""
+        found = [versions.configuration(server.config(), self.name) for server in self.servers]
+        if len(found) == 2 and found[0].version != found[1].version:
+            common = [version for version in found[0].versions if version in found[1].versions]
+            if common:
+                described = [server.config(common[0]) for server in self.servers]
+                found = [versions.configuration(data, self.name) for data in described]
+        self.found = versions.agree(found)
+        if len(found) == 2:
+            self.servers = [server for _, server in sorted(zip([f.party for f in found], self.servers))]
+        self.max_batch = min(f.max_batch for f in found)
+        if self.options.pin_key:
+            versions.accept(self.found, self.name, self.options.pin_key, self.options.least_sequence)
+        secrets = {}
+        for part in self.found.parts:
+            prf = part.protocol.params.get("prf")
+            if prf in WEAK and not self.options.accept_weak_prf:
+                raise BadRequest(f"the database is asked under {prf}, which has little analysis: --accept-weak-prf")
+            length = part.protocol.hint_bytes
+            hint = self.servers[0].hint(part.hint_hash, length) if length else b""
+            part.protocol.open(hint, secrets, self.rng)
+
+    def register(self):
+        """Uploads the evaluation keys, those of base and delta once if they are the same (wire.md 2.5)."""
+        uploaded = set()
+        for part in self.found.parts:
+            keys = part.protocol.keys
+            if keys and keys not in uploaded:
+                request = envelope.keys_request(self.found.version, keys, part is self.found.delta)
+                for server in self.servers:
+                    server.register(request, keys)
+                uploaded.add(keys)
+
+    def look_up(self, keys=(), indices=()):
+        """The values, as lists of fields; None for what the table does not have.
+
+        All requests are sent before the first answer is decoded: what a server sees does not depend on whether its
+        answers verify (wire.md 14).
+        """
+        kind = self.found.base.table["kind"]
+        if (kind == "keyword") != bool(keys):
+            raise BadRequest(f"this table is looked up by {'key' if kind == 'keyword' else 'index'}")
+        wanted = [(key, None) for key in keys] or [(index.to_bytes(8, "little"), index) for index in indices]
+        each = sum(part.protocol.query_bytes for part in self.found.parts)
+        most = max(1, min(self.max_batch, MAX_REQUEST_BYTES // each))
+        if any(part.protocol.keys for part in self.found.parts):
+            self.register()
+        answered = []
+        for start in range(0, len(wanted), most):
+            answered += self.request(wanted[start : start + most])
+        return [self.decode(*one) for one in answered]
+
+    def ask(self, part, key, index):
+        """The queries of one look-up to one part, and what decoding needs (wire.md 5.6, 6.1)."""
+        key_tag = None
+        if part.table["kind"] == "keyword":
+            key_tag = table.tag(bytes.fromhex(part.table["salt"]), key)
+            record = table.bucket(part.table, key_tag)
+        else:
+            record = 0 if self.beyond_base(index) else index
+        queries, state = part.protocol.query(record, self.rng)
+        return queries, (part, record, key_tag, state)
+
+    def beyond_base(self, index):
+        """Whether only a delta can have the row: the base is asked for row 0 then (wire.md 6.3)."""
+        return self.found.delta is not None and index is not None and index >= self.found.base.table["records"]
+
+    def request(self, wanted):
+        """Asks all servers for some look-ups; returns their states with their answers."""
+        asked = [[self.ask(part, key, index) for key, index in wanted] for part in self.found.parts]
+        keys = [part.protocol.keys for part in self.found.parts]
+        hashes = [blake3.blake3(bytes_of).digest() if bytes_of else b"" for bytes_of in keys]
+        lengths = [part.protocol.answer_bytes for part in self.found.parts]
+        if len(asked) == 1:
+            asked, hashes, lengths = [*asked, []], [*hashes, b""], [*lengths, None]
+        responses = []
+        for party, server in enumerate(self.servers):
+            base, delta = ([queries[party] for queries, _ in of_part] for of_part in asked)
+            request = envelope.query_request(self.found.version, base, hashes[0], delta, hashes[1])
+            limit = 1024 + len(wanted) * sum(length + 11 for length in lengths if length is not None)
+            data = self.send(server, request, limit)
+            responses.append(envelope.query_response(data, self.found.version, len(wanted), *lengths))
+        answered = []
+        for i, (_, index) in enumerate(wanted):
+            parts = [
+                (of_part[i][1], [response[p][i] for response in responses])
+                for p, of_part in enumerate(asked)
+                if of_part
+            ]
+            answered.append((index, parts))
+        return answered
+
+    def send(self, server, request, limit):
+        """Sends a request, and the same once more to a server that had forgotten the keys (wire.md 2.5)."""
+        request_id = os.urandom(16).hex()
+        try:
+            return server.query(request, request_id, limit)
+        except Refused as refused:
+            if refused.code != "UNKNOWN_KEYS" or refused.accepted:
+                raise
+        self.register()
+        return server.query(request, request_id, limit)
+
+    def decode(self, index, parts):
+        """What the delta says goes before what the base says (wire.md 6.2)."""
+        values = [self.value(*state, answers) for state, answers in parts]
+        value = values[0]
+        if len(values) == 2 and values[1] is not None:
+            kind, rest = values[1][:1], values[1][1:]
+            if kind not in (b"\0", b"\1") or (kind == b"\0" and rest):
+                raise Malformed("a change is neither a value nor a deletion")
+            value = rest if kind == b"\1" else None
+        elif self.beyond_base(index):
+            raise BadRequest("the table has no such entry")
+        return None if value is None else table.split_fields(self.found.base.table, value)
+
+    def value(self, part, record, key_tag, state, answers):
+        """What one part says; all of an answer is checked before anything of it is used (wire.md 5)."""
+        payload = table.unseal(part.table, record, part.protocol.decode(state, answers))
+        return table.index_value(payload) if key_tag is None else table.bucket_value(payload, key_tag)

@@ -1,0 +1,75 @@
+"""Learning with errors modulo 2^32: encrypted unit vectors, and phases of bytes (wire.md 8)."""
+
+import blake3
+import numpy as np
+
+from .errors import Malformed
+from .sample import noise, ternary
+from .streams import chacha20
+
+RING = 256  # wire.md 8.1: degree of the structured matrix's ring
+# wire.md 8.1: the length of a secret, and whether the matrix is structured.
+SETS = {"module-1280": (1280, True), "module-1536": (1536, True), "paper": (1280, False)}
+MAX_COLUMNS = 1 << 20
+
+
+def matrix_key(seed, fold):
+    """The key of the stream of the public matrix of a first or second fold (wire.md 8.2)."""
+    if fold == 0:
+        return seed
+    return blake3.blake3(seed, derive_key_context="spirea v1: seed of the second public matrix").digest()
+
+
+class PublicMatrix:
+    """A, a row for each column of the database (wire.md 8.2)."""
+
+    def __init__(self, name, key, columns):
+        if name not in SETS:
+            raise Malformed(f"no LWE set is called {name}")
+        self.key, self.columns = key, columns
+        self.degree, self.structured = SETS[name]
+
+    def rows(self, block):
+        """Rows 256 block to 256 block + 255."""
+        if not self.structured:
+            return chacha20(self.key, range(RING * block, RING * (block + 1)), self.degree)
+        stream = chacha20(self.key, [block], self.degree)[0].reshape(-1, RING)
+        k, l = np.arange(RING)[:, None], np.arange(RING)[None, :]
+        # Row k of polynomial a's square: a[k - l], and -a[256 + k - l] where l is above k.
+        squares = [np.where(k >= l, a[(k - l) % RING], -a[(k - l) % RING]) for a in stream]
+        return np.concatenate(squares, axis=1)
+
+    def times(self, secret):
+        """A s modulo 2^32, for whole blocks of 256 columns."""
+        blocks = -(-self.columns // RING)
+        return np.concatenate([inner(self.rows(block), secret) for block in range(blocks)])
+
+
+def inner(rows, secret):
+    """Products of rows of words by a secret, modulo 2^32."""
+    return rows @ secret.astype(np.uint32)
+
+
+def encrypt_unit(matrix, position, rng, secret=None):
+    """Bodies of the unit vector of a position as bytes, and their secret, a fresh one unless given (wire.md 8.3)."""
+    if secret is None:
+        secret = ternary(rng, matrix.degree)
+    product = matrix.times(secret)
+    bodies = noise(rng, len(product)).astype(np.uint32) - product
+    bodies[position : position + 1] += np.uint32(1 << 24)
+    return bodies[: matrix.columns].astype("<u4").tobytes(), secret
+
+
+def words(data):
+    """Rounded words as bytes, to words (wire.md 8.5)."""
+    return np.frombuffer(data, "<u2").astype(np.uint32) << np.uint32(16)
+
+
+def nearest_bytes(phases):
+    """The bytes that phases decode to (wire.md 8.4)."""
+    return ((phases + np.uint32(1 << 23)) >> np.uint32(24)).astype(np.uint8)
+
+
+def hint_rows(data, degree):
+    """A hint's rows (wire.md 8.6)."""
+    return np.frombuffer(data, "<u4").reshape(-1, degree)

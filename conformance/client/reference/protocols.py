@@ -1,0 +1,359 @@
+"""The nine protocols: queries for a record, and the record from answers (wire.md 9, 10, 12, 13)."""
+
+import blake3
+import numpy as np
+
+from . import lwe
+from .dpf import Domain
+from .errors import BadRequest, Malformed
+from .grid import Grid
+from .prf import FUNCTIONS
+from .ring import DEGREE, ring_set
+from .rlwe import RingSecret, Shape, join_bits
+from .streams import chacha20
+
+
+class Protocol:
+    """What every protocol has; `params` is the JSON of wire.md 4.5."""
+
+    parties = 1
+    shape = None
+    hint_bytes = 0
+
+    def __init__(self, params, grid):
+        self.params, self.grid = params, grid
+
+    @property
+    def keys_bytes(self):
+        return self.shape.keys_bytes if self.shape else 0
+
+    @property
+    def lengths(self):
+        """Bytes of a query, an answer, evaluation keys and the hint (wire.md 4.2)."""
+        return self.query_bytes, self.answer_bytes, self.keys_bytes, self.hint_bytes
+
+    def open(self, hint, secrets, rng):
+        """Takes the hint, and a ring secret of the shape among `secrets` or a fresh one (wire.md 11.5)."""
+        self.hint = hint
+        if self.shape:
+            if self.shape.key not in secrets:
+                secrets[self.shape.key] = RingSecret(self.shape, rng)
+            self.ring = secrets[self.shape.key]
+
+    @property
+    def keys(self):
+        """The evaluation keys' bytes; none if the protocol needs none."""
+        return self.ring.keys if self.shape else b""
+
+    def query(self, index, rng):
+        """The queries, one to each party, and what decoding needs."""
+        if not 0 <= index < self.grid.records:
+            raise BadRequest(f"no such record: the table has records 0 to {self.grid.records - 1}")
+        return self.ask(*self.grid.place(index), rng)
+
+    def split(self, data, size):
+        return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+class Folding(Protocol):
+    """The protocols that begin with a fold (wire.md 8)."""
+
+    across = False
+
+    def __init__(self, params, grid=None):
+        super().__init__(params, Grid(grid or params["grid"], self.across))
+        if self.grid.columns % lwe.RING or self.grid.columns > lwe.MAX_COLUMNS:
+            raise Malformed("columns are no multiple of 256 up to 2^20")
+        self.first = self.matrix(0, self.grid.columns)
+        self.degree = self.first.degree
+
+    def matrix(self, fold, columns):
+        key = lwe.matrix_key(bytes.fromhex(self.params["seed"]), fold)
+        return lwe.PublicMatrix(self.params["set"], key, columns)
+
+    def columns_of(self, column, rng):
+        """Bodies of the columns of a record's parts, under secrets of their own (wire.md 8.3)."""
+        pairs = [lwe.encrypt_unit(self.first, column + part, rng) for part in range(self.grid.parts)]
+        return b"".join(bodies for bodies, _ in pairs), [secret for _, secret in pairs]
+
+    def packing(self, groups):
+        """wire.md 12."""
+        return Shape(ring_set(self.params["ring"], True), self.degree, groups)
+
+
+class Simple(Folding):
+    """wire.md 9."""
+
+    across = True
+
+    def __init__(self, params):
+        grid = {name: params[name] for name in ("records", "record_bytes", "columns")}
+        super().__init__(params, {**grid, "unit_rows": params["rows"], "groups": 1})
+        self.query_bytes = 4 * self.grid.parts * self.grid.columns
+        self.answer_bytes = 2 * self.grid.parts * self.grid.unit
+        self.hint_bytes = 4 * self.grid.unit * self.degree
+
+    def ask(self, column, _group, offset, rng):
+        query, secrets = self.columns_of(column, rng)
+        return [query], (secrets, offset)
+
+    def decode(self, state, answers):
+        secrets, offset = state
+        hint = lwe.hint_rows(self.hint, self.degree)
+        answer = self.split(answers[0], 2 * self.grid.unit)
+        units = [
+            lwe.nearest_bytes(lwe.words(words) + lwe.inner(hint, secret)) for words, secret in zip(answer, secrets)
+        ]
+        return self.grid.cut(units, offset)
+
+
+class TwoFolds(Folding):
+    """What `double` and `exppack-double` have in common (wire.md 10)."""
+
+    across = True
+
+    def __init__(self, params):
+        super().__init__(params)
+        self.second = self.matrix(1, self.grid.groups)
+        self.fixed_rows = 2 * self.degree * self.grid.unit
+        self.moving_bytes = 2 * (self.degree + 1) * 2 * self.grid.unit * self.grid.parts
+        self.bodies_bytes = 4 * (self.grid.parts * self.grid.columns + self.grid.groups)
+
+    def two_queries(self, column, group, rng):
+        """wire.md 10.2."""
+        first, secrets = self.columns_of(column, rng)
+        second, of_second = lwe.encrypt_unit(self.second, group, rng)
+        return first + second, secrets, of_second
+
+    def record(self, fixed, moving, secrets, second, offset):
+        """The record, from the bytes of the fixed rows and the moving rows' ciphertexts (wire.md 10.4)."""
+        hint = lwe.words(fixed.tobytes()).reshape(-1, self.degree)
+        ciphertexts = lwe.words(moving).reshape(-1, self.degree + 1)
+        phases = ciphertexts[:, -1] + lwe.inner(ciphertexts[:, :-1], second)
+        answers = lwe.words(lwe.nearest_bytes(phases).tobytes()).reshape(self.grid.parts, self.grid.unit)
+        units = [
+            lwe.nearest_bytes(answer + lwe.inner(hint, secret)) for answer, secret in zip(answers, secrets)
+        ]
+        return self.grid.cut(units, offset)
+
+
+class Double(TwoFolds):
+    """wire.md 10."""
+
+    def __init__(self, params):
+        super().__init__(params)
+        self.query_bytes = self.bodies_bytes
+        self.answer_bytes = 2 * self.fixed_rows + self.moving_bytes
+        self.hint_bytes = 4 * self.fixed_rows * self.degree
+
+    def ask(self, column, group, offset, rng):
+        query, secrets, second = self.two_queries(column, group, rng)
+        return [query], (secrets, second, offset)
+
+    def decode(self, state, answers):
+        secrets, second, offset = state
+        words, moving = lwe.words(answers[0][: 2 * self.fixed_rows]), answers[0][2 * self.fixed_rows :]
+        fixed = lwe.nearest_bytes(words + lwe.inner(lwe.hint_rows(self.hint, self.degree), second))
+        return self.record(fixed, moving, secrets, second, offset)
+
+
+class ExpPackDouble(TwoFolds):
+    """wire.md 12.2."""
+
+    def __init__(self, params):
+        super().__init__(params)
+        self.shape = self.packing(1)
+        self.packed_bytes = -(-self.fixed_rows // DEGREE) * self.shape.set.response_bytes
+        self.query_bytes = self.bodies_bytes + self.shape.query_bytes
+        self.answer_bytes = self.packed_bytes + self.moving_bytes
+
+    def ask(self, column, group, offset, rng):
+        query, secrets, second = self.two_queries(column, group, rng)
+        return [query + self.ring.query(self.shape, second, 0, rng)], (secrets, second, offset)
+
+    def decode(self, state, answers):
+        secrets, second, offset = state
+        packed, moving = answers[0][: self.packed_bytes], answers[0][self.packed_bytes :]
+        ciphertexts = self.split(packed, self.shape.set.response_bytes)
+        fixed = np.array([byte for ciphertext in ciphertexts for byte in self.ring.decode(ciphertext, 8)], np.uint8)
+        return self.record(fixed[: self.fixed_rows], moving, secrets, second, offset)
+
+
+class ExpPackSimple(Folding):
+    """wire.md 12.1."""
+
+    across = True
+
+    def __init__(self, params):
+        super().__init__(params)
+        if self.grid.groups != 1 or self.grid.unit % DEGREE:
+            raise Malformed("a unit is no column of a multiple of 4096 bytes")
+        self.shape = self.packing(1)
+        self.unit_bytes = self.grid.unit // DEGREE * self.shape.set.response_bytes
+        self.query_bytes = self.grid.parts * (4 * self.grid.columns + self.shape.query_bytes)
+        self.answer_bytes = self.grid.parts * self.unit_bytes
+
+    def ask(self, column, _group, offset, rng):
+        query = b""
+        for part in range(self.grid.parts):
+            bodies, secret = lwe.encrypt_unit(self.first, column + part, rng)
+            query += bodies + self.ring.query(self.shape, secret, 0, rng)
+        return [query], offset
+
+    def decode(self, offset, answers):
+        units = []
+        for unit in self.split(answers[0], self.unit_bytes):
+            ciphertexts = self.split(unit, self.shape.set.response_bytes)
+            units.append(bytes(byte for ciphertext in ciphertexts for byte in self.ring.decode(ciphertext, 8)))
+        return self.grid.cut(units, offset)
+
+
+class Blocks(Folding):
+    """The protocols whose units are blocks of 4096 bytes (wire.md 12.3, 12.4)."""
+
+    def __init__(self, params):
+        super().__init__(params)
+        if self.grid.unit != DEGREE:
+            raise Malformed("a unit has not 4096 bytes")
+
+
+class DoublePack(Blocks):
+    """wire.md 12.3."""
+
+    def __init__(self, params):
+        super().__init__(params)
+        self.shape = self.packing(1)
+        self.second = self.matrix(1, self.grid.groups)
+        self.part_bytes = self.shape.set.response_bytes // DEGREE * self.shape.set.response_bytes
+        self.query_bytes = 4 * (self.grid.columns + self.grid.groups) + self.shape.query_bytes
+        self.answer_bytes = self.grid.parts * self.part_bytes
+
+    def ask(self, column, group, offset, rng):
+        bodies, secret = lwe.encrypt_unit(self.first, column, rng)
+        second, _ = lwe.encrypt_unit(self.second, group, rng, secret)
+        return [bodies + second + self.ring.query(self.shape, secret, 0, rng)], offset
+
+    def decode(self, offset, answers):
+        response, units = self.shape.set.response_bytes, []
+        for part in self.split(answers[0], self.part_bytes):
+            inner = bytes(byte for outer in self.split(part, response) for byte in self.ring.decode(outer, 8))
+            units.append(self.ring.decode(inner, 8))
+        return self.grid.cut(units, offset)
+
+
+class Hybrid(Blocks):
+    """wire.md 12.4."""
+
+    def __init__(self, params):
+        super().__init__(params)
+        self.shape = self.packing(self.grid.groups)
+        self.query_bytes = 4 * self.grid.columns + self.shape.query_bytes
+        self.answer_bytes = self.grid.parts * self.shape.set.response_bytes
+
+    def ask(self, column, group, offset, rng):
+        bodies, secret = lwe.encrypt_unit(self.first, column, rng)
+        return [bodies + self.ring.query(self.shape, secret, group, rng)], offset
+
+    def decode(self, offset, answers):
+        parts = self.split(answers[0], self.shape.set.response_bytes)
+        return self.grid.cut([self.ring.decode(part, 8) for part in parts], offset)
+
+
+def pad_key(params):
+    """The key of the stream of the public pad (wire.md 12.5)."""
+    pad = bytes.fromhex(params["pad"])
+    return blake3.blake3(pad, derive_key_context="spirea v1: public pad of polynomials").digest()
+
+
+class Onion(Protocol):
+    """wire.md 12.5."""
+
+    def __init__(self, params):
+        super().__init__(params, Grid(params["grid"], False))
+        chosen = ring_set(params["ring"], False)
+        self.bits = chosen.plaintext_bits
+        if self.grid.unit != DEGREE * self.bits // 8 or self.grid.columns > 512:
+            raise Malformed("a unit is no plaintext, or there are more than 512 columns")
+        self.shape = Shape(chosen, self.grid.columns, self.grid.groups)
+        self.query_bytes = self.shape.query_bytes
+        self.answer_bytes = self.grid.parts * chosen.response_bytes
+
+    def ask(self, column, group, offset, rng):
+        numbers = [int(i == column) for i in range(self.grid.columns)]
+        return [self.ring.query(self.shape, numbers, group, rng)], (column, group, offset)
+
+    def pad(self, part, column, group):
+        """What was added to the coefficients of a unit (wire.md 12.5)."""
+        if "pad" not in self.params:
+            return np.zeros(DEGREE, np.uint32)
+        unit = (part * self.grid.groups + group) * self.grid.columns + column
+        return chacha20(pad_key(self.params), [unit], DEGREE)[0] & np.uint32((1 << self.bits) - 1)
+
+    def decode(self, state, answers):
+        column, group, offset = state
+        units = []
+        for part, ciphertext in enumerate(self.split(answers[0], self.shape.set.response_bytes)):
+            padded, pad = self.ring.decode(ciphertext, self.bits), self.pad(part, column, group)
+            numbers = [(number - int(word)) % (1 << self.bits) for number, word in zip(padded, pad)]
+            units.append(join_bits(numbers, self.bits))
+        return self.grid.cut(units, offset)
+
+
+class TwoServers(Protocol):
+    """wire.md 13."""
+
+    parties = 2
+    # Bits of a share.
+    SHARES = {"bit": 1, "u32": 32, "u64": 64}
+
+    def __init__(self, params):
+        super().__init__(params, Grid(params["grid"], False))
+        if params["prf"] not in FUNCTIONS or self.grid.groups != 1:
+            raise Malformed("the pseudorandom function is not known, or rows have groups")
+        self.word_bits = self.SHARES[params["shares"]]
+        self.domain = Domain(params["prf"], self.grid.columns, self.word_bits)
+        self.query_bytes = self.domain.key_bytes
+        self.answer_bytes = self.grid.parts * self.grid.unit
+
+    def ask(self, column, _group, offset, rng):
+        return self.domain.keys(column, rng), offset
+
+    def decode(self, offset, answers):
+        row = self.add(*answers)
+        return self.grid.cut(self.split(row, self.grid.unit), offset)
+
+
+class DpfXor(TwoServers):
+    """wire.md 13.6."""
+
+    def add(self, zero, one):
+        return bytes(a ^ b for a, b in zip(zero, one))
+
+
+class DpfSum(TwoServers):
+    """wire.md 13.6."""
+
+    def add(self, zero, one):
+        kind = f"<u{self.word_bits // 8}"
+        return (np.frombuffer(zero, kind) + np.frombuffer(one, kind)).tobytes()
+
+
+PROTOCOLS = {
+    "simple": Simple,
+    "double": Double,
+    "exppack-simple": ExpPackSimple,
+    "exppack-double": ExpPackDouble,
+    "double-pack": DoublePack,
+    "hybrid": Hybrid,
+    "onion": Onion,
+    "dpf-xor": DpfXor,
+    "dpf-sum": DpfSum,
+}
+
+
+def protocol_of(params):
+    """The protocol of parameters (wire.md 4.5)."""
+    try:
+        return PROTOCOLS[params["protocol"]](params)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Malformed(f"the parameters cannot be used: {error!r}") from error

@@ -1,0 +1,119 @@
+"""The client's ring secret: keys, queries, responses (wire.md 11.5 to 11.7)."""
+
+import numpy as np
+
+from .errors import Malformed
+from .ring import DEGREE, Ring
+from .sample import noise, ternary
+from .streams import residues
+
+SEED_BYTES = 32
+
+
+class Shape:
+    """How a protocol uses its ring: leaves for columns, then for the selectors of `groups` (wire.md 11.6)."""
+
+    def __init__(self, ring_set, columns, groups):
+        self.set, self.columns = ring_set, columns
+        self.depth = (groups - 1).bit_length()
+        self.factors = ring_set.selector.factors(ring_set.primes)
+        self.leaves = columns + self.depth * len(self.factors)
+        self.levels = (self.leaves - 1).bit_length()
+
+    @property
+    def key(self):
+        """What keys depend on: those of one shape serve every part that has it (wire.md 11.5)."""
+        return self.set, self.levels, self.depth > 0
+
+    @property
+    def query_bytes(self):
+        return SEED_BYTES + 4 * self.set.words
+
+    @property
+    def keys_bytes(self):
+        """wire.md 11.5."""
+        ciphertexts = (self.levels + 2 * (self.depth > 0)) * len(self.set.expansion.factors(self.set.primes))
+        return SEED_BYTES + 4 * ciphertexts * self.set.words
+
+    def coefficient(self, leaf):
+        """The coefficient of a leaf (wire.md 11.6)."""
+        return int(f"{leaf:0{self.levels}b}"[::-1], 2) if self.levels else 0
+
+
+def uniform_half(ring_set, seed, number):
+    """The values of a for ciphertext `number` of a seed (wire.md 11.3)."""
+    primes = ring_set.primes
+    streams = [residues(seed, [number * len(primes) + j], prime, DEGREE)[0] for j, prime in enumerate(primes)]
+    return np.stack(streams).astype(np.uint64)
+
+
+class RingSecret:
+    """A ternary secret with the evaluation keys of a shape."""
+
+    def __init__(self, shape, rng):
+        self.set, self.ring = shape.set, Ring(shape.set.primes)
+        self.coefficients = self.ring.lift(ternary(rng, DEGREE))
+        self.values = self.ring.forward(self.coefficients)
+        self.keys = self._evaluation_keys(shape, rng)
+
+    def _encrypt(self, message, seed, number):
+        """The b half of a ciphertext: message, with its noise, as values (wire.md 11.3)."""
+        product = self.ring.multiply(uniform_half(self.set, seed, number), self.values)
+        return self.ring.subtract(message, product).astype("<u4").tobytes()
+
+    def _noise(self, rng):
+        return self.ring.lift(noise(rng, DEGREE))
+
+    def _evaluation_keys(self, shape, rng):
+        """wire.md 11.5."""
+        seed, ring, halves = rng.bytes(SEED_BYTES), self.ring, []
+        targets = [
+            ring.forward(ring.substitute(self.coefficients, (DEGREE >> level) + 1)) for level in range(shape.levels)
+        ]
+        if shape.depth:
+            targets += [self.values, ring.multiply(self.values, self.values)]
+        for target in targets:
+            for factor in self.set.expansion.factors(self.set.primes):
+                message = ring.add(ring.forward(self._noise(rng)), ring.scale(target, factor))
+                halves.append(self._encrypt(message, seed, len(halves)))
+        return seed + b"".join(halves)
+
+    def query(self, shape, numbers, group, rng):
+        """The ciphertext of numbers, one for each column, and of the selectors of a group (wire.md 11.6)."""
+        message = [0] * DEGREE
+        leaves = [self.set.scale * int(number) for number in numbers]
+        for bit in range(shape.depth):
+            leaves += [factor * (group >> bit & 1) for factor in shape.factors]
+        for leaf, number in enumerate(leaves):
+            message[shape.coefficient(leaf)] = number
+        ring = self.ring
+        noisy = ring.add(ring.lift(message), self._noise(rng))
+        halved = ring.scale(noisy, pow(2, -shape.levels, self.set.modulus))
+        seed = rng.bytes(SEED_BYTES)
+        return seed + self._encrypt(ring.forward(halved), seed, 0)
+
+    def decode(self, ciphertext, bits):
+        """The numbers of so many bits in the coefficients of a response's ciphertext (wire.md 11.7)."""
+        if len(ciphertext) != self.set.response_bytes:
+            raise Malformed("a ciphertext of an answer has another length")
+        a_bits, b_bits = self.set.response_bits
+        end = DEGREE * a_bits // 8
+        a, b = bit_fields(ciphertext[:end], a_bits), bit_fields(ciphertext[end:], b_bits)
+        signed = [number - (1 << a_bits) if number >> (a_bits - 1) else number for number in a]
+        ring = self.ring
+        product = ring.centred(ring.inverse(ring.multiply(ring.forward(ring.lift(signed)), self.values)))
+        # Fractions of 2^64.
+        phases = ((p << (64 - a_bits)) + (number << (64 - b_bits)) for p, number in zip(product, b))
+        return [((phase + (1 << (63 - bits))) >> (64 - bits)) & ((1 << bits) - 1) for phase in phases]
+
+
+def bit_fields(data, bits):
+    """Numbers of so many bits, lowest bit first, without gaps (wire.md 11.7)."""
+    places = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little").reshape(-1, bits)
+    return [int(number) for number in places.astype(object) @ np.array([1 << i for i in range(bits)], object)]
+
+
+def join_bits(numbers, bits):
+    """The bytes of numbers of so many bits, lowest bit first, without gaps (wire.md 12.5)."""
+    places = np.array([[number >> i & 1 for i in range(bits)] for number in numbers], np.uint8)
+    return np.packbits(places.reshape(-1), bitorder="little").tobytes()

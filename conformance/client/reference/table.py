@@ -1,0 +1,126 @@
+"""Tables: records with checksums and proofs, values, keys (wire.md 5)."""
+
+import blake3
+
+from .errors import Malformed, Unverified
+from .streams import take_length
+
+TAG_BYTES, CHECKSUM_BYTES, HASH_BYTES = 12, 8, 32
+
+
+def keyed(key, *parts):
+    """BLAKE3 under a key (wire.md 1.3)."""
+    hasher = blake3.blake3(key=key)
+    for part in parts:
+        hasher.update(part)
+    return hasher
+
+
+def tag(salt, key):
+    """The tag of a key (wire.md 5.6)."""
+    return keyed(salt, b"spirea key v2", key).digest(length=TAG_BYTES)
+
+
+def place(table, key_tag):
+    """The place of a tag, a number of 64 bits (wire.md 5.6)."""
+    return int.from_bytes(place_bytes(table, key_tag), "big")
+
+
+def place_bytes(table, key_tag):
+    if "places" not in table:
+        return key_tag[:8]
+    return keyed(bytes.fromhex(table["places"]), b"spirea place v1", key_tag).digest(length=8)
+
+
+def bucket(table, key_tag):
+    """The bucket of a tag (wire.md 5.6)."""
+    return place(table, key_tag) * table["records"] >> 64
+
+
+def proof_bytes(table):
+    """wire.md 5.3."""
+    return HASH_BYTES * table["proofs"]["levels"] if table.get("proofs") else 0
+
+
+def record_bytes(table):
+    """wire.md 5.1."""
+    return table["payload_bytes"] + proof_bytes(table) + CHECKSUM_BYTES
+
+
+def checksum(salt, index, sealed):
+    """wire.md 5.2."""
+    return keyed(salt, b"spirea record v1", index.to_bytes(8, "little"), sealed).digest(length=CHECKSUM_BYTES)
+
+
+def leaf(salt, index, payload):
+    """The leaf of a record with this padded payload (wire.md 5.3)."""
+    return keyed(salt, b"spirea leaf v1", index.to_bytes(8, "little"), payload).digest()
+
+
+def node(salt, left, right):
+    """wire.md 5.3."""
+    return keyed(salt, b"spirea node v1", left, right).digest()
+
+
+def proven(table, index, payload, proof):
+    """Whether a proof leads from a record to its root (wire.md 5.3)."""
+    salt = bytes.fromhex(table["salt"])
+    here, at = leaf(salt, index, payload), index
+    for start in range(0, len(proof), HASH_BYTES):
+        sibling = proof[start : start + HASH_BYTES]
+        here = node(salt, sibling, here) if at & 1 else node(salt, here, sibling)
+        at >>= 1
+    roots = table["proofs"]["roots"]
+    return at < len(roots) and here == bytes.fromhex(roots[at])
+
+
+def unseal(table, index, record):
+    """The padded payload of a record that verifies (wire.md 5.1 to 5.3)."""
+    payload_bytes, salt = table["payload_bytes"], bytes.fromhex(table["salt"])
+    sealed, found = record[:-CHECKSUM_BYTES], record[-CHECKSUM_BYTES:]
+    if len(record) != record_bytes(table) or checksum(salt, index, sealed) != found:
+        raise Unverified("the answer fails its checksum: it is withheld")
+    payload, proof = sealed[:payload_bytes], sealed[payload_bytes:]
+    if table.get("proofs") and not proven(table, index, payload, proof):
+        raise Unverified("the record is not the one that the operator sealed: it is withheld")
+    return payload
+
+
+def _take(data, at):
+    """Bytes with their length before them."""
+    length, at = take_length(data, at)
+    if at + length > len(data):
+        raise Malformed("a value is cut off")
+    return data[at : at + length], at + length
+
+
+def index_value(payload):
+    """The value of a row, or None for one that was deleted (wire.md 5.4)."""
+    if payload[:1] == b"\x80" and payload[1:2] in (b"", b"\0"):
+        return None
+    return _take(payload, 0)[0]
+
+
+def bucket_value(payload, key_tag):
+    """The value under a tag in a bucket, or None (wire.md 5.7)."""
+    count, at = take_length(payload, 0)
+    found = None
+    for _ in range(count):
+        entry, at = payload[at : at + TAG_BYTES], at + TAG_BYTES
+        value, at = _take(payload, at)
+        if entry == key_tag:
+            found = value
+    return found
+
+
+def split_fields(table, value):
+    """The fields of a value (wire.md 5.5)."""
+    if len(table["fields"]) == 1:
+        return [value]
+    parts, at = [], 0
+    for _ in table["fields"]:
+        part, at = _take(value, at)
+        parts.append(part)
+    if at != len(value):
+        raise Malformed("a value has bytes behind its fields")
+    return parts
