@@ -1,0 +1,97 @@
+//! A whole look-up of every protocol, for clients in other languages: the reference client makes the same keys and
+//! queries of the same randomness, and decodes the same answers.
+//!
+//! `SPIREA_WRITE_VECTORS=1 cargo test -p spirea-conformance --test client_vectors` writes them anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use spirea_conformance::{Content, setup, slices};
+use spirea_cpu::CpuBackend;
+use spirea_math::random::SecretRng;
+use spirea_protocols::index::Prepared;
+use spirea_protocols::registry::{NAMES, ProtocolParams};
+
+/// The seeds of the deterministic randomness of [`setup`]'s client, and of its query.
+const CLIENT_SEED: u64 = 11;
+const QUERY_SEED: u64 = 1;
+/// The seed of the records.
+const CONTENT_SEED: u64 = 2;
+
+/// Small tables whose records have several parts where the protocol has any.
+fn parameters(protocol: &str) -> ProtocolParams {
+    let grid = |record_bytes: usize, unit_rows: usize, groups: usize, columns: usize| json!({ "records": 40, "record_bytes": record_bytes, "unit_rows": unit_rows, "groups": groups, "columns": columns });
+    let seed = "5a".repeat(32);
+    let folded =
+        |grid: Value| json!({ "protocol": protocol, "set": "module-1280", "seed": seed, "grid": grid });
+    let packed = |grid: Value| {
+        let mut params = folded(grid);
+        params["ring"] = json!("fast");
+        params
+    };
+    let params = match protocol {
+        "simple" => json!({
+            "protocol": protocol, "set": "paper", "seed": seed, "records": 40, "record_bytes": 40, "rows": 32, "columns": 256
+        }),
+        "double" => folded(grid(4, 2, 256, 256)),
+        "exppack-simple" => packed(grid(5000, 4096, 1, 256)),
+        "exppack-double" => packed(grid(4, 2, 256, 256)),
+        "double-pack" => packed(grid(3000, 4096, 5, 256)),
+        "hybrid" => packed(grid(5000, 4096, 5, 256)),
+        "onion" => json!({ "protocol": protocol, "ring": "onion-30", "grid": grid(6000, 15360, 5, 4) }),
+        "dpf-xor" => {
+            json!({ "protocol": protocol, "prf": "aes-128", "shares": "bit", "grid": grid(24, 48, 1, 20) })
+        }
+        _ => json!({ "protocol": protocol, "prf": "chacha20", "shares": "u64", "grid": grid(40, 24, 1, 40) }),
+    };
+    ProtocolParams::from_json(params.to_string().as_bytes()).unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+fn vector(protocol: &str, index: u64) -> String {
+    let params = parameters(protocol);
+    let setup = setup(&Arc::new(CpuBackend::new(2).unwrap()), &params, Content::Random(CONTENT_SEED));
+    let Prepared { queries, state } =
+        setup.client.query(index, &mut SecretRng::deterministic_for_tests(QUERY_SEED)).unwrap();
+    let answers = setup.answers(std::slice::from_ref(&queries)).remove(0);
+    let record = setup.client.decode(state, &slices(&answers)).unwrap();
+    assert_eq!(record, setup.records[index as usize]);
+    let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
+    let members = [
+        ("params", serde_json::from_slice(&params.to_json()).unwrap()),
+        ("content", json!(CONTENT_SEED)),
+        ("client", json!(CLIENT_SEED)),
+        ("query", json!(QUERY_SEED)),
+        ("index", json!(index)),
+        ("hint_blake3", json!(hash(&setup.hint))),
+        ("keys_blake3", json!(setup.client.evaluation_keys().map(hash))),
+        ("queries_blake3", json!(queries.iter().map(|query| hash(query)).collect::<Vec<_>>())),
+        ("record", json!(hex(&record))),
+        ("answers", json!(answers.iter().map(|answer| hex(answer)).collect::<Vec<_>>())),
+    ];
+    let lines: Vec<_> = members.iter().map(|(name, value)| format!("  {name:?}: {value}")).collect();
+    format!("{{\n{}\n}}\n", lines.join(",\n"))
+}
+
+#[test]
+fn look_ups_are_what_was_committed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/client");
+    for protocol in NAMES {
+        let computed = vector(protocol, 17);
+        let path = folder.join(format!("{protocol}.json"));
+        if std::env::var_os("SPIREA_WRITE_VECTORS").is_some() {
+            std::fs::write(path, computed).unwrap();
+            continue;
+        }
+        let committed = std::fs::read_to_string(path).unwrap();
+        assert!(computed == committed, "{protocol}: the wire's bytes changed; a new format version is due");
+    }
+}

@@ -1,0 +1,472 @@
+//! The worked examples of docs/wire.md are what the implementation computes. The reference client computes them too:
+//! `conformance/client/examples.py`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use bytes::Bytes;
+use spirea_dpf::{Bit, Domain, OutputKind, Prf, generate, prf};
+use spirea_lattice::rlwe::{Conversion, KeyShape};
+use spirea_lattice::{LweSet, PublicMatrix, RingSet};
+use spirea_math::random::{SecretRng, Seed, public_residues, public_row};
+use spirea_math::{Expansion, Modulus, NttPlan};
+use spirea_protocols::delta::{self, Change};
+use spirea_protocols::grid::{Grid, Place, Spread};
+use spirea_protocols::keyword::{Bucket, KeyHash};
+use spirea_protocols::proof::Proofs;
+use spirea_protocols::registry::{NAMES, ProtocolParams};
+use spirea_protocols::signature::{PrivateKey, Signature};
+use spirea_protocols::table::{Table, TableKind, join_fields};
+use spirea_wire::{Code, KeysRequest, Part, Queries, Refusal, Request};
+
+/// 0, 1, ..., 31.
+const COUNTED: Seed = {
+    let mut bytes = [0; 32];
+    let mut i = 0;
+    while i < 32 {
+        bytes[i] = i as u8;
+        i += 1;
+    }
+    bytes
+};
+
+fn hex(bytes: impl AsRef<[u8]>) -> String {
+    bytes.as_ref().iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+fn words(words: &[u32]) -> String {
+    words.iter().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(" ")
+}
+
+fn listed<T: ToString>(numbers: &[T]) -> String {
+    numbers.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The examples of the documents by name, each once.
+fn documented() -> BTreeMap<String, String> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let parts = std::fs::read_dir(docs.join("wire")).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = BTreeMap::new();
+    for path in parts.chain([docs.join("wire.md")]) {
+        let text = std::fs::read_to_string(path).unwrap();
+        for block in text.split("```example ").skip(1) {
+            let (block, _) = block.split_once("```").unwrap();
+            let (name, lines) = block.split_once('\n').unwrap();
+            assert_eq!(found.insert(name.to_owned(), lines.to_owned()), None, "two examples {name}");
+        }
+    }
+    found
+}
+
+#[test]
+fn examples_are_what_the_implementation_computes() {
+    let documented = documented();
+    let computed = computed(&documented["parameters"]);
+    let names = |examples: &BTreeMap<String, String>| examples.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&documented), names(&computed));
+    for (name, said) in &documented {
+        assert_eq!(*said, computed[name], "example {name} of docs/wire.md");
+    }
+}
+
+fn computed(parameters: &str) -> BTreeMap<String, String> {
+    let mut examples = BTreeMap::new();
+    let mut add = |name: &str, lines: Vec<String>| {
+        examples.insert(name.to_owned(), lines.iter().map(|line| format!("{line}\n")).collect());
+    };
+    add("lengths", lengths());
+    add("stream", stream());
+    add("residues", residues());
+    add("keys-request", keys_request());
+    add("query-request", query_request());
+    add("error", error());
+    add("versions", versions());
+    add("parameters", lengths_of(parameters));
+    add("signature", signature());
+    add("record", record());
+    add("proof", proof());
+    add("fields", fields());
+    add("keys", keys());
+    add("bucket", bucket());
+    add("changes", changes());
+    add("places", places());
+    add("matrix", matrix());
+    add("rounding", rounding());
+    add("transform", transform());
+    add("halves", halves());
+    add("gadgets", gadgets());
+    add("substitution", substitution());
+    add("leaves", leaves());
+    add("response", response());
+    add("pad", pad());
+    add("prf", functions());
+    add("dpf-key", dpf_key());
+    examples
+}
+
+fn lengths() -> Vec<String> {
+    // A value's length stands before it.
+    let length = |value: usize| {
+        let payload = Table::index_payload(&vec![0; value]);
+        hex(&payload[..payload.len() - value])
+    };
+    [0, 127, 128, 300, 1 << 20].map(|value| format!("{value}: {}", length(value))).into()
+}
+
+fn stream() -> Vec<String> {
+    let mut row = [0; 18];
+    public_row(&COUNTED, 7, &mut row);
+    vec![
+        "key: 00..1f".into(),
+        format!("words 0 to 3 of stream 7: {}", words(&row[..4])),
+        format!("words 16 and 17 of stream 7: {}", words(&row[16..])),
+    ]
+}
+
+fn residues() -> Vec<String> {
+    let mut first = [0; 4];
+    public_residues(&COUNTED, 5, Modulus::new(134_176_769), &mut first);
+    let what = "the first residues modulo 134176769 of stream 5";
+    vec!["seed: 00..1f".into(), format!("{what}: {}", listed(&first))]
+}
+
+fn keys_request() -> Vec<String> {
+    let keys = Bytes::from_static(&[0xaa, 0xbb, 0xcc]);
+    let message = KeysRequest { version: [0x11; 32], part: Part::Delta, keys }.encode();
+    let said = ["version: 32 bytes 11", "keys: aabbcc", "delta: true"].map(String::from);
+    [&said[..], &[format!("message: {}", hex(message))]].concat()
+}
+
+fn query_request() -> Vec<String> {
+    let queries = |queries: [&'static [u8]; 2]| Queries {
+        keys: Some([0x22; 32]),
+        queries: queries.map(Bytes::from_static).into(),
+    };
+    let (base, delta) = (queries([&[1, 2], &[3, 4]]), Some(queries([&[5], &[6]])));
+    let message = Request { version: [0x11; 32], base, delta }.encode();
+    vec![
+        "version: 32 bytes 11".into(),
+        "queries: 0102 and 0304".into(),
+        "keys: 32 bytes 22".into(),
+        "delta queries: 05 and 06".into(),
+        "delta keys: 32 bytes 22".into(),
+        format!("message: {}", hex(message)),
+    ]
+}
+
+fn error() -> Vec<String> {
+    let refusal = Refusal {
+        code: Code::StaleVersion,
+        message: "m".into(),
+        remedy: "r".into(),
+        accepted: false,
+        current_version: Some([0x33; 32]),
+    };
+    vec![
+        "code: STALE_VERSION".into(),
+        "message: m".into(),
+        "remedy: r".into(),
+        "accepted: false".into(),
+        "current version: 32 bytes 33".into(),
+        format!("bytes: {}", hex(refusal.encode())),
+    ]
+}
+
+fn versions() -> Vec<String> {
+    let version = delta::version([0x11; 32], Some([0x22; 32]));
+    vec!["base: 32 bytes 11".into(), "delta: 32 bytes 22".into(), format!("version: {}", hex(version))]
+}
+
+/// The lengths of the parameters that the document gives: they are one of each protocol, in the form in which this
+/// software writes them.
+fn lengths_of(parameters: &str) -> Vec<String> {
+    let given: Vec<&str> = parameters.lines().filter(|line| line.starts_with('{')).collect();
+    let params: Vec<_> =
+        given.iter().map(|line| ProtocolParams::from_json(line.as_bytes()).unwrap()).collect();
+    assert!(params.iter().map(ProtocolParams::name).eq(NAMES));
+    let lines = params.iter().flat_map(|params| {
+        let sizes = params.sizes();
+        let lengths = format!(
+            "  query {}, answer {}, keys {}, hint {}",
+            sizes.query_bytes, sizes.answer_bytes, sizes.keys_bytes, sizes.hint_bytes
+        );
+        [String::from_utf8(params.to_json()).unwrap(), lengths]
+    });
+    lines.collect()
+}
+
+fn signature() -> Vec<String> {
+    let (name, created, sequence) = ("domains", "2026-01-31T23:59:59Z", 5);
+    let signature = Signature::new(&PrivateKey::from_bytes(&[1; 32]), name, &[0x11; 32], sequence, created);
+    let json: serde_json::Value = serde_json::from_slice(&signature.to_json()).unwrap();
+    // The statement is known by the signature over it alone: Ed25519 has one signature for a key and a message.
+    let mut statement = b"spirea 2026 signed version\0".to_vec();
+    for text in [name, created] {
+        statement.extend((text.len() as u64).to_le_bytes());
+        statement.extend(text.as_bytes());
+    }
+    statement.extend([0x11; 32]);
+    statement.extend(u64::to_le_bytes(sequence));
+    vec![
+        "private key: 32 bytes 01".into(),
+        format!("name: {name}"),
+        format!("created: {created}"),
+        "version: 32 bytes 11".into(),
+        format!("sequence: {sequence}"),
+        format!("statement: {}", hex(statement)),
+        format!("key: {}", json["key"].as_str().unwrap()),
+        format!("ed25519: {}", json["ed25519"].as_str().unwrap()),
+    ]
+}
+
+/// An index table with records of so many payload bytes.
+fn table(records: u64, payload_bytes: usize, proofs: Option<Proofs>) -> Table {
+    Table {
+        kind: TableKind::Index,
+        entries: records,
+        records,
+        payload_bytes,
+        salt: COUNTED,
+        fields: vec!["value".into()],
+        proofs,
+    }
+}
+
+fn record() -> Vec<String> {
+    let payload = Table::index_payload(b"first");
+    vec![
+        "salt: 00..1f".into(),
+        "payload bytes: 8".into(),
+        format!("payload: {}", hex(&payload)),
+        format!("record 3: {}", hex(table(10, 8, None).seal(3, &payload))),
+    ]
+}
+
+fn proof() -> Vec<String> {
+    let mut table = table(3, 4, Some(Proofs { levels: 1, roots: vec![[0; 32]; 2] }));
+    let payloads = [[0; 4], [1; 4], [2; 4]];
+    let leaves = (0..).zip(&payloads).map(|(i, payload)| table.leaf(i, payload)).collect();
+    let tree = table.prove(leaves).unwrap();
+    let proof = |i: usize| {
+        let record = table.seal_proven(i as u64, &payloads[i], &tree);
+        hex(&record[4..36])
+    };
+    let record = table.seal_proven(1, &payloads[1], &tree);
+    let roots: Vec<_> = table.proofs.as_ref().unwrap().roots.iter().map(hex).collect();
+    vec![
+        "salt: 00..1f".into(),
+        format!("payloads of records 0 to 2: {}", payloads.map(hex).join(", ")),
+        "levels: 1".into(),
+        format!("roots: {}", roots.join(", ")),
+        format!("proof of record 1: {}", proof(1)),
+        format!("record 1: {}", hex(record)),
+        format!("proof of record 2: {}", proof(2)),
+    ]
+}
+
+fn fields() -> Vec<String> {
+    let value = join_fields(&[b"alpha", &[0; 80]]);
+    vec!["fields: alpha and 80 zero bytes".into(), format!("value: {}", hex(value))]
+}
+
+fn keys() -> Vec<String> {
+    let of = |key: &str| {
+        let hash = KeyHash::new(&COUNTED, key.as_bytes());
+        let (tag, place, record) = (hex(hash.tag), hash.place(), hash.bucket(1000));
+        format!("{key}: tag {tag}, place {place:016x}, record {record}")
+    };
+    vec!["salt: 00..1f".into(), "places: 32 bytes 44".into(), "records: 1000".into(), of("alpha"), of("beta")]
+}
+
+fn bucket() -> Vec<String> {
+    let mut bucket = Bucket::default();
+    bucket.push(&[0xaa; 12], &[1, 2]);
+    bucket.push(&[0xbb; 12], &[]);
+    let (a, b) = (hex([0xaa; 12]), hex([0xbb; 12]));
+    vec![format!("entries: {a} with 0102, {b} with nothing"), format!("payload: {}", hex(bucket.payload()))]
+}
+
+fn changes() -> Vec<String> {
+    vec![
+        format!("key of row 258: {}", hex(delta::index_key(258))),
+        format!("put of first: {}", hex(Change::Put(b"first").to_bytes())),
+        format!("delete: {}", hex(Change::Delete.to_bytes())),
+    ]
+}
+
+fn places() -> Vec<String> {
+    let of = |record_bytes: usize, spread: Spread, word: &str| {
+        let grid = Grid { records: 60, record_bytes, unit_rows: 256, groups: 3, columns: 60 };
+        let (Place { column, group, offset }, parts) = (grid.place(spread, 17), grid.parts());
+        let parts = format!("{parts} part{}", if parts > 1 { "s" } else { "" });
+        format!(
+            "records of {record_bytes} bytes, unit 256, 3 groups, {word}, record 17: column {column}, group {group}, offset {offset}, {parts}"
+        )
+    };
+    vec![
+        of(100, Spread::Columns, "across"),
+        of(600, Spread::Columns, "across"),
+        of(600, Spread::Rows, "down"),
+    ]
+}
+
+fn matrix() -> Vec<String> {
+    let second = blake3::derive_key("spirea v1: seed of the second public matrix", &COUNTED);
+    let [first, second, uniform] = [
+        (LweSet::Module1280, COUNTED, 512),
+        (LweSet::Module1280, second, 256),
+        (LweSet::Paper, COUNTED, 256),
+    ]
+    .map(|(set, seed, columns)| PublicMatrix::new(set, seed, columns).entries());
+    let degree = 1280;
+    let at = |a: &[u32], row: usize, column: usize| words(&a[row * degree + column..][..3]);
+    let product = |row: usize| {
+        let row = &first[row * degree..][..degree];
+        let secret = (0..degree as u32).map(|l| (l % 3).wrapping_sub(1));
+        row.iter().zip(secret).fold(0u32, |sum, (&a, s)| sum.wrapping_add(a.wrapping_mul(s)))
+    };
+    let products = words(&[product(0), product(1), product(2)]);
+    vec![
+        "seed: 00..1f".into(),
+        "set: module-1280".into(),
+        format!("row 0, columns 0 to 2, first fold: {}", at(&first, 0, 0)),
+        format!("row 1, columns 0 to 2, first fold: {}", at(&first, 1, 0)),
+        format!("row 257, columns 256 to 258, first fold: {}", at(&first, 257, 256)),
+        format!("row 0, columns 0 to 2, second fold: {}", at(&second, 0, 0)),
+        format!("rows 0 to 2 times the secret with entries (l mod 3) - 1, first fold: {products}"),
+        format!("uniform, row 1, columns 0 to 2, first fold: {}", at(&uniform, 1, 0)),
+    ]
+}
+
+/// By the definition: the implementation's own rounding is not public, and the vectors hold it to this one.
+fn rounding() -> Vec<String> {
+    let round = |word: u32| hex(((word.wrapping_add(1 << 15) >> 16) as u16).to_le_bytes());
+    let byte = |phase: u32| phase.wrapping_add(1 << 23) >> 24;
+    let words = [0x7fff, 0x8000, 0xffff_8000].map(|word| format!("{word:08x}: {}", round(word)));
+    let bytes = [0x2a7f_ffff, 0x2a80_0000, 0xff80_0000]
+        .map(|phase| format!("byte of phase {phase:08x}: {:02x}", byte(phase)));
+    [words, bytes].concat()
+}
+
+fn transform() -> Vec<String> {
+    let (modulus, degree) = (Modulus::new(536_608_769), 4096);
+    let mut values: Vec<u32> = (0..degree).collect();
+    NttPlan::new(modulus, values.len()).forward(&mut values);
+    vec![
+        format!("prime: {}", modulus.value()),
+        format!("psi: {}", modulus.root_of_unity(2 * values.len())),
+        format!(
+            "values 0 to 3 of the polynomial with coefficients 0, 1, ..., 4095: {}",
+            listed(&values[..4])
+        ),
+    ]
+}
+
+fn halves() -> Vec<String> {
+    let shape = KeyShape { set: RingSet::Fast, levels: 1, conversion: Conversion::None };
+    let mut keys = COUNTED.to_vec();
+    keys.resize(shape.bytes(), 0);
+    let (keys, words) = (shape.parse(&keys).unwrap().expansion, RingSet::Fast.ring().words());
+    let a = &keys[2 * words..][2 * RingSet::DEGREE..][..3];
+    vec![
+        "seed: 00..1f".into(),
+        "ring: fast".into(),
+        format!("ciphertext 1, prime 2, values 0 to 2 of a: {}", listed(a)),
+    ]
+}
+
+fn gadgets() -> Vec<String> {
+    let (fast, onion) = (RingSet::Fast, RingSet::Onion32);
+    vec![
+        format!("fast, keys: {}", listed(&fast.expansion_gadget().factors(fast.ring()))),
+        format!("fast, selectors: {}", listed(&fast.selector_gadget().factors(fast.ring()))),
+        format!(
+            "onion-32, keys, the first two: {}",
+            listed(&onion.expansion_gadget().factors(onion.ring())[..2])
+        ),
+    ]
+}
+
+fn substitution() -> Vec<String> {
+    let ring = RingSet::Fast.ring();
+    let exponents = [0, 1, 10].map(|level| Expansion::exponent(ring.degree(), level));
+    let mut a = ring.zero();
+    ring.set_coefficient(&mut a, 1, 1);
+    ring.set_coefficient(&mut a, 3, 2);
+    let image = ring.automorphism(&a, exponents[1]);
+    let coefficient = |i: usize| ring.centred(ring.coefficient(&image, i));
+    assert_eq!((0..ring.degree()).filter(|&i| coefficient(i) != 0).collect::<Vec<_>>(), [2049, 2051]);
+    assert_eq!([coefficient(2049), coefficient(2051)], [1, -2]);
+    vec![
+        "ring: fast".into(),
+        format!("exponents of levels 0, 1 and 10: {}", listed(&exponents)),
+        "X + 2 X^3 at level 1: X^2049 - 2 X^2051".into(),
+    ]
+}
+
+fn leaves() -> Vec<String> {
+    let fast = RingSet::Fast;
+    let selector = fast.selector_gadget().levels(fast.ring());
+    // Three bits tell five groups apart.
+    let [one, five] = [0, 3].map(|depth| Expansion::covering(1280 + depth * selector));
+    let shape = |groups: &str, expansion: &Expansion| {
+        let (leaves, levels) = (expansion.leaves(), expansion.levels());
+        format!("fast, 1280 columns, {groups}: {leaves} leaves, {levels} levels")
+    };
+    let coefficients = [1, 2, 3, 1279].map(|leaf| one.coefficient(leaf));
+    vec![
+        shape("1 group", &one),
+        shape("5 groups", &five),
+        format!("coefficients of leaves 1, 2, 3 and 1279 of 11 levels: {}", listed(&coefficients)),
+        format!("floor(q / p) of fast: {}", fast.scale()),
+    ]
+}
+
+/// By the definition: the vectors hold the implementation's own packing of bits to this one.
+fn response() -> Vec<String> {
+    let numbers = [1u64, 31, 16, 2, 3, 4, 5, 6];
+    let packed = (0..).zip(&numbers).fold(0, |packed, (i, number)| packed | number << (5 * i));
+    vec![
+        format!("numbers of 5 bits: {}", listed(&numbers)),
+        format!("bytes: {}", hex(&packed.to_le_bytes()[..5])),
+    ]
+}
+
+fn pad() -> Vec<String> {
+    let key = blake3::derive_key("spirea v1: public pad of polynomials", &COUNTED);
+    let (unit, mut row) = ((3 + 2) * 256 + 4, [0; 3]);
+    public_row(&key, unit, &mut row);
+    vec![
+        "pad: 00..1f".into(),
+        "ring: onion-30".into(),
+        format!("part 1, group 2 of 3, column 4 of 256: unit {unit}"),
+        format!("words 0 to 2 of its pad: {}", words(&row.map(|word| word & ((1 << 30) - 1)))),
+    ]
+}
+
+fn functions() -> Vec<String> {
+    let seed = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeffu128.to_be_bytes();
+    fn blocks<P: Prf>(name: &str, prf: P, seed: [u8; 16]) -> String {
+        let mut blocks = [[0; 2]];
+        prf.blocks(&[u128::from_le_bytes(seed)], &mut blocks);
+        format!("{name}, blocks 0 and 1: {}", blocks[0].map(|block| hex(block.to_le_bytes())).join(" "))
+    }
+    vec![
+        format!("seed: {}", hex(seed)),
+        blocks("aes-128", prf::Aes128, seed),
+        blocks("chacha20", prf::ChaCha20::default(), seed),
+    ]
+}
+
+fn dpf_key() -> Vec<String> {
+    let domain = Domain::new(1027, OutputKind::Bit).unwrap();
+    let mut rng = SecretRng::deterministic_for_tests(0);
+    let keys = generate(prf::Aes128, domain, 1025, Bit(true), &mut rng).unwrap().map(|key| key.to_bytes());
+    let root = |party: usize| format!("root {party}: {}", hex(&keys[party][1..17]));
+    let key = |party: usize| format!("key {party}: {}", hex(&keys[party]));
+    vec!["prf, rows, row, shares: aes-128, 1027, 1025, bit".into(), root(0), root(1), key(0), key(1)]
+}
