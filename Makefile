@@ -13,7 +13,7 @@ demo: build
 demo-two-server: build
 	python3 scripts/demo_two_server.py target/release/spirea
 
-test: lint deny test-rust test-cuda-asan test-docs test-page test-deploy check-cuda-pack test-avx512
+test: lint deny test-rust test-cuda-asan test-docs test-reference-client test-page test-deploy check-cuda-pack test-avx512
 
 # Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec, which audit reads besides, come
 # from the network and change by themselves.
@@ -41,6 +41,18 @@ test-cuda-asan: test-rust
 # Every console block of README.md and docs/ is run, in a fresh folder, with the binary of test-rust.
 test-docs: test-rust
 	python3 scripts/run_docs.py target/debug/spirea README.md docs
+
+# The client that was written from docs/wire.md, against tables of all protocols that the binary of test-rust serves. What
+# it needs of others is pinned, and kept in a folder of its own.
+REFERENCE = target/reference-client
+.PHONY: test-reference-client
+test-reference-client: test-rust $(REFERENCE)/installed
+	$(REFERENCE)/bin/python conformance/client/test_reference_client.py target/debug/spirea
+
+$(REFERENCE)/installed: conformance/client/requirements.txt
+	python3 -m venv --clear $(REFERENCE)
+	$(REFERENCE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	touch $@
 
 # The operator's page in Chromium without a window, which the script installs where it may.
 test-page: test-rust
