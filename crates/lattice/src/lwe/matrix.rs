@@ -9,24 +9,45 @@ use super::{DEGREE, LweSet, RING_DEGREE, Seed, Structure};
 /// The public matrix A, `columns` x 1280 modulo 2^32, one row for each column of the database, made from
 /// a seed: hint, client and server derive the same one.
 ///
+/// The key of the public stream is not the seed but a hash of it, so that a server that chooses the seed cannot choose
+/// the key with it: whatever keys of a cipher may be special, it would have to find the hash of one. Each fold has a
+/// name of its own in the hash, and so a matrix of its own: both may meet the same secret.
+///
 /// Row i of the public stream ([`public_row`]) is 1280 words. Under [`Structure::Uniform`] it is row i of
 /// A. Under [`Structure::Module`] it is five polynomials, coefficient 0 first, of block row i: polynomial j
 /// stands for the 256 x 256 matrix of multiplication by it, at rows 256 i and columns 256 j of A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicMatrix {
     set: LweSet,
-    seed: Seed,
+    key: Seed,
     columns: usize,
 }
 
+/// Names the key of the first fold's matrix.
+const FIRST: &str = "spirea v2: public matrix of the first fold";
+/// Names the key of the second fold's matrix.
+const SECOND: &str = "spirea v2: public matrix of the second fold";
+
 impl PublicMatrix {
-    /// The matrix of `seed` for a database of `columns` columns.
+    /// The matrix of a first fold, of the parameters' `seed`, for a database of `columns` columns.
     ///
     /// # Panics
     /// If `columns` is zero or not a multiple of 256; a protocol's parameters see to it.
     pub fn new(set: LweSet, seed: Seed, columns: usize) -> Self {
+        Self::named(FIRST, set, seed, columns)
+    }
+
+    /// The matrix of a second fold over `columns` columns, of the same parameters' `seed`.
+    ///
+    /// # Panics
+    /// If `columns` is zero or not a multiple of 256.
+    pub fn of_second_fold(set: LweSet, seed: Seed, columns: usize) -> Self {
+        Self::named(SECOND, set, seed, columns)
+    }
+
+    fn named(name: &str, set: LweSet, seed: Seed, columns: usize) -> Self {
         assert!(columns > 0 && columns.is_multiple_of(RING_DEGREE), "columns come in blocks of 256");
-        Self { set, seed, columns }
+        Self { set, key: blake3::derive_key(name, &seed), columns }
     }
 
     /// Its parameters.
@@ -50,7 +71,7 @@ impl PublicMatrix {
     /// Row `row` of the public stream, 1280 words.
     pub fn stream_row(&self, row: usize, words: &mut [u32]) {
         assert_eq!(words.len(), DEGREE);
-        public_row(&self.seed, row as u64, words);
+        public_row(&self.key, row as u64, words);
     }
 
     /// All rows of the public stream, one after another: A itself, or its polynomials.
@@ -130,6 +151,24 @@ fn windows(polynomial: &[u32]) -> impl Iterator<Item = u32> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_chooses_the_seed_does_not_choose_the_streams_key() {
+        let (seed, columns) = ([0; 32], 512);
+        let mut raw = vec![0; DEGREE];
+        public_row(&seed, 0, &mut raw);
+        let folds = [PublicMatrix::new, PublicMatrix::of_second_fold];
+        let [first, second] = folds.map(|matrix| matrix(LweSet::Paper, seed, columns).stream());
+        assert!(first[..DEGREE] != raw && second[..DEGREE] != raw);
+        assert_ne!(
+            first, second,
+            "a secret that meets both folds' matrices is encrypted under different ones"
+        );
+        for (fold, name) in [(first, FIRST), (second, SECOND)] {
+            public_row(&blake3::derive_key(name, &seed), 0, &mut raw);
+            assert_eq!(fold[..DEGREE], raw);
+        }
+    }
 
     #[test]
     fn rows_one_at_a_time_are_those_of_the_whole_matrix() {

@@ -129,8 +129,7 @@ impl Folded {
     /// The public matrix of a second fold over `columns` columns: another one than the first, so that both
     /// may meet the same secret.
     pub(crate) fn second_matrix(&self, columns: usize) -> PublicMatrix {
-        let seed = blake3::derive_key("spirea v1: seed of the second public matrix", &self.seed);
-        PublicMatrix::new(self.lwe_set(), seed, columns.next_multiple_of(RING_DEGREE))
+        PublicMatrix::of_second_fold(self.lwe_set(), self.seed, columns.next_multiple_of(RING_DEGREE))
     }
 
     /// Most queries at once, where each has `folds` columns in the first fold.
