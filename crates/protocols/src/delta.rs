@@ -54,13 +54,18 @@ pub fn version(base: [u8; 32], delta: Option<[u8; 32]>) -> [u8; 32] {
     })
 }
 
-/// The seed of the public matrices of all deltas of a base: two of one shape differ in their hints only where their
-/// records differ.
+/// The seed of the public matrices of all deltas of a base whose clients hold a hint: two of one shape differ in their
+/// hints only where their records differ.
 pub fn seed(base: &[u8; 32]) -> [u8; 32] {
     blake3::derive_key("spirea 2026 seed of the public matrices of a base's deltas", base)
 }
 
 /// The salt of all deltas of a base.
+///
+/// Whoever knows the base knows it before contributing keys, and can do nothing with it: what tags decide is whether
+/// two keys are told apart. To have a given key's tag takes 2^96 hashes; two keys of one's own with one tag take 2^48,
+/// and a delta with both is refused, but not one of the next base, whose salt is another. Where entries lie is decided by a table's places,
+/// which follow from nothing.
 pub fn salt(base: &[u8; 32]) -> [u8; 32] {
     blake3::derive_key("spirea 2026 salt of a base's deltas", base)
 }

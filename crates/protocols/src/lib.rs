@@ -39,6 +39,6 @@ pub mod table;
 
 pub use error::ProtocolError;
 pub use index::{IndexClient, Pair, PairIndexClient, Prepared, PreparedKeys, Query, Responder, Sizes};
-pub use patch::{ChangedRecord, PatchedFiles};
+pub use patch::{ChangedRecord, LastingHint, PatchedFiles};
 pub use spirea_dpf::{Party, PrfKind};
 pub use table::{Table, TableClient, TableKind};

@@ -1,23 +1,30 @@
-//! What was computed of a database, brought up to date after some of its records have changed.
+//! The hint that clients hold, brought up to date after some records of its database have changed: it is under the
+//! same public A, so that they fetch what differs alone. Where clients hold none, A is another after a change, and there
+//! is nothing to bring up to date.
 //!
-//! The hint is the matrix times the public A, so a byte that changes by d in column c changes its row of the hint by
-//! d times row c of A: 1280 products. Where the hint is kept as it is, that is all. The protocols of two folds keep it
-//! rounded, from which nothing can be added up; there the panels with a changed byte are folded again.
+//! The hint is the matrix times A, so a byte that changes by d in column c changes its row of the hint by d times row c
+//! of A: 1280 products. Where clients hold it as it is, that is all. `double` keeps it rounded, from which nothing can
+//! be added up; there the panels with a changed byte are folded again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use spirea_backend::{Backend, BackendError, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence};
+use spirea_backend::{
+    Backend, BackendError, PANEL_ROWS, PanelLayout, ProtocolBackend, RING_DEGREE, Residence,
+};
 use spirea_lattice::PublicMatrix;
 use spirea_lattice::lwe::PublicRows;
 
 use crate::ProtocolError;
 use crate::bytes::{extend_words, words_to_bytes};
-use crate::double::{SecondShape, put_fixed};
+use crate::double::{self, SecondShape, put_fixed};
 use crate::grid::{Grid, Spread};
 use crate::hint_rows::ROW_BYTES;
+use crate::parameters::Parameters as _;
+use crate::simple;
 use crate::steps::{Folded, LweHint};
 
 /// A record before and after it changed, sealed.
@@ -54,11 +61,51 @@ struct Difference {
     by: u32,
 }
 
+/// A hint that clients hold for longer than a version of its database.
+#[derive(Clone, Copy, Debug)]
+pub enum LastingHint<'a> {
+    /// That of a fold, as it is: [`simple`].
+    OfFold(&'a simple::Params),
+    /// That of the fixed rows of a second fold: [`double`].
+    OfFixedRows(&'a double::Params),
+}
+
+impl LastingHint<'_> {
+    /// Brings what was computed of a database up to date after some of its records have changed: the same bytes as
+    /// [`ProtocolParams::precompute`](crate::registry::ProtocolParams::precompute) of the changed database, at a cost
+    /// that goes by the changes and the hint and not by the database. `files.matrix` has the changed records already;
+    /// the others are changed in place.
+    ///
+    /// # Errors
+    /// The backend's, or [`ProtocolError::Malformed`] if a file is not as long as the parameters say or a change is of
+    /// no record; [`ProtocolError::Write`] if a file cannot be written.
+    pub fn patch<B: ProtocolBackend>(
+        &self,
+        backend: &Arc<B>,
+        files: &PatchedFiles<'_>,
+        changes: &[ChangedRecord],
+    ) -> Result<(), ProtocolError> {
+        match self {
+            Self::OfFold(params) => {
+                let grid = params.grid();
+                check_changes(&grid, changes)?;
+                let lie = (grid, Spread::Columns);
+                patch_lwe_hint(files.hint, params.layout(), params.public_matrix(), lie, changes)
+            }
+            Self::OfFixedRows(double::Params(params)) => {
+                check_changes(&params.grid, changes)?;
+                patch_fixed(&**backend, params, files, changes)?;
+                write_second_hint(&**backend, params, files)
+            }
+        }
+    }
+}
+
 /// Refuses changes of records that there are not, or of other lengths.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`].
-pub(crate) fn check_changes(grid: &Grid, changes: &[ChangedRecord]) -> Result<(), ProtocolError> {
+fn check_changes(grid: &Grid, changes: &[ChangedRecord]) -> Result<(), ProtocolError> {
     let bytes = grid.record_bytes;
     let good = |change: &ChangedRecord| {
         change.index < grid.records && change.old.len() == bytes && change.new.len() == bytes
@@ -91,7 +138,7 @@ fn differences(
 ///
 /// # Errors
 /// [`ProtocolError::Backend`] if the file cannot be read or has another length, [`ProtocolError::Write`].
-pub(crate) fn patch_lwe_hint(
+fn patch_lwe_hint(
     path: &Path,
     layout: PanelLayout,
     public: PublicMatrix,
@@ -128,14 +175,14 @@ pub(crate) fn patch_lwe_hint(
 ///
 /// # Errors
 /// The backend's, [`ProtocolError::Write`].
-pub(crate) fn patch_fixed<B: Backend>(
+fn patch_fixed<B: Backend>(
     backend: &B,
     params: &Folded,
-    layout: PanelLayout,
-    spread: Spread,
     files: &PatchedFiles<'_>,
     changes: &[ChangedRecord],
 ) -> Result<(), ProtocolError> {
+    let spread = double::Params::SPREAD;
+    let layout = params.layout(spread);
     let panels: BTreeSet<usize> =
         differences(params.grid, spread, changes).map(|difference| difference.row / PANEL_ROWS).collect();
     let panels: Vec<_> = panels.into_iter().collect();
@@ -165,7 +212,7 @@ pub(crate) fn patch_fixed<B: Backend>(
 ///
 /// # Errors
 /// The backend's, [`ProtocolError::Write`].
-pub(crate) fn write_second_hint<B: Backend>(
+fn write_second_hint<B: Backend>(
     backend: &B,
     params: &Folded,
     files: &PatchedFiles<'_>,

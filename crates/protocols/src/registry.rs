@@ -16,9 +16,7 @@ use spirea_math::random::{SecretRng, Seed};
 use crate::grid::Grid;
 use crate::index::{AnyIndexClient, Pair};
 use crate::parameters::{Failure, Parameters, Stored};
-use crate::patch::{
-    ChangedRecord, PatchedFiles, check_changes, patch_fixed, patch_lwe_hint, write_second_hint,
-};
+use crate::patch::LastingHint;
 use crate::planner::Work;
 use crate::steps::folded::packing_sets;
 use crate::steps::{Folded, LweHint, RingKeys};
@@ -272,6 +270,40 @@ impl ProtocolParams {
         }
     }
 
+    /// The same parameters under another seed; protocols without a public matrix take no notice of it.
+    #[must_use]
+    pub fn reseeded(&self, seed: Seed) -> Self {
+        let mut reseeded = self.clone();
+        match &mut reseeded {
+            Self::Simple(params) => params.seed = seed,
+            Self::Double(double::Params(params))
+            | Self::ExppackSimple(exppack_simple::Params(params))
+            | Self::ExppackDouble(exppack_double::Params(params))
+            | Self::DoublePack(double_pack::Params(params))
+            | Self::Hybrid(hybrid::Params(params)) => params.seed = seed,
+            Self::Onion(params) => params.pad = seed,
+            Self::DpfXor(_) | Self::DpfSum(_) => {}
+        }
+        reseeded
+    }
+
+    /// The hint that clients hold for longer than a version, under a protocol that has one. Its public matrix stays
+    /// when records change, so that they fetch only what differs: the folds' failure bounds hold for every database
+    /// and every public matrix, so nothing is won by aiming one at the other.
+    pub fn lasting_hint(&self) -> Option<LastingHint<'_>> {
+        match self {
+            Self::Simple(params) => Some(LastingHint::OfFold(params)),
+            Self::Double(params) => Some(LastingHint::OfFixedRows(params)),
+            Self::ExppackSimple(_)
+            | Self::ExppackDouble(_)
+            | Self::DoublePack(_)
+            | Self::Hybrid(_)
+            | Self::Onion(_)
+            | Self::DpfXor(_)
+            | Self::DpfSum(_) => None,
+        }
+    }
+
     /// Reads parameters and checks them, before anything else is done with them.
     ///
     /// # Errors
@@ -464,41 +496,6 @@ impl ProtocolParams {
         }
     }
 
-    /// Brings what was computed of a database up to date after some of its records have changed: the same bytes as
-    /// [`ProtocolParams::precompute`] of the changed database, at a cost that goes by the changes and the hint and
-    /// not by the database. `files.matrix` has the changed records already; the others are changed in place.
-    ///
-    /// # Errors
-    /// The backend's, or [`ProtocolError::Malformed`] if a file is not as long as the parameters say or a change is of
-    /// no record; [`ProtocolError::Write`] if a file cannot be written.
-    pub fn patch<B: ProtocolBackend>(
-        &self,
-        backend: &Arc<B>,
-        files: &PatchedFiles<'_>,
-        changes: &[ChangedRecord],
-    ) -> Result<(), ProtocolError> {
-        let Stored::Panels { layout, grid, spread } = self.stored() else { return Ok(()) };
-        check_changes(&grid, changes)?;
-        match self {
-            Self::Simple(params) => {
-                patch_lwe_hint(files.hint, layout, params.public_matrix(), (grid, spread), changes)
-            }
-            Self::ExppackSimple(exppack_simple::Params(params))
-            | Self::DoublePack(double_pack::Params(params))
-            | Self::Hybrid(hybrid::Params(params)) => {
-                patch_lwe_hint(files.server, layout, params.public_matrix(), (grid, spread), changes)
-            }
-            Self::Double(double::Params(params)) => {
-                patch_fixed(&**backend, params, layout, spread, files, changes)?;
-                write_second_hint(&**backend, params, files)
-            }
-            Self::ExppackDouble(exppack_double::Params(params)) => {
-                patch_fixed(&**backend, params, layout, spread, files, changes)
-            }
-            Self::Onion(_) | Self::DpfXor(_) | Self::DpfSum(_) => Ok(()),
-        }
-    }
-
     /// The server half over a backend, of the files of a snapshot.
     ///
     /// # Errors
@@ -670,6 +667,9 @@ mod tests {
                 assert_eq!((other.name(), other.set(), other.prf()), (name, params.set(), params.prf()));
                 assert_eq!((other.records(), other.record_bytes()), (8, 1000));
                 assert_eq!(other.seed(), params.seed().map(|_| [2; 32]));
+                assert_eq!(other.reseeded([1; 32]).reshaped([1; 32], 300, 64).unwrap(), params);
+                assert_eq!(params.reseeded([2; 32]).seed(), other.seed());
+                assert_eq!(params.lasting_hint().is_some(), params.sizes().hint_bytes > 0, "{name}");
             }
         }
     }

@@ -11,7 +11,7 @@ use spirea_math::random::SecretRng;
 use crate::ProtocolError;
 use crate::bytes::{length_bytes, push_length, take, take_length};
 use crate::index::{AnyIndexClient, Prepared};
-use crate::keyword::{KeyHash, MAX_ENTRIES, TAG_BYTES, find};
+use crate::keyword::{KeyHash, MAX_ENTRIES, Place, TAG_BYTES, find};
 use crate::proof::{self, Hash, Proofs, Tree};
 
 /// Bytes of a record's checksum.
@@ -47,6 +47,9 @@ pub struct Table {
     /// Salt of keys and checksums; public.
     #[serde(with = "crate::hex")]
     pub salt: [u8; 32],
+    /// Where entries lie ([`Place`]), if the table has keys; public.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::hex::optional")]
+    pub places: Option<[u8; 32]>,
     /// Names of a value's fields. With one field a value is its bytes; with several, each is preceded by its
     /// length.
     pub fields: Vec<String>,
@@ -84,10 +87,18 @@ impl Table {
         if self.entries > MAX_ENTRIES && self.kind == TableKind::Keyword {
             return wrong("a keyword table has at most 2^32 entries");
         }
+        if self.places.is_some() != (self.kind == TableKind::Keyword) {
+            return wrong("places must be there if and only if the table has keys");
+        }
         if self.fields.is_empty() || self.fields.len() > 4096 {
             return wrong("fields must name between 1 and 4096 fields");
         }
         self.proofs.as_ref().map_or(Ok(()), |proofs| proofs.validate(self.records))
+    }
+
+    /// The record that has the entry of a key, or none if the table is looked up by position.
+    pub fn bucket(&self, hash: &KeyHash) -> Option<u64> {
+        self.places.map(|places| Place::new(&places, &hash.tag).bucket(self.records))
     }
 
     /// Record `index` with this payload, in a table without proofs.
@@ -284,11 +295,12 @@ impl TableClient {
         key: &[u8],
         rng: &mut SecretRng,
     ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
-        if self.table.kind != TableKind::Keyword {
-            return Err(ProtocolError::BadRequest("this table has no keys: look up by index".into()));
-        }
         let hash = KeyHash::new(&self.table.salt, key);
-        self.query(hash.bucket(self.table.records), Some(hash.tag), rng)
+        let bucket = self
+            .table
+            .bucket(&hash)
+            .ok_or_else(|| ProtocolError::BadRequest("this table has no keys: look up by index".into()))?;
+        self.query(bucket, Some(hash.tag), rng)
     }
 
     /// Queries for the value at `index`, one to each party.
@@ -347,6 +359,7 @@ mod tests {
             records: 1,
             payload_bytes,
             salt: [9; 32],
+            places: Some([8; 32]),
             fields,
             proofs: None,
         }
@@ -356,7 +369,8 @@ mod tests {
     fn proven(payloads: &[Vec<u8>], kind: TableKind) -> (Table, Vec<Vec<u8>>) {
         let records = payloads.len() as u64;
         let proofs = Some(Proofs { levels: 3, ..Proofs::blank(records) });
-        let mut table = Table { kind, entries: records, records, proofs, ..table(1, 40) };
+        let places = (kind == TableKind::Keyword).then_some([8; 32]);
+        let mut table = Table { kind, entries: records, records, places, proofs, ..table(1, 40) };
         let leaves = (0..).zip(payloads).map(|(index, payload)| table.leaf(index, payload)).collect();
         let tree = table.prove(leaves).unwrap();
         let sealed = (0..).zip(payloads).map(|(index, payload)| table.seal_proven(index, payload, &tree));
@@ -392,6 +406,18 @@ mod tests {
                     false => assert_eq!(told.unwrap(), lie),
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_table_says_where_entries_lie_if_and_only_if_it_has_keys() {
+        let keyed = table(1, 40);
+        keyed.validate().unwrap();
+        let by_position = Table { kind: TableKind::Index, places: None, ..keyed.clone() };
+        by_position.validate().unwrap();
+        for (table, places) in [(keyed, None), (by_position, Some([8; 32]))] {
+            let wrong = Table { places, ..table }.validate().unwrap_err().to_string();
+            assert!(wrong.contains("places"), "{wrong}");
         }
     }
 

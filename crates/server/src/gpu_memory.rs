@@ -222,6 +222,7 @@ mod tests {
             records: 10,
             payload_bytes: 24,
             salt: [0; 32],
+            places: None,
             fields: vec!["value".into()],
             proofs: None,
         };

@@ -199,7 +199,7 @@ pub enum StoreError {
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
     /// The operating system gave no randomness.
-    #[error("the operating system gave no randomness for the table's salt: {0}")]
+    #[error("the operating system gave no randomness for the table: {0}")]
     NoEntropy(getrandom::Error),
 }
 

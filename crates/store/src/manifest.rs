@@ -12,7 +12,7 @@ use spirea_protocols::{ProtocolError, Table, TableKind, hint_rows};
 use crate::time;
 
 /// The version of the format that this software reads and writes.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// The largest manifest.
 pub const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 /// Name of the manifest's file.
@@ -106,6 +106,17 @@ struct Envelope<M> {
     snapshot: M,
 }
 
+/// What manifests of all formats have in common.
+#[derive(Deserialize)]
+struct Outlined {
+    snapshot: Outline,
+}
+
+#[derive(Deserialize)]
+struct Outline {
+    format: u32,
+}
+
 impl Manifest {
     /// Reads a manifest's file and checks everything that can be checked without the other files. Also
     /// returns the snapshot's version.
@@ -116,8 +127,11 @@ impl Manifest {
         if bytes.len() as u64 > MAX_MANIFEST_BYTES {
             return Err(malformed(format!("it is longer than {MAX_MANIFEST_BYTES} bytes")));
         }
-        let envelope: Envelope<Self> =
-            serde_json::from_slice(bytes).map_err(|error| malformed(error.to_string()))?;
+        let unreadable = |error: serde_json::Error| malformed(error.to_string());
+        // The format first: what another one says of a table or a protocol may be unknown to this software.
+        let Outline { format } = serde_json::from_slice::<Outlined>(bytes).map_err(unreadable)?.snapshot;
+        check_format(format)?;
+        let envelope: Envelope<Self> = serde_json::from_slice(bytes).map_err(unreadable)?;
         let manifest = envelope.snapshot;
         let version = manifest.version();
         if envelope.blake3 != version {
@@ -154,12 +168,7 @@ impl Manifest {
     /// [`ProtocolError::Malformed`] that names the member.
     pub fn validate(&self) -> Result<(), ProtocolError> {
         let wrong = |detail: String| Err(malformed(detail));
-        if self.format != FORMAT {
-            let format = self.format;
-            return wrong(format!(
-                "it has format {format}, and this software reads format {FORMAT}: build it again from its table"
-            ));
-        }
+        check_format(self.format)?;
         if !valid_name(&self.name) {
             return wrong(format!("name {:?} is not {NAME_RULE}", self.name));
         }
@@ -253,6 +262,16 @@ pub fn valid_name(name: &str) -> bool {
     (1..=128).contains(&name.len()) && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'))
 }
 
+/// Refuses what other versions of this software wrote.
+fn check_format(format: u32) -> Result<(), ProtocolError> {
+    match format {
+        FORMAT => Ok(()),
+        _ => Err(malformed(format!(
+            "it has format {format}, and this software reads format {FORMAT}: build it again from its table"
+        ))),
+    }
+}
+
 fn malformed(detail: impl Into<String>) -> ProtocolError {
     ProtocolError::Malformed { what: "manifest", detail: detail.into() }
 }
@@ -274,6 +293,7 @@ mod tests {
             records: 2,
             payload_bytes: 92,
             salt: [7; 32],
+            places: Some([8; 32]),
             fields,
             proofs: None,
         };
@@ -332,8 +352,10 @@ mod tests {
     #[test]
     fn inconsistent_manifests_are_refused_by_name() {
         type Change = (fn(&mut Manifest), &'static str);
-        let broken: [Change; 20] = [
+        let broken: [Change; 22] = [
             (|m| m.format = 1, "build it again"),
+            (|m| m.format = 2, "build it again"),
+            (|m| m.table.places = None, "places"),
             (|m| m.name = "Up".into(), "name"),
             (|m| m.name = String::new(), "name"),
             (|m| m.created = "yesterday".into(), "created"),
@@ -360,6 +382,14 @@ mod tests {
             let error = Manifest::from_bytes(&manifest.to_bytes()).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
+    }
+
+    #[test]
+    fn a_former_format_is_named_whatever_else_it_says() {
+        let text = String::from_utf8(manifest().to_bytes()).unwrap();
+        let former = text.replace("\"format\": 3", "\"format\": 2").replace("\"places\"", "\"formerly\"");
+        let refused = Manifest::from_bytes(former.as_bytes()).unwrap_err().to_string();
+        assert!(refused.contains("format 2") && refused.contains("build it again"), "{refused}");
     }
 
     proptest! {

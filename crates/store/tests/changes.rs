@@ -13,7 +13,8 @@ use spirea_store::{Changes, StoreError};
 
 fn table(kind: TableKind, fields: &[&str]) -> Table {
     let fields = fields.iter().map(|&field| field.into()).collect();
-    Table { kind, entries: 3, records: 3, payload_bytes: 40, salt: [1; 32], fields, proofs: None }
+    let places = (kind == TableKind::Keyword).then_some([2; 32]);
+    Table { kind, entries: 3, records: 3, payload_bytes: 40, salt: [1; 32], places, fields, proofs: None }
 }
 
 fn input(path: &Path) -> Input {

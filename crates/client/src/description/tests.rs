@@ -27,13 +27,15 @@ fn hexadecimal(bytes: [u8; 32]) -> String {
 /// A table under a choice, as a server tells of it; `manifest` is what its snapshot's would have of interest.
 fn part(kind: TableKind, delta_of: Option<Version>, proofs: Option<Proofs>) -> (PartConfig, Value) {
     let fields = vec!["value".into()];
-    let table = Table { kind, entries: 10, records: 10, payload_bytes: 24, salt: [3; 32], fields, proofs };
+    let places = (kind == TableKind::Keyword).then_some([4; 32]);
+    let table =
+        Table { kind, entries: 10, records: 10, payload_bytes: 24, salt: [3; 32], places, fields, proofs };
     let choice = Choice { protocol: "onion".into(), ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [0; 32], 10, table.record_bytes()).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
     let hint_blake3 = blake3::hash(b"").into();
     let mut manifest = json!({
-        "format": 2,
+        "format": 3,
         "name": "test",
         "table": serde_json::to_value(&table).unwrap(),
         "protocol": serde_json::from_slice::<Value>(&params.to_json()).unwrap(),

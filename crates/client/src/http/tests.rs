@@ -36,6 +36,7 @@ fn table() -> Table {
         records: 10,
         payload_bytes: 24,
         salt: [0; 32],
+        places: None,
         fields: vec!["value".into()],
         proofs: None,
     }

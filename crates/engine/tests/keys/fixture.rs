@@ -33,6 +33,7 @@ pub fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Ident
         records: 10,
         payload_bytes: 24,
         salt: [0; 32],
+        places: None,
         fields: vec!["value".into()],
         proofs: None,
     };

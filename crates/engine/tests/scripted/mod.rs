@@ -42,6 +42,7 @@ pub fn identity() -> Identity {
         records: 10,
         payload_bytes: 24,
         salt: [0; 32],
+        places: None,
         fields: vec!["value".into()],
         proofs: None,
     };

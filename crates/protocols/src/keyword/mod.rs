@@ -1,9 +1,13 @@
 //! Keyword look-up over any index protocol, in one round trip.
 //!
-//! A key hashes to 96 bits, whose upper bits choose a bucket; a bucket is one record of the index protocol; its
-//! entries carry the whole hash. A key that is absent matches an entry with probability 2^-96: below 2^-64 for any
-//! table of at most [`MAX_ENTRIES`]. Since an entry has its whole hash, buckets can be made anew, of another number
-//! or size, from a table alone: its keys are not needed.
+//! A key hashes to 96 bits, the tag of its entry; the tag hashes to a place, which chooses a bucket; a bucket is one
+//! record of the index protocol. A key that is absent matches an entry with probability 2^-96: below 2^-64 for any
+//! table of at most [`MAX_ENTRIES`]. Since an entry has its whole tag, buckets can be made anew, of another number or
+//! size or under other places, from a table alone: its keys are not needed.
+//!
+//! The two hashes have keys of their own. Tags keep theirs as long as the table is made anew from itself. Whoever
+//! contributes keys could search some that crowd one bucket, so places get another whenever a table is built, which
+//! nobody knows before its content is fixed.
 
 mod bucket;
 mod plan;
@@ -20,8 +24,7 @@ pub const MAX_ENTRIES: u64 = 1 << 32;
 /// log2 of a bound on the probability that an absent key is found.
 pub const FALSE_MATCH_LOG2: f64 = -64.0;
 
-/// The hash of a key under a table's public salt: 12 bytes of BLAKE3 keyed by the salt. Their order is that of the
-/// buckets.
+/// The hash of a key under a table's public salt: 12 bytes of BLAKE3 keyed by the salt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyHash {
     /// Tells the entry from others of its bucket.
@@ -35,15 +38,58 @@ impl KeyHash {
         blake3::Hasher::new_keyed(salt).update(b"spirea key v2").update(key).finalize_xof().fill(&mut tag);
         Self { tag }
     }
+}
 
-    /// Its upper 64 bits.
-    pub fn place(&self) -> u64 {
-        u64::from_be_bytes(*self.tag.first_chunk().expect("a tag is longer"))
+/// Where the entry of a tag lies, whatever the number of buckets: 64 bits of BLAKE3 keyed by a table's public `places`.
+/// Their order is that of the buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(u64);
+
+impl Place {
+    /// The place of the entry with this tag.
+    pub fn new(places: &[u8; 32], tag: &[u8; TAG_BYTES]) -> Self {
+        const NAME: &[u8; 15] = b"spirea place v1";
+        let mut named = [0; NAME.len() + TAG_BYTES];
+        let (name, rest) = named.split_at_mut(NAME.len());
+        name.copy_from_slice(NAME);
+        rest.copy_from_slice(tag);
+        let hash = blake3::keyed_hash(places, &named);
+        Self(u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer")))
     }
 
     /// The bucket among `buckets`: the upper bits of a product, so that it grows with the place and the
     /// buckets of any range of places are contiguous.
-    pub fn bucket(&self, buckets: u64) -> u64 {
-        ((u128::from(self.place()) * u128::from(buckets)) >> 64) as u64
+    pub fn bucket(self, buckets: u64) -> u64 {
+        ((u128::from(self.0) * u128::from(buckets)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_aimed_at_a_bucket_of_known_places_are_spread_by_others() {
+        const BUCKETS: u64 = 64;
+        let (salt, known, fresh) = ([1; 32], [2; 32], [3; 32]);
+        let tags = (0u64..).map(|i| KeyHash::new(&salt, &i.to_le_bytes()).tag);
+        let aimed: Vec<_> =
+            tags.filter(|tag| Place::new(&known, tag).bucket(BUCKETS) == 7).take(640).collect();
+        let mut loads = [0; BUCKETS as usize];
+        aimed.iter().for_each(|tag| loads[Place::new(&fresh, tag).bucket(BUCKETS) as usize] += 1);
+        let fullest = loads.into_iter().max().unwrap();
+        assert!(fullest < 30, "{fullest} of 640 in one of 64 buckets");
+    }
+
+    #[test]
+    fn a_place_is_the_beginning_of_a_hash_and_its_upper_bits_are_the_bucket() {
+        let (places, tag) = ([5; 32], [6; TAG_BYTES]);
+        let hash =
+            *blake3::Hasher::new_keyed(&places).update(b"spirea place v1").update(&tag).finalize().as_bytes();
+        let place = Place::new(&places, &tag);
+        for bits in [1, 4, 8] {
+            assert_eq!(place.bucket(1 << bits), u64::from(hash[0] >> (8 - bits)));
+        }
+        assert_eq!(place.bucket(1), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! How many buckets a table gets.
 
-use super::{Bucket, KeyHash};
+use super::{Bucket, Place};
 
 /// The most that a table may grow by padding.
 pub const MAX_PADDING: f64 = 3.0;
@@ -14,6 +14,8 @@ pub struct BucketPlan {
     pub payload_bytes: usize,
     /// Bytes of all buckets over bytes of all entries.
     pub padding: f64,
+    /// What a look-up costs, by which plans for the same entries are compared.
+    pub cost: f64,
 }
 
 /// Every number of buckets pads the table more than [`MAX_PADDING`] times: the best there was.
@@ -47,8 +49,8 @@ impl BucketPlanner {
     }
 
     /// Counts an entry of `entry_bytes` bytes.
-    pub fn add(&mut self, hash: &KeyHash, entry_bytes: usize) {
-        let bucket = hash.bucket(self.loads.len() as u64) as usize;
+    pub fn add(&mut self, place: Place, entry_bytes: usize) {
+        let bucket = place.bucket(self.loads.len() as u64) as usize;
         let load = &mut self.loads[bucket];
         *load = load.saturating_add(u32::try_from(entry_bytes).unwrap_or(u32::MAX));
         self.entry_bytes += entry_bytes as u64;
@@ -70,7 +72,7 @@ impl BucketPlanner {
     pub fn choose(mut self) -> Result<BucketPlan, Overpadded> {
         let mean_entry = self.entry_bytes as f64 / self.entries.max(1) as f64;
         let largest_load = Self::MODEST_LOAD.max(Self::LARGE_ENTRIES * mean_entry);
-        let (mut cheapest, mut least_padded) = (None::<(f64, BucketPlan)>, None::<BucketPlan>);
+        let (mut cheapest, mut least_padded) = (None::<BucketPlan>, None::<BucketPlan>);
         loop {
             let buckets = self.loads.len() as u64;
             let fullest = self.loads.iter().copied().max().unwrap_or(0);
@@ -81,18 +83,17 @@ impl BucketPlanner {
             // A load that saturated is no plan; merging saturates again, so coarser ones are none either.
             if fullest < u32::MAX {
                 let payload_bytes = fullest as usize + Bucket::COUNT_BYTES;
-                let stored = buckets as f64 * payload_bytes as f64;
-                let plan =
-                    BucketPlan { buckets, payload_bytes, padding: stored / (self.entry_bytes.max(1)) as f64 };
+                let padding = buckets as f64 * payload_bytes as f64 / self.entry_bytes.max(1) as f64;
+                let record_bytes = (payload_bytes + (self.proof_bytes)(buckets)) as f64;
+                let cost = (buckets as f64 + Self::CLIENT_COST) * record_bytes;
+                let plan = BucketPlan { buckets, payload_bytes, padding, cost };
                 if least_padded.is_none_or(|least| plan.padding < least.padding) {
                     least_padded = Some(plan);
                 }
-                let record_bytes = (payload_bytes + (self.proof_bytes)(buckets)) as f64;
-                let cost = (buckets as f64 + Self::CLIENT_COST) * record_bytes;
                 // A table of one bucket is as small as it gets, whatever its count and rounding add.
                 let fits = plan.padding <= MAX_PADDING || buckets == 1;
-                if fits && cheapest.is_none_or(|(least, _)| cost < least) {
-                    cheapest = Some((cost, plan));
+                if fits && cheapest.is_none_or(|least| plan.cost < least.cost) {
+                    cheapest = Some(plan);
                 }
             }
             if buckets == 1 {
@@ -101,11 +102,11 @@ impl BucketPlanner {
             self.loads = self.loads.chunks_exact(2).map(|pair| pair[0].saturating_add(pair[1])).collect();
         }
         match (cheapest, least_padded) {
-            (Some((_, plan)), _) => Ok(plan),
+            (Some(plan), _) => Ok(plan),
             (None, Some(plan)) => Err(Overpadded(plan)),
             (None, None) => {
-                let payload_bytes = usize::MAX;
-                Err(Overpadded(BucketPlan { buckets: 1, payload_bytes, padding: f64::INFINITY }))
+                let (payload_bytes, padding, cost) = (usize::MAX, f64::INFINITY, f64::INFINITY);
+                Err(Overpadded(BucketPlan { buckets: 1, payload_bytes, padding, cost }))
             }
         }
     }
@@ -114,13 +115,20 @@ impl BucketPlanner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyword::entry_bytes;
+    use crate::keyword::{TAG_BYTES, entry_bytes};
     use crate::proof::Proofs;
+
+    /// The place of entry `i`.
+    fn place(i: usize) -> Place {
+        let mut tag = [0; TAG_BYTES];
+        tag[..8].copy_from_slice(&i.to_le_bytes());
+        Place::new(&[1; 32], &tag)
+    }
 
     fn planner(sizes: impl ExactSizeIterator<Item = usize>) -> BucketPlanner {
         let mut planner = BucketPlanner::new(sizes.len() as u64, |_| 0);
         for (i, size) in sizes.enumerate() {
-            planner.add(&KeyHash::new(&[1; 32], &i.to_le_bytes()), entry_bytes(size));
+            planner.add(place(i), entry_bytes(size));
         }
         planner
     }
@@ -145,8 +153,8 @@ mod tests {
     fn buckets_with_proofs_are_fewer() {
         let plan = |proof_bytes| {
             let mut planner = BucketPlanner::new(1 << 18, proof_bytes);
-            for i in 0u32..1 << 18 {
-                planner.add(&KeyHash::new(&[1; 32], &i.to_le_bytes()), entry_bytes(32));
+            for i in 0..1 << 18 {
+                planner.add(place(i), entry_bytes(32));
             }
             planner.choose().unwrap()
         };

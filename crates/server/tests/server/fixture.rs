@@ -13,7 +13,7 @@ use spirea_backend::{Backend, Residence};
 use spirea_client::{ClientOptions, Value};
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
-use spirea_protocols::keyword::{Bucket, KeyHash};
+use spirea_protocols::keyword::{Bucket, KeyHash, Place};
 use spirea_protocols::registry::{Opening, ProtocolParams};
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
@@ -43,14 +43,14 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
     let values: Vec<Vec<u8>> = (0..ROWS)
         .map(|row| join_fields(&value(row, edition).iter().map(|field| &field[..]).collect::<Vec<_>>()))
         .collect();
-    let salt = [edition; 32];
+    let (salt, places) = ([edition; 32], [edition + 1; 32]);
     let payloads: Vec<Vec<u8>> = match kind {
         TableKind::Index => values.iter().map(|value| Table::index_payload(value)).collect(),
         TableKind::Keyword => {
             let mut buckets = vec![Bucket::default(); 16];
             for (row, value) in values.iter().enumerate() {
                 let hash = KeyHash::new(&salt, &key(row as u64));
-                buckets[hash.bucket(16) as usize].push(&hash.tag, value);
+                buckets[Place::new(&places, &hash.tag).bucket(16) as usize].push(&hash.tag, value);
             }
             buckets.iter().map(Bucket::payload).collect()
         }
@@ -61,6 +61,7 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
         records: payloads.len() as u64,
         payload_bytes: payloads.iter().map(Vec::len).max().unwrap(),
         salt,
+        places: (kind == TableKind::Keyword).then_some(places),
         fields: vec!["text".into(), "more".into()],
         proofs: None,
     };

@@ -68,6 +68,7 @@ pub fn database(hook: Hook) -> Database {
         records: 10,
         payload_bytes: 24,
         salt: [0; 32],
+        places: None,
         fields: vec!["value".into()],
         proofs: None,
     };

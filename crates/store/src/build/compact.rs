@@ -1,9 +1,12 @@
 //! From a base and the changes of its delta to a new base.
 //!
 //! Where every changed value still fits its record, and few records change, the new base is the old one with these
-//! records changed: its hint is the old one with what the changes add, and clients that hold it fetch the rows that
-//! differ. Otherwise the records are made anew, from the old ones and the changes alone. The salt and the seed stay, so
-//! that the hashes that entries carry stay right.
+//! records changed. Otherwise the records are made anew, from the old ones and the changes alone, and lie elsewhere, so
+//! that keys that were aimed at one record are spread. The salt stays, so that the tags that entries carry stay right.
+//!
+//! Where clients hold a hint the seed stays: of records in place, the hint is the old one with what the changes add, and
+//! clients fetch the rows that differ. Where they hold none, the seed is drawn anew and all of it computed, so that
+//! nobody can aim content at the public matrix for longer than one base.
 //!
 //! Records with inclusion proofs are always made anew: one that changes is on the way of the proofs of all that share
 //! its root, so that a few changes are in nearly all of them.
@@ -16,15 +19,17 @@ use std::sync::Arc;
 use spirea_backend::ProtocolBackend;
 use spirea_protocols::delta::{Change, index_key};
 use spirea_protocols::keyword::{Bucket, KeyHash, entries, entry_bytes};
+use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{ChangedRecord, PatchedFiles, ProtocolError, Table, TableKind};
 
 use super::draft::{Computed, Draft};
+use super::draws::Draws;
 use super::prove::Proving;
 use super::records::Collector;
 use super::test::Samples;
 use crate::error::IoContext;
 use crate::files::entry;
-use crate::manifest::{HINT_FILE, MATRIX_FILE, SERVER_FILE};
+use crate::manifest::{FileEntry, HINT_FILE, MATRIX_FILE, SERVER_FILE};
 use crate::record_file::RecordFile;
 use crate::{Changes, Phase, Place, Progress, Snapshot, Statistics, StoreError, time};
 
@@ -72,10 +77,7 @@ impl Edits {
         let mut touched = BTreeMap::<u64, Vec<(KeyHash, Change<'_>)>>::new();
         for (key, change) in changes.iter() {
             let hash = KeyHash::new(&table.salt, key);
-            let record = match table.kind {
-                TableKind::Keyword => hash.bucket(table.records),
-                TableKind::Index => row_of(key),
-            };
+            let record = table.bucket(&hash).unwrap_or_else(|| row_of(key));
             touched.entry(record).or_default().push((hash, change));
         }
         if touched.len() as u64 * STAYING > table.records {
@@ -183,18 +185,16 @@ fn patch<B: ProtocolBackend>(
     let Edits { records, entries, statistics } = edits;
     let manifest = base.manifest();
     let [matrix, hint, server] = [MATRIX_FILE, HINT_FILE, SERVER_FILE].map(|name| folder.join(name));
-    for file in [Some(&manifest.matrix), Some(&manifest.hint), manifest.server.as_ref()].into_iter().flatten()
-    {
+    let copy = |file: &FileEntry| {
         let (from, to) = (base.folder().join(&file.file), folder.join(&file.file));
-        fs::copy(&from, &to).at("copy", &from)?;
-    }
+        fs::copy(&from, &to).at("copy", &from)
+    };
+    copy(&manifest.matrix)?;
     let mut file = RecordFile::edit(manifest.protocol.stored(), &matrix)?;
     for (done, change) in (0..).zip(&records) {
         file.write(change.index, &change.new)?;
         progress.update(Phase::Encode, done, records.len() as u64);
     }
-    let files = PatchedFiles { matrix: &matrix, hint: &hint, server: &server };
-    manifest.protocol.patch(backend, &files, &records)?;
     let samples = Samples::of_file(manifest.table.records, records[0].index, &mut file)?;
     let draft = Draft {
         name: manifest.name.clone(),
@@ -203,18 +203,35 @@ fn patch<B: ProtocolBackend>(
             TableKind::Keyword => Table { entries, ..manifest.table.clone() },
             TableKind::Index => manifest.table.clone(),
         },
-        protocol: manifest.protocol.clone(),
+        protocol: manifest.protocol.reseeded(seed_after(&manifest.protocol)?),
         statistics,
         samples,
         delta_of: None,
         changes: None,
     };
-    let quiet = &mut |_| ();
-    let computed = Computed {
-        hint: entry(folder, HINT_FILE, quiet)?,
-        server: manifest.server.as_ref().map(|_| entry(folder, SERVER_FILE, quiet)).transpose()?,
+    let computed = match manifest.protocol.lasting_hint() {
+        Some(lasting) => {
+            copy(&manifest.hint)?;
+            manifest.server.as_ref().map(copy).transpose()?;
+            let files = PatchedFiles { matrix: &matrix, hint: &hint, server: &server };
+            lasting.patch(backend, &files, &records)?;
+            let quiet = &mut |_| ();
+            Computed {
+                hint: entry(folder, HINT_FILE, quiet)?,
+                server: manifest.server.as_ref().map(|_| entry(folder, SERVER_FILE, quiet)).transpose()?,
+            }
+        }
+        None => draft.compute(folder, backend, progress)?,
     };
     draft.complete(folder, computed, backend, progress)
+}
+
+/// The seed of a new base's public matrices after one of `protocol`, whose records are fixed.
+fn seed_after(protocol: &ProtocolParams) -> Result<[u8; 32], StoreError> {
+    match (protocol.lasting_hint(), protocol.seed()) {
+        (Some(_), Some(seed)) => Ok(seed),
+        _ => Draws::System.seed(),
+    }
 }
 
 fn rebuild<B: ProtocolBackend>(
@@ -228,8 +245,8 @@ fn rebuild<B: ProtocolBackend>(
     let table = &manifest.table;
     let spool = folder.join("spool");
     fs::create_dir(&spool).at("create", &spool)?;
-    let (fields, bytes) = (table.fields.clone(), manifest.matrix.bytes);
-    let mut collector = Collector::create(table.kind, &spool, base.folder(), bytes, table.salt, fields)?;
+    let fields = table.fields.clone();
+    let mut collector = Collector::create(table.kind, &spool, base.folder(), table.salt, fields)?;
     let place = || Place::File(base.folder().into());
     let by_hash: HashMap<KeyHash, Change<'_>> =
         changes.iter().map(|(key, change)| (KeyHash::new(&table.salt, key), change)).collect();
@@ -276,10 +293,9 @@ fn rebuild<B: ProtocolBackend>(
             }
         }
     }
-    let planned = collector.finish()?.plan(Proving::of(table), progress)?;
+    let planned = collector.finish()?.plan(Proving::of(table), &Draws::System, progress)?;
     let table = planned.table().clone();
-    // Protocols without a public matrix take no notice of a seed.
-    let seed = manifest.protocol.seed().unwrap_or_default();
+    let seed = seed_after(&manifest.protocol)?;
     let protocol = manifest.protocol.reshaped(seed, table.records, table.record_bytes())?;
     let (statistics, samples) = planned.encode(protocol.stored(), &folder.join(MATRIX_FILE), progress)?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;

@@ -4,38 +4,44 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
-use spirea_protocols::keyword::{Bucket, KeyHash, entry_bytes};
+use spirea_protocols::keyword::{Bucket, KeyHash, Place, TAG_BYTES, entry_bytes};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::CHECKSUM_BYTES;
 use spirea_protocols::{Sizes, Table, TableKind, delta};
 
 use super::draft::Draft;
+use super::draws::Draws;
 use super::prove::{Proving, Taker, prove};
 use super::records::{BucketFiller, Sink};
 use crate::files::write_entry;
 use crate::manifest::{CHANGES_FILE, MATRIX_FILE};
 use crate::{Changes, Progress, Snapshot, Statistics, StoreError, time};
 
-/// Records of a delta and bytes of their payloads. While the base stays they only grow, and by powers of two, so that
-/// clients' keys and hints outlive most deltas.
+/// Records of a delta, bytes of their payloads, and where entries lie. While the base stays, sizes only grow, and by
+/// powers of two, and entries stay where they are while they fit, so that clients' keys and hints outlive most deltas.
+///
+/// Whoever contributes keys knows the places of the last delta. Keys that crowd one bucket of it fit, and then they do
+/// no harm; or they do not, and then they lie elsewhere in the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     records: u64,
     payload_bytes: usize,
+    places: [u8; 32],
 }
 
 impl Shape {
     /// The shape of a delta that there is.
-    pub(crate) fn of(delta: &Snapshot) -> Self {
-        let Table { records, payload_bytes, .. } = delta.manifest().table;
-        Self { records, payload_bytes }
+    pub(crate) fn of(delta: &Snapshot) -> Option<Self> {
+        let Table { records, payload_bytes, places, .. } = delta.manifest().table;
+        Some(Self { records, payload_bytes, places: places? })
     }
 
     /// Bytes that even the first delta has room for, so that the next ones need not grow.
     const ROOM_BYTES: u64 = 128 << 10;
 
-    /// The shape that costs clients of the base's protocol the least, for these entries and as many again, among
-    /// those that are no smaller than `before`.
+    /// The shape of a delta with these entries: `before` while it holds them; then its size while that holds them
+    /// elsewhere; then the one that costs clients of the base's protocol the least, for these entries and as many
+    /// again, among those that are no smaller.
     ///
     /// # Errors
     /// The protocol's if it has no shape for them.
@@ -43,30 +49,30 @@ impl Shape {
         protocol: &ProtocolParams,
         proving: Proving,
         before: Option<Self>,
-        salt: &[u8; 32],
         entries: &[Entry],
     ) -> Result<Self, StoreError> {
         if let Some(before) = before.filter(|before| before.holds(entries)) {
             return Ok(before);
         }
-        let mut sizes: Vec<_> = entries.iter().map(|entry| (entry.hash, entry.bytes())).collect();
+        let places = Draws::System.places(0)?;
+        let elsewhere = before.map(|before| Self { places, ..before });
+        if let Some(elsewhere) = elsewhere.filter(|elsewhere| elsewhere.holds(entries)) {
+            return Ok(elsewhere);
+        }
+        let mut sizes: Vec<_> = entries.iter().map(|entry| (entry.place(&places), entry.bytes())).collect();
         let bytes: u64 = sizes.iter().map(|&(_, bytes)| bytes as u64).sum();
         let mean = bytes / sizes.len() as u64;
         let others = (Self::ROOM_BYTES.saturating_sub(bytes) / mean).max(sizes.len() as u64);
-        sizes.extend((0..others).map(|i| (KeyHash::new(salt, &i.to_le_bytes()), mean as usize)));
-        let least = before.unwrap_or(Self { records: 1, payload_bytes: 1 });
+        sizes.extend((0..others).map(|i| (place_of_another(&places, i), mean as usize)));
+        let least = before.unwrap_or(Self { records: 1, payload_bytes: 1, places });
         let (mut cheapest, mut refusal) = (None::<(f64, Self)>, None);
         // Up to four times as many buckets as entries: they are smaller then, and so is what grows with a bucket.
         for power in 0..=sizes.len().ilog2() + 2 {
             let records = (1 << power).max(least.records);
-            let mut loads = vec![Bucket::COUNT_BYTES; records as usize];
-            for (hash, bytes) in &sizes {
-                loads[hash.bucket(records) as usize] += bytes;
-            }
-            let fullest = loads.into_iter().max().unwrap_or_default();
+            let fullest = fullest(records, sizes.iter().copied());
             let beside = proving.bytes_of()(records) + CHECKSUM_BYTES;
             let record_bytes = (fullest.max(least.payload_bytes) + beside).next_power_of_two();
-            let shape = Self { records, payload_bytes: record_bytes - beside };
+            let shape = Self { records, payload_bytes: record_bytes - beside, places };
             match protocol.of_delta([0; 32], records, record_bytes) {
                 Err(error) => refusal = Some(error),
                 Ok(protocol) => {
@@ -84,14 +90,27 @@ impl Shape {
         }
     }
 
-    /// Whether the entries, in the order of their hashes, fit.
+    /// Whether the entries fit.
     fn holds(&self, entries: &[Entry]) -> bool {
-        let bucket = |entry: &Entry| entry.hash.bucket(self.records);
-        entries.chunk_by(|a, b| bucket(a) == bucket(b)).all(|entries| {
-            let bytes: usize = entries.iter().map(Entry::bytes).sum();
-            Bucket::COUNT_BYTES + bytes <= self.payload_bytes
-        })
+        let sizes = entries.iter().map(|entry| (entry.place(&self.places), entry.bytes()));
+        fullest(self.records, sizes) <= self.payload_bytes
     }
+}
+
+/// Bytes of the fullest of so many buckets of entries with these places and sizes.
+fn fullest(records: u64, sizes: impl Iterator<Item = (Place, usize)>) -> usize {
+    let mut loads = vec![Bucket::COUNT_BYTES; records as usize];
+    for (place, bytes) in sizes {
+        loads[place.bucket(records) as usize] += bytes;
+    }
+    loads.into_iter().max().unwrap_or_default()
+}
+
+/// The place of an entry that may come to be, number `i`.
+fn place_of_another(places: &[u8; 32], i: u64) -> Place {
+    let mut tag = [0; TAG_BYTES];
+    tag[..8].copy_from_slice(&i.to_le_bytes());
+    Place::new(places, &tag)
 }
 
 /// What a delta costs a client, in bytes that cross the network. A hint lasts until the next delta, which changes a
@@ -108,6 +127,10 @@ struct Entry {
 }
 
 impl Entry {
+    fn place(&self, places: &[u8; 32]) -> Place {
+        Place::new(places, &self.hash.tag)
+    }
+
     fn bytes(&self) -> usize {
         entry_bytes(self.value.len())
     }
@@ -138,23 +161,31 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         return Err(StoreError::BadOption(detail.into()));
     }
     let proving = Proving::of(&base.manifest().table);
-    let shape = Shape::choose(&base.manifest().protocol, proving, before, &salt, &entries)?;
+    let of_base = &base.manifest().protocol;
+    let shape = Shape::choose(of_base, proving, before, &entries)?;
+    entries.sort_by_cached_key(|entry| entry.place(&shape.places));
     let mut table = Table {
         kind: TableKind::Keyword,
         entries: entries.len() as u64,
         records: shape.records,
         payload_bytes: shape.payload_bytes,
         salt,
+        places: Some(shape.places),
         fields: base.manifest().table.fields.clone(),
         proofs: proving.blank(shape.records),
     };
     table.validate()?;
-    let protocol =
-        base.manifest().protocol.of_delta(delta::seed(&version), table.records, table.record_bytes())?;
+    // Where clients hold a hint, the next delta's is to differ from this one's in what changes alone. Where they hold
+    // none, nobody is to know the matrix before the changes are fixed.
+    let seed = match of_base.lasting_hint() {
+        Some(_) => delta::seed(&version),
+        None => Draws::System.seed()?,
+    };
+    let protocol = of_base.of_delta(seed, table.records, table.record_bytes())?;
     let payloads = |take: &mut Taker<'_>| {
         let mut filler = BucketFiller::new(shape.records);
         for entry in &entries {
-            filler.push(&entry.hash, &entry.value, take)?;
+            filler.push(entry.place(&shape.places), &entry.hash.tag, &entry.value, take)?;
         }
         filler.finish(take)
     };

@@ -8,6 +8,7 @@
 mod compact;
 mod delta;
 mod draft;
+mod draws;
 mod folder;
 mod matrix;
 mod prove;
@@ -32,6 +33,7 @@ use crate::{Progress, Snapshot, StoreError, time};
 pub(crate) use compact::compact;
 pub(crate) use delta::{Shape, build_delta};
 use draft::Draft;
+use draws::Draws;
 use folder::PartialFolder;
 pub use prove::Proving;
 use records::Rows;
@@ -76,8 +78,8 @@ pub struct BuildOptions {
     pub proving: Proving,
     /// What to do if the folder exists.
     pub overwrite: Overwrite,
-    /// Derives the public matrix and the table's salt, for a build that repeats itself; drawn at random if
-    /// `None`. Whoever knows it before the table is made can choose keys that fall into one bucket.
+    /// Derives the public matrix, the table's salt and where entries lie, for a build that repeats itself; drawn at
+    /// random if `None`. Whoever knows it before the table is made can choose keys that fall into one bucket.
     pub seed: Option<[u8; 32]>,
 }
 
@@ -113,22 +115,9 @@ impl BuildOptions {
         }
     }
 
-    /// The seed of the public matrix and the table's salt.
-    fn seeds(&self) -> Result<([u8; 32], [u8; 32]), StoreError> {
-        match &self.seed {
-            Some(seed) => Ok((
-                blake3::derive_key("spirea build v1: seed of the public matrix", seed),
-                blake3::derive_key("spirea build v1: salt of the table", seed),
-            )),
-            None => Ok((random()?, random()?)),
-        }
+    fn draws(&self) -> Draws {
+        self.seed.map_or(Draws::System, Draws::Derived)
     }
-}
-
-fn random() -> Result<[u8; 32], StoreError> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(StoreError::NoEntropy)?;
-    Ok(bytes)
 }
 
 /// Builds a snapshot and opens it.
@@ -144,21 +133,20 @@ pub fn build<B: ProtocolBackend>(
     if let Protocol::Named(choice) = &options.protocol {
         choice.validate()?;
     }
-    let (seed, salt) = options.seeds()?;
+    let draws = options.draws();
     let mut source = ingest::open(&options.input, options.format, &options.selection)?;
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
     let [spool, matrix_path] = ["spool", MATRIX_FILE].map(|name| folder.path().join(name));
 
     fs::create_dir(&spool).at("create", &spool)?;
-    let input_bytes = fs::metadata(&options.input).at("read", &options.input)?.len();
-    let rows = Rows::read(&mut *source, options, &spool, input_bytes, salt, progress)?;
-    let planned = rows.plan(options.proving, progress)?;
+    let rows = Rows::read(&mut *source, options, &spool, draws.salt()?, progress)?;
+    let planned = rows.plan(options.proving, &draws, progress)?;
     let table = planned.table().clone();
     let choice = match &options.protocol {
         Protocol::Named(choice) => choice.clone(),
         Protocol::Planned(advice) => advice.choose(table.records, table.record_bytes())?,
     };
-    let protocol = ProtocolParams::choose(&choice, seed, table.records, table.record_bytes())?;
+    let protocol = ProtocolParams::choose(&choice, draws.seed()?, table.records, table.record_bytes())?;
     let (statistics, samples) = planned.encode(protocol.stored(), &matrix_path, progress)?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;
 

@@ -2,15 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use spirea_protocols::keyword::{Bucket, BucketPlanner, KeyHash, MAX_PADDING, Overpadded, entry_bytes};
+use spirea_protocols::keyword::{
+    self, Bucket, BucketPlan, BucketPlanner, KeyHash, MAX_PADDING, Overpadded, TAG_BYTES, entry_bytes,
+};
 use spirea_protocols::parameters::Stored;
 use spirea_protocols::proof::Tree;
 use spirea_protocols::table::MAX_VALUE_BYTES;
 use spirea_protocols::{Table, TableKind};
 
 use super::BuildOptions;
+use super::draws::Draws;
 use super::prove::{Batch, Proving, Taker, prove};
-use super::spool::{KeyedSpool, Partition, PlainSpool, PlainValues};
+use super::spool::{KeyedEntries, KeyedSpool, Partition, PlainSpool, PlainValues};
 use super::test::Samples;
 use super::writer::RecordWriter;
 use crate::ingest::{Row, RowSource};
@@ -21,6 +24,9 @@ use crate::{Phase, Place, Progress, Statistics, StoreError};
 const SMALL_TABLE_BYTES: u64 = 64 << 10;
 /// Rows between two reports of progress.
 const REPORT_ROWS: u64 = 1 << 13;
+/// Draws of where entries lie, of which the one is kept whose buckets cost a look-up least. They differ by the fullest
+/// bucket's share of luck, in small tables by a tenth or so; each draw costs a hash for every entry.
+const DRAWS: u32 = 4;
 
 enum Spool {
     Keyed(KeyedSpool),
@@ -28,11 +34,17 @@ enum Spool {
 }
 
 enum Spooled {
+    Keyed(KeyedEntries),
+    Plain(PlainValues),
+}
+
+/// Rows in the order of their records.
+enum Ordered {
     Keyed(Vec<Partition>),
     Plain(PlainValues),
 }
 
-impl Spooled {
+impl Ordered {
     /// Gives the payloads of so many records in order. A bucket may span partitions if there are few.
     fn payloads(&mut self, records: u64, take: &mut Taker<'_>) -> Result<(), StoreError> {
         match self {
@@ -41,7 +53,7 @@ impl Spooled {
                 for partition in partitions {
                     let (entries, values) = (partition.entries()?, partition.values()?);
                     for entry in entries {
-                        filler.push(&entry.hash, &values[entry.value], take)?;
+                        filler.push(entry.place, &entry.hash.tag, &values[entry.value], take)?;
                     }
                 }
                 filler.finish(take)
@@ -59,9 +71,8 @@ impl Spooled {
     }
 }
 
-/// Collects rows on disk, and counts.
-pub(super) struct Collector {
-    spool: Spool,
+/// What is known of rows beside themselves.
+struct Summary {
     statistics: Statistics,
     longest: Place,
     input: PathBuf,
@@ -69,19 +80,23 @@ pub(super) struct Collector {
     fields: Vec<String>,
 }
 
+/// Collects rows on disk, and counts.
+pub(super) struct Collector {
+    spool: Spool,
+    summary: Summary,
+}
+
 impl Collector {
-    /// A spool in `folder` for a table like `table`, whose input is called `input` in messages and has about
-    /// `input_bytes` bytes.
+    /// A spool in `folder` for a table of this kind, whose input is called `input` in messages.
     pub(super) fn create(
         kind: TableKind,
         folder: &Path,
         input: &Path,
-        input_bytes: u64,
         salt: [u8; 32],
         fields: Vec<String>,
     ) -> Result<Self, StoreError> {
         let spool = match kind {
-            TableKind::Keyword => Spool::Keyed(KeyedSpool::create(folder, input_bytes)?),
+            TableKind::Keyword => Spool::Keyed(KeyedSpool::create(folder)?),
             TableKind::Index => Spool::Plain(PlainSpool::create(folder)?),
         };
         let statistics = Statistics {
@@ -91,7 +106,8 @@ impl Collector {
             longest_value_bytes: 0,
             longest_value_row: None,
         };
-        Ok(Self { spool, statistics, longest: Place::File(input.into()), input: input.into(), salt, fields })
+        let longest = Place::File(input.into());
+        Ok(Self { spool, summary: Summary { statistics, longest, input: input.into(), salt, fields } })
     }
 
     /// Adds a row: its key's hash, if the table has keys, and its value, if it has one.
@@ -101,7 +117,8 @@ impl Collector {
         value: Option<&[u8]>,
         place: impl Fn() -> Place,
     ) -> Result<(), StoreError> {
-        let (statistics, bytes) = (&mut self.statistics, value.map_or(0, <[u8]>::len));
+        let Summary { statistics, longest, .. } = &mut self.summary;
+        let bytes = value.map_or(0, <[u8]>::len);
         if bytes > MAX_VALUE_BYTES {
             return Err(StoreError::Oversize { place: place(), bytes });
         }
@@ -110,7 +127,7 @@ impl Collector {
         if bytes as u64 > statistics.longest_value_bytes || statistics.rows == 1 {
             statistics.longest_value_bytes = bytes as u64;
             statistics.longest_value_row = Some(statistics.rows);
-            self.longest = place();
+            *longest = place();
         }
         match (&mut self.spool, hash) {
             (Spool::Keyed(spool), Some(hash)) => {
@@ -127,31 +144,27 @@ impl Collector {
 
     /// Rows that were added.
     pub(super) fn rows(&self) -> u64 {
-        self.statistics.rows
+        self.summary.statistics.rows
     }
 
     /// Ends the spool.
     pub(super) fn finish(self) -> Result<Rows, StoreError> {
-        let Self { spool, statistics, longest, input, salt, fields } = self;
-        if statistics.rows == 0 {
-            return Err(StoreError::Empty { path: input });
+        let Self { spool, summary } = self;
+        if summary.statistics.rows == 0 {
+            return Err(StoreError::Empty { path: summary.input });
         }
         let spooled = match spool {
             Spool::Keyed(spool) => Spooled::Keyed(spool.finish()?),
             Spool::Plain(spool) => Spooled::Plain(spool.finish()?),
         };
-        Ok(Rows { spooled, statistics, longest, input, salt, fields })
+        Ok(Rows { spooled, summary })
     }
 }
 
 /// Rows on disk.
 pub(super) struct Rows {
     spooled: Spooled,
-    statistics: Statistics,
-    longest: Place,
-    input: PathBuf,
-    salt: [u8; 32],
-    fields: Vec<String>,
+    summary: Summary,
 }
 
 impl Rows {
@@ -160,13 +173,12 @@ impl Rows {
         source: &mut dyn RowSource,
         options: &BuildOptions,
         folder: &Path,
-        input_bytes: u64,
         salt: [u8; 32],
         progress: &dyn Progress,
     ) -> Result<Self, StoreError> {
         let kind = if options.selection.key.is_some() { TableKind::Keyword } else { TableKind::Index };
         let fields = options.selection.fields();
-        let mut collector = Collector::create(kind, folder, &options.input, input_bytes, salt, fields)?;
+        let mut collector = Collector::create(kind, folder, &options.input, salt, fields)?;
         let mut row = Row::default();
         while source.next(&mut row)? {
             if collector.rows().is_multiple_of(REPORT_ROWS) {
@@ -182,46 +194,74 @@ impl Rows {
     }
 
     /// Chooses records and their size, and refuses duplicate keys and outliers; hashes them if they are to carry proofs.
-    pub(super) fn plan(mut self, proving: Proving, progress: &dyn Progress) -> Result<Planned, StoreError> {
-        let (kind, records, payload_bytes) = match &self.spooled {
-            Spooled::Keyed(partitions) => {
-                let (buckets, payload_bytes) = self.plan_buckets(partitions, proving, progress)?;
-                (TableKind::Keyword, buckets, payload_bytes)
+    pub(super) fn plan(
+        self,
+        proving: Proving,
+        draws: &Draws,
+        progress: &dyn Progress,
+    ) -> Result<Planned, StoreError> {
+        let Self { spooled, summary } = self;
+        let (entries, salt, fields) = (summary.statistics.rows, summary.salt, summary.fields.clone());
+        let (mut ordered, mut table) = match spooled {
+            Spooled::Keyed(keyed) => {
+                let (places, planned) = summary.draw_places(&keyed, proving, draws, progress)?;
+                let partitions = keyed.place(places)?;
+                // Before an uneven plan is refused: many rows of one key may be why it is.
+                summary.refuse_duplicates(&partitions)?;
+                let BucketPlan { buckets: records, payload_bytes, .. } =
+                    planned.map_err(|Overpadded(plan)| summary.outliers(plan.padding))?;
+                let (kind, places, proofs) = (TableKind::Keyword, Some(places), proving.blank(records));
+                let table = Table { kind, entries, records, payload_bytes, salt, places, fields, proofs };
+                (Ordered::Keyed(partitions), table)
             }
-            Spooled::Plain(_) => {
-                let rows = self.statistics.rows;
-                let payload_bytes = Table::index_payload_bytes(self.statistics.longest_value_bytes as usize);
-                let stored = u128::from(rows) * payload_bytes as u128;
-                let padding = stored as f64 / self.statistics.entry_bytes as f64;
-                if padding > MAX_PADDING && stored > u128::from(SMALL_TABLE_BYTES) {
-                    return Err(self.outliers(padding));
-                }
-                (TableKind::Index, rows, payload_bytes)
+            Spooled::Plain(values) => {
+                let (kind, records) = (TableKind::Index, entries);
+                let payload_bytes = summary.row_bytes()?;
+                let (places, proofs) = (None, proving.blank(records));
+                let table = Table { kind, entries, records, payload_bytes, salt, places, fields, proofs };
+                (Ordered::Plain(values), table)
             }
         };
-        let entries = self.statistics.rows;
-        let (salt, fields) = (self.salt, self.fields.clone());
-        let proofs = proving.blank(records);
-        let mut table = Table { kind, entries, records, payload_bytes, salt, fields, proofs };
         table.validate()?;
-        let tree = prove(&mut table, progress, |take| self.spooled.payloads(records, take))?;
-        Ok(Planned { rows: self, table, tree })
+        let records = table.records;
+        let tree = prove(&mut table, progress, |take| ordered.payloads(records, take))?;
+        Ok(Planned { ordered, statistics: summary.statistics, table, tree })
+    }
+}
+
+impl Summary {
+    /// Where entries lie, and the number and size of buckets that this makes best.
+    fn draw_places(
+        &self,
+        entries: &KeyedEntries,
+        proving: Proving,
+        draws: &Draws,
+        progress: &dyn Progress,
+    ) -> Result<([u8; 32], Result<BucketPlan, Overpadded>), StoreError> {
+        let rows = self.statistics.rows;
+        let cost = |planned: &Result<BucketPlan, Overpadded>| planned.map_or(f64::INFINITY, |plan| plan.cost);
+        let mut best = None;
+        for number in 0..DRAWS {
+            progress.update(Phase::Plan, u64::from(number) * rows, u64::from(DRAWS) * rows);
+            let places = draws.places(number)?;
+            let mut planner = BucketPlanner::new(rows, proving.bytes_of());
+            entries.scan(|hash, bytes| {
+                planner.add(keyword::Place::new(&places, &hash.tag), entry_bytes(bytes))
+            })?;
+            let planned = planner.choose();
+            if best.as_ref().is_none_or(|(_, best)| cost(&planned) < cost(best)) {
+                best = Some((places, planned));
+            }
+        }
+        progress.update(Phase::Plan, rows, rows);
+        Ok(best.expect("there are draws"))
     }
 
-    /// Number of buckets and bytes of their payloads.
-    fn plan_buckets(
-        &self,
-        partitions: &[Partition],
-        proving: Proving,
-        progress: &dyn Progress,
-    ) -> Result<(u64, usize), StoreError> {
-        let rows = self.statistics.rows;
-        let mut planner = BucketPlanner::new(rows, proving.bytes_of());
+    fn refuse_duplicates(&self, partitions: &[Partition]) -> Result<(), StoreError> {
         // The pair whose second row comes first in the input, so that the message does not depend on the salt.
-        let (mut pair, mut repeats, mut planned) = (None::<(u64, u64)>, 0, 0);
+        let (mut pair, mut repeats) = (None::<(u64, u64)>, 0);
         for partition in partitions {
-            let entries = partition.entries()?;
-            for same in entries.chunk_by(|a, b| a.hash == b.hash) {
+            for same in partition.entries()?.chunk_by(|a, b| a.hash == b.hash) {
                 if let [first, second, ..] = same {
                     repeats += same.len() as u64 - 1;
                     if pair.is_none_or(|(_, row)| second.row < row) {
@@ -229,18 +269,25 @@ impl Rows {
                     }
                 }
             }
-            for entry in &entries {
-                planner.add(&entry.hash, entry_bytes(entry.value.len()));
+        }
+        match pair {
+            Some((first, second)) => {
+                let (path, others) = (self.input.clone(), repeats - 1);
+                Err(StoreError::DuplicateKey { path, first, second, others })
             }
-            planned += entries.len() as u64;
-            progress.update(Phase::Plan, planned, rows);
+            None => Ok(()),
         }
-        if let Some((first, second)) = pair {
-            let (path, others) = (self.input.clone(), repeats - 1);
-            return Err(StoreError::DuplicateKey { path, first, second, others });
+    }
+
+    /// Bytes of the payloads of rows by position.
+    fn row_bytes(&self) -> Result<usize, StoreError> {
+        let payload_bytes = Table::index_payload_bytes(self.statistics.longest_value_bytes as usize);
+        let stored = u128::from(self.statistics.rows) * payload_bytes as u128;
+        let padding = stored as f64 / self.statistics.entry_bytes as f64;
+        match padding > MAX_PADDING && stored > u128::from(SMALL_TABLE_BYTES) {
+            true => Err(self.outliers(padding)),
+            false => Ok(payload_bytes),
         }
-        let plan = planner.choose().map_err(|Overpadded(plan)| self.outliers(plan.padding))?;
-        Ok((plan.buckets, plan.payload_bytes))
     }
 
     fn outliers(&self, padding: f64) -> StoreError {
@@ -255,7 +302,8 @@ impl Rows {
 
 /// Rows whose records have a shape.
 pub(super) struct Planned {
-    rows: Rows,
+    ordered: Ordered,
+    statistics: Statistics,
     table: Table,
     tree: Option<Tree>,
 }
@@ -273,14 +321,14 @@ impl Planned {
         matrix: &Path,
         progress: &dyn Progress,
     ) -> Result<(Statistics, Samples), StoreError> {
-        let Self { rows: Rows { mut spooled, statistics, .. }, table, tree } = self;
+        let Self { mut ordered, statistics, table, tree } = self;
         let mut sink = Sink::create(&table, tree.as_ref(), stored, matrix, progress)?;
-        spooled.payloads(table.records, &mut |payload| sink.push(payload))?;
+        ordered.payloads(table.records, &mut |payload| sink.push(payload))?;
         Ok((statistics, sink.finish()?))
     }
 }
 
-/// Fills buckets from entries in the order of their hashes.
+/// Fills buckets from entries in the order of their places.
 pub(super) struct BucketFiller {
     bucket: Bucket,
     current: u64,
@@ -296,12 +344,13 @@ impl BucketFiller {
     /// Adds the next entry, after the buckets before its own.
     pub(super) fn push(
         &mut self,
-        hash: &KeyHash,
+        place: keyword::Place,
+        tag: &[u8; TAG_BYTES],
         value: &[u8],
         take: &mut Taker<'_>,
     ) -> Result<(), StoreError> {
-        self.advance(hash.bucket(self.buckets), take)?;
-        self.bucket.push(&hash.tag, value);
+        self.advance(place.bucket(self.buckets), take)?;
+        self.bucket.push(tag, value);
         Ok(())
     }
 

@@ -1,21 +1,22 @@
 //! The spool: rows of the input on disk between the first pass and the second.
 //!
-//! Entries with keys are partitioned by the upper bits of their place, so that a partition is a contiguous
-//! range of buckets, whatever their number turns out to be, and can be sorted in memory. A partition is two
-//! files: headers of 24 bytes, which planning reads alone, and values.
+//! Entries with keys lie in the order in which they came until all are there, since where they belong is drawn only
+//! then. They are in two files: headers of 24 bytes, which planning reads alone, and values. Then they are partitioned
+//! by the upper bits of their place, so that a partition, two such files, is a contiguous range of buckets, whatever
+//! their number turns out to be, and can be sorted in memory.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use rayon::slice::ParallelSliceMut;
-use spirea_protocols::keyword::{KeyHash, TAG_BYTES};
+use spirea_protocols::keyword::{KeyHash, Place, TAG_BYTES};
 
 use crate::StoreError;
 use crate::error::IoContext;
 
 const HEADER_BYTES: usize = TAG_BYTES + 8 + 4;
-/// Bytes of input that one partition aims at.
+/// Bytes that one partition aims at.
 const PARTITION_BYTES: u64 = 16 << 20;
 /// The most partitions: two open files for each.
 const MAX_PARTITION_BITS: u32 = 6;
@@ -42,51 +43,146 @@ impl Output {
     }
 }
 
+/// What the spool has of an entry beside its value.
+struct Header {
+    hash: KeyHash,
+    row: u64,
+    value_bytes: u32,
+}
+
+impl Header {
+    fn to_bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        header[..12].copy_from_slice(&self.hash.tag);
+        header[12..20].copy_from_slice(&self.row.to_le_bytes());
+        header[20..].copy_from_slice(&self.value_bytes.to_le_bytes());
+        header
+    }
+
+    fn from_bytes(header: &[u8; HEADER_BYTES]) -> Self {
+        Self {
+            hash: KeyHash { tag: header[..12].try_into().expect("12 bytes") },
+            row: u64::from_le_bytes(header[12..20].try_into().expect("8 bytes")),
+            value_bytes: u32::from_le_bytes(header[20..].try_into().expect("4 bytes")),
+        }
+    }
+}
+
+/// Two files of entries being written.
+struct EntryWriter {
+    headers: Output,
+    values: Output,
+}
+
+impl EntryWriter {
+    fn create(folder: &Path, name: &str) -> Result<Self, StoreError> {
+        let headers = Output::create(folder.join(format!("{name}.headers")), 1 << 13)?;
+        Ok(Self { headers, values: Output::create(folder.join(format!("{name}.values")), 1 << 16)? })
+    }
+
+    fn push(&mut self, header: &Header, value: &[u8]) -> Result<(), StoreError> {
+        self.headers.write(&header.to_bytes())?;
+        self.values.write(value)
+    }
+
+    fn finish(self) -> Result<EntryFiles, StoreError> {
+        Ok(EntryFiles { headers: self.headers.finish()?, values: self.values.finish()? })
+    }
+}
+
+/// Two files of entries.
+struct EntryFiles {
+    headers: PathBuf,
+    values: PathBuf,
+}
+
 /// Collects entries with keys.
 pub(super) struct KeyedSpool {
-    partitions: Vec<(Output, Output)>,
-    bits: u32,
+    folder: PathBuf,
+    entries: EntryWriter,
 }
 
 impl KeyedSpool {
-    /// A spool in `folder` for an input of about `input_bytes` bytes.
-    pub(super) fn create(folder: &Path, input_bytes: u64) -> Result<Self, StoreError> {
-        let bits = (input_bytes / PARTITION_BYTES + 1).ilog2().min(MAX_PARTITION_BITS);
-        let partitions = (0..1 << bits).map(|i| {
-            let headers = Output::create(folder.join(format!("{i}.headers")), 1 << 13)?;
-            Ok((headers, Output::create(folder.join(format!("{i}.values")), 1 << 16)?))
-        });
-        Ok(Self { partitions: partitions.collect::<Result<_, StoreError>>()?, bits })
+    /// A spool in `folder`.
+    pub(super) fn create(folder: &Path) -> Result<Self, StoreError> {
+        Ok(Self { folder: folder.into(), entries: EntryWriter::create(folder, "all")? })
     }
 
     pub(super) fn push(&mut self, hash: &KeyHash, row: u64, value: &[u8]) -> Result<(), StoreError> {
-        // In two steps: a shift by all 64 bits is none.
-        let partition = (hash.place() >> 1) >> (63 - self.bits);
-        let (headers, values) = &mut self.partitions[partition as usize];
-        let mut header = [0; HEADER_BYTES];
-        header[..12].copy_from_slice(&hash.tag);
-        header[12..20].copy_from_slice(&row.to_le_bytes());
-        header[20..].copy_from_slice(&u32::try_from(value.len()).expect("values are bounded").to_le_bytes());
-        headers.write(&header)?;
-        values.write(value)
+        let value_bytes = u32::try_from(value.len()).expect("values are bounded");
+        self.entries.push(&Header { hash: *hash, row, value_bytes }, value)
     }
 
-    pub(super) fn finish(self) -> Result<Vec<Partition>, StoreError> {
-        let finish = |(headers, values): (Output, Output)| {
-            Ok(Partition { headers: headers.finish()?, values: values.finish()? })
-        };
-        self.partitions.into_iter().map(finish).collect()
+    pub(super) fn finish(self) -> Result<KeyedEntries, StoreError> {
+        Ok(KeyedEntries { folder: self.folder, files: self.entries.finish()? })
+    }
+}
+
+/// The entries of a [`KeyedSpool`], which belong nowhere yet.
+pub(super) struct KeyedEntries {
+    folder: PathBuf,
+    files: EntryFiles,
+}
+
+impl KeyedEntries {
+    /// Tells the hash and the length of the value of each.
+    pub(super) fn scan(&self, mut take: impl FnMut(&KeyHash, usize)) -> Result<(), StoreError> {
+        self.headers(|header| {
+            take(&header.hash, header.value_bytes as usize);
+            Ok(())
+        })
+    }
+
+    /// Puts them where they belong. A spool of one partition stays as it is.
+    pub(super) fn place(self, places: [u8; 32]) -> Result<Vec<Partition>, StoreError> {
+        let bytes = [&self.files.headers, &self.files.values]
+            .map(|path| std::fs::metadata(path).at("read", path).map(|file| file.len()));
+        let [headers, values] = bytes;
+        let bits = ((headers? + values?) / PARTITION_BYTES + 1).ilog2().min(MAX_PARTITION_BITS);
+        if bits == 0 {
+            return Ok(vec![Partition { files: self.files, places }]);
+        }
+        let mut partitions = (0..1 << bits)
+            .map(|i| EntryWriter::create(&self.folder, &i.to_string()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let path = &self.files.values;
+        let mut values = BufReader::with_capacity(1 << 18, File::open(path).at("read", path)?);
+        let mut value = Vec::new();
+        self.headers(|header| {
+            value.resize(header.value_bytes as usize, 0);
+            values.read_exact(&mut value).at("read", path)?;
+            let partition = Place::new(&places, &header.hash.tag).bucket(1 << bits);
+            partitions[partition as usize].push(&header, &value)
+        })?;
+        for path in [&self.files.headers, &self.files.values] {
+            std::fs::remove_file(path).at("remove", path)?;
+        }
+        partitions.into_iter().map(|files| Ok(Partition { files: files.finish()?, places })).collect()
+    }
+
+    fn headers(&self, mut take: impl FnMut(Header) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let path = &self.files.headers;
+        let file = File::open(path).at("read", path)?;
+        let entries = file.metadata().at("read", path)?.len() / HEADER_BYTES as u64;
+        let mut file = BufReader::with_capacity(1 << 18, file);
+        let mut header = [0; HEADER_BYTES];
+        for _ in 0..entries {
+            file.read_exact(&mut header).at("read", path)?;
+            take(Header::from_bytes(&header))?;
+        }
+        Ok(())
     }
 }
 
 /// Entries of a contiguous range of places.
 pub(super) struct Partition {
-    headers: PathBuf,
-    values: PathBuf,
+    files: EntryFiles,
+    places: [u8; 32],
 }
 
 /// An entry without its value.
 pub(super) struct Entry {
+    pub(super) place: Place,
     pub(super) hash: KeyHash,
     pub(super) row: u64,
     /// Where its value lies in [`Partition::values`].
@@ -94,27 +190,26 @@ pub(super) struct Entry {
 }
 
 impl Partition {
-    /// The entries in the order of their hashes; those of one hash in the order of their rows.
+    /// The entries in the order of their places; those of one hash in the order of their rows.
     pub(super) fn entries(&self) -> Result<Vec<Entry>, StoreError> {
-        let bytes = std::fs::read(&self.headers).at("read", &self.headers)?;
+        let path = &self.files.headers;
+        let bytes = std::fs::read(path).at("read", path)?;
         let mut start = 0;
-        let entry = |header: &[u8]| {
-            let length = u32::from_le_bytes(header[20..].try_into().expect("4 bytes")) as usize;
-            let value = start..start + length;
+        let entry = |header: &[u8; HEADER_BYTES]| {
+            let Header { hash, row, value_bytes } = Header::from_bytes(header);
+            let value = start..start + value_bytes as usize;
             start = value.end;
-            let tag = header[..12].try_into().expect("12 bytes");
-            let row = u64::from_le_bytes(header[12..20].try_into().expect("8 bytes"));
-            Entry { hash: KeyHash { tag }, row, value }
+            Entry { place: Place::new(&self.places, &hash.tag), hash, row, value }
         };
-        let mut entries: Vec<_> = bytes.chunks_exact(HEADER_BYTES).map(entry).collect();
+        let mut entries: Vec<_> = bytes.as_chunks().0.iter().map(entry).collect();
         drop(bytes);
-        entries.par_sort_unstable_by_key(|entry| (entry.hash, entry.row));
+        entries.par_sort_unstable_by_key(|entry| (entry.place, entry.hash, entry.row));
         Ok(entries)
     }
 
     /// All values, one after another.
     pub(super) fn values(&self) -> Result<Vec<u8>, StoreError> {
-        std::fs::read(&self.values).at("read", &self.values)
+        std::fs::read(&self.files.values).at("read", &self.files.values)
     }
 }
 

@@ -248,7 +248,7 @@ impl Repository {
         let mut all = changes_of(&current)?;
         all.extend(changes);
         all.check(&current.base.manifest().table)?;
-        let before = current.delta.as_ref().map(Shape::of);
+        let before = current.delta.as_ref().and_then(Shape::of);
         let delta = self.make_delta(&current.base, before, &all, backend, progress)?;
         self.commit(current.base, Some(delta), None)
     }

@@ -1,0 +1,58 @@
+//! The public random values of a snapshot, each drawn when what it must not follow from is fixed.
+
+use crate::StoreError;
+
+/// Where a build's public random values come from.
+pub(super) enum Draws {
+    /// The operating system.
+    System,
+    /// A seed, for a build that repeats itself.
+    Derived([u8; 32]),
+}
+
+impl Draws {
+    /// Salt of keys and checksums. Keys are hashed while they are read, so it comes first: content may follow from it
+    /// when a table is made anew.
+    pub(super) fn salt(&self) -> Result<[u8; 32], StoreError> {
+        self.draw("spirea build v2: salt of the table", 0)
+    }
+
+    /// A try at where entries lie, to be drawn when all keys are read: otherwise keys could be aimed at one bucket.
+    pub(super) fn places(&self, number: u32) -> Result<[u8; 32], StoreError> {
+        self.draw("spirea build v2: places of the table", number)
+    }
+
+    /// Seed of the public matrix, to be drawn when all values are read: otherwise content could be aimed at it.
+    pub(super) fn seed(&self) -> Result<[u8; 32], StoreError> {
+        self.draw("spirea build v2: seed of the public matrix", 0)
+    }
+
+    fn draw(&self, name: &str, number: u32) -> Result<[u8; 32], StoreError> {
+        match self {
+            Self::Derived(seed) => Ok(blake3::derive_key(name, &[&seed[..], &number.to_le_bytes()].concat())),
+            Self::System => {
+                let mut bytes = [0; 32];
+                getrandom::fill(&mut bytes).map_err(StoreError::NoEntropy)?;
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_are_new_ones_unless_a_seed_repeats_them() {
+        let all = |draws: &Draws| {
+            [draws.salt().unwrap(), draws.seed().unwrap(), draws.places(0).unwrap(), draws.places(1).unwrap()]
+        };
+        let derived = Draws::Derived([1; 32]);
+        assert_eq!(all(&derived), all(&derived));
+        let several =
+            [all(&derived), all(&Draws::Derived([2; 32])), all(&Draws::System), all(&Draws::System)];
+        let different: std::collections::BTreeSet<_> = several.into_iter().flatten().collect();
+        assert_eq!(different.len(), 16);
+    }
+}

@@ -1,0 +1,127 @@
+//! Contributors who know what is public of a table choose keys against it: what they crowd lasts for one publication.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Lookups, backend, options, try_build, write};
+use spirea_protocols::keyword::{KeyHash, Place};
+use spirea_protocols::registry::Choice;
+use spirea_protocols::{Table, TableKind};
+use spirea_store::repository::Settings;
+use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot};
+
+/// Bytes of a value: with these a few hundred keys in one bucket are more than any table would be padded for.
+const VALUE_BYTES: usize = 1000;
+
+fn base(folder: &Path, protocol: &str) -> Snapshot {
+    let value = "v".repeat(VALUE_BYTES);
+    let rows: String = (0..700).map(|i| format!("key {i},{value}\n")).collect();
+    let input = write(folder, "data.csv", format!("key,value\n{rows}"));
+    let mut options = options(&input, Some("key"), &["value"]);
+    options.protocol = Protocol::Named(Choice { protocol: protocol.into(), ..Choice::default() });
+    try_build(&options).unwrap()
+}
+
+fn repository(folder: &Path, base: &Snapshot, name: &str) -> Repository {
+    let repository = Repository::create(folder.join(name), Settings::default()).unwrap();
+    repository.add_base(base, &Silent).unwrap();
+    repository
+}
+
+/// Three hundred keys that lie in the first of 4096 buckets of a table, and so in one of any number below.
+fn aimed(table: &Table) -> Vec<Vec<u8>> {
+    let places = table.places.unwrap();
+    let first = |key: &Vec<u8>| Place::new(&places, &KeyHash::new(&table.salt, key).tag).bucket(4096) == 0;
+    (0..).map(|i| format!("aimed {i}").into_bytes()).filter(first).take(300).collect()
+}
+
+fn even() -> Vec<Vec<u8>> {
+    (0..300).map(|i| format!("even {i}").into_bytes()).collect()
+}
+
+fn puts(keys: &[Vec<u8>]) -> Changes {
+    let mut changes = Changes::new();
+    keys.iter().for_each(|key| changes.put(key.clone(), vec![b'x'; VALUE_BYTES]));
+    changes
+}
+
+#[test]
+fn keys_aimed_at_a_bucket_of_the_last_delta_lie_apart_in_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = base(folder.path(), "simple");
+    let first = |name| {
+        let repository = repository(folder.path(), &base, name);
+        let delta = repository.apply(puts(&even()[..1]), backend(), &Silent).unwrap().delta.unwrap();
+        (repository, delta.manifest().table.clone())
+    };
+    let (crowded, known) = first("crowded");
+    let keys = aimed(&known);
+    let delta = crowded.apply(puts(&keys), backend(), &Silent).unwrap().delta.unwrap();
+    let table = &delta.manifest().table;
+    let (control, _) = first("control");
+    let evenly = control.apply(puts(&even()), backend(), &Silent).unwrap().delta.unwrap();
+    let (bytes, needed) = (delta.manifest().matrix.bytes, evenly.manifest().matrix.bytes);
+    assert!(bytes <= 2 * needed, "{bytes} where evenly hashed keys need {needed}");
+    let (bytes, needed) = (table.payload_bytes, evenly.manifest().table.payload_bytes);
+    assert!(bytes <= 2 * needed, "buckets of {bytes} where evenly hashed keys need {needed}");
+    assert!(table.places != known.places && table.salt == known.salt);
+    let mut lookups = Lookups::new(&delta);
+    for key in keys.iter().step_by(60) {
+        assert!(lookups.key(key).unwrap().is_some());
+    }
+    // What still fits lies where it lay, so that clients keep most of the hint.
+    let next = crowded.apply(puts(&even()[..1]), backend(), &Silent).unwrap().delta.unwrap();
+    assert_eq!(next.manifest().table.places, table.places);
+}
+
+#[test]
+fn keys_aimed_at_a_bucket_of_the_base_lie_apart_after_compaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = base(folder.path(), "simple");
+    let known = &base.manifest().table;
+    let compacted = |name, keys: &[Vec<u8>]| {
+        let repository = repository(folder.path(), &base, name);
+        repository.apply(puts(keys), backend(), &Silent).unwrap();
+        repository.compact(backend(), &Silent).unwrap().base
+    };
+    let keys = aimed(known);
+    let crowded = compacted("crowded", &keys);
+    let table = &crowded.manifest().table;
+    let evenly = compacted("control", &even());
+    let (bytes, needed) = (table.payload_bytes, evenly.manifest().table.payload_bytes);
+    assert!(bytes <= 2 * needed, "buckets of {bytes} where evenly hashed keys need {needed}");
+    assert!(crowded.manifest().padding() < 3.0);
+    assert!(table.places != known.places && table.salt == known.salt);
+    assert_eq!((table.kind, table.entries), (TableKind::Keyword, 1000));
+    let mut lookups = Lookups::new(&crowded);
+    for key in keys.iter().step_by(60).cloned().chain([b"key 9".to_vec()]) {
+        assert!(lookups.key(&key).unwrap().is_some());
+    }
+}
+
+#[test]
+fn the_public_matrix_is_another_in_every_version_unless_clients_hold_a_hint() {
+    for protocol in ["simple", "exppack-simple"] {
+        let folder = tempfile::tempdir().unwrap();
+        let base = base(folder.path(), protocol);
+        let repository = repository(folder.path(), &base, "repository");
+        let publish = |keys: &[Vec<u8>]| repository.apply(puts(keys), backend(), &Silent).unwrap();
+        let deltas = [publish(&even()[..1]), publish(&even()[1..2])].map(|record| record.delta.unwrap());
+        let in_place = repository.compact(backend(), &Silent).unwrap().base;
+        let places = [&base, &in_place].map(|base| base.manifest().table.places);
+        assert_eq!(places[0], places[1], "two changes are compacted in place");
+        publish(&even());
+        let anew = repository.compact(backend(), &Silent).unwrap().base;
+        assert_ne!(anew.manifest().table.places, places[0], "three hundred are not");
+        let seeds = |of: &[&Snapshot]| -> Vec<_> {
+            of.iter().map(|snapshot| snapshot.manifest().protocol.seed().unwrap()).collect()
+        };
+        let (deltas, bases) = (seeds(&deltas.each_ref()), seeds(&[&base, &in_place, &anew]));
+        if protocol == "simple" {
+            assert!(deltas[0] == deltas[1] && bases[0] == bases[1] && bases[1] == bases[2]);
+        } else {
+            assert!(deltas[0] != deltas[1] && bases[0] != bases[1] && bases[1] != bases[2]);
+        }
+    }
+}
