@@ -74,7 +74,7 @@ fn signs_that_follow_the_tree_to_any_depth_decode() {
         let parity = |index: u64| (index >> 1 & ((1 << depth) - 1)).count_ones() % 2;
         let records = (0..params.records()).map(|index| vec![[0x80, 0x7f][parity(index) as usize]; 16384]);
         let mut setup = setup_of(&backend(), &params, records.collect());
-        let greatest = greatest_error(&mut setup, &ends(&params), 4, &mut rng);
+        let greatest = greatest_error(&mut setup, &ends(&params), 2, &mut rng);
         println!("parities of {depth} bits: greatest error {greatest:.3}");
     }
 }
