@@ -155,7 +155,10 @@ mod tests {
         assert!(one.observers.iter().all(|observer| !observer.who.contains("together")));
         let server = observer(&one, "the server").learns.join("\n");
         assert!(server.contains("evaluation keys") && server.contains("links"), "{server}");
-        assert!(server.contains("at most one bit of one key") && server.contains("16384 queries"), "{server}");
+        assert!(
+            server.contains("at most one bit of one key") && server.contains("16384 queries"),
+            "{server}"
+        );
         assert!(one.figures.false_match_log2.is_none() && one.figures.failure.is_some());
         let lines = one.lines().join("\n");
         assert!(lines.contains("exppack-simple") && lines.contains("40 values"), "{lines}");

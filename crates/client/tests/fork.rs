@@ -1,0 +1,120 @@
+//! Two processes that go on from the same session have nothing in common in what they send.
+//!
+//! The same holds for two machines that go on from one image: what a round draws comes from the system's generator when
+//! it is made, and kernels give their clones of it other keys.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
+
+use bytes::Bytes;
+use spirea_client::{Description, Session};
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::{Sizes, Table, TableKind};
+use spirea_wire::{Config, Lengths, Limits, PartConfig, Request};
+
+const VALUE_BYTES: usize = 23;
+/// Enough that a query has hundreds of words.
+const RECORDS: u64 = 100_000;
+/// What noise stays below: the bodies of two queries under one secret differ by twice 30 at the most, and by their plaintexts.
+const NOISE: u32 = 1 << 8;
+/// The rows that parent and child ask for.
+const ROWS: [u64; 2] = [3, 98_765];
+
+fn config() -> Config {
+    let table = Table {
+        kind: TableKind::Index,
+        entries: RECORDS,
+        records: RECORDS,
+        payload_bytes: 1 + VALUE_BYTES,
+        salt: [0; 32],
+        fields: vec!["value".into()],
+        proofs: None,
+    };
+    let params = ProtocolParams::choose(&Choice::default(), [0; 32], RECORDS, table.record_bytes()).unwrap();
+    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+    let base = PartConfig {
+        protocol_params: params.to_json().into(),
+        table: serde_json::to_vec(&table).unwrap().into(),
+        hint_bytes,
+        hint_blake3: blake3::hash(&vec![0; hint_bytes as usize]).into(),
+        lengths: Lengths { query_bytes, answer_bytes, keys_bytes },
+        manifest: Bytes::new(),
+    };
+    Config {
+        name: "test".into(),
+        version: [1; 32],
+        base,
+        delta: None,
+        max_batch: 1,
+        party: None,
+        versions: vec![[1; 32]],
+        signature: Bytes::new(),
+    }
+}
+
+/// The one query of a request.
+fn query(request: Vec<u8>, limits: &Limits) -> Vec<u8> {
+    Request::decode(request.into(), limits).unwrap().base.queries[0].to_vec()
+}
+
+/// Words in which two queries differ by more than noise.
+fn far_apart(queries: [&[u8]; 2]) -> usize {
+    let [a, b] =
+        queries.map(|query| query.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())));
+    a.zip(b).filter(|(a, b)| a.wrapping_sub(*b).wrapping_add(NOISE) > 2 * NOISE).count()
+}
+
+/// What `session` asks for in this process and in a child that goes on from its memory.
+fn in_two_processes(mut session: Session) -> [Vec<u8>; 2] {
+    let limits = session.description().limits();
+    let mut pipe = [0; 2];
+    // SAFETY: the array has room for the two descriptors.
+    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    // SAFETY: the two are open and nobody else's.
+    let [mut reader, mut writer] = pipe.map(|end| unsafe { File::from_raw_fd(end) });
+    // SAFETY: this process has one thread, so that no lock is held by one that the child does not have.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    let row = ROWS[usize::from(child == 0)];
+    let request = session.query_indices(&[row]).unwrap().requests.remove(0);
+    if child == 0 {
+        writer.write_all(&request).unwrap();
+        drop(writer);
+        // SAFETY: it ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    drop(writer);
+    let mut of_child = Vec::new();
+    reader.read_to_end(&mut of_child).unwrap();
+    let mut status = 0;
+    // SAFETY: the child is this process's own, and the status has room.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    [request, of_child].map(|request| query(request, &limits))
+}
+
+fn main() {
+    let description = Description::parse("test", config().encode().into()).unwrap();
+    let base = description.base();
+    let hint = vec![0; base.hint_bytes() as usize];
+    let client = base.params().client(&hint, &mut SecretRng::from_os().unwrap()).unwrap();
+
+    // With one generator in both, only their two unit vectors are left of the difference.
+    let [a, b] = ROWS.map(|row| {
+        let copied = &mut SecretRng::deterministic_for_tests(1);
+        client.query(row, copied).unwrap().queries.remove(0)
+    });
+    assert_eq!(far_apart([&a, &b]), 2);
+
+    let hint = base.hint(hint).unwrap();
+    let [a, b] = in_two_processes(Session::new(description, &[hint]).unwrap());
+    assert_eq!(a.len(), b.len());
+    let words = a.len() / 4;
+    assert!(words > 200, "{words}");
+    // Two of them are as near by chance with probability 2^-23.
+    assert!(far_apart([&a, &b]) >= words - 1);
+}
