@@ -1,7 +1,6 @@
-use std::borrow::Cow;
-
 use spirea_protocols::delta;
 use spirea_wire::Response;
+use zeroize::Zeroizing;
 
 use crate::{ClientError, Pending, Round, Session, Value};
 
@@ -50,10 +49,13 @@ impl Wanted<'_> {
     }
 
     /// One by one: the key, or the one under which a delta has the index, and the index.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (Cow<'_, [u8]>, Option<u64>)> {
-        (0..self.len()).map(|i| match self {
-            Self::Keys(keys) => (keys[i].into(), None),
-            Self::Indices(indices) => (delta::index_key(indices[i]).to_vec().into(), Some(indices[i])),
+    pub(crate) fn each(&self) -> impl Iterator<Item = (Zeroizing<Vec<u8>>, Option<u64>)> {
+        (0..self.len()).map(|i| {
+            let (key, index) = match self {
+                Self::Keys(keys) => (keys[i].to_vec(), None),
+                Self::Indices(indices) => (delta::index_key(indices[i]).to_vec(), Some(indices[i])),
+            };
+            (Zeroizing::new(key), index)
         })
     }
 }

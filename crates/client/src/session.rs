@@ -9,6 +9,7 @@ use spirea_protocols::steps::RingKeys;
 use spirea_protocols::table::LookupState;
 use spirea_protocols::{ProtocolError, TableClient};
 use spirea_wire::{KeysHash, Part as KeysPart, Queries, Request, Response};
+use zeroize::Zeroizing;
 
 use crate::look_up::Wanted;
 use crate::{ClientError, Description, Hint, Keys, LookUp, Part, WeakPrf};
@@ -82,8 +83,9 @@ impl Asker {
         &self,
         state: LookupState,
         answers: impl Iterator<Item = &'a Bytes>,
-    ) -> Result<Option<Vec<u8>>, ProtocolError> {
-        self.client.decode(state, &answers.map(|answer| &answer[..]).collect::<Vec<_>>())
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, ProtocolError> {
+        let value = self.client.decode(state, &answers.map(|answer| &answer[..]).collect::<Vec<_>>())?;
+        Ok(value.map(Zeroizing::new))
     }
 }
 
@@ -384,16 +386,17 @@ impl Session {
                 asker.decode(state, answers.iter())
             });
             let (in_base, change) = (in_base?, in_delta.transpose()?.flatten());
-            let value = match change.as_deref().map(Change::from_bytes).transpose()? {
-                Some(Change::Put(value)) => value.to_vec(),
+            // Only the fields that the application gets are copied: what they were decoded from is erased here.
+            let value = match change.as_ref().map(|change| Change::from_bytes(change)).transpose()? {
+                Some(Change::Put(value)) => value,
                 Some(Change::Delete) => return Ok(Found::Absent),
                 None if beyond_base => return Ok(Found::NoSuchEntry),
-                None => match in_base {
-                    Some(value) => value,
+                None => match &in_base {
+                    Some(value) => &value[..],
                     None => return Ok(Found::Absent),
                 },
             };
-            base.client.table().split_fields(&value).map(|fields| Found::Value(Value(fields)))
+            base.client.table().split_fields(value).map(|fields| Found::Value(Value(fields)))
         };
         // All of them, whatever comes of the first, and the keys end before anything is said.
         let found: Vec<Result<Found, ProtocolError>> = look_ups.into_iter().enumerate().map(found).collect();

@@ -1,4 +1,5 @@
 use spirea_math::random::SecretRng;
+use spirea_math::secret::declassify;
 use subtle::{Choice, ConditionallySelectable};
 use zeroize::Zeroize;
 
@@ -25,7 +26,7 @@ pub fn generate<P: Prf, O: Output>(
     rng: &mut SecretRng,
 ) -> Result<[Key; 2], DpfError> {
     assert_eq!(domain.output(), O::KIND, "the domain has other outputs");
-    if point >= domain.points() {
+    if declassify(point >= domain.points(), "a point outside the domain is refused before a key is made") {
         return Err(DpfError::Outside);
     }
     let depth = domain.depth();
@@ -71,6 +72,7 @@ pub fn generate<P: Prf, O: Output>(
     roots.zeroize();
     nodes.zeroize();
     leaves.zeroize();
+    correction.zeroize();
     negated.zeroize();
     Ok(keys)
 }

@@ -4,6 +4,7 @@
 //! and the arithmetic of clients that have no SIMD.
 
 pub mod crt;
+pub mod division;
 pub mod expansion;
 pub mod gadget;
 pub mod modulus;
@@ -12,8 +13,10 @@ pub mod random;
 pub mod ring;
 pub mod sample;
 pub mod schoolbook;
+pub mod secret;
 
 pub use crt::PrimePair;
+pub use division::Divisor;
 pub use expansion::Expansion;
 pub use gadget::Gadget;
 pub use modulus::{Barrett, Modulus, ShoupWord};

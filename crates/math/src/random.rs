@@ -3,7 +3,7 @@
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
-use crate::Modulus;
+use crate::{Modulus, secret};
 
 /// A public seed.
 pub type Seed = [u8; 32];
@@ -31,6 +31,7 @@ impl SecretRng {
     pub fn from_os() -> Result<Self, NoEntropy> {
         let mut seed = zeroize::Zeroizing::new([0; 32]);
         getrandom::fill(seed.as_mut()).map_err(|_| NoEntropy)?;
+        secret::poison(seed.as_mut());
         Ok(Self(ChaCha20Rng::from_seed(*seed)))
     }
 

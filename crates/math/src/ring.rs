@@ -6,6 +6,7 @@
 
 use crate::modulus::{Barrett, Modulus, ShoupWord};
 use crate::ntt::NttPlan;
+use crate::secret::opaque;
 
 /// A ring with its tables.
 #[derive(Clone, Debug)]
@@ -143,6 +144,18 @@ impl Ring {
         a
     }
 
+    /// [`Ring::lift`] of numbers of magnitude up to 2^33 times every prime.
+    pub fn lift_wide(&self, coefficients: &[i64]) -> Vec<u32> {
+        let mut a = self.zero();
+        self.each_mut(&mut a, |limb, a| {
+            // A multiple of the prime above all of them, and below 2^63.
+            let above = u64::from(limb.prime().value()) << 33;
+            let reduce = |c: i64| limb.barrett.reduce(above.wrapping_add_signed(c));
+            a.iter_mut().zip(coefficients).for_each(|(a, &c)| *a = reduce(c));
+        });
+        a
+    }
+
     /// Coefficient `i` of `a` as an integer in [0, q).
     pub fn coefficient(&self, a: &[u32], i: usize) -> u128 {
         let sum = self.limbs.iter().enumerate().fold(0, |sum, (j, limb)| {
@@ -190,8 +203,10 @@ impl Ring {
         for ((limb, out), a) in limbs.zip(a.chunks_exact(self.degree)) {
             for (i, &a) in a.iter().enumerate() {
                 let exponent = exponent(i) % (2 * self.degree);
-                let negated = exponent >= self.degree;
-                out[exponent % self.degree] = if negated { limb.prime().neg(a) } else { a };
+                let prime = limb.prime().value();
+                // -a where a is not 0: by a mask, for a may be a secret. The exponent is public.
+                let negative = prime.wrapping_sub(a) & opaque((a.wrapping_neg() as i32 >> 31) as u32);
+                out[exponent % self.degree] = if exponent >= self.degree { negative } else { a };
             }
         }
         out
@@ -291,6 +306,19 @@ mod tests {
             [(0, 0), (half, half as i128), (half + 1, -(half as i128)), (ring.modulus() - 1, -1)]
         {
             assert_eq!(ring.centred(value), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn wide_numbers_lift_to_their_residues(ends in 0i64..4, c in any::<i64>(), shift in 2u32..60) {
+            let ring = Ring::new(64, &PRIMES);
+            let most = i64::from(PRIMES[2].value()) << 33;
+            for c in [c >> shift, most - ends, ends - most].map(|c| c.clamp(-most, most)) {
+                let mut expected = ring.zero();
+                ring.set_coefficient(&mut expected, 0, c.into());
+                prop_assert_eq!(ring.lift_wide(&[c]), expected);
+            }
         }
     }
 

@@ -1,5 +1,9 @@
 //! Little-endian words and variable-length lengths.
 
+use spirea_math::secret::{declassify, opaque};
+
+use crate::oblivious::equal;
+
 /// Words as little-endian bytes.
 pub(crate) fn words_to_bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -28,11 +32,14 @@ pub(crate) fn length_bytes(length: usize) -> usize {
     (usize::BITS - (length | 1).leading_zeros()).div_ceil(7) as usize
 }
 
+/// Why a length in what was asked for may steer the client.
+pub(crate) const LENGTH_IS_TOLD: &str = "a value's length is that of what the application gets";
+
 /// Takes a length off the front; `None` if it is cut off, too long, or not in its shortest form.
 pub(crate) fn take_length(bytes: &mut &[u8]) -> Option<usize> {
     let mut length = 0;
     for i in 0..MAX_LENGTH_BYTES {
-        let byte = *bytes.get(i)?;
+        let byte = declassify(*bytes.get(i)?, LENGTH_IS_TOLD);
         length |= usize::from(byte & 0x7f) << (7 * i);
         if byte & 0x80 == 0 {
             *bytes = &bytes[i + 1..];
@@ -40,6 +47,34 @@ pub(crate) fn take_length(bytes: &mut &[u8]) -> Option<usize> {
         }
     }
     None
+}
+
+/// What stands at some place, read as a length without a branch on it.
+pub(crate) struct MaskedLength {
+    /// The length.
+    pub length: u64,
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// A mask of ones if it is too long or not in its shortest form.
+    pub malformed: u64,
+}
+
+/// The length with which `bytes` begin, of which there are at least [`MAX_LENGTH_BYTES`]: [`take_length`] with masks.
+#[inline(always)]
+pub(crate) fn masked_length(bytes: &[u8]) -> MaskedLength {
+    let (mut length, mut count, mut malformed) = (0, 0, 0);
+    // All ones as long as bytes belong to the length.
+    let mut belongs = u64::MAX;
+    for (i, &byte) in (0u64..).zip(&bytes[..MAX_LENGTH_BYTES]) {
+        let more = opaque(u64::from(byte >> 7).wrapping_neg());
+        length |= (u64::from(byte & 0x7f) << (7 * i)) & belongs;
+        count += belongs & 1;
+        if i > 0 {
+            malformed |= belongs & equal(byte.into(), 0);
+        }
+        belongs &= more;
+    }
+    MaskedLength { length, bytes: count, malformed: malformed | belongs }
 }
 
 /// Takes `count` bytes off the front.
@@ -63,6 +98,21 @@ mod tests {
             let mut rest = &bytes[..];
             prop_assert_eq!(take_length(&mut rest), Some(length));
             prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn lengths_are_read_alike_with_masks_and_with_branches(
+            bytes in proptest::array::uniform5(prop_oneof![Just(0u8), Just(0x80), Just(0xff), any::<u8>()]),
+        ) {
+            let mut rest = &bytes[..];
+            let masked = masked_length(&bytes);
+            match take_length(&mut rest) {
+                None => prop_assert_eq!(masked.malformed, u64::MAX),
+                Some(length) => {
+                    let expected = (length as u64, (bytes.len() - rest.len()) as u64, 0);
+                    prop_assert_eq!((masked.length, masked.bytes, masked.malformed), expected);
+                }
+            }
         }
 
         #[test]

@@ -3,8 +3,10 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use spirea_math::Divisor;
 
 use crate::ProtocolError;
+use crate::oblivious::equal;
 
 /// Where the parts of a record that is larger than a unit lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,15 +93,29 @@ impl Grid {
         }
     }
 
-    /// Where record `index` lies.
+    /// Where record `index` lies. The index is a client's secret: by it, nothing is divided.
     pub fn place(&self, spread: Spread, index: u64) -> Place {
-        let per_unit = self.records_per_unit() as u64;
-        let (unit, within) = (index / per_unit, index % per_unit);
+        let (unit, within) = Divisor::new(self.records_per_unit() as u64).divide(index);
+        let (column, group) = Divisor::new(self.groups as u64).divide(unit);
         Place {
-            column: (unit / self.groups as u64) as usize * self.columns_of_record(spread),
-            group: (unit % self.groups as u64) as usize,
+            column: column as usize * self.columns_of_record(spread),
+            group: group as usize,
             offset: within as usize * self.record_bytes,
         }
+    }
+
+    /// The record that begins at `offset` of a unit, from the decoded units of its parts, one after another.
+    ///
+    /// All that share the unit are read, and those that are not it are masked: neither time nor memory tell which it is.
+    pub(crate) fn record_of(&self, units: &[u8], offset: usize) -> Vec<u8> {
+        let mut record = vec![0; self.record_bytes];
+        // A record of several units shares none of them.
+        let candidates = units.chunks_exact(self.record_bytes).take(self.records_per_unit());
+        for (candidate, start) in candidates.zip((0u64..).step_by(self.record_bytes)) {
+            let mask = equal(start, offset as u64) as u8;
+            record.iter_mut().zip(candidate).for_each(|(byte, &other)| *byte |= other & mask);
+        }
+        record
     }
 
     /// The first row of part `part` of the units of `group`.

@@ -128,7 +128,7 @@ pub trait IndexClient: Send + Sync {
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the answer is not what the parameters say.
-    fn decode(&self, state: Self::State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError>;
+    fn decode(&self, state: &Self::State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError>;
 
     /// The errors of an answer, to measure noise: for every number that is decoded on the way to the record,
     /// how far it lies from the one that it decodes to, as a share of what decoding tolerates. They are the
@@ -160,7 +160,7 @@ pub trait PairIndexClient: Send + Sync {
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if an answer is not what the parameters say.
-    fn combine(&self, state: Self::State, answers: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError>;
+    fn combine(&self, state: &Self::State, answers: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError>;
 }
 
 /// The client half of any protocol.
@@ -252,7 +252,8 @@ impl<C: IndexClient> AnyIndexClient for C {
 
     fn decode(&self, state: Box<dyn Any + Send>, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
         let [answer] = of_parties(answers)?;
-        IndexClient::decode(self, *state.downcast().expect(FOREIGN_STATE), answer)
+        // A state is erased where it lies, and never moved.
+        IndexClient::decode(self, state.downcast_ref().expect(FOREIGN_STATE), answer)
     }
 
     fn errors(&self, state: &(dyn Any + Send), answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
@@ -283,7 +284,7 @@ impl<C: PairIndexClient> AnyIndexClient for Pair<C> {
     }
 
     fn decode(&self, state: Box<dyn Any + Send>, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
-        self.0.combine(*state.downcast().expect(FOREIGN_STATE), of_parties(answers)?)
+        self.0.combine(state.downcast_ref().expect(FOREIGN_STATE), of_parties(answers)?)
     }
 
     fn errors(&self, _: &(dyn Any + Send), answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
@@ -314,7 +315,7 @@ mod tests {
             Ok(([vec![mask], vec![mask ^ index as u8]], mask))
         }
 
-        fn combine(&self, _: u8, [zero, one]: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError> {
+        fn combine(&self, _: &u8, [zero, one]: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError> {
             Ok(vec![[10, 20][usize::from(zero[0] ^ one[0])]])
         }
     }

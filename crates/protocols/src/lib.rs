@@ -26,6 +26,7 @@ pub mod hint_rows;
 pub mod hybrid;
 pub mod index;
 pub mod keyword;
+mod oblivious;
 pub mod onion;
 pub mod parameters;
 mod patch;

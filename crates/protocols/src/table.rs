@@ -7,9 +7,12 @@
 
 use serde::{Deserialize, Serialize};
 use spirea_math::random::SecretRng;
+use spirea_math::secret::declassify;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
 
 use crate::ProtocolError;
-use crate::bytes::{length_bytes, push_length, take, take_length};
+use crate::bytes::{LENGTH_IS_TOLD, length_bytes, push_length, take, take_length};
 use crate::index::{AnyIndexClient, Prepared};
 use crate::keyword::{KeyHash, MAX_ENTRIES, Place, TAG_BYTES, find};
 use crate::proof::{self, Hash, Proofs, Tree};
@@ -157,7 +160,7 @@ impl Table {
     /// [`ProtocolError::Corrupted`] if the checksum is wrong, [`ProtocolError::Unproven`] if the proof is.
     pub fn unseal<'a>(&self, index: u64, record: &'a [u8]) -> Result<&'a [u8], ProtocolError> {
         let sealed = match record.split_at_checked(self.payload_bytes + self.proof_bytes()) {
-            Some((sealed, checksum)) if checksum == self.checksum(index, sealed) => sealed,
+            Some((sealed, checksum)) if self.is_checksum(checksum, index, sealed) => sealed,
             _ => return Err(ProtocolError::Corrupted),
         };
         let (payload, proof) = sealed.split_at(self.payload_bytes);
@@ -165,6 +168,11 @@ impl Table {
             proofs.hold(&self.salt, index, proof::leaf(&self.salt, index, payload), proof)
         });
         if proven { Ok(payload) } else { Err(ProtocolError::Unproven) }
+    }
+
+    fn is_checksum(&self, checksum: &[u8], index: u64, sealed: &[u8]) -> bool {
+        let same = self.checksum(index, sealed)[..].ct_eq(checksum);
+        declassify(same.unwrap_u8(), "an answer that fails its checksum is reported") == 1
     }
 
     fn checksum(&self, index: u64, sealed: &[u8]) -> [u8; CHECKSUM_BYTES] {
@@ -198,7 +206,9 @@ impl Table {
     /// # Errors
     /// [`ProtocolError::Malformed`] if it is neither.
     pub fn index_value(payload: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
-        if matches!(payload, [ABSENT] | [ABSENT, 0, ..]) {
+        // The first bytes of a length, unless they say that there is no value.
+        let head = |i: usize| payload.get(i).map(|&byte| declassify(byte, LENGTH_IS_TOLD));
+        if head(0) == Some(ABSENT) && matches!(head(1), None | Some(0)) {
             return Ok(None);
         }
         let mut rest = payload;
@@ -256,11 +266,16 @@ pub struct TableClient {
     index: Box<dyn AnyIndexClient>,
 }
 
-/// What a look-up leaves with the client.
+/// What a look-up leaves with the client: secrets, which lie where they are until they are erased.
 pub struct LookupState {
-    record: u64,
-    tag: Option<[u8; TAG_BYTES]>,
+    wanted: Box<Wanted>,
     state: Box<dyn std::any::Any + Send>,
+}
+
+/// What is looked up.
+struct Wanted {
+    record: Zeroizing<u64>,
+    tag: Option<Zeroizing<[u8; TAG_BYTES]>>,
 }
 
 impl TableClient {
@@ -327,7 +342,8 @@ impl TableClient {
         rng: &mut SecretRng,
     ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
         let Prepared { queries, state } = self.index.query(record, rng)?;
-        Ok((queries, LookupState { record, tag, state }))
+        let wanted = Wanted { record: Zeroizing::new(record), tag: tag.map(Zeroizing::new) };
+        Ok((queries, LookupState { wanted: Box::new(wanted), state }))
     }
 
     /// The value, from the answers of all parties in order, or `None` if the table has no such key.
@@ -337,10 +353,11 @@ impl TableClient {
     /// proof is, [`ProtocolError::Malformed`] if an answer or the record is not what the table says. None means that the
     /// key is absent.
     pub fn decode(&self, lookup: LookupState, answers: &[&[u8]]) -> Result<Option<Vec<u8>>, ProtocolError> {
-        let record = self.index.decode(lookup.state, answers)?;
-        let payload = self.table.unseal(lookup.record, &record)?;
-        match lookup.tag {
-            Some(tag) => find(payload, &tag),
+        let LookupState { wanted, state } = lookup;
+        let record = Zeroizing::new(self.index.decode(state, answers)?);
+        let payload = self.table.unseal(*wanted.record, &record)?;
+        match &wanted.tag {
+            Some(tag) => find(payload, tag),
             None => Ok(Table::index_value(payload)?.map(<[u8]>::to_vec)),
         }
     }

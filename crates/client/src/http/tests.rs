@@ -96,7 +96,7 @@ impl IndexClient for Keyed {
         Ok((query, index))
     }
 
-    fn decode(&self, index: u64, _: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+    fn decode(&self, &index: &u64, _: &[u8]) -> Result<Vec<u8>, ProtocolError> {
         Ok(table().seal(index, &Table::index_payload(b"v")))
     }
 

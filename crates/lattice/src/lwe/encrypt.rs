@@ -2,6 +2,7 @@
 
 use spirea_math::random::SecretRng;
 use spirea_math::sample::{LWE_NOISE, ternary};
+use spirea_math::secret::declassify;
 use spirea_math::{Modulus, NttPlan, PrimePair, ShoupWord};
 use zeroize::Zeroizing;
 
@@ -74,7 +75,8 @@ impl LweEncryptor {
     /// # Panics
     /// If `position` is not a column.
     pub fn encrypt_unit_under(&self, secret: &LweSecret, position: usize, rng: &mut SecretRng) -> Vec<u32> {
-        assert!(position < self.matrix.columns(), "position out of range");
+        let is_column = declassify(position < self.matrix.columns(), "every place is a column of the matrix");
+        assert!(is_column, "position out of range");
         let mut bodies = match &self.ring {
             Some(ring) => ring.times(secret),
             None => self.uniform_times(secret),

@@ -3,6 +3,7 @@
 use spirea_math::Ring;
 use spirea_math::random::{SecretRng, Seed};
 use spirea_math::sample::{LWE_NOISE, ternary};
+use spirea_math::secret::declassify;
 use zeroize::Zeroizing;
 
 use super::{LatticeError, RingSet, SEED_BYTES, uniform_half};
@@ -77,14 +78,11 @@ impl RingSecret {
             return Err(LatticeError { what: "answer", detail });
         }
         let mut bits = Bits { bytes: switched.iter(), pending: 0, count: 0 };
-        let mut a = ring.zero();
-        for i in 0..degree {
-            // Read as a signed number: the representative of least magnitude.
-            let signed = (bits.take(a_bits) << (64 - a_bits)) as i64 >> (64 - a_bits);
-            ring.set_coefficient(&mut a, i, signed.into());
-        }
-        ring.forward(&mut a);
-        let mut product = Zeroizing::new(a);
+        // Read as signed numbers: the representatives of least magnitude. An answer within an answer is a secret.
+        let signed = |_| (bits.take(a_bits) << (64 - a_bits)) as i64 >> (64 - a_bits);
+        let a: Zeroizing<Vec<i64>> = Zeroizing::new((0..degree).map(signed).collect());
+        let mut product = Zeroizing::new(ring.lift_wide(&a));
+        ring.forward(&mut product);
         ring.mul_assign(&mut product, &self.values);
         ring.inverse(&mut product);
         let phase = |i: usize| {
@@ -99,7 +97,7 @@ impl RingSecret {
 pub(super) fn fresh_seed(rng: &mut SecretRng) -> Seed {
     let mut seed = [0; SEED_BYTES];
     rng.fill(&mut seed);
-    seed
+    declassify(seed, "the seed of a ciphertext's uniform half travels with it")
 }
 
 /// Numbers out of bytes, lowest bit first, without gaps.

@@ -2,6 +2,7 @@
 
 use spirea_lattice::{LweEncryptor, LweSecret};
 use spirea_math::random::SecretRng;
+use zeroize::Zeroizing;
 
 use super::{Params, phases};
 use crate::bytes::words_to_bytes;
@@ -9,7 +10,7 @@ use crate::grid::Place;
 use crate::parameters::Parameters;
 use crate::steps::LweHint;
 use crate::steps::check::{check_answer, check_index};
-use crate::steps::lwe::{ROUNDED_BYTES, byte_error, nearest_byte, unround};
+use crate::steps::lwe::{ROUNDED_BYTES, byte_error, nearest_byte, nearest_bytes, unround};
 use crate::{IndexClient, ProtocolError, Sizes};
 
 /// The client half of DoublePIR.
@@ -41,7 +42,7 @@ impl Client {
 pub struct State {
     first: Vec<LweSecret>,
     second: LweSecret,
-    offset: usize,
+    offset: Zeroizing<usize>,
 }
 
 impl IndexClient for Client {
@@ -61,22 +62,21 @@ impl IndexClient for Client {
         let Place { column, group, offset } = grid.place(Params::SPREAD, index);
         let mut query = Vec::with_capacity(self.sizes().query_bytes);
         let mut first = Vec::with_capacity(grid.parts());
-        for column in column..column + grid.parts() {
-            let (bodies, secret) = self.first.encrypt_unit(column, rng);
+        for part in 0..grid.parts() {
+            let (bodies, secret) = self.first.encrypt_unit(column + part, rng);
             query.extend(words_to_bytes(&bodies));
             first.push(secret);
         }
         let (bodies, second) = self.second.encrypt_unit(group, rng);
         query.extend(words_to_bytes(&bodies));
-        Ok((query, State { first, second, offset }))
+        Ok((query, State { first, second, offset: Zeroizing::new(offset) }))
     }
 
-    fn decode(&self, state: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+    fn decode(&self, state: &State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
         let (fixed, moving) = self.split(answer)?;
-        let fixed: Vec<u8> = self.fixed_phases(&state, fixed).map(nearest_byte).collect();
+        let fixed = Zeroizing::new(self.fixed_phases(state, fixed).map(nearest_byte).collect::<Vec<_>>());
         let (_, phases) = phases(&self.params.second(), &fixed, moving, &state.first, &state.second);
-        let record = phases.into_iter().skip(state.offset).take(self.params.0.grid.record_bytes);
-        Ok(record.map(nearest_byte).collect())
+        Ok(self.params.0.grid.record_of(&nearest_bytes(&phases), *state.offset))
     }
 
     fn errors(&self, state: &State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
@@ -84,7 +84,7 @@ impl IndexClient for Client {
         let fixed: Vec<u32> = self.fixed_phases(state, fixed).collect();
         let bytes: Vec<u8> = fixed.iter().map(|&phase| nearest_byte(phase)).collect();
         let (rows, phases) = phases(&self.params.second(), &bytes, moving, &state.first, &state.second);
-        Ok([fixed, rows, phases].concat().into_iter().map(byte_error).collect())
+        Ok([&fixed[..], &rows, &phases].concat().into_iter().map(byte_error).collect())
     }
 }
 
@@ -95,7 +95,7 @@ impl Client {
         Ok(answer.split_at(self.params.second().fixed_rows() * ROUNDED_BYTES))
     }
 
-    fn fixed_phases(&self, state: &State, fixed: &[u8]) -> impl Iterator<Item = u32> {
+    fn fixed_phases(&self, state: &State, fixed: &[u8]) -> impl ExactSizeIterator<Item = u32> {
         let rows = fixed.as_chunks::<ROUNDED_BYTES>().0.iter().enumerate();
         rows.map(|(row, &body)| unround(body).wrapping_add(state.second.inner_product(self.hint.row(row))))
     }

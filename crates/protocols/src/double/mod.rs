@@ -18,6 +18,6 @@ mod server;
 pub use client::Client;
 pub use params::Params;
 pub(crate) use second::{
-    SecondServer, SecondShape, dynamic_bytes, phases, precompute, put_fixed, write_fixed,
+    SecondServer, SecondShape, UnitPhases, dynamic_bytes, phases, precompute, put_fixed, write_fixed,
 };
 pub use server::Server;

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout};
 use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::{LweSecret, PublicMatrix};
+use zeroize::Zeroizing;
 
 use crate::ProtocolError;
 use crate::grid::Grid;
 use crate::steps::LweHint;
-use crate::steps::lwe::{ROUNDED_BYTES, nearest_byte, round, round_words, unround};
+use crate::steps::lwe::{ROUNDED_BYTES, nearest_bytes, round, round_words, unround};
 
 /// The shape of a second fold.
 #[derive(Clone, Copy, Debug)]
@@ -158,8 +159,11 @@ impl<B: Backend> SecondServer<B> {
     }
 }
 
+/// The phases of a look-up's moving rows, and those of its unit's bytes.
+pub(crate) type UnitPhases = (Zeroizing<Vec<u32>>, Zeroizing<Vec<u32>>);
+
 /// What the client decodes of a unit from the bytes of the fixed rows and the moving rows' ciphertexts, part
-/// after part: the phases of the moving rows, and those of the record's bytes.
+/// after part.
 ///
 /// `secrets` are those of the first queries; `second` is the second query's.
 pub(crate) fn phases(
@@ -168,20 +172,19 @@ pub(crate) fn phases(
     moving: &[u8],
     secrets: &[LweSecret],
     second: &LweSecret,
-) -> (Vec<u32>, Vec<u32>) {
-    let words =
-        |bytes: &[u8]| bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect();
-    let hint: Vec<u32> = words(fixed);
-    let rows: Vec<u32> = moving
-        .chunks_exact((DEGREE + 1) * ROUNDED_BYTES)
-        .map(|ciphertext| {
-            let ciphertext: Vec<u32> = words(ciphertext);
-            let (row, body) = ciphertext.split_at(DEGREE);
-            body[0].wrapping_add(second.inner_product(row))
-        })
-        .collect();
-    let answers: Vec<u32> = words(&rows.iter().map(|&phase| nearest_byte(phase)).collect::<Vec<_>>());
-    let mut bytes = Vec::with_capacity(shape.parts * shape.unit_rows);
+) -> UnitPhases {
+    let words = |bytes: &[u8]| -> Zeroizing<Vec<u32>> {
+        Zeroizing::new(bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect())
+    };
+    let hint = words(fixed);
+    let rows = moving.chunks_exact((DEGREE + 1) * ROUNDED_BYTES).map(|ciphertext| {
+        let ciphertext = words(ciphertext);
+        let (row, body) = ciphertext.split_at(DEGREE);
+        body[0].wrapping_add(second.inner_product(row))
+    });
+    let rows = Zeroizing::new(rows.collect::<Vec<_>>());
+    let answers = words(&nearest_bytes(&rows));
+    let mut bytes = Zeroizing::new(Vec::with_capacity(shape.parts * shape.unit_rows));
     for (secret, answers) in secrets.iter().zip(answers.chunks_exact(shape.unit_rows)) {
         for (row, answer) in hint.chunks_exact(DEGREE).zip(answers) {
             bytes.push(answer.wrapping_add(secret.inner_product(row)));

@@ -2,6 +2,7 @@
 
 use spirea_lattice::LweEncryptor;
 use spirea_math::random::SecretRng;
+use zeroize::Zeroizing;
 
 use super::Params;
 use crate::bytes::words_to_bytes;
@@ -39,7 +40,7 @@ impl Client {
 
 /// Where the record lies in its unit.
 pub struct State {
-    offset: usize,
+    offset: Zeroizing<usize>,
 }
 
 impl IndexClient for Client {
@@ -71,23 +72,19 @@ impl IndexClient for Client {
         // The public matrix comes in blocks of columns; what lies beyond the groups meets no data.
         query.extend(words_to_bytes(&second[..grid.groups]));
         query.extend(self.ring.query_of_secret(&secret, 0, rng));
-        Ok((query, State { offset }))
+        Ok((query, State { offset: Zeroizing::new(offset) }))
     }
 
-    fn decode(&self, State { offset }: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+    fn decode(&self, state: &State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
         check_answer(answer, self.sizes())?;
+        let grid = self.params.0.grid;
         let response = self.params.ring_shape().response_bytes();
-        let mut record = Vec::with_capacity(self.params.0.grid.record_bytes);
+        let mut units = Zeroizing::new(Vec::with_capacity(grid.parts() * grid.unit_rows));
         for part in answer.chunks_exact(self.params.second_blocks() * response) {
-            let mut inner = Vec::with_capacity(part.len());
-            for ciphertext in part.chunks_exact(response) {
-                inner.extend(self.ring.bytes(ciphertext)?);
-            }
-            let unit = self.ring.bytes(&inner[..response])?;
-            let wanted = (self.params.0.grid.record_bytes - record.len()).min(unit.len() - offset);
-            record.extend_from_slice(&unit[offset..offset + wanted]);
+            let inner = self.ring.bytes_of(part.chunks_exact(response))?;
+            units.extend_from_slice(&self.ring.bytes(&inner[..response])?);
         }
-        Ok(record)
+        Ok(grid.record_of(&units, *state.offset))
     }
 
     fn errors(&self, _: &State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
@@ -95,11 +92,10 @@ impl IndexClient for Client {
         let response = self.params.ring_shape().response_bytes();
         let mut errors = Vec::new();
         for part in answer.chunks_exact(self.params.second_blocks() * response) {
-            let mut inner = Vec::with_capacity(part.len());
             for ciphertext in part.chunks_exact(response) {
                 errors.extend(self.ring.errors(ciphertext, u8::BITS)?);
-                inner.extend(self.ring.bytes(ciphertext)?);
             }
+            let inner = self.ring.bytes_of(part.chunks_exact(response))?;
             errors.extend(self.ring.errors(&inner[..response], u8::BITS)?);
         }
         Ok(errors)

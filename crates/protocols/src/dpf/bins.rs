@@ -11,7 +11,9 @@ use std::sync::Arc;
 use spirea_backend::ShareBackend;
 use spirea_dpf::{Domain, Party};
 use spirea_math::random::SecretRng;
+use spirea_math::secret::declassify;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq, ConstantTimeLess};
+use zeroize::Zeroizing;
 
 use super::client::Client;
 use super::params::{Params, Shares};
@@ -92,9 +94,12 @@ pub struct BinQuery {
     /// The wanted records, as places in the list that was asked for, that this query does not bring: their bins are
     /// taken by others.
     pub overflow: Vec<usize>,
-    /// For each bin the place in the list of the record that it brings.
-    wanted: Vec<Option<usize>>,
+    /// For each bin the place in the list of the record that it brings, or [`NOTHING`].
+    wanted: Zeroizing<Vec<u64>>,
 }
+
+/// What a bin brings of which nothing is asked.
+const NOTHING: u64 = u64::MAX;
 
 /// The client half.
 pub struct BinsClient<S> {
@@ -117,24 +122,29 @@ impl<S: Shares> BinsClient<S> {
         for &index in indices {
             check_index(index, params.grid.records)?;
         }
-        let (mut wanted, mut queries) = (Vec::new(), [Vec::new(), Vec::new()]);
+        let mut wanted = Zeroizing::new(Vec::with_capacity(self.bins.bins as usize));
+        let mut queries = [Vec::new(), Vec::new()];
         let mut unserved = vec![Choice::from(1); indices.len()];
         for bin in 0..self.bins.bins {
             let (domain, Range { start, end }) = (self.bins.domain(bin), self.bins.range(bin));
             // Every bin looks at every index: nothing branches on what is wanted, nor reads memory by it.
-            let (mut row, mut taken) = (rng.next_u64() % domain.points(), u64::MAX);
+            let random = (u128::from(rng.next_u64()) * u128::from(domain.points())) >> 64;
+            let (mut row, mut taken) = (random as u64, NOTHING);
             for ((place, &index), unserved) in (0..).zip(indices).zip(&mut unserved) {
                 let inside = !index.ct_lt(&start) & index.ct_lt(&end);
-                let served = inside & taken.ct_eq(&u64::MAX);
+                let served = inside & taken.ct_eq(&NOTHING);
                 row.conditional_assign(&index.wrapping_sub(start), served);
                 taken.conditional_assign(&place, served);
                 *unserved &= !served;
             }
             let keys = Client::keys(params, domain, row, rng)?;
             queries.iter_mut().zip(keys).for_each(|(query, key)| query.extend(key.to_bytes()));
-            wanted.push((taken != u64::MAX).then_some(taken as usize));
+            wanted.push(taken);
         }
-        let overflow = (0..indices.len()).filter(|&place| unserved[place].into()).collect();
+        let overflows = |&place: &usize| {
+            declassify(unserved[place].unwrap_u8(), "the caller is told what overflows") == 1
+        };
+        let overflow = (0..indices.len()).filter(overflows).collect();
         Ok(BinQuery { queries, overflow, wanted })
     }
 
@@ -154,10 +164,11 @@ impl<S: Shares> BinsClient<S> {
         }
         let each = params.layout().answer_bytes();
         let rows = answers[0].chunks_exact(each).zip(answers[1].chunks_exact(each));
-        let records = query.wanted.iter().zip(rows).filter_map(|(wanted, (zero, one))| {
-            let mut record = Client::add(params, [zero, one]);
-            record.truncate(params.grid.record_bytes);
-            Some(((*wanted)?, record))
+        // Every bin is combined, but a list of records is for the caller to hold: it shows which bins they came from.
+        let records = query.wanted.iter().zip(rows).filter_map(|(&wanted, (zero, one))| {
+            let row = Client::add(params, [zero, one]);
+            let wanted = declassify(wanted, "the caller's list of records is in the order of their bins");
+            (wanted != NOTHING).then(|| (wanted as usize, row[..params.grid.record_bytes].to_vec()))
         });
         Ok(records.collect())
     }

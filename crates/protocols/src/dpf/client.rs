@@ -2,6 +2,7 @@
 
 use spirea_dpf::{Domain, Key, Select};
 use spirea_math::random::SecretRng;
+use zeroize::Zeroizing;
 
 use super::params::{Params, Shares};
 use crate::grid::Spread;
@@ -37,9 +38,9 @@ impl<S: Shares> Client<S> {
     }
 
     /// The row that two answers add up to.
-    pub(super) fn add(params: &Params<S>, answers: [&[u8]; 2]) -> Vec<u8> {
+    pub(super) fn add(params: &Params<S>, answers: [&[u8]; 2]) -> Zeroizing<Vec<u8>> {
         let [zero, one] = answers;
-        let mut row = zero.to_vec();
+        let mut row = Zeroizing::new(zero.to_vec());
         params.shares.output().add_to(&mut row, one);
         row
     }
@@ -47,7 +48,7 @@ impl<S: Shares> Client<S> {
 
 /// Where the record begins in its row.
 pub struct State {
-    offset: usize,
+    offset: Zeroizing<usize>,
 }
 
 impl<S: Shares> PairIndexClient for Client<S> {
@@ -65,16 +66,13 @@ impl<S: Shares> PairIndexClient for Client<S> {
         check_index(index, self.params.grid.records)?;
         let place = self.params.grid.place(Spread::Rows, index);
         let keys = Self::keys(&self.params, self.params.domain(), place.column as u64, rng)?;
-        Ok((keys.map(|key| key.to_bytes()), State { offset: place.offset }))
+        Ok((keys.map(|key| key.to_bytes()), State { offset: Zeroizing::new(place.offset) }))
     }
 
-    fn combine(&self, state: State, answers: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError> {
+    fn combine(&self, state: &State, answers: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError> {
         for answer in answers {
             check_answer(answer, self.sizes())?;
         }
-        let mut record = Self::add(&self.params, answers);
-        record.drain(..state.offset);
-        record.truncate(self.params.grid.record_bytes);
-        Ok(record)
+        Ok(self.params.grid.record_of(&Self::add(&self.params, answers), *state.offset))
     }
 }

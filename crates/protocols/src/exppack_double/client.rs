@@ -2,15 +2,16 @@
 
 use spirea_lattice::{LweEncryptor, LweSecret};
 use spirea_math::random::SecretRng;
+use zeroize::Zeroizing;
 
 use super::Params;
 use crate::bytes::words_to_bytes;
-use crate::double::phases;
+use crate::double::{UnitPhases, phases};
 use crate::grid::Place;
 use crate::parameters::Parameters;
 use crate::steps::RingKeys;
 use crate::steps::check::{check_answer, check_index};
-use crate::steps::lwe::{byte_error, nearest_byte};
+use crate::steps::lwe::{byte_error, nearest_bytes};
 use crate::steps::ring::RingClient;
 use crate::{IndexClient, ProtocolError, Sizes};
 
@@ -43,7 +44,7 @@ impl Client {
 pub struct State {
     first: Vec<LweSecret>,
     second: LweSecret,
-    offset: usize,
+    offset: Zeroizing<usize>,
 }
 
 impl IndexClient for Client {
@@ -71,26 +72,25 @@ impl IndexClient for Client {
         let Place { column, group, offset } = grid.place(Params::SPREAD, index);
         let mut query = Vec::with_capacity(self.sizes().query_bytes);
         let mut first = Vec::with_capacity(grid.parts());
-        for column in column..column + grid.parts() {
-            let (bodies, secret) = self.first.encrypt_unit(column, rng);
+        for part in 0..grid.parts() {
+            let (bodies, secret) = self.first.encrypt_unit(column + part, rng);
             query.extend(words_to_bytes(&bodies));
             first.push(secret);
         }
         let (bodies, second) = self.second.encrypt_unit(group, rng);
         query.extend(words_to_bytes(&bodies));
         query.extend(self.ring.query_of_secret(&second, 0, rng));
-        Ok((query, State { first, second, offset }))
+        Ok((query, State { first, second, offset: Zeroizing::new(offset) }))
     }
 
-    fn decode(&self, state: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
-        let (_, phases) = self.phases(&state, answer)?;
-        let record = phases.into_iter().skip(state.offset).take(self.params.0.grid.record_bytes);
-        Ok(record.map(nearest_byte).collect())
+    fn decode(&self, state: &State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        let (_, phases) = self.phases(state, answer)?;
+        Ok(self.params.0.grid.record_of(&nearest_bytes(&phases), *state.offset))
     }
 
     fn errors(&self, state: &State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
         let (rows, phases) = self.phases(state, answer)?;
-        let mut errors: Vec<f64> = rows.into_iter().chain(phases).map(byte_error).collect();
+        let mut errors: Vec<f64> = rows.iter().chain(phases.iter()).copied().map(byte_error).collect();
         let (packed, _) = answer.split_at(self.packed_bytes());
         for ciphertext in packed.chunks_exact(self.params.ring_shape().response_bytes()) {
             errors.extend(self.ring.errors(ciphertext, u8::BITS)?);
@@ -105,15 +105,11 @@ impl Client {
     }
 
     /// The phases of the moving rows, and those of the unit's bytes.
-    fn phases(&self, state: &State, answer: &[u8]) -> Result<(Vec<u32>, Vec<u32>), ProtocolError> {
+    fn phases(&self, state: &State, answer: &[u8]) -> Result<UnitPhases, ProtocolError> {
         check_answer(answer, self.params.sizes())?;
         let (packed, moving) = answer.split_at(self.packed_bytes());
-        let mut fixed = Vec::new();
-        for ciphertext in packed.chunks_exact(self.params.ring_shape().response_bytes()) {
-            fixed.extend(self.ring.bytes(ciphertext)?);
-        }
         let shape = self.params.second();
-        fixed.truncate(shape.fixed_rows());
-        Ok(phases(&shape, &fixed, moving, &state.first, &state.second))
+        let fixed = self.ring.bytes_of(packed.chunks_exact(self.params.ring_shape().response_bytes()))?;
+        Ok(phases(&shape, &fixed[..shape.fixed_rows()], moving, &state.first, &state.second))
     }
 }

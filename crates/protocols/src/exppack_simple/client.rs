@@ -2,6 +2,7 @@
 
 use spirea_lattice::LweEncryptor;
 use spirea_math::random::SecretRng;
+use zeroize::Zeroizing;
 
 use super::Params;
 use crate::bytes::words_to_bytes;
@@ -34,7 +35,7 @@ impl Client {
 
 /// Where the record lies in its unit. The secrets are the client's: answers need no other.
 pub struct State {
-    offset: usize,
+    offset: Zeroizing<usize>,
 }
 
 impl IndexClient for Client {
@@ -61,32 +62,18 @@ impl IndexClient for Client {
         check_index(index, grid.records)?;
         let Place { column, offset, .. } = grid.place(Params::SPREAD, index);
         let mut query = Vec::with_capacity(self.sizes().query_bytes);
-        for column in column..column + grid.parts() {
-            let (bodies, secret) = self.encryptor.encrypt_unit(column, rng);
+        for part in 0..grid.parts() {
+            let (bodies, secret) = self.encryptor.encrypt_unit(column + part, rng);
             query.extend(words_to_bytes(&bodies));
             query.extend(self.ring.query_of_secret(&secret, 0, rng));
         }
-        Ok((query, State { offset }))
+        Ok((query, State { offset: Zeroizing::new(offset) }))
     }
 
-    fn decode(&self, State { offset }: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
-        let (grid, shape) = (self.params.0.grid, self.params.ring_shape());
+    fn decode(&self, state: &State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
         check_answer(answer, self.sizes())?;
-        let degree = shape.degree();
-        let mut record = Vec::with_capacity(grid.record_bytes);
-        for unit in answer.chunks_exact(self.params.blocks() * shape.response_bytes()) {
-            let wanted = (grid.record_bytes - record.len()).min(grid.unit_rows - offset);
-            let blocks = offset / degree..(offset + wanted).div_ceil(degree);
-            let mut bytes = Vec::with_capacity(blocks.len() * degree);
-            for block in blocks.clone() {
-                bytes.extend(
-                    self.ring.bytes(&unit[block * shape.response_bytes()..][..shape.response_bytes()])?,
-                );
-            }
-            let start = offset - blocks.start * degree;
-            record.extend_from_slice(&bytes[start..start + wanted]);
-        }
-        Ok(record)
+        let units = self.ring.bytes_of(answer.chunks_exact(self.params.ring_shape().response_bytes()))?;
+        Ok(self.params.0.grid.record_of(&units, *state.offset))
     }
 
     fn errors(&self, _: &State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {

@@ -2,6 +2,7 @@
 
 use spirea_lattice::LweEncryptor;
 use spirea_math::random::SecretRng;
+use zeroize::Zeroizing;
 
 use super::Params;
 use crate::bytes::words_to_bytes;
@@ -34,7 +35,7 @@ impl Client {
 
 /// Where the record lies in its unit.
 pub struct State {
-    offset: usize,
+    offset: Zeroizing<usize>,
 }
 
 impl IndexClient for Client {
@@ -63,18 +64,13 @@ impl IndexClient for Client {
         let (bodies, secret) = self.encryptor.encrypt_unit(column, rng);
         let mut query = words_to_bytes(&bodies);
         query.extend(self.ring.query_of_secret(&secret, group, rng));
-        Ok((query, State { offset }))
+        Ok((query, State { offset: Zeroizing::new(offset) }))
     }
 
-    fn decode(&self, State { offset }: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+    fn decode(&self, state: &State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
         check_answer(answer, self.sizes())?;
-        let mut record = Vec::with_capacity(self.params.0.grid.record_bytes);
-        for ciphertext in answer.chunks_exact(self.params.ring_shape().response_bytes()) {
-            let unit = self.ring.bytes(ciphertext)?;
-            let wanted = (self.params.0.grid.record_bytes - record.len()).min(unit.len() - offset);
-            record.extend_from_slice(&unit[offset..offset + wanted]);
-        }
-        Ok(record)
+        let units = self.ring.bytes_of(answer.chunks_exact(self.params.ring_shape().response_bytes()))?;
+        Ok(self.params.0.grid.record_of(&units, *state.offset))
     }
 
     fn errors(&self, _: &State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {

@@ -1,8 +1,14 @@
 //! A bucket's bytes: a count, then for each entry its tag, the length of its value, and its value.
 
+use spirea_math::secret::declassify;
+use zeroize::Zeroizing;
+
 use super::TAG_BYTES;
 use crate::ProtocolError;
-use crate::bytes::{length_bytes, push_length, take, take_length};
+use crate::bytes::{
+    self, LENGTH_IS_TOLD, MAX_LENGTH_BYTES, length_bytes, masked_length, push_length, take_length,
+};
+use crate::oblivious::{above, equal, select, take};
 
 /// Bytes that an entry with a value of `value_bytes` takes in its bucket.
 pub fn entry_bytes(value_bytes: usize) -> usize {
@@ -18,7 +24,7 @@ pub struct Bucket {
 
 impl Bucket {
     /// The most bytes that a count of entries takes.
-    pub const COUNT_BYTES: usize = crate::bytes::MAX_LENGTH_BYTES;
+    pub const COUNT_BYTES: usize = MAX_LENGTH_BYTES;
 
     /// Adds an entry.
     pub fn push(&mut self, tag: &[u8; TAG_BYTES], value: &[u8]) {
@@ -66,35 +72,78 @@ pub fn entries(payload: &[u8]) -> impl Iterator<Item = Result<(&[u8; TAG_BYTES],
 }
 
 fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8; TAG_BYTES], &'a [u8])> {
-    let tag = take(rest, TAG_BYTES)?.first_chunk()?;
+    let tag = bytes::take(rest, TAG_BYTES)?.first_chunk()?;
     let length = take_length(rest)?;
-    Some((tag, take(rest, length)?))
+    Some((tag, bytes::take(rest, length)?))
 }
 
 fn cut_off() -> ProtocolError {
     ProtocolError::malformed("bucket", "an entry is cut off")
 }
 
-/// The value with this tag in the payload of a bucket, or `None` if the bucket has none. Every entry is
-/// visited, wherever the tag is.
+/// The value with this tag in the payload of a bucket, or `None` if the bucket has none.
+///
+/// What a bucket holds tells which it is, so that its entries steer nothing: every byte is looked at as if an entry
+/// began there, and masks say whether one does. What shows is whether the value is there, and its length.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`] if the payload is not a bucket.
 pub fn find(payload: &[u8], tag: &[u8; TAG_BYTES]) -> Result<Option<Vec<u8>>, ProtocolError> {
-    let mut found = None;
-    for entry in entries(payload) {
-        let (entry_tag, value) = entry?;
-        if entry_tag == tag {
-            found = Some(value);
-        }
+    /// Bytes that tell an entry's tag and length.
+    const HEAD: usize = TAG_BYTES + MAX_LENGTH_BYTES;
+    let size = payload.len();
+    // Zeros behind the end: an entry that is cut off ends beyond it.
+    let mut padded = Zeroizing::new(Vec::with_capacity(size + HEAD));
+    padded.extend_from_slice(payload);
+    padded.resize(size + HEAD, 0);
+
+    let count = masked_length(&padded);
+    let mut malformed = count.malformed | above(count.bytes, size as u64);
+    let (mut left, mut next) = (count.length, count.bytes);
+    let (mut found, mut place, mut length) = (0, 0, 0);
+    for (start, head) in (0..size as u64).zip(padded.windows(HEAD)) {
+        let (entry_tag, behind) = head.split_at(TAG_BYTES);
+        let value = masked_length(behind);
+        let value_place = start + TAG_BYTES as u64 + value.bytes;
+        let end = value_place + value.length;
+        let here = equal(start, next) & !equal(left, 0);
+        malformed |= here & (value.malformed | above(end, size as u64));
+        next = select(here, end, next);
+        left -= here & 1;
+        let hit = here & same_tag(entry_tag, tag);
+        found |= hit;
+        place = select(hit, value_place, place);
+        length = select(hit, value.length, length);
     }
-    Ok(found.map(<[u8]>::to_vec))
+    malformed |= !equal(left, 0);
+
+    if declassify(malformed != 0, "a bucket that is none is reported") {
+        return Err(cut_off());
+    }
+    if !declassify(found != 0, "the application is told whether the table has the key") {
+        return Ok(None);
+    }
+    let length = declassify(length as usize, LENGTH_IS_TOLD);
+    Ok(Some(take(&mut padded, place as usize, length).to_vec()))
+}
+
+/// All ones where two tags are the same.
+#[inline(always)]
+fn same_tag(a: &[u8], b: &[u8; TAG_BYTES]) -> u64 {
+    equal(a.iter().zip(b).fold(0, |differs, (a, b)| differs | u64::from(a ^ b)), 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// What [`find`] finds, by definition: the last entry with the tag; none if any entry is cut off.
+    fn found_by_entries(payload: &[u8], tag: &[u8; TAG_BYTES]) -> Option<Option<Vec<u8>>> {
+        let entries: Vec<_> = entries(payload).collect::<Result<_, _>>().ok()?;
+        let found = entries.iter().rev().find(|(entry_tag, _)| *entry_tag == tag);
+        Some(found.map(|(_, value)| value.to_vec()))
+    }
 
     proptest! {
         #[test]
@@ -122,7 +171,28 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_bucket_or_an_error(payload: Vec<u8>, tag: [u8; TAG_BYTES]) {
-            let _ = find(&payload, &tag);
+            prop_assert_eq!(find(&payload, &tag).ok(), found_by_entries(&payload, &tag));
+        }
+
+        #[test]
+        fn damaged_buckets_are_read_alike_with_masks_and_with_branches(
+            values in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..6),
+            wanted in 0u8..7, cut in 0usize..40, padding in 0usize..9,
+            damage in proptest::collection::vec((any::<usize>(), prop_oneof![Just(0u8), Just(0x80), Just(1), any::<u8>()]), 0..3),
+        ) {
+            let mut bucket = Bucket::default();
+            for (i, value) in values.iter().enumerate() {
+                bucket.push(&[i as u8 / 2; TAG_BYTES], value);
+            }
+            let mut payload = bucket.payload();
+            payload.truncate(payload.len().saturating_sub(cut).max(1));
+            payload.resize(payload.len() + padding, 0);
+            for (place, byte) in damage {
+                let place = place % payload.len();
+                payload[place] = byte;
+            }
+            let tag = [wanted; TAG_BYTES];
+            prop_assert_eq!(find(&payload, &tag).ok(), found_by_entries(&payload, &tag));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The client half.
 
 use spirea_math::random::SecretRng;
+use zeroize::Zeroizing;
 
 use super::Params;
 use super::pad::Pad;
@@ -33,9 +34,9 @@ impl Client {
 /// Where the record lies.
 pub struct State {
     /// Number of the unit of its first part.
-    unit: usize,
+    unit: Zeroizing<usize>,
     /// Its first byte in its unit.
-    offset: usize,
+    offset: Zeroizing<usize>,
 }
 
 impl IndexClient for Client {
@@ -63,26 +64,23 @@ impl IndexClient for Client {
         let Place { column, group, offset } = grid.place(Spread::Rows, index);
         // Every column computes the comparison, so that time and memory do not tell the one.
         let one_hot = (0..grid.columns).map(|i| (((i ^ column) as u64).wrapping_sub(1) >> 63) as i8);
-        let state = State { unit: group * grid.columns + column, offset };
-        Ok((self.ring.query(one_hot, group, rng), state))
+        let unit = Zeroizing::new(group * grid.columns + column);
+        Ok((self.ring.query(one_hot, group, rng), State { unit, offset: Zeroizing::new(offset) }))
     }
 
-    fn decode(&self, State { unit, offset }: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+    fn decode(&self, state: &State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
         check_answer(answer, self.sizes())?;
         let (shape, grid) = (self.params.ring_shape(), self.params.grid);
         let bits = shape.set.plaintext_bits();
-        let mut record = Vec::with_capacity(grid.record_bytes);
-        let units = (unit..).step_by(grid.groups * grid.columns);
-        for (ciphertext, unit) in answer.chunks_exact(shape.response_bytes()).zip(units) {
+        let mut units = Zeroizing::new(Vec::with_capacity(grid.parts() * grid.unit_rows));
+        for (part, ciphertext) in answer.chunks_exact(shape.response_bytes()).enumerate() {
             let phases = self.ring.phases(ciphertext)?;
             let coefficients = phases.iter().map(|phase| phase.wrapping_add(1 << (63 - bits)) >> (64 - bits));
-            let padding = self.pad.of_unit(unit, shape.degree());
+            let padding = self.pad.of_unit(*state.unit + part * grid.groups * grid.columns, shape.degree());
             let numbers = coefficients.zip(padding).map(|(c, pad)| c.wrapping_sub(pad) & self.pad.mask());
-            let bytes = join_bits(numbers, bits);
-            let wanted = (grid.record_bytes - record.len()).min(bytes.len() - offset);
-            record.extend_from_slice(&bytes[offset..offset + wanted]);
+            join_bits(numbers, bits, &mut units);
         }
-        Ok(record)
+        Ok(grid.record_of(&units, *state.offset))
     }
 
     fn errors(&self, _: &State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
@@ -94,9 +92,9 @@ impl IndexClient for Client {
     }
 }
 
-/// The bytes of numbers of `bits` bits each, lowest bit first, without gaps.
-fn join_bits(numbers: impl Iterator<Item = u64>, bits: u32) -> Vec<u8> {
-    let (mut bytes, mut pending, mut count) = (Vec::new(), 0u64, 0);
+/// Appends the bytes of numbers of `bits` bits each, lowest bit first, without gaps.
+fn join_bits(numbers: impl Iterator<Item = u64>, bits: u32, bytes: &mut Vec<u8>) {
+    let (mut pending, mut count) = (0u64, 0);
     for number in numbers {
         // Fewer than 8 bits are pending, and a number has at most 32.
         pending |= number << count;
@@ -106,7 +104,6 @@ fn join_bits(numbers: impl Iterator<Item = u64>, bits: u32) -> Vec<u8> {
             (pending, count) = (pending >> 8, count - 8);
         }
     }
-    bytes
 }
 
 #[cfg(test)]
@@ -119,7 +116,9 @@ mod tests {
         #[test]
         fn bits_split_and_join(bytes in proptest::collection::vec(any::<u8>(), 120), bits in prop::sample::select(vec![30u32, 32])) {
             let numbers = split_bits(&bytes, bits).take(120 * 8 / bits as usize);
-            prop_assert_eq!(join_bits(numbers, bits), bytes);
+            let mut joined = Vec::new();
+            join_bits(numbers, bits, &mut joined);
+            prop_assert_eq!(joined, bytes);
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use spirea_lattice::{LweEncryptor, LweSecret};
 use spirea_math::random::SecretRng;
+use spirea_math::secret::declassify;
+use zeroize::Zeroizing;
 
 use super::Params;
 use crate::bytes::words_to_bytes;
@@ -35,7 +37,7 @@ impl Client {
 /// The secrets of a query, one for each of its columns, and the record's first row.
 pub struct State {
     secrets: Vec<LweSecret>,
-    first_row: usize,
+    first_row: Zeroizing<usize>,
 }
 
 impl IndexClient for Client {
@@ -54,35 +56,38 @@ impl IndexClient for Client {
         let place = self.params.grid().place(Spread::Columns, index);
         let mut query = Vec::with_capacity(self.sizes().query_bytes);
         let mut secrets = Vec::with_capacity(self.params.record_columns());
-        for column in place.column..place.column + self.params.record_columns() {
-            let (bodies, secret) = self.encryptor.encrypt_unit(column, rng);
+        for part in 0..self.params.record_columns() {
+            let (bodies, secret) = self.encryptor.encrypt_unit(place.column + part, rng);
             query.extend_from_slice(&words_to_bytes(&bodies));
             secrets.push(secret);
         }
-        Ok((query, State { secrets, first_row: place.offset }))
+        Ok((query, State { secrets, first_row: Zeroizing::new(place.offset) }))
     }
 
-    fn decode(&self, state: State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
-        let phases = self.phases(&state, answer)?;
-        Ok(phases.into_iter().map(nearest_byte).collect())
+    fn decode(&self, state: &State, answer: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        Ok(self.phases(state, answer)?.iter().copied().map(nearest_byte).collect())
     }
 
     fn errors(&self, state: &State, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
-        Ok(self.phases(state, answer)?.into_iter().map(byte_error).collect())
+        Ok(self.phases(state, answer)?.iter().copied().map(byte_error).collect())
     }
 }
 
 impl Client {
     /// The phases `2^24 m + e` of the record's bytes.
-    fn phases(&self, state: &State, answer: &[u8]) -> Result<Vec<u32>, ProtocolError> {
+    ///
+    /// A byte takes 5 KiB of the hint, so only the record's rows are read: to hide which they are, a client would read
+    /// hundreds of megabytes for a record.
+    fn phases(&self, state: &State, answer: &[u8]) -> Result<Zeroizing<Vec<u32>>, ProtocolError> {
         let Params { rows, record_bytes, .. } = self.params;
         check_answer(answer, self.params.sizes())?;
-        let mut phases = Vec::with_capacity(record_bytes);
+        let first_row = declassify(*state.first_row, "`simple` reads the hint's rows of the record alone");
+        let mut phases = Zeroizing::new(Vec::with_capacity(record_bytes));
         for (secret, column) in state.secrets.iter().zip(answer.chunks_exact(rows * ROUNDED_BYTES)) {
-            let wanted = (record_bytes - phases.len()).min(rows - state.first_row);
+            let wanted = (record_bytes - phases.len()).min(rows - first_row);
             let entries = column.as_chunks::<ROUNDED_BYTES>().0.iter().enumerate();
             phases.extend(
-                entries.skip(state.first_row).take(wanted).map(|(row, &entry)| {
+                entries.skip(first_row).take(wanted).map(|(row, &entry)| {
                     unround(entry).wrapping_add(secret.inner_product(self.hint.row(row)))
                 }),
             );

@@ -1,6 +1,7 @@
 //! The client's half of a fold, and rounding of what it leaves.
 
 use spirea_lattice::lwe::SCALE_BITS;
+use zeroize::Zeroizing;
 
 /// Bits of a word that a fold leaves on its way to another fold or to a client. The noise of the fold is far
 /// below 2^15; rounding the 1280 words that a phase is made of adds a deviation of 8.5 units of 2^16, where
@@ -27,6 +28,11 @@ pub(crate) fn unround(bytes: [u8; ROUNDED_BYTES]) -> u32 {
 /// The byte whose encryption has this phase.
 pub(crate) fn nearest_byte(phase: u32) -> u8 {
     (phase.wrapping_add(1 << (SCALE_BITS - 1)) >> SCALE_BITS) as u8
+}
+
+/// The bytes whose encryptions have these phases.
+pub(crate) fn nearest_bytes(phases: &[u32]) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(phases.iter().copied().map(nearest_byte).collect())
 }
 
 /// How far a phase is from that of the byte that it decodes to, as a share of what decoding tolerates.

@@ -229,8 +229,9 @@ impl RingClient {
             let value = (group >> bit & 1) as i8;
             factors.iter().map(move |&factor| (factor, value))
         });
-        let leaves: Zeroizing<Vec<(u128, i8)>> =
-            Zeroizing::new(columns.map(|value| (set.scale(), value)).chain(selectors).collect());
+        // As large as it gets at once: a vector that grows leaves what it held where it was.
+        let mut leaves = Zeroizing::new(Vec::with_capacity(self.shape.expansion().leaves()));
+        leaves.extend(columns.map(|value| (set.scale(), value)).chain(selectors));
         self.keys.secrets().current.encrypt_leaves(self.shape.expansion(), &leaves, rng)
     }
 
@@ -249,8 +250,21 @@ impl RingClient {
     }
 
     /// The bytes that a response's ciphertext holds, one for each coefficient.
-    pub fn bytes(&self, ciphertext: &[u8]) -> Result<Vec<u8>, ProtocolError> {
-        Ok(self.phases(ciphertext)?.iter().map(|phase| (phase.wrapping_add(1 << 55) >> 56) as u8).collect())
+    pub fn bytes(&self, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
+        let phases = self.phases(ciphertext)?;
+        Ok(Zeroizing::new(phases.iter().map(|phase| (phase.wrapping_add(1 << 55) >> 56) as u8).collect()))
+    }
+
+    /// The bytes that a response's ciphertexts hold, one after another.
+    pub fn bytes_of<'a>(
+        &self,
+        ciphertexts: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(ciphertexts.len() * self.shape.degree()));
+        for ciphertext in ciphertexts {
+            bytes.extend_from_slice(&self.bytes(ciphertext)?);
+        }
+        Ok(bytes)
     }
 }
 

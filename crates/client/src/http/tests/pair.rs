@@ -29,7 +29,7 @@ impl PairIndexClient for Shares {
         Ok(([zero, one], ()))
     }
 
-    fn combine(&self, (): (), [zero, one]: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError> {
+    fn combine(&self, (): &(), [zero, one]: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError> {
         Ok(zero.iter().zip(one).take(table().record_bytes()).map(|(zero, one)| zero ^ one).collect())
     }
 }

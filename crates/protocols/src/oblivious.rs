@@ -1,0 +1,73 @@
+//! Comparisons and copies that show nothing of what is compared or copied: neither a branch nor an address.
+//!
+//! A mask is all ones or zero.
+
+use spirea_math::secret::opaque;
+
+/// All ones where two numbers are equal.
+#[inline(always)]
+pub(crate) fn equal(a: u64, b: u64) -> u64 {
+    let differs = a ^ b;
+    // The sign of a number or of its negative is set, unless it is 0.
+    opaque(((differs | differs.wrapping_neg()) >> 63).wrapping_sub(1))
+}
+
+/// All ones where a is above b, both below 2^63.
+#[inline(always)]
+pub(crate) fn above(a: u64, b: u64) -> u64 {
+    opaque((b.wrapping_sub(a) >> 63).wrapping_neg())
+}
+
+/// `a` under a mask of ones, else `b`.
+#[inline(always)]
+pub(crate) fn select(mask: u64, a: u64, b: u64) -> u64 {
+    (a & mask) | (b & !mask)
+}
+
+/// The `length` bytes that begin at the secret place `start`, from where they do not reach beyond the end. What is left
+/// of `bytes` is without meaning.
+///
+/// All bytes move by each power of two in turn, or stay under a mask, the largest first: what is then left to move by
+/// is smaller than the power, and what lies further off is not wanted.
+///
+/// # Panics
+/// If there are fewer bytes in all.
+pub(crate) fn take(bytes: &mut [u8], start: usize, length: usize) -> &[u8] {
+    assert!(length <= bytes.len(), "more bytes are wanted than there are");
+    let furthest = bytes.len() - length;
+    for bit in (0..usize::BITS - furthest.leading_zeros()).rev() {
+        let step = 1 << bit;
+        let mask = opaque(0u8.wrapping_sub((start >> bit & 1) as u8));
+        let moved = bytes.len().min(length + step);
+        for i in 0..moved.min(bytes.len() - step) {
+            bytes[i] = (bytes[i + step] & mask) | (bytes[i] & !mask);
+        }
+    }
+    &bytes[..length]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn masks_are_those_of_the_comparisons(a: u64, b: u64, shift in 1u32..64) {
+            let (a, b) = (a >> shift, b >> shift);
+            for (a, b) in [(a, b), (a, a), (a, a + 1), (a + 1, a), (0, a)] {
+                prop_assert_eq!(equal(a, b), u64::from(a == b).wrapping_neg());
+                prop_assert_eq!(above(a, b), u64::from(a > b).wrapping_neg());
+                prop_assert_eq!([select(u64::MAX, a, b), select(0, a, b)], [a, b]);
+            }
+        }
+
+        #[test]
+        fn what_is_taken_is_what_lies_there(bytes in proptest::collection::vec(any::<u8>(), 0..300), start: usize, length: usize) {
+            let start = start % (bytes.len() + 1);
+            let length = length % (bytes.len() - start + 1);
+            let mut moving = bytes.clone();
+            prop_assert_eq!(take(&mut moving, start, length), &bytes[start..start + length]);
+        }
+    }
+}
