@@ -13,7 +13,7 @@ demo: build
 demo-two-server: build
 	python3 scripts/demo_two_server.py target/release/spirea
 
-test: lint deny test-rust test-cuda-asan test-docs test-reference-client test-page test-deploy check-cuda-pack test-avx512
+test: lint deny test-rust test-cuda-asan test-docs test-reference-client test-page test-constant-time test-deploy check-cuda-pack test-avx512
 
 # Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec, which audit reads besides, come
 # from the network and change by themselves.
@@ -27,6 +27,7 @@ audit:
 lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --package spirea-constant-time --features memcheck --locked -- -D warnings
 
 # The emulated CUDA device is built with AddressSanitizer besides: test-cuda-asan runs every kernel under it.
 test lint test-rust test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
@@ -57,6 +58,11 @@ $(REFERENCE)/installed: conformance/client/requirements.txt
 # The operator's page in Chromium without a window, which the script installs where it may.
 test-page: test-rust
 	python3 scripts/test_page.py target/debug/spirea
+
+# Client code under valgrind, which the script installs where it may: docs/constant-time.md.
+.PHONY: test-constant-time
+test-constant-time:
+	python3 scripts/test_constant_time.py
 
 # The container, compose and systemd files, as far as they can be checked without running them.
 .PHONY: test-deploy

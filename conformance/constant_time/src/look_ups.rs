@@ -1,0 +1,135 @@
+//! Look-ups with their secrets marked.
+
+use std::sync::Arc;
+
+use spirea_backend::ShareBackend;
+use spirea_conformance::{Setup, setup_of, slices};
+use spirea_cpu::CpuBackend;
+use spirea_math::random::SecretRng;
+use spirea_math::secret;
+use spirea_protocols::dpf::{Bins, BinsClient, BinsServer};
+use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::table::LookupState;
+use spirea_protocols::{Party, ProtocolError, TableClient, TableKind};
+
+use crate::tables::{Sealed, Size, key, sealed, value};
+
+const SENT: &str = "queries and evaluation keys are what a server sees";
+const RECEIVED: &str = "a value is the application's";
+
+/// Tables that are served quickly even under valgrind: of records that share units, and of records that fill several or
+/// lie in several groups.
+fn sizes(protocol: &str) -> (Size, Size) {
+    let small = match protocol {
+        "double" | "exppack-double" => Size { values: 20, value_bytes: 2 },
+        // More than one unit: a table of one needs no keys.
+        "onion" => Size { values: 200, value_bytes: 300 },
+        _ => Size { values: 20, value_bytes: 300 },
+    };
+    let large = match protocol {
+        "double" | "exppack-double" => small,
+        "hybrid" => Size { values: 600, value_bytes: 9000 },
+        "onion" => Size { values: 60, value_bytes: 9000 },
+        _ => Size { values: 4, value_bytes: 5000 },
+    };
+    (small, large)
+}
+
+/// Looks up values under `protocol`.
+pub fn of(protocol: &str) {
+    let (small, large) = sizes(protocol);
+    for (kind, size, proof_levels) in [(TableKind::Keyword, small, None), (TableKind::Index, large, Some(2))]
+    {
+        let (setup, client, rng) = &mut halves(protocol, sealed(kind, size, proof_levels));
+        // One that is there, and one that is not.
+        for number in [size.values * 2 / 3, size.values + 5] {
+            let expected = (number < size.values).then(|| value(number, size));
+            let found = match kind {
+                TableKind::Keyword => look_up_key(setup, client, number, rng),
+                TableKind::Index => look_up_index(setup, client, number, rng),
+            };
+            assert_eq!(found, expected, "{protocol}: {number}");
+        }
+    }
+}
+
+/// The servers of a table, and a client whose randomness is secret.
+fn halves(protocol: &str, Sealed { table, records }: Sealed) -> (Setup, TableClient, SecretRng) {
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    let params = ProtocolParams::choose(&choice, [7; 32], table.records, table.record_bytes()).unwrap();
+    let backend = Arc::new(CpuBackend::new(1).unwrap());
+    let mut setup = setup_of(&backend, &params, records);
+    let mut rng = SecretRng::from_os().unwrap();
+    let client = TableClient::new(table, params.client(&setup.hint, &mut rng).unwrap()).unwrap();
+    setup.keys = client.index().evaluation_keys().map(|keys| {
+        let mut sent = keys.to_vec();
+        public(&mut sent, SENT);
+        setup.servers[0].prepare_keys(&sent).unwrap()
+    });
+    (setup, client, rng)
+}
+
+/// Marks as public what was secret until now.
+fn public(bytes: &mut [u8], why: &'static str) {
+    let marked = spirea_memcheck::undefined_bits(bytes);
+    assert!(marked > 0 || bytes.is_empty(), "nothing of it was marked as secret any more: {why}");
+    secret::declassify_bytes(bytes, why);
+}
+
+fn look_up_key(setup: &Setup, client: &TableClient, number: u64, rng: &mut SecretRng) -> Option<Vec<u8>> {
+    let mut key = key(number);
+    secret::poison(&mut key[..]);
+    finish(setup, client, client.query_key(&key, rng)).unwrap()
+}
+
+/// An index that the table does not have is refused.
+fn look_up_index(setup: &Setup, client: &TableClient, number: u64, rng: &mut SecretRng) -> Option<Vec<u8>> {
+    let mut index = number;
+    secret::poison(&mut index);
+    match finish(setup, client, client.query_index(index, rng)) {
+        Err(ProtocolError::BadRequest(_)) => None,
+        found => found.unwrap(),
+    }
+}
+
+/// Sends what was made to the servers, and decodes their answers.
+fn finish(
+    setup: &Setup,
+    client: &TableClient,
+    made: Result<(Vec<Vec<u8>>, LookupState), ProtocolError>,
+) -> Result<Option<Vec<u8>>, ProtocolError> {
+    let (mut queries, state) = made?;
+    queries.iter_mut().for_each(|query| public(query, SENT));
+    let answers = setup.answers(&[queries]).remove(0);
+    let mut value = client.decode(state, &slices(&answers))?;
+    value.iter_mut().for_each(|value| public(value, RECEIVED));
+    Ok(value)
+}
+
+/// Looks up several records at once, one of each bin, and one that overflows.
+pub fn from_bins() {
+    let choice = Choice { protocol: "dpf-xor".into(), ..Choice::default() };
+    let ProtocolParams::DpfXor(params) = ProtocolParams::choose(&choice, [7; 32], 100, 24).unwrap() else {
+        unreachable!("the protocol was named");
+    };
+    let bins = Bins::new(params.clone(), 7).unwrap();
+    let backend = Arc::new(CpuBackend::new(1).unwrap());
+    let rows: Vec<Vec<u8>> = (0..100u8).map(|i| vec![i; 24]).collect();
+    let mut rng = SecretRng::from_os().unwrap();
+    let mut wanted = [3, 4, 50, 99];
+    secret::poison(&mut wanted);
+    let client = BinsClient::new(bins.clone());
+    let mut query = client.query(&wanted, &mut rng).unwrap();
+    query.queries.iter_mut().for_each(|query| public(query, SENT));
+    let answers = Party::BOTH.map(|party| {
+        let upload = backend.upload_rows(params.layout(), &rows.concat()).unwrap();
+        let server = BinsServer::new(bins.clone(), party, backend.clone(), upload).unwrap();
+        server.answer(&query.queries[party as usize]).unwrap()
+    });
+    let records = client.combine(&query, [&answers[0], &answers[1]]).unwrap();
+    assert_eq!(query.overflow, [1]);
+    assert_eq!(
+        records.into_iter().map(|(place, record)| (place, record[0])).collect::<Vec<_>>(),
+        [(0, 3), (2, 50), (3, 99)]
+    );
+}
