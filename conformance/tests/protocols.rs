@@ -31,8 +31,8 @@ fn decodes(protocol: &str, shapes: &[(u64, usize)]) {
         let setup = setup(&backend, &params, Content::Random(3));
         let margin = records_decode(&setup, &(0..records).collect::<Vec<_>>(), &mut rng);
         println!(
-            "{protocol}: {records} records of {record_bytes} bytes: {margin:.2} bits of margin, failure 2^{:.0}, {:?} {:?}",
-            params.failure_log2(),
+            "{protocol}: {records} records of {record_bytes} bytes: {margin:.2} bits of margin, failure {:?}, {:?} {:?}",
+            params.failure(),
             params.sizes(),
             params.grid()
         );
@@ -55,7 +55,7 @@ fn selects(params: &ProtocolParams) {
     let indices: Vec<u64> =
         [0, records - 1].into_iter().chain((0..6).map(|_| rng.next_u64() % records)).collect();
     let margin = records_decode(&setup, &indices, &mut rng);
-    println!("{:?}: {margin:.2} bits of margin, failure 2^{:.0}", params.grid(), params.failure_log2());
+    println!("{:?}: {margin:.2} bits of margin, failure {:?}", params.grid(), params.failure());
 }
 
 #[test]

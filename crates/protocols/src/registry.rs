@@ -270,7 +270,7 @@ impl ProtocolParams {
         }
     }
 
-    /// The same parameters under another seed; protocols without a public matrix take no notice of it.
+    /// The same parameters under another public seed ([`ProtocolParams::seed`]), for a protocol that has one.
     #[must_use]
     pub fn reseeded(&self, seed: Seed) -> Self {
         let mut reseeded = self.clone();
