@@ -31,6 +31,7 @@ fn config() -> Config {
         records: RECORDS,
         payload_bytes: 1 + VALUE_BYTES,
         salt: [0; 32],
+        places: None,
         fields: vec!["value".into()],
         proofs: None,
     };
