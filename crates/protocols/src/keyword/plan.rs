@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn buckets_with_proofs_are_fewer() {
         let plan = |proof_bytes| {
-            let mut planner = BucketPlanner::new(1 << 18, proof_bytes);
-            for i in 0..1 << 18 {
-                planner.add(place(i), entry_bytes(32));
+            let mut planner = BucketPlanner::new(1 << 19, proof_bytes);
+            for i in 0..1 << 19 {
+                planner.add(place(i), entry_bytes(4));
             }
             planner.choose().unwrap()
         };
