@@ -197,6 +197,21 @@ def rounding():
     return lines
 
 
+def gadget_in_words(gadget):
+    if isinstance(gadget, ring.Digits):
+        return f"digits {gadget.levels} {gadget.base} {gadget.dropped}"
+    return "residues"
+
+
+def ring_sets():
+    return [
+        f"{name}: primes {' '.join(map(str, chosen.primes))}; p 2^{chosen.plaintext_bits}; "
+        f"keys {gadget_in_words(chosen.expansion)}; selectors {gadget_in_words(chosen.selector)}; "
+        f"response {' '.join(map(str, chosen.response_bits))}"
+        for name, chosen in ring.SETS.items()
+    ]
+
+
 def transform():
     prime = 536608769
     values = ring.forward(prime, np.arange(ring.DEGREE, dtype=np.uint64)[None, :])[0]
@@ -315,6 +330,7 @@ EXAMPLES = {
     "places": places,
     "matrix": matrix,
     "rounding": rounding,
+    "ring-sets": ring_sets,
     "transform": transform,
     "halves": halves,
     "gadgets": gadgets,

@@ -10,7 +10,7 @@ use spirea_dpf::{Bit, Domain, OutputKind, Prf, generate, prf};
 use spirea_lattice::rlwe::{Conversion, KeyShape};
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed, public_residues, public_row};
-use spirea_math::{Expansion, Modulus, NttPlan};
+use spirea_math::{Expansion, Gadget, Modulus, NttPlan};
 use spirea_protocols::delta::{self, Change};
 use spirea_protocols::grid::{Grid, Place, Spread};
 use spirea_protocols::keyword::{Bucket, KeyHash};
@@ -96,6 +96,7 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("places", places());
     add("matrix", matrix());
     add("rounding", rounding());
+    add("ring-sets", ring_sets());
     add("transform", transform());
     add("halves", halves());
     add("gadgets", gadgets());
@@ -350,6 +351,22 @@ fn rounding() -> Vec<String> {
     let bytes = [0x2a7f_ffff, 0x2a80_0000, 0xff80_0000]
         .map(|phase| format!("byte of phase {phase:08x}: {:02x}", byte(phase)));
     [words, bytes].concat()
+}
+
+fn ring_sets() -> Vec<String> {
+    let gadget = |gadget: Gadget| match gadget {
+        Gadget::Residues => "residues".to_owned(),
+        Gadget::Digits { levels, base_log, dropped } => format!("digits {levels} {base_log} {dropped}"),
+    };
+    let set = |set: RingSet| {
+        assert_eq!(set.conversion_gadget(), set.expansion_gadget(), "keys have one gadget");
+        let primes: Vec<_> = set.ring().limbs().iter().map(|limb| limb.prime().value().to_string()).collect();
+        let (name, p, (a, b)) = (set.name(), set.plaintext_bits(), set.response_bits());
+        let (keys, selectors) = (gadget(set.expansion_gadget()), gadget(set.selector_gadget()));
+        let primes = primes.join(" ");
+        format!("{name}: primes {primes}; p 2^{p}; keys {keys}; selectors {selectors}; response {a} {b}")
+    };
+    RingSet::ALL.map(set).into()
 }
 
 fn transform() -> Vec<String> {
