@@ -40,7 +40,9 @@ fn parameters(protocol: &str) -> ProtocolParams {
         "exppack-double" => packed(grid(4, 2, 256, 256)),
         "double-pack" => packed(grid(3000, 4096, 5, 256)),
         "hybrid" => packed(grid(5000, 4096, 5, 256)),
-        "onion" => json!({ "protocol": protocol, "ring": "onion-30", "grid": grid(6000, 15360, 5, 4) }),
+        "onion" => {
+            json!({ "protocol": protocol, "ring": "onion-30", "pad": "a5".repeat(32), "grid": grid(6000, 15360, 5, 4) })
+        }
         "dpf-xor" => {
             json!({ "protocol": protocol, "prf": "aes-128", "shares": "bit", "grid": grid(24, 48, 1, 20) })
         }

@@ -284,8 +284,6 @@ class Onion(Protocol):
 
     def pad(self, part, column, group):
         """What was added to the coefficients of a unit (wire.md 12.5)."""
-        if "pad" not in self.params:
-            return np.zeros(DEGREE, np.uint32)
         unit = (part * self.grid.groups + group) * self.grid.columns + column
         return chacha20(pad_key(self.params), [unit], DEGREE)[0] & np.uint32((1 << self.bits) - 1)
 
