@@ -136,12 +136,12 @@ def fields():
 
 
 def keys():
-    said = {"records": 1000}
+    said = {"records": 1000, "places": of(0x44).hex()}
     lines = ["salt: 00..1f", "places: 32 bytes 44", "records: 1000"]
     for key in ("alpha", "beta"):
         tag = table.tag(COUNTED, key.encode())
-        place, bucket = table.place(said, tag), table.bucket(said, tag)
-        lines.append(f"{key}: tag {tag.hex()}, place {place:016x}, record {bucket}")
+        upper = table.place(said, tag) >> 24
+        lines.append(f"{key}: tag {tag.hex()}, place {upper:010x}..., record {table.bucket(said, tag)}")
     return lines
 
 

@@ -12,8 +12,8 @@ use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed, public_residues, public_row};
 use spirea_math::{Expansion, Gadget, Modulus, NttPlan};
 use spirea_protocols::delta::{self, Change};
-use spirea_protocols::grid::{Grid, Place, Spread};
-use spirea_protocols::keyword::{Bucket, KeyHash};
+use spirea_protocols::grid::{self, Grid, Spread};
+use spirea_protocols::keyword::{Bucket, KeyHash, Place};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::{NAMES, ProtocolParams};
 use spirea_protocols::signature::{PrivateKey, Signature};
@@ -232,6 +232,7 @@ fn table(records: u64, payload_bytes: usize, proofs: Option<Proofs>) -> Table {
         records,
         payload_bytes,
         salt: COUNTED,
+        places: None,
         fields: vec!["value".into()],
         proofs,
     }
@@ -276,9 +277,11 @@ fn fields() -> Vec<String> {
 
 fn keys() -> Vec<String> {
     let of = |key: &str| {
-        let hash = KeyHash::new(&COUNTED, key.as_bytes());
-        let (tag, place, record) = (hex(hash.tag), hash.place(), hash.bucket(1000));
-        format!("{key}: tag {tag}, place {place:016x}, record {record}")
+        let tag = KeyHash::new(&COUNTED, key.as_bytes()).tag;
+        let place = Place::new(&[0x44; 32], &tag);
+        // The bucket among 2^40 is the upper 40 bits of a place.
+        let (upper, record) = (place.bucket(1 << 40), place.bucket(1000));
+        format!("{key}: tag {}, place {upper:010x}..., record {record}", hex(tag))
     };
     vec!["salt: 00..1f".into(), "places: 32 bytes 44".into(), "records: 1000".into(), of("alpha"), of("beta")]
 }
@@ -302,7 +305,7 @@ fn changes() -> Vec<String> {
 fn places() -> Vec<String> {
     let of = |record_bytes: usize, spread: Spread, word: &str| {
         let grid = Grid { records: 60, record_bytes, unit_rows: 256, groups: 3, columns: 60 };
-        let (Place { column, group, offset }, parts) = (grid.place(spread, 17), grid.parts());
+        let (grid::Place { column, group, offset }, parts) = (grid.place(spread, 17), grid.parts());
         let parts = format!("{parts} part{}", if parts > 1 { "s" } else { "" });
         format!(
             "records of {record_bytes} bytes, unit 256, 3 groups, {word}, record 17: column {column}, group {group}, offset {offset}, {parts}"
@@ -316,13 +319,9 @@ fn places() -> Vec<String> {
 }
 
 fn matrix() -> Vec<String> {
-    let second = blake3::derive_key("spirea v1: seed of the second public matrix", &COUNTED);
-    let [first, second, uniform] = [
-        (LweSet::Module1280, COUNTED, 512),
-        (LweSet::Module1280, second, 256),
-        (LweSet::Paper, COUNTED, 256),
-    ]
-    .map(|(set, seed, columns)| PublicMatrix::new(set, seed, columns).entries());
+    let first = PublicMatrix::new(LweSet::Module1280, COUNTED, 512).entries();
+    let second = PublicMatrix::of_second_fold(LweSet::Module1280, COUNTED, 256).entries();
+    let uniform = PublicMatrix::new(LweSet::Paper, COUNTED, 256).entries();
     let degree = 1280;
     let at = |a: &[u32], row: usize, column: usize| words(&a[row * degree + column..][..3]);
     let product = |row: usize| {

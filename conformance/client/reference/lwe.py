@@ -15,9 +15,8 @@ MAX_COLUMNS = 1 << 20
 
 def matrix_key(seed, fold):
     """The key of the stream of the public matrix of a first or second fold (wire.md 8.2)."""
-    if fold == 0:
-        return seed
-    return blake3.blake3(seed, derive_key_context="spirea v1: seed of the second public matrix").digest()
+    context = f"spirea v2: public matrix of the {('first', 'second')[fold]} fold"
+    return blake3.blake3(seed, derive_key_context=context).digest()
 
 
 class PublicMatrix:

@@ -16,6 +16,8 @@ from .streams import chacha20
 class Protocol:
     """What every protocol has; `params` is the JSON of wire.md 4.5."""
 
+    # The members of its parameters beside `protocol` (wire.md 4.5).
+    members = {"set", "ring", "seed", "grid"}
     parties = 1
     shape = None
     hint_bytes = 0
@@ -84,6 +86,7 @@ class Folding(Protocol):
 class Simple(Folding):
     """wire.md 9."""
 
+    members = {"set", "seed", "records", "record_bytes", "rows", "columns"}
     across = True
 
     def __init__(self, params):
@@ -139,6 +142,8 @@ class TwoFolds(Folding):
 
 class Double(TwoFolds):
     """wire.md 10."""
+
+    members = {"set", "seed", "grid"}
 
     def __init__(self, params):
         super().__init__(params)
@@ -268,6 +273,8 @@ def pad_key(params):
 class Onion(Protocol):
     """wire.md 12.5."""
 
+    members = {"ring", "pad", "grid"}
+
     def __init__(self, params):
         super().__init__(params, Grid(params["grid"], False))
         chosen = ring_set(params["ring"], False)
@@ -300,15 +307,14 @@ class Onion(Protocol):
 class TwoServers(Protocol):
     """wire.md 13."""
 
+    members = {"prf", "shares", "grid"}
     parties = 2
-    # Bits of a share.
-    SHARES = {"bit": 1, "u32": 32, "u64": 64}
 
     def __init__(self, params):
         super().__init__(params, Grid(params["grid"], False))
         if params["prf"] not in FUNCTIONS or self.grid.groups != 1:
             raise Malformed("the pseudorandom function is not known, or rows have groups")
-        self.word_bits = self.SHARES[params["shares"]]
+        self.word_bits = self.shares[params["shares"]]
         self.domain = Domain(params["prf"], self.grid.columns, self.word_bits)
         self.query_bytes = self.domain.key_bytes
         self.answer_bytes = self.grid.parts * self.grid.unit
@@ -324,12 +330,17 @@ class TwoServers(Protocol):
 class DpfXor(TwoServers):
     """wire.md 13.6."""
 
+    # Bits of a share.
+    shares = {"bit": 1}
+
     def add(self, zero, one):
         return bytes(a ^ b for a, b in zip(zero, one))
 
 
 class DpfSum(TwoServers):
     """wire.md 13.6."""
+
+    shares = {"u32": 32, "u64": 64}
 
     def add(self, zero, one):
         kind = f"<u{self.word_bits // 8}"
@@ -352,6 +363,9 @@ PROTOCOLS = {
 def protocol_of(params):
     """The protocol of parameters (wire.md 4.5)."""
     try:
-        return PROTOCOLS[params["protocol"]](params)
+        protocol = PROTOCOLS[params["protocol"]]
+        if set(params) != {"protocol", *protocol.members}:
+            raise Malformed("the parameters have other members than those of their protocol")
+        return protocol(params)
     except (KeyError, TypeError, ValueError) as error:
         raise Malformed(f"the parameters cannot be used: {error!r}") from error

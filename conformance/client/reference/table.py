@@ -8,6 +8,22 @@ from .streams import take_length
 TAG_BYTES, CHECKSUM_BYTES, HASH_BYTES = 12, 8, 32
 
 
+# wire.md 4.4.
+MEMBERS = {"kind", "entries", "records", "payload_bytes", "salt", "fields"}
+
+
+def check(table):
+    """Checks a table's members (wire.md 4.4)."""
+    others = set(table) - {"proofs"}
+    if others != (MEMBERS | {"places"} if table["kind"] == "keyword" else MEMBERS):
+        raise Malformed("the table has other members than those of its kind")
+    if table["kind"] not in ("index", "keyword") or min(table["records"], table["payload_bytes"], len(table["fields"])) < 1:
+        raise Malformed("the table's kind or one of its numbers is out of range")
+    proofs = table.get("proofs")
+    if proofs and len(proofs["roots"]) != -(-table["records"] // 2 ** proofs["levels"]):
+        raise Malformed("the table's proofs do not have the roots of its records")
+
+
 def keyed(key, *parts):
     """BLAKE3 under a key (wire.md 1.3)."""
     hasher = blake3.blake3(key=key)
@@ -23,13 +39,7 @@ def tag(salt, key):
 
 def place(table, key_tag):
     """The place of a tag, a number of 64 bits (wire.md 5.6)."""
-    return int.from_bytes(place_bytes(table, key_tag), "big")
-
-
-def place_bytes(table, key_tag):
-    if "places" not in table:
-        return key_tag[:8]
-    return keyed(bytes.fromhex(table["places"]), b"spirea place v1", key_tag).digest(length=8)
+    return int.from_bytes(keyed(bytes.fromhex(table["places"]), b"spirea place v1", key_tag).digest(length=8), "big")
 
 
 def bucket(table, key_tag):

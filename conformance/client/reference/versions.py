@@ -53,6 +53,7 @@ def _part(message, name, delta_of):
     """wire.md 4.2."""
     params, table, hint = parse_json(message.bytes(1)), parse_json(message.bytes(2)), message.message(3)
     protocol, manifest = protocol_of(params), message.bytes(7)
+    tables.check(table)
     if hint is None:
         raise Malformed("the configuration describes no hint")
     if (table["records"], tables.record_bytes(table)) != (protocol.grid.records, protocol.grid.record_bytes):
