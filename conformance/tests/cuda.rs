@@ -8,7 +8,8 @@ use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, DeviceGroup, Strategy};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
 use spirea_math::random::SecretRng;
-use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::choice::{Choice, SecurityLevel};
+use spirea_protocols::registry::ProtocolParams;
 
 static CPU: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
 
@@ -28,9 +29,8 @@ fn emulated<T>(test: impl FnOnce() -> T) -> T {
 }
 
 /// The backend answers so many look-ups, of the last records, as the CPU does, and the client decodes them.
-fn agrees<B: ProtocolBackend>(backend: B, protocol: &str, records: u64, record_bytes: usize, look_ups: u64) {
-    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
+fn agrees<B: ProtocolBackend>(backend: B, choice: &Choice, records: u64, record_bytes: usize, look_ups: u64) {
+    let params = ProtocolParams::choose(choice, [7; 32], records, record_bytes).unwrap();
     let mut rng = SecretRng::from_os().unwrap();
     let content = Content::Random(3);
     let (expected, found) =
@@ -39,11 +39,15 @@ fn agrees<B: ProtocolBackend>(backend: B, protocol: &str, records: u64, record_b
     look_ups_agree(&expected, &found, &indices, &mut rng);
 }
 
+fn named(protocol: &str) -> Choice {
+    Choice { protocol: protocol.into(), ..Choice::default() }
+}
+
 macro_rules! agree {
     ($($test:ident: $protocol:literal, $records:literal, $bytes:literal, $look_ups:literal;)*) => {
         $(#[test]
         fn $test() {
-            emulated(|| agrees(CudaBackend::new(0).unwrap(), $protocol, $records, $bytes, $look_ups));
+            emulated(|| agrees(CudaBackend::new(0).unwrap(), &named($protocol), $records, $bytes, $look_ups));
         })*
     };
 }
@@ -63,6 +67,14 @@ agree! {
 }
 
 #[test]
+fn conservative_sets() {
+    for (protocol, records, record_bytes) in [("double", 40, 3), ("onion", 2, 4000)] {
+        let choice = Choice { security: SecurityLevel::Conservative, ..named(protocol) };
+        emulated(|| agrees(CudaBackend::new(0).unwrap(), &choice, records, record_bytes, 2));
+    }
+}
+
+#[test]
 fn two_devices_share_a_database() {
     for (strategy, protocol, records, record_bytes) in [
         (Strategy::Exchange, "simple", 300, 300),
@@ -71,7 +83,7 @@ fn two_devices_share_a_database() {
     ] {
         emulated(|| {
             let group = DeviceGroup::new(&[0, 1], strategy).unwrap();
-            agrees(group, protocol, records, record_bytes, 7);
+            agrees(group, &named(protocol), records, record_bytes, 7);
         });
     }
 }

@@ -4,14 +4,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use spirea_backend::NaiveBackend;
 use spirea_conformance::{
-    Content, Setup, malformed_queries_are_refused, queries_share_nothing, records_decode, setup, slices,
+    Content, Setup, look_ups_agree, malformed_queries_are_refused, queries_share_nothing, records_decode,
+    setup, slices,
 };
 use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::query_bytes;
 use spirea_math::random::SecretRng;
+use spirea_protocols::choice::SecurityLevel;
 use spirea_protocols::dpf::Words;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 use spirea_protocols::{Prepared, Query};
@@ -115,11 +118,44 @@ fn every_pseudorandom_function_decodes() {
 
 #[test]
 fn every_ring_set_decodes() {
-    for (protocol, ring) in [("hybrid", "paper"), ("hybrid", "small"), ("onion", "onion-30")] {
+    for (protocol, ring) in
+        [("hybrid", "paper"), ("hybrid", "small"), ("onion", "onion-30"), ("onion", "onion-26")]
+    {
         let choice = Choice { protocol: protocol.into(), ring: Some(ring.into()), ..Choice::default() };
         let params = ProtocolParams::choose(&choice, [7; 32], 700, 9000).unwrap();
         selects(&if protocol == "hybrid" { with_grid(&params, &[("groups", 3)]) } else { params });
     }
+}
+
+#[test]
+fn conservative_sets_decode_as_the_definition_says() {
+    let cpu = Arc::new(CpuBackend::new(2).unwrap());
+    let mut rng = SecretRng::from_os().unwrap();
+    let shapes = [
+        ("double", 40, 3),
+        ("exppack-simple", 3, 9000),
+        ("exppack-double", 3, 11),
+        ("double-pack", 3, 900),
+        ("hybrid", 20, 900),
+        ("onion", 40, 16384),
+    ];
+    for (protocol, records, record_bytes) in shapes {
+        let choice =
+            Choice { protocol: protocol.into(), security: SecurityLevel::Conservative, ..Choice::default() };
+        let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
+        let expected = if protocol == "onion" { "onion-26" } else { "module-1536" };
+        assert!(params.set().starts_with(expected), "{}", params.set());
+        let found = setup(&cpu, &params, Content::Random(3));
+        let margin = records_decode(&found, &[0, records / 2, records - 1], &mut rng);
+        println!("{protocol}: {margin:.2} bits of margin, failure 2^{:.0}", params.failure_log2());
+        malformed_queries_are_refused(&found, &mut rng);
+        let oracle = setup(&Arc::new(NaiveBackend), &params, Content::Random(3));
+        look_ups_agree(&oracle, &found, &[records - 1], &mut rng);
+    }
+    let params = choose("hybrid", 700, 9000);
+    let choice = Choice { set: Some("module-1536".into()), ..params.choice() };
+    let params = ProtocolParams::choose(&choice, [7; 32], 700, 9000).unwrap();
+    selects(&with_grid(&params, &[("groups", 3)]));
 }
 
 /// Random records of databases of 32 MiB: 12, or as many as `SPIREA_LARGE_RECORDS` says.

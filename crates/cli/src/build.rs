@@ -10,8 +10,9 @@ use clap::Args;
 use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
 use spirea_lattice::LweSet;
+use spirea_protocols::choice::SecurityLevel;
 use spirea_protocols::dpf::Words;
-use spirea_protocols::planner::{self, Advice, Needs, Rates};
+use spirea_protocols::planner::{Advice, Needs, Rates};
 use spirea_protocols::registry::Choice;
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::signing::{read_key, sign};
@@ -49,10 +50,16 @@ pub struct Options {
     /// two servers answer; or auto, for the one that `spirea plan` recommends.
     #[arg(long, default_value = "simple")]
     protocol: String,
-    /// LWE set: module-1280, or paper for a uniform public matrix.
-    #[arg(long, default_value = LweSet::Module1280.name())]
-    set: String,
-    /// Ring set, if not the protocol's default: fast or paper for packing; onion-32 or onion-30 for onion.
+    /// What parameter sets must reach: standard, at least 128 bits by the models that count operations; or conservative,
+    /// ML-KEM-512 by core-SVP too, for which module-1536, fast and onion-26 are chosen and a weaker --set or --ring is
+    /// refused.
+    #[arg(long, default_value = "standard")]
+    security: SecurityLevel,
+    /// LWE set, if not the level's: module-1280, module-1536, or paper for a uniform public matrix.
+    #[arg(long)]
+    set: Option<String>,
+    /// Ring set, if not the protocol's default: fast, small or paper for packing; onion-32, onion-30 or onion-26 for
+    /// onion.
     #[arg(long)]
     ring: Option<String>,
     /// Pseudorandom function of dpf-xor and dpf-sum: aes-128, chacha20, chacha12, salsa20, salsa12, sha-256; or siphash
@@ -83,8 +90,13 @@ pub struct Options {
 impl Options {
     fn protocol(&self) -> anyhow::Result<Protocol> {
         if self.protocol == "auto" {
-            let rates = Rates::measure(&CpuBackend::new(threads(self.threads))?, &planner::DEFAULT_SETS)?;
-            return Ok(Protocol::Planned(Advice { needs: Needs::default(), rates }));
+            ensure!(
+                self.set.is_none() && self.ring.is_none(),
+                "--protocol auto chooses the parameter sets too: leave --set and --ring away"
+            );
+            let rates = Rates::measure(&CpuBackend::new(threads(self.threads))?, &self.security.ring_sets())?;
+            let needs = Needs { security: self.security, ..Needs::default() };
+            return Ok(Protocol::Planned(Advice { needs, rates }));
         }
         ensure!(
             self.accept_weak_prf || !self.prf.needs_consent(),
@@ -101,6 +113,7 @@ impl Options {
             protocol: self.protocol.clone(),
             set: self.set.clone(),
             ring: self.ring.clone(),
+            security: self.security,
             prf: self.prf,
             words,
         }))
@@ -142,7 +155,7 @@ pub fn fixed_width(input: &Path, bytes: usize, set: LweSet, out: &Path) -> anyho
     let format = Format::choose(None, Some(bytes), input)?;
     let selection = Selection { key: None, values: Vec::new() };
     let options = BuildOptions {
-        protocol: Protocol::Named(Choice { set: set.name().into(), ..Choice::default() }),
+        protocol: Protocol::Named(Choice { set: Some(set.name().into()), ..Choice::default() }),
         ..BuildOptions::new(input, format, selection, out)
     };
     build_with(&options, 0, &Silent)

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::Args;
+use serde::Serialize;
 use spirea_protocols::keyword::FALSE_MATCH_LOG2;
 use spirea_protocols::parameters::{Claim, Failure, Stored};
 use spirea_protocols::proof::Proofs;
@@ -12,7 +13,7 @@ use spirea_protocols::{Sizes, Table, TableKind};
 use spirea_store::repository::VERSIONS;
 use spirea_store::{Manifest, Repository, Snapshot};
 
-use crate::leaks::Report;
+use crate::leaks::{Report, SetSecurity, set_securities};
 use crate::output::{bytes, print_line};
 use crate::progress::Bars;
 use crate::publish;
@@ -28,9 +29,18 @@ pub struct Options {
     /// Also say what each party to a look-up learns, and what not; of a repository's newest version.
     #[arg(long)]
     leaks: bool,
-    /// The manifest as one JSON object; with --leaks what each party learns.
+    /// The manifest as one JSON object, with the security of its parameter sets; with --leaks what each party learns.
     #[arg(long)]
     json: bool,
+}
+
+/// A manifest for programs, with what follows from it.
+#[derive(Serialize)]
+struct Described<'a> {
+    #[serde(flatten)]
+    manifest: &'a Manifest,
+    /// Of each lattice parameter set in use.
+    security: Vec<SetSecurity>,
 }
 
 /// Explains a snapshot.
@@ -45,7 +55,9 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.json && options.leaks {
         print_line(&serde_json::to_string(&Report::of_snapshot(&snapshot)?)?)?;
     } else if options.json {
-        print_line(&serde_json::to_string(snapshot.manifest())?)?;
+        let manifest = snapshot.manifest();
+        let security = set_securities(std::iter::once(&manifest.protocol));
+        print_line(&serde_json::to_string(&Described { manifest, security })?)?;
     } else {
         for (label, text) in explain(&snapshot) {
             print_line(&format!("{label:>16}  {text}"))?;
@@ -146,6 +158,9 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
                 protocol.security_bits()
             ),
         ),
+    ];
+    lines.extend(set_securities(std::iter::once(protocol)).iter().map(|set| ("security", explain_set(set))));
+    lines.extend([
         ("matrix", format!("{rows} x {columns} {elements}, {} in all", bytes(protocol.matrix_bytes()))),
         (
             "a look-up",
@@ -170,10 +185,20 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
                 ),
             },
         ),
-    ];
+    ]);
     lines.extend(table.proofs.as_ref().map(|proofs| ("proofs", explain_proofs(table, proofs))));
     lines.extend(function);
     lines
+}
+
+/// What attacks on a parameter set cost.
+fn explain_set(security: &SetSecurity) -> String {
+    let SetSecurity { set, matzov, bdgl16, core_svp, at_least_ml_kem_512 } = security;
+    let beside =
+        if *at_least_ml_kem_512 { "no figure below ML-KEM-512's" } else { "not all of ML-KEM-512's" };
+    format!(
+        "{set}: {matzov:.1} bits under MATZOV, {bdgl16:.1} under BDGL16, {core_svp:.1} by core-SVP; {beside}"
+    )
 }
 
 /// What inclusion proofs take.

@@ -340,6 +340,38 @@ fn a_database_of_one_server_is_served_by_any_party_and_asked_at_one_address() {
 }
 
 #[test]
+fn conservative_sets_are_chosen_named_and_never_weakened() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\nb,2\n")]);
+    let folder = folder.path();
+    let build = ["build", "--input", "t.csv", "--key", "k", "--value", "v", "--security", "conservative"];
+    expect(folder, 0, &[&build[..], &["--protocol", "hybrid", "--out", "t"]].concat());
+    let explained = text(&expect(folder, 0, &["inspect", "t"]).stdout);
+    for part in [
+        "module-1536: 161.1 bits under MATZOV, 164.7 under BDGL16, 138.1 by core-SVP",
+        "fast: 159.7 bits under MATZOV, 162.6 under BDGL16, 132.3 by core-SVP; no figure below ML-KEM-512's",
+    ] {
+        assert!(explained.contains(part), "{part:?} is missing from\n{explained}");
+    }
+    let machine = text(&expect(folder, 0, &["inspect", "t", "--json"]).stdout);
+    let machine: serde_json::Value = serde_json::from_str(&machine).unwrap();
+    assert_eq!(machine["security"][0]["set"], "module-1536");
+    assert_eq!(machine["security"][1]["core_svp"], 132.3);
+    let server = Server::start(folder, &["t"]);
+    let answer = expect(folder, 0, &["get", &server.url, "t", "b", "--wait", "120"]);
+    assert_eq!(text(&answer.stdout), "2\n");
+
+    let weaker: [&[&str]; 3] = [
+        &["--set", "module-1280"],
+        &["--protocol", "onion", "--ring", "onion-32"],
+        &["--protocol", "dpf-xor", "--prf", "siphash", "--accept-weak-prf"],
+    ];
+    for weaker in weaker {
+        let said = refusal(folder, &[&build[..], weaker, &["--out", "weaker"]].concat());
+        assert!(said.contains("conservative security"), "{said}");
+    }
+}
+
+#[test]
 fn two_servers_answer_together_and_each_must_say_which_it_is() {
     let folder = folder_with(&[("t.csv", "k,v\na,1\nb,2\n")]);
     let folder = folder.path();

@@ -51,6 +51,8 @@ pub struct HintFile {
     pub blake3: [u8; 32],
     /// Where the hashes of its rows lie.
     pub rows: PathBuf,
+    /// The length of that list.
+    pub rows_bytes: u64,
 }
 
 /// A database that answers: the identity of a snapshot and the server half of its protocol.

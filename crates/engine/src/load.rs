@@ -52,6 +52,7 @@ impl Database {
                 bytes: manifest.hint.bytes,
                 blake3: manifest.hint.blake3,
                 rows: snapshot.hint_rows_path(),
+                rows_bytes: manifest.hint_rows.as_ref().map_or(0, |rows| rows.bytes),
             },
             manifest: manifest.hashed_bytes().into(),
             backend,

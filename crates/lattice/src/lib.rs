@@ -7,6 +7,8 @@
 pub mod lwe;
 pub mod noise;
 pub mod rlwe;
+mod security;
 
 pub use lwe::{LweEncryptor, LweSecret, LweSet, PublicMatrix, Structure};
 pub use rlwe::{LatticeError, RingSecret, RingSet};
+pub use security::Security;

@@ -76,7 +76,7 @@ pub fn exceedance_log2(columns: usize, answer_bits: u32, entries: usize, share: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lwe::{DEGREE, LweEncryptor, PublicMatrix};
+    use crate::lwe::{LweEncryptor, PublicMatrix};
     use spirea_math::random::SecretRng;
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
                 let (bodies, secret) = encryptor.encrypt_unit(77, &mut rng);
                 let mut row = vec![0; columns];
                 rng.fill(&mut row);
-                let phase = row.iter().zip(&bodies).zip(entries.chunks_exact(DEGREE)).fold(
+                let phase = row.iter().zip(&bodies).zip(entries.chunks_exact(set.degree())).fold(
                     0u32,
                     |sum, ((&byte, body), a)| {
                         sum.wrapping_add(

@@ -5,9 +5,9 @@ use std::sync::{Arc, LazyLock};
 
 use spirea_backend::{EvaluationKeys, RingBackend, SwitchedBits};
 use spirea_cpu::CpuBackend;
-use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::noise::RingNoise;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
+use spirea_lattice::{LweSet, RingSet};
 use spirea_math::Expansion;
 use spirea_math::random::{SecretRng, public_row};
 
@@ -155,9 +155,11 @@ fn leaves_and_folds_have_their_noise() {
 
 #[test]
 fn all_columns_of_a_secret_pack_with_their_noise() {
-    let party = Party::new(RingSet::Fast, 1280, 2);
-    let packed = party.fold(2, 1280, &uniform(RingSet::Fast.plaintext_bits()));
-    party.check("pack, 11 levels", &packed, party.noise().pack());
+    for set in [LweSet::Module1280, LweSet::Module1536] {
+        let party = Party::new(RingSet::Fast, set.degree(), 2);
+        let packed = party.fold(2, set.degree(), &uniform(RingSet::Fast.plaintext_bits()));
+        party.check("pack, 11 levels", &packed, party.noise().pack(set));
+    }
 }
 
 #[test]

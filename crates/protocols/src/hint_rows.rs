@@ -1,16 +1,15 @@
 //! Hashes of a hint's rows, by which a client that holds the hint of another version finds what it has to fetch.
 //!
-//! A list has 16 bytes of BLAKE3 for each row of [`ROW_BYTES`]: a third of a percent of the hint. Whether the list is
-//! the right one is the manifest's to tell; whether the rows are, the list's, and in the end the hint's own hash.
+//! A list has 16 bytes of BLAKE3 for each row of as many words as an LWE secret has entries: a third of a percent of the
+//! hint. Whether the list is the right one is the manifest's to tell; whether the rows are, the list's, and in the end
+//! the hint's own hash.
 
 use std::ops::Range;
 
-use spirea_lattice::lwe::DEGREE;
+use spirea_lattice::LweSet;
 
 use crate::ProtocolError;
 
-/// Bytes of a row of a hint, whatever the protocol: 1280 words.
-pub const ROW_BYTES: usize = DEGREE * 4;
 /// Bytes of a row's hash.
 pub const HASH_BYTES: usize = 16;
 
@@ -19,40 +18,58 @@ pub fn hash(row: &[u8]) -> [u8; HASH_BYTES] {
     *blake3::hash(row).as_bytes().first_chunk().expect("a hash is longer")
 }
 
-/// Bytes of the list of a hint of so many bytes.
-pub fn list_bytes(hint_bytes: u64) -> u64 {
-    hint_bytes.div_ceil(ROW_BYTES as u64) * HASH_BYTES as u64
+/// The rows of hints under an LWE set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HintRows {
+    row_bytes: usize,
 }
 
-/// The list of a hint: the hashes of its rows, one after another.
-pub fn list(hint: &[u8]) -> Vec<u8> {
-    hint.chunks(ROW_BYTES).flat_map(hash).collect()
-}
+impl HintRows {
+    /// Rows under `set`: n words each.
+    pub fn of(set: LweSet) -> Self {
+        Self { row_bytes: set.degree() * 4 }
+    }
 
-/// The ranges of a hint's bytes, neighbouring rows as one, in which the hint of list `new` differs from one that
-/// the client has.
-///
-/// # Errors
-/// [`ProtocolError::Malformed`] if `new` is not the list of a hint as long as `held`.
-pub fn differing(held: &[u8], new: &[u8]) -> Result<Vec<Range<u64>>, ProtocolError> {
-    let (hashes, rest) = new.as_chunks::<HASH_BYTES>();
-    if !rest.is_empty() || hashes.len() != held.len().div_ceil(ROW_BYTES) {
-        let detail = "it is not of a hint as long as the one held";
-        return Err(ProtocolError::malformed("list of the hint's rows", detail));
+    /// Bytes of a row.
+    pub fn row_bytes(self) -> usize {
+        self.row_bytes
     }
-    let mut ranges = Vec::<Range<u64>>::new();
-    for (i, (row, new)) in held.chunks(ROW_BYTES).zip(hashes).enumerate() {
-        if hash(row) == *new {
-            continue;
-        }
-        let start = (i * ROW_BYTES) as u64;
-        let end = start + row.len() as u64;
-        match ranges.last_mut() {
-            Some(last) if last.end == start => last.end = end,
-            _ => ranges.push(start..end),
-        }
+
+    /// Bytes of the list of a hint of so many bytes.
+    pub fn list_bytes(self, hint_bytes: u64) -> u64 {
+        hint_bytes.div_ceil(self.row_bytes as u64) * HASH_BYTES as u64
     }
-    Ok(ranges)
+
+    /// The list of a hint: the hashes of its rows, one after another.
+    pub fn list(self, hint: &[u8]) -> Vec<u8> {
+        hint.chunks(self.row_bytes).flat_map(hash).collect()
+    }
+
+    /// The ranges of a hint's bytes, neighbouring rows as one, in which the hint of list `new` differs from one that
+    /// the client has.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if `new` is not the list of a hint as long as `held`.
+    pub fn differing(self, held: &[u8], new: &[u8]) -> Result<Vec<Range<u64>>, ProtocolError> {
+        let (hashes, rest) = new.as_chunks::<HASH_BYTES>();
+        if !rest.is_empty() || hashes.len() != held.len().div_ceil(self.row_bytes) {
+            let detail = "it is not of a hint as long as the one held";
+            return Err(ProtocolError::malformed("list of the hint's rows", detail));
+        }
+        let mut ranges = Vec::<Range<u64>>::new();
+        for (i, (row, new)) in held.chunks(self.row_bytes).zip(hashes).enumerate() {
+            if hash(row) == *new {
+                continue;
+            }
+            let start = (i * self.row_bytes) as u64;
+            let end = start + row.len() as u64;
+            match ranges.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => ranges.push(start..end),
+            }
+        }
+        Ok(ranges)
+    }
 }
 
 #[cfg(test)]
@@ -64,12 +81,14 @@ mod tests {
     proptest! {
         #[test]
         fn what_differs_is_found_and_nothing_else(
+            set in proptest::sample::select(LweSet::ALL.to_vec()),
             rows in 1usize..40, changed in proptest::collection::btree_set(0usize..40, 0..20),
         ) {
-            let old = vec![7; rows * ROW_BYTES];
+            let of_set = HintRows::of(set);
+            let old = vec![7; rows * of_set.row_bytes()];
             let mut new = old.clone();
-            changed.iter().filter(|&&row| row < rows).for_each(|row| new[row * ROW_BYTES + 5] ^= 1);
-            let ranges = differing(&old, &list(&new)).unwrap();
+            changed.iter().filter(|&&row| row < rows).for_each(|row| new[row * of_set.row_bytes() + 5] ^= 1);
+            let ranges = of_set.differing(&old, &of_set.list(&new)).unwrap();
             prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
             let mut patched = old;
             let mut bytes = 0;
@@ -79,15 +98,18 @@ mod tests {
                 patched[range.clone()].copy_from_slice(&new[range]);
             }
             prop_assert!(patched == new);
-            prop_assert_eq!(bytes, changed.iter().filter(|&&row| row < rows).count() * ROW_BYTES);
+            prop_assert_eq!(bytes, changed.iter().filter(|&&row| row < rows).count() * of_set.row_bytes());
         }
     }
 
     #[test]
     fn a_list_of_another_hint_is_refused() {
-        let list = list(&[0; 3 * ROW_BYTES]);
-        assert!(differing(&[0; 2 * ROW_BYTES], &list).is_err());
-        assert!(differing(&[0; 3 * ROW_BYTES], &list[1..]).is_err());
-        assert_eq!(differing(&[0; 3 * ROW_BYTES], &list).unwrap(), []);
+        let rows = HintRows::of(LweSet::Module1280);
+        let hint = |rows: usize| vec![0; rows * 5120];
+        let list = rows.list(&hint(3));
+        assert!(rows.differing(&hint(2), &list).is_err());
+        assert!(rows.differing(&hint(3), &list[1..]).is_err());
+        assert_eq!(rows.differing(&hint(3), &list).unwrap(), []);
+        assert!(HintRows::of(LweSet::Module1536).differing(&hint(6), &rows.list(&hint(6))).is_err());
     }
 }

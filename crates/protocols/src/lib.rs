@@ -9,10 +9,11 @@
 //! - [`proof`]: that a record is the one that the operator sealed.
 //! - [`hint_rows`]: which parts of a hint a client already has; [`signature`]: whose version it is.
 //! - [`grid`]: where records lie; [`parameters`]: what the parameters of every protocol tell.
-//! - [`planner`]: which protocol to choose.
+//! - [`choice`]: a protocol with its parameter sets, at a level of security; [`planner`]: which to choose.
 //! - [`registry`]: the protocols by name: the one place that lists them.
 
 mod bytes;
+pub mod choice;
 pub mod delta;
 pub mod double;
 pub mod double_pack;

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use spirea_backend::PanelLayout;
 use spirea_lattice::rlwe::KeyShape;
+use spirea_lattice::{LweSet, RingSet, Security};
 
 use crate::grid::{Grid, Spread};
 use crate::planner::Work;
@@ -116,6 +117,23 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The lattice parameter sets of a protocol; none where it has no lattice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sets {
+    /// Of the first fold's queries.
+    pub lwe: Option<LweSet>,
+    /// Of evaluation keys and of the ciphertexts that expand.
+    pub ring: Option<RingSet>,
+}
+
+impl Sets {
+    /// What each is called and what attacks on it cost.
+    pub fn securities(self) -> impl Iterator<Item = (&'static str, Security)> {
+        let lwe = self.lwe.map(|set| (set.name(), set.security()));
+        lwe.into_iter().chain(self.ring.map(|set| (set.name(), set.security())))
+    }
+}
+
 /// Parameters of a database under some protocol: public, part of a snapshot's identity.
 pub trait Parameters {
     /// The protocol's name.
@@ -167,6 +185,11 @@ pub trait Parameters {
         self.exceedance(1.0)
     }
 
+    /// The lattice parameter sets that what clients send is encrypted under.
+    fn sets(&self) -> Sets;
+
     /// Security in bits: the least of its parts.
-    fn security_bits(&self) -> f64;
+    fn security_bits(&self) -> f64 {
+        self.sets().securities().map(|(_, security)| security.bits()).fold(f64::INFINITY, f64::min)
+    }
 }

@@ -3,7 +3,7 @@
 //! is nothing to bring up to date.
 //!
 //! The hint is the matrix times A, so a byte that changes by d in column c changes its row of the hint by d times row c
-//! of A: 1280 products. Where clients hold it as it is, that is all. `double` keeps it rounded, from which nothing can
+//! of A: n products. Where clients hold it as it is, that is all. `double` keeps it rounded, from which nothing can
 //! be added up; there the panels with a changed byte are folded again.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use crate::ProtocolError;
 use crate::bytes::{extend_words, words_to_bytes};
 use crate::double::{self, SecondShape, put_fixed};
 use crate::grid::{Grid, Spread};
-use crate::hint_rows::ROW_BYTES;
+use crate::hint_rows::HintRows;
 use crate::parameters::Parameters as _;
 use crate::simple;
 use crate::steps::{Folded, LweHint};
@@ -145,15 +145,16 @@ fn patch_lwe_hint(
     (grid, spread): (Grid, Spread),
     changes: &[ChangedRecord],
 ) -> Result<(), ProtocolError> {
-    let file = open(path, layout.rows() as u64 * ROW_BYTES as u64)?;
+    let row_bytes = HintRows::of(public.set()).row_bytes();
+    let file = open(path, layout.rows() as u64 * row_bytes as u64)?;
     let mut public = PublicRows::new(public);
     let mut differences = differences(grid, spread, changes).peekable();
-    let (mut bytes, mut words) = (vec![0; ROW_BYTES], Vec::new());
+    let (mut bytes, mut words) = (vec![0; row_bytes], Vec::new());
     while differences.peek().is_some() {
         let mut some: Vec<_> = differences.by_ref().take(CHANGED_AT_ONCE).collect();
         some.sort_unstable_by_key(|difference| (difference.row, difference.column));
         for of_row in some.chunk_by(|a, b| a.row == b.row) {
-            let offset = of_row[0].row as u64 * ROW_BYTES as u64;
+            let offset = of_row[0].row as u64 * row_bytes as u64;
             file.read_exact_at(&mut bytes, offset).map_err(|source| unreadable(path, source))?;
             words.clear();
             extend_words(&mut words, &bytes);
@@ -186,7 +187,7 @@ fn patch_fixed<B: Backend>(
     let panels: BTreeSet<usize> =
         differences(params.grid, spread, changes).map(|difference| difference.row / PANEL_ROWS).collect();
     let panels: Vec<_> = panels.into_iter().collect();
-    let shape = SecondShape::of(&params.grid);
+    let shape = params.second();
     let matrix = open(files.matrix, layout.bytes() as u64)?;
     let mut fixed = fs::read(files.server).map_err(|source| unreadable(files.server, source))?;
     check_length(files.server, fixed.len() as u64, shape.fixed_layout().bytes() as u64)?;
@@ -217,7 +218,7 @@ fn write_second_hint<B: Backend>(
     params: &Folded,
     files: &PatchedFiles<'_>,
 ) -> Result<(), ProtocolError> {
-    let shape = SecondShape::of(&params.grid);
+    let shape = params.second();
     let fixed = backend.open(shape.fixed_layout(), files.server, Residence::Mapped)?;
     let public = params.second_matrix(params.grid.groups);
     let mut file = File::create(files.hint).map_err(ProtocolError::Write)?;

@@ -9,16 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use spirea_backend::{BackendError, PanelLayout, ProtocolBackend, Residence, ShareBackend};
 use spirea_dpf::{Party, PrfKind};
+use spirea_lattice::PublicMatrix;
 use spirea_lattice::rlwe::KeyShape;
-use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed};
 
-use crate::grid::Grid;
+pub use crate::choice::Choice;
+use crate::grid::{Grid, Spread};
+use crate::hint_rows::HintRows;
 use crate::index::{AnyIndexClient, Pair};
-use crate::parameters::{Failure, Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::patch::LastingHint;
 use crate::planner::Work;
-use crate::steps::folded::packing_sets;
 use crate::steps::{Folded, LweHint, RingKeys};
 use crate::{
     ProtocolError, Responder, Sizes, double, double_pack, dpf, exppack_double, exppack_simple, hybrid, onion,
@@ -61,74 +62,6 @@ pub enum ProtocolParams {
     DpfXor(dpf::XorParams),
     /// [`dpf`] with words.
     DpfSum(dpf::SumParams),
-}
-
-/// Which protocol, with which parameter sets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// Name of the protocol; one of [`NAMES`].
-    pub protocol: String,
-    /// Name of the LWE set, for protocols that begin with a fold.
-    pub set: String,
-    /// Name of the ring set, for protocols that have a ring; the protocol's default if `None`.
-    pub ring: Option<String>,
-    /// Pseudorandom function of protocols with two servers.
-    pub prf: PrfKind,
-    /// Words of `dpf-sum`.
-    pub words: dpf::Words,
-}
-
-impl Default for Choice {
-    fn default() -> Self {
-        Self {
-            protocol: "simple".into(),
-            set: LweSet::Module1280.name().into(),
-            ring: None,
-            prf: PrfKind::default(),
-            words: dpf::Words::default(),
-        }
-    }
-}
-
-impl Choice {
-    /// Checks the names.
-    ///
-    /// # Errors
-    /// [`ProtocolError::BadRequest`] that names what there is.
-    pub fn validate(&self) -> Result<(), ProtocolError> {
-        if !NAMES.contains(&self.protocol.as_str()) {
-            return Err(unknown("protocol", &self.protocol, NAMES.to_vec()));
-        }
-        self.lwe_set()?;
-        match self.protocol.as_str() {
-            "simple" | "double" | "dpf-xor" | "dpf-sum" => Ok(()),
-            "onion" => self.onion_set().map(|_| ()),
-            _ => self.packing_set().map(|_| ()),
-        }
-    }
-
-    fn lwe_set(&self) -> Result<LweSet, ProtocolError> {
-        let known = || unknown("LWE set", &self.set, LweSet::ALL.map(LweSet::name).to_vec());
-        LweSet::by_name(&self.set).ok_or_else(known)
-    }
-
-    fn packing_set(&self) -> Result<RingSet, ProtocolError> {
-        self.ring_set(RingSet::Fast, packing_sets().collect())
-    }
-
-    fn onion_set(&self) -> Result<RingSet, ProtocolError> {
-        self.ring_set(RingSet::Onion32, onion::ring_sets().collect())
-    }
-
-    fn ring_set(&self, default: RingSet, sets: Vec<RingSet>) -> Result<RingSet, ProtocolError> {
-        let Some(name) = &self.ring else { return Ok(default) };
-        let known = || unknown("ring set of the protocol", name, sets.iter().map(|set| set.name()).collect());
-        sets.iter().copied().find(|set| set.name() == name).ok_or_else(known)
-    }
-}
-
-fn unknown(what: &str, name: &str, known: Vec<&str>) -> ProtocolError {
-    ProtocolError::BadRequest(format!("no {what} is called {name:?}; there are {}", known.join(", ")))
 }
 
 /// The files of a database that its server opens.
@@ -242,13 +175,13 @@ impl ProtocolParams {
     pub fn choice(&self) -> Choice {
         let chosen = Choice { protocol: self.name().into(), ..Choice::default() };
         match self {
-            Self::Simple(params) => Choice { set: params.set.clone(), ..chosen },
+            Self::Simple(params) => Choice { set: Some(params.set.clone()), ..chosen },
             Self::Double(double::Params(params))
             | Self::ExppackSimple(exppack_simple::Params(params))
             | Self::ExppackDouble(exppack_double::Params(params))
             | Self::DoublePack(double_pack::Params(params))
             | Self::Hybrid(hybrid::Params(params)) => {
-                Choice { set: params.set.clone(), ring: params.ring.clone(), ..chosen }
+                Choice { set: Some(params.set.clone()), ring: params.ring.clone(), ..chosen }
             }
             Self::Onion(params) => Choice { ring: Some(params.ring.clone()), ..chosen },
             Self::DpfXor(params) => Choice { prf: params.prf, ..chosen },
@@ -445,6 +378,16 @@ impl ProtocolParams {
         self.parameters().failure()
     }
 
+    /// The lattice parameter sets.
+    pub fn sets(&self) -> Sets {
+        self.parameters().sets()
+    }
+
+    /// The rows of the hint that clients download, if the protocol has one.
+    pub fn hint_rows(&self) -> Option<HintRows> {
+        self.sets().lwe.filter(|_| self.sizes().hint_bytes > 0).map(HintRows::of)
+    }
+
     /// Security in bits.
     pub fn security_bits(&self) -> f64 {
         self.parameters().security_bits()
@@ -467,8 +410,7 @@ impl ProtocolParams {
             LweHint::compute(&**backend, &public, &matrix, &mut *progress)
         };
         let two_folds = |params: &Folded, first: &LweHint, server: &mut dyn Write| {
-            let (shape, public) =
-                (double::SecondShape::of(&params.grid), params.second_matrix(params.grid.groups));
+            let (shape, public) = (params.second(), params.second_matrix(params.grid.groups));
             double::precompute(&**backend, &shape, first, &public, server)
         };
         match self {
@@ -479,7 +421,7 @@ impl ProtocolParams {
             }
             Self::ExppackDouble(exppack_double::Params(params)) => {
                 let first = hint(params.layout(exppack_double::Params::SPREAD), params.public_matrix())?;
-                double::write_fixed(&double::SecondShape::of(&params.grid), &first, outputs.server)
+                double::write_fixed(&params.second(), &first, outputs.server)
             }
             Self::ExppackSimple(exppack_simple::Params(params)) => {
                 hint(params.layout(exppack_simple::Params::SPREAD), params.public_matrix())?
@@ -517,29 +459,29 @@ impl ProtocolParams {
             }
             Self::Double(params) => {
                 let matrix = matrix(params.0.layout(double::Params::SPREAD))?;
-                let layout = double::SecondShape::of(&params.0.grid).fixed_layout();
+                let layout = params.0.second().fixed_layout();
                 let fixed = backend.open(layout, &files.server, residence)?;
                 Ok(Box::new(double::Server::new(params.clone(), shared, matrix, fixed)?))
             }
             Self::ExppackDouble(params) => {
                 let matrix = matrix(params.0.layout(exppack_double::Params::SPREAD))?;
-                let layout = double::SecondShape::of(&params.0.grid).fixed_layout();
+                let layout = params.0.second().fixed_layout();
                 let fixed = backend.open(layout, &files.server, residence)?;
                 Ok(Box::new(exppack_double::Server::new(params.clone(), shared, matrix, fixed)?))
             }
             Self::ExppackSimple(params) => {
                 let matrix = matrix(params.0.layout(exppack_simple::Params::SPREAD))?;
-                let hint = read_hint(params.0.grid.rows(exppack_simple::Params::SPREAD), &files.server)?;
+                let hint = read_hint(&params.0, exppack_simple::Params::SPREAD, &files.server)?;
                 Ok(Box::new(exppack_simple::Server::new(params.clone(), shared, matrix, &hint)?))
             }
             Self::DoublePack(params) => {
                 let matrix = matrix(params.0.layout(double_pack::Params::SPREAD))?;
-                let hint = read_hint(params.0.grid.rows(double_pack::Params::SPREAD), &files.server)?;
+                let hint = read_hint(&params.0, double_pack::Params::SPREAD, &files.server)?;
                 Ok(Box::new(double_pack::Server::new(params.clone(), shared, matrix, &hint)?))
             }
             Self::Hybrid(params) => {
                 let matrix = matrix(params.0.layout(hybrid::Params::SPREAD))?;
-                let hint = read_hint(params.0.grid.rows(hybrid::Params::SPREAD), &files.server)?;
+                let hint = read_hint(&params.0, hybrid::Params::SPREAD, &files.server)?;
                 Ok(Box::new(hybrid::Server::new(params.clone(), shared, matrix, &hint)?))
             }
             Self::Onion(params) => {
@@ -602,9 +544,10 @@ fn open_party<S: dpf::Shares, B: ShareBackend>(
     Ok(Box::new(dpf::Server::new(params.clone(), party, backend, rows)?))
 }
 
-fn read_hint(rows: usize, path: &Path) -> Result<LweHint, ProtocolError> {
+/// The LWE hint of a first fold that a server keeps.
+fn read_hint(params: &Folded, spread: Spread, path: &Path) -> Result<LweHint, ProtocolError> {
     let bytes = std::fs::read(path).map_err(|source| BackendError::Io { path: path.into(), source })?;
-    LweHint::from_bytes(rows, &bytes)
+    LweHint::from_bytes(params.lwe_set(), params.grid.rows(spread), &bytes)
 }
 
 /// A file of units, read by several threads.
@@ -646,6 +589,7 @@ impl Units {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::SecurityLevel;
 
     #[test]
     fn parameters_tell_what_was_chosen() {
@@ -654,8 +598,9 @@ mod tests {
                 Choice { protocol: name.into(), ..Choice::default() },
                 Choice {
                     protocol: name.into(),
-                    set: "paper".into(),
+                    set: Some("paper".into()),
                     ring: (name == "onion").then(|| "onion-30".into()),
+                    security: SecurityLevel::Standard,
                     prf: PrfKind::ChaCha20,
                     words: dpf::Words::U64,
                 },

@@ -227,7 +227,8 @@ mod tests {
             proofs: None,
         };
         let bytes = params.sizes().hint_bytes;
-        let hint = HintFile { path: "none".into(), bytes, blake3: [0; 32], rows: "none".into() };
+        let hint =
+            HintFile { path: "none".into(), bytes, blake3: [0; 32], rows: "none".into(), rows_bytes: 0 };
         let identity = Identity {
             name: "scripted".into(),
             version: [0; 32],

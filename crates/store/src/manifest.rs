@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::MAX_VALUE_BYTES;
-use spirea_protocols::{ProtocolError, Table, TableKind, hint_rows};
+use spirea_protocols::{ProtocolError, Table, TableKind};
 
 use crate::time;
 
@@ -85,7 +85,7 @@ pub struct Manifest {
     pub matrix: FileEntry,
     /// The hint, little-endian words.
     pub hint: FileEntry,
-    /// Hashes of the hint's rows ([`hint_rows`]), if the protocol has a hint.
+    /// Hashes of the hint's rows ([`spirea_protocols::hint_rows`]), if the protocol has a hint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint_rows: Option<FileEntry>,
     /// What was computed of the matrix for the server alone, if the protocol has it.
@@ -196,7 +196,7 @@ impl Manifest {
         if self.delta_of.is_some() && self.table.kind != TableKind::Keyword {
             return wrong("a delta is looked up by key".into());
         }
-        let row_hashes = hint_rows::list_bytes(hint_bytes);
+        let row_hashes = self.protocol.hint_rows().map_or(0, |rows| rows.list_bytes(hint_bytes));
         let files = [
             ("matrix", Some(&self.matrix), MATRIX_FILE, self.protocol.matrix_bytes()),
             ("hint", Some(&self.hint), HINT_FILE, hint_bytes),
@@ -280,6 +280,7 @@ fn malformed(detail: impl Into<String>) -> ProtocolError {
 mod tests {
     use proptest::prelude::*;
     use spirea_lattice::LweSet;
+    use spirea_protocols::hint_rows;
     use spirea_protocols::parameters::Parameters as _;
     use spirea_protocols::{TableKind, simple};
 
@@ -301,8 +302,7 @@ mod tests {
         let matrix =
             FileEntry { file: MATRIX_FILE.into(), bytes: params.layout().bytes() as u64, blake3: [2; 32] };
         let hint = FileEntry { file: HINT_FILE.into(), bytes: params.sizes().hint_bytes, blake3: [3; 32] };
-        let rows = params.sizes().hint_bytes / hint_rows::ROW_BYTES as u64;
-        let bytes = rows * hint_rows::HASH_BYTES as u64;
+        let bytes = params.rows as u64 * hint_rows::HASH_BYTES as u64;
         let hint_rows = Some(FileEntry { file: HINT_ROWS_FILE.into(), bytes, blake3: [4; 32] });
         let changes = Some(FileEntry { file: CHANGES_FILE.into(), bytes: 99, blake3: [5; 32] });
         let statistics = Statistics {

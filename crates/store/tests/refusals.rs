@@ -82,7 +82,7 @@ fn empty_inputs_and_missing_columns() {
 fn named(protocol: &str, set: &str, ring: Option<&str>) -> Protocol {
     Protocol::Named(Choice {
         protocol: protocol.into(),
-        set: set.into(),
+        set: Some(set.into()),
         ring: ring.map(Into::into),
         ..Choice::default()
     })
@@ -99,7 +99,7 @@ fn options_out_of_range() {
         (|o| o.out.set_file_name("Upper_case"), "--name"),
         (|o| o.out = "..".into(), "--name"),
         (|o| o.protocol = named("garlic", "module-1280", None), "there are simple, double"),
-        (|o| o.protocol = named("simple", "toy", None), "module-1280, paper"),
+        (|o| o.protocol = named("simple", "toy", None), "module-1280, paper, module-1536"),
         (|o| o.protocol = named("hybrid", "paper", Some("onion-32")), "paper, fast"),
         (|o| o.selection = columns(Some("key"), &[]), "--value"),
         (|o| o.selection = columns(None, &["value", "value"]), "named twice"),

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use common::{Lookups, backend, options, try_build, write};
+use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
+use spirea_protocols::TableKind;
 use spirea_protocols::delta::{Change, index_key};
 use spirea_protocols::registry::{Choice, NAMES};
 use spirea_protocols::signature::{Pin, PrivateKey};
-use spirea_protocols::{TableKind, hint_rows};
 use spirea_store::repository::Settings;
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot, StoreError, VersionRecord};
 
@@ -155,7 +156,7 @@ fn versions_by_position() {
 fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
     let mut rng = SecretRng::deterministic_for_tests(7);
     for protocol in NAMES {
-        for set in ["module-1280", "paper"] {
+        for set in LweSet::ALL.map(LweSet::name) {
             if set == "paper" && !["simple", "double"].contains(&protocol) {
                 continue;
             }
@@ -172,7 +173,7 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
                 options.overwrite = spirea_store::Overwrite::Replace;
                 options.protocol = Protocol::Named(Choice {
                     protocol: protocol.into(),
-                    set: set.into(),
+                    set: Some(set.into()),
                     ..Choice::default()
                 });
                 try_build(&options).unwrap()
@@ -214,7 +215,8 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
                 let list = std::fs::read(built.hint_rows_path()).unwrap();
                 let new_hint = std::fs::read(built.hint_path()).unwrap();
                 let mut held = old_hint;
-                for range in hint_rows::differing(&held, &list).unwrap() {
+                let rows = built.manifest().protocol.hint_rows().unwrap();
+                for range in rows.differing(&held, &list).unwrap() {
                     let range = range.start as usize..range.end as usize;
                     held[range.clone()].copy_from_slice(&new_hint[range]);
                 }
@@ -247,7 +249,8 @@ fn a_delta_keeps_its_geometry_and_most_of_its_hint() {
             assert_eq!((old.table.salt, old.table.records), (new.table.salt, new.table.records));
             let held = std::fs::read(before.hint_path()).unwrap();
             let list = std::fs::read(delta.hint_rows_path()).unwrap();
-            let differing = hint_rows::differing(&held, &list).unwrap();
+            let rows = delta.manifest().protocol.hint_rows().unwrap();
+            let differing = rows.differing(&held, &list).unwrap();
             let bytes: u64 = differing.iter().map(|range| range.end - range.start).sum();
             assert!(bytes > 0 && bytes <= held.len() as u64 / 4, "{bytes} of {}", held.len());
         }

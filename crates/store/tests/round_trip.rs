@@ -102,7 +102,7 @@ fn several_fields_and_the_paper_s_set() {
     let folder = tempfile::tempdir().unwrap();
     let input = write(folder.path(), "data.csv", "id,name,note\n1,Ada,\n2,\"B, C\",\"say \"\"hi\"\"\"\n");
     let mut options = options(&input, Some("id"), &["note", "name", "id"]);
-    options.protocol = Protocol::Named(Choice { set: "paper".into(), ..Choice::default() });
+    options.protocol = Protocol::Named(Choice { set: Some("paper".into()), ..Choice::default() });
     options.name = Some("people-2".into());
     let snapshot = try_build(&options).unwrap();
     assert_eq!(snapshot.manifest().name, "people-2");

@@ -1,7 +1,6 @@
 //! `spirea bench hint`.
 
 use spirea_backend::Backend as _;
-use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::{PublicMatrix, Structure};
 use spirea_protocols::steps::LweHint;
 
@@ -20,7 +19,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         std::hint::black_box(LweHint::compute(&*backend, &public, &matrix, |_| ())?);
         Ok(())
     })?;
-    let (floor, floor_seconds) = limits.floor(layout.bytes(), DEGREE);
+    let (floor, floor_seconds) = limits.floor(layout.bytes(), set.degree());
     let floor = match set.structure() {
         Structure::Uniform => floor,
         Structure::Module => format!("{floor}, of the uniform matrix"),
@@ -31,7 +30,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         shape: [layout.rows(), layout.columns()],
         backend: backend.name(),
         threads: backend.threads(),
-        batch: DEGREE,
+        batch: set.degree(),
         seconds,
         floor,
         floor_seconds,

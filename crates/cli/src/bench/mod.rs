@@ -64,7 +64,7 @@ pub struct Options {
     /// Instruction set: portable, avx2 or avx512; the best there is by default.
     #[arg(long)]
     isa: Option<String>,
-    /// LWE set of `hint` and `simple`: module-1280 or paper.
+    /// LWE set: module-1280, module-1536 or paper.
     #[arg(long, default_value = "module-1280")]
     set: String,
     /// One JSON object a line.
@@ -95,8 +95,9 @@ impl Options {
     }
 
     fn set(&self) -> anyhow::Result<LweSet> {
-        LweSet::by_name(&self.set)
-            .with_context(|| format!("no LWE set is called {:?}: module-1280 or paper", self.set))
+        LweSet::by_name(&self.set).with_context(|| {
+            format!("no LWE set is called {:?}: module-1280, module-1536 or paper", self.set)
+        })
     }
 
     fn bytes(&self) -> anyhow::Result<usize> {

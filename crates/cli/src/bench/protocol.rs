@@ -78,7 +78,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let backend = options.backend()?;
     let choice = Choice {
         protocol: request.protocol.clone(),
-        set: options.set()?.name().into(),
+        set: Some(options.set()?.name().into()),
         ring: request.ring.clone(),
         ..Choice::default()
     };

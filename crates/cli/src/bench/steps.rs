@@ -2,9 +2,8 @@
 
 use spirea_backend::{Backend as _, EvaluationKeys, RingBackend, SwitchedBits};
 use spirea_cpu::{CpuBackend, Schedule, rates};
-use spirea_lattice::RingSet;
-use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
+use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
 use spirea_math::{Expansion, Gadget};
 
@@ -73,7 +72,7 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
     print("ntt", [1, degree], 1, floors.forward, rates::WORD_MULTIPLY_ADD, floor)?;
     print("inverse-ntt", [1, degree], 1, floors.inverse, rates::WORD_MULTIPLY_ADD, floor)?;
 
-    let columns = if set.plaintext_bits() < 20 { DEGREE } else { 256 };
+    let columns = if set.plaintext_bits() < 20 { LweSet::Module1280.degree() } else { 256 };
     let depth = ROWS.trailing_zeros() as usize;
     let selector_levels = set.selector_gadget().levels(ring);
     let expansion = Expansion::covering(columns + depth * selector_levels);

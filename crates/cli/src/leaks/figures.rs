@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use spirea_lattice::lwe::DEGREE;
+use spirea_lattice::Security;
 use spirea_protocols::keyword::TAG_BYTES;
 use spirea_protocols::parameters::{Claim, Failure, Stored};
 use spirea_protocols::registry::ProtocolParams;
@@ -25,6 +25,35 @@ impl Growing {
         let first = bytes(1);
         Self { first, further: bytes(2) - first }
     }
+}
+
+/// A lattice parameter set with log2 of what attacks on it cost, by three models.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SetSecurity {
+    /// Its name.
+    pub set: &'static str,
+    /// Operations, by MATZOV's model.
+    pub matzov: f64,
+    /// Operations, by the model of Becker, Ducas, Gama and Laarhoven.
+    pub bdgl16: f64,
+    /// Core-SVP: one call of a sieve, nothing else counted.
+    pub core_svp: f64,
+    /// Whether none of the three is below ML-KEM-512's.
+    pub at_least_ml_kem_512: bool,
+}
+
+/// The parameter sets of some protocols, each once.
+pub fn set_securities<'a>(protocols: impl Iterator<Item = &'a ProtocolParams>) -> Vec<SetSecurity> {
+    let mut found = Vec::new();
+    for (set, security) in protocols.flat_map(|params| params.sets().securities()) {
+        let Security { matzov, bdgl16, core_svp } = security;
+        let at_least_ml_kem_512 = security.reaches(Security::ML_KEM_512);
+        let security = SetSecurity { set, matzov, bdgl16, core_svp, at_least_ml_kem_512 };
+        if !found.contains(&security) {
+            found.push(security);
+        }
+    }
+    found
 }
 
 /// The figures of a version: of its base, and of its delta if it has one.
@@ -56,6 +85,8 @@ pub struct Figures {
     pub servers: usize,
     /// Bits of security of the weakest part.
     pub security_bits: f64,
+    /// The lattice parameter sets in use, with what attacks on them cost.
+    pub sets: Vec<SetSecurity>,
     /// The probability that a look-up decodes wrongly; none if there is no noise.
     #[serde(flatten)]
     pub failure: Option<Failure>,
@@ -91,6 +122,7 @@ impl Figures {
                 .iter()
                 .map(|part| part.protocol.security_bits())
                 .fold(f64::INFINITY, f64::min),
+            sets: set_securities(parts.iter().map(|part| &part.protocol)),
             failure: parts.iter().filter_map(|part| part.protocol.failure()).reduce(either),
             false_match_log2: (keyed > 0).then(|| (keyed as f64).log2() - 8.0 * TAG_BYTES as f64),
             checksum_log2: -8.0 * CHECKSUM_BYTES as f64,
@@ -118,11 +150,13 @@ fn keys_bytes(parts: &[&Manifest]) -> usize {
     bytes
 }
 
-/// A hint of 1280 words a row is that row times a public matrix: linear equations modulo 2^32, in as many unknowns as
+/// A hint of n words a row is that row times a public matrix: linear equations modulo 2^32, in as many unknowns as
 /// the row has bytes.
 fn hint_determines(params: &ProtocolParams) -> bool {
     match (params, params.stored()) {
-        (ProtocolParams::Simple(_), Stored::Panels { layout, .. }) => layout.columns() <= DEGREE,
+        (ProtocolParams::Simple(simple), Stored::Panels { layout, .. }) => {
+            layout.columns() <= simple.lwe_set().degree()
+        }
         _ => false,
     }
 }

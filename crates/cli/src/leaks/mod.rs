@@ -6,7 +6,7 @@ mod observers;
 use serde::Serialize;
 use spirea_store::{Snapshot, StoreError, VersionRecord};
 
-pub use figures::Figures;
+pub use figures::{Figures, SetSecurity, set_securities};
 use observers::Subject;
 
 /// What whoever takes part in a look-up, or watches it, learns.

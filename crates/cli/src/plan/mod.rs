@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use spirea_backend::Backend as _;
 use spirea_cpu::CpuBackend;
+use spirea_protocols::choice::SecurityLevel;
 use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
 
@@ -41,6 +42,9 @@ pub struct Options {
     /// Look-ups of a client between two versions of the database, over which its hint and keys are spread.
     #[arg(long, default_value_t = 100.0)]
     lookups: f64,
+    /// What parameter sets must reach: standard, or conservative for ML-KEM-512 under every model.
+    #[arg(long, default_value = "standard")]
+    security: SecurityLevel,
     /// A GPU as its memory and its GB/s, such as 94GiB:3480: shows whether a protocol fits and the least time in which
     /// it could read what a query must read. A bound, not a prediction.
     #[arg(long, value_parser = Gpu::parse)]
@@ -127,7 +131,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     anyhow::ensure!((1..=2).contains(&options.servers), "--servers must be 1 or 2");
     let backend = CpuBackend::new(threads(options.threads))?;
     print_error(&format!("measuring {} with {} thread(s)", backend.name(), backend.threads()));
-    let rates = Rates::measure(&backend, &planner::DEFAULT_SETS)?;
+    let rates = Rates::measure(&backend, &options.security.ring_sets())?;
     let needs = Needs {
         queries_per_second: options.qps,
         uplink: options.uplink * 1e6 / 8.0,
@@ -135,6 +139,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         memory: options.memory,
         lookups: options.lookups,
         servers: options.servers,
+        security: options.security,
     };
     let plans = planner::plan(options.records, options.record_bytes, &needs, &rates);
     let best = planner::recommended(&plans);

@@ -4,8 +4,6 @@
 use std::io::Read;
 use std::ops::Range;
 
-use spirea_protocols::hint_rows;
-
 use super::cache::{Cache, Part};
 use super::transport::{Failure, HintPart, Transport, failed};
 use super::{ClientOptions, Progress};
@@ -83,8 +81,9 @@ fn hint(
 /// The hint's bytes, from those of a former one and what has changed since; `None` if that is most of it, or cannot be
 /// had. They are checked as a download is.
 fn patch(transport: &Transport, wanted: &DatabasePart, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
-    let list = transport.hint_rows(wanted).ok()?;
-    let ranges = merged(hint_rows::differing(&bytes, &list).ok()?);
+    let rows = wanted.params().hint_rows()?;
+    let list = transport.hint_rows(wanted, rows).ok()?;
+    let ranges = merged(rows.differing(&bytes, &list).ok()?);
     if ranges.iter().map(|range| range.end - range.start).sum::<u64>() > wanted.hint_bytes() / PATCHED_SHARE {
         return None;
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_math::random::SecretRng;
-use spirea_protocols::{Party, hint_rows};
+use spirea_protocols::Party;
+use spirea_protocols::hint_rows::HintRows;
 use spirea_wire::{
     CONTENT_TYPE, Code, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, MAX_REFUSAL_BYTES, Refusal, Version,
 };
@@ -172,11 +173,11 @@ impl Transport {
     }
 
     /// The hashes of the hint's rows: one attempt.
-    pub fn hint_rows(&self, part: &Part) -> Result<Bytes, Failure> {
+    pub fn hint_rows(&self, part: &Part, rows: HintRows) -> Result<Bytes, Failure> {
         let hash = blake3::Hash::from_bytes(*part.hint_blake3()).to_hex();
         let url = format!("{}/hint/rows?blake3={hash}", self.replica().database);
         let response = self.with_token(self.agent.get(url)).call();
-        let limit = hint_rows::list_bytes(part.hint_bytes());
+        let limit = rows.list_bytes(part.hint_bytes());
         body(accepted(response.map_err(any_time)?)?, limit).map_err(any_time)
     }
 

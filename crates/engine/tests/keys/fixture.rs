@@ -42,6 +42,7 @@ pub fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Ident
         bytes: params.sizes().hint_bytes,
         blake3: [0; 32],
         rows: "rows".into(),
+        rows_bytes: 0,
     };
     Identity {
         name: name.into(),

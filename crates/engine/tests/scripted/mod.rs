@@ -59,6 +59,7 @@ pub fn identity() -> Identity {
         bytes: params.sizes().hint_bytes,
         blake3: [0; 32],
         rows: "rows".into(),
+        rows_bytes: 512,
     };
     let params = ProtocolParams::Simple(params);
     Identity {

@@ -6,7 +6,7 @@ use spirea_math::secret::declassify;
 use spirea_math::{Modulus, NttPlan, PrimePair, ShoupWord};
 use zeroize::Zeroizing;
 
-use super::{DEGREE, PublicMatrix, RANK, RING_DEGREE, SCALE_BITS, Structure};
+use super::{LweSet, PublicMatrix, RING_DEGREE, SCALE_BITS, Structure};
 
 /// A ternary LWE secret: made with one query, used for its answer, erased when dropped.
 ///
@@ -15,22 +15,22 @@ use super::{DEGREE, PublicMatrix, RANK, RING_DEGREE, SCALE_BITS, Structure};
 pub struct LweSecret(Zeroizing<Box<[i8]>>);
 
 impl LweSecret {
-    fn sample(rng: &mut SecretRng) -> Self {
-        Self(Zeroizing::new((0..DEGREE).map(|_| ternary(rng)).collect()))
+    fn sample(set: LweSet, rng: &mut SecretRng) -> Self {
+        Self(Zeroizing::new((0..set.degree()).map(|_| ternary(rng)).collect()))
     }
 
-    /// Its 1280 entries, each -1, 0 or 1: to encrypt them, for a server that packs.
+    /// Its entries, n of them, each -1, 0 or 1: to encrypt them, for a server that packs.
     pub fn entries(&self) -> &[i8] {
         &self.0
     }
 
-    /// `a s` mod 2^32 for a row `a` of 1280 words, by masks: no branch depends on the secret.
+    /// `a s` mod 2^32 for a row `a` of n words, by masks: no branch depends on the secret.
     ///
     /// # Panics
-    /// If the row is not 1280 words.
+    /// If the row is not n words.
     #[inline]
     pub fn inner_product(&self, row: &[u32]) -> u32 {
-        assert_eq!(row.len(), DEGREE);
+        assert_eq!(row.len(), self.0.len());
         row.iter().zip(self.0.iter()).fold(0u32, |sum, (&a, &s)| {
             let s = i32::from(s);
             // -a = !a + 1: the sign mask flips and adds one, the last factor drops a where s is 0.
@@ -48,8 +48,8 @@ pub struct LweEncryptor {
 }
 
 impl LweEncryptor {
-    /// Prepares `matrix`: for a structured one, its polynomials in transformed form, 20 bytes for each
-    /// column of the database and prime.
+    /// Prepares `matrix`: for a structured one, its polynomials in transformed form, 8 bytes for each
+    /// polynomial's coefficient and prime.
     pub fn new(matrix: PublicMatrix) -> Self {
         let ring = match matrix.set().structure() {
             Structure::Module => Some(RingProduct::new(&matrix)),
@@ -64,7 +64,7 @@ impl LweEncryptor {
     /// # Panics
     /// If `position` is not a column.
     pub fn encrypt_unit(&self, position: usize, rng: &mut SecretRng) -> (Vec<u32>, LweSecret) {
-        let secret = LweSecret::sample(rng);
+        let secret = LweSecret::sample(self.matrix.set(), rng);
         (self.encrypt_unit_under(&secret, position, rng), secret)
     }
 
@@ -90,9 +90,9 @@ impl LweEncryptor {
         bodies
     }
 
-    /// A s by rows of the stream, which are made and forgotten: A is 5 KiB a column.
+    /// A s by rows of the stream, which are made and forgotten: A is 5 KiB a column and more.
     fn uniform_times(&self, secret: &LweSecret) -> Vec<u32> {
-        let mut row = vec![0; DEGREE];
+        let mut row = vec![0; self.matrix.set().degree()];
         (0..self.matrix.columns())
             .map(|column| {
                 self.matrix.stream_row(column, &mut row);
@@ -104,9 +104,10 @@ impl LweEncryptor {
 
 /// A s for the structured A: a product of polynomials over two primes, recombined modulo 2^32.
 ///
-/// Exact: with A's coefficients centred, a sum of 1280 terms is at most 1280 * 2^31 < 2^42, far below half
+/// Exact: with A's coefficients centred, a sum of n terms is at most 1536 * 2^31 < 2^42, far below half
 /// the product of the primes.
 struct RingProduct {
+    rank: usize,
     halves: [PrimeHalf; 2],
 }
 
@@ -141,10 +142,9 @@ impl PrimeHalf {
     /// Block row `block` of A s: the sum over j of a_j s_j, in coefficients.
     fn block(&self, block: usize, secret: &[u32], sum: &mut [u32; RING_DEGREE]) {
         let modulus = self.plan.modulus();
-        let row = &self.values[block * DEGREE..][..DEGREE];
+        let row = &self.values[block * secret.len()..][..secret.len()];
         sum.fill(0);
-        for j in 0..RANK {
-            let (a, s) = (&row[j * RING_DEGREE..][..RING_DEGREE], &secret[j * RING_DEGREE..][..RING_DEGREE]);
+        for (a, s) in row.chunks_exact(RING_DEGREE).zip(secret.chunks_exact(RING_DEGREE)) {
             for ((sum, &a), &s) in sum.iter_mut().zip(a).zip(s) {
                 // Below q + 2q.
                 *sum = modulus.reduce_lazy(*sum + modulus.mul_lazy(s, a));
@@ -160,6 +160,7 @@ impl RingProduct {
     fn new(matrix: &PublicMatrix) -> Self {
         let stream = matrix.stream();
         Self {
+            rank: matrix.set().rank(),
             halves: [Self::PRIMES.first(), Self::PRIMES.second()]
                 .map(|modulus| PrimeHalf::new(modulus, &stream)),
         }
@@ -168,7 +169,7 @@ impl RingProduct {
     fn times(&self, secret: &LweSecret) -> Vec<u32> {
         let [first, second] = &self.halves;
         let (s0, s1) = (first.transform(secret), second.transform(secret));
-        let blocks = first.values.len() / DEGREE;
+        let blocks = first.values.len() / (self.rank * RING_DEGREE);
         let mut product = Vec::with_capacity(blocks * RING_DEGREE);
         let mut sums = Zeroizing::new([[0; RING_DEGREE]; 2]);
         for block in 0..blocks {
@@ -184,7 +185,6 @@ impl RingProduct {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lwe::LweSet;
     use proptest::prelude::*;
 
     fn noise_of(set: LweSet, seed: [u8; 32], blocks: usize, position: usize) -> Vec<i32> {
@@ -194,7 +194,7 @@ mod tests {
         let entries = matrix.entries();
         bodies
             .iter()
-            .zip(entries.chunks_exact(DEGREE))
+            .zip(entries.chunks_exact(set.degree()))
             .enumerate()
             .map(|(column, (body, row))| {
                 let plain = if column == position { 1 << SCALE_BITS } else { 0 };
@@ -216,10 +216,10 @@ mod tests {
         }
 
         #[test]
-        fn inner_products_agree_with_definition(row in proptest::collection::vec(any::<u32>(), DEGREE), seed: u64) {
-            let secret = LweSecret::sample(&mut SecretRng::deterministic_for_tests(seed));
+        fn inner_products_agree_with_definition(words in proptest::collection::vec(any::<u32>(), 1536), seed: u64, set in proptest::sample::select(LweSet::ALL.to_vec())) {
+            let (row, secret) = (&words[..set.degree()], LweSecret::sample(set, &mut SecretRng::deterministic_for_tests(seed)));
             let expected = row.iter().zip(secret.0.iter()).fold(0u32, |sum, (&a, &s)| sum.wrapping_add(a.wrapping_mul(s as u32)));
-            prop_assert_eq!(secret.inner_product(&row), expected);
+            prop_assert_eq!(secret.inner_product(row), expected);
         }
     }
 

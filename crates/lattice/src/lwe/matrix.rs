@@ -4,18 +4,18 @@ use std::collections::HashMap;
 
 use spirea_math::random::public_row;
 
-use super::{DEGREE, LweSet, RING_DEGREE, Seed, Structure};
+use super::{LweSet, RING_DEGREE, Seed, Structure};
 
-/// The public matrix A, `columns` x 1280 modulo 2^32, one row for each column of the database, made from
-/// a seed: hint, client and server derive the same one.
+/// The public matrix A, `columns` x n modulo 2^32 with the set's n ([`LweSet::degree`]), one row for each column of
+/// the database, made from a seed: hint, client and server derive the same one.
 ///
 /// The key of the public stream is not the seed but a hash of it, so that a server that chooses the seed cannot choose
 /// the key with it: whatever keys of a cipher may be special, it would have to find the hash of one. Each fold has a
 /// name of its own in the hash, and so a matrix of its own: both may meet the same secret.
 ///
-/// Row i of the public stream ([`public_row`]) is 1280 words. Under [`Structure::Uniform`] it is row i of
-/// A. Under [`Structure::Module`] it is five polynomials, coefficient 0 first, of block row i: polynomial j
-/// stands for the 256 x 256 matrix of multiplication by it, at rows 256 i and columns 256 j of A.
+/// Row i of the public stream ([`public_row`]) is n words. Under [`Structure::Uniform`] it is row i of A. Under
+/// [`Structure::Module`] it is the polynomials, coefficient 0 first, of block row i: polynomial j stands for the
+/// 256 x 256 matrix of multiplication by it, at rows 256 i and columns 256 j of A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicMatrix {
     set: LweSet,
@@ -68,30 +68,31 @@ impl PublicMatrix {
         }
     }
 
-    /// Row `row` of the public stream, 1280 words.
+    /// Row `row` of the public stream, n words.
     pub fn stream_row(&self, row: usize, words: &mut [u32]) {
-        assert_eq!(words.len(), DEGREE);
+        assert_eq!(words.len(), self.set.degree());
         public_row(&self.key, row as u64, words);
     }
 
     /// All rows of the public stream, one after another: A itself, or its polynomials.
     pub fn stream(&self) -> Vec<u32> {
-        let mut words = vec![0; self.stream_rows() * DEGREE];
-        words.chunks_exact_mut(DEGREE).enumerate().for_each(|(row, words)| self.stream_row(row, words));
+        let degree = self.set.degree();
+        let mut words = vec![0; self.stream_rows() * degree];
+        words.chunks_exact_mut(degree).enumerate().for_each(|(row, words)| self.stream_row(row, words));
         words
     }
 
-    /// A by definition, `columns` x 1280, row-major: the oracle, 5 KiB for each column.
+    /// A by definition, `columns` x n, row-major: the oracle, 5 or 6 KiB for each column.
     pub fn entries(&self) -> Vec<u32> {
-        let stream = self.stream();
+        let (stream, degree) = (self.stream(), self.set.degree());
         if self.set.structure() == Structure::Uniform {
             return stream;
         }
-        let mut entries = vec![0; self.columns * DEGREE];
-        for (k, row) in entries.chunks_exact_mut(DEGREE).enumerate() {
+        let mut entries = vec![0; self.columns * degree];
+        for (k, row) in entries.chunks_exact_mut(degree).enumerate() {
             let (block, k) = (k / RING_DEGREE, k % RING_DEGREE);
             for (l, entry) in row.iter_mut().enumerate() {
-                let polynomial = &stream[block * DEGREE + l / RING_DEGREE * RING_DEGREE..][..RING_DEGREE];
+                let polynomial = &stream[block * degree + l / RING_DEGREE * RING_DEGREE..][..RING_DEGREE];
                 let l = l % RING_DEGREE;
                 *entry =
                     if k >= l { polynomial[k - l] } else { polynomial[RING_DEGREE + k - l].wrapping_neg() };
@@ -119,7 +120,7 @@ impl PublicRows {
         Self { matrix, kept: HashMap::new() }
     }
 
-    /// Row `row` of A, 1280 words, in pieces of 256.
+    /// Row `row` of A, n words, in pieces of 256.
     ///
     /// # Panics
     /// If there is no such row.
@@ -131,14 +132,14 @@ impl PublicRows {
             Structure::Module => (row / RING_DEGREE, RING_DEGREE - 1 - row % RING_DEGREE, WINDOWS),
         };
         let words: &[u32] = self.kept.entry(key).or_insert_with(|| {
-            let mut stream = vec![0; DEGREE];
+            let mut stream = vec![0; matrix.set.degree()];
             matrix.stream_row(key, &mut stream);
             match matrix.set.structure() {
                 Structure::Uniform => stream,
                 Structure::Module => stream.chunks_exact(RING_DEGREE).flat_map(windows).collect(),
             }
         });
-        (0..DEGREE / RING_DEGREE).map(move |piece| &words[piece * step + start..][..RING_DEGREE])
+        (0..matrix.set.rank()).map(move |piece| &words[piece * step + start..][..RING_DEGREE])
     }
 }
 
@@ -174,10 +175,10 @@ mod tests {
     fn rows_one_at_a_time_are_those_of_the_whole_matrix() {
         for set in LweSet::ALL {
             let matrix = PublicMatrix::new(set, [5; 32], 512);
-            let entries = matrix.entries();
+            let (entries, degree) = (matrix.entries(), set.degree());
             let mut rows = PublicRows::new(matrix);
             for row in [511, 0, 1, 100, 255, 256, 257, 100] {
-                assert!(rows.row(row).flatten().eq(&entries[row * DEGREE..][..DEGREE]), "{row}");
+                assert!(rows.row(row).flatten().eq(&entries[row * degree..][..degree]), "{row}");
             }
         }
     }

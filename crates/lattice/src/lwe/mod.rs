@@ -7,20 +7,18 @@ pub use encrypt::{LweEncryptor, LweSecret};
 pub use matrix::{PublicMatrix, PublicRows};
 use spirea_math::random::Seed;
 
+use crate::Security;
+
 /// log2 of the scale: a byte m is encrypted as 2^24 m.
 pub const SCALE_BITS: u32 = 24;
-/// Length of an LWE secret.
-pub const DEGREE: usize = 1280;
 /// Degree of the ring of the structured public matrix.
 pub const RING_DEGREE: usize = 256;
-/// Polynomials in a secret: the rank of the module.
-pub const RANK: usize = DEGREE / RING_DEGREE;
 
 /// How a public matrix is made from its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Structure {
-    /// Module-LWE of rank 5 over Z_q\[X\]/(X^256 + 1), the structure of ML-KEM: 256 times less randomness
-    /// to derive, products through number-theoretic transforms.
+    /// Module-LWE over Z_q\[X\]/(X^256 + 1), the structure of ML-KEM: 256 times less randomness to derive,
+    /// products through number-theoretic transforms.
     Module,
     /// Every entry independent, as in SimplePIR and VIPIR.
     Uniform,
@@ -29,19 +27,20 @@ pub enum Structure {
 /// A named, immutable set of LWE parameters. There is no other way to make one, so nothing weaker than
 /// 128 bits can be asked for.
 ///
-/// Both sets have n = 1280, q = 2^32, a uniform ternary secret and noise of standard deviation 3.2:
-/// 134.0 bits under the MATZOV cost model and 136.5 under BDGL16 (lattice-estimator, unlimited samples).
+/// All have q = 2^32, a uniform ternary secret and noise of standard deviation 3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LweSet {
     /// `module-1280`: the default, with the structured public matrix.
     Module1280,
     /// `paper`: VIPIR's parameters as published, with the uniform public matrix.
     Paper,
+    /// `module-1536`: the structure of the default with a rank of 6, at or above ML-KEM-512 under every model.
+    Module1536,
 }
 
 impl LweSet {
     /// All sets.
-    pub const ALL: [Self; 2] = [Self::Module1280, Self::Paper];
+    pub const ALL: [Self; 3] = [Self::Module1280, Self::Paper, Self::Module1536];
     /// Standard deviation of the noise.
     pub const SIGMA: f64 = 3.2;
 
@@ -55,19 +54,36 @@ impl LweSet {
         match self {
             Self::Module1280 => "module-1280",
             Self::Paper => "paper",
+            Self::Module1536 => "module-1536",
         }
+    }
+
+    /// Polynomials of degree below 256 in a secret: the rank of the module, if A has the structure of one.
+    pub fn rank(self) -> usize {
+        match self {
+            Self::Module1280 | Self::Paper => 5,
+            Self::Module1536 => 6,
+        }
+    }
+
+    /// Length of a secret, n.
+    pub fn degree(self) -> usize {
+        self.rank() * RING_DEGREE
     }
 
     /// How its public matrix is made.
     pub fn structure(self) -> Structure {
         match self {
-            Self::Module1280 => Structure::Module,
+            Self::Module1280 | Self::Module1536 => Structure::Module,
             Self::Paper => Structure::Uniform,
         }
     }
 
-    /// log2 of the cost of the best known attack: the least of the MATZOV and BDGL16 models.
-    pub fn security_bits(self) -> f64 {
-        134.0
+    /// What attacks on it cost.
+    pub fn security(self) -> Security {
+        match self {
+            Self::Module1280 | Self::Paper => Security { matzov: 133.4, bdgl16: 135.8, core_svp: 108.0 },
+            Self::Module1536 => Security { matzov: 161.1, bdgl16: 164.7, core_svp: 138.1 },
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! N coefficients, a ternary secret has the squared length S2 = 2N/3.
 
 use super::RingSet;
-use crate::lwe;
+use crate::LweSet;
 use spirea_math::Gadget;
 
 /// The noise of a protocol's ring steps.
@@ -50,9 +50,9 @@ impl RingNoise {
         columns as f64 * Self::degree() * mean_square * self.leaf()
     }
 
-    /// Step `pack`: plaintexts are uniform modulo p, whatever the database holds, since A is.
-    pub fn pack(&self) -> f64 {
-        self.fold(lwe::DEGREE, 4f64.powi(self.set.plaintext_bits() as i32) / 12.0)
+    /// Step `pack` of a secret of `set`: plaintexts are uniform modulo p, whatever the database holds, since A is.
+    pub fn pack(&self, set: LweSet) -> f64 {
+        self.fold(set.degree(), 4f64.powi(self.set.plaintext_bits() as i32) / 12.0)
     }
 
     /// The rows of a selector that the digits of a multiply: leaves times s, converted by RGSW(s).
@@ -77,7 +77,7 @@ impl RingNoise {
     }
 }
 
-/// The variance of rounding an LWE ciphertext to `bits` bits, as a share of the modulus.
-pub fn lwe_rounding(bits: u32) -> f64 {
-    (1.0 + 2.0 * lwe::DEGREE as f64 / 3.0) / 12.0 / 4f64.powi(bits as i32)
+/// The variance of rounding an LWE ciphertext of `set` to `bits` bits, as a share of the modulus.
+pub fn lwe_rounding(set: LweSet, bits: u32) -> f64 {
+    (1.0 + 2.0 * set.degree() as f64 / 3.0) / 12.0 / 4f64.powi(bits as i32)
 }

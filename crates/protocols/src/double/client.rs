@@ -30,7 +30,7 @@ impl Client {
     pub fn new(params: Params, hint: &[u8]) -> Result<Self, ProtocolError> {
         params.validate()?;
         Ok(Self {
-            hint: LweHint::from_bytes(params.second().fixed_rows(), hint)?,
+            hint: LweHint::from_bytes(params.0.lwe_set(), params.second().fixed_rows(), hint)?,
             first: LweEncryptor::new(params.0.public_matrix()),
             second: LweEncryptor::new(params.0.second_matrix(params.0.grid.groups)),
             params,

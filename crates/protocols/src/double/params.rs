@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 use spirea_backend::{PANEL_ROWS, RING_DEGREE};
 use spirea_lattice::LweSet;
-use spirea_lattice::lwe::DEGREE;
 use spirea_math::random::Seed;
 
 use super::{SecondShape, dynamic_bytes};
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::planner::{Unit, Work};
 use crate::steps::folded::{Folded, cheapest, lookup_cost, malformed, validate_outcome};
 use crate::steps::lwe::ROUNDED_BYTES;
@@ -37,7 +36,7 @@ impl Params {
     }
 
     pub(super) fn second(&self) -> SecondShape {
-        SecondShape::of(&self.0.grid)
+        self.0.second()
     }
 }
 
@@ -81,36 +80,41 @@ impl Folded {
         Ok(())
     }
 
+    /// The shape of the second of two folds.
+    pub(crate) fn second(&self) -> SecondShape {
+        SecondShape::of(self.lwe_set(), &self.grid)
+    }
+
     /// Bytes that a query of two folds reads.
     pub(crate) fn two_folds_read_bytes(&self) -> f64 {
-        let second = SecondShape::of(&self.grid);
+        let second = self.second();
         let scan = self.grid.rows(Params::SPREAD) * self.grid.columns;
         (scan + second.fixed_rows() * second.groups) as f64
     }
 
     /// Work of two folds for a query: both scans, and the moving rows' hint.
     pub(crate) fn two_folds_work(&self) -> Vec<Work> {
-        let (second, parts) = (SecondShape::of(&self.grid), self.grid.parts());
+        let (second, parts) = (self.second(), self.grid.parts());
         let bytes = self.grid.rows(Params::SPREAD) * self.grid.columns;
         let moving = (parts * second.moving_rows()).next_multiple_of(PANEL_ROWS) * second.groups;
         vec![
             // Both matrices are read once; every part beyond the first is arithmetic alone.
             Work::new("scalar_fold", Unit::ScannedByte, bytes + second.fixed_rows() * second.groups),
             Work::new("scalar_fold", Unit::Product, (parts - 1) * bytes),
-            Work::new("module_fold", Unit::PublicColumn, second.groups),
+            Work::new("module_fold", Unit::PublicColumn, second.groups * self.lwe_set().rank()),
             Work::new("module_fold", Unit::TransformedByte, moving),
         ]
     }
 
     /// Bytes of the fixed rows of the second fold.
     pub(crate) fn fixed_bytes(&self) -> u64 {
-        SecondShape::of(&self.grid).fixed_layout().bytes() as u64
+        self.second().fixed_layout().bytes() as u64
     }
 
     /// log2 of an estimate for two folds whose second is decoded from rounded words.
     pub(crate) fn two_folds_exceedance_log2(&self, second_rows: usize, share: f64) -> f64 {
-        let first = noise::rounded_exceedance_log2(self.grid.columns, self.grid.record_bytes, share);
-        noise::either(first, noise::rounded_exceedance_log2(self.grid.groups, second_rows, share))
+        let first = noise::rounded_exceedance_log2(self.lwe_set(), self.grid.columns, self.grid.record_bytes, share);
+        noise::either(first, noise::rounded_exceedance_log2(self.lwe_set(), self.grid.groups, second_rows, share))
     }
 }
 
@@ -148,7 +152,7 @@ impl Parameters for Params {
         Sizes {
             query_bytes: (second.parts * grid.columns + grid.groups) * 4,
             answer_bytes: second.fixed_rows() * ROUNDED_BYTES + dynamic_bytes(&second),
-            hint_bytes: second.fixed_rows() as u64 * DEGREE as u64 * 4,
+            hint_bytes: second.fixed_rows() as u64 * self.0.lwe_set().degree() as u64 * 4,
             keys_bytes: 0,
         }
     }
@@ -167,7 +171,7 @@ impl Parameters for Params {
         Some(Failure::estimate(self.0.two_folds_exceedance_log2(rows, share)))
     }
 
-    fn security_bits(&self) -> f64 {
-        self.0.lwe_set().security_bits()
+    fn sets(&self) -> Sets {
+        self.0.sets()
     }
 }

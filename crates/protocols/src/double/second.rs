@@ -1,7 +1,7 @@
 //! The second fold: the rows of the first one as bytes, in columns that a second query selects.
 //!
 //! Row `(i, k, byte)` of the second matrix, in that order, has byte `byte` of entry k of the first fold's
-//! ciphertext of byte i of a unit; its column is the unit's group. Entries 0 to 1279 are of the hint and the
+//! ciphertext of byte i of a unit; its column is the unit's group. Entries 0 to n - 1 are of the hint and the
 //! same for every query (the *fixed* rows); the last, the answer, is another for every query and part (the
 //! *moving* rows).
 
@@ -9,8 +9,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout};
-use spirea_lattice::lwe::DEGREE;
-use spirea_lattice::{LweSecret, PublicMatrix};
+use spirea_lattice::{LweSecret, LweSet, PublicMatrix};
 use zeroize::Zeroizing;
 
 use crate::ProtocolError;
@@ -21,6 +20,8 @@ use crate::steps::lwe::{ROUNDED_BYTES, nearest_bytes, round, round_words, unroun
 /// The shape of a second fold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SecondShape {
+    /// Length of an LWE secret.
+    pub degree: usize,
     /// Bytes of a unit.
     pub unit_rows: usize,
     /// Units down a column of the first matrix: columns of the second.
@@ -30,13 +31,13 @@ pub(crate) struct SecondShape {
 }
 
 impl SecondShape {
-    pub fn of(grid: &Grid) -> Self {
-        Self { unit_rows: grid.unit_rows, groups: grid.groups, parts: grid.parts() }
+    pub fn of(set: LweSet, grid: &Grid) -> Self {
+        Self { degree: set.degree(), unit_rows: grid.unit_rows, groups: grid.groups, parts: grid.parts() }
     }
 
     /// Rows that are the same for every query.
     pub fn fixed_rows(&self) -> usize {
-        self.unit_rows * DEGREE * ROUNDED_BYTES
+        self.unit_rows * self.degree * ROUNDED_BYTES
     }
 
     /// Rows of one part of one query.
@@ -44,15 +45,15 @@ impl SecondShape {
         self.unit_rows * ROUNDED_BYTES
     }
 
-    /// The layout of the fixed rows: a multiple of 32, since there are 2560 for each byte.
+    /// The layout of the fixed rows: a multiple of 32, since there are 2 n for each byte and n is one of 256.
     pub fn fixed_layout(&self) -> PanelLayout {
         PanelLayout::covering(self.fixed_rows(), self.groups).expect("validated parameters have a layout")
     }
 }
 
-/// Bytes of the moving rows' ciphertexts in an answer: 1281 rounded words for each.
+/// Bytes of the moving rows' ciphertexts in an answer: n + 1 rounded words for each.
 pub(crate) fn dynamic_bytes(shape: &SecondShape) -> usize {
-    shape.parts * shape.moving_rows() * (DEGREE + 1) * ROUNDED_BYTES
+    shape.parts * shape.moving_rows() * (shape.degree + 1) * ROUNDED_BYTES
 }
 
 /// Writes the fixed rows of a first hint in panel layout.
@@ -69,7 +70,7 @@ pub(crate) fn write_fixed(
     let mut panel = vec![0; panel_bytes];
     // A panel of 32 rows is 16 entries of one byte's ciphertexts.
     for first in (0..shape.fixed_rows()).step_by(PANEL_ROWS) {
-        let (i, k) = (first / (DEGREE * ROUNDED_BYTES), first / ROUNDED_BYTES % DEGREE);
+        let (i, k) = (first / (shape.degree * ROUNDED_BYTES), first / ROUNDED_BYTES % shape.degree);
         for group in 0..shape.groups {
             let entries = &hint.row(group * shape.unit_rows + i)[k..k + PANEL_ROWS / ROUNDED_BYTES];
             for (row, byte) in round_words(entries).enumerate() {
@@ -84,7 +85,7 @@ pub(crate) fn write_fixed(
 /// Writes what row `row` of the first hint says into the fixed rows, as they lie in panel layout.
 pub(crate) fn put_fixed(shape: &SecondShape, row: usize, entries: &[u32], fixed: &mut [u8]) {
     let (layout, column) = (shape.fixed_layout(), row / shape.unit_rows);
-    let first = row % shape.unit_rows * DEGREE * ROUNDED_BYTES;
+    let first = row % shape.unit_rows * shape.degree * ROUNDED_BYTES;
     for (i, byte) in round_words(entries).enumerate() {
         fixed[layout.offset(first + i, column)] = byte;
     }
@@ -123,11 +124,11 @@ impl<B: Backend> SecondServer<B> {
         Ok(self.backend.scalar_fold(&self.fixed, queries)?)
     }
 
-    /// The moving rows' ciphertexts as bytes, for each query: rounded words, 1280 of the hint and the answer.
+    /// The moving rows' ciphertexts as bytes, for each query: rounded words, n of the hint and the answer.
     ///
     /// `first` holds the first fold's answers, for each query and part; `queries` the second queries.
     pub fn moving(&self, first: &[u32], queries: &[u32]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let SecondShape { unit_rows, groups, parts } = self.shape;
+        let SecondShape { unit_rows, groups, parts, .. } = self.shape;
         let (rows, batch) = (parts * self.shape.moving_rows(), queries.len() / groups);
         let layout = PanelLayout::covering(batch * rows, groups)?;
         let mut bytes = vec![0; layout.bytes()];
@@ -177,16 +178,16 @@ pub(crate) fn phases(
         Zeroizing::new(bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect())
     };
     let hint = words(fixed);
-    let rows = moving.chunks_exact((DEGREE + 1) * ROUNDED_BYTES).map(|ciphertext| {
+    let rows = moving.chunks_exact((shape.degree + 1) * ROUNDED_BYTES).map(|ciphertext| {
         let ciphertext = words(ciphertext);
-        let (row, body) = ciphertext.split_at(DEGREE);
+        let (row, body) = ciphertext.split_at(shape.degree);
         body[0].wrapping_add(second.inner_product(row))
     });
     let rows = Zeroizing::new(rows.collect::<Vec<_>>());
     let answers = words(&nearest_bytes(&rows));
     let mut bytes = Zeroizing::new(Vec::with_capacity(shape.parts * shape.unit_rows));
     for (secret, answers) in secrets.iter().zip(answers.chunks_exact(shape.unit_rows)) {
-        for (row, answer) in hint.chunks_exact(DEGREE).zip(answers) {
+        for (row, answer) in hint.chunks_exact(shape.degree).zip(answers) {
             bytes.push(answer.wrapping_add(secret.inner_product(row)));
         }
     }

@@ -6,7 +6,7 @@
 //! leaves of one expansion serve both packings. Steps: `scalar_fold`, `expand`, `pack`, `mod_switch`,
 //! `reinterpret`, `scalar_fold`, `pack`, `mod_switch`.
 //!
-//! The second matrix depends on the query, and so does its hint: the fold takes the 1280 columns of the
+//! The second matrix depends on the query, and so does its hint: the fold takes the n columns of the
 //! second public matrix along as if they were queries.
 
 mod client;

@@ -2,13 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use spirea_backend::PanelLayout;
-use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::Seed;
 
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::planner::{Unit, Work};
 use crate::steps::folded::{Folded, MAX_COLUMNS, cheapest, lookup_cost, malformed, validate_outcome};
 use crate::steps::noise;
@@ -41,15 +40,15 @@ impl Params {
             let (grid, shape) = (params.0.grid, params.ring_shape());
             let scan = (grid.rows(Self::SPREAD) * grid.columns) as f64;
             let parts = grid.parts() as f64;
-            let second = (params.second_blocks() * DEGREE) as f64 * POLYNOMIAL
-                + (shape.response_bytes() * grid.groups * DEGREE) as f64 / 4.0;
+            let second = (params.second_blocks() * shape.columns) as f64 * POLYNOMIAL
+                + (shape.response_bytes() * grid.groups * shape.columns) as f64 / 4.0;
             let pack = shape.pack_read_bytes(grid.parts() * grid.groups);
             lookup_cost(params.sizes(), scan + pack + parts * second)
         })
     }
 
     pub(super) fn ring_shape(&self) -> RingShape {
-        RingShape::packing(self.0.ring_set(), 1)
+        RingShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
     }
 
     /// The layout of a second matrix: the bytes of a packed ciphertext down each column.
@@ -87,7 +86,7 @@ impl Parameters for Params {
     }
 
     fn server_bytes(&self) -> u64 {
-        self.0.grid.rows(Self::SPREAD) as u64 * DEGREE as u64 * 4
+        self.0.grid.rows(Self::SPREAD) as u64 * self.0.lwe_set().degree() as u64 * 4
     }
 
     fn validate(&self) -> Result<(), ProtocolError> {
@@ -119,13 +118,13 @@ impl Parameters for Params {
         let (shape, grid, parts) = (self.ring_shape(), self.0.grid, self.0.grid.parts());
         let (set, second) = (shape.set, self.second_blocks());
         let scanned = grid.rows(Self::SPREAD) * grid.columns;
-        let words = parts * self.second_layout().rows() * (DEGREE + 1);
+        let words = parts * self.second_layout().rows() * (shape.columns + 1);
         let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, scanned)];
         work.extend(shape.expand_work());
         work.extend([grid.groups, second].map(|blocks| shape.fold_work(parts, blocks)));
         work.push(shape.switch_work(parts * (grid.groups + second)));
         work.push(Work::new("encode_fold", Unit::ProductWord, words));
-        work.push(Work::new("encode_fold", Unit::EncodedPolynomial(set), parts * second * DEGREE));
+        work.push(Work::new("encode_fold", Unit::EncodedPolynomial(set), parts * second * shape.columns));
         work
     }
 
@@ -137,14 +136,14 @@ impl Parameters for Params {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let (shape, grid) = (self.ring_shape(), self.0.grid);
-        let first = noise::packed_exceedance_log2(grid.columns, &shape, grid.record_bytes, share);
+        let first = noise::packed_exceedance_log2(self.0.lwe_set(), grid.columns, &shape, grid.record_bytes, share);
         // All bytes of the inner ciphertexts must come back.
         let inner_bytes = grid.parts() * shape.response_bytes();
-        let second = noise::packed_exceedance_log2(grid.groups, &shape, inner_bytes, share);
+        let second = noise::packed_exceedance_log2(self.0.lwe_set(), grid.groups, &shape, inner_bytes, share);
         Some(Failure::estimate(noise::either(first, second)))
     }
 
-    fn security_bits(&self) -> f64 {
-        self.0.lwe_set().security_bits().min(self.0.ring_set().security_bits())
+    fn sets(&self) -> Sets {
+        self.0.sets()
     }
 }

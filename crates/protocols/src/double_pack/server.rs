@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use spirea_backend::RingBackend;
-use spirea_lattice::lwe::DEGREE;
 
 use super::Params;
 use crate::bytes::extend_words;
@@ -65,12 +64,12 @@ impl<B: RingBackend> Server<B> {
 
 /// Column k of the second public matrix as a query, for each k.
 fn second_columns(params: &Params) -> Vec<u32> {
-    let entries = params.second_matrix().entries();
+    let (entries, degree) = (params.second_matrix().entries(), params.0.lwe_set().degree());
     let (groups, columns) = (params.0.grid.groups, params.second_layout().columns());
-    let mut queries = Vec::with_capacity(DEGREE * columns);
-    for k in 0..DEGREE {
+    let mut queries = Vec::with_capacity(degree * columns);
+    for k in 0..degree {
         queries.extend(
-            (0..columns).map(|column| if column < groups { entries[column * DEGREE + k] } else { 0 }),
+            (0..columns).map(|column| if column < groups { entries[column * degree + k] } else { 0 }),
         );
     }
     queries

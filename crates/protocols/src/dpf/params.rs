@@ -5,7 +5,7 @@ use spirea_backend::{MAX_KEYS, RowLayout};
 use spirea_dpf::{Domain, OutputKind, PrfKind};
 
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::planner::{Unit, Work};
 use crate::{ProtocolError, Sizes};
 
@@ -200,6 +200,11 @@ impl<S: Shares> Parameters for Params<S> {
     /// There is no noise: a record never decodes wrongly.
     fn exceedance(&self, _: f64) -> Option<Failure> {
         None
+    }
+
+    /// There is no lattice: what a server learns rests on the seeds of keys.
+    fn sets(&self) -> Sets {
+        Sets { lwe: None, ring: None }
     }
 
     /// The secret bits of a seed.

@@ -7,7 +7,7 @@ use spirea_math::random::Seed;
 
 use crate::double::{SecondShape, dynamic_bytes};
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::planner::Work;
 use crate::steps::folded::{Folded, cheapest, lookup_cost, validate_outcome};
 use crate::steps::noise;
@@ -42,11 +42,11 @@ impl Params {
     }
 
     pub(super) fn ring_shape(&self) -> RingShape {
-        RingShape::packing(self.0.ring_set(), 1)
+        RingShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
     }
 
     pub(super) fn second(&self) -> SecondShape {
-        SecondShape::of(&self.0.grid)
+        self.0.second()
     }
 
     /// RLWE ciphertexts that the fixed rows are packed into.
@@ -114,12 +114,12 @@ impl Parameters for Params {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let (second, shape) = (self.second(), self.ring_shape());
-        let packed = noise::packed_exceedance_log2(self.0.grid.groups, &shape, second.fixed_rows(), share);
+        let packed = noise::packed_exceedance_log2(self.0.lwe_set(), self.0.grid.groups, &shape, second.fixed_rows(), share);
         let moving = self.0.two_folds_exceedance_log2(second.parts * second.moving_rows(), share);
         Some(Failure::estimate(noise::either(packed, moving)))
     }
 
-    fn security_bits(&self) -> f64 {
-        self.0.lwe_set().security_bits().min(self.0.ring_set().security_bits())
+    fn sets(&self) -> Sets {
+        self.0.sets()
     }
 }

@@ -2,13 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use spirea_backend::RING_DEGREE;
-use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::Seed;
 
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::planner::{Unit, Work};
 use crate::steps::folded::{Folded, cheapest, lookup_cost, malformed, validate_outcome};
 use crate::steps::noise;
@@ -55,7 +54,7 @@ impl Params {
     }
 
     pub(super) fn ring_shape(&self) -> RingShape {
-        RingShape::packing(self.0.ring_set(), 1)
+        RingShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
     }
 
     /// Bytes of the query of one part: bodies and the encryption of their secret.
@@ -78,7 +77,7 @@ impl Parameters for Params {
     }
 
     fn server_bytes(&self) -> u64 {
-        self.0.grid.unit_rows as u64 * DEGREE as u64 * 4
+        self.0.grid.unit_rows as u64 * self.0.lwe_set().degree() as u64 * 4
     }
 
     fn validate(&self) -> Result<(), ProtocolError> {
@@ -129,11 +128,11 @@ impl Parameters for Params {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let Grid { columns, record_bytes, .. } = self.0.grid;
-        let packed = noise::packed_exceedance_log2(columns, &self.ring_shape(), record_bytes, share);
+        let packed = noise::packed_exceedance_log2(self.0.lwe_set(), columns, &self.ring_shape(), record_bytes, share);
         Some(Failure::estimate(packed))
     }
 
-    fn security_bits(&self) -> f64 {
-        self.0.lwe_set().security_bits().min(self.0.ring_set().security_bits())
+    fn sets(&self) -> Sets {
+        self.0.sets()
     }
 }

@@ -1,13 +1,12 @@
 //! Parameters and shapes.
 
 use serde::{Deserialize, Serialize};
-use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::Seed;
 
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::planner::{Unit, Work};
 use crate::steps::folded::{Folded, cheapest, lookup_cost, validate_outcome};
 use crate::steps::noise;
@@ -46,7 +45,7 @@ impl Params {
     }
 
     pub(super) fn ring_shape(&self) -> RingShape {
-        RingShape::packing(self.0.ring_set(), self.0.grid.groups)
+        RingShape::packing(self.0.lwe_set(), self.0.ring_set(), self.0.grid.groups)
     }
 }
 
@@ -68,7 +67,7 @@ impl Parameters for Params {
     }
 
     fn server_bytes(&self) -> u64 {
-        self.0.grid.rows(Self::SPREAD) as u64 * DEGREE as u64 * 4
+        self.0.grid.rows(Self::SPREAD) as u64 * self.0.lwe_set().degree() as u64 * 4
     }
 
     fn validate(&self) -> Result<(), ProtocolError> {
@@ -108,11 +107,11 @@ impl Parameters for Params {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let Grid { columns, record_bytes, .. } = self.0.grid;
-        let packed = noise::packed_exceedance_log2(columns, &self.ring_shape(), record_bytes, share);
+        let packed = noise::packed_exceedance_log2(self.0.lwe_set(), columns, &self.ring_shape(), record_bytes, share);
         Some(Failure::estimate(packed))
     }
 
-    fn security_bits(&self) -> f64 {
-        self.0.lwe_set().security_bits().min(self.0.ring_set().security_bits())
+    fn sets(&self) -> Sets {
+        self.0.sets()
     }
 }

@@ -7,7 +7,7 @@ use spirea_math::random::Seed;
 
 use super::pad::Pad;
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::planner::Work;
 use crate::steps::folded::{cheapest, lookup_cost, malformed, validate_outcome};
 use crate::steps::noise;
@@ -18,7 +18,7 @@ use crate::{ProtocolError, Sizes};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// Name of the ring set: `onion-32` or `onion-30`.
+    /// Name of the ring set.
     pub ring: String,
     /// Seed of the public pad. Drawn after the content is fixed: the failure bound is one over its choice.
     #[serde(with = "crate::hex")]
@@ -160,7 +160,7 @@ impl Parameters for Params {
         Some(Failure::bound(noise::padded_exceedance_log2(&self.ring_shape(), self.grid.parts(), share)))
     }
 
-    fn security_bits(&self) -> f64 {
-        self.ring_set().security_bits()
+    fn sets(&self) -> Sets {
+        Sets { lwe: None, ring: Some(self.ring_set()) }
     }
 }

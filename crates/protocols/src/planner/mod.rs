@@ -5,7 +5,8 @@ mod work;
 
 use spirea_lattice::RingSet;
 
-use crate::registry::{Choice, NAMES, ProtocolParams};
+use crate::choice::{Choice, SecurityLevel};
+use crate::registry::{NAMES, ProtocolParams};
 use crate::{ProtocolError, Sizes};
 
 pub use rates::Rates;
@@ -26,6 +27,8 @@ pub struct Needs {
     pub lookups: f64,
     /// Servers that do not work together; a protocol that needs two is not recommended where there is one.
     pub servers: usize,
+    /// What parameter sets must reach.
+    pub security: SecurityLevel,
 }
 
 impl Default for Needs {
@@ -38,6 +41,7 @@ impl Default for Needs {
             memory: None,
             lookups: 100.0,
             servers: 1,
+            security: SecurityLevel::default(),
         }
     }
 }
@@ -101,13 +105,10 @@ pub fn sets(params: &ProtocolParams) -> Vec<RingSet> {
     sets
 }
 
-/// The ring sets that protocols choose by default: those whose rates a plan needs.
-pub const DEFAULT_SETS: [RingSet; 2] = [RingSet::Fast, RingSet::Onion32];
-
 /// What every protocol costs, in the order of [`NAMES`].
 pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> Vec<Plan> {
     let figures = |protocol: &'static str| {
-        let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+        let choice = Choice { protocol: protocol.into(), security: needs.security, ..Choice::default() };
         let params = ProtocolParams::choose(&choice, [0; 32], records, record_bytes)?;
         Ok(weigh(params, needs, rates))
     };
@@ -166,7 +167,8 @@ impl Advice {
             let detail = "no protocol fits these records and needs: see spirea plan";
             return Err(ProtocolError::BadRequest(detail.into()));
         };
-        Ok(Choice { protocol: plans[best].protocol.into(), ..Choice::default() })
+        let protocol = plans[best].protocol.into();
+        Ok(Choice { protocol, security: self.needs.security, ..Choice::default() })
     }
 }
 

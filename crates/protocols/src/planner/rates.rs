@@ -8,9 +8,8 @@ use spirea_backend::{
     SwitchedBits,
 };
 use spirea_dpf::{Domain, DpfError, OutputKind, PrfKind, Select};
-use spirea_lattice::RingSet;
-use spirea_lattice::lwe::RANK;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
+use spirea_lattice::{LweSet, RingSet};
 use spirea_math::Expansion;
 use spirea_math::random::SecretRng;
 
@@ -83,7 +82,11 @@ impl Rates {
         let [few_seconds, many_seconds] = [module_fold(backend, few)?, module_fold(backend, many)?];
         let of_row = (many_seconds - few_seconds).max(0.0) / (many - few) as f64;
         self.set(Unit::TransformedByte, of_row, FOLDED_COLUMNS);
-        self.set(Unit::PublicColumn, (few_seconds - few as f64 * of_row).max(0.0), FOLDED_COLUMNS);
+        self.set(
+            Unit::PublicColumn,
+            (few_seconds - few as f64 * of_row).max(0.0),
+            FOLDED_COLUMNS * LweSet::Module1280.rank(),
+        );
         Ok(())
     }
 
@@ -175,9 +178,9 @@ fn share_fold<B: ProtocolBackend>(
 fn module_fold<B: ProtocolBackend>(backend: &B, rows: usize) -> Result<f64, ProtocolError> {
     let layout = PanelLayout::covering(rows, FOLDED_COLUMNS)?;
     let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
-    let coefficients = vec![0x1234_5678; layout.columns() * RANK];
-    let a =
-        RingMatrix { coefficients: &coefficients, block_rows: layout.columns() / RING_DEGREE, rank: RANK };
+    let rank = LweSet::Module1280.rank();
+    let coefficients = vec![0x1234_5678; layout.columns() * rank];
+    let a = RingMatrix { coefficients: &coefficients, block_rows: layout.columns() / RING_DEGREE, rank };
     Ok(median(|| backend.module_fold(&matrix, a))?)
 }
 

@@ -12,7 +12,7 @@ pub enum Unit {
     Product,
     /// A word of a product in `scalar_fold` of many queries and a matrix of few columns.
     ProductWord,
-    /// A column in `module_fold`, whose part of the public matrix is transformed.
+    /// A column in `module_fold` for each of the module's rank, whose part of the public matrix is transformed.
     PublicColumn,
     /// A byte of a matrix in `module_fold`.
     TransformedByte,

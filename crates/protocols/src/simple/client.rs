@@ -29,7 +29,7 @@ impl Client {
     /// [`ProtocolError::Malformed`] if the parameters are invalid or the hint has another size.
     pub fn new(params: Params, hint: &[u8]) -> Result<Self, ProtocolError> {
         params.validate()?;
-        let hint = LweHint::from_bytes(params.rows, hint)?;
+        let hint = LweHint::from_bytes(params.lwe_set(), params.rows, hint)?;
         Ok(Self { encryptor: LweEncryptor::new(params.public_matrix()), params, hint })
     }
 }

@@ -2,11 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use spirea_backend::{MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
-use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::{LweSet, PublicMatrix, noise};
 
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, Parameters, Stored};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::planner::{Unit, Work};
 use crate::steps::lwe::{ROUNDED_BITS, ROUNDED_BYTES};
 use crate::{ProtocolError, Sizes};
@@ -15,7 +14,7 @@ use crate::{ProtocolError, Sizes};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// Name of the LWE set: `module-1280` or `paper`.
+    /// Name of the LWE set.
     pub set: String,
     /// Seed of the public matrix.
     #[serde(with = "crate::hex")]
@@ -199,7 +198,7 @@ impl Parameters for Params {
         Sizes {
             query_bytes: self.record_columns() * self.columns * 4,
             answer_bytes: self.record_columns() * self.rows * (ROUNDED_BYTES),
-            hint_bytes: self.rows as u64 * DEGREE as u64 * 4,
+            hint_bytes: self.rows as u64 * self.lwe_set().degree() as u64 * 4,
             keys_bytes: 0,
         }
     }
@@ -216,8 +215,8 @@ impl Parameters for Params {
         Some(Failure::bound(noise::exceedance_log2(self.columns, ROUNDED_BITS, self.record_bytes, share)))
     }
 
-    fn security_bits(&self) -> f64 {
-        self.lwe_set().security_bits()
+    fn sets(&self) -> Sets {
+        Sets { lwe: Some(self.lwe_set()), ring: None }
     }
 }
 

@@ -6,14 +6,14 @@ use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::Seed;
 
 use crate::grid::{Grid, Spread};
-use crate::parameters::Failure;
+use crate::parameters::{Failure, Sets};
 use crate::{ProtocolError, Sizes};
 
 /// Parameters that the protocols with a first fold have in common. Public; part of a snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Folded {
-    /// Name of the LWE set: `module-1280` or `paper`.
+    /// Name of the LWE set.
     pub set: String,
     /// Name of the ring set, where the protocol packs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,6 +113,11 @@ impl Folded {
     /// The ring set of validated parameters.
     pub(crate) fn ring_set(&self) -> RingSet {
         self.validate_ring().expect("validated parameters name a ring set")
+    }
+
+    /// The parameter sets of validated parameters.
+    pub(crate) fn sets(&self) -> Sets {
+        Sets { lwe: Some(self.lwe_set()), ring: self.ring.as_ref().map(|_| self.ring_set()) }
     }
 
     /// The layout of the matrix of validated parameters.

@@ -5,34 +5,37 @@ use std::io::Write;
 use std::ops::Range;
 
 use spirea_backend::{Backend, MAX_BATCH, RingMatrix};
-use spirea_lattice::lwe::{DEGREE, RANK};
-use spirea_lattice::{PublicMatrix, Structure};
+use spirea_lattice::{LweSet, PublicMatrix, Structure};
 
 use crate::ProtocolError;
 use crate::bytes::{extend_words, words_to_bytes};
 
-/// One row of 1280 words for each row of a matrix.
-pub struct LweHint(Vec<u32>);
+/// One row of n words, the degree of the LWE set, for each row of a matrix.
+pub struct LweHint {
+    words: Vec<u32>,
+    degree: usize,
+}
 
 impl LweHint {
-    /// The hint of these bytes, little-endian words. That they are the right ones is their hash's to tell.
+    /// The hint under `set` of these bytes, little-endian words. That they are the right ones is their hash's to tell.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if they are not `rows` rows.
-    pub fn from_bytes(rows: usize, bytes: &[u8]) -> Result<Self, ProtocolError> {
-        let expected = rows as u128 * DEGREE as u128 * 4;
+    pub fn from_bytes(set: LweSet, rows: usize, bytes: &[u8]) -> Result<Self, ProtocolError> {
+        let degree = set.degree();
+        let expected = rows as u128 * degree as u128 * 4;
         if bytes.len() as u128 != expected {
             let detail = format!("it has {} bytes where the parameters say {expected}", bytes.len());
             return Err(ProtocolError::malformed("hint", detail));
         }
         let mut words = Vec::with_capacity(bytes.len() / 4);
         extend_words(&mut words, bytes);
-        Ok(Self(words))
+        Ok(Self { words, degree })
     }
 
     /// The hint of a matrix: the matrix times `public`. `progress` is told the share that is done.
     ///
-    /// A structured A goes through transforms (step `module_fold`); a uniform one takes its 1280 columns
+    /// A structured A goes through transforms (step `module_fold`); a uniform one takes its n columns
     /// through `scalar_fold` as if they were queries.
     ///
     /// # Errors
@@ -43,32 +46,33 @@ impl LweHint {
         matrix: &B::Matrix,
         mut progress: impl FnMut(f64),
     ) -> Result<Self, ProtocolError> {
-        let stream = public.stream();
+        let (stream, degree) = (public.stream(), public.set().degree());
         match public.set().structure() {
             Structure::Module => {
-                let a = RingMatrix { coefficients: &stream, block_rows: public.stream_rows(), rank: RANK };
-                let hint = backend.module_fold(matrix, a)?;
+                let rank = public.set().rank();
+                let a = RingMatrix { coefficients: &stream, block_rows: public.stream_rows(), rank };
+                let words = backend.module_fold(matrix, a)?;
                 progress(1.0);
-                Ok(Self(hint))
+                Ok(Self { words, degree })
             }
             Structure::Uniform => {
                 let (rows, columns) = (backend.layout(matrix).rows(), public.columns());
-                let mut hint = vec![0; rows * DEGREE];
-                for first in (0..DEGREE).step_by(MAX_BATCH) {
-                    let batch = MAX_BATCH.min(DEGREE - first);
+                let mut words = vec![0; rows * degree];
+                for first in (0..degree).step_by(MAX_BATCH) {
+                    let batch = MAX_BATCH.min(degree - first);
                     let mut queries = Vec::with_capacity(batch * columns);
                     for column in first..first + batch {
-                        queries.extend(stream.iter().skip(column).step_by(DEGREE));
+                        queries.extend(stream.iter().skip(column).step_by(degree));
                     }
                     let products = backend.words(backend.scalar_fold(matrix, &queries)?)?;
                     for (i, product) in products.chunks_exact(rows).enumerate() {
                         for (row, &word) in product.iter().enumerate() {
-                            hint[row * DEGREE + first + i] = word;
+                            words[row * degree + first + i] = word;
                         }
                     }
-                    progress((first + batch) as f64 / DEGREE as f64);
+                    progress((first + batch) as f64 / degree as f64);
                 }
-                Ok(Self(hint))
+                Ok(Self { words, degree })
             }
         }
     }
@@ -78,7 +82,7 @@ impl LweHint {
     /// # Errors
     /// [`ProtocolError::Write`].
     pub fn write(&self, out: &mut dyn Write) -> Result<(), ProtocolError> {
-        for words in self.0.chunks(1 << 16) {
+        for words in self.words.chunks(1 << 16) {
             out.write_all(&words_to_bytes(words)).map_err(ProtocolError::Write)?;
         }
         Ok(())
@@ -86,7 +90,7 @@ impl LweHint {
 
     /// A row.
     pub(crate) fn row(&self, row: usize) -> &[u32] {
-        &self.0[row * DEGREE..][..DEGREE]
+        &self.words[row * self.degree..][..self.degree]
     }
 
     /// The entries of some rows: (row from the first of them, k).
@@ -97,9 +101,10 @@ impl LweHint {
         &self,
         rows: Range<usize>,
     ) -> Result<impl Fn(usize, usize) -> u32 + Sync, ProtocolError> {
-        let words = self.0.get(rows.start * DEGREE..rows.end * DEGREE);
+        let degree = self.degree;
+        let words = self.words.get(rows.start * degree..rows.end * degree);
         let words =
             words.ok_or_else(|| ProtocolError::malformed("hint", "it belongs to other parameters"))?;
-        Ok(move |row: usize, k: usize| words[row * DEGREE + k])
+        Ok(move |row: usize, k: usize| words[row * degree + k])
     }
 }

@@ -4,10 +4,10 @@
 //! roundings are taken for uniform. They are for content that does not depend on the public matrix. Of folds of
 //! polynomials under a pad it is a bound.
 
-use spirea_lattice::RingSet;
 use spirea_lattice::noise::{two_sided_tail_log2, worst_fold_deviation};
 use spirea_lattice::rlwe::bound::PaddedFold;
 use spirea_lattice::rlwe::noise::{RingNoise, lwe_rounding};
+use spirea_lattice::{LweSet, RingSet};
 
 use super::lwe::ROUNDED_BITS;
 use super::ring::RingShape;
@@ -23,16 +23,16 @@ fn byte_exceedance_log2(variance: f64, entries: usize, share: f64) -> f64 {
     (two_sided_tail_log2(z) + (entries as f64).log2()).min(0.0)
 }
 
-/// Estimate for bytes whose LWE ciphertexts are rounded as a whole.
-pub(crate) fn rounded_exceedance_log2(columns: usize, entries: usize, share: f64) -> f64 {
-    byte_exceedance_log2(fold(columns) + lwe_rounding(ROUNDED_BITS), entries, share)
+/// Estimate for bytes whose LWE ciphertexts under `set` are rounded as a whole.
+pub(crate) fn rounded_exceedance_log2(set: LweSet, columns: usize, entries: usize, share: f64) -> f64 {
+    byte_exceedance_log2(fold(columns) + lwe_rounding(set, ROUNDED_BITS), entries, share)
 }
 
-/// Estimate for bytes that are folded over `columns` columns, packed, and selected if the shape says so.
-pub(crate) fn packed_exceedance_log2(columns: usize, shape: &RingShape, entries: usize, share: f64) -> f64 {
+/// Estimate for bytes that are folded over `columns` columns under `set`, packed, and selected if the shape says so.
+pub(crate) fn packed_exceedance_log2(set: LweSet, columns: usize, shape: &RingShape, entries: usize, share: f64) -> f64 {
     let noise = RingNoise::new(shape.set, shape.expansion().levels());
-    let steps = noise.pack() + shape.depth as f64 * noise.tournament_level();
-    let lwe = fold(columns) + lwe_rounding(shape.set.plaintext_bits());
+    let steps = noise.pack(set) + shape.depth as f64 * noise.tournament_level();
+    let lwe = fold(columns) + lwe_rounding(set, shape.set.plaintext_bits());
     byte_exceedance_log2(noise.response(steps) + lwe, entries, share)
 }
 

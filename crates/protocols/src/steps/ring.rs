@@ -6,9 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use spirea_backend::{EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits, centred};
-use spirea_lattice::lwe::DEGREE;
 use spirea_lattice::rlwe::{self, Conversion, KeyShape, RingSecret};
-use spirea_lattice::{LweSecret, RingSet};
+use spirea_lattice::{LweSecret, LweSet, RingSet};
 use spirea_math::Expansion;
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
@@ -31,9 +30,9 @@ pub(crate) struct RingShape {
 }
 
 impl RingShape {
-    /// The shape of a protocol that packs and selects among `groups`.
-    pub fn packing(set: RingSet, groups: usize) -> Self {
-        Self { set, columns: DEGREE, depth: depth(groups) }
+    /// The shape of a protocol that packs ciphertexts under secrets of `lwe` and selects among `groups`.
+    pub fn packing(lwe: LweSet, set: RingSet, groups: usize) -> Self {
+        Self { set, columns: lwe.degree(), depth: depth(groups) }
     }
 
     /// The expansion: leaves for columns, then for each bit and digit of the selectors' gadget.
@@ -349,7 +348,7 @@ impl<B: RingBackend> RingServer<B> {
         Ok(first.into_iter().map(Ok).chain(groups))
     }
 
-    /// The plaintext polynomials of `blocks` times N LWE ciphertexts of length 1280: coefficient j of
+    /// The plaintext polynomials of `blocks` times N LWE ciphertexts of the shape's columns: coefficient j of
     /// polynomial (block, k) is entry k of ciphertext `block N + j`, rounded to the set's plaintext bits and
     /// centred (VIPIR appendix C.1). `entry(row, k)` gives the entries.
     pub fn encode_ciphertexts(
@@ -363,7 +362,7 @@ impl<B: RingBackend> RingServer<B> {
                 *coefficient = centred(entry(block * degree + j, k), bits);
             }
         };
-        Ok(self.backend.encode(&self.tables, blocks, DEGREE, &fill)?)
+        Ok(self.backend.encode(&self.tables, blocks, self.shape.columns, &fill)?)
     }
 
     /// A matrix with the bytes of switched ciphertexts down its columns.

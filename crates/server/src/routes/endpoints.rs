@@ -150,7 +150,7 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             scope: Some(Scope::Query),
             summary: "Hashes of a hint's rows, by which a client that has another version's finds what changed.",
             parameters: &[("blake3", "query", "The hint's hash; without, that of the newest version's base.")],
-            successes: vec![ok("application/octet-stream", "16 bytes of BLAKE3 for each row of 5120 bytes")],
+            successes: vec![ok("application/octet-stream", "16 bytes of BLAKE3 for each row: 5120 bytes, or 6144 under module-1536")],
             causes: [&NO_DATABASE[..], &[Code::UnknownHint, Code::Malformed]].concat(),
             handler: get(hint::rows),
         },

@@ -13,7 +13,6 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use spirea_engine::HintFile;
-use spirea_protocols::hint_rows;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
@@ -76,7 +75,7 @@ pub(super) async fn rows(
     uri: Uri,
 ) -> Result<Response, Refused> {
     let hint = named(&app, &name, &uri)?;
-    let length = hint_rows::list_bytes(hint.bytes);
+    let length = hint.rows_bytes;
     let body = open(&hint.rows, length, Slice { start: 0, length }).await.map_err(unreadable)?;
     let mut response = body.into_response();
     let headers = response.headers_mut();

@@ -13,11 +13,12 @@ use spirea_backend::{Backend, Residence};
 use spirea_client::{ClientOptions, Value};
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
+use spirea_protocols::hint_rows::HintRows;
 use spirea_protocols::keyword::{Bucket, KeyHash, Place};
 use spirea_protocols::registry::{Opening, ProtocolParams};
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
-use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind, hint_rows, simple};
+use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind, simple};
 use spirea_server::{Limits, Reloader, ServeError, Server, ServerConfig, Stopper};
 use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{FileEntry, Manifest, Snapshot, Statistics};
@@ -95,7 +96,7 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
         delta_of: None,
         matrix: write(MATRIX_FILE, &matrix),
         hint: write(HINT_FILE, &hint),
-        hint_rows: Some(write(HINT_ROWS_FILE, &hint_rows::list(&hint))),
+        hint_rows: Some(write(HINT_ROWS_FILE, &HintRows::of(set).list(&hint))),
         server: None,
         changes: None,
         table,
@@ -152,6 +153,7 @@ pub fn database(folder: &Path, hook: Hook) -> Database {
             bytes: manifest.hint.bytes,
             blake3: manifest.hint.blake3,
             rows: snapshot.hint_rows_path(),
+            rows_bytes: manifest.hint_rows.as_ref().map_or(0, |rows| rows.bytes),
         },
         manifest: manifest.hashed_bytes().into(),
         backend: 0,

@@ -72,8 +72,13 @@ pub fn database(hook: Hook) -> Database {
         fields: vec!["value".into()],
         proofs: None,
     };
-    let hint =
-        HintFile { path: "none".into(), bytes: 0, blake3: blake3::hash(b"").into(), rows: "none".into() };
+    let hint = HintFile {
+        path: "none".into(),
+        bytes: 0,
+        blake3: blake3::hash(b"").into(),
+        rows: "none".into(),
+        rows_bytes: 0,
+    };
     let identity = Identity {
         name: "keyed".into(),
         version: VERSION,

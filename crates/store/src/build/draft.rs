@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
 use spirea_protocols::registry::{Files, Outputs, ProtocolParams};
-use spirea_protocols::{ProtocolError, Table, hint_rows};
+use spirea_protocols::{ProtocolError, Table};
 
 use super::test::Samples;
 use crate::error::IoContext;
@@ -84,11 +84,11 @@ impl Draft {
         let Computed { hint, server } = computed;
         let [matrix_path, hint_path, server_path, manifest_path] =
             [MATRIX_FILE, HINT_FILE, SERVER_FILE, MANIFEST_FILE].map(|name| folder.join(name));
-        let hint_rows = match hint.bytes {
-            0 => None,
-            _ => {
+        let hint_rows = match protocol.hint_rows() {
+            None => None,
+            Some(rows) => {
                 let bytes = fs::read(&hint_path).at("read", &hint_path)?;
-                Some(write_entry(folder, HINT_ROWS_FILE, &hint_rows::list(&bytes))?)
+                Some(write_entry(folder, HINT_ROWS_FILE, &rows.list(&bytes))?)
             }
         };
         let bytes = protocol.matrix_bytes();

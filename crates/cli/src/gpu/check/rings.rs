@@ -6,7 +6,7 @@ use anyhow::ensure;
 use rayon::prelude::*;
 use spirea_backend::{EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits};
 use spirea_cuda::{Butterfly, Direction, Form, Granularity, Plain, transform_with};
-use spirea_lattice::RingSet;
+use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::public_residues;
 use spirea_math::{Expansion, Ring};
 
@@ -296,7 +296,7 @@ pub(super) fn checks(subject: &Subject) -> Vec<Check> {
             transforms(&of_set, set, if of_set.scale == Scale::Full { 1000 } else { 2 })
         }));
         // Rows that are no power of two: some ciphertexts have no partner in the tournament.
-        let columns = if set.plaintext_bits() < 20 { 1280 } else { 256 };
+        let columns = if set.plaintext_bits() < 20 { LweSet::Module1280.degree() } else { 256 };
         let shapes: &[Shape] = match subject.scale {
             Scale::Full => &[
                 Shape { rows: 1, columns: 1, batch: 1 },

@@ -1,0 +1,229 @@
+//! Which protocol to choose, with which parameter sets, at which level of security.
+
+use std::str::FromStr;
+
+use spirea_dpf::PrfKind;
+use spirea_lattice::{LweSet, RingSet, Security};
+
+use crate::registry::NAMES;
+use crate::steps::folded::packing_sets;
+use crate::{ProtocolError, dpf, onion};
+
+/// What parameter sets must reach. It says what may be chosen, and chooses where nothing else does; what was chosen is
+/// known by the names of the sets alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecurityLevel {
+    /// At least 128 bits under the models that count operations: every set.
+    #[default]
+    Standard,
+    /// At least [`Security::ML_KEM_512`] under every model. Protocols of two servers have no lattice: their keys' seeds
+    /// of 127 bits are as hard to find as the key of the cipher that ML-KEM-512 is measured by, up to a bit, but a
+    /// pseudorandom function with little cryptanalysis behind it is refused.
+    Conservative,
+}
+
+impl SecurityLevel {
+    /// Its name, as operators write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Conservative => "conservative",
+        }
+    }
+
+    /// The LWE set of whoever names none.
+    pub fn lwe_set(self) -> LweSet {
+        match self {
+            Self::Standard => LweSet::Module1280,
+            Self::Conservative => LweSet::Module1536,
+        }
+    }
+
+    /// The ring set that packs, of whoever names none.
+    pub fn packing_set(self) -> RingSet {
+        RingSet::Fast
+    }
+
+    /// The ring set of `onion`, of whoever names none.
+    pub fn onion_set(self) -> RingSet {
+        match self {
+            Self::Standard => RingSet::Onion32,
+            Self::Conservative => RingSet::Onion26,
+        }
+    }
+
+    /// The ring sets that protocols choose: those whose rates a plan needs.
+    pub fn ring_sets(self) -> [RingSet; 2] {
+        [self.packing_set(), self.onion_set()]
+    }
+
+    /// Whether a set of this security may be chosen.
+    pub fn admits(self, security: Security) -> bool {
+        match self {
+            Self::Standard => true,
+            Self::Conservative => security.reaches(Security::ML_KEM_512),
+        }
+    }
+
+    fn admitted<S>(self, name: &str, set: S, security: Security) -> Result<S, ProtocolError> {
+        if self.admits(security) {
+            return Ok(set);
+        }
+        let Security { matzov, bdgl16, core_svp } = security;
+        let least = Security::ML_KEM_512;
+        Err(ProtocolError::BadRequest(format!(
+            "the set {name} has {matzov}, {bdgl16} and {core_svp} bits under MATZOV, BDGL16 and core-SVP, and {} \
+             security asks for ML-KEM-512's {}, {} and {}: name another set, or none",
+            self.name(),
+            least.matzov,
+            least.bdgl16,
+            least.core_svp
+        )))
+    }
+}
+
+impl FromStr for SecurityLevel {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let levels = [Self::Standard, Self::Conservative];
+        levels
+            .into_iter()
+            .find(|level| level.name() == name)
+            .ok_or_else(|| "there are standard and conservative".into())
+    }
+}
+
+/// Which protocol, with which parameter sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Name of the protocol; one of [`NAMES`].
+    pub protocol: String,
+    /// Name of the LWE set, for protocols that begin with a fold; the level's if `None`.
+    pub set: Option<String>,
+    /// Name of the ring set, for protocols that have a ring; the level's for the protocol if `None`.
+    pub ring: Option<String>,
+    /// What sets must reach.
+    pub security: SecurityLevel,
+    /// Pseudorandom function of protocols with two servers.
+    pub prf: PrfKind,
+    /// Words of `dpf-sum`.
+    pub words: dpf::Words,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self {
+            protocol: "simple".into(),
+            set: None,
+            ring: None,
+            security: SecurityLevel::default(),
+            prf: PrfKind::default(),
+            words: dpf::Words::default(),
+        }
+    }
+}
+
+impl Choice {
+    /// Checks the names, and that what they name reaches the level.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] that names what there is, or what is too weak.
+    pub fn validate(&self) -> Result<(), ProtocolError> {
+        if !NAMES.contains(&self.protocol.as_str()) {
+            return Err(unknown("protocol", &self.protocol, NAMES.to_vec()));
+        }
+        self.lwe_set()?;
+        match self.protocol.as_str() {
+            "simple" | "double" => Ok(()),
+            "dpf-xor" | "dpf-sum" => self.check_prf(),
+            "onion" => self.onion_set().map(|_| ()),
+            _ => self.packing_set().map(|_| ()),
+        }
+    }
+
+    pub(crate) fn lwe_set(&self) -> Result<LweSet, ProtocolError> {
+        let Some(name) = &self.set else { return Ok(self.security.lwe_set()) };
+        let known = || unknown("LWE set", name, LweSet::ALL.map(LweSet::name).to_vec());
+        let set = LweSet::by_name(name).ok_or_else(known)?;
+        self.security.admitted(name, set, set.security())
+    }
+
+    pub(crate) fn packing_set(&self) -> Result<RingSet, ProtocolError> {
+        self.ring_set(self.security.packing_set(), packing_sets().collect())
+    }
+
+    pub(crate) fn onion_set(&self) -> Result<RingSet, ProtocolError> {
+        self.ring_set(self.security.onion_set(), onion::ring_sets().collect())
+    }
+
+    fn ring_set(&self, default: RingSet, sets: Vec<RingSet>) -> Result<RingSet, ProtocolError> {
+        let Some(name) = &self.ring else { return Ok(default) };
+        let known = || unknown("ring set of the protocol", name, sets.iter().map(|set| set.name()).collect());
+        let set = sets.iter().copied().find(|set| set.name() == name).ok_or_else(known)?;
+        self.security.admitted(name, set, set.security())
+    }
+
+    fn check_prf(&self) -> Result<(), ProtocolError> {
+        if self.security == SecurityLevel::Conservative && self.prf.needs_consent() {
+            return Err(ProtocolError::BadRequest(format!(
+                "{}: {} {} security does not take it",
+                self.prf,
+                self.prf.trust(),
+                self.security.name()
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn unknown(what: &str, name: &str, known: Vec<&str>) -> ProtocolError {
+    ProtocolError::BadRequest(format!("no {what} is called {name:?}; there are {}", known.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::ProtocolParams;
+
+    #[test]
+    fn whatever_is_chosen_conservatively_reaches_ml_kem_512_under_every_model() {
+        for name in NAMES {
+            let choice =
+                Choice { protocol: name.into(), security: SecurityLevel::Conservative, ..Choice::default() };
+            let params = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap();
+            let delta = params.of_delta([2; 32], 10, 100).unwrap();
+            for params in [params, delta] {
+                let sets: Vec<_> = params.sets().securities().collect();
+                assert!(
+                    sets.iter().all(|(_, security)| security.reaches(Security::ML_KEM_512)),
+                    "{name}: {sets:?}"
+                );
+                assert_eq!(sets.is_empty(), name.starts_with("dpf"), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn weaker_sets_conflict_with_conservative_security() {
+        let conservative = Choice { security: SecurityLevel::Conservative, ..Choice::default() };
+        let weak = [
+            Choice { set: Some("module-1280".into()), ..conservative.clone() },
+            Choice { protocol: "hybrid".into(), set: Some("paper".into()), ..conservative.clone() },
+            Choice { protocol: "onion".into(), ring: Some("onion-32".into()), ..conservative.clone() },
+            Choice { protocol: "dpf-xor".into(), prf: PrfKind::SipHash24, ..conservative.clone() },
+        ];
+        for choice in weak {
+            let refusal = choice.validate().unwrap_err().to_string();
+            assert!(refusal.contains("conservative security"), "{refusal}");
+            Choice { security: SecurityLevel::Standard, ..choice }.validate().unwrap();
+        }
+        let strong = Choice {
+            protocol: "hybrid".into(),
+            set: Some("module-1536".into()),
+            ring: Some("small".into()),
+            ..conservative
+        };
+        strong.validate().unwrap();
+    }
+}
