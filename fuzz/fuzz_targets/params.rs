@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(params) = ProtocolParams::from_json(bytes) {
         assert_eq!(ProtocolParams::from_json(&params.to_json()).unwrap(), params);
         assert!(params.failure().is_none_or(|failure| failure.log2 <= -60.0));
-        assert!(params.security_bits() >= 128.0);
+        assert!(params.security_bits() >= 127.0);
         let (sizes, stored) = (params.sizes(), params.stored());
         assert!(sizes.query_bytes > 0 && sizes.answer_bytes > 0 && params.memory_bytes() > 0);
         for index in [0, params.records() / 2, params.records() - 1] {

@@ -262,6 +262,7 @@ fn expansions_by_digits_agree() {
     compare_expansions(&Case::of(RingSet::Onion32), 3, &[Data::Random(3), Data::Largest]);
     compare_expansions(&Case::of(RingSet::Small), 2, &[Data::Random(4), Data::Largest]);
     compare_expansions(&Case::of(RingSet::Paper), 2, &[Data::Random(4), Data::Alternating]);
+    compare_expansions(&Case::of(RingSet::Onion26), 2, &[Data::Random(4), Data::Largest]);
 }
 
 #[test]
@@ -303,6 +304,7 @@ fn tournaments_agree() {
     compare_tournaments(&Case::of(RingSet::Fast), 2, 3, Data::Random(1));
     compare_tournaments(&Case::of(RingSet::Onion32), 1, 2, Data::Random(2));
     compare_tournaments(&Case::of(RingSet::Small), 1, 2, Data::Largest);
+    compare_tournaments(&Case::of(RingSet::Onion26), 1, 2, Data::Largest);
 }
 
 #[test]

@@ -178,12 +178,17 @@ mod tests {
 
     #[test]
     fn every_protocol_has_a_shape_for_a_usual_table_and_work_in_known_steps() {
-        for plan in plan(1 << 20, 256, &Needs::default(), &Rates::default()) {
-            let figures = plan.outcome.unwrap();
-            assert_eq!(figures.params.name(), plan.protocol);
-            assert!(figures.memory_bytes >= figures.params.matrix_bytes());
-            let work = figures.params.work();
-            assert!(work.iter().all(|work| work.count > 0.0), "{work:?}");
+        for security in [SecurityLevel::Standard, SecurityLevel::Conservative] {
+            let needs = Needs { security, ..Needs::default() };
+            for plan in plan(1 << 20, 256, &needs, &Rates::default()) {
+                let figures = plan.outcome.unwrap();
+                assert_eq!(figures.params.name(), plan.protocol);
+                assert!(figures.memory_bytes >= figures.params.matrix_bytes());
+                let work = figures.params.work();
+                assert!(work.iter().all(|work| work.count > 0.0), "{work:?}");
+                assert!(figures.params.sets().securities().all(|(_, set)| security.admits(set)));
+                assert!(sets(&figures.params).iter().all(|set| security.ring_sets().contains(set)));
+            }
         }
     }
 

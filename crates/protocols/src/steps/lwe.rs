@@ -4,8 +4,8 @@ use spirea_lattice::lwe::SCALE_BITS;
 use zeroize::Zeroizing;
 
 /// Bits of a word that a fold leaves on its way to another fold or to a client. The noise of the fold is far
-/// below 2^15; rounding the 1280 words that a phase is made of adds a deviation of 8.5 units of 2^16, where
-/// decoding a byte tolerates 128.
+/// below 2^15; rounding the 1280 or 1536 words that a phase is made of adds a deviation of 8.4 or 9.2 units of
+/// 2^16, where decoding a byte tolerates 128.
 pub(crate) const ROUNDED_BITS: u32 = 16;
 /// Bytes of such a word.
 pub(crate) const ROUNDED_BYTES: usize = ROUNDED_BITS as usize / 8;
