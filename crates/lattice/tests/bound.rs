@@ -12,7 +12,7 @@ fn fold(set: RingSet, columns: usize, depth: usize) -> PaddedFold {
 
 #[test]
 fn shapes_in_use_keep_far_below_what_is_required() {
-    for set in [RingSet::Onion30, RingSet::Onion32] {
+    for set in [RingSet::Onion30, RingSet::Onion32, RingSet::Onion26] {
         for columns in [1, 64, 128, 256, 384, 512] {
             for depth in [0, 1, 7, 14, 24] {
                 let log2 = fold(set, columns, depth).exceedance_log2(RingSet::DEGREE, 1.0);

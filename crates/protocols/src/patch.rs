@@ -20,7 +20,7 @@ use spirea_lattice::lwe::PublicRows;
 
 use crate::ProtocolError;
 use crate::bytes::{extend_words, words_to_bytes};
-use crate::double::{self, SecondShape, put_fixed};
+use crate::double::{self, put_fixed};
 use crate::grid::{Grid, Spread};
 use crate::hint_rows::HintRows;
 use crate::parameters::Parameters as _;

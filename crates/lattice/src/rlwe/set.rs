@@ -104,7 +104,7 @@ impl RingSet {
             // Smaller digits than where log q is 108, as in the papers: q / p is 4 times smaller here.
             Self::Onion30 => Gadget::Digits { levels: 5, base_log: 19, dropped: 12 },
             Self::Onion32 => Gadget::Digits { levels: 6, base_log: 16, dropped: 10 },
-            Self::Onion26 => Gadget::Digits { levels: 7, base_log: 11, dropped: 13 },
+            Self::Onion26 => Gadget::Digits { levels: 8, base_log: 10, dropped: 10 },
         }
     }
 
@@ -120,8 +120,8 @@ impl RingSet {
             Self::Fast => Gadget::Digits { levels: 3, base_log: 16, dropped: 39 },
             Self::Small => Gadget::Digits { levels: 3, base_log: 9, dropped: 33 },
             Self::Onion30 | Self::Onion32 => Gadget::Digits { levels: 3, base_log: 22, dropped: 42 },
-            // Two digits are enough: what they drop and what they add is far below the fold's noise.
-            Self::Onion26 => Gadget::Digits { levels: 2, base_log: 20, dropped: 50 },
+            // What ten levels drop may all have the worst sign, and then is a thousandth of what decoding tolerates.
+            Self::Onion26 => Gadget::Digits { levels: 3, base_log: 17, dropped: 39 },
         }
     }
 

@@ -113,8 +113,12 @@ impl Folded {
 
     /// log2 of an estimate for two folds whose second is decoded from rounded words.
     pub(crate) fn two_folds_exceedance_log2(&self, second_rows: usize, share: f64) -> f64 {
-        let first = noise::rounded_exceedance_log2(self.lwe_set(), self.grid.columns, self.grid.record_bytes, share);
-        noise::either(first, noise::rounded_exceedance_log2(self.lwe_set(), self.grid.groups, second_rows, share))
+        let first =
+            noise::rounded_exceedance_log2(self.lwe_set(), self.grid.columns, self.grid.record_bytes, share);
+        noise::either(
+            first,
+            noise::rounded_exceedance_log2(self.lwe_set(), self.grid.groups, second_rows, share),
+        )
     }
 }
 

@@ -114,7 +114,13 @@ impl Parameters for Params {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let (second, shape) = (self.second(), self.ring_shape());
-        let packed = noise::packed_exceedance_log2(self.0.lwe_set(), self.0.grid.groups, &shape, second.fixed_rows(), share);
+        let packed = noise::packed_exceedance_log2(
+            self.0.lwe_set(),
+            self.0.grid.groups,
+            &shape,
+            second.fixed_rows(),
+            share,
+        );
         let moving = self.0.two_folds_exceedance_log2(second.parts * second.moving_rows(), share);
         Some(Failure::estimate(noise::either(packed, moving)))
     }

@@ -128,7 +128,8 @@ impl Parameters for Params {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let Grid { columns, record_bytes, .. } = self.0.grid;
-        let packed = noise::packed_exceedance_log2(self.0.lwe_set(), columns, &self.ring_shape(), record_bytes, share);
+        let packed =
+            noise::packed_exceedance_log2(self.0.lwe_set(), columns, &self.ring_shape(), record_bytes, share);
         Some(Failure::estimate(packed))
     }
 

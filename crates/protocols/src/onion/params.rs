@@ -164,20 +164,3 @@ impl Parameters for Params {
         Sets { lwe: None, ring: Some(self.ring_set()) }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_set_takes_the_most_columns_and_a_tournament_of_ten_levels() {
-        for set in ring_sets() {
-            let unit_rows = unit_bytes(set);
-            let (columns, groups) = (Params::MAX_COLUMNS, 1 << 10);
-            let records = (columns * groups) as u64;
-            let grid = Grid { records, record_bytes: unit_rows, unit_rows, groups, columns };
-            let params = Params { ring: set.name().into(), grid };
-            params.validate().unwrap();
-        }
-    }
-}

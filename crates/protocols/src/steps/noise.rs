@@ -29,7 +29,13 @@ pub(crate) fn rounded_exceedance_log2(set: LweSet, columns: usize, entries: usiz
 }
 
 /// Estimate for bytes that are folded over `columns` columns under `set`, packed, and selected if the shape says so.
-pub(crate) fn packed_exceedance_log2(set: LweSet, columns: usize, shape: &RingShape, entries: usize, share: f64) -> f64 {
+pub(crate) fn packed_exceedance_log2(
+    set: LweSet,
+    columns: usize,
+    shape: &RingShape,
+    entries: usize,
+    share: f64,
+) -> f64 {
     let noise = RingNoise::new(shape.set, shape.expansion().levels());
     let steps = noise.pack(set) + shape.depth as f64 * noise.tournament_level();
     let lwe = fold(columns) + lwe_rounding(set, shape.set.plaintext_bits());
