@@ -147,7 +147,7 @@ fn conservative_sets_decode_as_the_definition_says() {
         assert!(params.set().starts_with(expected), "{}", params.set());
         let found = setup(&cpu, &params, Content::Random(3));
         let margin = records_decode(&found, &[0, records / 2, records - 1], &mut rng);
-        println!("{protocol}: {margin:.2} bits of margin, failure 2^{:.0}", params.failure_log2());
+        println!("{protocol}: {margin:.2} bits of margin, failure {:?}", params.failure());
         malformed_queries_are_refused(&found, &mut rng);
         let oracle = setup(&Arc::new(NaiveBackend), &params, Content::Random(3));
         look_ups_agree(&oracle, &found, &[records - 1], &mut rng);
