@@ -203,7 +203,7 @@ impl ProtocolParams {
         }
     }
 
-    /// The same parameters under another public seed ([`ProtocolParams::seed`]), for a protocol that has one.
+    /// The same parameters under another seed; protocols with neither a public matrix nor a pad take no notice of it.
     #[must_use]
     pub fn reseeded(&self, seed: Seed) -> Self {
         let mut reseeded = self.clone();
@@ -221,8 +221,9 @@ impl ProtocolParams {
     }
 
     /// The hint that clients hold for longer than a version, under a protocol that has one. Its public matrix stays
-    /// when records change, so that they fetch only what differs: the folds' failure bounds hold for every database
-    /// and every public matrix, so nothing is won by aiming one at the other.
+    /// when records change, so that they fetch only what differs. Little is won by aiming content at it: the bound of
+    /// `simple` holds for every database and every public matrix, and the roundings of `double` are at most three times
+    /// the variance that its estimate takes, which leaves 2^-42 for a record, and the checksum tells.
     pub fn lasting_hint(&self) -> Option<LastingHint<'_>> {
         match self {
             Self::Simple(params) => Some(LastingHint::OfFold(params)),

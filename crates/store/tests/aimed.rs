@@ -101,8 +101,8 @@ fn keys_aimed_at_a_bucket_of_the_base_lie_apart_after_compaction() {
 }
 
 #[test]
-fn the_public_matrix_is_another_in_every_version_unless_clients_hold_a_hint() {
-    for protocol in ["simple", "exppack-simple"] {
+fn the_public_matrix_or_pad_is_another_in_every_version_unless_clients_hold_a_hint() {
+    for protocol in ["simple", "exppack-simple", "onion"] {
         let folder = tempfile::tempdir().unwrap();
         let base = base(folder.path(), protocol);
         let repository = repository(folder.path(), &base, "repository");

@@ -32,3 +32,23 @@ impl Pad {
         u64::MAX >> (u64::BITS - self.bits)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_seeds_have_pads_of_their_own_with_all_bits_in_use() {
+        for bits in [24, 30, 32] {
+            let of = |seed: u8, unit| Pad::new(&[seed; 32], bits).of_unit(unit, 64).collect::<Vec<u64>>();
+            assert_eq!(of(1, 3), of(1, 3));
+            assert!(of(1, 3) != of(1, 4) && of(1, 3) != of(2, 3));
+            assert!(of(1, 3).iter().all(|&word| word < 1 << bits));
+            assert_eq!(of(1, 3).iter().fold(0, |all, word| all | word), (1 << bits) - 1);
+            // Who knows the seed cannot make the words of a stream of his choice of it.
+            let mut raw = vec![0; 64];
+            public_row(&[1; 32], 3, &mut raw);
+            assert!(of(1, 3).iter().zip(raw).any(|(&word, raw)| word != u64::from(raw) & ((1 << bits) - 1)));
+        }
+    }
+}
