@@ -6,7 +6,7 @@
 //! whose signs follow the tree would add it up. Under a pad plaintexts are uniform whatever is stored, and what a
 //! coefficient of a fold gets is a bilinear form in them and in the noise of the keys.
 
-use std::f64::consts::LN_2;
+use std::f64::consts::{LN_2, PI};
 
 use spirea_math::{Expansion, Gadget};
 
@@ -19,8 +19,8 @@ const EXCEPTION_LOG2: f64 = -128.0;
 /// Exceptions: of the expansion's digits (their squares in each value, and in all), the selectors' noise, the
 /// secret's values and the conversion key's noise.
 const EXCEPTIONS: f64 = 5.0;
-/// What small terms add to squares at most: digits' and plaintexts' means of -1/2, the query's own noise, the highest
-/// digit's two ends. Each is below a thousandth.
+/// What small terms add to squares at most: plaintexts' and selectors' means of -1/2, the query's own noise, the two
+/// ends of the highest digit, which are 4 in its width.
 const SMALL_TERMS: f64 = 1.01;
 /// The variance of an entry of a secret, which is its proxy.
 const TERNARY: f64 = 2.0 / 3.0;
@@ -113,7 +113,17 @@ impl PaddedFold {
         let ragged = 2.0 * self.depth as f64 * self.ragged(self.set.selector_gadget());
         let either_side = (2.0 * coefficients as f64).log2();
         let exceeded = (exponent(low).min(0.0) + ragged) / LN_2 + either_side;
-        (exceeded.exp2() + EXCEPTIONS * EXCEPTION_LOG2.exp2()).log2().min(0.0)
+        (exceeded.exp2() + EXCEPTIONS * EXCEPTION_LOG2.exp2() + self.vanishing()).log2().min(0.0)
+    }
+
+    /// The probability that all digits of some node vanish together in a value modulo a prime: then its children's a
+    /// halves are not made uniform by the keys'.
+    fn vanishing(&self) -> f64 {
+        let ring = self.set.ring();
+        let digits = self.set.expansion_gadget().levels(ring) as i32;
+        let of_node: f64 =
+            ring.limbs().iter().map(|limb| degree() * f64::from(limb.prime().value()).powi(-digits)).sum();
+        self.expansion.substitutions() as f64 * of_node
     }
 
     /// The map from the noise of keys (and the secret, as far as digits drop bits) to the noise of `count` leaves from
@@ -140,12 +150,26 @@ impl PaddedFold {
             let nodes = ((first + count - 1) >> height) - (first >> height) + 1;
             nodes as f64 * 4f64.powi(height as i32)
         };
-        let substitution = SMALL_TERMS * degree() * digits.sum;
+        let substitution = degree() * digits.sum;
+        let value = (substitution * of_value).sqrt() + self.means(gadget);
         let doubled = (1..=levels).map(above).sum::<f64>();
+        let all = count as f64 * (2f64.powi(levels as i32) - 1.0);
         Squares {
-            sum: substitution * degree() * of_all * count as f64 * (2f64.powi(levels as i32) - 1.0).max(1.0),
-            greatest: substitution * of_value * doubled.max(1.0),
+            sum: SMALL_TERMS * degree() * substitution * of_all * all.max(1.0),
+            greatest: SMALL_TERMS * value.powi(2) * doubled.max(1.0),
         }
+    }
+
+    /// What the digits' means of -1/2 are, together, in the value that has most of them, with their weights: a sum of
+    /// N powers of a root next to 1 is 2N/pi in length.
+    fn means(&self, gadget: Gadget) -> f64 {
+        let weights = match gadget {
+            Gadget::Residues => 0.0,
+            Gadget::Digits { levels, .. } => {
+                f64::from(levels) * RingSet::SIGMA.powi(2) + DROPPED_WEIGHT * TERNARY
+            }
+        };
+        degree() / PI * weights.sqrt()
     }
 
     /// The proxy of what a tournament adds: uniform digits times the noise of selectors.
