@@ -1,6 +1,6 @@
 //! Small tables, by key and by position.
 
-use spirea_protocols::keyword::{Bucket, KeyHash};
+use spirea_protocols::keyword::{Bucket, KeyHash, Place};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::{Table, TableKind};
 
@@ -30,14 +30,16 @@ pub fn value(number: u64, size: Size) -> Vec<u8> {
 
 /// A table of `kind`; one with proofs has some levels of them.
 pub fn sealed(kind: TableKind, size: Size, proof_levels: Option<u32>) -> Sealed {
-    let salt = [5; 32];
-    let payloads: Vec<Vec<u8>> = match kind {
-        TableKind::Index => (0..size.values).map(|i| Table::index_payload(&value(i, size))).collect(),
-        TableKind::Keyword => {
-            let mut buckets = vec![Bucket::default(); size.values.div_ceil(2) as usize];
+    let (salt, places) = ([5; 32], (kind == TableKind::Keyword).then_some([6; 32]));
+    let payloads: Vec<Vec<u8>> = match places {
+        None => (0..size.values).map(|i| Table::index_payload(&value(i, size))).collect(),
+        Some(places) => {
+            let count = size.values.div_ceil(2);
+            let mut buckets = vec![Bucket::default(); count as usize];
             for i in 0..size.values {
                 let hash = KeyHash::new(&salt, &key(i));
-                buckets[hash.bucket(size.values.div_ceil(2)) as usize].push(&hash.tag, &value(i, size));
+                let bucket = Place::new(&places, &hash.tag).bucket(count);
+                buckets[bucket as usize].push(&hash.tag, &value(i, size));
             }
             buckets.iter().map(Bucket::payload).collect()
         }
@@ -49,6 +51,7 @@ pub fn sealed(kind: TableKind, size: Size, proof_levels: Option<u32>) -> Sealed 
         records,
         payload_bytes: payloads.iter().map(Vec::len).max().unwrap_or_default(),
         salt,
+        places,
         fields: vec!["value".into()],
         proofs: proof_levels.map(|levels| Proofs { levels, ..Proofs::blank(records) }),
     };

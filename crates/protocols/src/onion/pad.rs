@@ -5,6 +5,7 @@
 //! is fixed. It hides nothing, and everybody may know it.
 
 use spirea_math::random::{Seed, public_row};
+use zeroize::Zeroizing;
 
 /// The pad of a database's units.
 pub(super) struct Pad {
@@ -21,10 +22,10 @@ impl Pad {
     /// The pad of each coefficient of unit number `unit` of the file: the words of that row of the key's public stream,
     /// each cut to its low bits. Time and memory access do not depend on the unit.
     pub fn of_unit(&self, unit: usize, coefficients: usize) -> impl Iterator<Item = u64> + use<> {
-        let mut words = vec![0; coefficients];
+        let mut words = Zeroizing::new(vec![0; coefficients]);
         public_row(&self.key, unit as u64, &mut words);
         let mask = self.mask();
-        words.into_iter().map(move |word| u64::from(word) & mask)
+        (0..coefficients).map(move |i| u64::from(words[i]) & mask)
     }
 
     /// All bits of a coefficient.
