@@ -159,6 +159,11 @@ mod tests {
             server.contains("at most one bit of one key") && server.contains("16384 queries"),
             "{server}"
         );
+        let hidden = |report: &Report, who: &str| observer(report, who).does_not_learn.join("\n");
+        let assumed = hidden(&one, "the server");
+        assert!(assumed.contains("assumption of circular security"), "{assumed}");
+        let alone = hidden(&two, "each of the two");
+        assert!(!alone.contains("circular"), "{alone}");
         assert!(one.figures.false_match_log2.is_none() && one.figures.failure.is_some());
         let lines = one.lines().join("\n");
         assert!(lines.contains("exppack-simple") && lines.contains("40 values"), "{lines}");

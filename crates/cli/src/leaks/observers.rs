@@ -17,6 +17,9 @@ pub(super) struct Subject<'s> {
     pub(super) key: Option<PublicKey>,
 }
 
+/// What the estimate takes for granted where there are evaluation keys.
+const CIRCULAR: &str = ", and on the assumption of circular security, which has no proof: evaluation keys encrypt the client's secret, its square and its automorphisms under itself";
+
 /// The bytes of a message, in words.
 fn growing(Growing { first, further }: Growing) -> String {
     format!("{first} bytes with one look-up, {further} more with each further one")
@@ -70,9 +73,10 @@ impl Subject<'_> {
         }
         let unable = match servers {
             1 => format!(
-                "which of {} is asked for: {:.0} bits of security by the estimate of the parameters",
+                "which of {} is asked for: {:.0} bits of security by the estimate of the parameters{}",
                 self.values(),
-                self.figures.security_bits
+                self.figures.security_bits,
+                if keys_bytes > 0 { CIRCULAR } else { "" }
             ),
             _ => format!(
                 "which of {} is asked for, as long as the other does not tell it: {:.0} bits of security{}",
