@@ -114,13 +114,14 @@ class Serving:
         self.process = subprocess.Popen(command, cwd=tables.folder, stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline().strip()
         self.url = line.removeprefix("listening on ")
-        for _ in range(1200):
+        deadline = time.monotonic() + 600
+        while time.monotonic() < deadline and self.process.poll() is None:
             try:
                 urllib.request.urlopen(f"{self.url}/readyz", timeout=10).close()
                 return
             except (OSError, ValueError):
-                time.sleep(0.1)
-        sys.exit(f"the server is not ready: {line}\n{Path(self.log.name).read_text()}")
+                time.sleep(0.5)
+        sys.exit(f"the server is not ready: {line}\n{Path(self.log.name).read_text()[-2000:]}")
 
     def stop(self):
         self.process.terminate()

@@ -39,9 +39,13 @@ fn parameters(protocol: &str) -> ProtocolParams {
         "exppack-simple" => packed(grid(5000, 4096, 1, 256)),
         "exppack-double" => packed(grid(4, 2, 256, 256)),
         "double-pack" => packed(grid(3000, 4096, 5, 256)),
-        "hybrid" => packed(grid(5000, 4096, 5, 256)),
+        "hybrid" => {
+            let mut params = packed(grid(5000, 4096, 5, 256));
+            params["set"] = json!("module-1536");
+            params
+        }
         "onion" => {
-            json!({ "protocol": protocol, "ring": "onion-30", "pad": "a5".repeat(32), "grid": grid(6000, 15360, 5, 4) })
+            json!({ "protocol": protocol, "ring": "onion-26", "pad": "a5".repeat(32), "grid": grid(6000, 13312, 5, 4) })
         }
         "dpf-xor" => {
             json!({ "protocol": protocol, "prf": "aes-128", "shares": "bit", "grid": grid(24, 48, 1, 20) })
