@@ -256,7 +256,7 @@ mod tests {
                     (0..RingSet::DEGREE).map(|i| ring.centred(ring.coefficient(digit, i)) as f64).collect();
                 for (j, value) in values.iter_mut().enumerate() {
                     // At the primitive root with exponent 2 j + 1.
-                    let (sin, cos) = (std::f64::consts::PI * (2 * j + 1) as f64 / degree()).sin_cos();
+                    let (sin, cos) = (PI * (2 * j + 1) as f64 / degree()).sin_cos();
                     let (mut re, mut im) = (0.0, 0.0);
                     for &coefficient in digit.iter().rev() {
                         (re, im) = (re * cos - im * sin + coefficient, re * sin + im * cos);
