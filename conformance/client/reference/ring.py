@@ -75,7 +75,6 @@ SETS = {
     "small": RingSet((1073692673, 1073668097), 17, Digits(8, 7, 6), Digits(3, 9, 33), (18, 14)),
     "onion-30": RingSet(_ONION, 30, Digits(5, 19, 12), _ONION_SELECTOR, (41, 37)),
     "onion-32": RingSet(_ONION, 32, Digits(6, 16, 10), _ONION_SELECTOR, (43, 39)),
-    "onion-26": RingSet((1073692673, 1073668097, 1073651713), 26, Digits(8, 10, 10), Digits(3, 17, 39), (37, 33)),
     "onion-26": RingSet(_CONSERVATIVE, 26, Digits(8, 10, 10), Digits(3, 17, 39), (37, 33)),
 }
 
