@@ -121,6 +121,7 @@ class Serving:
                 return
             except (OSError, ValueError):
                 time.sleep(0.5)
+        self.stop()
         sys.exit(f"the server is not ready: {line}\n{Path(self.log.name).read_text()[-2000:]}")
 
     def stop(self):
@@ -132,23 +133,24 @@ class Serving:
 class World:
     """All that is served: the protocols with one server by one, and those with two by two."""
 
-    def __init__(self, spirea, folder):
+    def __init__(self):
+        self.one, self.two = None, []
+
+    def begin(self, spirea, folder):
         self.tables = Tables(spirea, folder)
         pairs = [name for name in NAMES if PROTOCOLS[name].parties == 2]
         alone = [name for name in NAMES if name not in pairs]
         self.one = Serving(self.tables, self.tables.folders(alone))
         # A repository belongs to one process: the other party has a copy.
         copies = self.tables.copied(self.tables.folders(pairs))
-        self.two = [
-            Serving(self.tables, folders, "--party", party)
-            for folders, party in ((copies, "1"), (self.tables.folders(pairs), "0"))
-        ]
+        for folders, party in ((copies, "1"), (self.tables.folders(pairs), "0")):
+            self.two.append(Serving(self.tables, folders, "--party", party))
 
     def urls(self, protocol):
         return [server.url for server in self.two] if PROTOCOLS[protocol].parties == 2 else [self.one.url]
 
     def stop(self):
-        for server in (self.one, *self.two):
+        for server in filter(None, (self.one, *self.two)):
             server.stop()
 
 
@@ -516,20 +518,19 @@ def main():
     spirea, names = os.path.abspath(sys.argv[1]), sys.argv[2:]
     chosen = [test for test in TESTS if not names or test.__name__.removeprefix("test_") in names]
     alone = {test_examples, test_vectors}
-    world = None
+    world = World()
     with tempfile.TemporaryDirectory(prefix="spirea-reference-") as folder:
         try:
             for test in chosen:
-                if test not in alone and world is None:
+                if test not in alone and world.one is None:
                     started = time.perf_counter()
-                    world = World(spirea, Path(folder))
+                    world.begin(spirea, Path(folder))
                     print(f"tables: built and served in {time.perf_counter() - started:.1f} s", flush=True)
                 started = time.perf_counter()
                 said = test(world)
                 print(f"{test.__name__.removeprefix('test_')}: {said}, {time.perf_counter() - started:.1f} s", flush=True)
         finally:
-            if world:
-                world.stop()
+            world.stop()
     print(f"{len(chosen)} passed, 0 failed")
 
 
