@@ -221,6 +221,7 @@ fn delta(version: u8) -> Database {
     let mut identity = identity();
     identity.version = [version; 32];
     identity.table.kind = TableKind::Keyword;
+    identity.table.places = Some([9; 32]);
     let sizes = identity.params.sizes();
     Database::new(identity, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap()
 }

@@ -14,6 +14,10 @@ use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot};
 /// Bytes of a value: with these a few hundred keys in one bucket are more than any table would be padded for.
 const VALUE_BYTES: usize = 1000;
 
+/// Sizes of deltas are powers of two, and which ones is a matter of luck: up to so many times as much as other keys need
+/// is by chance. Crowded keys would need some forty times as much.
+const LUCK: u64 = 4;
+
 fn base(folder: &Path, protocol: &str) -> Snapshot {
     let value = "v".repeat(VALUE_BYTES);
     let rows: String = (0..700).map(|i| format!("key {i},{value}\n")).collect();
@@ -62,9 +66,12 @@ fn keys_aimed_at_a_bucket_of_the_last_delta_lie_apart_in_the_next() {
     let (control, _) = first("control");
     let evenly = control.apply(puts(&even()), backend(), &Silent).unwrap().delta.unwrap();
     let (bytes, needed) = (delta.manifest().matrix.bytes, evenly.manifest().matrix.bytes);
-    assert!(bytes <= 2 * needed, "{bytes} where evenly hashed keys need {needed}");
+    assert!(bytes <= LUCK * needed, "{bytes} where evenly hashed keys need {needed}");
     let (bytes, needed) = (table.payload_bytes, evenly.manifest().table.payload_bytes);
-    assert!(bytes <= 2 * needed, "buckets of {bytes} where evenly hashed keys need {needed}");
+    assert!(
+        bytes as u64 <= LUCK * needed as u64,
+        "buckets of {bytes} where evenly hashed keys need {needed}"
+    );
     assert!(table.places != known.places && table.salt == known.salt);
     let mut lookups = Lookups::new(&delta);
     for key in keys.iter().step_by(60) {
@@ -90,7 +97,10 @@ fn keys_aimed_at_a_bucket_of_the_base_lie_apart_after_compaction() {
     let table = &crowded.manifest().table;
     let evenly = compacted("control", &even());
     let (bytes, needed) = (table.payload_bytes, evenly.manifest().table.payload_bytes);
-    assert!(bytes <= 2 * needed, "buckets of {bytes} where evenly hashed keys need {needed}");
+    assert!(
+        bytes as u64 <= LUCK * needed as u64,
+        "buckets of {bytes} where evenly hashed keys need {needed}"
+    );
     assert!(crowded.manifest().padding() < 3.0);
     assert!(table.places != known.places && table.salt == known.salt);
     assert_eq!((table.kind, table.entries), (TableKind::Keyword, 1000));
