@@ -56,10 +56,9 @@ pub fn seconds(time: f64) -> String {
     }
 }
 
-/// Writes a line to standard error.
-#[allow(clippy::print_stderr)]
+/// Writes a line to standard error, if it takes one: there is nowhere else to complain.
 pub fn print_error(line: &str) {
-    eprintln!("{line}");
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// As many threads as asked for; all there are for 0.

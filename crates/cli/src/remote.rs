@@ -76,7 +76,7 @@ impl Publisher {
         self.versions()?;
         let (reader, writer) = pipe().context("the system gave no pipe")?;
         let packing = thread::spawn(move || pack(&snapshot, writer));
-        let sent = self.post("snapshot", SendBody::from_owned_reader(reader));
+        let sent = self.post("snapshot", Some("application/x-tar"), SendBody::from_owned_reader(reader));
         // A server that refuses stops to read, and the pipe breaks: its word is what counts.
         let packed = packing.join().map_err(|_| anyhow!("packing the snapshot was aborted by a defect"))?;
         let exit = sent?;
@@ -100,23 +100,24 @@ impl Publisher {
 
     /// Sends changes, as lines of JSON.
     pub fn changes(&self, lines: impl Read + Send + 'static) -> anyhow::Result<ExitCode> {
-        self.post("changes", SendBody::from_owned_reader(lines))
+        self.post("changes", Some("application/x-ndjson"), SendBody::from_owned_reader(lines))
     }
 
     /// Goes back to a version, or to the one before.
     pub fn roll_back(&self, to: Option<&str>) -> anyhow::Result<ExitCode> {
         let to = to.map(|version| format!("?to={version}")).unwrap_or_default();
-        self.post(&format!("rollback{to}"), SendBody::none())
+        self.post(&format!("rollback{to}"), None, SendBody::none())
     }
 
     /// Makes a new base of the base and its changes.
     pub fn compact(&self) -> anyhow::Result<ExitCode> {
-        self.post("compact", SendBody::none())
+        self.post("compact", None, SendBody::none())
     }
 
-    fn post(&self, what: &str, body: SendBody<'_>) -> anyhow::Result<ExitCode> {
+    fn post(&self, what: &str, content_type: Option<&str>, body: SendBody<'_>) -> anyhow::Result<ExitCode> {
         let started = Instant::now();
-        let response = self.authorized(self.agent.post(format!("{}/{what}", self.url))).send(body);
+        let request = self.authorized(self.agent.post(format!("{}/{what}", self.url)));
+        let response = content_type.into_iter().fold(request, RequestBuilder::content_type).send(body);
         let response = response.with_context(|| format!("{}: nothing may have been published", self.url))?;
         let published = self.read(response, MAX_REFUSAL_BYTES)?;
         let taken = seconds(started.elapsed().as_secs_f64());

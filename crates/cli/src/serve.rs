@@ -99,7 +99,8 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let Configured { config, warnings, .. } = configured;
-    init_logs(config.log).map_err(|error| anyhow::anyhow!("logging could not be set up: {error}"))?;
+    let _logs =
+        init_logs(config.log).map_err(|error| anyhow::anyhow!("logging could not be set up: {error}"))?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }

@@ -3,18 +3,25 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::response::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::Limits;
 use crate::held::Held;
 
+/// What a connection without a request may take while others wait to be accepted.
+const CROWDED_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A connection's state: idle, receiving a request's head, computing, or sending.
 pub(crate) struct Activity(Mutex<State>);
 
 struct State {
+    /// Whether there has been a request.
+    asked: bool,
     /// Requests without a complete response.
     requests: usize,
     /// Those of them whose response has begun.
@@ -27,20 +34,33 @@ struct State {
     sent: Instant,
 }
 
+/// Whether a port has places for more connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// It has.
+    Some,
+    /// It has not, and there may be connections that wait.
+    None,
+}
+
 /// What takes too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
-    /// No request came, or its head did not end.
-    Request,
+    /// No further request came.
+    Idle,
+    /// No first byte of a request came, or its head did not end.
+    Head,
     /// The client does not take its response.
     Response,
 }
 
 impl State {
-    fn deadline(&self, limits: &Limits) -> Option<(Instant, Overdue)> {
+    fn deadline(&self, limits: &Limits, room: Room) -> Option<(Instant, Overdue)> {
+        let patience = |time: Duration| if room == Room::None { time.min(CROWDED_PATIENCE) } else { time };
         match (self.requests, self.sending, self.heard) {
-            (0, _, None) => Some((self.rested + limits.idle_timeout, Overdue::Request)),
-            (0, _, Some(heard)) => Some((heard + limits.read_timeout, Overdue::Request)),
+            (0, _, None) if self.asked => Some((self.rested + patience(limits.idle_timeout), Overdue::Idle)),
+            (0, _, None) => Some((self.rested + patience(limits.read_timeout), Overdue::Head)),
+            (0, _, Some(heard)) => Some((heard + patience(limits.read_timeout), Overdue::Head)),
             // Computing has its own bounds, and so has an upload.
             (_, 0, _) => None,
             _ => Some((self.sent + limits.write_timeout, Overdue::Response)),
@@ -52,12 +72,16 @@ impl Activity {
     /// A connection that has just been made.
     pub fn new() -> Arc<Self> {
         let now = Instant::now();
-        Arc::new(Self(Mutex::new(State { requests: 0, sending: 0, rested: now, heard: None, sent: now })))
+        let state = State { asked: false, requests: 0, sending: 0, rested: now, heard: None, sent: now };
+        Arc::new(Self(Mutex::new(state)))
     }
 
     /// A request has come.
     pub fn begin(self: &Arc<Self>) -> Busy {
-        self.lock().requests += 1;
+        let mut state = self.lock();
+        state.asked = true;
+        state.requests += 1;
+        drop(state);
         Busy { activity: Arc::clone(self), sending: false }
     }
 
@@ -67,16 +91,31 @@ impl Activity {
         (state.rested, state.heard) = (Instant::now(), None);
     }
 
-    /// Returns when something has taken too long.
-    pub async fn overdue(&self, limits: &Limits) -> Overdue {
+    /// Returns when something has taken too long: for connections without a request that is sooner while there is no
+    /// room for others.
+    pub async fn overdue(&self, limits: &Limits, room: &watch::Receiver<Room>) -> Overdue {
+        let mut room = room.clone();
         // No deadline that comes up later is sooner than this.
         let soonest = limits.idle_timeout.min(limits.read_timeout).min(limits.write_timeout);
         loop {
-            let deadline = self.lock().deadline(limits);
-            match deadline {
+            let now_room = *room.borrow_and_update();
+            let deadline = self.lock().deadline(limits, now_room);
+            let soonest = if now_room == Room::None { soonest.min(CROWDED_PATIENCE) } else { soonest };
+            let latest = Instant::now() + soonest;
+            let wake = match deadline {
                 Some((deadline, overdue)) if deadline <= Instant::now() => return overdue,
-                Some((deadline, _)) => sleep_until(deadline.min(Instant::now() + soonest)).await,
-                None => sleep_until(Instant::now() + soonest).await,
+                Some((deadline, _)) => deadline.min(latest),
+                None => latest,
+            };
+            // The port outlives its connections; where it does not, nobody waits for room.
+            let changed = async {
+                if room.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = sleep_until(wake) => (),
+                () = changed => (),
             }
         }
     }
@@ -184,8 +223,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use axum::body::Body;
     use tokio::time::advance;
 
@@ -203,8 +240,8 @@ mod tests {
 
     /// How long it takes until something is overdue, by the virtual clock.
     async fn overdue(activity: &Activity) -> (u64, Overdue) {
-        let started = Instant::now();
-        let overdue = activity.overdue(&limits()).await;
+        let (started, (_port, room)) = (Instant::now(), watch::channel(Room::Some));
+        let overdue = activity.overdue(&limits(), &room).await;
         (started.elapsed().as_secs(), overdue)
     }
 
@@ -213,15 +250,38 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_idle_connection_and_a_head_without_end_have_their_times() {
+    async fn a_first_byte_a_head_without_end_and_a_pause_after_a_response_have_their_times() {
         let activity = Activity::new();
-        assert_eq!(overdue(&activity).await, (120, Overdue::Request));
-        activity.rest();
+        assert_eq!(overdue(&activity).await, (30, Overdue::Head));
+        let activity = Activity::new();
         hear(&activity);
         advance(Duration::from_secs(10)).await;
         // More bytes give no more time.
         hear(&activity);
-        assert_eq!(overdue(&activity).await, (20, Overdue::Request));
+        assert_eq!(overdue(&activity).await, (20, Overdue::Head));
+        let activity = Activity::new();
+        drop(activity.begin());
+        assert_eq!(overdue(&activity).await, (120, Overdue::Idle));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_without_a_request_make_room_for_others() {
+        let (port, room) = watch::channel(Room::Some);
+        let (idle, busy) = (Activity::new(), Activity::new());
+        let _request = busy.begin();
+        let limits = limits();
+        let (closed, asking) = (idle.overdue(&limits, &room), busy.overdue(&limits, &room));
+        let crowd = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            port.send_replace(Room::None);
+        };
+        let started = Instant::now();
+        tokio::select! {
+            (overdue, ()) = async { tokio::join!(closed, crowd) } => {
+                assert_eq!((started.elapsed().as_secs(), overdue), (5, Overdue::Head));
+            }
+            _ = asking => panic!("a request was cut off"),
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -234,6 +294,6 @@ mod tests {
         let response = busy.until_sent(Response::new(Body::from("answer")));
         assert_eq!(overdue(&activity).await, (10, Overdue::Response));
         drop(response);
-        assert_eq!(overdue(&activity).await, (120, Overdue::Request));
+        assert_eq!(overdue(&activity).await, (120, Overdue::Idle));
     }
 }

@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use crate::access::{Caller, Share};
 use crate::refused::Refused;
 
 /// The slowest upload that is waited for, in bytes a second; beside the time allowed for a pause.
@@ -48,6 +49,7 @@ impl BodyMemory {
 pub(crate) struct Received {
     pub bytes: Bytes,
     _memory: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 /// A message on its way.
@@ -62,7 +64,7 @@ impl Upload {
         let (parts, body) = request.into_parts();
         let headers = &parts.headers;
         let declared = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        Self { body, declared, protobuf: is_protobuf(headers) }
+        Self { body, declared, protobuf: has_type(headers, spirea_wire::CONTENT_TYPE) }
     }
 
     /// Reads the message, which has at most `limit` bytes. A pause longer than `pause` ends it, and so does a
@@ -72,14 +74,16 @@ impl Upload {
         limit: u64,
         pause: Duration,
         memory: &BodyMemory,
+        caller: &Caller,
     ) -> Result<Received, Refused> {
         if !self.protobuf {
-            return Err(Refused::wrong_content_type());
+            return Err(Refused::wrong_content_type(spirea_wire::CONTENT_TYPE));
         }
         let expected = self.declared.unwrap_or(limit);
         if expected > limit {
             return Err(Refused::too_large(limit));
         }
+        let share = caller.body_share(expected)?;
         let permit = memory.take(expected)?;
         let deadline = Instant::now() + pause + Duration::from_secs(expected / SLOWEST_UPLOAD);
         // Memory grows with what has come, not with what was announced.
@@ -94,11 +98,12 @@ impl Upload {
             }
             bytes.extend_from_slice(data);
         }
-        Ok(Received { bytes: bytes.freeze(), _memory: permit })
+        Ok(Received { bytes: bytes.freeze(), _memory: permit, _share: share })
     }
 }
 
-fn is_protobuf(headers: &HeaderMap) -> bool {
+/// Whether a body is of this content type, whatever parameters it has.
+pub(crate) fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
     let essence = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()?.split(';').next());
-    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(spirea_wire::CONTENT_TYPE))
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(wanted))
 }

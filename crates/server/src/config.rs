@@ -19,6 +19,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The address for publishing and administration; without one there is neither.
     pub admin_listen: Option<SocketAddr>,
+    /// Names of hosts by which it is asked there, beside addresses and `localhost`; with TLS any is right.
+    pub admin_names: Vec<String>,
     /// The certificate of both addresses; without one, connections are not encrypted.
     pub tls: Option<TlsFiles>,
     /// The file of tokens; without one, everyone may ask for everything.
@@ -75,6 +77,7 @@ impl Default for ServerConfig {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             admin_listen: None,
+            admin_names: Vec::new(),
             tls: None,
             tokens: None,
             development: false,
@@ -192,7 +195,7 @@ pub struct Limits {
     /// The longest pause while a body arrives, and the longest time for a request's headers and for the beginning of
     /// TLS. A body has this and a second for every 16 KiB.
     pub read_timeout: Duration,
-    /// How long a connection is kept on which no request comes.
+    /// How long a connection is kept after a response while no request comes. The first request has `read_timeout`.
     pub idle_timeout: Duration,
     /// How long a client may take nothing of its response.
     pub write_timeout: Duration,
@@ -203,15 +206,22 @@ pub struct Limits {
     pub drain_timeout: Duration,
     /// The most bytes of bodies that are received or wait, over all requests.
     pub body_memory: u64,
-    /// The most open connections; more wait to be accepted.
+    /// The most open connections; more wait to be accepted, and those without a request are closed for them.
     pub connections: usize,
     /// The most requests that are served at once, from headers to the end of the response; more are refused.
     pub requests: usize,
+    /// The most of `body_memory` that one client has: a token, or without tokens an address (of version 6 its first
+    /// 64 bits).
+    pub client_body_memory: u64,
+    /// The most connections from one address; more are closed at once.
+    pub client_connections: usize,
+    /// The most of `requests` that one client has.
+    pub client_requests: usize,
 }
 
 impl Default for Limits {
     /// 30 seconds to read, to write and to drain, 2 minutes of idleness, no delay, 1 GiB, 4096 connections, 1024
-    /// requests.
+    /// requests; of these half for one client, and a quarter of the connections.
     fn default() -> Self {
         Self {
             read_timeout: Duration::from_secs(30),
@@ -222,6 +232,9 @@ impl Default for Limits {
             body_memory: 1 << 30,
             connections: 4096,
             requests: 1024,
+            client_body_memory: 512 << 20,
+            client_connections: 1024,
+            client_requests: 512,
         }
     }
 }

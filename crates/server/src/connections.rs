@@ -14,7 +14,7 @@ use hyper::service::{HttpService, Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
-use prometheus::IntGauge;
+use prometheus::{IntCounter, IntGauge};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -22,13 +22,15 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::Limits;
-use crate::access::Peer;
-use crate::activity::{Activity, Noted, Overdue};
+use crate::access::{Peer, Shares};
+use crate::activity::{Activity, Noted, Overdue, Room};
 use crate::drain::Drained;
 use crate::tls::HTTP_2;
 
 /// A pause after the system refused a connection, as it does while files are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How many connections are accepted for publishing and administration: people and their tools are few.
+pub(crate) const ADMIN_CONNECTIONS: usize = 256;
 /// The most requests at once in a connection of HTTP/2.
 const STREAMS: u32 = 64;
 /// The most bytes of a request's headers in HTTP/2.
@@ -63,17 +65,23 @@ pub(crate) struct Port {
     pub places: usize,
     pub limits: Limits,
     pub open: IntGauge,
+    /// Connections of addresses that had as many as one may have.
+    pub turned_away: IntCounter,
 }
 
 impl Port {
     /// Serves connections until `stopper` stops it, and then until accepted requests are finished or the drain
     /// timeout has passed.
     pub async fn serve(self, stopper: &Stopper) {
-        let Self { listener, tls, router, places, limits, open } = self;
+        let Self { listener, tls, router, places, limits, open, turned_away } = self;
         let places = Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)));
+        let shares = Shares::new(limits.client_connections as u64);
+        let room = watch::Sender::new(Room::Some);
         let mut connections = JoinSet::new();
         loop {
             let accepted = async {
+                let left = if places.available_permits() > 0 { Room::Some } else { Room::None };
+                room.send_if_modified(|room| std::mem::replace(room, left) != left);
                 let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
                 (place, listener.accept().await)
             };
@@ -89,12 +97,17 @@ impl Port {
                     }
                 },
             };
+            let Some(share) = shares.take(&peer.network(), 1) else {
+                turned_away.inc();
+                continue;
+            };
             let connection = Connection {
                 peer,
                 tls: tls.clone(),
                 router: router.clone(),
                 limits: limits.clone(),
                 stopper: stopper.clone(),
+                room: room.subscribe(),
             };
             let open = open.clone();
             open.inc();
@@ -102,7 +115,7 @@ impl Port {
                 // A connection ends in an error when its client goes away: nothing to be done.
                 let _ = connection.serve(stream).await;
                 open.dec();
-                drop(place);
+                drop((place, share));
             });
         }
         drop(listener);
@@ -120,6 +133,7 @@ struct Connection {
     router: Router,
     limits: Limits,
     stopper: Stopper,
+    room: watch::Receiver<Room>,
 }
 
 impl Connection {
@@ -127,11 +141,12 @@ impl Connection {
         // An answer leaves at once, not when more follows.
         stream.set_nodelay(true)?;
         let Some(tls) = &self.tls else { return self.http_1(stream).await };
-        let shaken = tokio::select! {
+        let shaking = Activity::new();
+        let stream = tokio::select! {
             () = self.stopper.stopped() => return Ok(()),
-            shaken = tokio::time::timeout(self.limits.read_timeout, tls.accept(stream)) => shaken,
+            _ = shaking.overdue(&self.limits, &self.room) => return Ok(()),
+            shaken = tls.accept(stream) => shaken?,
         };
-        let stream = shaken.map_err(io::Error::from)??;
         match stream.get_ref().1.alpn_protocol() {
             Some(HTTP_2) => self.http_2(stream).await,
             _ => self.http_1(stream).await,
@@ -165,15 +180,16 @@ impl Connection {
         tokio::select! {
             _ = connection.as_mut() => return,
             () = self.stopper.stopped() => (),
-            overdue = activity.overdue(&self.limits) => match overdue {
-                Overdue::Response => return,
-                Overdue::Request => activity.rest(),
+            overdue = activity.overdue(&self.limits, &self.room) => match overdue {
+                Overdue::Response | Overdue::Head => return,
+                // A request may be on its way.
+                Overdue::Idle => activity.rest(),
             },
         }
         connection.as_mut().graceful_shutdown();
         tokio::select! {
             _ = connection => (),
-            _ = activity.overdue(&self.limits) => (),
+            _ = activity.overdue(&self.limits, &self.room) => (),
         }
     }
 

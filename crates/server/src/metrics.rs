@@ -12,6 +12,7 @@ use spirea_engine::{Answers, Engine, KeyEvents, KeyUsage, State, Status};
 use spirea_wire::Code;
 
 use crate::body::BodyMemory;
+use crate::logs::LostLines;
 
 /// The metrics of a server.
 pub(crate) struct Metrics {
@@ -38,6 +39,8 @@ pub(crate) struct Metrics {
     pub in_flight: IntGauge,
     pub connections: IntGauge,
     pub dropped_traces: IntCounter,
+    pub turned_away: IntCounter,
+    lost_lines: IntCounterVec,
     ready: IntGauge,
     databases: IntGaugeVec,
     served: IntGaugeVec,
@@ -76,6 +79,11 @@ impl Measured {
     }
 }
 
+/// Brings a counter to what something else has counted.
+fn raise(counter: &IntCounter, value: u64) {
+    counter.inc_by(value.saturating_sub(counter.get()));
+}
+
 impl Metrics {
     pub fn new() -> prometheus::Result<Self> {
         /// From a tenth of a millisecond to a minute.
@@ -110,11 +118,11 @@ impl Metrics {
             &["database", "step"],
         )?;
         registry.register(Box::new(steps.clone()))?;
-        let dropped_traces = IntCounter::new(
-            "spirea_traces_dropped_total",
-            "Traces that the collector did not take in time.",
-        )?;
-        registry.register(Box::new(dropped_traces.clone()))?;
+        let counter = |name: &str, help: &str| {
+            let counter = IntCounter::new(name, help)?;
+            registry.register(Box::new(counter.clone()))?;
+            prometheus::Result::Ok(counter)
+        };
         let batches: Vec<f64> = (0..11).map(|power| f64::from(1 << power)).collect();
         let metrics = Self {
             requests: counters(
@@ -180,7 +188,19 @@ impl Metrics {
             )?,
             in_flight: gauge("spirea_in_flight_requests", "HTTP requests that have no response yet.")?,
             connections: gauge("spirea_connections", "Open connections.")?,
-            dropped_traces,
+            dropped_traces: counter(
+                "spirea_traces_dropped_total",
+                "Traces that the collector did not take in time.",
+            )?,
+            turned_away: counter(
+                "spirea_connections_turned_away_total",
+                "Connections that were closed at once since their address had as many as one may have.",
+            )?,
+            lost_lines: counters(
+                "spirea_log_lines_lost_total",
+                "Lines of the log that standard error refused (failed) or did not take in time (dropped).",
+                &["cause"],
+            )?,
             ready: gauge("spirea_ready", "1 if all databases answer.")?,
             databases: gauges("spirea_database_ready", "1 if the database answers.", &["database"])?,
             served: gauges("spirea_versions_served", "Versions of a database that answer.", &["database"])?,
@@ -261,6 +281,10 @@ impl Metrics {
             self.keys_bytes.with_label_values(&[place]).set(amount.bytes as i64);
         }
         self.count_keys(engine.key_events());
+        let LostLines { failed, dropped } = LostLines::now();
+        for (cause, value) in [("failed", failed), ("dropped", dropped)] {
+            raise(&self.lost_lines.with_label_values(&[cause]), value);
+        }
         let statuses = engine.statuses();
         self.describe_versions(&statuses);
         let ready = statuses.iter().all(|status| matches!(status.state, State::Ready(_)));
@@ -278,15 +302,14 @@ impl Metrics {
         &self,
         KeyEvents { from_memory, from_disk, from_shared, unknown, memory, disk }: KeyEvents,
     ) {
-        let count = |counter: IntCounter, value: u64| counter.inc_by(value.saturating_sub(counter.get()));
         for (place, value) in
             [("memory", from_memory), ("disk", from_disk), ("shared", from_shared), ("unknown", unknown)]
         {
-            count(self.key_lookups.with_label_values(&[place]), value);
+            raise(&self.key_lookups.with_label_values(&[place]), value);
         }
         for (place, departures) in [("memory", memory), ("disk", disk)] {
             for (cause, value) in [("evicted", departures.evicted), ("expired", departures.expired)] {
-                count(self.key_departures.with_label_values(&[place, cause]), value);
+                raise(&self.key_departures.with_label_values(&[place, cause]), value);
             }
         }
     }

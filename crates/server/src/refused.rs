@@ -61,11 +61,27 @@ impl Refused {
         refused
     }
 
-    pub fn wrong_content_type() -> Self {
+    pub fn wrong_content_type(wanted: &str) -> Self {
         Self::new(
             Code::WrongContentType,
             "the body is not of the content type that this endpoint takes",
-            "send Content-Type: application/x-protobuf",
+            &format!("send Content-Type: {wanted}"),
+        )
+    }
+
+    pub fn foreign_host() -> Self {
+        Self::new(
+            Code::Forbidden,
+            "the request is for a host that this port for operators is not known as",
+            "ask by the server's address, or name the host in admin_names",
+        )
+    }
+
+    pub fn foreign_origin() -> Self {
+        Self::new(
+            Code::Forbidden,
+            "the request comes from a page of another origin",
+            "use `spirea publish`, the server's own page, or a tool that sends no Origin",
         )
     }
 
@@ -127,6 +143,16 @@ impl Refused {
             Code::Overloaded,
             "the server has as many requests as it serves at once",
             "try again after Retry-After",
+        )
+        .after(PLACE_RETRY)
+    }
+
+    pub fn too_many_of_client() -> Self {
+        Self::new(
+            Code::Overloaded,
+            "this client has as much as one client may have at once",
+            "wait for the responses to earlier requests, then try again; where all clients come from the address of one \
+             proxy, the operator raises limits.client_requests and limits.client_body_memory",
         )
         .after(PLACE_RETRY)
     }

@@ -13,11 +13,12 @@ use spirea_protocols::registry::Opening;
 use spirea_store::{Manifest, StoreError};
 use tokio::net::TcpListener;
 
-use crate::access::{Access, Gate, Tokens, TokensError};
+use crate::access::{Access, Gate, OperatorNames, Tokens, TokensError};
 use crate::backend::Backends;
 use crate::body::BodyMemory;
 use crate::config::WrongSetting;
-use crate::connections::{Port, Stopper};
+use crate::connections::{ADMIN_CONNECTIONS, Port, Stopper};
+use crate::descriptors::make_room;
 use crate::gpu_memory::KeyBudget;
 use crate::library::{Library, Loader, OpenError, SignerError, Source};
 use crate::metrics::Metrics;
@@ -104,9 +105,6 @@ impl ServeError {
         move |source| Self::System { what, source }
     }
 }
-
-/// How many connections are accepted for publishing and administration: people and their tools are few.
-const ADMIN_CONNECTIONS: usize = 256;
 
 /// A server that has its ports.
 pub struct Server {
@@ -216,7 +214,11 @@ impl Server {
             memory: BodyMemory::new(limits.body_memory),
             read_timeout: limits.read_timeout,
             preparing: Arc::default(),
-            gate: Arc::new(Gate::new(access, limits.requests)),
+            gate: Arc::new(Gate::new(access, &limits)),
+            operator_names: match &certificates {
+                Some(_) => OperatorNames::Certified,
+                None => OperatorNames::Listed(config.admin_names.clone()),
+            },
             certificates: certificates.clone(),
             started: Instant::now(),
             leaving: AtomicBool::new(false),
@@ -270,7 +272,7 @@ impl Server {
                 .map_err(ServeError::system("a thread"))?;
         }
         let tls = app.certificates.as_ref().map(Certificates::acceptor);
-        let open = app.metrics.connections.clone();
+        let (open, turned_away) = (app.metrics.connections.clone(), app.metrics.turned_away.clone());
         let port = |listener, router, places| Port {
             listener,
             tls: tls.clone(),
@@ -278,6 +280,7 @@ impl Server {
             places,
             limits: limits.clone(),
             open: open.clone(),
+            turned_away: turned_away.clone(),
         };
         let data = port(listener, routes::data(&app), limits.connections);
         let admin = admin.map(|listener| port(listener, routes::admin(&app), ADMIN_CONNECTIONS));
@@ -346,7 +349,8 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeE
 ///
 /// # Errors
 /// Those of [`Server::bind`]; [`ServeError::System`] if the system refuses threads or signals.
-pub fn serve(config: ServerConfig, bound: impl FnOnce(Addresses)) -> Result<(), ServeError> {
+pub fn serve(mut config: ServerConfig, bound: impl FnOnce(Addresses)) -> Result<(), ServeError> {
+    make_room(&mut config.limits);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -376,8 +380,8 @@ fn heed_signals(stopper: Stopper, reloader: Reloader) -> io::Result<()> {
             _ = interrupt.recv() => (),
             _ = terminate.recv() => (),
         }
-        tracing::info!("stopping: accepted requests are finished first");
         stopper.stop();
+        tracing::info!("stopping: accepted requests are finished first");
     });
     Ok(())
 }

@@ -12,6 +12,7 @@ mod edition;
 mod faults;
 mod full;
 mod kills;
+mod logs;
 mod malformed;
 mod mutate;
 mod reads;

@@ -14,6 +14,15 @@ const MOST_BEHIND: usize = 64 << 10;
 /// The longest that a path becomes.
 const MOST_PATH: usize = 8 << 10;
 
+/// What an endpoint's bodies are.
+pub fn content_type(target: &str) -> &'static str {
+    match target.rsplit('/').next() {
+        Some("changes") => "application/x-ndjson",
+        Some("snapshot") => "application/x-tar",
+        _ => spirea_wire::CONTENT_TYPE,
+    }
+}
+
 /// The port that is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Port {
@@ -45,7 +54,7 @@ impl Plain {
             port,
             method: method.into(),
             target: target.into(),
-            content_type: spirea_wire::CONTENT_TYPE.into(),
+            content_type: content_type(target).into(),
             headers: Vec::new(),
             body,
         }
@@ -66,7 +75,7 @@ impl Plain {
         let mut bytes = format!("{} ", self.method).into_bytes();
         bytes.extend_from_slice(&self.target);
         let head = format!(
-            " HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {}\r\ncontent-length: {length}\r\n",
+            " HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: {}\r\ncontent-length: {length}\r\n",
             self.content_type
         );
         bytes.extend_from_slice(head.as_bytes());

@@ -12,6 +12,8 @@ use spirea_wire::Refusal;
 use ureq::Agent;
 use ureq::http::Response;
 
+use crate::mutate::content_type;
+
 pub const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
 /// Far more than anything takes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -37,19 +39,24 @@ impl Service {
     ///
     /// # Errors
     /// What the server has logged, if it ends instead.
-    pub fn start(mut command: Command, log: &Path) -> Result<Self, String> {
+    pub fn start(command: Command, log: &Path) -> Result<Self, String> {
         let log_file = File::create(log).unwrap();
-        let mut process = command.stdout(Stdio::piped()).stderr(log_file).spawn().unwrap();
+        Self::start_with(command, log_file.into()).ok_or_else(|| std::fs::read_to_string(log).unwrap())
+    }
+
+    /// Runs a server with this standard error, unless it ends at once.
+    pub fn start_with(mut command: Command, stderr: Stdio) -> Option<Self> {
+        let mut process = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut address = |announced: &str| {
             let line = lines.next()?.unwrap();
             Some(line.strip_prefix(announced).expect("the server says where it listens").to_owned())
         };
         match (address("listening on "), address("administration on ")) {
-            (Some(url), Some(admin)) => Ok(Self { process: Mutex::new(process), url, admin }),
+            (Some(url), Some(admin)) => Some(Self { process: Mutex::new(process), url, admin }),
             _ => {
                 assert!(!process.wait().unwrap().success());
-                Err(std::fs::read_to_string(log).unwrap())
+                None
             }
         }
     }
@@ -93,6 +100,18 @@ impl Service {
     /// Whether the process runs.
     pub fn runs(&self) -> bool {
         self.process.lock().unwrap().try_wait().unwrap().is_none()
+    }
+
+    /// Its exit code, once it has ended by itself within this time.
+    pub fn ended(&self, patience: Duration) -> Option<i32> {
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if let Some(status) = self.process.lock().unwrap().try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
     }
 
     /// Memory that it takes, in KiB.
@@ -171,7 +190,7 @@ impl Http {
     /// # Errors
     /// No response came.
     pub fn post(&self, url: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, ureq::Error> {
-        let request = self.0.post(url).content_type(spirea_wire::CONTENT_TYPE);
+        let request = self.0.post(url).content_type(content_type(url));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         Self::read(request.send(body)?)
     }

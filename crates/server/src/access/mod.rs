@@ -1,8 +1,10 @@
 //! Who may ask: tokens and their scopes, quotas, and how many requests are served at once.
 
 mod charges;
+mod origin;
 mod quota;
 mod secret;
+mod shares;
 mod tokens;
 
 use std::net::IpAddr;
@@ -16,10 +18,13 @@ use spirea_engine::KeyOwner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::charges::{Charge, Charges, RequestId};
+pub(crate) use self::origin::OperatorNames;
 pub use self::quota::{Quota, QuotaError};
 pub use self::secret::{Secret, TOKEN_PREFIX};
+pub(crate) use self::shares::{Share, Shares};
 pub use self::tokens::{Scope, TokensError};
 pub(crate) use self::tokens::{Token, Tokens};
+use crate::Limits;
 use crate::refused::Refused;
 
 /// The header that names a request, so that its retries are known for what they are.
@@ -39,7 +44,7 @@ pub(crate) struct Peer(pub IpAddr);
 
 impl Peer {
     /// What one client has: an address, of version 6 the first half of one, which is a network's.
-    fn network(self) -> Vec<u8> {
+    pub fn network(self) -> Vec<u8> {
         match self.0.to_canonical() {
             IpAddr::V4(address) => address.octets().to_vec(),
             IpAddr::V6(address) => address.octets()[..8].to_vec(),
@@ -51,14 +56,18 @@ impl Peer {
 pub(crate) struct Gate {
     access: Access,
     places: Arc<Semaphore>,
+    client_places: Arc<Shares>,
+    client_bodies: Arc<Shares>,
     charges: Charges,
 }
 
 impl Gate {
-    /// A gate for at most `requests` requests at once, at least 1.
-    pub fn new(access: Access, requests: usize) -> Self {
-        let places = Arc::new(Semaphore::new(requests.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { access, places, charges: Charges::default() }
+    /// A gate within the limits of requests at once, and of what each client has of them and of memory for bodies.
+    pub fn new(access: Access, limits: &Limits) -> Self {
+        let places = Arc::new(Semaphore::new(limits.requests.clamp(1, Semaphore::MAX_PERMITS)));
+        let client_places = Shares::new(limits.client_requests as u64);
+        let client_bodies = Shares::new(limits.client_body_memory);
+        Self { access, places, client_places, client_bodies, charges: Charges::default() }
     }
 
     /// Lets a request in, if its token has the scope and there is room.
@@ -69,11 +78,13 @@ impl Gate {
             Access::Tokens(tokens) => Some(authenticate(tokens, headers, scope)?),
         };
         let request_id = headers.get(REQUEST_ID).map(|id| RequestId::parse(id.as_bytes())).transpose()?;
+        let caller = Caller { gate: Arc::clone(self), token, peer, request_id };
+        let share = self.client_places.take(&caller.client(), 1).ok_or_else(Refused::too_many_of_client)?;
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refused::too_many_requests())?;
-        let own = token.as_ref().and_then(|token| token.usage.permits.clone());
+        let own = caller.token.as_ref().and_then(|token| token.usage.permits.clone());
         let own = own.map(Semaphore::try_acquire_owned).transpose();
         let own = own.map_err(|_| Refused::too_many_of_token())?;
-        Ok((Caller { gate: Arc::clone(self), token, peer, request_id }, Place { _all: place, _own: own }))
+        Ok((caller, Place { _all: place, _share: share, _own: own }))
     }
 }
 
@@ -93,6 +104,7 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 /// The places that a request has, given back when its response has been sent or its client has gone.
 pub(crate) struct Place {
     _all: OwnedSemaphorePermit,
+    _share: Share,
     _own: Option<OwnedSemaphorePermit>,
 }
 
@@ -106,13 +118,24 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Whose evaluation keys are those that the request registers: the token's, or in development the address's.
-    pub fn key_owner(&self) -> Option<KeyOwner> {
+    /// Who it is, as far as shares go: a token, or in development an address.
+    fn client(&self) -> Vec<u8> {
         match (&self.token, self.peer) {
-            (Some(token), _) => Some(KeyOwner::new(&[b"token ", token.name.as_bytes()].concat())),
-            (None, Some(peer)) => Some(KeyOwner::new(&[&b"address "[..], &peer.network()].concat())),
-            (None, None) => None,
+            (Some(token), _) => [b"token ", token.name.as_bytes()].concat(),
+            (None, Some(peer)) => [&b"address "[..], &peer.network()].concat(),
+            (None, None) => Vec::new(),
         }
+    }
+
+    /// Whose evaluation keys are those that the request registers.
+    pub fn key_owner(&self) -> Option<KeyOwner> {
+        let client = self.client();
+        (!client.is_empty()).then(|| KeyOwner::new(&client))
+    }
+
+    /// Takes a part of the client's share of memory for a body of so many bytes.
+    pub fn body_share(&self, bytes: u64) -> Result<Share, Refused> {
+        self.gate.client_bodies.take(&self.client(), bytes).ok_or_else(Refused::too_many_of_client)
     }
 
     /// Charges the token's quota with the queries of a request whose body is `body`. A retry of a request that

@@ -28,6 +28,9 @@ pub(crate) enum ReceiveError {
     },
 }
 
+/// The longest extended header: some tools write times and owners into one.
+const MAX_EXTENSION_BYTES: u64 = 64 << 10;
+
 /// Writes the files of an archive into a folder, and syncs them. The manifest comes first: it says which others there
 /// are and how long each is, so that nothing else is ever written.
 pub(super) fn receive(archive: impl Read, folder: &Path, name: &str) -> Result<(), ReceiveError> {
@@ -35,16 +38,23 @@ pub(super) fn receive(archive: impl Read, folder: &Path, name: &str) -> Result<(
     let mut archive = tar::Archive::new(archive);
     let mut manifest = None::<Manifest>;
     let mut written = Vec::new();
-    for entry in archive.entries().map_err(ReceiveError::Broken)? {
+    // Raw: the reader would hold long names and extended headers in memory, however long they say they are. Names of a
+    // snapshot's files are short.
+    for entry in archive.entries().map_err(ReceiveError::Broken)?.raw(true) {
         let mut entry = entry.map_err(ReceiveError::Broken)?;
-        if entry.header().entry_type().is_dir() {
+        let kind = entry.header().entry_type();
+        if kind.is_pax_local_extensions() || kind.is_pax_global_extensions() {
+            match entry.header().entry_size() {
+                Ok(0..=MAX_EXTENSION_BYTES) => continue,
+                _ => return Err(malformed("an extended header is too long".into())),
+            }
+        }
+        if kind.is_dir() {
             continue;
         }
         let path = entry.path().map_err(|error| malformed(error.to_string()))?.into_owned();
         let file = path.strip_prefix(".").unwrap_or(&path).to_string_lossy().into_owned();
-        let Some(file) =
-            FILES.into_iter().find(|known| *known == file && entry.header().entry_type().is_file())
-        else {
+        let Some(file) = FILES.into_iter().find(|known| *known == file && kind.is_file()) else {
             return Err(malformed(format!("{file:?} is no file of a snapshot")));
         };
         if written.contains(&file) {
@@ -97,4 +107,49 @@ fn write(entry: &mut impl Read, path: &Path) -> Result<(), ReceiveError> {
         }
     }
     file.sync_all().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An archive's first header, and then as many bytes as anybody asks for.
+    struct Endless {
+        head: io::Cursor<Vec<u8>>,
+        given: u64,
+    }
+
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = match self.head.read(buffer)? {
+                0 => {
+                    buffer.fill(b'x');
+                    buffer.len()
+                }
+                count => count,
+            };
+            self.given += count as u64;
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn headers_that_say_they_are_long_are_refused_before_they_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for kind in [b'L', b'K', b'x', b'g', b'S'] {
+            for size in [(64 << 10) + 1, 1 << 34] {
+                let mut header = tar::Header::new_gnu();
+                header.set_entry_type(tar::EntryType::new(kind));
+                header.set_path("manifest.json").unwrap();
+                header.set_size(size);
+                header.set_cksum();
+                let head = io::Cursor::new(header.as_bytes().to_vec());
+                let mut archive = Endless { head, given: 0 };
+                let refused = receive(&mut archive, folder.path(), "table");
+                let kind = char::from(kind);
+                assert!(matches!(refused, Err(ReceiveError::Malformed(_))), "{kind}: {refused:?}");
+                assert!(archive.given <= 4096, "{kind}: {} bytes of {size} were read", archive.given);
+            }
+        }
+    }
 }

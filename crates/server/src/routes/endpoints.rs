@@ -20,6 +20,8 @@ pub(crate) struct Endpoint {
     pub scope: Option<Scope>,
     pub summary: &'static str,
     pub parameters: &'static [Parameter],
+    /// The content type of the request's body; none if it has no body.
+    pub body: Option<&'static str>,
     pub successes: Vec<Success>,
     /// Why it may refuse, beside what any endpoint may.
     pub causes: Vec<Code>,
@@ -27,6 +29,10 @@ pub(crate) struct Endpoint {
 }
 
 const JSON: &str = "application/json";
+/// Lines of JSON.
+pub(super) const CHANGES_TYPE: &str = "application/x-ndjson";
+/// An archive.
+pub(super) const SNAPSHOT_TYPE: &str = "application/x-tar";
 
 fn ok(content_type: &'static str, text: &'static str) -> Success {
     Success { status: 200, content_type, text }
@@ -56,7 +62,17 @@ impl Endpoint {
         handler: H,
     ) -> Self {
         let (method, handler) = (Method::GET, get(handler));
-        Self { method, path, scope: None, summary, parameters: &[], successes, causes: Vec::new(), handler }
+        Self {
+            method,
+            path,
+            scope: None,
+            summary,
+            parameters: &[],
+            body: None,
+            successes,
+            causes: Vec::new(),
+            handler,
+        }
     }
 }
 
@@ -106,6 +122,7 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             scope: Some(Scope::Query),
             summary: "The databases.",
             parameters: &[("Accept", "header", "application/x-protobuf for a message spirea.v1.DatabaseList.")],
+            body: None,
             successes: vec![ok(JSON, "the databases with their states and versions")],
             causes: Vec::new(),
             handler: get(control::databases),
@@ -116,6 +133,7 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             scope: Some(Scope::Query),
             summary: "What a client must know before it can ask. Its entity tag is the version.",
             parameters: &[("version", "query", "The version; without, the newest.")],
+            body: None,
             successes: vec![ok(PROTOBUF, "a message spirea.v1.DatabaseConfig"), NOT_MODIFIED],
             causes: [&NO_DATABASE[..], &[Code::StaleVersion, Code::Malformed]].concat(),
             handler: get(control::config),
@@ -126,6 +144,7 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             scope: Some(Scope::Query),
             summary: "Registers evaluation keys (spirea.v1.KeysRequest), for queries to name by their hash.",
             parameters: &[],
+            body: Some(PROTOBUF),
             successes: vec![ok(PROTOBUF, "a message spirea.v1.KeysResponse")],
             causes: [&NO_DATABASE[..], &WRONG_BODY, &[Code::NoKeysNeeded, Code::StaleVersion]].concat(),
             handler: post(keys::keys),
@@ -136,6 +155,7 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             scope: Some(Scope::Query),
             summary: "A hint, whole or in ranges. Its entity tag is its hash.",
             parameters: &[("blake3", "query", "The hint's hash; without, that of the newest version's base.")],
+            body: None,
             successes: vec![
                 ok("application/octet-stream", "the hint"),
                 Success { status: 206, content_type: "application/octet-stream", text: "a range of it" },
@@ -150,6 +170,7 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             scope: Some(Scope::Query),
             summary: "Hashes of a hint's rows, by which a client that has another version's finds what changed.",
             parameters: &[("blake3", "query", "The hint's hash; without, that of the newest version's base.")],
+            body: None,
             successes: vec![ok("application/octet-stream", "16 bytes of BLAKE3 for each row: 5120 bytes, or 6144 under module-1536")],
             causes: [&NO_DATABASE[..], &[Code::UnknownHint, Code::Malformed]].concat(),
             handler: get(hint::rows),
@@ -164,6 +185,7 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
                 "header",
                 "32 hexadecimal digits drawn at random for a request and repeated by its retries, which cost no quota.",
             )],
+            body: Some(PROTOBUF),
             successes: vec![ok(PROTOBUF, "a message spirea.v1.QueryResponse")],
             causes: [
                     &NO_DATABASE[..],
@@ -181,6 +203,7 @@ fn publication(
     path: &'static str,
     summary: &'static str,
     parameters: &'static [Parameter],
+    body: Option<&'static str>,
     handler: MethodRouter<Arc<App>>,
 ) -> Endpoint {
     Endpoint {
@@ -189,11 +212,13 @@ fn publication(
         scope: Some(Scope::Publish),
         summary,
         parameters,
+        body,
         successes: vec![ok(JSON, "the version, with its sequence number and changes")],
         causes: vec![
             Code::UnknownDatabase,
             Code::NotPublishable,
             Code::Malformed,
+            Code::WrongContentType,
             Code::TooLarge,
             Code::Busy,
             Code::Internal,
@@ -217,6 +242,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             scope: Some(Scope::Admin),
             summary: "The databases with their versions and states.",
             parameters: &[],
+            body: None,
             successes: vec![ok(JSON, "the databases, and why any failed")],
             causes: Vec::new(),
             handler: get(admin::databases),
@@ -227,6 +253,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             scope: Some(Scope::Admin),
             summary: "Load, keys, connections and uptime.",
             parameters: &[],
+            body: None,
             successes: vec![ok(JSON, "how the server does")],
             causes: Vec::new(),
             handler: get(admin::status),
@@ -237,6 +264,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             scope: Some(Scope::Publish),
             summary: "The versions that are kept, newest first.",
             parameters: &[],
+            body: None,
             successes: vec![ok(JSON, "versions with their sequence numbers and changes, and the table")],
             causes: vec![Code::UnknownDatabase, Code::NotPublishable],
             handler: get(publish::versions),
@@ -245,24 +273,28 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             "/v1/admin/databases/{name}/changes",
             "Takes in changes, as lines of JSON: {\"key\": ..., \"value\": ...} or {\"key\": ..., \"deleted\": true}.",
             &[],
+            Some(CHANGES_TYPE),
             post(publish::changes),
         ),
         publication(
             "/v1/admin/databases/{name}/snapshot",
             "Takes in a snapshot, as a tar archive of its folder with manifest.json first.",
             &[],
+            Some(SNAPSHOT_TYPE),
             post(publish::snapshot),
         ),
         publication(
             "/v1/admin/databases/{name}/rollback",
             "Makes an earlier version answer again.",
             &[("to", "query", "The version; without, the one before.")],
+            None,
             post(publish::rollback),
         ),
         publication(
             "/v1/admin/databases/{name}/compact",
             "Makes a new base of the base and its changes.",
             &[],
+            None,
             post(publish::compact),
         ),
     ]);

@@ -27,7 +27,7 @@ pub(super) async fn keys(
         return Err(Refused::no_keys_needed(protocol));
     }
     drop(versions);
-    let received = app.receive(&name, upload, longest).await?;
+    let received = app.receive(&name, upload, longest, &caller).await?;
     let version = KeysRequest::version(&received.bytes)?;
     let served = app.engine.version(&name, Some(&version))?;
     let KeysRequest { keys, part, .. } = KeysRequest::decode(received.bytes.clone(), &limits(&served))?;

@@ -30,7 +30,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, Any as AnyOrigin, CorsLayer};
 
 use self::endpoints::{Endpoint, admin_endpoints, data_endpoints};
-use crate::access::{Gate, Scope};
+use crate::access::{Caller, Gate, OperatorNames, Scope};
 use crate::body::{BodyMemory, Received, Upload};
 use crate::held::Held;
 use crate::library::Library;
@@ -49,6 +49,8 @@ pub(crate) struct App {
     /// Held while uploaded keys are prepared.
     pub preparing: Arc<Mutex<()>>,
     pub gate: Arc<Gate>,
+    /// What the port for operators is known as.
+    pub operator_names: OperatorNames,
     pub certificates: Option<Arc<Certificates>>,
     pub started: Instant,
     /// Where traces go to, if anywhere.
@@ -66,8 +68,14 @@ impl App {
     }
 
     /// The message that was sent for a database, at most `limit` bytes.
-    async fn receive(&self, database: &str, upload: Upload, limit: u64) -> Result<Received, Refused> {
-        let received = upload.receive(limit, self.read_timeout, &self.memory).await?;
+    async fn receive(
+        &self,
+        database: &str,
+        upload: Upload,
+        limit: u64,
+        caller: &Caller,
+    ) -> Result<Received, Refused> {
+        let received = upload.receive(limit, self.read_timeout, &self.memory, caller).await?;
         self.metrics.of(database).received.inc_by(received.bytes.len() as u64);
         Ok(received)
     }
@@ -137,7 +145,16 @@ pub(crate) fn data(app: &Arc<App>) -> Router {
 
 /// The port for operators and publishers. No page of another origin may ask here.
 pub(crate) fn admin(app: &Arc<App>) -> Router {
-    router(app, admin_endpoints()).layer(middleware::from_fn_with_state(Arc::clone(app), observe))
+    let operators = middleware::from_fn_with_state(Arc::clone(app), operators_only);
+    let observed = middleware::from_fn_with_state(Arc::clone(app), observe);
+    router(app, admin_endpoints()).layer(operators).layer(observed)
+}
+
+async fn operators_only(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    match app.operator_names.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
 }
 
 fn router(app: &Arc<App>, endpoints: Vec<Endpoint>) -> Router {

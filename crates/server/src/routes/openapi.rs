@@ -1,6 +1,5 @@
 //! The description of the endpoints in the form OpenAPI 3.1, made from the table that the routers are made from.
 
-use axum::http::Method;
 use serde_json::{Map, Value, json};
 use spirea_wire::Code;
 
@@ -100,8 +99,8 @@ fn operation(endpoint: &Endpoint) -> Value {
     if let Some(scope) = endpoint.scope {
         operation["security"] = json!([{ "token": [scope.name()] }]);
     }
-    if endpoint.method == Method::POST {
-        operation["requestBody"] = json!({ "required": true, "content": { spirea_wire::CONTENT_TYPE: {} } });
+    if let Some(content_type) = endpoint.body {
+        operation["requestBody"] = json!({ "required": true, "content": { content_type: {} } });
     }
     operation
 }

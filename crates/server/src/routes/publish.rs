@@ -11,7 +11,9 @@ use tokio_stream::StreamExt as _;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use super::control::json_body;
+use super::endpoints::{CHANGES_TYPE, SNAPSHOT_TYPE};
 use super::{App, Name, named_hash};
+use crate::body::has_type;
 use crate::library::{Library, PublishError, Published};
 use crate::refused::Refused;
 
@@ -28,7 +30,7 @@ pub(super) async fn changes(
     Name(name): Name,
     request: Request,
 ) -> Result<Response, Refused> {
-    publish_upload(&app, request, move |library, lines| library.change(&name, lines)).await
+    publish_upload(&app, request, CHANGES_TYPE, move |library, lines| library.change(&name, lines)).await
 }
 
 /// `POST /v1/admin/databases/{name}/snapshot`: a tar archive of a snapshot, which answers when the response comes.
@@ -37,7 +39,7 @@ pub(super) async fn snapshot(
     Name(name): Name,
     request: Request,
 ) -> Result<Response, Refused> {
-    publish_upload(&app, request, move |library, archive| library.take(&name, archive)).await
+    publish_upload(&app, request, SNAPSHOT_TYPE, move |library, archive| library.take(&name, archive)).await
 }
 
 /// `POST /v1/admin/databases/{name}/rollback`: `?to=VERSION`, or to the version before.
@@ -65,8 +67,13 @@ fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refused> {
 async fn publish_upload(
     app: &App,
     request: Request,
+    content_type: &str,
     work: impl FnOnce(&Arc<Library>, &mut dyn Read) -> Result<Published, PublishError> + Send + 'static,
 ) -> Result<Response, Refused> {
+    // A page's form cannot send these types.
+    if !has_type(request.headers(), content_type) {
+        return Err(Refused::wrong_content_type(content_type));
+    }
     let frames = request.into_body().into_data_stream();
     let frames = StreamReader::new(frames.map(|frame| frame.map_err(io::Error::other)));
     let mut upload = SyncIoBridge::new(frames);

@@ -27,6 +27,7 @@ struct Settings {
     listen: Option<SocketAddr>,
     #[serde(deserialize_with = "parsed")]
     admin_listen: Option<SocketAddr>,
+    admin_names: Option<Vec<String>>,
     #[serde(deserialize_with = "parsed")]
     backend: Option<BackendChoice>,
     threads: Option<usize>,
@@ -78,6 +79,10 @@ struct LimitSettings {
     body_memory: Option<u64>,
     connections: Option<usize>,
     requests: Option<usize>,
+    #[serde(deserialize_with = "size")]
+    client_body_memory: Option<u64>,
+    client_connections: Option<usize>,
+    client_requests: Option<usize>,
     #[serde(deserialize_with = "time")]
     read_timeout: Option<Duration>,
     #[serde(deserialize_with = "time")]
@@ -149,6 +154,7 @@ impl Settings {
         let Self {
             listen,
             admin_listen,
+            admin_names,
             backend,
             threads,
             memory,
@@ -166,6 +172,7 @@ impl Settings {
         } = self;
         set(&mut config.listen, listen);
         set(&mut config.admin_listen, admin_listen.map(Some));
+        set(&mut config.admin_names, admin_names);
         set(&mut config.backend, backend);
         set(&mut config.threads, threads);
         set(&mut config.residence, memory);
@@ -189,6 +196,9 @@ impl Settings {
         set(&mut config.limits.body_memory, limits.body_memory);
         set(&mut config.limits.connections, limits.connections);
         set(&mut config.limits.requests, limits.requests);
+        set(&mut config.limits.client_body_memory, limits.client_body_memory);
+        set(&mut config.limits.client_connections, limits.client_connections);
+        set(&mut config.limits.client_requests, limits.client_requests);
         set(&mut config.limits.read_timeout, limits.read_timeout);
         set(&mut config.limits.idle_timeout, limits.idle_timeout);
         set(&mut config.limits.write_timeout, limits.write_timeout);

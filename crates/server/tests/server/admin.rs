@@ -64,3 +64,34 @@ fn a_server_that_leaves_says_so_before_it_stops_to_accept() {
     server.wait();
     assert!(std::net::TcpStream::connect(server.address).is_err());
 }
+
+#[test]
+fn a_page_that_an_operator_has_open_cannot_publish() {
+    let folder = tempdir().unwrap();
+    let server = serve_config(&urls(folder.path(), no_hook()), ServerConfig::default());
+    let line = br#"{"key": "a", "value": "b"}"#;
+    let post = |headers: &str| {
+        let headers = format!("connection: close\r\n{headers}");
+        server.post_admin_with("/v1/admin/databases/urls/changes", &headers, line)
+    };
+    let (here, lines) = ("host: localhost\r\n", "content-type: application/x-ndjson\r\n");
+    for (headers, status, code) in [
+        // What a form or a simple request of another page sends.
+        (format!("{here}origin: https://page.example\r\ncontent-type: text/plain\r\n"), 403, Code::Forbidden),
+        (format!("{here}origin: null\r\n{lines}"), 403, Code::Forbidden),
+        (format!("host: page.example\r\norigin: http://page.example\r\n{lines}"), 403, Code::Forbidden),
+        (format!("host: page.example\r\n{lines}"), 403, Code::Forbidden),
+        (format!("{here}content-type: text/plain\r\n"), 415, Code::WrongContentType),
+        (here.to_owned(), 415, Code::WrongContentType),
+        // A tool, and the own page: there is only nothing that could be published to.
+        (format!("{here}{lines}"), 404, Code::UnknownDatabase),
+        (format!("{here}origin: http://localhost\r\n{lines}"), 404, Code::UnknownDatabase),
+    ] {
+        let reply = post(&headers);
+        assert_eq!((reply.status, reply.refusal().code), (status, code), "{headers}");
+    }
+    let named = ServerConfig { admin_names: vec!["pir.internal".into()], ..ServerConfig::default() };
+    let named = serve_config(&urls(folder.path(), no_hook()), named);
+    let headers = format!("connection: close\r\nhost: PIR.internal:7092\r\n{lines}");
+    assert_eq!(named.post_admin_with("/v1/admin/databases/urls/changes", &headers, line).status, 404);
+}

@@ -241,8 +241,15 @@ impl Running {
 
     /// POST to the port for operators.
     pub fn post_admin(&self, path: &str, body: &[u8]) -> Reply {
+        let content_type =
+            if path.ends_with("/changes") { "application/x-ndjson" } else { "application/x-tar" };
+        self.post_admin_with(path, &format!("content-type: {content_type}\r\n{COMMON}"), body)
+    }
+
+    /// POST to the port for operators, with these header lines and the length of the body.
+    pub fn post_admin_with(&self, path: &str, headers: &str, body: &[u8]) -> Reply {
         let admin = self.admin.expect("the server has a port for operators");
-        let head = format!("POST {path} HTTP/1.1\r\ncontent-length: {}\r\n{COMMON}\r\n", body.len());
+        let head = format!("POST {path} HTTP/1.1\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
         exchange(admin, &[head.as_bytes(), body].concat())
     }
 
@@ -340,6 +347,19 @@ impl Reply {
 
 pub fn dial(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+/// [`dial`] from another of this machine's addresses.
+pub fn dial_from(from: [u8; 4], address: SocketAddr) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        socket.connect(address).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream
 }

@@ -1,6 +1,6 @@
 //! How many requests are served at once, and how long connections may do nothing.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use spirea_wire::Code;
 use tempfile::tempdir;
 
 use crate::fixture::{
-    PATIENCE, Reply, dial, eventually, gate, no_hook, read, request, serve_config, serve_urls, urls,
+    PATIENCE, Reply, dial, dial_from, eventually, gate, no_hook, read, request, serve_config, serve_urls,
+    urls,
 };
 
 const QUERY: &str = "/v1/databases/urls/query";
@@ -97,4 +98,109 @@ fn a_client_that_takes_nothing_of_its_responses_is_cut_off() {
     assert!(rest.len() < count * hint);
     assert_eq!(Reply::parse(&rest).status, 200);
     server.assert_serving();
+}
+
+/// Another client's address.
+const ELSEWHERE: [u8; 4] = [127, 0, 0, 2];
+const PROBE: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+
+/// How long a connection lives on which this is sent, a byte every tenth of a second.
+fn lifetime(server: &crate::fixture::Running, dripped: &[u8]) -> Duration {
+    let (mut stream, started) = (dial(server.address), Instant::now());
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut bytes = dripped.iter();
+    loop {
+        assert!(started.elapsed() < PATIENCE, "the connection is still open");
+        if let Some(byte) = bytes.next()
+            && stream.write_all(&[*byte]).is_err()
+        {
+            return started.elapsed();
+        }
+        match stream.read(&mut [0; 512]) {
+            Ok(0) => return started.elapsed(),
+            Ok(_) => (),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => (),
+            Err(_) => return started.elapsed(),
+        }
+    }
+}
+
+#[test]
+fn a_first_byte_and_a_whole_head_have_the_time_to_read_and_no_more() {
+    let folder = tempdir().unwrap();
+    let limits = Limits { read_timeout: 3 * SHORT, idle_timeout: 4 * PATIENCE, ..Limits::default() };
+    let server = serve_urls(folder.path(), limits, 8, no_hook());
+    for dripped in [&b""[..], &[b'G'; 1000]] {
+        let lived = lifetime(&server, dripped);
+        // Twice the time is what they once had.
+        assert!(lived < 6 * SHORT, "{} bytes: {lived:?}", dripped.len());
+    }
+    server.assert_serving();
+}
+
+#[test]
+fn connections_that_say_nothing_make_room_for_those_that_do() {
+    let folder = tempdir().unwrap();
+    let limits = Limits { connections: 4, ..Limits::default() };
+    let server = serve_urls(folder.path(), limits, 8, no_hook());
+    let idle: Vec<_> = (0..4).map(|_| dial(server.address)).collect();
+    let started = Instant::now();
+    assert_eq!(server.get("/healthz").status, 200);
+    // Not the thirty seconds that a first byte may take.
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    drop(idle);
+    server.assert_serving();
+}
+
+#[test]
+fn an_address_has_a_part_of_the_connections() {
+    let folder = tempdir().unwrap();
+    let limits = Limits { client_connections: 3, ..Limits::default() };
+    let server = serve_urls(folder.path(), limits, 8, no_hook());
+    let held: Vec<_> = (0..3).map(|_| dial(server.address)).collect();
+    eventually("the connections", || {
+        let mut other = dial_from(ELSEWHERE, server.address);
+        other.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        read(&mut other).text().contains("\nspirea_connections 4\n")
+    });
+    let mut more = dial(server.address);
+    // It may be closed before or while it is written to.
+    let _ = more.write_all(PROBE);
+    assert!(matches!(more.read(&mut [0; 12]), Ok(0) | Err(_)), "a fourth connection is closed");
+    let mut other = dial_from(ELSEWHERE, server.address);
+    other.write_all(PROBE).unwrap();
+    assert_eq!(read(&mut other).status, 200);
+    drop(held);
+    eventually("a place", || {
+        let mut stream = dial(server.address);
+        let mut head = [0; 12];
+        stream.write_all(PROBE).is_ok() && stream.read_exact(&mut head).is_ok()
+    });
+    assert!(server.metric("spirea_connections_turned_away_total") >= Some(1.0));
+}
+
+#[test]
+fn slow_bodies_of_one_client_leave_others_their_places() {
+    let folder = tempdir().unwrap();
+    let limits = Limits { requests: 4, client_requests: 2, ..Limits::default() };
+    let server =
+        serve_config(&urls(folder.path(), no_hook()), ServerConfig { limits, ..ServerConfig::default() });
+    let body = request(&server, 1).encode();
+    let head = format!(
+        "POST {QUERY} HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let slow: Vec<_> = (0..2)
+        .map(|_| {
+            let mut stream = dial(server.address);
+            stream.write_all(&[head.as_bytes(), &body[..10]].concat()).unwrap();
+            stream
+        })
+        .collect();
+    eventually("the client's part", || server.get("/v1/databases").status == 429);
+    let mut other = dial_from(ELSEWHERE, server.address);
+    other.write_all(b"GET /v1/databases HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    assert_eq!(read(&mut other).status, 200);
+    drop(slow);
+    eventually("its places again", || server.get("/v1/databases").status == 200);
 }

@@ -263,7 +263,7 @@ fn what_is_no_snapshot_changes_nothing() {
     }
     // Changes that break off are their sender's fault.
     let mut stream = dial(server.admin.unwrap());
-    let head = "POST /v1/admin/databases/table/changes HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 99\r\n\r\n";
+    let head = "POST /v1/admin/databases/table/changes HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/x-ndjson\r\ncontent-length: 99\r\n\r\n";
     stream.write_all(format!("{head}{{\"key\": \"key-1\", \"value\": \"cut\"}}\n").as_bytes()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let reply = read(&mut stream);

@@ -1,0 +1,80 @@
+//! How much of something each client has, so that nobody takes all of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Something that each client may have so much of.
+pub(crate) struct Shares {
+    most: u64,
+    taken: Mutex<HashMap<Vec<u8>, u64>>,
+}
+
+impl Shares {
+    /// At most `most` for each client.
+    pub fn new(most: u64) -> Arc<Self> {
+        Arc::new(Self { most, taken: Mutex::default() })
+    }
+
+    /// Takes so much for a client, or nothing if that were more than it may have. A client that has nothing may take
+    /// any amount, so that what is larger than a share is possible, one at a time.
+    pub fn take(self: &Arc<Self>, client: &[u8], amount: u64) -> Option<Share> {
+        let mut taken = self.lock();
+        let has = taken.get(client).copied().unwrap_or(0);
+        if has > 0 && has.saturating_add(amount) > self.most {
+            return None;
+        }
+        taken.insert(client.into(), has.saturating_add(amount));
+        Some(Share { shares: Arc::clone(self), client: client.into(), amount })
+    }
+
+    // Nothing that can panic runs under the lock.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, u64>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a client has taken, given back when dropped.
+pub(crate) struct Share {
+    shares: Arc<Shares>,
+    client: Vec<u8>,
+    amount: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut taken = self.shares.lock();
+        let left = taken.get(&self.client).map_or(0, |has| has.saturating_sub(self.amount));
+        // Memory is for clients that have something, not for all there ever were.
+        if left == 0 {
+            taken.remove(&self.client);
+        } else {
+            taken.insert(std::mem::take(&mut self.client), left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_at_most_its_share_and_others_have_theirs() {
+        let shares = Shares::new(3);
+        let held: Vec<_> = (0..3).map(|_| shares.take(b"one", 1).unwrap()).collect();
+        assert!(shares.take(b"one", 1).is_none());
+        let other = shares.take(b"other", 3).unwrap();
+        drop(held);
+        assert!(shares.take(b"one", 1).is_some());
+        drop(other);
+        assert!(shares.lock().is_empty(), "nothing is kept of who has nothing");
+    }
+
+    #[test]
+    fn what_is_larger_than_a_share_is_taken_alone() {
+        let shares = Shares::new(3);
+        let large = shares.take(b"one", u64::MAX).unwrap();
+        assert!(shares.take(b"one", 1).is_none());
+        drop(large);
+        assert!(shares.take(b"one", 1).is_some());
+    }
+}
