@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, Residence};
 use spirea_math::random::{SecretRng, public_row};
-use spirea_protocols::index::{AnyIndexClient, Prepared};
-use spirea_protocols::registry::{Files, Outputs, ProtocolParams};
-use spirea_protocols::{PreparedKeys, Query, Responder};
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::{
+    AnyIndexClient, ClientKeys, Files, Outputs, Prepared, PreparedKeys, Query, Responder,
+};
 
 /// What the records of a database hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,16 +105,16 @@ fn prepare<P: ProtocolBackend, B: ProtocolBackend>(
     std::fs::write(&files.matrix, matrix).unwrap();
     let (mut hint, mut server) = (Vec::new(), Vec::new());
     let outputs = Outputs { hint: &mut hint, server: &mut server };
-    params.precompute(preparing, &files.matrix, outputs, &mut |_| ()).unwrap();
+    params.on().precompute(preparing, &files.matrix, outputs, &mut |_| ()).unwrap();
     assert_eq!(hint.len() as u64, params.sizes().hint_bytes);
     assert_eq!(server.len() as u64, params.server_bytes());
     std::fs::write(&files.server, server).unwrap();
-    let open = |opening| params.open_server(backend, &files, opening).unwrap();
+    let open = |opening| params.on().open(backend, &files, opening).unwrap();
     let servers: Vec<_> = params.openings(Residence::Copied).into_iter().map(open).collect();
     assert_eq!(servers.len(), params.parties());
     assert!(servers.iter().all(|server| server.sizes() == params.sizes()));
-    let client = params.client(&hint, &mut SecretRng::deterministic_for_tests(11)).unwrap();
-    let keys = client.evaluation_keys().map(|keys| servers[0].prepare_keys(keys).unwrap());
+    let client = params.client(&hint, &[], &mut SecretRng::deterministic_for_tests(11)).unwrap();
+    let keys = client.keys().map(|keys| servers[0].prepare_keys(keys.bytes()).unwrap());
     Setup { params: params.clone(), servers, client, keys, hint, records }
 }
 
@@ -197,8 +198,8 @@ pub fn greatest_error(setup: &mut Setup, indices: &[u64], clients: usize, rng: &
 pub fn greatest_error_of_any(setup: &mut Setup, indices: &[u64], clients: usize, rng: &mut SecretRng) -> f64 {
     let mut greatest: f64 = 0.0;
     for _ in 0..clients {
-        setup.client = setup.params.client(&setup.hint, rng).unwrap();
-        setup.keys = setup.client.evaluation_keys().map(|keys| setup.servers[0].prepare_keys(keys).unwrap());
+        setup.client = setup.params.client(&setup.hint, &[], rng).unwrap();
+        setup.keys = setup.client.keys().map(|keys| setup.servers[0].prepare_keys(keys.bytes()).unwrap());
         for batch in indices.chunks(setup.max_batch().min(16)) {
             let prepared = batch.iter().map(|&index| setup.client.query(index, rng).unwrap());
             let (queries, states): (Vec<_>, Vec<_>) =
@@ -226,7 +227,8 @@ pub fn answers_agree(a: &Setup, b: &Setup, rng: &mut SecretRng) {
 pub fn look_ups_agree(a: &Setup, b: &Setup, indices: &[u64], rng: &mut SecretRng) {
     assert_eq!(blake3::hash(&a.hint), blake3::hash(&b.hint), "hints differ");
     // Both clients were drawn from one generator: their keys are the same.
-    assert_eq!(a.client.evaluation_keys(), b.client.evaluation_keys());
+    let keys = |setup: &Setup| setup.client.keys().map(|keys| keys.bytes().to_vec());
+    assert_eq!(keys(a), keys(b));
     let prepared = indices.iter().map(|&index| a.client.query(index, rng).unwrap());
     let (queries, states): (Vec<_>, Vec<_>) =
         prepared.map(|prepared| (prepared.queries, prepared.state)).unzip();
@@ -251,7 +253,7 @@ pub fn malformed_queries_are_refused(setup: &Setup, rng: &mut SecretRng) {
         let too_many = vec![query.as_slice(); server.max_batch() + 1];
         let batches: [&[&[u8]]; 5] = [&[], &[&query[1..]], &[&longer], &[query.as_slice(), b""], &too_many];
         batches.iter().for_each(|batch| malformed(&**server, &setup.batch(batch)));
-        if let Some(keys) = setup.client.evaluation_keys() {
+        if let Some(keys) = setup.client.keys().map(ClientKeys::bytes) {
             malformed(&**server, &[Query { bytes: query, keys: None }]);
             let other_end = [&keys[..keys.len() - 4], &[255; 4]].concat();
             for damaged in [&keys[1..], &[keys, &[0]].concat(), &other_end] {

@@ -8,8 +8,14 @@ use spirea_conformance::{Content, records};
 use spirea_cpu::CpuBackend;
 use spirea_dpf::{Party, PrfKind};
 use spirea_math::random::SecretRng;
-use spirea_protocols::dpf::{Bins, BinsClient, BinsServer, Bits, Params, Shares, Words};
+use spirea_protocols::Protocol as _;
+use spirea_protocols::choice::Choice;
+use spirea_protocols::dpf::{Bins, BinsClient, BinsServer, Params, Shares, SumParams, Words, XorParams};
 use spirea_protocols::registry::ProtocolParams;
+
+fn aes() -> Choice {
+    Choice { prf: PrfKind::Aes128, ..Choice::default() }
+}
 
 /// A client and both servers of a table in bins, with its records.
 fn setup<S: Shares>(
@@ -59,7 +65,7 @@ fn brings<S: Shares>(
 #[test]
 fn one_record_of_each_bin_and_the_rest_overflows() {
     for record_bytes in [40, 5000] {
-        let params = Params::choose(PrfKind::Aes128, Bits::Bit, 1000, record_bytes).unwrap();
+        let params = XorParams::choose(&aes(), [0; 32], 1000, record_bytes).unwrap();
         let all = ProtocolParams::DpfXor(params.clone());
         brings(&params, &all, 10, &[5, 105, 999, 450], &[]);
         brings(&params, &all, 10, &[5, 6, 105, 5, 199], &[1, 3, 4]);
@@ -67,14 +73,14 @@ fn one_record_of_each_bin_and_the_rest_overflows() {
         brings(&params, &all, 1, &[999], &[]);
     }
     // Bins that are no equal shares: 7 of 143, the last of 142.
-    let params = Params::choose(PrfKind::ChaCha12, Words::U32, 1000, 64).unwrap();
+    let params = SumParams::choose(&Choice { prf: PrfKind::ChaCha12, ..aes() }, [0; 32], 1000, 64).unwrap();
     let all = ProtocolParams::DpfSum(params.clone());
     brings(&params, &all, 7, &[0, 142, 143, 857, 858, 999], &[1, 5]);
 }
 
 #[test]
 fn every_record_of_every_bin() {
-    let params = Params::choose(PrfKind::Aes128, Words::U64, 60, 24).unwrap();
+    let params = SumParams::choose(&Choice { words: Words::U64, ..aes() }, [0; 32], 60, 24).unwrap();
     let all = ProtocolParams::DpfSum(params.clone());
     for first in 0..12 {
         let wanted: Vec<u64> = (0..5).map(|bin| bin * 12 + (first + bin) % 12).collect();
@@ -84,7 +90,7 @@ fn every_record_of_every_bin() {
 
 #[test]
 fn what_is_no_query_is_refused_before_anything_is_expanded() {
-    let params = Params::choose(PrfKind::Aes128, Bits::Bit, 1000, 40).unwrap();
+    let params = XorParams::choose(&aes(), [0; 32], 1000, 40).unwrap();
     let stored = records(&ProtocolParams::DpfXor(params.clone()), Content::Random(4));
     let (client, servers, _) = setup(&params, &stored, 10);
     let mut rng = SecretRng::from_os().unwrap();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use spirea_conformance::{Content, setup, slices};
 use spirea_cpu::CpuBackend;
 use spirea_math::random::SecretRng;
-use spirea_protocols::index::Prepared;
+use spirea_protocols::Prepared;
 use spirea_protocols::registry::{NAMES, ProtocolParams};
 
 /// The seeds of the deterministic randomness of [`setup`]'s client, and of its query.
@@ -78,7 +78,7 @@ fn vector(protocol: &str, index: u64) -> String {
         ("query", json!(QUERY_SEED)),
         ("index", json!(index)),
         ("hint_blake3", json!(hash(&setup.hint))),
-        ("keys_blake3", json!(setup.client.evaluation_keys().map(hash))),
+        ("keys_blake3", json!(setup.client.keys().map(|keys| hash(keys.bytes())))),
         ("queries_blake3", json!(queries.iter().map(|query| hash(query)).collect::<Vec<_>>())),
         ("record", json!(hex(&record))),
         ("answers", json!(answers.iter().map(|answer| hex(answer)).collect::<Vec<_>>())),

@@ -11,7 +11,6 @@ use spirea_conformance::{
 };
 use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
-use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::query_bytes;
 use spirea_math::random::SecretRng;
 use spirea_protocols::choice::SecurityLevel;
@@ -226,11 +225,9 @@ fn clients_share_a_batch(params: &ProtocolParams, clients: usize, batch: usize) 
     let mut rng = SecretRng::from_os().unwrap();
     let Setup { servers, hint, records, .. } = setup(&backend, params, Content::Random(6));
     let server = &servers[0];
-    let clients: Vec<_> = (0..clients).map(|_| params.client(&hint, &mut rng).unwrap()).collect();
-    let keys: Vec<_> = clients
-        .iter()
-        .map(|client| server.prepare_keys(client.evaluation_keys().unwrap()).unwrap())
-        .collect();
+    let clients: Vec<_> = (0..clients).map(|_| params.client(&hint, &[], &mut rng).unwrap()).collect();
+    let keys: Vec<_> =
+        clients.iter().map(|client| server.prepare_keys(client.keys().unwrap().bytes()).unwrap()).collect();
     let indices: Vec<u64> = (0..batch).map(|_| rng.next_u64() % params.records()).collect();
     let (queries, states): (Vec<_>, Vec<_>) = indices
         .iter()
@@ -278,7 +275,7 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
     for protocol in NAMES {
         let params = choose(protocol, 10, 20);
         let hint = vec![0; params.sizes().hint_bytes as usize];
-        let client = params.client(&hint, &mut rng).unwrap();
+        let client = params.client(&hint, &[], &mut rng).unwrap();
         let mut seen = HashSet::new();
         for _ in 0..1000 {
             let query = client.query(3, &mut rng).unwrap().queries.remove(0);
@@ -295,16 +292,9 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
     }
 }
 
-/// Bytes of a query's ciphertext under the default ring set; 32 for a protocol without.
+/// Bytes of a query's ciphertext; 32 for a protocol without.
 fn query_bytes_of_ring(params: &ProtocolParams) -> usize {
-    match params {
-        ProtocolParams::Simple(_)
-        | ProtocolParams::Double(_)
-        | ProtocolParams::DpfXor(_)
-        | ProtocolParams::DpfSum(_) => 32,
-        ProtocolParams::Onion(_) => query_bytes(RingSet::Onion32),
-        _ => query_bytes(RingSet::Fast),
-    }
+    params.sets().ring.map_or(32, query_bytes)
 }
 
 #[test]

@@ -10,7 +10,8 @@ use spirea_conformance::{
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
-use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::Protocol as _;
+use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::simple::Params;
 
 fn cpu_backends() -> Vec<Arc<CpuBackend>> {
@@ -18,7 +19,8 @@ fn cpu_backends() -> Vec<Arc<CpuBackend>> {
 }
 
 fn choose(set: LweSet, records: u64, record_bytes: usize) -> Params {
-    Params::choose(set, [7; 32], records, record_bytes).unwrap()
+    let choice = Choice { set: Some(set.name().into()), ..Choice::default() };
+    Params::choose(&choice, [7; 32], records, record_bytes).unwrap()
 }
 
 #[test]

@@ -7,13 +7,13 @@ use spirea_backend::NaiveBackend;
 use spirea_conformance::{Content, setup, slices};
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
-use spirea_protocols::index::Prepared;
-use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::simple::Params;
+use spirea_protocols::Prepared;
+use spirea_protocols::registry::{Choice, ProtocolParams};
 
 /// Everything that two implementations must agree on, in one text.
 fn vector(set: LweSet) -> String {
-    let params = ProtocolParams::Simple(Params::choose(set, [0x5a; 32], 40, 50).unwrap());
+    let choice = Choice { set: Some(set.name().into()), ..Choice::default() };
+    let params = ProtocolParams::choose(&choice, [0x5a; 32], 40, 50).unwrap();
     let setup = setup(&Arc::new(NaiveBackend), &params, Content::Random(1));
     let mut rng = SecretRng::deterministic_for_tests(1);
     let Prepared { queries, state } = setup.client.query(17, &mut rng).unwrap();

@@ -60,8 +60,8 @@ fn halves(protocol: &str, Sealed { table, records }: Sealed) -> (Setup, TableCli
     let backend = Arc::new(CpuBackend::new(1).unwrap());
     let mut setup = setup_of(&backend, &params, records);
     let mut rng = SecretRng::from_os().unwrap();
-    let client = TableClient::new(table, params.client(&setup.hint, &mut rng).unwrap()).unwrap();
-    setup.keys = client.index().evaluation_keys().map(|keys| {
+    let client = TableClient::new(table, params.client(&setup.hint, &[], &mut rng).unwrap()).unwrap();
+    setup.keys = client.index().keys().map(|keys| {
         let mut sent = keys.to_vec();
         public(&mut sent, SENT);
         setup.servers[0].prepare_keys(&sent).unwrap()

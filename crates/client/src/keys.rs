@@ -1,10 +1,10 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use spirea_protocols::steps::RingKeys;
 use spirea_wire::{KeysHash, KeysRequest, KeysResponse, Part, Version};
 
 use crate::ClientError;
+use spirea_protocols::ClientKeys;
 
 /// A session's evaluation keys, which its server must have before it can answer. They hold no secret, but tell
 /// which look-ups come from one client.
@@ -33,7 +33,7 @@ impl Keys<'_> {
     pub const LONGEST_USE: Duration = Duration::from_secs(24 * 3600);
 
     /// Whether the next look-up needs others.
-    pub(crate) fn are_over(keys: &RingKeys, now: Instant) -> bool {
+    pub(crate) fn are_over(keys: &ClientKeys, now: Instant) -> bool {
         let age = now.saturating_duration_since(keys.made());
         keys.have_ended() || keys.queries() >= Self::MOST_QUERIES || age >= Self::LONGEST_USE
     }

@@ -4,10 +4,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use spirea_math::random::SecretRng;
 use spirea_protocols::delta::Change;
-use spirea_protocols::index::AnyIndexClient;
-use spirea_protocols::steps::RingKeys;
 use spirea_protocols::table::LookupState;
-use spirea_protocols::{ProtocolError, TableClient};
+use spirea_protocols::{AnyIndexClient, ClientKeys, ProtocolError, TableClient};
 use spirea_wire::{KeysHash, Part as KeysPart, Queries, Request, Response};
 use zeroize::Zeroizing;
 
@@ -63,19 +61,19 @@ struct Asker {
 
 impl Asker {
     fn new(part: &Part, index: Box<dyn AnyIndexClient>) -> Result<Self, ClientError> {
-        let keys = index.evaluation_keys().map(|keys| blake3::hash(keys).into());
+        let keys = index.keys().map(|keys| blake3::hash(keys.bytes()).into());
         Ok(Self { client: TableClient::new(part.table().clone(), index)?, keys })
     }
 
     /// With keys among `known` that fit, or else with new ones, which are known from then on.
-    fn open(part: &Part, hint: &[u8], known: &mut Vec<RingKeys>) -> Result<Arc<Self>, ClientError> {
-        let asker = Self::new(part, part.params().client_with(hint, known, &mut SecretRng::from_os()?)?)?;
+    fn open(part: &Part, hint: &[u8], known: &mut Vec<ClientKeys>) -> Result<Arc<Self>, ClientError> {
+        let asker = Self::new(part, part.params().client(hint, known, &mut SecretRng::from_os()?)?)?;
         known.extend(asker.ring_keys().cloned());
         Ok(Arc::new(asker))
     }
 
-    fn ring_keys(&self) -> Option<&RingKeys> {
-        self.client.index().ring_keys()
+    fn ring_keys(&self) -> Option<&ClientKeys> {
+        self.client.index().keys()
     }
 
     /// What the answers of all servers say.
@@ -127,13 +125,13 @@ impl Pending {
         self.look_ups.len()
     }
 
-    fn ring_keys(&self) -> impl Iterator<Item = &RingKeys> {
+    fn ring_keys(&self) -> impl Iterator<Item = &ClientKeys> {
         ring_keys(&self.base, self.delta.as_ref())
     }
 }
 
 /// The ring keys of a version's parts.
-fn ring_keys<'s>(base: &'s Asker, delta: Option<&'s Arc<Asker>>) -> impl Iterator<Item = &'s RingKeys> {
+fn ring_keys<'s>(base: &'s Asker, delta: Option<&'s Arc<Asker>>) -> impl Iterator<Item = &'s ClientKeys> {
     [base].into_iter().chain(delta.map(|delta| &**delta)).filter_map(Asker::ring_keys)
 }
 
@@ -181,7 +179,7 @@ impl Session {
         hints: &[Hint],
         weak_prf: WeakPrf,
     ) -> Result<Self, ClientError> {
-        let known: Vec<RingKeys> = self.ring_keys().cloned().collect();
+        let known: Vec<ClientKeys> = self.ring_keys().cloned().collect();
         Self::open(description, hints, weak_prf, &known)
     }
 
@@ -189,7 +187,7 @@ impl Session {
         description: Description,
         hints: &[Hint],
         weak_prf: WeakPrf,
-        known: &[RingKeys],
+        known: &[ClientKeys],
     ) -> Result<Self, ClientError> {
         if hints.len() != description.parts().count() {
             return Err(ClientError::HintCorrupted);
@@ -219,7 +217,7 @@ impl Session {
         Ok(Self { description, base, delta: None })
     }
 
-    fn ring_keys(&self) -> impl Iterator<Item = &RingKeys> {
+    fn ring_keys(&self) -> impl Iterator<Item = &ClientKeys> {
         ring_keys(&self.base, self.delta.as_ref())
     }
 
@@ -235,11 +233,11 @@ impl Session {
         let mut all: Vec<Keys<'_>> = Vec::new();
         let askers = [&self.base].into_iter().chain(&self.delta);
         for (asker, part) in askers.zip([KeysPart::Base, KeysPart::Delta]) {
-            let (Some(bytes), Some(blake3)) = (asker.client.index().evaluation_keys(), asker.keys) else {
+            let (Some(keys), Some(blake3)) = (asker.client.index().keys(), asker.keys) else {
                 continue;
             };
-            if all.iter().all(|keys| keys.blake3 != blake3) {
-                all.push(Keys { version: *self.description.version(), part, bytes, blake3 });
+            if all.iter().all(|known| known.blake3 != blake3) {
+                all.push(Keys { version: *self.description.version(), part, bytes: keys.bytes(), blake3 });
             }
         }
         all
@@ -365,7 +363,7 @@ impl Session {
             true => Ok(response),
             false => Err(ClientError::WrongConfig("another version answered than was asked".into())),
         });
-        response.inspect_err(|_| self.ring_keys().for_each(RingKeys::end))
+        response.inspect_err(|_| self.ring_keys().for_each(ClientKeys::end))
     }
 
     /// The values, from the responses of all servers, in the order of their parties, to the requests that left
@@ -375,7 +373,7 @@ impl Session {
     /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or is not what the table says;
     /// [`ClientError::KeysEnded`] if the keys had ended before. None means that a key is absent.
     pub fn decode(&self, pending: Pending, responses: &[Response]) -> Result<Answered, ClientError> {
-        let had_ended = pending.ring_keys().any(RingKeys::have_ended);
+        let had_ended = pending.ring_keys().any(ClientKeys::have_ended);
         let Pending { base, delta, look_ups } = pending;
         let found = |(i, Asked { base: state, delta: change, beyond_base }): (usize, Asked)| {
             let answers = responses.iter().filter_map(|response| response.answers.get(i));
@@ -401,7 +399,7 @@ impl Session {
         // All of them, whatever comes of the first, and the keys end before anything is said.
         let found: Vec<Result<Found, ProtocolError>> = look_ups.into_iter().enumerate().map(found).collect();
         if found.iter().any(Result::is_err) {
-            ring_keys(&base, delta.as_ref()).for_each(RingKeys::end);
+            ring_keys(&base, delta.as_ref()).for_each(ClientKeys::end);
         }
         if had_ended {
             return Err(ClientError::KeysEnded);

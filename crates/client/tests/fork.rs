@@ -102,7 +102,7 @@ fn main() {
     let description = Description::parse("test", config().encode().into()).unwrap();
     let base = description.base();
     let hint = vec![0; base.hint_bytes() as usize];
-    let client = base.params().client(&hint, &mut SecretRng::from_os().unwrap()).unwrap();
+    let client = base.params().client(&hint, &[], &mut SecretRng::from_os().unwrap()).unwrap();
 
     // With one generator in both, only their two unit vectors are left of the difference.
     let [a, b] = ROWS.map(|row| {

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, Timed};
-use spirea_protocols::registry::Opening;
 use spirea_store::{Progress, Snapshot};
 
 use crate::{Database, HintFile, Identity, LoadError};
+use spirea_protocols::Opening;
 
 impl Database {
     /// Verifies a snapshot, loads it on a backend and [measures](Database::measure) it. Takes as long as reading all of
@@ -38,7 +38,7 @@ impl Database {
     ) -> Result<Self, LoadError> {
         let manifest = snapshot.manifest();
         let timed = Arc::new(Timed::new(Arc::clone(backend)));
-        let responder = manifest.protocol.open_server(&timed, &snapshot.files(), opening)?;
+        let responder = manifest.protocol.on().open(&timed, &snapshot.files(), opening)?;
         // The caller holds the backend for as long as the database lives, so its address is its own.
         let backend = Arc::as_ptr(backend).addr() as u64;
         let identity = Identity {

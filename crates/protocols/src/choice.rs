@@ -2,12 +2,11 @@
 
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use spirea_dpf::PrfKind;
 use spirea_lattice::{LweSet, RingSet, Security};
 
-use crate::registry::NAMES;
-use crate::steps::folded::packing_sets;
-use crate::{ProtocolError, dpf, onion};
+use crate::ProtocolError;
 
 /// What parameter sets must reach. It says what may be chosen, and chooses where nothing else does; what was chosen is
 /// known by the names of the sets alone.
@@ -94,10 +93,21 @@ impl FromStr for SecurityLevel {
     }
 }
 
+/// The words of `dpf-sum`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Words {
+    /// Shares and rows are words of 32 bits.
+    #[default]
+    U32,
+    /// Shares and rows are words of 64 bits.
+    U64,
+}
+
 /// Which protocol, with which parameter sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Name of the protocol; one of [`NAMES`].
+    /// Name of the protocol; one of [`NAMES`](crate::registry::NAMES).
     pub protocol: String,
     /// Name of the LWE set, for protocols that begin with a fold; the level's if `None`.
     pub set: Option<String>,
@@ -108,7 +118,7 @@ pub struct Choice {
     /// Pseudorandom function of protocols with two servers.
     pub prf: PrfKind,
     /// Words of `dpf-sum`.
-    pub words: dpf::Words,
+    pub words: Words,
 }
 
 impl Default for Choice {
@@ -119,52 +129,48 @@ impl Default for Choice {
             ring: None,
             security: SecurityLevel::default(),
             prf: PrfKind::default(),
-            words: dpf::Words::default(),
+            words: Words::default(),
         }
     }
 }
 
 impl Choice {
-    /// Checks the names, and that what they name reaches the level.
+    /// The LWE set, by its name or by the level.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] that names what there is, or what is too weak.
-    pub fn validate(&self) -> Result<(), ProtocolError> {
-        if !NAMES.contains(&self.protocol.as_str()) {
-            return Err(unknown("protocol", &self.protocol, NAMES.to_vec()));
-        }
-        self.lwe_set()?;
-        match self.protocol.as_str() {
-            "simple" | "double" => Ok(()),
-            "dpf-xor" | "dpf-sum" => self.check_prf(),
-            "onion" => self.onion_set().map(|_| ()),
-            _ => self.packing_set().map(|_| ()),
-        }
-    }
-
     pub(crate) fn lwe_set(&self) -> Result<LweSet, ProtocolError> {
         let Some(name) = &self.set else { return Ok(self.security.lwe_set()) };
-        let known = || unknown("LWE set", name, LweSet::ALL.map(LweSet::name).to_vec());
+        let known = || unknown("LWE set", name, &LweSet::ALL.map(LweSet::name));
         let set = LweSet::by_name(name).ok_or_else(known)?;
         self.security.admitted(name, set, set.security())
     }
 
+    /// The ring set that packs LWE ciphertexts, by its name or by the level.
+    ///
+    /// # Errors
+    /// Those of [`Choice::lwe_set`].
     pub(crate) fn packing_set(&self) -> Result<RingSet, ProtocolError> {
         self.ring_set(self.security.packing_set(), packing_sets().collect())
     }
 
-    pub(crate) fn onion_set(&self) -> Result<RingSet, ProtocolError> {
-        self.ring_set(self.security.onion_set(), onion::ring_sets().collect())
-    }
-
-    fn ring_set(&self, default: RingSet, sets: Vec<RingSet>) -> Result<RingSet, ProtocolError> {
+    /// The ring set among those of a protocol, by its name, or the level's for it.
+    ///
+    /// # Errors
+    /// Those of [`Choice::lwe_set`].
+    pub(crate) fn ring_set(&self, default: RingSet, sets: Vec<RingSet>) -> Result<RingSet, ProtocolError> {
         let Some(name) = &self.ring else { return Ok(default) };
-        let known = || unknown("ring set of the protocol", name, sets.iter().map(|set| set.name()).collect());
+        let names: Vec<_> = sets.iter().map(|set| set.name()).collect();
+        let known = || unknown("ring set of the protocol", name, &names);
         let set = sets.iter().copied().find(|set| set.name() == name).ok_or_else(known)?;
         self.security.admitted(name, set, set.security())
     }
 
-    fn check_prf(&self) -> Result<(), ProtocolError> {
+    /// Refuses a pseudorandom function that the level does not take.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`].
+    pub(crate) fn check_prf(&self) -> Result<(), ProtocolError> {
         if self.security == SecurityLevel::Conservative && self.prf.needs_consent() {
             return Err(ProtocolError::BadRequest(format!(
                 "{}: {} {} security does not take it",
@@ -177,53 +183,12 @@ impl Choice {
     }
 }
 
-fn unknown(what: &str, name: &str, known: Vec<&str>) -> ProtocolError {
-    ProtocolError::BadRequest(format!("no {what} is called {name:?}; there are {}", known.join(", ")))
+/// The ring sets that pack LWE ciphertexts: those that leave room for a rounded one.
+pub(crate) fn packing_sets() -> impl Iterator<Item = RingSet> {
+    RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() < 20)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::registry::ProtocolParams;
-
-    #[test]
-    fn whatever_is_chosen_conservatively_reaches_ml_kem_512_under_every_model() {
-        for name in NAMES {
-            let choice =
-                Choice { protocol: name.into(), security: SecurityLevel::Conservative, ..Choice::default() };
-            let params = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap();
-            let delta = params.of_delta([2; 32], 10, 100).unwrap();
-            for params in [params, delta] {
-                let sets: Vec<_> = params.sets().securities().collect();
-                assert!(
-                    sets.iter().all(|(_, security)| security.reaches(Security::ML_KEM_512)),
-                    "{name}: {sets:?}"
-                );
-                assert_eq!(sets.is_empty(), name.starts_with("dpf"), "{name}");
-            }
-        }
-    }
-
-    #[test]
-    fn weaker_sets_conflict_with_conservative_security() {
-        let conservative = Choice { security: SecurityLevel::Conservative, ..Choice::default() };
-        let weak = [
-            Choice { set: Some("module-1280".into()), ..conservative.clone() },
-            Choice { protocol: "hybrid".into(), set: Some("paper".into()), ..conservative.clone() },
-            Choice { protocol: "onion".into(), ring: Some("onion-32".into()), ..conservative.clone() },
-            Choice { protocol: "dpf-xor".into(), prf: PrfKind::SipHash24, ..conservative.clone() },
-        ];
-        for choice in weak {
-            let refusal = choice.validate().unwrap_err().to_string();
-            assert!(refusal.contains("conservative security"), "{refusal}");
-            Choice { security: SecurityLevel::Standard, ..choice }.validate().unwrap();
-        }
-        let strong = Choice {
-            protocol: "hybrid".into(),
-            set: Some("module-1536".into()),
-            ring: Some("small".into()),
-            ..conservative
-        };
-        strong.validate().unwrap();
-    }
+/// The error of a name that there is not.
+pub fn unknown(what: &str, name: &str, known: &[&str]) -> ProtocolError {
+    ProtocolError::BadRequest(format!("no {what} is called {name:?}; there are {}", known.join(", ")))
 }

@@ -86,7 +86,8 @@ impl Grid {
         Some(self)
     }
 
-    fn columns_of_record(&self, spread: Spread) -> usize {
+    /// Neighbouring columns that a record takes.
+    pub(crate) fn columns_of_record(&self, spread: Spread) -> usize {
         match spread {
             Spread::Columns => self.parts(),
             Spread::Rows => 1,

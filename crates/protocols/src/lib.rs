@@ -1,46 +1,44 @@
 //! PIR protocols as client and server halves over bytes, and keyword look-up over any of them.
 //!
-//! - [`index`]: what an index protocol is: a client half and a server half that exchange bytes.
-//! - [`simple`], [`double`], [`exppack_simple`], [`exppack_double`], [`double_pack`], [`hybrid`], [`onion`]: the
-//!   protocols with one server; [`dpf`]: those with two.
-//! - [`steps`]: what protocols are composed of.
-//! - [`table`]: records with checksums, and look-ups by index or by key over any index protocol.
-//! - [`keyword`]: how keys map to buckets; [`delta`]: what has changed since a table was built.
-//! - [`proof`]: that a record is the one that the operator sealed.
-//! - [`hint_rows`]: which parts of a hint a client already has; [`signature`]: whose version it is.
-//! - [`grid`]: where records lie; [`parameters`]: what the parameters of every protocol tell.
-//! - [`choice`]: a protocol with its parameter sets, at a level of security; [`planner`]: which to choose.
-//! - [`registry`]: the protocols by name: the one place that lists them.
+//! - [`protocol`]: what a protocol is; [`client`] and [`responder`]: its halves, which exchange bytes; [`keys`]: the
+//!   evaluation keys of both.
+//! - [`protocols`]: a folder for each; [`steps`]: what they are composed of; [`registry`]: the list of them.
+//! - [`parameters`]: what the parameters of every protocol tell; [`grid`]: where records lie; [`choice`]: a protocol with
+//!   its parameter sets, at a level of security; [`planner`]: which to choose.
+//! - [`table`]: records with checksums, and look-ups by index or by key over any protocol. [`keyword`]: how keys map to
+//!   buckets; [`delta`]: what has changed since a table was built; [`proof`]: that a record is the one that the operator
+//!   sealed; [`signature`]: whose version it is; [`hint_rows`]: which parts of a hint a client already has.
+//! - [`files`]: the files of a database, as protocols read and write them.
 
 mod bytes;
 pub mod choice;
-pub mod delta;
-pub mod double;
-pub mod double_pack;
-pub mod dpf;
+pub mod client;
 mod error;
-pub mod exppack_double;
-pub mod exppack_simple;
+pub mod files;
 pub mod grid;
 pub mod hex;
-pub mod hint_rows;
-pub mod hybrid;
-pub mod index;
-pub mod keyword;
+pub mod keys;
+#[macro_use]
+mod list;
 mod oblivious;
-pub mod onion;
+mod opening;
 pub mod parameters;
-mod patch;
 pub mod planner;
-pub mod proof;
+pub mod protocol;
+pub mod protocols;
 pub mod registry;
-pub mod signature;
-pub mod simple;
+pub mod responder;
 pub mod steps;
 pub mod table;
 
+pub use client::{AnyIndexClient, IndexClient, Prepared};
 pub use error::ProtocolError;
-pub use index::{IndexClient, Pair, PairIndexClient, Prepared, PreparedKeys, Query, Responder, Sizes};
-pub use patch::{ChangedRecord, LastingHint, PatchedFiles};
+pub use files::{ChangedRecord, Files, Outputs, PatchedFiles};
+pub use keys::{ClientKeys, PreparedKeys};
+pub use opening::Opening;
+pub use parameters::Sizes;
+pub use protocol::{Protocol, Serve};
+pub use protocols::{double, double_pack, dpf, exppack_double, exppack_simple, hybrid, onion, simple};
+pub use responder::{Query, Responder};
 pub use spirea_dpf::{Party, PrfKind};
-pub use table::{Table, TableClient, TableKind};
+pub use table::{Table, TableClient, TableKind, delta, hint_rows, keyword, proof, signature};

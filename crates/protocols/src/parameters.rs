@@ -4,12 +4,14 @@ use std::fmt;
 
 use serde::Serialize;
 use spirea_backend::PanelLayout;
+use spirea_dpf::{OutputKind, PrfKind};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, RingSet, Security};
 
+use crate::ProtocolError;
 use crate::grid::{Grid, Spread};
-use crate::planner::Work;
-use crate::{ProtocolError, Sizes};
+use crate::steps::Work;
+use crate::table::hint_rows::HintRows;
 
 /// How a database lies in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,22 @@ impl Stored {
             }
         }
     }
+}
+
+/// As what a server folds its database first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstFold {
+    /// As bytes, by words of queries: step `scalar_fold`.
+    Bytes,
+    /// As polynomials in residues, by the leaves of expanded queries: step `poly_fold`.
+    Polynomials(RingSet),
+    /// As rows, by the shares that keys expand to: step `share_fold`.
+    Rows {
+        /// The pseudorandom function of the keys.
+        prf: PrfKind,
+        /// What a share is.
+        output: OutputKind,
+    },
 }
 
 /// What stands behind a probability.
@@ -134,6 +152,19 @@ impl Sets {
     }
 }
 
+/// What one look-up costs on the wire, and a client once; known from the parameters alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Bytes of a query, always the same, and to every server of the protocol.
+    pub query_bytes: usize,
+    /// Bytes of an answer, always the same.
+    pub answer_bytes: usize,
+    /// Bytes of the hint that a client downloads once for a version of the database; 0 if none.
+    pub hint_bytes: u64,
+    /// Bytes of a client's evaluation keys; 0 if the protocol needs none.
+    pub keys_bytes: usize,
+}
+
 /// Parameters of a database under some protocol: public, part of a snapshot's identity.
 pub trait Parameters {
     /// The protocol's name.
@@ -152,6 +183,22 @@ pub trait Parameters {
 
     /// Where the records lie.
     fn grid(&self) -> Grid;
+
+    /// As what the server folds it first.
+    fn first_fold(&self) -> FirstFold {
+        FirstFold::Bytes
+    }
+
+    /// Bytes of it in the form in which it is folded.
+    fn folded_bytes(&self) -> u64 {
+        match self.first_fold() {
+            FirstFold::Bytes | FirstFold::Rows { .. } => self.matrix_bytes(),
+            FirstFold::Polynomials(set) => {
+                let [rows, columns] = self.stored().shape();
+                (rows * columns * set.ring().words() * 4) as u64
+            }
+        }
+    }
 
     /// Bytes of what the server precomputes of the database and keeps for itself; 0 if nothing.
     fn server_bytes(&self) -> u64;
@@ -185,11 +232,45 @@ pub trait Parameters {
         self.exceedance(1.0)
     }
 
+    /// The pseudorandom function of a protocol with two servers.
+    fn prf(&self) -> Option<PrfKind> {
+        match self.first_fold() {
+            FirstFold::Rows { prf, .. } => Some(prf),
+            FirstFold::Bytes | FirstFold::Polynomials(_) => None,
+        }
+    }
+
     /// The lattice parameter sets that what clients send is encrypted under.
     fn sets(&self) -> Sets;
 
     /// Security in bits: the least of its parts.
     fn security_bits(&self) -> f64 {
         self.sets().securities().map(|(_, security)| security.bits()).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Number of records.
+    fn records(&self) -> u64 {
+        self.grid().records
+    }
+
+    /// Bytes of a record.
+    fn record_bytes(&self) -> usize {
+        self.grid().record_bytes
+    }
+
+    /// Bytes of the stored database.
+    fn matrix_bytes(&self) -> u64 {
+        self.stored().bytes()
+    }
+
+    /// Whether the hint determines the records: it is linear equations modulo 2^32, as many as it has columns, in as
+    /// many unknowns as the database has.
+    fn hint_determines_records(&self) -> bool {
+        false
+    }
+
+    /// The rows of the hint that clients download, if the protocol has one.
+    fn hint_rows(&self) -> Option<HintRows> {
+        self.sets().lwe.filter(|_| self.sizes().hint_bytes > 0).map(HintRows::of)
     }
 }

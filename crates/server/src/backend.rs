@@ -8,7 +8,9 @@ use spirea_cpu::CpuBackend;
 use spirea_cuda::driver::{Device, device_count};
 use spirea_cuda::{CudaBackend, DeviceGroup, Load, Strategy};
 use spirea_engine::{Database, LoadError};
-use spirea_protocols::registry::{Opening, ProtocolParams};
+use spirea_protocols::Opening;
+use spirea_protocols::parameters::FirstFold;
+use spirea_protocols::registry::ProtocolParams;
 use spirea_store::Snapshot;
 
 use crate::gpu_memory::{GpuMemory, KeyBudget};
@@ -138,12 +140,12 @@ fn choose(group: &DeviceGroup, params: &ProtocolParams) -> Result<Strategy, Back
 
 /// What a database asks of GPUs that answer `batch` queries at once.
 pub fn gpu_load(params: &ProtocolParams, batch: usize) -> Load {
-    let folds_a_matrix = params.name() != "onion";
-    // Plaintext polynomials are made of the matrix and take its place.
-    let whole_bytes = params.memory_bytes();
-    let divided_bytes =
-        if folds_a_matrix { params.matrix_bytes() } else { whole_bytes - params.matrix_bytes() };
-    Load { whole_bytes, divided_bytes, folds_a_matrix, batch }
+    Load {
+        whole_bytes: params.memory_bytes(),
+        divided_bytes: params.folded_bytes(),
+        folds_a_matrix: !matches!(params.first_fold(), FirstFold::Polynomials(_)),
+        batch,
+    }
 }
 
 /// The backends of a server.

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use spirea_backend::BackendError;
 use spirea_engine::keys::KeyFolderError;
 use spirea_engine::{Engine, KeyRegistry, LoadError};
-use spirea_protocols::ProtocolError;
-use spirea_protocols::registry::Opening;
+use spirea_protocols::{Opening, ProtocolError};
 use spirea_store::{Manifest, StoreError};
 use tokio::net::TcpListener;
 

@@ -279,10 +279,10 @@ fn malformed(detail: impl Into<String>) -> ProtocolError {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use spirea_lattice::LweSet;
+    use spirea_protocols::choice::Choice;
     use spirea_protocols::hint_rows;
     use spirea_protocols::parameters::Parameters as _;
-    use spirea_protocols::{TableKind, simple};
+    use spirea_protocols::{Protocol as _, TableKind, simple};
 
     use super::*;
 
@@ -298,7 +298,7 @@ mod tests {
             fields,
             proofs: None,
         };
-        let params = simple::Params::choose(LweSet::Module1280, [1; 32], 2, 100).unwrap();
+        let params = simple::Params::choose(&Choice::default(), [1; 32], 2, 100).unwrap();
         let matrix =
             FileEntry { file: MATRIX_FILE.into(), bytes: params.layout().bytes() as u64, blake3: [2; 32] };
         let hint = FileEntry { file: HINT_FILE.into(), bytes: params.sizes().hint_bytes, blake3: [3; 32] };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use spirea_protocols::registry::Files;
+use spirea_protocols::Files;
 use spirea_protocols::signature::{MAX_SIGNATURE_BYTES, Signature};
 
 use crate::error::IoContext;

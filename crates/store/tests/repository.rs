@@ -196,7 +196,7 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
             let (patched_files, built_files): (Vec<_>, Vec<_>) =
                 (patched.manifest().files().collect(), built.manifest().files().collect());
             assert_eq!(patched_files[0], built_files[0], "{protocol} {set}");
-            if base.manifest().protocol.lasting_hint().is_some() {
+            if base.manifest().protocol.hint_lasts() {
                 assert_eq!(patched_files, built_files, "{protocol} {set}");
             } else {
                 let (before, after) = (base.manifest().protocol.seed(), patched.manifest().protocol.seed());

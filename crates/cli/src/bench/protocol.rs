@@ -11,8 +11,8 @@ use spirea_backend::{Backend as _, Residence, Timed};
 use spirea_math::random::SecretRng;
 use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Rates};
-use spirea_protocols::registry::{Choice, Files, Outputs, ProtocolParams};
-use spirea_protocols::{PreparedKeys, Query};
+use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::{Files, Outputs, PreparedKeys, Query};
 
 use super::Options;
 use super::report::median;
@@ -94,19 +94,19 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let started = Instant::now();
     let (mut hint, mut server) = (Vec::new(), Vec::new());
     let outputs = Outputs { hint: &mut hint, server: &mut server };
-    params.precompute(&timed, &files.matrix, outputs, &mut |_| ())?;
+    params.on().precompute(&timed, &files.matrix, outputs, &mut |_| ())?;
     std::fs::write(&files.server, server)?;
     let openings = params.openings(Residence::Copied);
-    let server = params.open_server(&timed, &files, openings[0])?;
+    let server = params.on().open(&timed, &files, openings[0])?;
     let prepare_seconds = started.elapsed().as_secs_f64();
 
     // Queries of as many clients, each with keys of its own; a few clients take turns in large batches.
-    let clients =
-        (0..options.batch.min(4)).map(|_| params.client(&hint, &mut rng)).collect::<Result<Vec<_>, _>>()?;
+    let clients = (0..options.batch.min(4))
+        .map(|_| params.client(&hint, &[], &mut rng))
+        .collect::<Result<Vec<_>, _>>()?;
     drop(hint);
-    let keys = clients
-        .iter()
-        .map(|client| client.evaluation_keys().map(|keys| server.prepare_keys(keys)).transpose());
+    let keys =
+        clients.iter().map(|client| client.keys().map(|keys| server.prepare_keys(keys.bytes())).transpose());
     let keys: Vec<Option<PreparedKeys>> = keys.collect::<Result<_, _>>()?;
     let (mut queries, mut states, mut query_times) = (Vec::new(), Vec::new(), Vec::new());
     for (i, &index) in indices.iter().enumerate() {
@@ -135,7 +135,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     drop(server);
     // The other of two servers would take as long.
     for (party, &opening) in openings.iter().enumerate().skip(1) {
-        answers.push(params.open_server(&timed, &files, opening)?.answer(&batch(party))?);
+        answers.push(params.on().open(&timed, &files, opening)?.answer(&batch(party))?);
     }
     let (mut squares, mut count, mut decode_times) = (0.0, 0.0, Vec::new());
     for (i, state) in states.into_iter().enumerate() {

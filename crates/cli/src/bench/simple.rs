@@ -16,9 +16,9 @@ use spirea_client::{ClientOptions, HttpClient};
 use spirea_engine::{Database, Engine, KeyRegistry};
 use spirea_math::random::SecretRng;
 use spirea_protocols::parameters::Parameters as _;
-use spirea_protocols::registry::{Opening, ProtocolParams};
+use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::simple::{self, Client, Params};
-use spirea_protocols::{IndexClient as _, Query, Responder as _, Table};
+use spirea_protocols::{IndexClient as _, Opening, Prepared, Query, Responder as _, Table};
 use spirea_server::Server;
 use spirea_store::{Silent, Snapshot};
 
@@ -158,9 +158,9 @@ fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow
     let mut rng = SecretRng::from_os()?;
     let (mut squares, mut count) = (0.0, 0.0);
     for _ in 0..16 {
-        let (query, state) = client.query(rng.next_u64() % params.records, &mut rng)?;
-        let answer = server.answer(&[Query { bytes: &query, keys: None }])?.remove(0);
-        for error in client.errors(&state, &answer)? {
+        let Prepared { queries, state } = client.query(rng.next_u64() % params.records, &mut rng)?;
+        let answer = server.answer(&[Query { bytes: &queries[0], keys: None }])?.remove(0);
+        for error in client.errors(&state, &[&answer])? {
             squares += error.powi(2);
             count += 1.0;
         }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use spirea_lattice::Security;
 use spirea_protocols::keyword::TAG_BYTES;
-use spirea_protocols::parameters::{Claim, Failure, Stored};
+use spirea_protocols::parameters::{Claim, Failure};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::CHECKSUM_BYTES;
 use spirea_protocols::{Sizes, TableKind};
@@ -116,7 +116,7 @@ impl Figures {
             response_bytes: Growing::of(|count| response_bytes(&sizes, count)),
             keys_bytes: keys_bytes(&parts),
             hint_bytes: sizes.iter().map(|sizes| sizes.hint_bytes).sum(),
-            hint_determines_table: hint_determines(&base.protocol),
+            hint_determines_table: base.protocol.hint_determines_records(),
             servers: base.protocol.parties(),
             security_bits: parts
                 .iter()
@@ -148,17 +148,6 @@ fn keys_bytes(parts: &[&Manifest]) -> usize {
         }
     }
     bytes
-}
-
-/// A hint of n words a row is that row times a public matrix: linear equations modulo 2^32, in as many unknowns as
-/// the row has bytes.
-fn hint_determines(params: &ProtocolParams) -> bool {
-    match (params, params.stored()) {
-        (ProtocolParams::Simple(simple), Stored::Panels { layout, .. }) => {
-            layout.columns() <= simple.lwe_set().degree()
-        }
-        _ => false,
-    }
 }
 
 /// The bytes of a request, by making one.

@@ -117,9 +117,9 @@ mod tests {
             let mut rng = SecretRng::deterministic_for_tests(1);
             let manifest = snapshot.manifest();
             let hint = std::fs::read(snapshot.hint_path()).unwrap();
-            let index = manifest.protocol.client(&hint, &mut rng).unwrap();
+            let index = manifest.protocol.client(&hint, &[], &mut rng).unwrap();
             let client = TableClient::new(manifest.table.clone(), index).unwrap();
-            let keys = client.index().evaluation_keys().map(|keys| blake3::hash(keys).into());
+            let keys = client.index().keys().map(|keys| blake3::hash(keys.bytes()).into());
             let request = |count: usize, rng: &mut SecretRng| {
                 let query = |rng: &mut SecretRng| client.query_key(b"key 1", rng).unwrap().0.remove(0);
                 let queries = (0..count).map(|_| Bytes::from(query(rng))).collect();
@@ -130,7 +130,7 @@ mod tests {
             let figures::Growing { first, further } = figures.request_bytes;
             assert_eq!(lengths, [first, first + further, first + 2 * further], "{protocol}");
             assert_eq!(figures.hint_bytes, hint.len() as u64);
-            assert_eq!(figures.keys_bytes, client.index().evaluation_keys().map_or(0, <[u8]>::len));
+            assert_eq!(figures.keys_bytes, client.index().keys().map_or(0, |keys| keys.bytes().len()));
             assert!(
                 figures.security_bits > 100.0 && figures.failure.is_none_or(|failure| failure.log2 < -40.0)
             );

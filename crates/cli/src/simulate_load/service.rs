@@ -56,15 +56,15 @@ impl Service {
         let protocol = &snapshot.manifest().protocol;
         let backend = Arc::new(CpuBackend::new(threads(wanted))?);
         let opening = protocol.openings(Residence::Copied)[0];
-        let server = protocol.open_server(&backend, &snapshot.files(), opening)?;
+        let server = protocol.on().open(&backend, &snapshot.files(), opening)?;
         let hint = std::fs::read(snapshot.hint_path())
             .with_context(|| format!("{}: cannot be read", snapshot.hint_path().display()))?;
         let mut rng = SecretRng::from_os()?;
         let largest = server.max_batch().min(most).max(1);
         let mut prepared = Vec::new();
         for _ in 0..largest.min(CLIENTS) {
-            let client = protocol.client(&hint, &mut rng)?;
-            let keys = client.evaluation_keys().map(|keys| server.prepare_keys(keys)).transpose()?;
+            let client = protocol.client(&hint, &[], &mut rng)?;
+            let keys = client.keys().map(|keys| server.prepare_keys(keys.bytes())).transpose()?;
             let mut queries = client.query(rng.next_u64() % protocol.records(), &mut rng)?.queries;
             prepared.push((queries.swap_remove(0), keys));
         }

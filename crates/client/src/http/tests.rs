@@ -7,14 +7,16 @@ mod pair;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use spirea_lattice::RingSet;
+use spirea_lattice::rlwe::{Conversion, KeyShape};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{IndexClient, PrfKind, ProtocolError, Sizes, Table, TableKind};
+use spirea_protocols::{ClientKeys, IndexClient, Prepared, PrfKind, ProtocolError, Sizes, Table, TableKind};
 use spirea_wire::{
     Code, Config, KeysRequest, KeysResponse, Lengths, Limits, PartConfig, Refusal, Request, Response, Version,
 };
@@ -27,7 +29,10 @@ use crate::{ClientError, Description, Session, WeakPrf};
 
 const OLD: Version = [1; 32];
 const NEW: Version = [2; 32];
-const KEYS: &[u8] = b"evaluation keys";
+static KEYS: LazyLock<ClientKeys> = LazyLock::new(|| {
+    let shape = KeyShape { set: RingSet::Fast, levels: 1, conversion: Conversion::None };
+    ClientKeys::of_shape(shape, &[], &mut SecretRng::from_os().unwrap())
+});
 
 fn table() -> Table {
     Table {
@@ -86,21 +91,21 @@ impl IndexClient for Keyed {
         params().sizes()
     }
 
-    fn evaluation_keys(&self) -> Option<&[u8]> {
-        Some(KEYS)
+    fn keys(&self) -> Option<&ClientKeys> {
+        Some(&KEYS)
     }
 
-    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<(Vec<u8>, u64), ProtocolError> {
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<u64>, ProtocolError> {
         let mut query = vec![0; self.sizes().query_bytes];
         rng.fill(&mut query);
-        Ok((query, index))
+        Ok(Prepared { queries: vec![query], state: index })
     }
 
-    fn decode(&self, &index: &u64, _: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+    fn decode(&self, &index: &u64, _: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
         Ok(table().seal(index, &Table::index_payload(b"v")))
     }
 
-    fn errors(&self, _: &u64, _: &[u8]) -> Result<Vec<f64>, ProtocolError> {
+    fn errors(&self, _: &u64, _: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
         Ok(Vec::new())
     }
 }
@@ -205,7 +210,7 @@ fn unknown() -> Reply {
 /// What a server does that has what it needs.
 fn willing(path: &str) -> Reply {
     match path {
-        "keys" => (200, KeysResponse { blake3: blake3::hash(KEYS).into() }.encode()),
+        "keys" => (200, KeysResponse { blake3: blake3::hash(KEYS.bytes()).into() }.encode()),
         "query" => {
             let answers = vec![Bytes::from(vec![0; params().sizes().answer_bytes])];
             (
@@ -234,11 +239,11 @@ fn keys_are_uploaded_before_the_first_query_and_not_again() {
     assert_eq!(server.paths(), ["keys", "query", "query"]);
     let upload = server.bodies("keys").remove(0);
     let limits = config(OLD).limits();
-    let limits = Limits { base: Lengths { keys_bytes: KEYS.len(), ..limits.base }, ..limits };
-    assert_eq!(KeysRequest::decode(upload.clone().into(), &limits).unwrap().keys, KEYS);
+    let limits = Limits { base: Lengths { keys_bytes: KEYS.bytes().len(), ..limits.base }, ..limits };
+    assert_eq!(KeysRequest::decode(upload.clone().into(), &limits).unwrap().keys, KEYS.bytes());
     for body in server.bodies("query") {
         let request = Request::decode(body.into(), &limits).unwrap();
-        assert_eq!(request.base.keys, Some(blake3::hash(KEYS).into()));
+        assert_eq!(request.base.keys, Some(blake3::hash(KEYS.bytes()).into()));
     }
     // Keys are counted apart.
     assert_eq!((first.keys_bytes, second.keys_bytes), (upload.len() as u64, 0));

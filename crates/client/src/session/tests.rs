@@ -66,8 +66,7 @@ impl Server {
         };
         let snapshot = build(&options, &BACKEND, &Silent).unwrap();
         let opening = snapshot.manifest().protocol.openings(Residence::Copied)[0];
-        let responder =
-            snapshot.manifest().protocol.open_server(&BACKEND, &snapshot.files(), opening).unwrap();
+        let responder = snapshot.manifest().protocol.on().open(&BACKEND, &snapshot.files(), opening).unwrap();
         let base = part(&snapshot);
         Self { description: describe(&config(&base, VERSION)), base, responder, keys: HashMap::new() }
     }

@@ -1,7 +1,6 @@
 //! Which protocol to choose: what each costs, from its own counts of work and a machine's measured rates.
 
 mod rates;
-mod work;
 
 use spirea_lattice::RingSet;
 
@@ -10,7 +9,6 @@ use crate::registry::{NAMES, ProtocolParams};
 use crate::{ProtocolError, Sizes};
 
 pub use rates::Rates;
-pub use work::{Unit, Work};
 
 /// What a service has and needs.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,8 +13,8 @@ use spirea_lattice::{LweSet, RingSet};
 use spirea_math::Expansion;
 use spirea_math::random::SecretRng;
 
-use super::work::Unit;
 use crate::ProtocolError;
+use crate::steps::Unit;
 
 /// Bytes of the matrix that is scanned: larger than the caches.
 const SCANNED_BYTES: usize = 128 << 20;

@@ -1,13 +1,18 @@
 //! Parameters of a database whose first step is `scalar_fold`.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
-use spirea_backend::{MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
+use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::Seed;
 
+use super::LweHint;
+use super::shape::malformed;
+use crate::ProtocolError;
+use crate::choice::{Choice, packing_sets};
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, Sets};
-use crate::{ProtocolError, Sizes};
+use crate::parameters::{Sets, Stored};
 
 /// Parameters that the protocols with a first fold have in common. Public; part of a snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,12 +32,8 @@ pub struct Folded {
 
 /// The most columns of a first fold: the failure bound allows no more.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;
-/// The largest probability, bound or estimate, that a response decodes wrongly, as log2.
-pub(crate) const MAX_FAILURE_LOG2: f64 = -60.0;
 /// The most queries of a batch where each has ciphertexts to expand.
 const MAX_PACKED_BATCH: usize = 64;
-/// Bytes of an answer beyond which nobody would wait for it.
-const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 impl Folded {
     /// Checks parameters read from untrusted bytes, as far as the protocols have it in common.
@@ -115,6 +116,25 @@ impl Folded {
         self.validate_ring().expect("validated parameters name a ring set")
     }
 
+    /// Names of the sets of validated parameters.
+    pub(crate) fn set_names(&self) -> String {
+        match &self.ring {
+            None => self.set.clone(),
+            Some(ring) => format!("{}+{ring}", self.set),
+        }
+    }
+
+    /// The choice of `protocol` with these sets.
+    pub(crate) fn choice_of(&self, protocol: &str) -> Choice {
+        let (set, ring) = (Some(self.set.clone()), self.ring.clone());
+        Choice { protocol: protocol.into(), set, ring, ..Choice::default() }
+    }
+
+    /// How the matrix lies in its file.
+    pub(crate) fn stored(&self, spread: Spread) -> Stored {
+        Stored::Panels { layout: self.layout(spread), grid: self.grid, spread }
+    }
+
     /// The parameter sets of validated parameters.
     pub(crate) fn sets(&self) -> Sets {
         Sets { lwe: Some(self.lwe_set()), ring: self.ring.as_ref().map(|_| self.ring_set()) }
@@ -137,81 +157,30 @@ impl Folded {
         PublicMatrix::of_second_fold(self.lwe_set(), self.seed, columns.next_multiple_of(RING_DEGREE))
     }
 
+    /// The hint of the first fold of a database in a file.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub(crate) fn hint<B: Backend>(
+        &self,
+        spread: Spread,
+        backend: &B,
+        matrix: &Path,
+        progress: impl FnMut(f64),
+    ) -> Result<LweHint, ProtocolError> {
+        LweHint::of_file(backend, self.layout(spread), &self.public_matrix(), matrix, progress)
+    }
+
+    /// The hint of the first fold that a server keeps.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Backend`] if it cannot be read or has another length.
+    pub(crate) fn read_hint(&self, spread: Spread, path: &Path) -> Result<LweHint, ProtocolError> {
+        LweHint::read(self.lwe_set(), self.grid.rows(spread), path)
+    }
+
     /// Most queries at once, where each has `folds` columns in the first fold.
     pub(crate) fn max_batch(&self, folds: usize) -> usize {
         (MAX_BATCH / folds).min(MAX_PACKED_BATCH)
     }
-}
-
-/// The ring sets that pack LWE ciphertexts.
-pub(crate) fn packing_sets() -> impl Iterator<Item = RingSet> {
-    RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() < 20)
-}
-
-/// An error of parameters.
-pub(crate) fn malformed(detail: String) -> ProtocolError {
-    ProtocolError::malformed("parameters", detail)
-}
-
-/// Refuses answers that nobody would wait for and failures that are too likely.
-///
-/// # Errors
-/// [`ProtocolError::Malformed`].
-pub(crate) fn validate_outcome(sizes: Sizes, failure: Option<Failure>) -> Result<(), ProtocolError> {
-    if sizes.answer_bytes > MAX_ANSWER_BYTES {
-        let bytes = sizes.answer_bytes;
-        return Err(malformed(format!(
-            "an answer would have {bytes} bytes, above {MAX_ANSWER_BYTES}: the protocol is not for records this large"
-        )));
-    }
-    if let Some(failure) = failure.filter(|failure| failure.log2 > MAX_FAILURE_LOG2) {
-        return Err(malformed(format!(
-            "a response would decode wrongly with probability up to {failure}, above 2^-60"
-        )));
-    }
-    Ok(())
-}
-
-/// What a look-up costs, in bytes that cross the network: by this, shapes are chosen.
-///
-/// Server work counts as the bytes that it reads from memory, at the rate at which a server scans while a
-/// byte crosses the network (12 MB/s against 20 GB/s); a hint counts by its share of a thousand look-ups.
-pub(crate) fn lookup_cost(sizes: Sizes, read_bytes: f64) -> f64 {
-    (sizes.query_bytes + sizes.answer_bytes) as f64 + sizes.hint_bytes as f64 / 1000.0 + read_bytes / 1700.0
-}
-
-/// The cheapest of some candidates that are valid.
-///
-/// # Errors
-/// [`ProtocolError::BadRequest`] if none is.
-pub(crate) fn cheapest<P>(
-    records: u64,
-    record_bytes: usize,
-    candidates: impl Iterator<Item = P>,
-    valid: impl Fn(&P) -> Result<(), ProtocolError>,
-    cost: impl Fn(&P) -> f64,
-) -> Result<P, ProtocolError> {
-    if records == 0 || record_bytes == 0 {
-        let detail = "a table needs at least one record of at least one byte";
-        return Err(ProtocolError::BadRequest(detail.into()));
-    }
-    let mut refusal = None;
-    let mut best: Option<(f64, P)> = None;
-    for candidate in candidates {
-        match valid(&candidate) {
-            Err(error) => refusal = Some(error),
-            Ok(()) => {
-                let cost = cost(&candidate);
-                if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                    best = Some((cost, candidate));
-                }
-            }
-        }
-    }
-    best.map(|(_, candidate)| candidate).ok_or_else(|| {
-        let why = refusal.map(|error| format!(" ({error})")).unwrap_or_default();
-        ProtocolError::BadRequest(format!(
-            "{records} records of {record_bytes} bytes have no shape under this protocol{why}; split the table or choose another protocol"
-        ))
-    })
 }

@@ -1,12 +1,10 @@
 //! `expand`, `pack`, `rgsw_fold` and `mod_switch`, with the keys they need: both halves.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Instant;
+use std::sync::Arc;
 
 use spirea_backend::{EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits, centred};
-use spirea_lattice::rlwe::{self, Conversion, KeyShape, RingSecret};
+use spirea_lattice::rlwe::{self, Conversion, KeyShape};
 use spirea_lattice::{LweSecret, LweSet, RingSet};
 use spirea_math::Expansion;
 use spirea_math::random::SecretRng;
@@ -14,9 +12,10 @@ use zeroize::Zeroizing;
 
 use crate::ProtocolError;
 use crate::grid::Grid;
-use crate::index::{PreparedKeys, Query};
-use crate::planner::{Unit, Work};
-use crate::steps::LweHint;
+use crate::keys::{ClientKeys, PreparedKeys};
+use crate::responder::Query;
+use crate::steps::query::QueryLayout;
+use crate::steps::{LweHint, Unit, Work};
 
 /// What both halves of a protocol with a ring must agree on; follows from its parameters.
 #[derive(Clone, Copy, Debug)]
@@ -121,98 +120,21 @@ pub(crate) fn depth(groups: usize) -> usize {
     groups.next_power_of_two().trailing_zeros() as usize
 }
 
-/// A client's ring secret with the evaluation keys made of it. Clients of other versions of the database, and of its
-/// delta, go on with them where they need keys of the same shape. Clones share them, and end together.
-#[derive(Clone)]
-pub struct RingKeys(Arc<SecretAndKeys>);
-
-struct SecretAndKeys {
-    shape: KeyShape,
-    bytes: Vec<u8>,
-    secrets: RwLock<Secrets>,
-    made: Instant,
-    queries: AtomicU64,
-}
-
-struct Secrets {
-    /// The one that queries are made under and answers are read with.
-    current: RingSecret,
-    /// What takes its place when the keys end. It is drawn with them, so that the end takes no time of its own.
-    spare: Option<RingSecret>,
-}
-
-impl RingKeys {
-    /// New ones, unless there are some of this shape among `known`.
-    fn of_shape(shape: KeyShape, known: &[Self], rng: &mut SecretRng) -> Self {
-        known.iter().find(|keys| keys.0.shape == shape).cloned().unwrap_or_else(|| {
-            let current = RingSecret::sample(shape.set, rng);
-            let bytes = current.evaluation_keys(&shape, rng);
-            let spare = Some(RingSecret::sample(shape.set, rng));
-            Self(Arc::new(SecretAndKeys {
-                shape,
-                bytes,
-                secrets: RwLock::new(Secrets { current, spare }),
-                made: Instant::now(),
-                queries: AtomicU64::new(0),
-            }))
-        })
-    }
-
-    /// Erases the secret, for good and for everyone who shares these keys. A secret that nothing is known of takes its
-    /// place: queries are made as before, name the same keys, and have answers that nobody can read.
-    pub fn end(&self) {
-        let mut secrets = self.0.secrets.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(spare) = secrets.spare.take() {
-            secrets.current = spare;
-        }
-    }
-
-    /// Whether the secret has been erased.
-    pub fn have_ended(&self) -> bool {
-        self.secrets().spare.is_none()
-    }
-
-    /// When they were made, by the clock that only goes forward.
-    pub fn made(&self) -> Instant {
-        self.0.made
-    }
-
-    /// Counts further queries made under them.
-    pub fn count_queries(&self, queries: u64) {
-        self.0.queries.fetch_add(queries, Ordering::Relaxed);
-    }
-
-    /// The queries counted.
-    pub fn queries(&self) -> u64 {
-        self.0.queries.load(Ordering::Relaxed)
-    }
-
-    // Whoever panicked while reading has changed nothing; `end` cannot.
-    fn secrets(&self) -> RwLockReadGuard<'_, Secrets> {
-        self.0.secrets.read().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The client's half.
 pub(crate) struct RingClient {
     shape: RingShape,
-    keys: RingKeys,
+    keys: ClientKeys,
 }
 
 impl RingClient {
     /// A client with keys among `known` that fit, or else with keys of its own.
-    pub fn new(shape: RingShape, known: &[RingKeys], rng: &mut SecretRng) -> Self {
-        Self { shape, keys: RingKeys::of_shape(shape.keys(), known, rng) }
+    pub fn new(shape: RingShape, known: &[ClientKeys], rng: &mut SecretRng) -> Self {
+        Self { shape, keys: ClientKeys::of_shape(shape.keys(), known, rng) }
     }
 
     /// The secret and its keys.
-    pub fn ring_keys(&self) -> &RingKeys {
+    pub fn keys(&self) -> &ClientKeys {
         &self.keys
-    }
-
-    /// The evaluation keys.
-    pub fn keys(&self) -> &[u8] {
-        &self.keys.0.bytes
     }
 
     /// The ciphertext that expands to the entries of an LWE secret and to the selectors of `group`.
@@ -231,13 +153,13 @@ impl RingClient {
         // As large as it gets at once: a vector that grows leaves what it held where it was.
         let mut leaves = Zeroizing::new(Vec::with_capacity(self.shape.expansion().leaves()));
         leaves.extend(columns.map(|value| (set.scale(), value)).chain(selectors));
-        self.keys.secrets().current.encrypt_leaves(self.shape.expansion(), &leaves, rng)
+        self.keys.with_secret(|secret| secret.encrypt_leaves(self.shape.expansion(), &leaves, rng))
     }
 
     /// The phases of a response's ciphertext, as fractions of 2^64.
     pub fn phases(&self, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u64>>, ProtocolError> {
         let (a, b) = self.shape.set.response_bits();
-        Ok(self.keys.secrets().current.phases(ciphertext, a, b)?)
+        Ok(self.keys.with_secret(|secret| secret.phases(ciphertext, a, b))?)
     }
 
     /// How far the phases of a response's ciphertext are from the numbers of `bits` bits that they decode to,
@@ -246,6 +168,16 @@ impl RingClient {
         // The low bits of a phase, centred: half a step is 2^(63 - bits).
         let error = |&phase: &u64| ((phase << bits) as i64) as f64 / 2f64.powi(63);
         Ok(self.phases(ciphertext)?.iter().map(error).collect())
+    }
+
+    /// [`RingClient::errors`] of several ciphertexts, one after another.
+    pub fn errors_of<'a>(
+        &self,
+        ciphertexts: impl Iterator<Item = &'a [u8]>,
+        bits: u32,
+    ) -> Result<Vec<f64>, ProtocolError> {
+        let errors = ciphertexts.map(|ciphertext| self.errors(ciphertext, bits));
+        Ok(errors.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     /// The bytes that a response's ciphertext holds, one for each coefficient.
@@ -311,13 +243,13 @@ impl<B: RingBackend> RingServer<B> {
             .ok_or_else(|| ProtocolError::malformed("query", "it came without its client's evaluation keys"))
     }
 
-    /// The ciphertexts that begin at byte `from` of each query, with its client's keys.
+    /// The ciphertexts of queries of this layout, each with its client's keys.
     pub fn ciphertexts<'a>(
         &self,
         queries: &[Query<'a>],
-        from: usize,
+        layout: QueryLayout,
     ) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
-        queries.iter().map(|query| Ok((self.keys_of(query)?, &query.bytes[from..]))).collect()
+        queries.iter().map(|query| Ok((self.keys_of(query)?, layout.split(query.bytes).ciphertext))).collect()
     }
 
     /// Step `expand`, for the ciphertexts of several queries.

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use spirea_backend::Residence;
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, LossHandler};
-use spirea_protocols::registry::Opening;
 use spirea_store::Snapshot;
 
 use crate::backend::{Backends, Opened};
+use spirea_protocols::Opening;
 
 /// Opens snapshots on the backends, and hears when a GPU fails.
 pub(crate) struct Loader {

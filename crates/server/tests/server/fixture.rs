@@ -13,12 +13,15 @@ use spirea_backend::{Backend, Residence};
 use spirea_client::{ClientOptions, Value};
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
+use spirea_protocols::choice::Choice;
 use spirea_protocols::hint_rows::HintRows;
 use spirea_protocols::keyword::{Bucket, KeyHash, Place};
-use spirea_protocols::registry::{Opening, ProtocolParams};
+use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
-use spirea_protocols::{ProtocolError, Query, Responder, Sizes, Table, TableKind, simple};
+use spirea_protocols::{
+    Opening, Protocol as _, ProtocolError, Query, Responder, Sizes, Table, TableKind, simple,
+};
 use spirea_server::{Limits, Reloader, ServeError, Server, ServerConfig, Stopper};
 use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{FileEntry, Manifest, Snapshot, Statistics};
@@ -66,8 +69,8 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
         fields: vec!["text".into(), "more".into()],
         proofs: None,
     };
-    let set = spirea_lattice::LweSet::Module1280;
-    let params = simple::Params::choose(set, [edition; 32], table.records, table.record_bytes()).unwrap();
+    let (records, record_bytes) = (table.records, table.record_bytes());
+    let params = simple::Params::choose(&Choice::default(), [edition; 32], records, record_bytes).unwrap();
     let layout = params.layout();
     let mut matrix = vec![0; layout.bytes()];
     for (record, payload) in payloads.iter().enumerate() {
@@ -96,7 +99,7 @@ pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> Path
         delta_of: None,
         matrix: write(MATRIX_FILE, &matrix),
         hint: write(HINT_FILE, &hint),
-        hint_rows: Some(write(HINT_ROWS_FILE, &HintRows::of(set).list(&hint))),
+        hint_rows: Some(write(HINT_ROWS_FILE, &HintRows::of(params.lwe_set()).list(&hint))),
         server: None,
         changes: None,
         table,
@@ -141,7 +144,7 @@ impl Responder for Hooked {
 pub fn database(folder: &Path, hook: Hook) -> Database {
     let snapshot = Snapshot::open(folder).unwrap();
     let manifest = snapshot.manifest();
-    let inner = manifest.protocol.open_server(&BACKEND, &snapshot.files(), MAPPED).unwrap();
+    let inner = manifest.protocol.on().open(&BACKEND, &snapshot.files(), MAPPED).unwrap();
     let identity = Identity {
         name: manifest.name.clone(),
         version: snapshot.version(),

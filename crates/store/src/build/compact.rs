@@ -209,27 +209,27 @@ fn patch<B: ProtocolBackend>(
         delta_of: None,
         changes: None,
     };
-    let computed = match manifest.protocol.lasting_hint() {
-        Some(lasting) => {
+    let computed = match manifest.protocol.hint_lasts() {
+        true => {
             copy(&manifest.hint)?;
             manifest.server.as_ref().map(copy).transpose()?;
             let files = PatchedFiles { matrix: &matrix, hint: &hint, server: &server };
-            lasting.patch(backend, &files, &records)?;
+            manifest.protocol.on().patch(backend, &files, &records)?;
             let quiet = &mut |_| ();
             Computed {
                 hint: entry(folder, HINT_FILE, quiet)?,
                 server: manifest.server.as_ref().map(|_| entry(folder, SERVER_FILE, quiet)).transpose()?,
             }
         }
-        None => draft.compute(folder, backend, progress)?,
+        false => draft.compute(folder, backend, progress)?,
     };
     draft.complete(folder, computed, backend, progress)
 }
 
 /// The seed of a new base's public matrices after one of `protocol`, whose records are fixed.
 fn seed_after(protocol: &ProtocolParams) -> Result<[u8; 32], StoreError> {
-    match (protocol.lasting_hint(), protocol.seed()) {
-        (Some(_), Some(seed)) => Ok(seed),
+    match protocol.seed() {
+        Some(seed) if protocol.hint_lasts() => Ok(seed),
         _ => Draws::System.seed(),
     }
 }

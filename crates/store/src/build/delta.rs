@@ -177,9 +177,9 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
     table.validate()?;
     // Where clients hold a hint, the next delta's is to differ from this one's in what changes alone. Where they hold
     // none, nobody is to know the matrix before the changes are fixed.
-    let seed = match of_base.lasting_hint() {
-        Some(_) => delta::seed(&version),
-        None => Draws::System.seed()?,
+    let seed = match of_base.hint_lasts() {
+        true => delta::seed(&version),
+        false => Draws::System.seed()?,
     };
     let protocol = of_base.of_delta(seed, table.records, table.record_bytes())?;
     let payloads = |take: &mut Taker<'_>| {

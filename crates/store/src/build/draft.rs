@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
-use spirea_protocols::registry::{Files, Outputs, ProtocolParams};
-use spirea_protocols::{ProtocolError, Table};
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::{Files, Outputs, ProtocolError, Table};
 
 use super::test::Samples;
 use crate::error::IoContext;
@@ -52,7 +52,7 @@ impl Draft {
         let mut hint = Output::create(folder, HINT_FILE)?;
         let mut server = Output::create(folder, SERVER_FILE)?;
         let outputs = Outputs { hint: &mut hint, server: &mut server };
-        let outcome = self.protocol.precompute(backend, &folder.join(MATRIX_FILE), outputs, &mut report);
+        let outcome = self.protocol.on().precompute(backend, &folder.join(MATRIX_FILE), outputs, &mut report);
         report(1.0);
         match outcome {
             Err(ProtocolError::Write(source)) => {

@@ -131,7 +131,7 @@ pub fn build<B: ProtocolBackend>(
 ) -> Result<Snapshot, StoreError> {
     let (name, created) = (options.name()?, time::created()?);
     if let Protocol::Named(choice) = &options.protocol {
-        choice.validate()?;
+        ProtocolParams::check(choice)?;
     }
     let draws = options.draws();
     let mut source = ingest::open(&options.input, options.format, &options.selection)?;

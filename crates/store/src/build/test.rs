@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, Residence};
 use spirea_math::random::SecretRng;
-use spirea_protocols::index::{Prepared, Query};
-use spirea_protocols::registry::{Files, ProtocolParams};
-use spirea_protocols::{ProtocolError, Table};
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::{Files, Prepared, ProtocolError, Query, Table};
 
 use crate::error::IoContext;
 use crate::record_file::RecordFile;
@@ -66,12 +65,12 @@ impl Samples {
         // The matrix comes after the hint's bytes are gone: together they would be the peak of a build.
         let client = {
             let bytes = std::fs::read(hint).at("read", hint)?;
-            params.client(&bytes, &mut rng)?
+            params.client(&bytes, &[], &mut rng)?
         };
-        let open = |opening| params.open_server(backend, files, opening);
+        let open = |opening| params.on().open(backend, files, opening);
         let servers =
             params.openings(Residence::Mapped).into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let keys = client.evaluation_keys().map(|keys| servers[0].prepare_keys(keys)).transpose()?;
+        let keys = client.keys().map(|keys| servers[0].prepare_keys(keys.bytes())).transpose()?;
         let mut answers = Vec::new();
         for (done, (index, record)) in self.0.iter().enumerate() {
             progress.update(Phase::Test, done as u64, self.0.len() as u64);

@@ -63,11 +63,11 @@ impl Lookups {
         let params = &snapshot.manifest().protocol;
         let hint = std::fs::read(snapshot.hint_path()).unwrap();
         let mut rng = SecretRng::deterministic_for_tests(3);
-        let index = params.client(&hint, &mut rng).unwrap();
+        let index = params.client(&hint, &[], &mut rng).unwrap();
         let client = TableClient::new(known.manifest().table.clone(), index).unwrap();
-        let open = |opening| params.open_server(backend(), &snapshot.files(), opening).unwrap();
+        let open = |opening| params.on().open(backend(), &snapshot.files(), opening).unwrap();
         let servers: Vec<_> = params.openings(Residence::Copied).into_iter().map(open).collect();
-        let keys = client.index().evaluation_keys().map(|keys| servers[0].prepare_keys(keys).unwrap());
+        let keys = client.index().keys().map(|keys| servers[0].prepare_keys(keys.bytes()).unwrap());
         Self { client, servers, keys, rng }
     }
 

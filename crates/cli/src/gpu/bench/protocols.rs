@@ -8,10 +8,10 @@ use std::time::Instant;
 use anyhow::Context as _;
 use spirea_backend::{Residence, Timed};
 use spirea_dpf::{Domain, OutputKind};
-use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
-use spirea_protocols::registry::{Choice, Files, ProtocolParams};
-use spirea_protocols::{PreparedKeys, Query, Responder};
+use spirea_protocols::parameters::FirstFold;
+use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::{Files, PreparedKeys, Query, Responder};
 
 use super::limits::{Bound, highest};
 use super::stand_in::StandIn;
@@ -79,12 +79,11 @@ fn measure_protocol(bench: &mut Bench, plan: &Plan) -> anyhow::Result<()> {
     stand_in.serve();
 
     let hint = vec![0; usize::try_from(params.sizes().hint_bytes)?];
-    let clients = (0..plan.batch.min(CLIENTS)).map(|_| params.client(&hint, &mut rng));
+    let clients = (0..plan.batch.min(CLIENTS)).map(|_| params.client(&hint, &[], &mut rng));
     let clients = clients.collect::<Result<Vec<_>, _>>()?;
     drop(hint);
-    let keys = clients
-        .iter()
-        .map(|client| client.evaluation_keys().map(|keys| server.prepare_keys(keys)).transpose());
+    let keys =
+        clients.iter().map(|client| client.keys().map(|keys| server.prepare_keys(keys.bytes())).transpose());
     let keys: Vec<Option<PreparedKeys>> = keys.collect::<Result<_, _>>()?;
     let mut queries = Vec::with_capacity(plan.batch);
     for i in 0..plan.batch {
@@ -161,43 +160,34 @@ fn open(params: &ProtocolParams, backend: &Arc<Timed<StandIn>>) -> anyhow::Resul
             .and_then(|file| file.set_len(length))
             .with_context(|| format!("{}: cannot be made", path.display()))?;
     }
-    Ok(params.open_server(backend, &files, params.openings(Residence::Copied)[0])?)
+    Ok(params.on().open(backend, &files, params.openings(Residence::Copied)[0])?)
 }
 
 /// Rows and columns: of records and their bytes, of units, or of bytes.
 fn shape(params: &ProtocolParams) -> [usize; 2] {
-    match params {
-        ProtocolParams::DpfXor(_) | ProtocolParams::DpfSum(_) => {
-            [params.records() as usize, params.record_bytes()]
-        }
-        _ => params.stored().shape(),
+    match params.first_fold() {
+        FirstFold::Rows { .. } => [params.records() as usize, params.record_bytes()],
+        FirstFold::Bytes | FirstFold::Polynomials(_) => params.stored().shape(),
     }
 }
 
 /// What a batch cannot be faster than: reading the database once, or the arithmetic on every byte of it.
 fn bound(bench: &Bench, params: &ProtocolParams, batch: usize) -> anyhow::Result<Bound> {
     let limits = &bench.limits;
-    let (stored, queries) = (params.matrix_bytes() as f64, batch as f64);
-    Ok(match params {
-        ProtocolParams::Onion(_) => {
-            // Its bytes are coefficients, which are stored as residues of all primes.
-            let ring = RingSet::Onion32.ring();
-            let [rows, columns] = params.stored().shape();
-            let words = (rows * columns * ring.words()) as f64;
-            highest([limits.memory(4.0 * words), limits.residue_products(ring, 2.0 * words * queries)])
+    let (bytes, queries) = (params.folded_bytes() as f64, batch as f64);
+    let memory = limits.memory(bytes);
+    Ok(match params.first_fold() {
+        FirstFold::Bytes => highest([memory, limits.byte_products(4.0 * bytes * queries)]),
+        FirstFold::Polynomials(set) => {
+            highest([memory, limits.residue_products(set.ring(), 2.0 * bytes / 4.0 * queries)])
         }
-        ProtocolParams::DpfXor(_) | ProtocolParams::DpfSum(_) => {
-            let output =
-                if matches!(params, ProtocolParams::DpfXor(_)) { OutputKind::Bit } else { OutputKind::U32 };
-            let prf = params.prf().unwrap_or_default();
-            let domain = Domain::new(params.records(), output)?;
-            let mut bounds =
-                vec![limits.memory(stored), limits.calls(prf, domain.calls(prf) as f64 * queries)];
+        FirstFold::Rows { prf, output } => {
+            let calls = Domain::new(params.records(), output)?.calls(prf) as f64;
+            let mut bounds = vec![memory, limits.calls(prf, calls * queries)];
             if output == OutputKind::U32 {
-                bounds.push(limits.word_products(stored / 4.0 * queries));
+                bounds.push(limits.word_products(bytes / 4.0 * queries));
             }
             highest(bounds)
         }
-        _ => highest([limits.memory(stored), limits.byte_products(4.0 * stored * queries)]),
     })
 }

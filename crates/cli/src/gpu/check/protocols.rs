@@ -4,7 +4,9 @@ use spirea_conformance::{
     Content, answers_agree, malformed_queries_are_refused, queries_share_nothing, records_decode, setup,
 };
 use spirea_math::random::SecretRng;
+use spirea_protocols::protocol::Specimens;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
+use spirea_protocols::steps::Unit;
 
 use super::{Check, Scale, Subject};
 
@@ -16,27 +18,32 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> anyhow::Result<P
 /// The protocols of a scale. Where it is tiny, those are left out whose expansions keep an emulated device busy for a
 /// minute: the tests of `conformance` run them there.
 fn protocols(scale: Scale) -> impl Iterator<Item = &'static str> {
-    let expands = |name: &str| name.contains("pack") || name == "hybrid";
-    NAMES.into_iter().filter(move |name| scale == Scale::Full || !expands(name))
+    NAMES.into_iter().filter(move |name| scale == Scale::Full || !expands_widely(name))
 }
 
-/// Shapes of a small database whose records share a unit, fill it, or take several.
-fn small_shapes(protocol: &str, scale: Scale) -> Vec<(u64, usize)> {
-    let shapes: &[(u64, usize)] = match protocol {
-        "simple" | "dpf-xor" | "dpf-sum" => &[(40, 3), (1200, 40), (5, 9000)],
-        "double" => &[(40, 3), (700, 1), (5, 40)],
-        "exppack-double" => &[(20, 2), (3, 11)],
-        "onion" => &[(20, 4000), (3, 40_000)],
-        _ => &[(20, 900), (3, 9000)],
-    };
-    let count = if scale == Scale::Tiny { 1 } else { shapes.len() };
-    shapes[..count].to_vec()
+/// Whether a query of the smallest table expands to more leaves than an emulated device makes in seconds.
+fn expands_widely(protocol: &str) -> bool {
+    const LEAVES: f64 = 256.0;
+    let (records, record_bytes) = specimens(protocol).small[0];
+    let work = choose(protocol, records, record_bytes).map_or_else(|_| Vec::new(), |params| params.work());
+    let substitutions = work.iter().filter(|work| matches!(work.unit, Unit::Substitution(_)));
+    substitutions.map(|work| work.count).sum::<f64>() > LEAVES
+}
+
+fn specimens(protocol: &str) -> Specimens {
+    ProtocolParams::specimens(protocol).expect("the registry knows its names")
+}
+
+/// Shapes of a small database: one of them, or all.
+fn small_shapes(protocol: &str, scale: Scale) -> &'static [(u64, usize)] {
+    let shapes = specimens(protocol).small;
+    if scale == Scale::Tiny { &shapes[..1] } else { shapes }
 }
 
 pub(super) fn checks(subject: &Subject, gib: f64) -> Vec<Check> {
     let mut checks = Vec::new();
     for protocol in protocols(subject.scale) {
-        for (records, record_bytes) in small_shapes(protocol, subject.scale) {
+        for &(records, record_bytes) in small_shapes(protocol, subject.scale) {
             let subject = subject.clone();
             let name = format!("protocol {protocol}, {records} records of {record_bytes} bytes");
             checks.push(Check::new(name, move || small(&subject, protocol, records, record_bytes)));
@@ -73,14 +80,12 @@ fn margin_text(margin: f64) -> String {
     if margin.is_finite() { format!("{margin:.1} bits of margin") } else { String::new() }
 }
 
-/// Records of 4 KiB; small ones for the protocols that are made for them, in an eighth of the room because each takes
-/// time of its own to make.
+/// Records as large as the protocol is made for; small ones in an eighth of the room, because each takes time of its own
+/// to make.
 fn large_shape(protocol: &str, gib: f64) -> (u64, usize) {
-    let bytes = gib * f64::from(1 << 30);
-    match protocol {
-        "double" | "exppack-double" => ((bytes / 8.0 / 16.0).max(1.0) as u64, 16),
-        _ => ((bytes / 4096.0).max(1.0) as u64, 4096),
-    }
+    let record_bytes = specimens(protocol).large_record_bytes;
+    let room = gib * f64::from(1 << 30) / if record_bytes < 256 { 8.0 } else { 1.0 };
+    ((room / record_bytes as f64).max(1.0) as u64, record_bytes)
 }
 
 /// Some records of a large database decode: as large as there is room for, if that is less.

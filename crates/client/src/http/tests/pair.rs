@@ -3,14 +3,16 @@
 
 use std::sync::Barrier;
 
-use spirea_protocols::{Pair, PairIndexClient, Party};
+use spirea_protocols::Party;
 
 use super::*;
 
 /// A client half: an index is the exclusive or of the queries' first bytes, a record that of the answers.
 struct Shares;
 
-impl PairIndexClient for Shares {
+impl IndexClient for Shares {
+    const PARTIES: usize = 2;
+
     type State = ();
 
     fn records(&self) -> u64 {
@@ -21,16 +23,21 @@ impl PairIndexClient for Shares {
         params().sizes()
     }
 
-    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<([Vec<u8>; 2], ()), ProtocolError> {
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<()>, ProtocolError> {
         let mut zero = vec![0; self.sizes().query_bytes];
         rng.fill(&mut zero);
         let mut one = zero.clone();
         one[0] ^= index as u8;
-        Ok(([zero, one], ()))
+        Ok(Prepared { queries: vec![zero, one], state: () })
     }
 
-    fn combine(&self, (): &(), [zero, one]: [&[u8]; 2]) -> Result<Vec<u8>, ProtocolError> {
-        Ok(zero.iter().zip(one).take(table().record_bytes()).map(|(zero, one)| zero ^ one).collect())
+    fn decode(&self, (): &(), answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
+        let [zero, one] = answers else { panic!("both have answered") };
+        Ok(zero.iter().zip(*one).take(table().record_bytes()).map(|(zero, one)| zero ^ one).collect())
+    }
+
+    fn errors(&self, (): &(), _: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
+        Ok(Vec::new())
     }
 }
 
@@ -70,7 +77,7 @@ pub(super) fn pair(replies: impl Fn(Party) -> Reply + Clone + Send + Sync + 'sta
 pub(super) fn client([zero, one]: &[Server; 2], cache: &tempfile::TempDir, timeout: Duration) -> HttpClient {
     let options = ClientOptions { cache: Some(cache.path().into()), timeout, ..ClientOptions::default() };
     let description = Description::parse("test", config(OLD).encode().into()).unwrap();
-    let session = Session::over(description, Box::new(Pair(Shares))).unwrap();
+    let session = Session::over(description, Box::new(Shares)).unwrap();
     let servers = Servers::new(&[&zero.url, &one.url], "test", &options).unwrap();
     HttpClient::over(servers, Cache::open(Some(cache.path())).unwrap(), options, session)
 }

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use spirea_lattice::RingSet;
+use spirea_protocols::Prepared;
 use spirea_protocols::grid::Spread;
-use spirea_protocols::index::Prepared;
 
 use super::*;
 

@@ -1,0 +1,116 @@
+//! Evaluation keys: the client's, with the secret that they are made of, and the server's, as it computes with them.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Instant;
+
+use spirea_lattice::rlwe::{KeyShape, RingSecret};
+use spirea_math::random::SecretRng;
+
+/// A client's ring secret with the evaluation keys made of it. Clients of other versions of the database, and of its
+/// delta, go on with them where they need keys of the same shape. Clones share them, and end together.
+#[derive(Clone)]
+pub struct ClientKeys(Arc<SecretAndKeys>);
+
+struct SecretAndKeys {
+    shape: KeyShape,
+    bytes: Vec<u8>,
+    secrets: RwLock<Secrets>,
+    made: Instant,
+    queries: AtomicU64,
+}
+
+struct Secrets {
+    /// The one that queries are made under and answers are read with.
+    current: RingSecret,
+    /// What takes its place when the keys end. It is drawn with them, so that the end takes no time of its own.
+    spare: Option<RingSecret>,
+}
+
+impl ClientKeys {
+    /// New ones, unless there are some of this shape among `known`.
+    pub fn of_shape(shape: KeyShape, known: &[Self], rng: &mut SecretRng) -> Self {
+        known.iter().find(|keys| keys.0.shape == shape).cloned().unwrap_or_else(|| {
+            let current = RingSecret::sample(shape.set, rng);
+            let bytes = current.evaluation_keys(&shape, rng);
+            let spare = Some(RingSecret::sample(shape.set, rng));
+            Self(Arc::new(SecretAndKeys {
+                shape,
+                bytes,
+                secrets: RwLock::new(Secrets { current, spare }),
+                made: Instant::now(),
+                queries: AtomicU64::new(0),
+            }))
+        })
+    }
+
+    /// Erases the secret, for good and for everyone who shares these keys. A secret that nothing is known of takes its
+    /// place: queries are made as before, name the same keys, and have answers that nobody can read.
+    pub fn end(&self) {
+        let mut secrets = self.0.secrets.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(spare) = secrets.spare.take() {
+            secrets.current = spare;
+        }
+    }
+
+    /// Whether the secret has been erased.
+    pub fn have_ended(&self) -> bool {
+        self.secrets().spare.is_none()
+    }
+
+    /// When they were made, by the clock that only goes forward.
+    pub fn made(&self) -> Instant {
+        self.0.made
+    }
+
+    /// Counts further queries made under them.
+    pub fn count_queries(&self, queries: u64) {
+        self.0.queries.fetch_add(queries, Ordering::Relaxed);
+    }
+
+    /// The queries counted.
+    pub fn queries(&self) -> u64 {
+        self.0.queries.load(Ordering::Relaxed)
+    }
+
+    /// The evaluation keys, as they are sent to a server.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0.bytes
+    }
+
+    /// What `read` makes of the secret.
+    pub(crate) fn with_secret<T>(&self, read: impl FnOnce(&RingSecret) -> T) -> T {
+        read(&self.secrets().current)
+    }
+
+    // Whoever panicked while reading has changed nothing; `end` cannot.
+    fn secrets(&self) -> RwLockReadGuard<'_, Secrets> {
+        self.0.secrets.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Evaluation keys in the form that answers need: made once from a client's bytes by
+/// [`Responder::prepare_keys`]. Clones share them.
+#[derive(Clone)]
+pub struct PreparedKeys {
+    value: Arc<dyn Any + Send + Sync>,
+    bytes: usize,
+}
+
+impl PreparedKeys {
+    /// Keys that take `bytes` of memory.
+    pub fn new<T: Any + Send + Sync>(value: Arc<T>, bytes: usize) -> Self {
+        Self { value, bytes }
+    }
+
+    /// The keys, if they are of this type.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.value.downcast_ref()
+    }
+
+    /// Bytes of memory that they take.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes
+    }
+}

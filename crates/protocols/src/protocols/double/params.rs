@@ -1,0 +1,86 @@
+//! Parameters and shapes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::grid::Grid;
+use crate::parameters::{Failure, Parameters, Sets, Stored};
+use crate::steps::lwe::ROUNDED_BYTES;
+use crate::steps::query::QueryLayout;
+use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
+use crate::steps::shape::{malformed, validate_outcome};
+use crate::steps::{Folded, Work};
+use crate::{ProtocolError, Sizes};
+
+/// Parameters of a database under DoublePIR. Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Params(pub(crate) Folded);
+
+impl Params {
+    pub(super) fn second(&self) -> SecondShape {
+        self.0.second()
+    }
+
+    /// How a query lies in its bytes.
+    pub(super) fn layout(&self) -> QueryLayout {
+        self.0.two_folds_layout(0)
+    }
+}
+
+impl Parameters for Params {
+    fn name(&self) -> &'static str {
+        "double"
+    }
+
+    fn set(&self) -> String {
+        self.0.set_names()
+    }
+
+    fn stored(&self) -> Stored {
+        self.0.stored(SPREAD)
+    }
+
+    fn grid(&self) -> Grid {
+        self.0.grid
+    }
+
+    fn server_bytes(&self) -> u64 {
+        self.0.fixed_bytes()
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        self.0.validate_two_folds()?;
+        if self.0.ring.is_some() {
+            return Err(malformed("the protocol has no ring".into()));
+        }
+        validate_outcome(self.sizes(), self.failure())
+    }
+
+    fn sizes(&self) -> Sizes {
+        let second = self.second();
+        Sizes {
+            query_bytes: self.layout().bytes(),
+            answer_bytes: second.fixed_rows() * ROUNDED_BYTES + dynamic_bytes(&second),
+            hint_bytes: second.fixed_rows() as u64 * self.0.lwe_set().degree() as u64 * 4,
+            keys_bytes: 0,
+        }
+    }
+
+    fn work(&self) -> Vec<Work> {
+        self.0.two_folds_work()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.stored().bytes() + self.0.fixed_bytes()
+    }
+
+    fn exceedance(&self, share: f64) -> Option<Failure> {
+        let second = self.second();
+        let rows = second.fixed_rows() + second.parts * second.moving_rows();
+        Some(Failure::estimate(self.0.two_folds_exceedance_log2(rows, share)))
+    }
+
+    fn sets(&self) -> Sets {
+        self.0.sets()
+    }
+}

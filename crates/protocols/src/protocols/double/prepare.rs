@@ -1,0 +1,156 @@
+//! The shape that is chosen, what is computed of a database beforehand, and how it is brought up to date.
+//!
+//! Clients hold the hint of the fixed rows, which are rounded: nothing can be added up there when a byte changes. The
+//! panels with a changed byte are folded again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use spirea_backend::{Backend, PANEL_ROWS, PanelLayout, Residence};
+use spirea_math::random::{SecretRng, Seed};
+
+use super::{Client, Params, Server};
+use crate::choice::Choice;
+use crate::client::AnyIndexClient;
+use crate::files::{ChangedRecord, File, Files, Outputs, PatchedFiles, read_exact};
+use crate::keys::ClientKeys;
+use crate::opening::Opening;
+use crate::parameters::Parameters;
+use crate::protocol::{Protocol, Serve, Specimens};
+use crate::steps::changes::differences;
+use crate::steps::reinterpret::{SPREAD, precompute, put_fixed};
+use crate::steps::shape::{cheapest, lookup_cost};
+use crate::steps::{Folded, LweHint};
+use crate::{ProtocolError, Responder};
+
+/// Bytes of panels that are folded again at once.
+const FOLDED_AT_ONCE: usize = 64 << 20;
+
+impl Protocol for Params {
+    fn specimens() -> Specimens {
+        Specimens { small: &[(40, 3), (700, 1), (5, 40)], large_record_bytes: 16 }
+    }
+
+    fn check(choice: &Choice) -> Result<(), ProtocolError> {
+        choice.lwe_set().map(drop)
+    }
+
+    fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
+        let candidates = Folded::of_two_folds(choice.lwe_set()?, None, seed, records, record_bytes).map(Self);
+        cheapest(records, record_bytes, candidates, Self::validate, |params| {
+            lookup_cost(params.sizes(), params.0.two_folds_read_bytes())
+        })
+    }
+
+    fn choice(&self) -> Choice {
+        self.0.choice_of(self.name())
+    }
+
+    fn delta_choice(&self) -> Choice {
+        self.0.choice_of("simple")
+    }
+
+    fn seed(&self) -> Option<Seed> {
+        Some(self.0.seed)
+    }
+
+    fn reseed(&mut self, seed: Seed) {
+        self.0.seed = seed;
+    }
+
+    fn hint_lasts(&self) -> bool {
+        true
+    }
+
+    fn client_of(
+        &self,
+        hint: &[u8],
+        _known: &[ClientKeys],
+        _rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+        Ok(Box::new(Client::new(self.clone(), hint)?))
+    }
+}
+
+impl<B: Backend> Serve<B> for Params {
+    fn precompute(
+        &self,
+        backend: &Arc<B>,
+        matrix: &Path,
+        outputs: Outputs<'_>,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(), ProtocolError> {
+        let first = self.0.hint(SPREAD, &**backend, matrix, progress)?;
+        let public = self.0.second_matrix(self.0.grid.groups);
+        precompute(&**backend, &self.second(), &first, &public, outputs.server)?.write(outputs.hint)
+    }
+
+    fn patch(
+        &self,
+        backend: &Arc<B>,
+        files: &PatchedFiles<'_>,
+        changes: &[ChangedRecord],
+    ) -> Result<(), ProtocolError> {
+        self.patch_fixed(&**backend, files, changes)?;
+        self.write_hint(&**backend, files)
+    }
+
+    fn open(
+        &self,
+        backend: &Arc<B>,
+        files: &Files,
+        opening: Opening,
+    ) -> Result<Box<dyn Responder>, ProtocolError> {
+        let (matrix, fixed) = self.0.open_two_folds(&**backend, files, opening.residence)?;
+        Ok(Box::new(Server::new(self.clone(), Arc::clone(backend), matrix, fixed)?))
+    }
+}
+
+impl Params {
+    /// Folds the panels with a changed byte again, and puts their rows where the fixed rows of the second fold are.
+    ///
+    /// # Errors
+    /// The backend's, [`ProtocolError::Write`].
+    fn patch_fixed<B: Backend>(
+        &self,
+        backend: &B,
+        files: &PatchedFiles<'_>,
+        changes: &[ChangedRecord],
+    ) -> Result<(), ProtocolError> {
+        let (layout, shape) = (self.0.layout(SPREAD), self.second());
+        let panels: BTreeSet<usize> = differences(self.0.grid, SPREAD, changes)?
+            .map(|difference| difference.row / PANEL_ROWS)
+            .collect();
+        let panels: Vec<_> = panels.into_iter().collect();
+        let matrix = File::open(files.matrix, layout.bytes() as u64)?;
+        let mut fixed = read_exact(files.server, shape.fixed_layout().bytes() as u64)?;
+        for panels in panels.chunks((FOLDED_AT_ONCE / layout.panel_bytes()).max(1)) {
+            let mut bytes = vec![0; panels.len() * layout.panel_bytes()];
+            for (&panel, bytes) in panels.iter().zip(bytes.chunks_exact_mut(layout.panel_bytes())) {
+                matrix.read((panel * layout.panel_bytes()) as u64, bytes)?;
+            }
+            let some = PanelLayout::covering(panels.len() * PANEL_ROWS, layout.columns())?;
+            let some = backend.upload(some, &bytes)?;
+            let hint = LweHint::compute(backend, &self.0.public_matrix(), &some, |_| ())?;
+            for (i, &panel) in panels.iter().enumerate() {
+                for row in 0..PANEL_ROWS {
+                    put_fixed(&shape, panel * PANEL_ROWS + row, hint.row(i * PANEL_ROWS + row), &mut fixed);
+                }
+            }
+        }
+        fs::write(files.server, fixed).map_err(ProtocolError::Write)
+    }
+
+    /// Computes the hint of the fixed rows, every row of which depends on every changed unit.
+    ///
+    /// # Errors
+    /// The backend's, [`ProtocolError::Write`].
+    fn write_hint<B: Backend>(&self, backend: &B, files: &PatchedFiles<'_>) -> Result<(), ProtocolError> {
+        let fixed = backend.open(self.second().fixed_layout(), files.server, Residence::Mapped)?;
+        let public = self.0.second_matrix(self.0.grid.groups);
+        let mut file = fs::File::create(files.hint).map_err(ProtocolError::Write)?;
+        LweHint::compute(backend, &public, &fixed, |_| ())?.write(&mut file)
+    }
+}

@@ -1,0 +1,131 @@
+//! Parameters and shapes.
+
+use serde::{Deserialize, Serialize};
+use spirea_backend::PanelLayout;
+use spirea_lattice::PublicMatrix;
+use spirea_lattice::rlwe::KeyShape;
+
+use crate::grid::{Grid, Spread};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
+use crate::steps::folded::MAX_COLUMNS;
+use crate::steps::query::QueryLayout;
+use crate::steps::ring::RingShape;
+use crate::steps::shape::{malformed, validate_outcome};
+use crate::steps::{Folded, Unit, Work, noise};
+use crate::{ProtocolError, Sizes};
+
+/// Parameters of a database under double packing. Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Params(pub(crate) Folded);
+
+impl Params {
+    pub(crate) const SPREAD: Spread = Spread::Rows;
+
+    pub(super) fn ring_shape(&self) -> RingShape {
+        RingShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
+    }
+
+    /// How a query lies in its bytes.
+    pub(super) fn layout(&self) -> QueryLayout {
+        let Grid { columns, groups, .. } = self.0.grid;
+        QueryLayout { first: columns, second: groups, ciphertext: self.ring_shape().query_bytes() }
+    }
+
+    /// The layout of a second matrix: the bytes of a packed ciphertext down each column.
+    pub(super) fn second_layout(&self) -> PanelLayout {
+        PanelLayout::covering(self.ring_shape().response_bytes(), self.0.grid.groups)
+            .expect("validated parameters have a layout")
+    }
+
+    /// RLWE ciphertexts that a second matrix's answers are packed into.
+    pub(super) fn second_blocks(&self) -> usize {
+        self.ring_shape().response_bytes() / self.ring_shape().degree()
+    }
+
+    /// The public matrix of the second fold.
+    pub(super) fn second_matrix(&self) -> PublicMatrix {
+        self.0.second_matrix(self.0.grid.groups)
+    }
+}
+
+impl Parameters for Params {
+    fn name(&self) -> &'static str {
+        "double-pack"
+    }
+
+    fn set(&self) -> String {
+        self.0.set_names()
+    }
+
+    fn stored(&self) -> Stored {
+        self.0.stored(Self::SPREAD)
+    }
+
+    fn grid(&self) -> Grid {
+        self.0.grid
+    }
+
+    fn server_bytes(&self) -> u64 {
+        self.0.grid.rows(Self::SPREAD) as u64 * self.0.lwe_set().degree() as u64 * 4
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        self.0.validate_blocks()?;
+        if !self.ring_shape().response_bytes().is_multiple_of(self.ring_shape().degree()) {
+            return Err(malformed("a response must fill whole ciphertexts of the second packing".into()));
+        }
+        if self.0.grid.groups > MAX_COLUMNS {
+            return Err(malformed(format!("groups must be at most {MAX_COLUMNS}")));
+        }
+        validate_outcome(self.sizes(), self.failure())
+    }
+
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.ring_shape().keys())
+    }
+
+    fn sizes(&self) -> Sizes {
+        let (shape, grid) = (self.ring_shape(), self.0.grid);
+        Sizes {
+            query_bytes: self.layout().bytes(),
+            answer_bytes: grid.parts() * self.second_blocks() * shape.response_bytes(),
+            hint_bytes: 0,
+            keys_bytes: shape.keys().bytes(),
+        }
+    }
+
+    fn work(&self) -> Vec<Work> {
+        let (shape, grid, parts) = (self.ring_shape(), self.0.grid, self.0.grid.parts());
+        let (set, second) = (shape.set, self.second_blocks());
+        let scanned = grid.rows(Self::SPREAD) * grid.columns;
+        let words = parts * self.second_layout().rows() * (shape.columns + 1);
+        let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, scanned)];
+        work.extend(shape.expand_work());
+        work.extend([grid.groups, second].map(|blocks| shape.fold_work(parts, blocks)));
+        work.push(shape.switch_work(parts * (grid.groups + second)));
+        work.push(Work::new("encode_fold", Unit::ProductWord, words));
+        work.push(Work::new("encode_fold", Unit::EncodedPolynomial(set), parts * second * shape.columns));
+        work
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let (shape, grid) = (self.ring_shape(), self.0.grid);
+        let blocks = grid.parts() * grid.groups + self.second_blocks();
+        self.stored().bytes() + shape.plain_bytes(blocks) + shape.leaves_bytes() as u64
+    }
+
+    fn exceedance(&self, share: f64) -> Option<Failure> {
+        let (shape, grid) = (self.ring_shape(), self.0.grid);
+        let first =
+            noise::packed_exceedance_log2(self.0.lwe_set(), grid.columns, &shape, grid.record_bytes, share);
+        // All bytes of the inner ciphertexts must come back.
+        let inner_bytes = grid.parts() * shape.response_bytes();
+        let second = noise::packed_exceedance_log2(self.0.lwe_set(), grid.groups, &shape, inner_bytes, share);
+        Some(Failure::estimate(noise::either(first, second)))
+    }
+
+    fn sets(&self) -> Sets {
+        self.0.sets()
+    }
+}

@@ -1,0 +1,208 @@
+//! Parameters: the function, what a share is, and where records lie.
+
+use serde::{Deserialize, Serialize};
+use spirea_backend::{MAX_KEYS, RowLayout};
+use spirea_dpf::{Domain, OutputKind, PrfKind};
+
+use crate::choice::{Choice, Words};
+use crate::grid::{Grid, Spread};
+use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored};
+use crate::steps::{Unit, Work};
+use crate::{ProtocolError, Sizes};
+
+/// What shares are: a choice of [`OutputKind`] that a protocol allows.
+pub trait Shares: Copy + PartialEq + Send + Sync + 'static {
+    /// The protocol's name.
+    const PROTOCOL: &'static str;
+
+    /// The shares that a choice asks for.
+    fn chosen(choice: &Choice) -> Self;
+
+    /// The choice of these among others.
+    fn choose(self, choice: Choice) -> Choice;
+
+    /// The output of the functions.
+    fn output(self) -> OutputKind;
+}
+
+/// Bits, of `dpf-xor`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bits {
+    /// A share is a bit.
+    #[default]
+    Bit,
+}
+
+impl Shares for Bits {
+    const PROTOCOL: &'static str = "dpf-xor";
+
+    fn chosen(_: &Choice) -> Self {
+        Self::Bit
+    }
+
+    fn choose(self, choice: Choice) -> Choice {
+        choice
+    }
+
+    fn output(self) -> OutputKind {
+        OutputKind::Bit
+    }
+}
+
+impl Shares for Words {
+    const PROTOCOL: &'static str = "dpf-sum";
+
+    fn chosen(choice: &Choice) -> Self {
+        choice.words
+    }
+
+    fn choose(self, choice: Choice) -> Choice {
+        Choice { words: self, ..choice }
+    }
+
+    fn output(self) -> OutputKind {
+        match self {
+            Self::U32 => OutputKind::U32,
+            Self::U64 => OutputKind::U64,
+        }
+    }
+}
+
+/// Parameters of a database under `dpf-xor`.
+pub type XorParams = Params<Bits>;
+/// Parameters of a database under `dpf-sum`.
+pub type SumParams = Params<Words>;
+
+/// Parameters of a database that two servers hold. Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params<S> {
+    /// The pseudorandom function.
+    pub prf: PrfKind,
+    /// What shares are.
+    pub shares: S,
+    /// Where the records lie: units are rows, one a column.
+    pub grid: Grid,
+}
+
+impl<S: Shares> Params<S> {
+    /// The most bytes of a batch's answers.
+    const MAX_ANSWERS: usize = 64 << 20;
+
+    /// The functions' domain: a point for each row.
+    ///
+    /// # Panics
+    /// If the parameters have not been validated.
+    pub fn domain(&self) -> Domain {
+        self.checked_domain().expect("validated parameters have a domain")
+    }
+
+    fn checked_domain(&self) -> Result<Domain, ProtocolError> {
+        Domain::new(self.grid.columns as u64, self.shares.output())
+            .map_err(|error| ProtocolError::malformed("parameters", error.to_string()))
+    }
+
+    /// How the rows lie.
+    ///
+    /// # Panics
+    /// If the parameters have not been validated.
+    pub fn layout(&self) -> RowLayout {
+        self.checked_layout().expect("validated parameters have a layout")
+    }
+
+    fn checked_layout(&self) -> Result<RowLayout, ProtocolError> {
+        RowLayout::new(self.grid.columns, self.grid.unit_rows, self.grid.parts())
+            .map_err(|error| ProtocolError::malformed("parameters", error.to_string()))
+    }
+
+    /// The most queries in one call of the backend.
+    pub fn max_batch(&self) -> usize {
+        (Self::MAX_ANSWERS / self.layout().answer_bytes()).clamp(1, MAX_KEYS)
+    }
+}
+
+/// Bytes of the words that rows consist of.
+pub(super) fn word_bytes<S: Shares>(shares: S) -> usize {
+    shares.output().bits().div_ceil(8) as usize
+}
+
+impl<S: Shares> Parameters for Params<S> {
+    fn name(&self) -> &'static str {
+        S::PROTOCOL
+    }
+
+    fn set(&self) -> String {
+        format!("{}, {}", self.prf, self.shares.output().name())
+    }
+
+    fn parties(&self) -> usize {
+        2
+    }
+
+    fn stored(&self) -> Stored {
+        Stored::Units { grid: self.grid }
+    }
+
+    fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    fn first_fold(&self) -> FirstFold {
+        FirstFold::Rows { prf: self.prf, output: self.shares.output() }
+    }
+
+    fn server_bytes(&self) -> u64 {
+        0
+    }
+
+    fn work(&self) -> Vec<Work> {
+        let (layout, output) = (self.layout(), self.shares.output());
+        vec![
+            Work::new("share_fold", Unit::SharedRow(output), layout.rows() * layout.parts()),
+            Work::new("share_fold", Unit::SharedByte(output), layout.bytes()),
+        ]
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.layout().bytes() as u64
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        let wrong = |detail: &str| Err(ProtocolError::malformed("parameters", detail));
+        self.grid.validate(Spread::Rows)?;
+        if self.grid.groups != 1 {
+            return wrong("rows have one group");
+        }
+        self.checked_domain()?;
+        let layout = self.checked_layout()?;
+        if !layout.row_bytes().is_multiple_of(word_bytes(self.shares)) {
+            return wrong("rows must be whole words");
+        }
+        Ok(())
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            query_bytes: self.domain().key_bytes(),
+            answer_bytes: self.layout().answer_bytes(),
+            hint_bytes: 0,
+            keys_bytes: 0,
+        }
+    }
+
+    /// There is no noise: a record never decodes wrongly.
+    fn exceedance(&self, _: f64) -> Option<Failure> {
+        None
+    }
+
+    /// There is no lattice: what a server learns rests on the seeds of keys.
+    fn sets(&self) -> Sets {
+        Sets { lwe: None, ring: None }
+    }
+
+    /// The secret bits of a seed.
+    fn security_bits(&self) -> f64 {
+        127.0
+    }
+}

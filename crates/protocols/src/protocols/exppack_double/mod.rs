@@ -1,0 +1,15 @@
+//! ExpPack (D): DoublePIR without a hint for the client (VIPIR sections 3.2 and 3.5).
+//!
+//! The two folds are those of [`double`](super::double). What the second fold leaves of the fixed rows, 2560 LWE
+//! ciphertexts for each byte of a unit, is packed: their hint stays with the server. The moving rows are few;
+//! packing them would cost 3840 transforms and save 5 KiB, so that they are sent as they are. Steps:
+//! `scalar_fold`, `reinterpret`, `scalar_fold`, `expand`, `pack`, `mod_switch`.
+
+mod client;
+mod params;
+mod prepare;
+mod server;
+
+pub use client::Client;
+pub use params::Params;
+pub use server::Server;

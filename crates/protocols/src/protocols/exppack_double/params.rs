@@ -1,0 +1,113 @@
+//! Parameters and shapes.
+
+use serde::{Deserialize, Serialize};
+use spirea_lattice::rlwe::KeyShape;
+
+use crate::grid::Grid;
+use crate::parameters::{Failure, Parameters, Sets, Stored};
+use crate::steps::query::QueryLayout;
+use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
+use crate::steps::ring::RingShape;
+use crate::steps::shape::validate_outcome;
+use crate::steps::{Folded, Work, noise};
+use crate::{ProtocolError, Sizes};
+
+/// Parameters of a database under ExpPack (D). Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Params(pub(crate) Folded);
+
+impl Params {
+    pub(super) fn ring_shape(&self) -> RingShape {
+        RingShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
+    }
+
+    pub(super) fn second(&self) -> SecondShape {
+        self.0.second()
+    }
+
+    /// How a query lies in its bytes.
+    pub(super) fn layout(&self) -> QueryLayout {
+        self.0.two_folds_layout(self.ring_shape().query_bytes())
+    }
+
+    /// RLWE ciphertexts that the fixed rows are packed into.
+    pub(super) fn blocks(&self) -> usize {
+        self.second().fixed_rows().div_ceil(self.ring_shape().degree())
+    }
+}
+
+impl Parameters for Params {
+    fn name(&self) -> &'static str {
+        "exppack-double"
+    }
+
+    fn set(&self) -> String {
+        self.0.set_names()
+    }
+
+    fn stored(&self) -> Stored {
+        self.0.stored(SPREAD)
+    }
+
+    fn grid(&self) -> Grid {
+        self.0.grid
+    }
+
+    fn server_bytes(&self) -> u64 {
+        self.0.fixed_bytes()
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        self.0.validate_two_folds()?;
+        self.0.validate_ring()?;
+        validate_outcome(self.sizes(), self.failure())
+    }
+
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.ring_shape().keys())
+    }
+
+    fn sizes(&self) -> Sizes {
+        let (second, shape) = (self.second(), self.ring_shape());
+        Sizes {
+            query_bytes: self.layout().bytes(),
+            answer_bytes: self.blocks() * shape.response_bytes() + dynamic_bytes(&second),
+            hint_bytes: 0,
+            keys_bytes: shape.keys().bytes(),
+        }
+    }
+
+    fn work(&self) -> Vec<Work> {
+        let shape = self.ring_shape();
+        let mut work = self.0.two_folds_work();
+        work.extend(shape.expand_work());
+        work.extend([shape.fold_work(1, self.blocks()), shape.switch_work(self.blocks())]);
+        work
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let shape = self.ring_shape();
+        self.stored().bytes()
+            + self.0.fixed_bytes()
+            + shape.plain_bytes(self.blocks())
+            + shape.leaves_bytes() as u64
+    }
+
+    fn exceedance(&self, share: f64) -> Option<Failure> {
+        let (second, shape) = (self.second(), self.ring_shape());
+        let packed = noise::packed_exceedance_log2(
+            self.0.lwe_set(),
+            self.0.grid.groups,
+            &shape,
+            second.fixed_rows(),
+            share,
+        );
+        let moving = self.0.two_folds_exceedance_log2(second.parts * second.moving_rows(), share);
+        Some(Failure::estimate(noise::either(packed, moving)))
+    }
+
+    fn sets(&self) -> Sets {
+        self.0.sets()
+    }
+}

@@ -1,0 +1,10 @@
+//! The protocols, a folder each: parameters, both halves, and what is computed of a database beforehand.
+
+pub mod double;
+pub mod double_pack;
+pub mod dpf;
+pub mod exppack_double;
+pub mod exppack_simple;
+pub mod hybrid;
+pub mod onion;
+pub mod simple;

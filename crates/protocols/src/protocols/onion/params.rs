@@ -1,0 +1,146 @@
+//! Parameters and shapes.
+
+use serde::{Deserialize, Serialize};
+use spirea_lattice::RingSet;
+use spirea_lattice::rlwe::KeyShape;
+use spirea_math::random::Seed;
+
+use super::pad::Pad;
+use crate::grid::{Grid, Spread};
+use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored};
+use crate::steps::query::QueryLayout;
+use crate::steps::ring::{RingShape, depth};
+use crate::steps::shape::{malformed, validate_outcome};
+use crate::steps::{Work, noise};
+use crate::{ProtocolError, Sizes};
+
+/// Parameters of a database under OnionPIRv2. Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Name of the ring set.
+    pub ring: String,
+    /// Seed of the public pad. Drawn after the content is fixed: the failure bound is one over its choice.
+    #[serde(with = "crate::hex")]
+    pub pad: Seed,
+    /// Where the records lie: a unit is a polynomial, a column one of the first dimension.
+    pub grid: Grid,
+}
+
+impl Params {
+    /// The most columns: the noise of a first dimension allows no more.
+    pub const MAX_COLUMNS: usize = 512;
+
+    /// The ring set of validated parameters.
+    pub(super) fn ring_set(&self) -> RingSet {
+        onion_set(&self.ring).expect("validated parameters name a ring set")
+    }
+
+    /// The pad of the stored polynomials.
+    pub(super) fn pad(&self) -> Pad {
+        Pad::new(&self.pad, self.ring_set().plaintext_bits())
+    }
+
+    /// How a query lies in its bytes: it is a ciphertext.
+    pub(super) fn layout(&self) -> QueryLayout {
+        QueryLayout { first: 0, second: 0, ciphertext: self.ring_shape().query_bytes() }
+    }
+
+    pub(super) fn ring_shape(&self) -> RingShape {
+        RingShape { set: self.ring_set(), columns: self.grid.columns, depth: depth(self.grid.groups) }
+    }
+}
+
+/// Bytes that a plaintext polynomial holds.
+pub(super) fn unit_bytes(set: RingSet) -> usize {
+    set.ring().degree() * set.plaintext_bits() as usize / 8
+}
+
+/// The ring sets whose plaintexts are polynomials of the database.
+pub(super) fn ring_sets() -> impl Iterator<Item = RingSet> {
+    RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() >= 20)
+}
+
+fn onion_set(name: &str) -> Option<RingSet> {
+    ring_sets().find(|set| set.name() == name)
+}
+
+impl Parameters for Params {
+    fn name(&self) -> &'static str {
+        "onion"
+    }
+
+    fn set(&self) -> String {
+        self.ring.clone()
+    }
+
+    fn stored(&self) -> Stored {
+        Stored::Units { grid: self.grid }
+    }
+
+    fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    fn first_fold(&self) -> FirstFold {
+        FirstFold::Polynomials(self.ring_set())
+    }
+
+    fn server_bytes(&self) -> u64 {
+        0
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        /// Far more than any memory holds.
+        const MAX_GROUPS: usize = 1 << 24;
+        self.grid.validate(Spread::Rows)?;
+        let set = onion_set(&self.ring)
+            .ok_or_else(|| malformed(format!("no ring set for polynomials is called {:?}", self.ring)))?;
+        if self.grid.unit_rows != unit_bytes(set) {
+            return Err(malformed(format!("a unit must have {} bytes", unit_bytes(set))));
+        }
+        if self.grid.columns > Self::MAX_COLUMNS || self.grid.groups > MAX_GROUPS {
+            let most = Self::MAX_COLUMNS;
+            return Err(malformed(format!(
+                "columns must be at most {most}, and groups at most {MAX_GROUPS}"
+            )));
+        }
+        validate_outcome(self.sizes(), self.failure())
+    }
+
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.ring_shape().keys())
+    }
+
+    fn sizes(&self) -> Sizes {
+        let shape = self.ring_shape();
+        Sizes {
+            query_bytes: self.layout().bytes(),
+            answer_bytes: self.grid.parts() * shape.response_bytes(),
+            hint_bytes: 0,
+            keys_bytes: shape.keys().bytes(),
+        }
+    }
+
+    fn work(&self) -> Vec<Work> {
+        let (shape, grid, parts) = (self.ring_shape(), self.grid, self.grid.parts());
+        let mut work = shape.expand_work();
+        work.push(shape.fold_work(parts, grid.groups));
+        work.extend(shape.select_work(grid.groups, parts));
+        work.push(shape.switch_work(parts));
+        work
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let shape = self.ring_shape();
+        shape.plain_bytes(self.grid.parts() * self.grid.groups) + shape.leaves_bytes() as u64
+    }
+
+    fn exceedance(&self, share: f64) -> Option<Failure> {
+        Some(Failure::bound(noise::padded_exceedance_log2(&self.ring_shape(), self.grid.parts(), share)))
+    }
+
+    fn sets(&self) -> Sets {
+        Sets { lwe: None, ring: Some(self.ring_set()) }
+    }
+}

@@ -1,0 +1,83 @@
+//! The shape that is chosen, and how a database is opened. Nothing is computed of it beforehand: transforming the
+//! polynomials when they are loaded takes less time than reading the four times larger result from a disk would.
+
+use std::sync::Arc;
+
+use spirea_backend::RingBackend;
+use spirea_math::random::{SecretRng, Seed};
+
+use super::params::{ring_sets, unit_bytes};
+use super::{Client, Params, Server};
+use crate::choice::Choice;
+use crate::client::AnyIndexClient;
+use crate::files::{Files, Units};
+use crate::grid::Grid;
+use crate::keys::ClientKeys;
+use crate::opening::Opening;
+use crate::parameters::Parameters;
+use crate::protocol::{Protocol, Serve, Specimens};
+use crate::steps::shape::{cheapest, lookup_cost};
+use crate::{ProtocolError, Responder};
+
+impl Protocol for Params {
+    fn specimens() -> Specimens {
+        Specimens { small: &[(20, 4000), (3, 40_000)], large_record_bytes: 4096 }
+    }
+
+    fn check(choice: &Choice) -> Result<(), ProtocolError> {
+        choice.ring_set(choice.security.onion_set(), ring_sets().collect()).map(drop)
+    }
+
+    fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
+        let ring = choice.ring_set(choice.security.onion_set(), ring_sets().collect())?;
+        let unit_rows = unit_bytes(ring);
+        let columns = (0..=9).flat_map(|power| [1 << power, 3 << power >> 1]);
+        let candidates =
+            columns.filter(|&columns| columns <= Self::MAX_COLUMNS).filter_map(|columns: usize| {
+                let grid = Grid { records, record_bytes, unit_rows, groups: 1, columns };
+                let units = records.div_ceil(grid.records_per_unit() as u64);
+                let groups = usize::try_from(units.div_ceil(columns as u64)).ok()?;
+                Some(Self { ring: ring.name().into(), pad: seed, grid: Grid { groups, ..grid } })
+            });
+        cheapest(records, record_bytes, candidates, Self::validate, |params| {
+            let (grid, shape) = (params.grid, params.ring_shape());
+            let blocks = grid.parts() * grid.groups;
+            lookup_cost(params.sizes(), shape.pack_read_bytes(blocks) + shape.select_read_bytes(blocks))
+        })
+    }
+
+    fn choice(&self) -> Choice {
+        Choice { protocol: self.name().into(), ring: Some(self.ring.clone()), ..Choice::default() }
+    }
+
+    fn seed(&self) -> Option<Seed> {
+        Some(self.pad)
+    }
+
+    fn reseed(&mut self, seed: Seed) {
+        self.pad = seed;
+    }
+
+    fn client_of(
+        &self,
+        _hint: &[u8],
+        known: &[ClientKeys],
+        rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+        Ok(Box::new(Client::new(self.clone(), known, rng)?))
+    }
+}
+
+impl<B: RingBackend> Serve<B> for Params {
+    fn open(
+        &self,
+        backend: &Arc<B>,
+        files: &Files,
+        _opening: Opening,
+    ) -> Result<Box<dyn Responder>, ProtocolError> {
+        let units = Units::open(&files.matrix, self.stored())?;
+        let server = Server::new(self.clone(), Arc::clone(backend), |unit, bytes| units.read(unit, bytes))?;
+        units.check()?;
+        Ok(Box::new(server))
+    }
+}

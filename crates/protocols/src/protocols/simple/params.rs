@@ -1,0 +1,246 @@
+//! Parameters: the set, the shape, and where records lie.
+
+use serde::{Deserialize, Serialize};
+use spirea_backend::{MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
+use spirea_lattice::{LweSet, PublicMatrix, noise};
+
+use crate::grid::{Grid, Spread};
+use crate::parameters::{Failure, Parameters, Sets, Stored};
+use crate::steps::lwe::{ROUNDED_BITS, ROUNDED_BYTES};
+use crate::steps::query::QueryLayout;
+use crate::steps::{Unit, Work};
+use crate::{ProtocolError, Sizes};
+
+/// Parameters of a database under SimplePIR. Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Name of the LWE set.
+    pub set: String,
+    /// Seed of the public matrix.
+    #[serde(with = "crate::hex")]
+    pub seed: [u8; 32],
+    /// Number of records.
+    pub records: u64,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Rows of the matrix, a multiple of 32.
+    pub rows: usize,
+    /// Columns of the matrix, a multiple of 256.
+    pub columns: usize,
+}
+
+impl Params {
+    /// The largest bound on the probability that a record decodes wrongly, as log2.
+    pub const MAX_FAILURE_LOG2: f64 = -60.0;
+    /// The most columns that one record may take.
+    pub const MAX_RECORD_COLUMNS: usize = 64;
+    /// The most columns of a matrix: the failure bound allows no more.
+    pub(super) const MAX_COLUMNS: usize = 1 << 20;
+
+    /// The LWE set.
+    ///
+    /// # Panics
+    /// If the parameters have not been validated.
+    pub fn lwe_set(&self) -> LweSet {
+        LweSet::by_name(&self.set).expect("validated parameters name a set")
+    }
+
+    /// The public matrix.
+    ///
+    /// # Panics
+    /// If the parameters have not been validated.
+    pub fn public_matrix(&self) -> PublicMatrix {
+        PublicMatrix::new(self.lwe_set(), self.seed, self.columns)
+    }
+
+    /// The layout of the stored matrix.
+    ///
+    /// # Panics
+    /// If the parameters have not been validated.
+    pub fn layout(&self) -> PanelLayout {
+        PanelLayout::covering(self.rows, self.columns).expect("validated parameters have a layout")
+    }
+
+    /// How a query lies in its bytes.
+    pub(super) fn query_layout(&self) -> QueryLayout {
+        QueryLayout { first: self.record_columns() * self.columns, second: 0, ciphertext: 0 }
+    }
+
+    /// Columns that a record takes: the ciphertext columns of a query.
+    pub fn record_columns(&self) -> usize {
+        self.record_bytes.div_ceil(self.rows)
+    }
+
+    /// Records that share a column.
+    pub fn records_per_column(&self) -> usize {
+        (self.rows / self.record_bytes).max(1)
+    }
+
+    /// Most queries in one call of the backend.
+    pub fn max_batch(&self) -> usize {
+        MAX_BATCH / self.record_columns()
+    }
+
+    /// The offset in the stored matrix of byte `byte` of record `index`.
+    ///
+    /// # Panics
+    /// If the parameters have not been validated.
+    pub fn offset(&self, index: u64, byte: usize) -> usize {
+        self.stored().offset(index, byte) as usize
+    }
+}
+
+impl Parameters for Params {
+    fn name(&self) -> &'static str {
+        "simple"
+    }
+
+    fn set(&self) -> String {
+        self.set.clone()
+    }
+
+    fn stored(&self) -> Stored {
+        Stored::Panels { layout: self.layout(), grid: self.grid(), spread: Spread::Columns }
+    }
+
+    fn grid(&self) -> Grid {
+        let Self { records, record_bytes, rows, columns, .. } = *self;
+        Grid { records, record_bytes, unit_rows: rows, groups: 1, columns }
+    }
+
+    fn server_bytes(&self) -> u64 {
+        0
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        let wrong = |detail: String| Err(ProtocolError::malformed("parameters", detail));
+        if LweSet::by_name(&self.set).is_none() {
+            let known = LweSet::ALL.map(LweSet::name).join(", ");
+            return wrong(format!("no LWE set is called {:?}; there are {known}", self.set));
+        }
+        if self.rows == 0 || !self.rows.is_multiple_of(PANEL_ROWS) {
+            return wrong(format!("rows must be a positive multiple of {PANEL_ROWS}"));
+        }
+        if self.columns == 0 || !self.columns.is_multiple_of(RING_DEGREE) || self.columns > Self::MAX_COLUMNS
+        {
+            return wrong(format!(
+                "columns must be a positive multiple of {RING_DEGREE} up to {}",
+                Self::MAX_COLUMNS
+            ));
+        }
+        if PanelLayout::covering(self.rows, self.columns).is_err() {
+            return wrong("the matrix is larger than any this software holds".into());
+        }
+        if self.record_bytes == 0 || self.record_bytes.div_ceil(self.rows) > Self::MAX_RECORD_COLUMNS {
+            return wrong(format!("a record must take between 1 and {} columns", Self::MAX_RECORD_COLUMNS));
+        }
+        let capacity = (self.columns / self.record_columns()) as u128 * self.records_per_column() as u128;
+        if self.records == 0 || u128::from(self.records) > capacity {
+            return wrong(format!("the matrix holds {capacity} records, not {}", self.records));
+        }
+        if let Some(failure) = self.failure().filter(|failure| failure.log2 > Self::MAX_FAILURE_LOG2) {
+            return wrong(format!(
+                "a record would decode wrongly with probability up to {failure}, above 2^-60"
+            ));
+        }
+        Ok(())
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            query_bytes: self.query_layout().bytes(),
+            answer_bytes: self.record_columns() * self.rows * (ROUNDED_BYTES),
+            hint_bytes: self.rows as u64 * self.lwe_set().degree() as u64 * 4,
+            keys_bytes: 0,
+        }
+    }
+
+    /// A row of the hint is n equations in as many unknowns as the matrix has columns.
+    fn hint_determines_records(&self) -> bool {
+        self.columns <= self.lwe_set().degree()
+    }
+
+    fn work(&self) -> Vec<Work> {
+        vec![Work::new("scalar_fold", Unit::ScannedByte, self.rows * self.columns * self.record_columns())]
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.layout().bytes() as u64
+    }
+
+    fn exceedance(&self, share: f64) -> Option<Failure> {
+        Some(Failure::bound(noise::exceedance_log2(self.columns, ROUNDED_BITS, self.record_bytes, share)))
+    }
+
+    fn sets(&self) -> Sets {
+        Sets { lwe: Some(self.lwe_set()), ring: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choice::Choice;
+    use crate::protocol::Protocol as _;
+    use proptest::prelude::*;
+
+    fn chosen(records: u64, record_bytes: usize) -> Params {
+        Params::choose(&Choice::default(), [0; 32], records, record_bytes).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn chosen_shapes_are_valid_and_waste_little(records in 1u64..1 << 24, log_bytes in 0u32..21, jitter in 0usize..1000) {
+            let record_bytes = ((1usize << log_bytes) + jitter * (1 << log_bytes) / 1000).max(9);
+            prop_assume!(u128::from(records) * (record_bytes as u128) < 1 << 36);
+            let params = chosen(records, record_bytes);
+            prop_assert!(params.validate().is_ok());
+            let (stored, raw) = ((params.rows * params.columns) as f64, records as f64 * record_bytes as f64);
+            // A matrix has at least one panel and one block of columns; a large one wastes little.
+            prop_assert!(stored <= 1.3 * raw + 8192.0 + 32.0 * 64.0 * params.columns as f64 + 256.0 * params.rows as f64, "{params:?}");
+        }
+
+        #[test]
+        fn records_do_not_overlap(records in 1u64..400, record_bytes in 1usize..700) {
+            let params = chosen(records, record_bytes);
+            let layout = params.layout();
+            let mut taken = vec![false; layout.bytes()];
+            for index in 0..records {
+                for byte in 0..record_bytes {
+                    let offset = params.offset(index, byte);
+                    prop_assert!(!std::mem::replace(&mut taken[offset], true));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_gibibyte_has_a_near_square_shape() {
+        let params = chosen(1 << 22, 256);
+        assert!((1 << 14..1 << 16).contains(&params.rows), "{params:?}");
+        assert!(params.failure().unwrap().log2 < -1000.0);
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_refused_by_name() {
+        let good = chosen(1000, 100);
+        type Change = fn(&mut Params);
+        let broken: [(Change, &str); 8] = [
+            (|p| p.set = "toy".into(), "no LWE set"),
+            (|p| p.rows = 33, "rows"),
+            (|p| p.rows = 0, "rows"),
+            (|p| p.columns = 100, "columns"),
+            (|p| p.columns = 1 << 40, "columns"),
+            (|p| p.record_bytes = 0, "record"),
+            (|p| p.record_bytes = usize::MAX, "record"),
+            (|p| p.records = u64::MAX, "holds"),
+        ];
+        for (change, message) in broken {
+            let mut params = good.clone();
+            change(&mut params);
+            let error = params.validate().unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The shape that is chosen, what is computed of a database beforehand, and how it is brought up to date.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use spirea_backend::{Backend, PANEL_ROWS, RING_DEGREE};
+use spirea_math::random::{SecretRng, Seed};
+
+use super::{Client, Params, Server};
+use crate::choice::Choice;
+use crate::client::AnyIndexClient;
+use crate::files::{ChangedRecord, Files, Outputs, PatchedFiles};
+use crate::grid::Spread;
+use crate::keys::ClientKeys;
+use crate::opening::Opening;
+use crate::parameters::Parameters;
+use crate::protocol::{Protocol, Serve};
+use crate::steps::LweHint;
+use crate::steps::changes::differences;
+use crate::steps::hint::patch_hint;
+use crate::steps::shape::lookup_cost;
+use crate::{ProtocolError, Responder};
+
+impl Protocol for Params {
+    fn check(choice: &Choice) -> Result<(), ProtocolError> {
+        choice.lwe_set().map(drop)
+    }
+
+    fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
+        let set = choice.lwe_set()?.name();
+        if records == 0 || record_bytes == 0 {
+            let detail = "a table needs at least one record of at least one byte";
+            return Err(ProtocolError::BadRequest(detail.into()));
+        }
+        let shape = |rows: usize, records_per_column: u64, record_columns: u64| {
+            let columns = u128::from(records.div_ceil(records_per_column)) * u128::from(record_columns);
+            let columns = columns.next_multiple_of(RING_DEGREE as u128);
+            let rows = rows.next_multiple_of(PANEL_ROWS);
+            (columns <= Self::MAX_COLUMNS as u128).then(|| Self {
+                set: set.into(),
+                seed,
+                records,
+                record_bytes,
+                rows,
+                columns: columns as usize,
+            })
+        };
+        let split = (1..=Self::MAX_RECORD_COLUMNS).map(|k| shape(record_bytes.div_ceil(k), 1, k as u64));
+        // Heights of whole records, a sixteenth apart: nothing is lost between them.
+        let shared = std::iter::successors(Some(2u64), |&share| Some(share + share.div_ceil(16)))
+            .take_while(|&share| share < 2 * records && u128::from(share) * (record_bytes as u128) < 1 << 40)
+            .map(|share| shape(record_bytes * share.min(records) as usize, share.min(records), 1));
+        let cost = |params: &Self| lookup_cost(params.sizes(), (params.rows * params.columns) as f64);
+        split
+            .chain(shared)
+            .flatten()
+            .filter(|params| params.validate().is_ok())
+            .min_by(|a, b| cost(a).total_cmp(&cost(b)))
+            .ok_or_else(|| {
+                ProtocolError::BadRequest(format!(
+                    "{records} records of {record_bytes} bytes do not fit a matrix; split the table"
+                ))
+            })
+    }
+
+    fn choice(&self) -> Choice {
+        Choice { protocol: self.name().into(), set: Some(self.set.clone()), ..Choice::default() }
+    }
+
+    fn seed(&self) -> Option<Seed> {
+        Some(self.seed)
+    }
+
+    fn reseed(&mut self, seed: Seed) {
+        self.seed = seed;
+    }
+
+    fn hint_lasts(&self) -> bool {
+        true
+    }
+
+    fn client_of(
+        &self,
+        hint: &[u8],
+        _known: &[ClientKeys],
+        _rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+        Ok(Box::new(Client::new(self.clone(), hint)?))
+    }
+}
+
+impl<B: Backend> Serve<B> for Params {
+    fn precompute(
+        &self,
+        backend: &Arc<B>,
+        matrix: &Path,
+        outputs: Outputs<'_>,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(), ProtocolError> {
+        let hint = LweHint::of_file(&**backend, self.layout(), &self.public_matrix(), matrix, progress)?;
+        hint.write(outputs.hint)
+    }
+
+    fn patch(
+        &self,
+        _backend: &Arc<B>,
+        files: &PatchedFiles<'_>,
+        changes: &[ChangedRecord],
+    ) -> Result<(), ProtocolError> {
+        let differences = differences(self.grid(), Spread::Columns, changes)?;
+        patch_hint(files.hint, self.rows, self.public_matrix(), differences)
+    }
+
+    fn open(
+        &self,
+        backend: &Arc<B>,
+        files: &Files,
+        opening: Opening,
+    ) -> Result<Box<dyn Responder>, ProtocolError> {
+        let matrix = backend.open(self.layout(), &files.matrix, opening.residence)?;
+        Ok(Box::new(Server::new(self.clone(), Arc::clone(backend), matrix)?))
+    }
+}

@@ -1,0 +1,400 @@
+//! What ExpPack (S) and the hybrid protocol have in common: one fold, whose LWE ciphertexts are packed, and of the packed
+//! ones perhaps one that is selected.
+//!
+//! They differ in where the parts of a large record lie. Under ExpPack (S) each is in a column of its own and is asked
+//! for by itself. Under the hybrid protocol they lie below each other in one column, one query brings all, and selects
+//! the block in each.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use spirea_backend::RingBackend;
+use spirea_lattice::rlwe::KeyShape;
+use spirea_lattice::{LweEncryptor, LweSet, RingSet};
+use spirea_math::random::{SecretRng, Seed};
+use zeroize::Zeroizing;
+
+use super::check::{check_answers, check_batch, check_index};
+use super::folded::Folded;
+use super::hint::LweHint;
+use super::noise;
+use super::query::QueryLayout;
+use super::ring::{RingClient, RingServer, RingShape};
+use super::shape::{cheapest, lookup_cost, validate_outcome};
+use super::work::{Unit, Work};
+use crate::bytes::extend_words;
+use crate::choice::Choice;
+use crate::client::{AnyIndexClient, IndexClient, Prepared};
+use crate::files::{Files, Outputs};
+use crate::grid::{Grid, Place, Spread};
+use crate::keys::{ClientKeys, PreparedKeys};
+use crate::opening::Opening;
+use crate::parameters::{Failure, Parameters, Sets, Stored};
+use crate::protocol::{Protocol, Serve, Specimens};
+use crate::responder::{Query, Responder};
+use crate::{ProtocolError, Sizes};
+
+/// Parameters of a protocol that packs what one fold leaves.
+pub trait PackedParams: From<Folded> + Send + Sync {
+    /// The protocol's name.
+    const NAME: &'static str;
+    /// Where the parts of a large record lie.
+    const SPREAD: Spread;
+
+    /// What they have in common with other parameters.
+    fn folded(&self) -> &Folded;
+
+    /// See [`PackedParams::folded`].
+    fn folded_mut(&mut self) -> &mut Folded;
+
+    /// Shapes to choose from.
+    fn candidates(
+        lwe: LweSet,
+        ring: RingSet,
+        seed: Seed,
+        records: u64,
+        record_bytes: usize,
+    ) -> impl Iterator<Item = Folded>;
+
+    /// Refuses shapes that are not the protocol's.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] that names what is out of range.
+    fn validate_shape(&self) -> Result<(), ProtocolError>;
+
+    /// Bytes of memory traffic that take as long as a query.
+    fn read_bytes(shape: &PackedShape) -> f64;
+
+    /// The shape of validated parameters.
+    fn shape(&self) -> PackedShape {
+        let folded = self.folded();
+        let (grid, lwe) = (folded.grid, folded.lwe_set());
+        let ring = RingShape::packing(lwe, folded.ring_set(), grid.groups);
+        PackedShape { grid, spread: Self::SPREAD, lwe, ring }
+    }
+}
+
+/// What follows from validated parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedShape {
+    pub(crate) grid: Grid,
+    pub(crate) spread: Spread,
+    pub(crate) lwe: LweSet,
+    pub(crate) ring: RingShape,
+}
+
+impl PackedShape {
+    /// Encrypted unit vectors that a look-up sends, each with the ciphertext of its secret.
+    pub(crate) fn asked(&self) -> usize {
+        self.grid.columns_of_record(self.spread)
+    }
+
+    /// Parts of a record that each of them brings.
+    pub(crate) fn parts(&self) -> usize {
+        self.grid.parts() / self.asked()
+    }
+
+    /// Blocks of N rows that the rows of a part are packed in.
+    pub(crate) fn blocks(&self) -> usize {
+        self.grid.groups * self.blocks_of_unit()
+    }
+
+    fn blocks_of_unit(&self) -> usize {
+        self.grid.unit_rows / self.ring.degree()
+    }
+
+    /// How each of the encrypted unit vectors lies in a query.
+    pub(crate) fn layout(&self) -> QueryLayout {
+        QueryLayout { first: self.grid.columns, second: 0, ciphertext: self.ring.query_bytes() }
+    }
+
+    /// Bytes that the first fold reads.
+    pub(crate) fn scanned_bytes(&self) -> usize {
+        self.grid.rows(self.spread) * self.grid.columns
+    }
+
+    fn server_bytes(&self) -> u64 {
+        self.grid.rows(self.spread) as u64 * self.lwe.degree() as u64 * 4
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            query_bytes: self.asked() * self.layout().bytes(),
+            answer_bytes: self.grid.parts() * self.blocks_of_unit() * self.ring.response_bytes(),
+            hint_bytes: 0,
+            keys_bytes: self.ring.keys().bytes(),
+        }
+    }
+
+    fn work(&self) -> Vec<Work> {
+        let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, self.scanned_bytes())];
+        work.extend(self.ring.expand_work());
+        work.push(self.ring.fold_work(self.parts(), self.blocks()));
+        work.extend(self.ring.select_work(self.grid.groups, self.parts()));
+        work.push(self.ring.switch_work(self.parts() * self.blocks_of_unit()));
+        // Each of the encrypted unit vectors is a query of its own.
+        work.iter_mut().for_each(|work| work.count *= self.asked() as f64);
+        work
+    }
+}
+
+impl<P: PackedParams> Parameters for P {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn set(&self) -> String {
+        self.folded().set_names()
+    }
+
+    fn stored(&self) -> Stored {
+        self.folded().stored(P::SPREAD)
+    }
+
+    fn grid(&self) -> Grid {
+        self.folded().grid
+    }
+
+    fn server_bytes(&self) -> u64 {
+        self.shape().server_bytes()
+    }
+
+    fn validate(&self) -> Result<(), ProtocolError> {
+        self.validate_shape()?;
+        validate_outcome(self.sizes(), self.failure())
+    }
+
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.shape().ring.keys())
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.shape().sizes()
+    }
+
+    fn work(&self) -> Vec<Work> {
+        self.shape().work()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let shape = self.shape();
+        let plain = shape.ring.plain_bytes(shape.parts() * shape.blocks());
+        self.stored().bytes() + plain + shape.ring.leaves_bytes() as u64
+    }
+
+    fn exceedance(&self, share: f64) -> Option<Failure> {
+        let PackedShape { grid, lwe, ring, .. } = self.shape();
+        let packed = noise::packed_exceedance_log2(lwe, grid.columns, &ring, grid.record_bytes, share);
+        Some(Failure::estimate(packed))
+    }
+
+    fn sets(&self) -> Sets {
+        self.folded().sets()
+    }
+}
+
+impl<P: PackedParams> Protocol for P {
+    fn specimens() -> Specimens {
+        Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 }
+    }
+
+    fn check(choice: &Choice) -> Result<(), ProtocolError> {
+        choice.lwe_set().and(choice.packing_set()).map(drop)
+    }
+
+    fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
+        let (lwe, ring) = (choice.lwe_set()?, choice.packing_set()?);
+        let candidates = P::candidates(lwe, ring, seed, records, record_bytes).map(P::from);
+        cheapest(records, record_bytes, candidates, P::validate, |params| {
+            lookup_cost(params.sizes(), P::read_bytes(&params.shape()))
+        })
+    }
+
+    fn choice(&self) -> Choice {
+        self.folded().choice_of(P::NAME)
+    }
+
+    fn delta_choice(&self) -> Choice {
+        self.folded().choice_of("exppack-simple")
+    }
+
+    fn seed(&self) -> Option<Seed> {
+        Some(self.folded().seed)
+    }
+
+    fn reseed(&mut self, seed: Seed) {
+        self.folded_mut().seed = seed;
+    }
+
+    fn client_of(
+        &self,
+        _hint: &[u8],
+        known: &[ClientKeys],
+        rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+        Ok(Box::new(Client::new(self, known, rng)?))
+    }
+}
+
+impl<P: PackedParams, B: RingBackend> Serve<B> for P {
+    fn precompute(
+        &self,
+        backend: &Arc<B>,
+        matrix: &Path,
+        outputs: Outputs<'_>,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(), ProtocolError> {
+        self.folded().hint(P::SPREAD, &**backend, matrix, progress)?.write(outputs.server)
+    }
+
+    fn open(
+        &self,
+        backend: &Arc<B>,
+        files: &Files,
+        opening: Opening,
+    ) -> Result<Box<dyn Responder>, ProtocolError> {
+        self.validate()?;
+        let folded = self.folded();
+        let matrix = backend.open(folded.layout(P::SPREAD), &files.matrix, opening.residence)?;
+        let hint = folded.read_hint(P::SPREAD, &files.server)?;
+        Ok(Box::new(Server::new(self, backend, matrix, &hint)?))
+    }
+}
+
+/// The client half.
+struct Client {
+    shape: PackedShape,
+    encryptor: LweEncryptor,
+    ring: RingClient,
+}
+
+impl Client {
+    /// A client of the database with these parameters, with keys among `known` that fit, or else with keys of its own.
+    fn new<P: PackedParams>(
+        params: &P,
+        known: &[ClientKeys],
+        rng: &mut SecretRng,
+    ) -> Result<Self, ProtocolError> {
+        params.validate()?;
+        let shape = params.shape();
+        let ring = RingClient::new(shape.ring, known, rng);
+        Ok(Self { shape, encryptor: LweEncryptor::new(params.folded().public_matrix()), ring })
+    }
+}
+
+/// Where the record lies in its unit. The secrets are the client's: answers need no other.
+struct State {
+    offset: Zeroizing<usize>,
+}
+
+impl IndexClient for Client {
+    type State = State;
+
+    fn records(&self) -> u64 {
+        self.shape.grid.records
+    }
+
+    fn sizes(&self) -> Sizes {
+        self.shape.sizes()
+    }
+
+    fn keys(&self) -> Option<&ClientKeys> {
+        Some(self.ring.keys())
+    }
+
+    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
+        let PackedShape { grid, spread, .. } = self.shape;
+        check_index(index, grid.records)?;
+        let Place { column, group, offset } = grid.place(spread, index);
+        let mut query = Vec::with_capacity(self.shape.sizes().query_bytes);
+        for asked in 0..self.shape.asked() {
+            let (bodies, secret) = self.encryptor.encrypt_unit(column + asked, rng);
+            let ciphertext = self.ring.query_of_secret(&secret, group, rng);
+            query.extend(self.shape.layout().join(&[bodies], &[], &ciphertext));
+        }
+        Ok(Prepared { queries: vec![query], state: State { offset: Zeroizing::new(offset) } })
+    }
+
+    fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
+        let [answer] = check_answers(answers, self.shape.sizes())?;
+        let units = self.ring.bytes_of(answer.chunks_exact(self.shape.ring.response_bytes()))?;
+        Ok(self.shape.grid.record_of(&units, *state.offset))
+    }
+
+    fn errors(&self, _: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
+        let [answer] = check_answers(answers, self.shape.sizes())?;
+        self.ring.errors_of(answer.chunks_exact(self.shape.ring.response_bytes()), u8::BITS)
+    }
+}
+
+/// The server half over a backend.
+struct Server<B: RingBackend> {
+    shape: PackedShape,
+    max_batch: usize,
+    matrix: B::Matrix,
+    ring: RingServer<B>,
+    /// The hint of each part's blocks.
+    parts: Vec<B::Plain>,
+}
+
+impl<B: RingBackend> Server<B> {
+    /// A server of `matrix`, with the LWE hint that was computed of it.
+    fn new<P: PackedParams>(
+        params: &P,
+        backend: &Arc<B>,
+        matrix: B::Matrix,
+        hint: &LweHint,
+    ) -> Result<Self, ProtocolError> {
+        let shape = params.shape();
+        let ring = RingServer::new(Arc::clone(backend), shape.ring)?;
+        let rows = shape.blocks() * shape.ring.degree();
+        let parts = (0..shape.parts())
+            .map(|part| ring.encode_ciphertexts(shape.blocks(), hint.rows(part * rows..(part + 1) * rows)?));
+        let parts = parts.collect::<Result<_, _>>()?;
+        Ok(Self { shape, max_batch: params.folded().max_batch(shape.asked()), matrix, ring, parts })
+    }
+}
+
+impl<B: RingBackend> Responder for Server<B> {
+    fn sizes(&self) -> Sizes {
+        self.shape.sizes()
+    }
+
+    fn max_batch(&self) -> usize {
+        self.max_batch
+    }
+
+    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        self.ring.prepare_keys(bytes)
+    }
+
+    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
+        let PackedShape { grid, spread, .. } = self.shape;
+        let (layout, asked) = (self.shape.layout(), self.shape.asked());
+        // Each encrypted unit vector of a query goes the way of a query of its own.
+        let vectors: Vec<Query<'_>> = queries
+            .iter()
+            .flat_map(|query| query.bytes.chunks_exact(layout.bytes()).map(|bytes| Query { bytes, ..*query }))
+            .collect();
+        let ciphertexts = self.ring.ciphertexts(&vectors, layout)?;
+        let groups = self.ring.expand_groups(&ciphertexts)?;
+        let mut bodies = Vec::with_capacity(vectors.len() * layout.first);
+        vectors.iter().for_each(|vector| extend_words(&mut bodies, layout.split(vector.bytes).first));
+        let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
+        let mut switched = vec![Vec::new(); vectors.len()];
+        for group in groups {
+            let (vectors, leaves) = group?;
+            let selectors = self.ring.selectors(&ciphertexts[vectors.clone()], &leaves)?;
+            let leaves: Vec<_> = leaves.iter().collect();
+            let mut selected = Vec::new();
+            for (part, plain) in self.parts.iter().enumerate() {
+                let bodies = vectors.clone().map(|vector| grid.folded_part(spread, vector, part));
+                let packed = self.ring.pack(plain, &leaves, &folded, bodies)?;
+                selected.extend(self.ring.select(&selectors, packed)?);
+            }
+            self.ring.switch(&selected, &mut switched[vectors])?;
+        }
+        Ok(switched.chunks_exact(asked).map(<[Vec<u8>]>::concat).collect())
+    }
+}

@@ -1,0 +1,307 @@
+//! Step `reinterpret` before a second fold: the rows of the first one as bytes, in columns that a second query selects.
+//!
+//! Row `(i, k, byte)` of the second matrix, in that order, has byte `byte` of entry k of the first fold's
+//! ciphertext of byte i of a unit; its column is the unit's group. Entries 0 to n - 1 are of the hint and the
+//! same for every query (the *fixed* rows); the last, the answer, is another for every query and part (the
+//! *moving* rows).
+
+use std::io::Write;
+use std::sync::Arc;
+
+use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence};
+use spirea_lattice::{LweSecret, LweSet, PublicMatrix};
+use spirea_math::random::Seed;
+use zeroize::Zeroizing;
+
+use super::lwe::{ROUNDED_BYTES, nearest_bytes, round, round_words, unround};
+use super::query::QueryLayout;
+use super::shape::malformed;
+use super::{Folded, LweHint, Unit, Work, noise};
+use crate::ProtocolError;
+use crate::files::Files;
+use crate::grid::{Grid, Spread};
+
+/// Where the parts of a large record lie: in neighbouring columns, each a first query of its own.
+pub(crate) const SPREAD: Spread = Spread::Columns;
+/// The most bytes of a unit: the hint has 13 MB for each.
+const MAX_UNIT_ROWS: usize = 1 << 10;
+
+impl Folded {
+    /// Candidate shapes of two folds.
+    pub(crate) fn of_two_folds(
+        set: LweSet,
+        ring: Option<String>,
+        seed: Seed,
+        records: u64,
+        record_bytes: usize,
+    ) -> impl Iterator<Item = Self> {
+        let units = (0..=10).map(move |power| record_bytes.div_ceil(1 << power)).chain([1, 2, 4, 8, 16, 32]);
+        units.filter(move |&unit| unit <= record_bytes).flat_map(move |unit_rows| {
+            let ring = ring.clone();
+            (0..14).filter_map(move |power| {
+                let grid =
+                    Grid { records, record_bytes, unit_rows, groups: RING_DEGREE << power, columns: 0 };
+                let grid = grid.fit_columns(SPREAD, RING_DEGREE)?;
+                Some(Self { set: set.name().into(), ring: ring.clone(), seed, grid })
+            })
+        })
+    }
+
+    /// Checks parameters of a protocol of two folds.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] that names what is out of range.
+    pub(crate) fn validate_two_folds(&self) -> Result<(), ProtocolError> {
+        self.validate(SPREAD)?;
+        let Grid { unit_rows, groups, .. } = self.grid;
+        if unit_rows > MAX_UNIT_ROWS || !groups.is_multiple_of(RING_DEGREE) {
+            let most = MAX_UNIT_ROWS;
+            return Err(malformed(format!(
+                "a unit must have at most {most} bytes, and a column a multiple of {RING_DEGREE} units"
+            )));
+        }
+        if self.max_batch(self.grid.parts()) == 0 {
+            return Err(malformed("a record takes more columns than a batch has queries".into()));
+        }
+        Ok(())
+    }
+
+    /// The shape of the second of two folds.
+    pub(crate) fn second(&self) -> SecondShape {
+        SecondShape::of(self.lwe_set(), &self.grid)
+    }
+
+    /// How a query of two folds lies in its bytes, where a ciphertext follows it.
+    pub(crate) fn two_folds_layout(&self, ciphertext: usize) -> QueryLayout {
+        let Grid { columns, groups, .. } = self.grid;
+        QueryLayout { first: self.grid.parts() * columns, second: groups, ciphertext }
+    }
+
+    /// Bytes that a query of two folds reads.
+    pub(crate) fn two_folds_read_bytes(&self) -> f64 {
+        let second = self.second();
+        let scan = self.grid.rows(SPREAD) * self.grid.columns;
+        (scan + second.fixed_rows() * second.groups) as f64
+    }
+
+    /// The matrix of the first fold, and the fixed rows of the second.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub(crate) fn open_two_folds<B: Backend>(
+        &self,
+        backend: &B,
+        files: &Files,
+        residence: Residence,
+    ) -> Result<(B::Matrix, B::Matrix), ProtocolError> {
+        let matrix = backend.open(self.layout(SPREAD), &files.matrix, residence)?;
+        let fixed = backend.open(self.second().fixed_layout(), &files.server, residence)?;
+        Ok((matrix, fixed))
+    }
+
+    /// Work of two folds for a query: both scans, and the moving rows' hint.
+    pub(crate) fn two_folds_work(&self) -> Vec<Work> {
+        let (second, parts) = (self.second(), self.grid.parts());
+        let bytes = self.grid.rows(SPREAD) * self.grid.columns;
+        let moving = (parts * second.moving_rows()).next_multiple_of(PANEL_ROWS) * second.groups;
+        vec![
+            // Both matrices are read once; every part beyond the first is arithmetic alone.
+            Work::new("scalar_fold", Unit::ScannedByte, bytes + second.fixed_rows() * second.groups),
+            Work::new("scalar_fold", Unit::Product, (parts - 1) * bytes),
+            Work::new("module_fold", Unit::PublicColumn, second.groups * self.lwe_set().rank()),
+            Work::new("module_fold", Unit::TransformedByte, moving),
+        ]
+    }
+
+    /// Bytes of the fixed rows of the second fold.
+    pub(crate) fn fixed_bytes(&self) -> u64 {
+        self.second().fixed_layout().bytes() as u64
+    }
+
+    /// log2 of an estimate for two folds whose second is decoded from rounded words.
+    pub(crate) fn two_folds_exceedance_log2(&self, second_rows: usize, share: f64) -> f64 {
+        let first =
+            noise::rounded_exceedance_log2(self.lwe_set(), self.grid.columns, self.grid.record_bytes, share);
+        noise::either(
+            first,
+            noise::rounded_exceedance_log2(self.lwe_set(), self.grid.groups, second_rows, share),
+        )
+    }
+}
+
+/// The shape of a second fold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SecondShape {
+    /// Length of an LWE secret.
+    pub degree: usize,
+    /// Bytes of a unit.
+    pub unit_rows: usize,
+    /// Units down a column of the first matrix: columns of the second.
+    pub groups: usize,
+    /// First queries of a look-up.
+    pub parts: usize,
+}
+
+impl SecondShape {
+    pub fn of(set: LweSet, grid: &Grid) -> Self {
+        Self { degree: set.degree(), unit_rows: grid.unit_rows, groups: grid.groups, parts: grid.parts() }
+    }
+
+    /// Rows that are the same for every query.
+    pub fn fixed_rows(&self) -> usize {
+        self.unit_rows * self.degree * ROUNDED_BYTES
+    }
+
+    /// Rows of one part of one query.
+    pub fn moving_rows(&self) -> usize {
+        self.unit_rows * ROUNDED_BYTES
+    }
+
+    /// The layout of the fixed rows: a multiple of 32, since there are 2 n for each byte and n is one of 256.
+    pub fn fixed_layout(&self) -> PanelLayout {
+        PanelLayout::covering(self.fixed_rows(), self.groups).expect("validated parameters have a layout")
+    }
+}
+
+/// Bytes of the moving rows' ciphertexts in an answer: n + 1 rounded words for each.
+pub(crate) fn dynamic_bytes(shape: &SecondShape) -> usize {
+    shape.parts * shape.moving_rows() * (shape.degree + 1) * ROUNDED_BYTES
+}
+
+/// Writes the fixed rows of a first hint in panel layout.
+///
+/// # Errors
+/// [`ProtocolError::Write`].
+pub(crate) fn write_fixed(
+    shape: &SecondShape,
+    hint: &LweHint,
+    out: &mut dyn Write,
+) -> Result<(), ProtocolError> {
+    let layout = shape.fixed_layout();
+    let panel_bytes = PANEL_ROWS * layout.columns();
+    let mut panel = vec![0; panel_bytes];
+    // A panel of 32 rows is 16 entries of one byte's ciphertexts.
+    for first in (0..shape.fixed_rows()).step_by(PANEL_ROWS) {
+        let (i, k) = (first / (shape.degree * ROUNDED_BYTES), first / ROUNDED_BYTES % shape.degree);
+        for group in 0..shape.groups {
+            let entries = &hint.row(group * shape.unit_rows + i)[k..k + PANEL_ROWS / ROUNDED_BYTES];
+            for (row, byte) in round_words(entries).enumerate() {
+                panel[layout.offset(row, group)] = byte;
+            }
+        }
+        out.write_all(&panel).map_err(ProtocolError::Write)?;
+    }
+    Ok(())
+}
+
+/// Writes what row `row` of the first hint says into the fixed rows, as they lie in panel layout.
+pub(crate) fn put_fixed(shape: &SecondShape, row: usize, entries: &[u32], fixed: &mut [u8]) {
+    let (layout, column) = (shape.fixed_layout(), row / shape.unit_rows);
+    let first = row % shape.unit_rows * shape.degree * ROUNDED_BYTES;
+    for (i, byte) in round_words(entries).enumerate() {
+        fixed[layout.offset(first + i, column)] = byte;
+    }
+}
+
+/// What of a database is computed beforehand: the fixed rows, for the server, and their hint.
+///
+/// # Errors
+/// The backend's; [`ProtocolError::Write`] if it cannot be written.
+pub(crate) fn precompute<B: Backend>(
+    backend: &B,
+    shape: &SecondShape,
+    first: &LweHint,
+    public: &PublicMatrix,
+    server: &mut dyn Write,
+) -> Result<LweHint, ProtocolError> {
+    let mut fixed = Vec::with_capacity(shape.fixed_layout().bytes());
+    write_fixed(shape, first, &mut fixed)?;
+    server.write_all(&fixed).map_err(ProtocolError::Write)?;
+    let matrix = backend.upload(shape.fixed_layout(), &fixed)?;
+    drop(fixed);
+    LweHint::compute(backend, public, &matrix, |_| ())
+}
+
+/// The server's half.
+pub(crate) struct SecondServer<B: Backend> {
+    pub backend: Arc<B>,
+    pub shape: SecondShape,
+    pub fixed: B::Matrix,
+    pub public: PublicMatrix,
+}
+
+impl<B: Backend> SecondServer<B> {
+    /// The answers' words for the fixed rows, for each second query.
+    pub fn fixed(&self, queries: &[u32]) -> Result<B::Folded, ProtocolError> {
+        Ok(self.backend.scalar_fold(&self.fixed, queries)?)
+    }
+
+    /// The moving rows' ciphertexts as bytes, for each query: rounded words, n of the hint and the answer.
+    ///
+    /// `first` holds the first fold's answers, for each query and part; `queries` the second queries.
+    pub fn moving(&self, first: &[u32], queries: &[u32]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let SecondShape { unit_rows, groups, parts, .. } = self.shape;
+        let (rows, batch) = (parts * self.shape.moving_rows(), queries.len() / groups);
+        let layout = PanelLayout::covering(batch * rows, groups)?;
+        let mut bytes = vec![0; layout.bytes()];
+        for (part, answer) in first.chunks_exact(unit_rows * groups).enumerate() {
+            for (row, &word) in answer.iter().enumerate() {
+                let (group, i) = (row / unit_rows, row % unit_rows);
+                for (byte, value) in round(word).to_le_bytes().into_iter().enumerate() {
+                    let row = part * self.shape.moving_rows() + i * ROUNDED_BYTES + byte;
+                    bytes[layout.offset(row, group)] = value;
+                }
+            }
+        }
+        let matrix = self.backend.upload(layout, &bytes)?;
+        let hint = LweHint::compute(&*self.backend, &self.public, &matrix, |_| ())?;
+        let folded = self.backend.words(self.backend.scalar_fold(&matrix, queries)?)?;
+        let of_query = |query: usize| {
+            let ciphertext = |row: usize| {
+                let body = folded[query * layout.rows() + row];
+                round_words(hint.row(row)).chain(round(body).to_le_bytes())
+            };
+            (query * rows..(query + 1) * rows).flat_map(ciphertext).collect()
+        };
+        Ok((0..batch).map(of_query).collect())
+    }
+
+    /// Most queries at once.
+    pub fn max_batch(&self) -> usize {
+        MAX_BATCH / self.shape.parts
+    }
+}
+
+/// The phases of a look-up's moving rows, and those of its unit's bytes.
+pub(crate) type UnitPhases = (Zeroizing<Vec<u32>>, Zeroizing<Vec<u32>>);
+
+/// What the client decodes of a unit from the bytes of the fixed rows and the moving rows' ciphertexts, part
+/// after part.
+///
+/// `secrets` are those of the first queries; `second` is the second query's.
+pub(crate) fn phases(
+    shape: &SecondShape,
+    fixed: &[u8],
+    moving: &[u8],
+    secrets: &[LweSecret],
+    second: &LweSecret,
+) -> UnitPhases {
+    let words = |bytes: &[u8]| -> Zeroizing<Vec<u32>> {
+        Zeroizing::new(bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect())
+    };
+    let hint = words(fixed);
+    let rows = moving.chunks_exact((shape.degree + 1) * ROUNDED_BYTES).map(|ciphertext| {
+        let ciphertext = words(ciphertext);
+        let (row, body) = ciphertext.split_at(shape.degree);
+        body[0].wrapping_add(second.inner_product(row))
+    });
+    let rows = Zeroizing::new(rows.collect::<Vec<_>>());
+    let answers = words(&nearest_bytes(&rows));
+    let mut bytes = Zeroizing::new(Vec::with_capacity(shape.parts * shape.unit_rows));
+    for (secret, answers) in secrets.iter().zip(answers.chunks_exact(shape.unit_rows)) {
+        for (row, answer) in hint.chunks_exact(shape.degree).zip(answers) {
+            bytes.push(answer.wrapping_add(secret.inner_product(row)));
+        }
+    }
+    (rows, bytes)
+}

@@ -1,0 +1,487 @@
+//! Tables: values with checksums in the records of an index protocol, looked up by index or by key.
+//!
+//! A record is a payload, zeros up to the table's payload size, perhaps an inclusion proof, and a checksum of 8 bytes:
+//! BLAKE3 keyed by the table's public salt over the record's index and all before it. The checksum tells a wrong or
+//! damaged answer from a right one except with probability 2^-64; a server that lies on purpose is bound by the proof
+//! alone.
+
+use serde::{Deserialize, Serialize};
+use spirea_math::random::SecretRng;
+use spirea_math::secret::declassify;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+pub mod delta;
+pub mod hint_rows;
+pub mod keyword;
+pub mod proof;
+pub mod signature;
+
+use self::keyword::{KeyHash, MAX_ENTRIES, Place, TAG_BYTES, find};
+use self::proof::{Hash, Proofs, Tree};
+use crate::ProtocolError;
+use crate::bytes::{LENGTH_IS_TOLD, length_bytes, push_length, take, take_length};
+use crate::client::{AnyIndexClient, Prepared};
+
+/// Bytes of a record's checksum.
+pub const CHECKSUM_BYTES: usize = 8;
+/// What the payload of a row of an index table begins with that has been deleted, padded with zeros: the beginning of
+/// a length in another than its shortest form, so that no value begins so.
+const ABSENT: u8 = 0x80;
+/// The largest value.
+pub const MAX_VALUE_BYTES: usize = 1 << 20;
+
+/// How values are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableKind {
+    /// By position: record i is row i of the input.
+    Index,
+    /// By key: records are buckets.
+    Keyword,
+}
+
+/// What a client must know of a table beside the protocol's parameters; public, part of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// How values are found.
+    pub kind: TableKind,
+    /// Values in the table: its anonymity set.
+    pub entries: u64,
+    /// Records of the index protocol: the entries, or the buckets.
+    pub records: u64,
+    /// Bytes of a record's payload.
+    pub payload_bytes: usize,
+    /// Salt of keys and checksums; public.
+    #[serde(with = "crate::hex")]
+    pub salt: [u8; 32],
+    /// Where entries lie ([`Place`]), if the table has keys; public.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::hex::optional")]
+    pub places: Option<[u8; 32]>,
+    /// Names of a value's fields. With one field a value is its bytes; with several, each is preceded by its
+    /// length.
+    pub fields: Vec<String>,
+    /// The inclusion proofs that records carry, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proofs: Option<Proofs>,
+}
+
+impl Table {
+    /// Bytes of a record: payload, proof and checksum.
+    pub fn record_bytes(&self) -> usize {
+        self.payload_bytes + self.proof_bytes() + CHECKSUM_BYTES
+    }
+
+    /// Bytes of a record's inclusion proof; 0 if records carry none.
+    pub fn proof_bytes(&self) -> usize {
+        self.proofs.as_ref().map_or(0, Proofs::bytes)
+    }
+
+    /// Checks a table read from untrusted bytes.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] that names the member out of range.
+    pub fn validate(&self) -> Result<(), ProtocolError> {
+        let wrong = |detail: &str| Err(ProtocolError::malformed("table", detail));
+        if self.records == 0 || self.records > 1 << 40 {
+            return wrong("records must be between 1 and 2^40");
+        }
+        if self.payload_bytes == 0 || self.payload_bytes > 1 << 30 {
+            return wrong("payload_bytes must be between 1 and 2^30");
+        }
+        if self.kind == TableKind::Index && self.entries != self.records {
+            return wrong("an index table has one entry in each record");
+        }
+        if self.entries > MAX_ENTRIES && self.kind == TableKind::Keyword {
+            return wrong("a keyword table has at most 2^32 entries");
+        }
+        if self.places.is_some() != (self.kind == TableKind::Keyword) {
+            return wrong("places must be there if and only if the table has keys");
+        }
+        if self.fields.is_empty() || self.fields.len() > 4096 {
+            return wrong("fields must name between 1 and 4096 fields");
+        }
+        self.proofs.as_ref().map_or(Ok(()), |proofs| proofs.validate(self.records))
+    }
+
+    /// The record that has the entry of a key, or none if the table is looked up by position.
+    pub fn bucket(&self, hash: &KeyHash) -> Option<u64> {
+        self.places.map(|places| Place::new(&places, &hash.tag).bucket(self.records))
+    }
+
+    /// Record `index` with this payload, in a table without proofs.
+    ///
+    /// # Panics
+    /// If the payload exceeds `payload_bytes`: builders size records by their largest payload; if the table has proofs.
+    pub fn seal(&self, index: u64, payload: &[u8]) -> Vec<u8> {
+        self.seal_with(index, payload, &[])
+    }
+
+    /// Record `index` with this payload and its proof, in the table that [`Table::prove`] made the tree of.
+    ///
+    /// # Panics
+    /// If the payload exceeds `payload_bytes`, or the tree is another table's.
+    pub fn seal_proven(&self, index: u64, payload: &[u8], tree: &Tree) -> Vec<u8> {
+        self.seal_with(index, payload, &tree.proof(index))
+    }
+
+    fn seal_with(&self, index: u64, payload: &[u8], proof: &[u8]) -> Vec<u8> {
+        assert_eq!(proof.len(), self.proof_bytes(), "records carry the proofs that their table says");
+        let mut record = Vec::with_capacity(self.record_bytes());
+        self.pad(payload, &mut record);
+        record.extend_from_slice(proof);
+        let checksum = self.checksum(index, &record);
+        record.extend_from_slice(&checksum);
+        record
+    }
+
+    fn pad(&self, payload: &[u8], padded: &mut Vec<u8>) {
+        assert!(payload.len() <= self.payload_bytes, "a payload of {} bytes does not fit", payload.len());
+        padded.extend_from_slice(payload);
+        padded.resize(self.payload_bytes, 0);
+    }
+
+    /// What [`Table::prove`] takes of record `index` with this payload.
+    ///
+    /// # Panics
+    /// If the payload exceeds `payload_bytes`.
+    pub fn leaf(&self, index: u64, payload: &[u8]) -> Hash {
+        let mut padded = Vec::with_capacity(self.payload_bytes);
+        self.pad(payload, &mut padded);
+        proof::leaf(&self.salt, index, &padded)
+    }
+
+    /// The tree over the leaves of all records, in order, if the table has proofs; it has their roots then.
+    pub fn prove(&mut self, leaves: Vec<Hash>) -> Option<Tree> {
+        let proofs = self.proofs.as_mut()?;
+        let tree = Tree::new(&self.salt, leaves, proofs.levels);
+        proofs.roots = tree.roots().to_vec();
+        Some(tree)
+    }
+
+    /// The padded payload of record `index`, if its checksum is right, and its proof where it carries one.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Corrupted`] if the checksum is wrong, [`ProtocolError::Unproven`] if the proof is.
+    pub fn unseal<'a>(&self, index: u64, record: &'a [u8]) -> Result<&'a [u8], ProtocolError> {
+        let sealed = match record.split_at_checked(self.payload_bytes + self.proof_bytes()) {
+            Some((sealed, checksum)) if self.is_checksum(checksum, index, sealed) => sealed,
+            _ => return Err(ProtocolError::Corrupted),
+        };
+        let (payload, proof) = sealed.split_at(self.payload_bytes);
+        let proven = self.proofs.as_ref().is_none_or(|proofs| {
+            proofs.hold(&self.salt, index, proof::leaf(&self.salt, index, payload), proof)
+        });
+        if proven { Ok(payload) } else { Err(ProtocolError::Unproven) }
+    }
+
+    fn is_checksum(&self, checksum: &[u8], index: u64, sealed: &[u8]) -> bool {
+        let same = self.checksum(index, sealed)[..].ct_eq(checksum);
+        declassify(same.unwrap_u8(), "an answer that fails its checksum is reported") == 1
+    }
+
+    fn checksum(&self, index: u64, sealed: &[u8]) -> [u8; CHECKSUM_BYTES] {
+        let mut checksum = [0; CHECKSUM_BYTES];
+        let mut hasher = blake3::Hasher::new_keyed(&self.salt);
+        hasher.update(b"spirea record v1").update(&index.to_le_bytes()).update(sealed);
+        hasher.finalize_xof().fill(&mut checksum);
+        checksum
+    }
+
+    /// Bytes of an index table's payload with a value of `value_bytes`.
+    pub fn index_payload_bytes(value_bytes: usize) -> usize {
+        length_bytes(value_bytes) + value_bytes
+    }
+
+    /// An index table's payload with this value.
+    pub fn index_payload(value: &[u8]) -> Vec<u8> {
+        let mut payload = Vec::with_capacity(Self::index_payload_bytes(value.len()));
+        push_length(&mut payload, value.len());
+        payload.extend_from_slice(value);
+        payload
+    }
+
+    /// An index table's payload for a row that has been deleted.
+    pub fn absent_payload() -> Vec<u8> {
+        vec![ABSENT]
+    }
+
+    /// The value in an index table's padded payload, or `None` for a row that has been deleted.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if it is neither.
+    pub fn index_value(payload: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
+        // The first bytes of a length, unless they say that there is no value.
+        let head = |i: usize| payload.get(i).map(|&byte| declassify(byte, LENGTH_IS_TOLD));
+        if head(0) == Some(ABSENT) && matches!(head(1), None | Some(0)) {
+            return Ok(None);
+        }
+        let mut rest = payload;
+        match take_length(&mut rest).and_then(|length| take(&mut rest, length)) {
+            Some(value) => Ok(Some(value)),
+            None => Err(ProtocolError::malformed("record", "its value is cut off")),
+        }
+    }
+
+    /// Joins the fields of a value.
+    ///
+    /// # Panics
+    /// If their number is not the table's.
+    pub fn join_fields(&self, fields: &[&[u8]]) -> Vec<u8> {
+        assert_eq!(fields.len(), self.fields.len());
+        join_fields(fields)
+    }
+
+    /// The fields of a value.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if it does not consist of them.
+    pub fn split_fields(&self, value: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        if self.fields.len() == 1 {
+            return Ok(vec![value.to_vec()]);
+        }
+        let mut rest = value;
+        let fields = self
+            .fields
+            .iter()
+            .map(|_| take_length(&mut rest).and_then(|length| take(&mut rest, length)).map(<[u8]>::to_vec))
+            .collect::<Option<Vec<_>>>();
+        match fields {
+            Some(fields) if rest.is_empty() => Ok(fields),
+            _ => Err(ProtocolError::malformed("value", "its fields are cut off")),
+        }
+    }
+}
+
+/// Joins the fields of a value: the bytes of a single one, or each preceded by its length.
+pub fn join_fields(fields: &[&[u8]]) -> Vec<u8> {
+    match fields {
+        [field] => field.to_vec(),
+        _ => fields.iter().fold(Vec::new(), |mut value, field| {
+            push_length(&mut value, field.len());
+            value.extend_from_slice(field);
+            value
+        }),
+    }
+}
+
+/// The client of a table over any index protocol.
+pub struct TableClient {
+    table: Table,
+    index: Box<dyn AnyIndexClient>,
+}
+
+/// What a look-up leaves with the client: secrets, which lie where they are until they are erased.
+pub struct LookupState {
+    wanted: Box<Wanted>,
+    state: Box<dyn std::any::Any + Send>,
+}
+
+/// What is looked up.
+struct Wanted {
+    record: Zeroizing<u64>,
+    tag: Option<Zeroizing<[u8; TAG_BYTES]>>,
+}
+
+impl TableClient {
+    /// A client of `table` over `index`.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if the two do not belong together.
+    pub fn new(table: Table, index: Box<dyn AnyIndexClient>) -> Result<Self, ProtocolError> {
+        table.validate()?;
+        if index.records() != table.records {
+            return Err(ProtocolError::malformed("table", "its records are not the protocol's"));
+        }
+        Ok(Self { table, index })
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The client of the index protocol.
+    pub fn index(&self) -> &dyn AnyIndexClient {
+        &*self.index
+    }
+
+    /// Queries for the value of `key`, one to each party.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if the table is looked up by index.
+    pub fn query_key(
+        &self,
+        key: &[u8],
+        rng: &mut SecretRng,
+    ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
+        let hash = KeyHash::new(&self.table.salt, key);
+        let bucket = self
+            .table
+            .bucket(&hash)
+            .ok_or_else(|| ProtocolError::BadRequest("this table has no keys: look up by index".into()))?;
+        self.query(bucket, Some(hash.tag), rng)
+    }
+
+    /// Queries for the value at `index`, one to each party.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if the table is looked up by key, or has no such entry.
+    pub fn query_index(
+        &self,
+        index: u64,
+        rng: &mut SecretRng,
+    ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
+        if self.table.kind != TableKind::Index {
+            return Err(ProtocolError::BadRequest(
+                "this table has keys and no positions: look up by key".into(),
+            ));
+        }
+        self.query(index, None, rng)
+    }
+
+    fn query(
+        &self,
+        record: u64,
+        tag: Option<[u8; TAG_BYTES]>,
+        rng: &mut SecretRng,
+    ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
+        let Prepared { queries, state } = self.index.query(record, rng)?;
+        let wanted = Wanted { record: Zeroizing::new(record), tag: tag.map(Zeroizing::new) };
+        Ok((queries, LookupState { wanted: Box::new(wanted), state }))
+    }
+
+    /// The value, from the answers of all parties in order, or `None` if the table has no such key.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Corrupted`] if the record's checksum is wrong, [`ProtocolError::Unproven`] if its inclusion
+    /// proof is, [`ProtocolError::Malformed`] if an answer or the record is not what the table says. None means that the
+    /// key is absent.
+    pub fn decode(&self, lookup: LookupState, answers: &[&[u8]]) -> Result<Option<Vec<u8>>, ProtocolError> {
+        let LookupState { wanted, state } = lookup;
+        let record = Zeroizing::new(self.index.decode(state, answers)?);
+        let payload = self.table.unseal(*wanted.record, &record)?;
+        match &wanted.tag {
+            Some(tag) => find(payload, tag),
+            None => Ok(Table::index_value(payload)?.map(<[u8]>::to_vec)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn table(fields: usize, payload_bytes: usize) -> Table {
+        let fields = (0..fields).map(|i| format!("f{i}")).collect();
+        Table {
+            kind: TableKind::Keyword,
+            entries: 1,
+            records: 1,
+            payload_bytes,
+            salt: [9; 32],
+            places: Some([8; 32]),
+            fields,
+            proofs: None,
+        }
+    }
+
+    /// A table of these payloads with proofs, and its records.
+    fn proven(payloads: &[Vec<u8>], kind: TableKind) -> (Table, Vec<Vec<u8>>) {
+        let records = payloads.len() as u64;
+        let proofs = Some(Proofs { levels: 3, ..Proofs::blank(records) });
+        let places = (kind == TableKind::Keyword).then_some([8; 32]);
+        let mut table = Table { kind, entries: records, records, places, proofs, ..table(1, 40) };
+        let leaves = (0..).zip(payloads).map(|(index, payload)| table.leaf(index, payload)).collect();
+        let tree = table.prove(leaves).unwrap();
+        let sealed = (0..).zip(payloads).map(|(index, payload)| table.seal_proven(index, payload, &tree));
+        let sealed = sealed.collect();
+        (table, sealed)
+    }
+
+    #[test]
+    fn a_record_with_the_right_checksum_is_refused_unless_the_roots_stand_for_it() {
+        for records in [1, 2, 7, 8, 9, 30] {
+            let payloads: Vec<Vec<u8>> = (0..records).map(|i| Table::index_payload(&[i; 30])).collect();
+            let (table, sealed) = proven(&payloads, TableKind::Index);
+            table.validate().unwrap();
+            let mut others = payloads.clone();
+            others[0] = Table::index_payload(b"a lie");
+            let (lying, lies) = proven(&others, TableKind::Index);
+            for (index, record) in (0..).zip(&sealed) {
+                assert_eq!(record.len(), table.record_bytes());
+                assert_eq!(table.unseal(index, record).unwrap()[..31], payloads[index as usize][..]);
+                // A server that computes the checksum anew can change neither payload nor proof.
+                for at in 0..record.len() - CHECKSUM_BYTES {
+                    let mut forged = record[..record.len() - CHECKSUM_BYTES].to_vec();
+                    forged[at] ^= 0x40;
+                    let checksum = table.checksum(index, &forged);
+                    forged.extend(checksum);
+                    assert!(matches!(table.unseal(index, &forged), Err(ProtocolError::Unproven)), "{at}");
+                }
+                // Nor give a record of another table, which is right by that one's roots.
+                let lie = lying.unseal(index, &lies[index as usize]).unwrap();
+                let told = table.unseal(index, &lies[index as usize]);
+                match index < 8 {
+                    true => assert!(matches!(told, Err(ProtocolError::Unproven)), "{index}: {lie:?}"),
+                    false => assert_eq!(told.unwrap(), lie),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_says_where_entries_lie_if_and_only_if_it_has_keys() {
+        let keyed = table(1, 40);
+        keyed.validate().unwrap();
+        let by_position = Table { kind: TableKind::Index, places: None, ..keyed.clone() };
+        by_position.validate().unwrap();
+        for (table, places) in [(keyed, None), (by_position, Some([8; 32]))] {
+            let wrong = Table { places, ..table }.validate().unwrap_err().to_string();
+            assert!(wrong.contains("places"), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_sealed_record_opens_and_a_damaged_one_does_not(
+            payload in proptest::collection::vec(any::<u8>(), 1..200), index: u64, flip in 0usize..1 << 20, bit in 0u8..8,
+        ) {
+            let table = table(1, 200);
+            let mut record = table.seal(index, &payload);
+            prop_assert_eq!(record.len(), table.record_bytes());
+            prop_assert_eq!(&table.unseal(index, &record).unwrap()[..payload.len()], &payload[..]);
+            prop_assert!(matches!(table.unseal(index ^ 1, &record), Err(ProtocolError::Corrupted)));
+            let at = flip % record.len();
+            record[at] ^= 1 << bit;
+            prop_assert!(matches!(table.unseal(index, &record), Err(ProtocolError::Corrupted)));
+        }
+
+        #[test]
+        fn fields_survive(fields in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 1..6)) {
+            let joined = join_fields(&fields.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            prop_assert_eq!(table(fields.len(), 1).split_fields(&joined).unwrap(), fields);
+        }
+
+        #[test]
+        fn an_index_payload_is_a_value_or_absent(
+            value in proptest::collection::vec(any::<u8>(), 0..300), padding in 0usize..3,
+        ) {
+            let padded = |mut payload: Vec<u8>| {
+                payload.resize(payload.len() + padding, 0);
+                payload
+            };
+            let present = padded(Table::index_payload(&value));
+            prop_assert_eq!(Table::index_value(&present).unwrap(), Some(&value[..]));
+            let absent = padded(Table::absent_payload());
+            prop_assert_eq!(Table::index_value(&absent).unwrap(), None);
+        }
+
+        #[test]
+        fn any_bytes_are_fields_or_an_error(value: Vec<u8>, fields in 1usize..5) {
+            let _ = table(fields, 1).split_fields(&value);
+        }
+    }
+}
