@@ -5,19 +5,24 @@
 //! gives the same bytes for the same input: the arithmetic is exact, modulo 2^32 in [`Backend`], modulo a
 //! ring's primes in [`RingBackend`], and in the shares' group in [`ShareBackend`].
 
+mod composed;
 mod layout;
 pub mod naive;
+mod observed;
 mod ring;
 mod rows;
-mod timed;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use composed::{Composed, Operation, Split};
 pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
-pub use ring::{EvaluationKeys, FillPolynomial, FoldedBlocks, RingBackend, SwitchedBits, centred};
+pub use observed::{Observed, Observer, StepTimes, Timed};
+pub use ring::{
+    Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, RingBackend, SwitchedBits, centred, check_batches,
+};
 pub use rows::{Batch, MAX_KEYS, RowLayout, ShareBackend};
-pub use timed::{StepTimes, Timed};
 
 /// Degree of the ring Z_q\[X\]/(X^256 + 1) over which the public matrix is structured.
 pub const RING_DEGREE: usize = 256;
@@ -46,6 +51,19 @@ pub enum BackendError {
     /// A device failed while it worked.
     #[error("{0}")]
     Device(String),
+}
+
+/// Tells the backends of this process apart: what one of them holds is of no use to another one. Clones of a backend,
+/// which hold the same, have the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BackendId(u64);
+
+impl BackendId {
+    /// A number that no other backend has.
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// What a protocol may need of a backend: all of it.
@@ -108,6 +126,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Name for reports, such as `cpu-avx2`.
     fn name(&self) -> String;
+
+    /// Which backend it is: evaluation keys that were prepared by one are good for all that have the same number.
+    fn id(&self) -> BackendId;
 
     /// Takes a matrix from memory: `bytes` in the order of `layout`.
     ///

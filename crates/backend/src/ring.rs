@@ -103,22 +103,80 @@ impl FoldedBlocks {
     }
 }
 
+/// Which words of a fold's answers are the bodies of a batch of queries: the same ones of each query's answer, and answers
+/// lie one after another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Bodies {
+    /// Those of the first query, among the words of all answers.
+    pub first: Range<usize>,
+    /// Words from one query's to the next one's.
+    pub stride: usize,
+}
+
+impl Bodies {
+    /// All words of answers of `words` words each, from number `answer` on.
+    pub fn whole(answer: usize, words: usize) -> Self {
+        Self { first: answer * words..(answer + 1) * words, stride: words }
+    }
+
+    /// The words of one query.
+    pub fn of(&self, query: usize) -> Range<usize> {
+        let skipped = query * self.stride;
+        self.first.start + skipped..self.first.end + skipped
+    }
+
+    /// Checks that these are words among `answers` words, at most `coefficients` for each of `queries` queries.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if they are not.
+    pub fn check(&self, queries: usize, answers: usize, coefficients: usize) -> Result<(), BackendError> {
+        let skipped = queries.saturating_sub(1).checked_mul(self.stride);
+        let end = skipped.and_then(|skipped| self.first.end.checked_add(skipped));
+        let there = self.first.start <= self.first.end && end.is_some_and(|end| end <= answers);
+        if !there || self.first.len() > coefficients {
+            return Err(BackendError::Shape(format!(
+                "{self:?} of {queries} queries with {coefficients} coefficients each, of {answers} words of answers"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Checks that two operands of a batch are of the same number of queries.
+///
+/// # Errors
+/// [`BackendError::Shape`] if they are not.
+pub fn check_batches(one: usize, other: usize) -> Result<(), BackendError> {
+    if one == other {
+        return Ok(());
+    }
+    Err(BackendError::Shape(format!("operands of {one} and of {other} queries")))
+}
+
 /// The operations of a PIR server on rings.
+///
+/// Leaves, selectors, ciphertexts and matrices are values of a whole batch: of one query after another, each of a client
+/// with keys of its own. Every operation takes all of them at once.
 pub trait RingBackend: Backend {
     /// The tables of a ring.
     type Tables: Send + Sync;
     /// A client's evaluation keys.
     type Keys: Send + Sync;
-    /// The leaves of one expanded query.
-    type Leaves: Send + Sync;
-    /// A matrix of plaintext polynomials in transformed form (step `encode`).
+    /// A matrix of plaintext polynomials in transformed form (step `encode`), the same for all queries.
     type Plain: Send + Sync;
-    /// Ciphertexts of one query, in order.
-    type Ciphertexts: Send + Sync;
-    /// RGSW encryptions of the bits of an index.
-    type Selectors: Send + Sync;
     /// Columns of a public matrix that matrices are folded with.
     type Columns: Send + Sync;
+    /// The leaves of a batch of expanded queries, as many of each query.
+    type Leaves: Send + Sync;
+    /// Ciphertexts of a batch, as many of each query, in order.
+    type Ciphertexts: Send + Sync;
+    /// RGSW encryptions of the bits of each query's index.
+    type Selectors: Send + Sync;
+    /// Matrices of switched ciphertexts (step `reinterpret`), one of each query.
+    type Matrices: Send + Sync;
+
+    /// Bytes of memory that the leaves of a batch may have: whoever has more queries expands them in groups.
+    fn leaves_memory(&self) -> u64;
 
     /// The tables of `ring`.
     ///
@@ -153,7 +211,7 @@ pub trait RingBackend: Backend {
         tables: &Self::Tables,
         expansion: Expansion,
         queries: &[(&Self::Keys, &[u32])],
-    ) -> Result<Vec<Self::Leaves>, BackendError>;
+    ) -> Result<Self::Leaves, BackendError>;
 
     /// Steps `poly_fold` and, before bodies are added, `pack`: for each query and each row r of `plain`, the
     /// ciphertext that is the sum over columns c of `plain[r][c] * leaves[c]`.
@@ -164,43 +222,44 @@ pub trait RingBackend: Backend {
         &self,
         tables: &Self::Tables,
         plain: &Self::Plain,
-        leaves: &[&Self::Leaves],
-    ) -> Result<Vec<Self::Ciphertexts>, BackendError>;
+        leaves: &Self::Leaves,
+    ) -> Result<Self::Ciphertexts, BackendError>;
 
-    /// The rest of step `pack`: adds floor(q / 2^bits) times the upper `bits` bits of each word of `words` in
+    /// The rest of step `pack`: adds floor(q / 2^bits) times the upper `bits` bits of each word of `bodies` in
     /// `folded`, rounded, to b; N words for each ciphertext, fewer of which stand for zeros at the end.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there are more words than coefficients, or not so many answers.
+    /// [`BackendError::Shape`] as [`Bodies::check`], or for more than 31 bits.
     fn add_bodies(
         &self,
         tables: &Self::Tables,
         ciphertexts: &mut Self::Ciphertexts,
         folded: &Self::Folded,
-        words: Range<usize>,
+        bodies: &Bodies,
         bits: u32,
     ) -> Result<(), BackendError>;
 
-    /// RGSW encryptions of `depth` bits, for `gadget`. Leaf `first + bit * levels + i` encrypts factor i of
-    /// the gadget times the bit; the conversion keys multiply it by s.
+    /// RGSW encryptions of `depth` bits, for `gadget`. Leaf `first + bit * levels + i` of a query encrypts factor i of
+    /// the gadget times the bit; the conversion keys of its client, one of `keys` for each query, multiply it by s.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there are not as many leaves or no conversion keys.
+    /// [`BackendError::Shape`] if there are not as many leaves, or not as many keys as queries, or no conversion keys.
     fn selectors(
         &self,
         tables: &Self::Tables,
-        keys: &Self::Keys,
+        keys: &[&Self::Keys],
         leaves: &Self::Leaves,
         first: usize,
         depth: usize,
         gadget: Gadget,
     ) -> Result<Self::Selectors, BackendError>;
 
-    /// Step `rgsw_fold`: the ciphertext whose number the selectors encrypt, lowest bit first, by a tournament
-    /// of external products: `c0 + bit * (c1 - c0)`. One without a partner goes on as it is.
+    /// Step `rgsw_fold`: of each query the ciphertext whose number its selectors encrypt, lowest bit first, by a
+    /// tournament of external products: `c0 + bit * (c1 - c0)`. One without a partner goes on as it is.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there are more than 2^depth ciphertexts.
+    /// [`BackendError::Shape`] if a query has none or more than 2^depth ciphertexts, or the selectors are of another
+    /// number of queries.
     fn rgsw_fold(
         &self,
         tables: &Self::Tables,
@@ -209,19 +268,20 @@ pub trait RingBackend: Backend {
     ) -> Result<Self::Ciphertexts, BackendError>;
 
     /// Step `mod_switch`: coefficients x to round(x 2^bits / q) mod 2^bits, halves upwards, in the form of
-    /// [`SwitchedBits::bytes`], one ciphertext after another; the bytes of each of some buffers of ciphertexts.
+    /// [`SwitchedBits::bytes`]. Gives the bytes of each query: those of its ciphertexts in each of `parts`, one after
+    /// another. A device has all of them queued before the host waits for any.
     ///
     /// # Errors
-    /// The backend's own.
+    /// [`BackendError::Shape`] if the parts are of different numbers of queries, or the bits out of range.
     fn mod_switch(
         &self,
         tables: &Self::Tables,
-        ciphertexts: &[&Self::Ciphertexts],
+        parts: &[&Self::Ciphertexts],
         bits: SwitchedBits,
     ) -> Result<Vec<Vec<u8>>, BackendError>;
 
-    /// Step `reinterpret` of switched ciphertexts: a matrix with the bytes of [`Self::mod_switch`] of ciphertext c down
-    /// column c; what is left of `layout` is zeros.
+    /// Step `reinterpret` of switched ciphertexts: for each query a matrix with the bytes of [`Self::mod_switch`] of
+    /// ciphertext c down column c; what is left of `layout` is zeros.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the layout has fewer rows than bytes or fewer columns than ciphertexts.
@@ -231,7 +291,17 @@ pub trait RingBackend: Backend {
         ciphertexts: &Self::Ciphertexts,
         bits: SwitchedBits,
         layout: PanelLayout,
-    ) -> Result<Self::Matrix, BackendError>;
+    ) -> Result<Self::Matrices, BackendError>;
+
+    /// Step `scalar_fold` of each query with a matrix of its own: as [`Backend::scalar_fold`] otherwise.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if there are not as many queries as matrices.
+    fn scalar_fold_own(
+        &self,
+        matrices: &Self::Matrices,
+        queries: &[u32],
+    ) -> Result<Self::Folded, BackendError>;
 
     /// Takes columns of a public matrix that matrices in `layout` are going to be folded with: `layout.columns()`
     /// words each.
@@ -240,20 +310,23 @@ pub trait RingBackend: Backend {
     /// [`BackendError::Shape`] if they are not whole columns, at least one.
     fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Self::Columns, BackendError>;
 
-    /// Steps `scalar_fold` and `encode` in one: the plaintext polynomials of the fold of `matrix` with each of
-    /// `columns`. Coefficient j of polynomial (block, k) is word `block N + j` of the answer to column k, rounded and
-    /// [`centred`].
+    /// Steps `scalar_fold`, `encode` and `poly_fold` in one, of each query with a matrix of its own: the ciphertexts
+    /// that [`Self::poly_fold`] makes of its leaves and of the plaintext polynomials of the fold of its matrix with
+    /// each of `columns`. Coefficient j of polynomial (block, k) is word `block N + j` of the answer to column k,
+    /// rounded and [`centred`]. The polynomials are large, and nobody needs them but for one query's product: a
+    /// backend holds those of one query at a time.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if the columns are not for matrices of this layout or its rows do not fill the blocks,
-    /// [`BackendError::Unavailable`] if there is no room.
+    /// [`BackendError::Shape`] if the columns are not for matrices of this layout, its rows do not fill the blocks, or
+    /// there are fewer leaves than columns; [`BackendError::Unavailable`] if there is no room.
     fn encode_fold(
         &self,
         tables: &Self::Tables,
-        matrix: &Self::Matrix,
+        matrices: &Self::Matrices,
         columns: &Self::Columns,
         folded: FoldedBlocks,
-    ) -> Result<Self::Plain, BackendError>;
+        leaves: &Self::Leaves,
+    ) -> Result<Self::Ciphertexts, BackendError>;
 }
 
 #[cfg(test)]

@@ -127,7 +127,6 @@ fn fold(backend: &CpuBackend, primes: &[u32], rows: usize, columns: usize, peak:
     let query = words(2 * ring.words());
     for batch in [1, 4, 32] {
         let leaves = backend.expand(&tables, expansion, &vec![(&keys, &query[..]); batch]).expect("leaves");
-        let leaves: Vec<_> = leaves.iter().collect();
         let (best, median) = time(if batch > 4 { 3 } else { 9 }, || {
             backend.poly_fold(&tables, &plain, &leaves).expect("ciphertexts")
         });
@@ -153,18 +152,17 @@ fn tournament(backend: &CpuBackend, primes: &[u32], conversion: Gadget, gadget: 
     let depth = players.ilog2() as usize;
     let expansion = Expansion::covering(depth * gadget.levels(&ring));
     let (tables, keys) = keys(backend, &ring, expansion.levels() as usize, conversion);
-    let leaves =
-        backend.expand(&tables, expansion, &[(&keys, &words(2 * ring.words()))]).expect("leaves").remove(0);
+    let query = words(2 * ring.words());
+    let leaves = backend.expand(&tables, expansion, &[(&keys, &query)]).expect("leaves");
     let (best, median) =
-        time(9, || backend.selectors(&tables, &keys, &leaves, 0, depth, gadget).expect("selectors"));
+        time(9, || backend.selectors(&tables, &[&keys], &leaves, 0, depth, gadget).expect("selectors"));
     println!("selectors {depth}, {} primes: {:.2} ms, median {:.2}", primes.len(), best * 1e3, median * 1e3);
-    let selectors = backend.selectors(&tables, &keys, &leaves, 0, depth, gadget).expect("selectors");
+    let selectors = backend.selectors(&tables, &[&keys], &leaves, 0, depth, gadget).expect("selectors");
     let plain = backend
         .encode(&tables, players, 1, &|row, _, to: &mut [i32]| to.fill(row as i32 + 1))
         .expect("a plain matrix");
-    let mut folded: Vec<_> = (0..9)
-        .map(|_| backend.poly_fold(&tables, &plain, &[&leaves]).expect("ciphertexts").remove(0))
-        .collect();
+    let mut folded: Vec<_> =
+        (0..9).map(|_| backend.poly_fold(&tables, &plain, &leaves).expect("ciphertexts")).collect();
     let mut last = None;
     let (best, median) = time(9, || {
         last = Some(

@@ -13,6 +13,7 @@ mod aligned;
 mod dpf;
 mod fold;
 mod isa;
+mod machine;
 mod matrix;
 mod memory;
 mod module;
@@ -27,7 +28,7 @@ mod oracle;
 use std::path::Path;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use spirea_backend::{Backend, BackendError, PanelLayout, RING_DEGREE, Residence, RingMatrix};
+use spirea_backend::{Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, Residence, RingMatrix};
 
 pub use dpf::Strategy;
 pub use isa::Isa;
@@ -39,7 +40,7 @@ pub use ring::{
 use dpf::{RowKernels, row_kernels};
 use fold::{Microkernel, Quad};
 use module::ModuleKernel;
-use ring::{RingKernels, WorkingMemory};
+use ring::{Lanes, WorkingMemory};
 
 /// The kernels of one instruction set.
 trait Kernels: Send + Sync {
@@ -82,9 +83,10 @@ fn kernels(isa: Isa) -> Option<Box<dyn Kernels>> {
 
 /// The operations of a server on this machine's processor.
 pub struct CpuBackend {
+    id: BackendId,
     isa: Isa,
     kernels: Box<dyn Kernels>,
-    ring: Box<dyn RingKernels>,
+    lanes: Lanes,
     rows: Box<dyn RowKernels>,
     schedule: Schedule,
     memory: WorkingMemory,
@@ -106,16 +108,17 @@ impl CpuBackend {
     /// [`BackendError::Unavailable`] if the machine lacks it, if `threads` is 0 or if the threads cannot be
     /// started.
     pub fn with_isa(isa: Isa, threads: usize) -> Result<Self, BackendError> {
-        let (Some(kernels), Some(ring), Some(rows)) = (kernels(isa), ring::kernels(isa), row_kernels(isa))
+        let (Some(kernels), Some(lanes), Some(rows)) = (kernels(isa), Lanes::detect(isa), row_kernels(isa))
         else {
             return Err(BackendError::Unavailable(format!(
                 "this processor has no {isa}: choose another instruction set"
             )));
         };
         Ok(Self {
+            id: BackendId::unique(),
             isa,
             kernels,
-            ring,
+            lanes,
             rows,
             schedule: Schedule::default(),
             memory: WorkingMemory::default(),
@@ -162,6 +165,10 @@ impl Backend for CpuBackend {
 
     fn name(&self) -> String {
         format!("cpu-{}", self.isa)
+    }
+
+    fn id(&self) -> BackendId {
+        self.id
     }
 
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<CpuMatrix, BackendError> {

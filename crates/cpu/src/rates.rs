@@ -15,7 +15,7 @@ use spirea_math::Ring;
 use crate::fold::{Microkernel, Quad, Tile};
 use crate::isa::Isa;
 use crate::prefetch::Lines;
-use crate::ring::{Direction, RingTables, WorkingMemory};
+use crate::ring::{Direction, Lanes, RingTables, WorkingMemory};
 use crate::{CpuBackend, kernels};
 
 /// Runs of which [`read_bandwidth`] takes the best, for each distance that it asks ahead.
@@ -78,9 +78,9 @@ pub fn multiply_add_floor(isa: Isa) -> &'static str {
 /// Products of two 32-bit words that one core computes and adds to 64-bit sums in a second, when it does only
 /// that, from registers: `vpmuludq` and `vpaddq`; or `None` if the machine lacks the instruction set.
 pub fn word_multiply_add_peak(isa: Isa) -> Option<f64> {
-    let kernels = crate::ring::kernels(isa)?;
+    let lanes = Lanes::detect(isa)?;
     let rounds = 1 << 16;
-    Some(kernels.multiply_adds(rounds) as f64 / best_of(20, || kernels.multiply_adds(rounds)))
+    Some(lanes.multiply_adds(rounds) as f64 / best_of(20, || lanes.multiply_adds(rounds)))
 }
 
 /// The floor's name for bounds by [`word_multiply_add_peak`].
@@ -131,14 +131,14 @@ pub struct TransformSeconds {
 /// Measures the transforms of a ring, on average over its primes; or `None` if the machine lacks the instruction
 /// set or its kernels do not take the ring.
 pub fn transform_seconds(isa: Isa, ring: &Arc<Ring>) -> Option<TransformSeconds> {
-    let kernels = crate::ring::kernels(isa)?;
-    let tables = RingTables::new(ring, kernels.lanes(), WorkingMemory::default()).ok()?;
+    let lanes = Lanes::detect(isa)?;
+    let tables = RingTables::new(ring, lanes.count(), WorkingMemory::default()).ok()?;
     let (primes, rounds) = (ring.limbs().len(), (1 << 18) / ring.degree());
     let values = ring.lift(&vec![1; ring.degree()]);
     let mut to = ring.zero();
     let mut seconds = |direction| {
         let best = best_of(20, || {
-            (0..rounds).for_each(|_| kernels.transform(&tables, direction, black_box(&values), &mut to));
+            (0..rounds).for_each(|_| lanes.transform(&tables, direction, black_box(&values), &mut to));
         });
         best / (rounds * primes) as f64
     };

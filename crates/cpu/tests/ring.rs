@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::Stream;
 use proptest::prelude::*;
 use spirea_backend::{
-    BackendError, EvaluationKeys, FoldedBlocks, NaiveBackend, PanelLayout, RingBackend, SwitchedBits,
+    BackendError, Bodies, EvaluationKeys, FoldedBlocks, NaiveBackend, PanelLayout, RingBackend, SwitchedBits,
 };
 use spirea_cpu::{CpuBackend, Isa, Schedule};
 use spirea_math::{Expansion, Gadget, Modulus, Ring};
@@ -140,7 +140,6 @@ impl Pipeline {
         let queries: Vec<(&B::Keys, &[u32])> =
             clients.iter().map(|(keys, words)| (keys, &words[..])).collect();
         let leaves = backend.expand(&tables, expansion, &queries).unwrap();
-        let leaves: Vec<&B::Leaves> = leaves.iter().collect();
         let mut seen = Vec::new();
 
         // Each leaf on its own, times 1.
@@ -149,9 +148,7 @@ impl Pipeline {
             to[0] = i32::from(row == column);
         };
         let unit = backend.encode(&tables, self.leaves, self.leaves, &unit).unwrap();
-        for leaves in backend.poly_fold(&tables, &unit, &leaves).unwrap() {
-            seen.push(see(&leaves, self.bits));
-        }
+        seen.push(see(&backend.poly_fold(&tables, &unit, &leaves).unwrap(), self.bits));
 
         let fill = |row: usize, column: usize, to: &mut [i32]| {
             let mut stream = Stream::new(self.seed ^ ((row as u64) << 32) ^ column as u64);
@@ -168,15 +165,15 @@ impl Pipeline {
         };
         let plain = backend.encode(&tables, *rows, self.leaves, &fill).unwrap();
         let mut folded = backend.poly_fold(&tables, &plain, &leaves).unwrap();
-        for (i, ciphertexts) in folded.iter_mut().enumerate() {
-            seen.push(see(ciphertexts, SwitchedBits { a: 18, b: 14 }));
-            let words = common::words(rows * ring.degree() + i % 4, 4, self.seed + i as u64);
-            backend
-                .add_bodies(&tables, ciphertexts, &words, i % 4..words.len(), 1 + self.seed as u32 % 31)
-                .unwrap();
-            seen.push(see(ciphertexts, self.bits));
+        seen.push(see(&folded, SwitchedBits { a: 18, b: 14 }));
+        // Words without gaps for all coefficients, and words for fewer between others.
+        let count = rows * ring.degree();
+        for (first, stride) in [(0..count, count), (3..count - 2, count + 5)] {
+            let words = common::words(self.queries * stride, 4, self.seed + stride as u64);
+            let bits = 1 + (self.seed as u32 + stride as u32) % 31;
+            backend.add_bodies(&tables, &mut folded, &words, &Bodies { first, stride }, bits).unwrap();
+            seen.push(see(&folded, self.bits));
         }
-        seen.extend(backend.mod_switch(&tables, &folded.iter().collect::<Vec<_>>(), self.bits).unwrap());
 
         // The switched bytes of packed ciphertexts as a matrix, with room for more; folded, and that packed.
         let bits = SwitchedBits { a: 9 + self.seed as u32 % 9, b: 1 + self.seed as u32 % 16 };
@@ -184,17 +181,15 @@ impl Pipeline {
         let layout = PanelLayout::covering(bytes.max(2 * ring.degree()), rows + 1).unwrap();
         let columns =
             backend.columns(layout, &common::words(self.leaves * layout.columns(), 4, self.seed)).unwrap();
-        let unit = common::words(layout.columns(), 4, self.seed + 9);
+        let own = common::words(self.queries * layout.columns(), 4, self.seed + 9);
         let blocks = FoldedBlocks { blocks: layout.rows() / ring.degree(), bits: 1 + self.seed as u32 % 31 };
-        for (ciphertexts, leaves) in folded.iter().zip(&leaves) {
-            let matrix = backend.reinterpret(&tables, ciphertexts, bits, layout).unwrap();
-            assert_eq!(backend.layout(&matrix), layout);
-            let answer = backend.words(backend.scalar_fold(&matrix, &unit).unwrap()).unwrap();
-            seen.push(answer.iter().flat_map(|word| word.to_le_bytes()).collect());
-            let plain = backend.encode_fold(&tables, &matrix, &columns, blocks).unwrap();
-            let packed = backend.poly_fold(&tables, &plain, &[*leaves]).unwrap();
-            seen.push(see(&packed[0], self.bits));
-        }
+        let matrices = backend.reinterpret(&tables, &folded, bits, layout).unwrap();
+        let answers = backend.words(backend.scalar_fold_own(&matrices, &own).unwrap()).unwrap();
+        assert_eq!(answers.len(), self.queries * layout.rows());
+        seen.push(answers.iter().flat_map(|word| word.to_le_bytes()).collect());
+        let packed = backend.encode_fold(&tables, &matrices, &columns, blocks, &leaves).unwrap();
+        // Two parts of a response.
+        seen.extend(backend.mod_switch(&tables, &[&folded, &packed], self.bits).unwrap());
 
         // As many selectors as the leaves make, for a tournament of the first leaves.
         let depth = (self.leaves / self.rgsw.levels(ring)).min(6);
@@ -204,13 +199,12 @@ impl Pipeline {
             to[row % to.len()] = 1 + (row + column) as i32;
         };
         let players = backend.encode(&tables, self.players.min(1 << depth), self.leaves, &pick).unwrap();
-        for ((keys, _), leaves) in clients.iter().zip(leaves) {
-            let selectors = backend.selectors(&tables, keys, leaves, first, depth, self.rgsw).unwrap();
-            let players = backend.poly_fold(&tables, &players, &[leaves]).unwrap().remove(0);
-            let winner = backend.rgsw_fold(&tables, &selectors, players).unwrap();
-            seen.push(see(&winner, self.bits));
-            seen.push(see(&winner, SwitchedBits { a: 1, b: 17 }));
-        }
+        let keys: Vec<&B::Keys> = clients.iter().map(|(keys, _)| keys).collect();
+        let selectors = backend.selectors(&tables, &keys, &leaves, first, depth, self.rgsw).unwrap();
+        let players = backend.poly_fold(&tables, &players, &leaves).unwrap();
+        let winners = backend.rgsw_fold(&tables, &selectors, players).unwrap();
+        seen.push(see(&winners, self.bits));
+        seen.push(see(&winners, SwitchedBits { a: 1, b: 17 }));
         seen
     }
 
@@ -368,21 +362,25 @@ fn shapes_that_do_not_fit_are_refused() {
             |leaves, words: &[u32]| backend.expand(&tables, Expansion::covering(leaves), &[(&keys, words)]);
         assert!(matches!(expand(5, &query), Err(BackendError::Shape(_))));
         assert!(matches!(expand(4, &query[1..]), Err(BackendError::Shape(_))));
-        let leaves = expand(4, &query).unwrap().remove(0);
+        let leaves = expand(4, &query).unwrap();
         let selectors =
-            |first, depth| backend.selectors(&tables, &keys, &leaves, first, depth, Gadget::Residues);
+            |first, depth| backend.selectors(&tables, &[&keys], &leaves, first, depth, Gadget::Residues);
         for (first, depth) in [(0, 1), (0, 3), (usize::MAX, 1), (0, usize::MAX)] {
             assert!(matches!(selectors(first, depth), Err(BackendError::Shape(_))));
         }
+        let two = backend.selectors(&tables, &[&keys, &keys], &leaves, 0, 0, Gadget::Residues);
+        assert!(matches!(two, Err(BackendError::Shape(_))), "keys of two clients for one query");
         let zeros = |_: usize, _: usize, to: &mut [i32]| to.fill(0);
         let plain = backend.encode(&tables, 1, 5, &zeros).unwrap();
-        assert!(matches!(backend.poly_fold(&tables, &plain, &[&leaves]), Err(BackendError::Shape(_))));
+        assert!(matches!(backend.poly_fold(&tables, &plain, &leaves), Err(BackendError::Shape(_))));
         assert!(matches!(backend.encode(&tables, 0, 5, &zeros), Err(BackendError::Shape(_))));
         let plain = backend.encode(&tables, 2, 4, &zeros).unwrap();
-        let mut ciphertexts = backend.poly_fold(&tables, &plain, &[&leaves]).unwrap().remove(0);
-        for (words, bits) in [(0..129, 8), (2..130, 32), (100..201, 8)] {
-            let refused = backend.add_bodies(&tables, &mut ciphertexts, &vec![0; 200], words.clone(), bits);
-            assert!(matches!(refused, Err(BackendError::Shape(_))), "{words:?}, {bits} bits");
+        let mut ciphertexts = backend.poly_fold(&tables, &plain, &leaves).unwrap();
+        #[allow(clippy::reversed_empty_ranges, reason = "it is refused")]
+        for (first, bits) in [(0..129, 8), (2..130, 32), (100..201, 8), (9..8, 8)] {
+            let bodies = Bodies { first, stride: 0 };
+            let refused = backend.add_bodies(&tables, &mut ciphertexts, &vec![0; 200], &bodies, bits);
+            assert!(matches!(refused, Err(BackendError::Shape(_))), "{bodies:?}, {bits} bits");
         }
         for (a, b) in [(0, 1), (1, 57)] {
             let refused = backend.mod_switch(&tables, &[&ciphertexts], SwitchedBits { a, b });
@@ -393,15 +391,20 @@ fn shapes_that_do_not_fit_are_refused() {
         let layout = |rows, columns| PanelLayout::covering(rows, columns).unwrap();
         let reinterpret = |layout| backend.reinterpret(&tables, &ciphertexts, bits, layout);
         assert!(matches!(reinterpret(layout(32, 2)), Err(BackendError::Shape(_))));
-        let five = backend.poly_fold(&tables, &backend.encode(&tables, 5, 4, &zeros).unwrap(), &[&leaves]);
-        let refused = backend.reinterpret(&tables, &five.unwrap()[0], bits, layout(64, 4));
+        let five = backend.poly_fold(&tables, &backend.encode(&tables, 5, 4, &zeros).unwrap(), &leaves);
+        let refused = backend.reinterpret(&tables, &five.unwrap(), bits, layout(64, 4));
         assert!(matches!(refused, Err(BackendError::Shape(_))));
-        let matrix = reinterpret(layout(128, 2)).unwrap();
+        let matrices = reinterpret(layout(128, 2)).unwrap();
+        for words in [0, 3, 8] {
+            let refused = backend.scalar_fold_own(&matrices, &vec![0; words]);
+            assert!(matches!(refused, Err(BackendError::Shape(_))), "{words} words for one query of 4");
+        }
         let columns = |layout, words| backend.columns(layout, &vec![0; words]);
         for words in [0, 3, 5] {
             assert!(matches!(columns(layout(128, 2), words), Err(BackendError::Shape(_))));
         }
         let (right, other) = (columns(layout(128, 2), 8).unwrap(), columns(layout(64, 2), 8).unwrap());
+        let five = columns(layout(128, 2), 20).unwrap();
         for (columns, blocks, bits) in [
             (&other, 1, 8),
             (&right, 0, 8),
@@ -409,10 +412,25 @@ fn shapes_that_do_not_fit_are_refused() {
             (&right, usize::MAX, 8),
             (&right, 2, 0),
             (&right, 2, 32),
+            (&five, 1, 8),
         ] {
-            let refused = backend.encode_fold(&tables, &matrix, columns, FoldedBlocks { blocks, bits });
+            let folded = FoldedBlocks { blocks, bits };
+            let refused = backend.encode_fold(&tables, &matrices, columns, folded, &leaves);
             assert!(matches!(refused, Err(BackendError::Shape(_))), "{blocks} blocks of {bits} bits");
         }
+        // A batch of two queries where one of one is wanted.
+        let pair = backend.expand(&tables, Expansion::covering(4), &[(&keys, &query), (&keys, &query)]);
+        let pair = pair.unwrap();
+        let packed = backend.poly_fold(&tables, &plain, &pair).unwrap();
+        let folded = FoldedBlocks { blocks: 1, bits: 8 };
+        let refused = backend.encode_fold(&tables, &matrices, &right, folded, &pair);
+        assert!(matches!(refused, Err(BackendError::Shape(_))));
+        let refused = backend.mod_switch(&tables, &[&ciphertexts, &packed], bits);
+        assert!(matches!(refused, Err(BackendError::Shape(_))));
+        let beyond = Bodies { first: 0..100, stride: 101 };
+        let mut packed = packed;
+        let refused = backend.add_bodies(&tables, &mut packed, &vec![0; 200], &beyond, 8);
+        assert!(matches!(refused, Err(BackendError::Shape(_))), "the second query's words are not there");
     }
 }
 

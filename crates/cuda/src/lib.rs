@@ -15,7 +15,7 @@ mod upload;
 
 use std::sync::Arc;
 
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, BackendId};
 
 use driver::Device;
 use upload::Staging;
@@ -23,8 +23,8 @@ use upload::Staging;
 pub(crate) use driver::args;
 pub use fold::{CudaFolded, CudaMatrix, ScalarFoldKernel, ScalarFoldPlan};
 pub use group::{
-    DeviceGroup, Division, GroupCiphertexts, GroupFolded, GroupLeaves, GroupMatrix, GroupPlain, GroupRows,
-    GroupSelectors, Links, Load, Strategy,
+    DeviceGroup, Division, GroupCiphertexts, GroupFolded, GroupLeaves, GroupMatrices, GroupMatrix,
+    GroupPlain, GroupRows, GroupSelectors, Links, Load, Strategy,
 };
 pub use ring::{Butterfly, Direction, Form, Granularity, Plain, Tables, transform_with};
 pub use shares::{CudaRows, Evaluation, Tops};
@@ -32,6 +32,7 @@ pub use shares::{CudaRows, Evaluation, Tops};
 /// The operations of a server on one device.
 #[derive(Debug)]
 pub struct CudaBackend {
+    id: BackendId,
     device: Arc<Device>,
     queries: Staging,
     ciphertexts: Staging,
@@ -50,6 +51,7 @@ impl CudaBackend {
     /// The backend on a device.
     pub fn on(device: Arc<Device>) -> Self {
         Self {
+            id: BackendId::unique(),
             device,
             queries: Staging::default(),
             ciphertexts: Staging::default(),

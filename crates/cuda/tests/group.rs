@@ -1,9 +1,7 @@
 //! Groups of devices give what one backend gives, bit for bit, under every strategy.
 
-use std::ops::Range;
-
 use spirea_backend::{
-    Backend as _, EvaluationKeys, FoldedBlocks, PanelLayout, ProtocolBackend, RING_DEGREE, Residence,
+    Backend as _, Bodies, EvaluationKeys, FoldedBlocks, PanelLayout, ProtocolBackend, RING_DEGREE, Residence,
     RingBackend as _, RingMatrix, RowLayout, SwitchedBits,
 };
 use spirea_cpu::CpuBackend;
@@ -121,37 +119,41 @@ impl Clients {
             to.iter_mut().zip(values).for_each(|(to, value)| *to = value as i32);
         };
         let plain = backend.encode(&tables, rows, COLUMNS, &fill).unwrap();
-        let packed = backend.poly_fold(&tables, &plain, &leaves.iter().collect::<Vec<_>>()).unwrap();
+        let packed = || backend.poly_fold(&tables, &plain, &leaves).unwrap();
 
-        // Bodies: the words of a fold, those of a query to its ciphertexts, and fewer than they have coefficients.
+        // Bodies: the words of a fold, those of a query to its ciphertexts, as many as they have coefficients and fewer.
         let count = rows * SET.ring().degree();
         let layout = PanelLayout::covering(count, 4).unwrap();
         let matrix = backend.upload(layout, &bytes(layout.bytes(), 9)).unwrap();
-        let folded = backend.scalar_fold(&matrix, &words(BATCH * layout.columns(), 8)).unwrap();
+        // One answer more than queries: theirs begin with the first one or with the second, which may be elsewhere.
+        let folded = backend.scalar_fold(&matrix, &words((BATCH + 1) * layout.columns(), 8)).unwrap();
         let bits = SwitchedBits { a: SET.response_bits().0, b: SET.response_bits().1 };
         let mut results = Vec::new();
-        for (query, mut ciphertexts) in packed.into_iter().enumerate() {
-            let bodies: Range<usize> = query * count..(query + 1) * count - query;
-            backend.add_bodies(&tables, &mut ciphertexts, &folded, bodies, 18).unwrap();
-            results.extend(backend.mod_switch(&tables, &[&ciphertexts], bits).unwrap());
+        let keys: Vec<_> = keys.iter().collect();
+        let gadget = SET.selector_gadget();
+        for first in [0..count, count..2 * count - 9] {
+            let mut ciphertexts = packed();
+            let bodies = Bodies { first, stride: count };
+            backend.add_bodies(&tables, &mut ciphertexts, &folded, &bodies, 18).unwrap();
+            results.extend(backend.mod_switch(&tables, &[&ciphertexts, &packed()], bits).unwrap());
             if self.depth > 0 {
-                let gadget = SET.selector_gadget();
-                let selectors = backend
-                    .selectors(&tables, &keys[query], &leaves[query], COLUMNS, self.depth, gadget)
-                    .unwrap();
-                let winner = backend.rgsw_fold(&tables, &selectors, ciphertexts).unwrap();
-                results.extend(backend.mod_switch(&tables, &[&winner], bits).unwrap());
+                let selectors =
+                    backend.selectors(&tables, &keys, &leaves, COLUMNS, self.depth, gadget).unwrap();
+                let winners = backend.rgsw_fold(&tables, &selectors, ciphertexts).unwrap();
+                results.extend(backend.mod_switch(&tables, &[&winners], bits).unwrap());
             }
         }
+        let beyond = Bodies { first: 0..count + 1, stride: count };
+        assert!(backend.add_bodies(&tables, &mut packed(), &folded, &beyond, 18).is_err());
         results
     }
 }
 
 impl Clients {
-    /// What packing the folds of switched ciphertexts gives, and those of a matrix that was uploaded.
+    /// What packing the folds of switched ciphertexts gives.
     fn second_halves<B: ProtocolBackend>(&self, backend: &B) -> Vec<Vec<u8>> {
         const BLOCKS: usize = 3;
-        const QUERIES: usize = 2;
+        const QUERIES: usize = 3;
         let tables = backend.tables(SET.ring()).unwrap();
         let keys: Vec<_> = self
             .keys
@@ -172,29 +174,24 @@ impl Clients {
             to.iter_mut().zip(values).for_each(|(to, value)| *to = value as i32 >> 14);
         };
         let plain = backend.encode(&tables, ROWS, COLUMNS, &fill).unwrap();
-        let packed = backend.poly_fold(&tables, &plain, &leaves.iter().collect::<Vec<_>>()).unwrap();
+        let packed = backend.poly_fold(&tables, &plain, &leaves).unwrap();
 
         let bits = SwitchedBits { a: SET.response_bits().0, b: SET.response_bits().1 };
         let layout = PanelLayout::covering(BLOCKS * SET.ring().degree(), ROWS).unwrap();
         let layout = PanelLayout::covering(bits.bytes(SET.ring().degree()).max(layout.rows()), ROWS).unwrap();
         let columns = backend.columns(layout, &words(COLUMNS * layout.columns(), 3)).unwrap();
-        let uploaded = backend.upload(layout, &bytes(layout.bytes(), 2)).unwrap();
+        let matrices = backend.reinterpret(&tables, &packed, bits, layout).unwrap();
         let mut results = Vec::new();
-        for (query, (packed, leaves)) in packed.iter().zip(&leaves).enumerate() {
-            let made = backend.reinterpret(&tables, packed, bits, layout).unwrap();
-            for matrix in [&made, &uploaded].into_iter().take(QUERIES - query) {
-                let folded = FoldedBlocks { blocks: BLOCKS - query, bits: 18 };
-                let answers =
-                    backend.scalar_fold(matrix, &words(2 * layout.columns(), query as u32)).unwrap();
-                let plain = backend.encode_fold(&tables, matrix, &columns, folded).unwrap();
-                let mut second = backend.poly_fold(&tables, &plain, &[leaves]).unwrap().remove(0);
-                // The answer to the second query, which may be elsewhere.
-                let bodies = layout.rows()..layout.rows() + folded.blocks * SET.ring().degree();
-                backend.add_bodies(&tables, &mut second, &answers, bodies, 18).unwrap();
-                results.extend(backend.mod_switch(&tables, &[&second], bits).unwrap());
-                let words = backend.words(answers).unwrap();
-                results.push(words.iter().flat_map(|word| word.to_le_bytes()).collect());
-            }
+        for blocks in [BLOCKS, 1] {
+            let folded = FoldedBlocks { blocks, bits: 18 };
+            let own = words(QUERIES * layout.columns(), blocks as u32);
+            let answers = backend.scalar_fold_own(&matrices, &own).unwrap();
+            let mut second = backend.encode_fold(&tables, &matrices, &columns, folded, &leaves).unwrap();
+            let bodies = Bodies { first: 0..blocks * SET.ring().degree(), stride: layout.rows() };
+            backend.add_bodies(&tables, &mut second, &answers, &bodies, 18).unwrap();
+            results.extend(backend.mod_switch(&tables, &[&second], bits).unwrap());
+            let words = backend.words(answers).unwrap();
+            results.push(words.iter().flat_map(|word| word.to_le_bytes()).collect());
         }
         results
     }
@@ -333,6 +330,18 @@ fn replicas_encode_polynomials_once_and_copy_them() {
             assert_eq!(emulation.copied().to_device, coefficients, "{}", group.strategy());
             drop(plain);
         }
+    });
+}
+
+#[test]
+fn groups_of_the_same_devices_go_on_with_the_same_keys() {
+    emulated(StreamOrder::Eager, true, |_| {
+        let group = DeviceGroup::new(&[0, 1], Strategy::Replicate).unwrap();
+        for strategy in Strategy::ALL {
+            assert_eq!(group.with_strategy(strategy).id(), group.id());
+        }
+        assert_ne!(DeviceGroup::new(&[0, 1], Strategy::Replicate).unwrap().id(), group.id());
+        assert!(group.members().iter().all(|member| member.id() != group.id()));
     });
 }
 

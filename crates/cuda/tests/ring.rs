@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use spirea_backend::{
-    Backend as _, BackendError, EvaluationKeys, FoldedBlocks, NaiveBackend, PanelLayout, RingBackend,
+    Backend as _, BackendError, Bodies, EvaluationKeys, FoldedBlocks, NaiveBackend, PanelLayout, RingBackend,
     RowLayout, ShareBackend, SwitchedBits,
 };
 use spirea_cpu::CpuBackend;
@@ -174,21 +174,22 @@ impl Case {
             to[0] = i32::from(row == column);
         };
         let plain = backend.encode(tables, leaves, leaves, &unit).unwrap();
-        let folded = backend.poly_fold(tables, &plain, &expanded.iter().collect::<Vec<_>>()).unwrap();
-        backend.mod_switch(tables, &folded.iter().collect::<Vec<_>>(), ALL_BITS).unwrap().concat()
+        let folded = backend.poly_fold(tables, &plain, &expanded).unwrap();
+        backend.mod_switch(tables, &[&folded], ALL_BITS).unwrap().concat()
     }
 
-    /// Ciphertexts that are a random one times other plaintexts.
+    /// Ciphertexts that are a random one of each query times other plaintexts.
     fn ciphertexts<B: RingBackend>(
         &self,
         backend: &B,
         tables: &B::Tables,
         count: usize,
-        data: Data,
+        queries: &[Data],
     ) -> B::Ciphertexts {
-        let words = polynomials(&self.ring, data, 2);
-        let keys = self.keys(backend, tables, 0, data);
-        let leaves = backend.expand(tables, Expansion::covering(1), &[(&keys, &words)]).unwrap();
+        let words: Vec<_> = queries.iter().map(|&data| polynomials(&self.ring, data, 2)).collect();
+        let keys = self.keys(backend, tables, 0, Data::Random(0));
+        let queries: Vec<(&B::Keys, &[u32])> = words.iter().map(|words| (&keys, &words[..])).collect();
+        let leaves = backend.expand(tables, Expansion::covering(1), &queries).unwrap();
         let fill = |row: usize, _: usize, to: &mut [i32]| {
             to.iter_mut().enumerate().for_each(|(i, to)| {
                 *to = match row {
@@ -199,23 +200,26 @@ impl Case {
             });
         };
         let plain = backend.encode(tables, count, 1, &fill).unwrap();
-        backend.poly_fold(tables, &plain, &[&leaves[0]]).unwrap().remove(0)
+        backend.poly_fold(tables, &plain, &leaves).unwrap()
     }
 
-    /// A tournament with selectors from leaves, of which the first is not used.
+    /// A tournament for each query, with selectors from leaves, of which the first is not used.
     fn tournament<B: RingBackend>(
         &self,
         backend: &B,
         tables: &B::Tables,
         depth: usize,
         count: usize,
-        data: Data,
+        data: &[Data],
     ) -> Vec<u8> {
         let leaves = 1 + depth * self.selector.levels(&self.ring);
         let expansion = Expansion::covering(leaves);
-        let keys = self.keys(backend, tables, expansion.levels(), data);
-        let words = polynomials(&self.ring, data, 2);
-        let leaves = backend.expand(tables, expansion, &[(&keys, &words)]).unwrap().remove(0);
+        let keys: Vec<B::Keys> =
+            data.iter().map(|&data| self.keys(backend, tables, expansion.levels(), data)).collect();
+        let words: Vec<_> = data.iter().map(|&data| polynomials(&self.ring, data, 2)).collect();
+        let queries: Vec<(&B::Keys, &[u32])> = keys.iter().zip(words.iter().map(Vec::as_slice)).collect();
+        let leaves = backend.expand(tables, expansion, &queries).unwrap();
+        let keys: Vec<&B::Keys> = keys.iter().collect();
         let selectors = backend.selectors(tables, &keys, &leaves, 1, depth, self.selector).unwrap();
         let ciphertexts = self.ciphertexts(backend, tables, count, data);
         let winner = backend.rgsw_fold(tables, &selectors, ciphertexts).unwrap();
@@ -290,7 +294,7 @@ fn subtrees_agree_with_whole_trees() {
     });
 }
 
-fn compare_tournaments(case: &Case, depth: usize, count: usize, data: Data) {
+fn compare_tournaments(case: &Case, depth: usize, count: usize, data: &[Data]) {
     compare(
         case,
         &format!("{count} ciphertexts, depth {depth}, of {data:?}"),
@@ -301,16 +305,16 @@ fn compare_tournaments(case: &Case, depth: usize, count: usize, data: Data) {
 
 #[test]
 fn tournaments_agree() {
-    compare_tournaments(&Case::of(RingSet::Fast), 2, 3, Data::Random(1));
-    compare_tournaments(&Case::of(RingSet::Onion32), 1, 2, Data::Random(2));
-    compare_tournaments(&Case::of(RingSet::Small), 1, 2, Data::Largest);
-    compare_tournaments(&Case::of(RingSet::Onion26), 1, 2, Data::Largest);
+    compare_tournaments(&Case::of(RingSet::Fast), 2, 3, &[Data::Random(1)]);
+    compare_tournaments(&Case::of(RingSet::Onion32), 1, 2, &[Data::Random(2)]);
+    compare_tournaments(&Case::of(RingSet::Small), 1, 2, &[Data::Largest]);
+    compare_tournaments(&Case::of(RingSet::Onion26), 1, 2, &[Data::Largest]);
 }
 
 #[test]
 fn tournaments_of_the_shorter_degree_agree() {
     for (depth, count) in [(3, 5), (1, 2), (0, 1)] {
-        compare_tournaments(&Case::short(), depth, count, Data::Random(6));
+        compare_tournaments(&Case::short(), depth, count, &[Data::Random(6), Data::Largest, Data::Random(8)]);
     }
 }
 
@@ -318,17 +322,19 @@ fn tournaments_of_the_shorter_degree_agree() {
 fn sums_of_many_large_products_do_not_overflow() {
     for data in [Data::Random(7), Data::Largest] {
         compare_expansions(&Case::wide(), 2, &[data]);
-        compare_tournaments(&Case::wide(), 1, 2, data);
+        compare_tournaments(&Case::wide(), 1, 2, &[data]);
     }
 }
 
 #[test]
 fn switching_agrees_with_its_definition() {
-    /// Ciphertexts of the buffers that are switched together.
+    /// Ciphertexts of each query in the parts that are switched together.
     const COUNTS: [usize; 2] = [2, 1];
     let cases =
         [Case::of(RingSet::Fast), Case::of(RingSet::Onion32), Case::of(RingSet::Small), Case::short()];
-    for (case, data) in cases.iter().zip([Data::Largest, Data::Random(1), Data::Random(2), Data::Largest]) {
+    let data =
+        [Data::Largest, Data::Random(1), Data::Random(2), Data::Largest].map(|data| [data, Data::Random(3)]);
+    for (case, data) in cases.iter().zip(&data) {
         let all = [(43, 39), (1, 56), (56, 1), (18, 14), (31, 33), (32, 20), (7, 8)];
         let all = all.map(|(a, b)| SwitchedBits { a, b });
         let naive = NaiveBackend;
@@ -346,16 +352,27 @@ fn switching_agrees_with_its_definition() {
     }
 }
 
-/// Words of a fold by a matrix of other bytes as bodies.
+/// Words of folds by a matrix of other bytes as bodies: fewer than there are coefficients, and for the first ciphertext
+/// alone all, without gaps.
 fn with_bodies<B: RingBackend>(backend: &B, case: &Case, tables: &B::Tables, bits: u32) -> Vec<u8> {
-    let layout = PanelLayout::covering(case.ring.degree() + 100, 4).unwrap();
+    const QUERIES: usize = 3;
+    let degree = case.ring.degree();
+    let layout = PanelLayout::covering(degree + 100, 4).unwrap();
     let bytes: Vec<u8> = (0..layout.bytes()).map(|i| (i * i / 7) as u8).collect();
     let matrix = backend.upload(layout, &bytes).unwrap();
-    let queries: Vec<u32> = (0..layout.columns() as u32).map(|i| i.wrapping_mul(0x9e37_79b1)).collect();
+    let words = (QUERIES * layout.columns()) as u32;
+    let queries: Vec<u32> = (0..words).map(|i| i.wrapping_mul(0x9e37_79b1)).collect();
     let folded = backend.scalar_fold(&matrix, &queries).unwrap();
-    let mut ciphertexts = case.ciphertexts(backend, tables, 2, Data::Random(9));
-    backend.add_bodies(tables, &mut ciphertexts, &folded, 3..layout.rows(), bits).unwrap();
-    backend.mod_switch(tables, &[&ciphertexts], ALL_BITS).unwrap().concat()
+    let data = [9, 10, 11].map(Data::Random);
+    let mut bytes = Vec::new();
+    for (count, first, stride) in
+        [(2, 3..layout.rows(), layout.rows()), (1, 5..5 + degree, degree), (1, 5..5 + degree, degree + 1)]
+    {
+        let mut ciphertexts = case.ciphertexts(backend, tables, count, &data);
+        backend.add_bodies(tables, &mut ciphertexts, &folded, &Bodies { first, stride }, bits).unwrap();
+        bytes.extend(backend.mod_switch(tables, &[&ciphertexts], ALL_BITS).unwrap().concat());
+    }
+    bytes
 }
 
 #[test]
@@ -375,13 +392,42 @@ fn bodies_agree() {
     }
 }
 
+/// What the kernels take at once is launched once, however many queries there are.
+#[test]
+fn a_batch_is_launched_once() {
+    let case = Case::short();
+    let emulation = emulation();
+    emulation.with(device(), || {
+        let backend = CudaBackend::new(0).unwrap();
+        let tables = backend.tables(&case.ring).unwrap();
+        let degree = case.ring.degree();
+        let layout = PanelLayout::covering(2 * degree, 4).unwrap();
+        let matrix = backend.upload(layout, &vec![5; layout.bytes()]).unwrap();
+        let launches = |queries: usize| {
+            let data: Vec<Data> = (0..queries as u64).map(|query| Data::Random(query as u8)).collect();
+            let folded = backend.scalar_fold(&matrix, &words(queries * layout.columns(), 3)).unwrap();
+            let keys = case.keys(&backend, &tables, 1, Data::Random(4));
+            let leaves: Vec<Vec<u32>> = data.iter().map(|&data| polynomials(&case.ring, data, 2)).collect();
+            let asked: Vec<_> = leaves.iter().map(|words| (&keys, &words[..])).collect();
+            emulation.reset();
+            let leaves = backend.expand(&tables, Expansion::covering(2), &asked).unwrap();
+            let plain = backend.encode(&tables, 2, 1, &|_, _, to: &mut [i32]| to.fill(1)).unwrap();
+            let mut packed = backend.poly_fold(&tables, &plain, &leaves).unwrap();
+            backend.add_bodies(&tables, &mut packed, &folded, &Bodies::whole(0, 2 * degree), 18).unwrap();
+            backend.mod_switch(&tables, &[&packed], ALL_BITS).unwrap();
+            emulation.all_launches()
+        };
+        assert_eq!(launches(5), launches(1));
+    });
+}
+
 /// Words that look random.
 fn words(count: usize, seed: u32) -> Vec<u32> {
     let mixed = |i: u32| (i ^ seed << 20).wrapping_mul(0x9e37_79b1);
     (0..count as u32).map(|i| mixed(i) ^ mixed(i) >> 15).collect()
 }
 
-/// The bytes of ciphertexts switched to a matrix, and what packing the matrix's folds with columns gives.
+/// The bytes of ciphertexts switched to matrices, and what packing the matrices' folds with columns gives.
 fn second_half<B: RingBackend>(
     backend: &B,
     case: &Case,
@@ -391,33 +437,27 @@ fn second_half<B: RingBackend>(
     /// As many as there are leaves.
     const COLUMNS: usize = 3;
     let ring = &case.ring;
-    let ciphertexts = case.ciphertexts(backend, tables, 3, Data::Random(3));
+    let data = [Data::Random(3), Data::Largest];
+    let ciphertexts = case.ciphertexts(backend, tables, 3, &data);
     let rows = bits.bytes(ring.degree()).max(folded.blocks * ring.degree() + 40);
     let layout = PanelLayout::covering(rows, 4).unwrap();
-    let matrix = backend.reinterpret(tables, &ciphertexts, bits, layout).unwrap();
-    assert_eq!(backend.layout(&matrix), layout);
+    let matrices = backend.reinterpret(tables, &ciphertexts, bits, layout).unwrap();
     // A row's four bytes are the bytes of a word.
-    let seen = backend.words(backend.scalar_fold(&matrix, &[1, 1 << 8, 1 << 16, 1 << 24]).unwrap()).unwrap();
+    let own = [1, 1 << 8, 1 << 16, 1 << 24].repeat(data.len());
+    let seen = backend.words(backend.scalar_fold_own(&matrices, &own).unwrap()).unwrap();
 
     let columns = backend.columns(layout, &words(COLUMNS * layout.columns(), 7)).unwrap();
     let expansion = Expansion::covering(COLUMNS);
     let keys = case.keys(backend, tables, expansion.levels(), Data::Random(4));
-    let query = polynomials(ring, Data::Random(5), 2);
-    let leaves = backend.expand(tables, expansion, &[(&keys, &query)]).unwrap();
-    // A second fold goes where the first one was, but only once nobody has it.
-    let first = backend.encode_fold(tables, &matrix, &columns, folded).unwrap();
-    let other =
-        backend.reinterpret(tables, &case.ciphertexts(backend, tables, 1, Data::Largest), bits, layout);
-    let second = backend.encode_fold(tables, &other.unwrap(), &columns, folded).unwrap();
-    let packed = |plain: &B::Plain| {
-        let packed = backend.poly_fold(tables, plain, &[&leaves[0]]).unwrap();
-        backend.mod_switch(tables, &[&packed[0]], ALL_BITS).unwrap().concat()
-    };
-    let mut bytes = packed(&first);
-    drop(first);
-    bytes.extend(packed(&second));
-    drop(second);
-    bytes.extend(packed(&backend.encode_fold(tables, &matrix, &columns, folded).unwrap()));
+    let queries = [5, 6].map(|seed| polynomials(ring, Data::Random(seed), 2));
+    let queries: Vec<(&B::Keys, &[u32])> = queries.iter().map(|words| (&keys, &words[..])).collect();
+    let leaves = backend.expand(tables, expansion, &queries).unwrap();
+    let mut bytes = Vec::new();
+    // Later folds go where the first one was.
+    for _ in 0..2 {
+        let packed = backend.encode_fold(tables, &matrices, &columns, folded, &leaves).unwrap();
+        bytes.extend(backend.mod_switch(tables, &[&packed], ALL_BITS).unwrap().concat());
+    }
     (seen, bytes)
 }
 
@@ -448,15 +488,16 @@ fn second_halves_stay_on_the_device() {
     emulation.with(Config { streams: StreamOrder::Lazy, ..device() }, || {
         let backend = CudaBackend::new(0).unwrap();
         let tables = backend.tables(&case.ring).unwrap();
-        let ciphertexts = case.ciphertexts(&backend, &tables, 3, Data::Random(1));
+        let ciphertexts = case.ciphertexts(&backend, &tables, 3, &[Data::Random(1), Data::Random(2)]);
         let layout = PanelLayout::covering(2 * 2048, 3).unwrap();
-        let columns = backend.columns(layout, &words(5 * layout.columns(), 1)).unwrap();
+        let columns = backend.columns(layout, &words(2 * layout.columns(), 1)).unwrap();
         let folded = FoldedBlocks { blocks: 2, bits: 18 };
         let half = || {
             let bits = SwitchedBits { a: 9, b: 7 };
-            let matrix = backend.reinterpret(&tables, &ciphertexts, bits, layout).unwrap();
-            let answers = backend.scalar_fold(&matrix, &words(layout.columns(), 2)).unwrap();
-            (answers, backend.encode_fold(&tables, &matrix, &columns, folded).unwrap())
+            let matrices = backend.reinterpret(&tables, &ciphertexts, bits, layout).unwrap();
+            let answers = backend.scalar_fold_own(&matrices, &words(2 * layout.columns(), 2)).unwrap();
+            // Any ciphertexts may stand for leaves.
+            (answers, backend.encode_fold(&tables, &matrices, &columns, folded, &ciphertexts).unwrap())
         };
         drop(half());
         backend.device().main().synchronize().unwrap();
@@ -469,7 +510,9 @@ fn second_halves_stay_on_the_device() {
         assert_eq!((copied.to_host, copied.to_device), (0, 0), "nothing was waited for");
         backend.device().main().synchronize().unwrap();
         let copied = emulation.copied();
-        assert_eq!((copied.to_host, copied.to_device), (0, 3 * 4 * layout.columns() as u64));
+        // Of each of three times two queries the words, and the addresses of 64 queries' leaves and results.
+        let sent = 3 * 2 * (4 * layout.columns() + 2 * 8 * 64) as u64;
+        assert_eq!((copied.to_host, copied.to_device), (0, sent));
         assert_eq!((emulation.live(0), emulation.live_pinned()), (live, pinned));
     });
 }
@@ -491,7 +534,7 @@ fn what_stays_takes_nothing_of_the_pool() {
         let rows = backend.upload_rows(layout, &vec![1; layout.bytes()]).unwrap();
         assert_eq!(watch.most_bytes(), Ok(0));
         drop((tables, plain, columns, matrix, rows));
-        drop(case.ciphertexts(&backend, &backend.tables(&case.ring).unwrap(), 1, Data::Random(1)));
+        drop(case.ciphertexts(&backend, &backend.tables(&case.ring).unwrap(), 1, &[Data::Random(1)]));
         assert!(watch.most_bytes().unwrap() > 0);
     });
 }
@@ -537,27 +580,32 @@ fn shapes_that_do_not_fit_are_refused() {
         let expand =
             |leaves, words: &[u32]| backend.expand(&tables, Expansion::covering(leaves), &[(&keys, words)]);
         assert!(refused(expand(3, &words)) && refused(expand(2, &words[1..])));
-        let leaves = expand(2, &words).unwrap().remove(0);
+        let leaves = expand(2, &words).unwrap();
         let selectors =
-            |first, depth| backend.selectors(&tables, &keys, &leaves, first, depth, case.selector);
+            |first, depth| backend.selectors(&tables, &[&keys], &leaves, first, depth, case.selector);
         assert!(refused(selectors(1, 1)) && refused(selectors(0, 2)) && refused(selectors(0, usize::MAX)));
-        assert!(refused(backend.selectors(
-            &tables,
-            &keys,
-            &leaves,
-            0,
-            1,
-            Gadget::Digits { levels: 25, base_log: 2, dropped: 0 }
-        )));
+        let long = Gadget::Digits { levels: 25, base_log: 2, dropped: 0 };
+        assert!(refused(backend.selectors(&tables, &[&keys], &leaves, 0, 1, long)));
+        assert!(refused(backend.selectors(&tables, &[&keys, &keys], &leaves, 0, 1, case.selector)));
         let one = selectors(0, 1).unwrap();
-        let ciphertexts = |count| case.ciphertexts(&backend, &tables, count, Data::Random(1));
+        let ciphertexts = |count| case.ciphertexts(&backend, &tables, count, &[Data::Random(1)]);
+        let pair = || case.ciphertexts(&backend, &tables, 2, &[Data::Random(1), Data::Random(2)]);
         assert!(refused(backend.rgsw_fold(&tables, &one, ciphertexts(3))));
+        assert!(refused(backend.rgsw_fold(&tables, &one, pair())));
         for (a, b) in [(0, 8), (8, 57)] {
             assert!(refused(backend.mod_switch(&tables, &[&ciphertexts(1)], SwitchedBits { a, b })));
         }
+        assert!(refused(backend.mod_switch(&tables, &[&ciphertexts(1), &pair()], ALL_BITS)));
+        let layout = |rows, columns| PanelLayout::covering(rows, columns).unwrap();
+        let matrix = backend.upload(layout(4096, 4), &vec![1; 4 * 4096]).unwrap();
+        let folded = backend.scalar_fold(&matrix, &[1; 8]).unwrap();
+        for (first, stride, bits) in [(0..4097, 0, 8), (0..4096, 4097, 8), (0..1, 1, 32), (4096..8193, 0, 8)]
+        {
+            let bodies = Bodies { first, stride };
+            assert!(refused(backend.add_bodies(&tables, &mut pair(), &folded, &bodies, bits)), "{bodies:?}");
+        }
         // Three ciphertexts of 2048 bytes.
         let bits = SwitchedBits { a: 4, b: 4 };
-        let layout = |rows, columns| PanelLayout::covering(rows, columns).unwrap();
         let reinterpret =
             |count, bits, layout| backend.reinterpret(&tables, &ciphertexts(count), bits, layout);
         assert!(
@@ -565,21 +613,29 @@ fn shapes_that_do_not_fit_are_refused() {
                 && refused(reinterpret(5, bits, layout(2048, 4)))
         );
         assert!(refused(reinterpret(3, SwitchedBits { a: 0, ..bits }, layout(2048, 3))));
-        let matrix = reinterpret(3, bits, layout(2048, 3)).unwrap();
+        let matrices = reinterpret(3, bits, layout(2048, 3)).unwrap();
+        assert!(
+            refused(backend.scalar_fold_own(&matrices, &[1; 8]))
+                && refused(backend.scalar_fold_own(&matrices, &[]))
+        );
         assert!(
             refused(backend.columns(layout(2048, 3), &[1; 6]))
                 && refused(backend.columns(layout(2048, 3), &[]))
         );
-        let columns = |layout| backend.columns(layout, &[1; 8]).unwrap();
+        let columns =
+            |layout: PanelLayout, count| backend.columns(layout, &vec![1; count * layout.columns()]).unwrap();
         for (columns, blocks, bits) in [
-            (columns(layout(4096, 4)), 1, 8),
-            (columns(layout(2048, 4)), 0, 8),
-            (columns(layout(2048, 4)), 2, 8),
-            (columns(layout(2048, 4)), usize::MAX, 8),
-            (columns(layout(2048, 4)), 1, 0),
-            (columns(layout(2048, 4)), 1, 32),
+            (columns(layout(4096, 4), 2), 1, 8),
+            (columns(layout(2048, 4), 2), 0, 8),
+            (columns(layout(2048, 4), 2), 2, 8),
+            (columns(layout(2048, 4), 2), usize::MAX, 8),
+            (columns(layout(2048, 4), 2), 1, 0),
+            (columns(layout(2048, 4), 2), 1, 32),
+            (columns(layout(2048, 4), 3), 1, 8),
         ] {
-            assert!(refused(backend.encode_fold(&tables, &matrix, &columns, FoldedBlocks { blocks, bits })));
+            let folded = FoldedBlocks { blocks, bits };
+            assert!(refused(backend.encode_fold(&tables, &matrices, &columns, folded, &leaves)));
+            assert!(refused(backend.encode_fold(&tables, &matrices, &columns, folded, &pair())));
         }
         let keys = EvaluationKeys {
             expansion_gadget: case.expansion,
@@ -589,7 +645,7 @@ fn shapes_that_do_not_fit_are_refused() {
         };
         assert!(refused(backend.keys(&tables, keys)));
         let empty = backend.keys(&tables, EvaluationKeys { expansion: &[], ..keys }).unwrap();
-        assert!(refused(backend.selectors(&tables, &empty, &leaves, 0, 1, case.selector)));
+        assert!(refused(backend.selectors(&tables, &[&empty], &leaves, 0, 1, case.selector)));
         let other = Arc::new(Ring::new(1024, &[Modulus::new(134_176_769)]));
         assert!(matches!(backend.tables(&other), Err(BackendError::Unavailable(_))));
     });
@@ -603,9 +659,9 @@ fn memory_is_given_back() {
     emulation.with(device(), || {
         let backend = CudaBackend::new(0).unwrap();
         let tables = backend.tables(&case.ring).unwrap();
-        case.tournament(&backend, &tables, 1, 2, Data::Random(1));
+        case.tournament(&backend, &tables, 1, 2, &[Data::Random(1)]);
         let before = emulation.live(0);
-        case.tournament(&backend, &tables, 1, 2, Data::Random(2));
+        case.tournament(&backend, &tables, 1, 2, &[Data::Random(2)]);
         assert_eq!(emulation.live(0), before);
     });
 }

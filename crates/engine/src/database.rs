@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use spirea_backend::{BackendError, StepTimes};
+use spirea_backend::{BackendError, BackendId, StepTimes};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
@@ -36,8 +36,8 @@ pub struct Identity {
     pub hint: HintFile,
     /// The snapshot's manifest as the bytes whose hash is its version; empty if it has none.
     pub manifest: Bytes,
-    /// Tells the backends of this process apart: evaluation keys prepared for one are of no use to another.
-    pub backend: u64,
+    /// Which backend answers: evaluation keys prepared for one are of no use to another.
+    pub backend: BackendId,
 }
 
 /// A hint on disk.
@@ -71,7 +71,7 @@ pub struct Database {
 /// What prepared evaluation keys depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct KeyForm {
-    backend: u64,
+    backend: BackendId,
     shape: Option<KeyShape>,
 }
 
@@ -88,7 +88,7 @@ pub trait Turns: Send + Sync {
 
 impl KeyForm {
     /// [`Identity::backend`].
-    pub(crate) fn backend(&self) -> u64 {
+    pub(crate) fn backend(&self) -> BackendId {
         self.backend
     }
 }

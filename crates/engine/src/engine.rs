@@ -3,6 +3,7 @@ use std::collections::btree_map::Entry;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
+use spirea_backend::BackendId;
 use spirea_protocols::PreparedKeys;
 
 use crate::scheduler::{Load, Part, Scheduler, Ticket, Window};
@@ -253,7 +254,7 @@ impl Engine {
     /// Bytes of evaluation keys in memory that were prepared for some of the backends ([`Identity::backend`]).
     ///
     /// [`Identity::backend`]: crate::Identity::backend
-    pub fn keys_prepared_for(&self, backends: &[u64]) -> u64 {
+    pub fn keys_prepared_for(&self, backends: &[BackendId]) -> u64 {
         self.keys.prepared_for(backends)
     }
 

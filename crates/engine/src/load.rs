@@ -39,8 +39,6 @@ impl Database {
         let manifest = snapshot.manifest();
         let timed = Arc::new(Timed::new(Arc::clone(backend)));
         let responder = manifest.protocol.on().open(&timed, &snapshot.files(), opening)?;
-        // The caller holds the backend for as long as the database lives, so its address is its own.
-        let backend = Arc::as_ptr(backend).addr() as u64;
         let identity = Identity {
             name: manifest.name.clone(),
             version: snapshot.version(),
@@ -55,8 +53,8 @@ impl Database {
                 rows_bytes: manifest.hint_rows.as_ref().map_or(0, |rows| rows.bytes),
             },
             manifest: manifest.hashed_bytes().into(),
-            backend,
+            backend: backend.id(),
         };
-        Ok(Self::new(identity, responder)?.with_step_times(Arc::clone(timed.times())))
+        Ok(Self::new(identity, responder)?.with_step_times(Arc::clone(timed.observer())))
     }
 }

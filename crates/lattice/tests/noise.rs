@@ -59,7 +59,7 @@ impl Party {
         };
         let keys = BACKEND.keys(&tables, keys).unwrap();
         let query = parse_query(set, &secret.encrypt_leaves(expansion, leaves, &mut rng)).unwrap();
-        let leaves = BACKEND.expand(&tables, expansion, &[(&keys, &query)]).unwrap().remove(0);
+        let leaves = BACKEND.expand(&tables, expansion, &[(&keys, &query)]).unwrap();
         Self { set, secret, tables, keys, leaves, levels: expansion.levels() }
     }
 
@@ -71,7 +71,7 @@ impl Party {
         fill: &(dyn Fn(usize, usize, &mut [i32]) + Sync),
     ) -> Ciphertexts {
         let plain = BACKEND.encode(&self.tables, rows, columns, fill).unwrap();
-        BACKEND.poly_fold(&self.tables, &plain, &[&self.leaves]).unwrap().remove(0)
+        BACKEND.poly_fold(&self.tables, &plain, &self.leaves).unwrap()
     }
 
     /// The deviation and the kurtosis of the phases of ciphertexts of 0, the former as a share of q.
@@ -172,7 +172,7 @@ fn every_level_of_a_tournament_adds_its_noise() {
         let party = Party::with_leaves(set, &ones, 3);
         let noise = party.noise();
         let selectors = BACKEND
-            .selectors(&party.tables, &party.keys, &party.leaves, 0, depth, set.selector_gadget())
+            .selectors(&party.tables, &[&party.keys], &party.leaves, 0, depth, set.selector_gadget())
             .unwrap();
         // Entries that are large and known: the noise that they bring is what the selection keeps of them,
         // the last entry, which is 0 here; the differences are uniform and make the digits what the model assumes.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use spirea_backend::Bodies;
 use spirea_math::Divisor;
 
 use crate::ProtocolError;
@@ -127,11 +128,12 @@ impl Grid {
         }
     }
 
-    /// Which words of a batch's folded queries, whole ones one after another, are those of `query` in all groups of
-    /// part `part`.
-    pub(crate) fn folded_part(&self, spread: Spread, query: usize, part: usize) -> Range<usize> {
-        let of_query = query * self.rows(spread);
-        of_query + self.row(spread, part, 0)..of_query + self.row(spread, part, self.groups)
+    /// Which words of a batch's folded queries, whole ones one after another, are those of all groups of part `part`, for
+    /// query `query` and those behind it.
+    pub(crate) fn folded_part(&self, spread: Spread, query: usize, part: usize) -> Bodies {
+        let stride = self.rows(spread);
+        let rows = self.row(spread, part, 0)..self.row(spread, part, self.groups);
+        Bodies { first: query * stride + rows.start..query * stride + rows.end, stride }
     }
 
     /// The pieces of record `index`, in the order of its bytes.

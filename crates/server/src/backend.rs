@@ -218,6 +218,14 @@ impl Backends {
 
 #[cfg(test)]
 mod tests {
+    use spirea_backend::Residence;
+    use spirea_cuda_emulation::{Config, Emulation};
+    use spirea_engine::{Asked, Engine, KeyOptions, KeyRegistry};
+    use spirea_math::random::SecretRng;
+    use spirea_protocols::registry::Choice;
+    use spirea_store::ingest::{Format, Selection};
+    use spirea_store::{BuildOptions, Protocol, Silent};
+
     use super::*;
 
     #[test]
@@ -237,5 +245,50 @@ mod tests {
         for text in ["", "gpu", "cpu:0", "auto:", "cuda:x", "cuda:0,", "cuda:0:ring", "cuda:0:gather:1"] {
             assert!(text.parse::<BackendChoice>().is_err(), "{text}");
         }
+    }
+
+    /// Databases are opened on groups that differ in their strategy, as [`Gpus::database`] opens them.
+    #[test]
+    fn a_new_base_on_several_gpus_goes_on_with_the_keys_prepared_for_the_former_one() {
+        let config = Config { devices: 2, processors: 2, ..Config::default() };
+        let emulation = Emulation::install(config);
+        emulation.with(config, || {
+            let folder = tempfile::tempdir().unwrap();
+            let input = folder.path().join("input.csv");
+            std::fs::write(&input, "value\none\ntwo\nthree\n").unwrap();
+            let cpu = Arc::new(CpuBackend::new(1).unwrap());
+            let group = DeviceGroup::new(&[0, 1], Strategy::Replicate).unwrap();
+            let base = |name: &str, strategy| {
+                let selection = Selection { key: None, values: vec!["value".into()] };
+                let choice = Choice { protocol: "onion".into(), ..Choice::default() };
+                let options = BuildOptions {
+                    name: Some("test".into()),
+                    protocol: Protocol::Named(choice),
+                    ..BuildOptions::new(&input, Format::Csv, selection, folder.path().join(name))
+                };
+                let snapshot = spirea_store::build(&options, &cpu, &Silent).unwrap();
+                let opening = snapshot.manifest().protocol.openings(Residence::Copied)[0];
+                Database::open(&snapshot, &Arc::new(group.with_strategy(strategy)), opening).unwrap()
+            };
+            let engine = Engine::new(8, KeyRegistry::open(&KeyOptions::default()).unwrap()).unwrap();
+            let first = base("first", Strategy::Replicate);
+            let mut rng = SecretRng::from_os().unwrap();
+            let client = first.identity().params.client(&[], &[], &mut rng).unwrap();
+            engine.publish(first);
+            let served = engine.version("test", None).unwrap();
+            let keys = engine.register_keys(served.base(), client.keys().unwrap().bytes(), None).unwrap();
+            engine.publish(base("second", Strategy::Gather));
+            let served = engine.version("test", None).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            // A query's own selectors are made as keys are: the first one has no more of them than the second.
+            let made = [(), ()].map(|()| {
+                let queries = client.query(0, &mut rng).unwrap().queries.into_iter().map(Into::into);
+                let asked = Asked { keys: Some(keys), queries: queries.collect() };
+                emulation.reset();
+                runtime.block_on(engine.submit(&served, vec![asked]).unwrap()).unwrap();
+                emulation.launches("ring_keys")
+            });
+            assert_eq!(made[0], made[1]);
+        });
     }
 }

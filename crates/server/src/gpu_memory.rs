@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, BackendId};
 use spirea_cuda::driver::{Device, DriverError, PoolWatch};
 use spirea_engine::{Database, LoadError, Turns};
 
@@ -15,12 +15,12 @@ use spirea_engine::{Database, LoadError, Turns};
 pub(crate) struct KeyBudget {
     /// The most bytes of all keys.
     pub most: u64,
-    /// Bytes of the keys that are prepared for the backends with these numbers.
+    /// Bytes of the keys that are prepared for these backends.
     pub prepared: PreparedBytes,
 }
 
-/// Bytes of keys by the numbers of backends.
-type PreparedBytes = Box<dyn Fn(&[u64]) -> u64 + Send + Sync>;
+/// Bytes of keys by backends.
+type PreparedBytes = Box<dyn Fn(&[BackendId]) -> u64 + Send + Sync>;
 
 /// The memory of the GPUs that answer.
 pub(crate) struct GpuMemory {
@@ -35,9 +35,9 @@ struct Place {
     memory: Arc<GpuMemory>,
     /// Bytes of the largest batch's working memory, on each device.
     working: Vec<u64>,
-    /// Bytes of a client's prepared keys, and the number of the backend that they are prepared for.
+    /// Bytes of a client's prepared keys, and the backend that they are prepared for.
     keys: u64,
-    backend: u64,
+    backend: BackendId,
 }
 
 impl Turns for Place {
@@ -115,7 +115,7 @@ impl GpuMemory {
         let keys = match places.iter().map(|place| place.keys).max() {
             None | Some(0) => 0,
             Some(keys) => {
-                let backends: Vec<u64> = places.iter().map(|place| place.backend).collect();
+                let backends: Vec<BackendId> = places.iter().map(|place| place.backend).collect();
                 let further = self.keys.most.saturating_sub((self.keys.prepared)(&backends));
                 further.saturating_add(3 * keys)
             }
@@ -149,6 +149,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use spirea_backend::{Backend as _, NaiveBackend};
     use spirea_cuda::driver::Buffer;
     use spirea_cuda_emulation::{Config, Emulation};
     use spirea_engine::{HintFile, Identity};
@@ -161,7 +162,6 @@ mod tests {
     const UNIT: u64 = 64 << 10;
     /// Units of a device's memory.
     const MEMORY: u64 = 64;
-    const BACKEND: u64 = 7;
 
     /// Runs a test alone on two devices.
     fn emulated(test: impl FnOnce([Arc<Device>; 2])) {
@@ -237,7 +237,7 @@ mod tests {
             table,
             hint,
             manifest: Default::default(),
-            backend: BACKEND,
+            backend: NaiveBackend.id(),
         };
         let responder = Scripted { device: Arc::clone(device), params, needs, _tables: tables };
         Database::new(identity, Box::new(responder))
@@ -289,8 +289,10 @@ mod tests {
             let keys = Arc::clone(&prepared);
             let bound = move |most: u64| {
                 let keys = Arc::clone(&keys);
-                let prepared = move |backends: &[u64]| {
-                    assert!(!backends.is_empty() && backends.iter().all(|&backend| backend == BACKEND));
+                let prepared = move |backends: &[BackendId]| {
+                    assert!(
+                        !backends.is_empty() && backends.iter().all(|&backend| backend == NaiveBackend.id())
+                    );
                     keys.load(Ordering::Relaxed) * UNIT
                 };
                 KeyBudget { most: most * UNIT, prepared: Box::new(prepared) }
@@ -330,7 +332,7 @@ mod tests {
             let device = &devices[0];
             let held = Arc::new(AtomicU64::new(0));
             let keys = Arc::clone(&held);
-            let prepared = Box::new(move |_: &[u64]| keys.load(Ordering::Relaxed) * UNIT);
+            let prepared = Box::new(move |_: &[BackendId]| keys.load(Ordering::Relaxed) * UNIT);
             let budget = KeyBudget { most: MOST_KEYS as u64 * UNIT, prepared };
             let memory = GpuMemory::new(devices.to_vec(), budget);
             let mut databases: Vec<(Database, Needs)> = Vec::new();

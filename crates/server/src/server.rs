@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, BackendId};
 use spirea_engine::keys::KeyFolderError;
 use spirea_engine::{Engine, KeyRegistry, LoadError};
 use spirea_protocols::{Opening, ProtocolError};
@@ -158,7 +158,8 @@ impl Server {
         let sources = config.snapshots.iter().map(open).collect::<Result<_, _>>()?;
         // The engine has the databases, and these have a part in the memory that is asked for here.
         let keys = Arc::downgrade(&engine);
-        let prepared = move |gpus: &[u64]| keys.upgrade().map_or(0, |engine| engine.keys_prepared_for(gpus));
+        let prepared =
+            move |gpus: &[BackendId]| keys.upgrade().map_or(0, |engine| engine.keys_prepared_for(gpus));
         let budget = KeyBudget { most: config.keys.memory_bytes, prepared: Box::new(prepared) };
         let backends = Backends::open(&config.backend, config.answering_threads(), budget)?;
         let (loader, losses) = Loader::new(backends, opening);

@@ -4,11 +4,12 @@ mod ring;
 mod rows;
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 pub use ring::{Ciphertext, NaiveColumns, NaiveKeys, NaivePlain, NaiveSelectors};
 pub use rows::NaiveRows;
 
-use crate::{Backend, BackendError, PanelLayout, RING_DEGREE, Residence, RingMatrix};
+use crate::{Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, Residence, RingMatrix};
 
 /// A backend of plain loops, to compare others with and to test protocols without them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +34,12 @@ impl Backend for NaiveBackend {
 
     fn name(&self) -> String {
         "naive".into()
+    }
+
+    /// One for all: they hold nothing.
+    fn id(&self) -> BackendId {
+        static ID: LazyLock<BackendId> = LazyLock::new(BackendId::unique);
+        *ID
     }
 
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<NaiveMatrix, BackendError> {

@@ -1,14 +1,13 @@
 //! The steps on rings by definition.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use spirea_math::{Expansion, Gadget, Ring};
 
 use super::{NaiveBackend, NaiveMatrix};
 use crate::{
-    Backend, BackendError, EvaluationKeys, FillPolynomial, FoldedBlocks, MAX_BATCH, PanelLayout, RingBackend,
-    SwitchedBits, centred,
+    Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, MAX_BATCH, PanelLayout,
+    RingBackend, SwitchedBits, centred, check_batches,
 };
 
 /// A ciphertext, as coefficients unless said otherwise.
@@ -116,18 +115,26 @@ pub struct NaiveColumns {
     words: Vec<u32>,
 }
 
-/// RGSW encryptions of bits, lowest first.
+/// RGSW encryptions of the bits of each query's index, lowest first.
 #[derive(Clone, Debug)]
-pub struct NaiveSelectors(Vec<Rgsw>);
+pub struct NaiveSelectors(Vec<Vec<Rgsw>>);
+
+/// Each query's ciphertexts.
+type Batch = Vec<Vec<Ciphertext>>;
 
 impl RingBackend for NaiveBackend {
     type Tables = Arc<Ring>;
     type Keys = NaiveKeys;
-    type Leaves = Vec<Ciphertext>;
     type Plain = NaivePlain;
-    type Ciphertexts = Vec<Ciphertext>;
-    type Selectors = NaiveSelectors;
     type Columns = NaiveColumns;
+    type Leaves = Batch;
+    type Ciphertexts = Batch;
+    type Selectors = NaiveSelectors;
+    type Matrices = Vec<NaiveMatrix>;
+
+    fn leaves_memory(&self) -> u64 {
+        u64::MAX
+    }
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<Arc<Ring>, BackendError> {
         Ok(Arc::clone(ring))
@@ -171,7 +178,7 @@ impl RingBackend for NaiveBackend {
         ring: &Arc<Ring>,
         expansion: Expansion,
         queries: &[(&NaiveKeys, &[u32])],
-    ) -> Result<Vec<Vec<Ciphertext>>, BackendError> {
+    ) -> Result<Batch, BackendError> {
         let expand = |&(keys, words): &(&NaiveKeys, &[u32])| {
             if words.len() != 2 * ring.words() || keys.expansion.len() < expansion.levels() as usize {
                 return Err(BackendError::Shape(
@@ -196,50 +203,34 @@ impl RingBackend for NaiveBackend {
         queries.iter().map(expand).collect()
     }
 
-    fn poly_fold(
-        &self,
-        ring: &Arc<Ring>,
-        plain: &NaivePlain,
-        leaves: &[&Vec<Ciphertext>],
-    ) -> Result<Vec<Vec<Ciphertext>>, BackendError> {
-        let fold = |leaves: &&Vec<Ciphertext>| {
-            if leaves.len() < plain.columns {
-                return Err(BackendError::Shape("fewer leaves than columns".into()));
-            }
-            let leaves: Vec<_> = leaves.iter().map(|leaf| leaf.map(|a| transformed(ring, a))).collect();
-            let rows = plain.polynomials.chunks_exact(plain.columns).map(|row| {
-                let mut sum = Ciphertext { a: ring.zero(), b: ring.zero() };
-                for (polynomial, leaf) in row.iter().zip(&leaves) {
-                    ring.mul_add(&mut sum.a, polynomial, &leaf.a);
-                    ring.mul_add(&mut sum.b, polynomial, &leaf.b);
-                }
-                sum.map(|a| coefficients(ring, a))
-            });
-            Ok(rows.collect())
-        };
-        leaves.iter().map(fold).collect()
+    fn poly_fold(&self, ring: &Arc<Ring>, plain: &NaivePlain, leaves: &Batch) -> Result<Batch, BackendError> {
+        leaves.iter().map(|leaves| fold(ring, plain, leaves)).collect()
     }
 
     fn add_bodies(
         &self,
         ring: &Arc<Ring>,
-        ciphertexts: &mut Vec<Ciphertext>,
+        ciphertexts: &mut Batch,
         folded: &Vec<u32>,
-        words: Range<usize>,
+        bodies: &Bodies,
         bits: u32,
     ) -> Result<(), BackendError> {
-        let words = folded.get(words).filter(|words| words.len() <= ciphertexts.len() * ring.degree());
-        let Some(words) = words else {
-            return Err(BackendError::Shape("more bodies than coefficients or answers".into()));
-        };
+        let of_query = ciphertexts.first().map_or(0, Vec::len);
+        bodies.check(ciphertexts.len(), folded.len(), of_query * ring.degree())?;
+        if bits > 31 {
+            return Err(BackendError::Shape(format!("bodies of {bits} bits")));
+        }
         let scale = ring.modulus() >> bits;
-        for (ciphertext, words) in ciphertexts.iter_mut().zip(words.chunks(ring.degree())) {
-            let mut bodies = ring.zero();
-            for (i, &word) in words.iter().enumerate() {
-                let rounded = (u64::from(word) + (1 << (31 - bits))) >> (32 - bits) & ((1 << bits) - 1);
-                ring.set_coefficient(&mut bodies, i, (scale * u128::from(rounded)) as i128);
+        for (query, ciphertexts) in ciphertexts.iter_mut().enumerate() {
+            let words = folded[bodies.of(query)].chunks(ring.degree());
+            for (ciphertext, words) in ciphertexts.iter_mut().zip(words) {
+                let mut bodies = ring.zero();
+                for (i, &word) in words.iter().enumerate() {
+                    let rounded = (u64::from(word) + (1 << (31 - bits))) >> (32 - bits) & ((1 << bits) - 1);
+                    ring.set_coefficient(&mut bodies, i, (scale * u128::from(rounded)) as i128);
+                }
+                ring.add_assign(&mut ciphertext.b, &bodies);
             }
-            ring.add_assign(&mut ciphertext.b, &bodies);
         }
         Ok(())
     }
@@ -247,79 +238,96 @@ impl RingBackend for NaiveBackend {
     fn selectors(
         &self,
         ring: &Arc<Ring>,
-        keys: &NaiveKeys,
-        leaves: &Vec<Ciphertext>,
+        keys: &[&NaiveKeys],
+        leaves: &Batch,
         first: usize,
         depth: usize,
         gadget: Gadget,
     ) -> Result<NaiveSelectors, BackendError> {
+        check_batches(keys.len(), leaves.len())?;
         let levels = gadget.levels(ring);
-        let rows = leaves.get(first..first + depth * levels);
-        let (Some(rows), Some(conversion)) = (rows, &keys.conversion) else {
-            return Err(BackendError::Shape("too few leaves or no keys to make selectors of".into()));
+        let of_query = |(keys, leaves): (&&NaiveKeys, &Vec<Ciphertext>)| {
+            let rows = depth.checked_mul(levels).and_then(|rows| leaves.get(first..first.checked_add(rows)?));
+            let (Some(rows), Some(conversion)) = (rows, &keys.conversion) else {
+                return Err(BackendError::Shape("too few leaves or no keys to make selectors of".into()));
+            };
+            let selector = |rows: &[Ciphertext]| {
+                let values = |row: Ciphertext| row.map(|a| transformed(ring, a));
+                let of_b = rows.iter().cloned().map(values).collect();
+                let of_a = rows.iter().map(|row| values(conversion.external_product(ring, row))).collect();
+                Rgsw {
+                    of_b: DigitKeys { gadget, ciphertexts: of_b },
+                    of_a: DigitKeys { gadget, ciphertexts: of_a },
+                }
+            };
+            Ok(rows.chunks_exact(levels).map(selector).collect())
         };
-        let selector = |rows: &[Ciphertext]| {
-            let values = |row: Ciphertext| row.map(|a| transformed(ring, a));
-            let of_b = rows.iter().cloned().map(values).collect();
-            let of_a = rows.iter().map(|row| values(conversion.external_product(ring, row))).collect();
-            Rgsw {
-                of_b: DigitKeys { gadget, ciphertexts: of_b },
-                of_a: DigitKeys { gadget, ciphertexts: of_a },
-            }
-        };
-        Ok(NaiveSelectors(rows.chunks_exact(levels).map(selector).collect()))
+        Ok(NaiveSelectors(keys.iter().zip(leaves).map(of_query).collect::<Result<_, _>>()?))
     }
 
     fn rgsw_fold(
         &self,
         ring: &Arc<Ring>,
         selectors: &NaiveSelectors,
-        mut ciphertexts: Vec<Ciphertext>,
-    ) -> Result<Vec<Ciphertext>, BackendError> {
-        if ciphertexts.is_empty() || ciphertexts.len() > 1 << selectors.0.len() {
-            return Err(BackendError::Shape("as many ciphertexts as selectors can tell apart".into()));
-        }
-        for selector in &selectors.0 {
-            let winner = |pair: &[Ciphertext]| match pair {
-                [first, second] => {
-                    selector.external_product(ring, &second.minus(ring, first)).plus(ring, first)
-                }
-                alone => alone[0].clone(),
-            };
-            ciphertexts = ciphertexts.chunks(2).map(winner).collect();
-        }
-        Ok(ciphertexts)
+        ciphertexts: Batch,
+    ) -> Result<Batch, BackendError> {
+        check_batches(selectors.0.len(), ciphertexts.len())?;
+        let of_query = |(selectors, mut ciphertexts): (&Vec<Rgsw>, Vec<Ciphertext>)| {
+            if ciphertexts.is_empty() || ciphertexts.len() > 1 << selectors.len() {
+                return Err(BackendError::Shape("as many ciphertexts as selectors can tell apart".into()));
+            }
+            for selector in selectors {
+                let winner = |pair: &[Ciphertext]| match pair {
+                    [first, second] => {
+                        selector.external_product(ring, &second.minus(ring, first)).plus(ring, first)
+                    }
+                    alone => alone[0].clone(),
+                };
+                ciphertexts = ciphertexts.chunks(2).map(winner).collect();
+            }
+            Ok(ciphertexts)
+        };
+        selectors.0.iter().zip(ciphertexts).map(of_query).collect()
     }
 
     fn mod_switch(
         &self,
         ring: &Arc<Ring>,
-        ciphertexts: &[&Vec<Ciphertext>],
+        parts: &[&Batch],
         bits: SwitchedBits,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let bytes_of = |ciphertext: &Ciphertext| {
-            let mut stream = Vec::new();
-            for (polynomial, bits) in [(&ciphertext.a, bits.a), (&ciphertext.b, bits.b)] {
-                for i in 0..ring.degree() {
-                    let switched = switch(ring.coefficient(polynomial, i), ring.modulus(), bits);
-                    stream.extend((0..bits).map(|bit| (switched >> bit & 1) as u8));
-                }
-            }
-            let bytes = stream.chunks(8).map(|byte| byte.iter().rev().fold(0, |sum, bit| 2 * sum + bit));
-            bytes.collect::<Vec<u8>>()
-        };
-        Ok(ciphertexts.iter().map(|buffer| buffer.iter().flat_map(bytes_of).collect()).collect())
+        let queries = parts.first().map_or(0, |part| part.len());
+        parts.iter().try_for_each(|part| check_batches(queries, part.len()))?;
+        let of_query = |query: usize| parts.iter().flat_map(move |part| &part[query]);
+        Ok((0..queries)
+            .map(|query| of_query(query).flat_map(|c| switched(ring, c, bits)).collect())
+            .collect())
     }
 
     fn reinterpret(
         &self,
         ring: &Arc<Ring>,
-        ciphertexts: &Vec<Ciphertext>,
+        ciphertexts: &Batch,
         bits: SwitchedBits,
         layout: PanelLayout,
-    ) -> Result<NaiveMatrix, BackendError> {
-        let bytes = self.mod_switch(ring, &[ciphertexts], bits)?.concat();
-        self.upload(layout, &layout.with_columns(bytes.chunks_exact(bits.bytes(ring.degree())))?)
+    ) -> Result<Vec<NaiveMatrix>, BackendError> {
+        let matrix = |ciphertexts: &Vec<Ciphertext>| {
+            let columns: Vec<_> = ciphertexts.iter().map(|c| switched(ring, c, bits)).collect();
+            self.upload(layout, &layout.with_columns(columns.iter().map(Vec::as_slice))?)
+        };
+        ciphertexts.iter().map(matrix).collect()
+    }
+
+    fn scalar_fold_own(
+        &self,
+        matrices: &Vec<NaiveMatrix>,
+        queries: &[u32],
+    ) -> Result<Vec<u32>, BackendError> {
+        let Some(layout) = matrices.first().map(|matrix| matrix.layout) else { return Ok(Vec::new()) };
+        check_batches(matrices.len(), layout.batch_of(queries)?)?;
+        let queries = queries.chunks_exact(layout.columns());
+        let answers = matrices.iter().zip(queries).map(|(matrix, query)| self.scalar_fold(matrix, query));
+        Ok(answers.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<NaiveColumns, BackendError> {
@@ -330,22 +338,57 @@ impl RingBackend for NaiveBackend {
     fn encode_fold(
         &self,
         ring: &Arc<Ring>,
-        matrix: &NaiveMatrix,
+        matrices: &Vec<NaiveMatrix>,
         columns: &NaiveColumns,
         folded: FoldedBlocks,
-    ) -> Result<NaivePlain, BackendError> {
-        let layout = self.layout(matrix);
-        folded.check(layout, columns.layout, ring.degree())?;
-        let mut words = Vec::new();
-        for columns in columns.words.chunks(MAX_BATCH * layout.columns()) {
-            words.extend(self.scalar_fold(matrix, columns)?);
-        }
-        self.encode(ring, folded.blocks, words.len() / layout.rows(), &|block, k, to| {
-            for (j, to) in to.iter_mut().enumerate() {
-                *to = centred(words[k * layout.rows() + block * ring.degree() + j], folded.bits);
+        leaves: &Batch,
+    ) -> Result<Batch, BackendError> {
+        check_batches(matrices.len(), leaves.len())?;
+        let of_query = |(matrix, leaves): (&NaiveMatrix, &Vec<Ciphertext>)| {
+            let layout = matrix.layout;
+            folded.check(layout, columns.layout, ring.degree())?;
+            let mut words = Vec::new();
+            for columns in columns.words.chunks(MAX_BATCH * layout.columns()) {
+                words.extend(self.scalar_fold(matrix, columns)?);
             }
-        })
+            let plain = self.encode(ring, folded.blocks, words.len() / layout.rows(), &|block, k, to| {
+                for (j, to) in to.iter_mut().enumerate() {
+                    *to = centred(words[k * layout.rows() + block * ring.degree() + j], folded.bits);
+                }
+            })?;
+            fold(ring, &plain, leaves)
+        };
+        matrices.iter().zip(leaves).map(of_query).collect()
     }
+}
+
+/// `poly_fold` of one query.
+fn fold(ring: &Ring, plain: &NaivePlain, leaves: &[Ciphertext]) -> Result<Vec<Ciphertext>, BackendError> {
+    if leaves.len() < plain.columns {
+        return Err(BackendError::Shape("fewer leaves than columns".into()));
+    }
+    let leaves: Vec<_> = leaves.iter().map(|leaf| leaf.map(|a| transformed(ring, a))).collect();
+    let rows = plain.polynomials.chunks_exact(plain.columns).map(|row| {
+        let mut sum = Ciphertext { a: ring.zero(), b: ring.zero() };
+        for (polynomial, leaf) in row.iter().zip(&leaves) {
+            ring.mul_add(&mut sum.a, polynomial, &leaf.a);
+            ring.mul_add(&mut sum.b, polynomial, &leaf.b);
+        }
+        sum.map(|a| coefficients(ring, a))
+    });
+    Ok(rows.collect())
+}
+
+/// The bytes of a switched ciphertext.
+fn switched(ring: &Ring, ciphertext: &Ciphertext, bits: SwitchedBits) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for (polynomial, bits) in [(&ciphertext.a, bits.a), (&ciphertext.b, bits.b)] {
+        for i in 0..ring.degree() {
+            let switched = switch(ring.coefficient(polynomial, i), ring.modulus(), bits);
+            stream.extend((0..bits).map(|bit| (switched >> bit & 1) as u8));
+        }
+    }
+    stream.chunks(8).map(|byte| byte.iter().rev().fold(0, |sum, bit| 2 * sum + bit)).collect()
 }
 
 /// round(x 2^bits / q) mod 2^bits, a bit at a time: 2^bits x does not fit any integer.

@@ -124,11 +124,11 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let mut answers = vec![server.answer(&first)?];
     let (mut times, mut steps) = (Vec::new(), BTreeMap::<&str, Vec<f64>>::new());
     for _ in 0..options.runs.max(1) {
-        timed.times().take();
+        timed.observer().take();
         let started = Instant::now();
         std::hint::black_box(server.answer(&first)?);
         times.push(started.elapsed().as_secs_f64());
-        for (step, time) in timed.times().take() {
+        for (step, time) in timed.observer().take() {
             steps.entry(step).or_default().push(time.as_secs_f64());
         }
     }

@@ -106,7 +106,6 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
     let shape = [expansion.substitutions(), degree];
     print("expand-breadth-first", shape, options.batch, seconds, "transforms", floor)?;
     let leaves = backend.expand(&tables, expansion, &queries)?;
-    let leaves: Vec<_> = leaves.iter().collect();
 
     let fill = |row: usize, column: usize, coefficients: &mut [i32]| {
         coefficients.iter_mut().enumerate().for_each(|(i, c)| *c = (row + column + i) as i32);
@@ -129,10 +128,11 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
         if memory > products { (memory, rates::MEMORY) } else { (products, rates::WORD_MULTIPLY_ADD) };
     print("poly_fold", [ROWS, columns], options.batch, seconds, name, floor)?;
 
-    let selectors = backend.selectors(&tables, &keys, leaves[0], columns, depth, set.selector_gadget())?;
+    let one = backend.expand(&tables, expansion, &queries[..1])?;
+    let selectors = backend.selectors(&tables, &[&keys], &one, columns, depth, set.selector_gadget())?;
     let mut entries = Vec::new();
     for _ in 0..=options.runs {
-        entries.push(backend.poly_fold(&tables, &plain, &leaves[..1])?.remove(0));
+        entries.push(backend.poly_fold(&tables, &plain, &one)?);
     }
     let bits = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
     let seconds = best_seconds(options.runs, || {

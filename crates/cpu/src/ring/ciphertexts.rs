@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use rayon::prelude::*;
-use spirea_backend::{BackendError, SwitchedBits};
+use spirea_backend::{BackendError, Bodies, SwitchedBits, check_batches};
 use spirea_math::Ring;
 
 use super::lanes::{Kernel, WordLanes};
@@ -47,30 +47,32 @@ impl RingCiphertexts {
     }
 }
 
-/// `add_bodies` of words that are contiguous.
+/// `add_bodies`.
 pub(super) fn add_bodies<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
-    ciphertexts: &mut RingCiphertexts,
-    words: &[u32],
+    ciphertexts: &mut [RingCiphertexts],
+    folded: &[u32],
+    bodies: &Bodies,
     bits: u32,
 ) -> Result<(), BackendError> {
-    if words.len() > ciphertexts.count * tables.degree() || bits > 31 {
-        return Err(BackendError::Shape(format!(
-            "{} bodies of {bits} bits for {} ciphertexts",
-            words.len(),
-            ciphertexts.count
-        )));
+    let of_query = ciphertexts.first().map_or(0, RingCiphertexts::count);
+    bodies.check(ciphertexts.len(), folded.len(), of_query * tables.degree())?;
+    if bits > 31 {
+        return Err(BackendError::Shape(format!("bodies of {bits} bits")));
     }
-    let of_ciphertexts = ciphertexts.words_mut().par_chunks_mut(2 * tables.words());
-    of_ciphertexts.zip(words.par_chunks(tables.degree())).for_each_init(
+    let with_words = ciphertexts.iter_mut().enumerate().flat_map(|(query, ciphertexts)| {
+        let words = folded[bodies.of(query)].chunks(tables.degree());
+        ciphertexts.words_mut().chunks_exact_mut(2 * tables.words()).zip(words)
+    });
+    with_words.collect::<Vec<_>>().into_par_iter().for_each_init(
         || vec![0; tables.degree()],
-        |bodies, (ciphertext, words)| {
+        |values, (ciphertext, words)| {
             let mut whole = Cow::Borrowed(words);
             if words.len() < tables.degree() {
                 whole.to_mut().resize(tables.degree(), 0);
             }
-            lanes.run(AddBodies { tables, words: &whole, bits, bodies, ciphertext });
+            lanes.run(AddBodies { tables, words: &whole, bits, bodies: values, ciphertext });
         },
     );
     Ok(())
@@ -114,7 +116,7 @@ impl Kernel for AddBodies<'_> {
 pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
-    ciphertexts: &[&RingCiphertexts],
+    parts: &[&Vec<RingCiphertexts>],
     bits: SwitchedBits,
 ) -> Result<Vec<Vec<u8>>, BackendError> {
     if ![bits.a, bits.b].iter().all(|bits| (1..=MOST_BITS).contains(bits)) {
@@ -123,11 +125,16 @@ pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
             bits.a, bits.b
         )));
     }
+    let queries = parts.first().map_or(0, |part| part.len());
+    parts.iter().try_for_each(|part| check_batches(queries, part.len()))?;
     let switch = Switch::new(tables.ring());
     let bytes = bits.bytes(tables.degree());
-    let mut buffers: Vec<Vec<u8>> = ciphertexts.iter().map(|buffer| vec![0; buffer.count * bytes]).collect();
-    let switched = buffers.iter_mut().zip(ciphertexts).flat_map(|(out, ciphertexts)| {
-        out.chunks_exact_mut(bytes).zip(ciphertexts.words(tables).chunks_exact(2 * tables.words()))
+    let of_query = |query: usize| parts.iter().map(move |part| &part[query]);
+    let count = |query| of_query(query).map(RingCiphertexts::count).sum::<usize>();
+    let mut answers: Vec<Vec<u8>> = (0..queries).map(|query| vec![0; count(query) * bytes]).collect();
+    let switched = answers.iter_mut().enumerate().flat_map(|(query, out)| {
+        let words = of_query(query).flat_map(|part| part.words(tables).chunks_exact(2 * tables.words()));
+        out.chunks_exact_mut(bytes).zip(words)
     });
     switched.collect::<Vec<_>>().into_par_iter().for_each_init(
         || (vec![0; tables.words()], vec![0; tables.words()]),
@@ -149,7 +156,7 @@ pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
             }
         },
     );
-    Ok(buffers)
+    Ok(answers)
 }
 
 /// Most bits of a switched coefficient.

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use spirea_backend::BackendError;
 use spirea_math::Expansion;
 
+use super::keys::RingKeys;
 use super::lanes::{Kernel, WordLanes};
 use super::layout::{BLOCK, LeafBlock, Place, Read, RingLeaves, in_tiles, store_tile};
 use super::modular::{Factor, Prime};
@@ -36,8 +37,28 @@ const _: () = assert!(BLOCK.is_power_of_two());
 /// for three primes and degree 4096, stay in a second-level cache of 512 KiB.
 const GROUP: usize = 4;
 
-/// The leaves of one query. `keys` has at least as many levels as the expansion; `words` is a ciphertext.
+/// The leaves of a batch.
 pub(super) fn expand<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    schedule: Schedule,
+    expansion: Expansion,
+    queries: &[(&RingKeys, &[u32])],
+) -> Result<Vec<RingLeaves>, BackendError> {
+    let served = |&(keys, words): &(&RingKeys, &[u32])| {
+        words.len() == 2 * tables.words() && expansion.levels() as usize <= keys.expansion.len()
+    };
+    if !queries.iter().all(served) || expansion.levels() > tables.ring().degree().trailing_zeros() {
+        return Err(BackendError::Shape("a ciphertext or keys that do not serve the expansion".into()));
+    }
+    let of_query = |&(keys, words): &(&RingKeys, &[u32])| {
+        expand_one(lanes, tables, schedule, expansion, &keys.expansion, words)
+    };
+    queries.par_iter().map(of_query).collect()
+}
+
+/// The leaves of one query. `keys` has at least as many levels as the expansion; `words` is a ciphertext.
+fn expand_one<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
     schedule: Schedule,

@@ -151,7 +151,7 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
     plain: &RingPlain,
-    leaves: &[&RingLeaves],
+    leaves: &[RingLeaves],
 ) -> Result<Vec<RingCiphertexts>, BackendError> {
     if leaves.iter().any(|leaves| leaves.count() < plain.columns) {
         return Err(BackendError::Shape("fewer leaves than columns".into()));

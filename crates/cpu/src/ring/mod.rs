@@ -5,19 +5,20 @@
 //! is written once over it:
 //!
 //! - [`modular`] multiplies and reduces, [`ntt`] transforms, [`digits`] decomposes;
-//! - [`product`] multiplies digits by keys, for [`expand`] and for [`tournament`];
+//! - [`product`] multiplies digits by [`keys`], for [`expand`] and for [`tournament`];
 //! - [`fold`] multiplies plaintexts by leaves in the order of [`layout`]; [`ciphertexts`] ends the pipeline.
 
 mod ciphertexts;
 mod digits;
 mod expand;
 mod fold;
+mod keys;
 mod lanes;
 mod layout;
 mod modular;
 mod ntt;
-mod plain;
 mod pool;
+mod portable;
 mod product;
 mod tables;
 mod tournament;
@@ -27,19 +28,18 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use spirea_backend::{
-    Backend, BackendError, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
-    SwitchedBits, centred,
+    Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
+    SwitchedBits, centred, check_batches,
 };
 use spirea_math::{Expansion, Gadget, Ring};
 
 pub use ciphertexts::RingCiphertexts;
 pub use expand::Schedule;
 pub use fold::RingPlain;
+pub use keys::RingKeys;
 pub use layout::RingLeaves;
 pub(crate) use ntt::Direction;
 pub(crate) use pool::WorkingMemory;
@@ -47,17 +47,13 @@ pub use tables::RingTables;
 pub use tournament::RingSelectors;
 
 use crate::isa::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{Avx2, Avx512};
+use crate::machine;
 use crate::{CpuBackend, CpuMatrix};
 use lanes::WordLanes;
-use product::{DigitKeys, RGSW, SUBSTITUTION};
-
-/// A client's evaluation keys.
-#[derive(Debug)]
-pub struct RingKeys {
-    /// By level.
-    expansion: Vec<DigitKeys>,
-    conversion: Option<DigitKeys>,
-}
+use modular::MultiplyAdds;
+use portable::Portable;
 
 /// Columns of a public matrix that matrices in a layout are folded with.
 #[derive(Debug)]
@@ -66,191 +62,86 @@ pub struct RingColumns {
     words: Vec<u32>,
 }
 
-/// The operations compiled for an instruction set.
-pub(crate) trait RingKernels: Send + Sync {
-    fn lanes(&self) -> usize;
-    fn multiply_adds(&self, rounds: u64) -> u64;
-    fn transform(&self, tables: &RingTables, direction: Direction, from: &[u32], to: &mut [u32]);
-    /// Columns of a matrix among its [`blocks`](RingPlain::blocks).
-    fn encode_columns(
-        &self,
-        tables: &RingTables,
-        plain: &mut RingPlain,
-        columns: Range<usize>,
-        fill: &FillPolynomial<'_>,
-    ) -> Result<(), BackendError>;
-    fn expand(
-        &self,
-        tables: &RingTables,
-        schedule: Schedule,
-        expansion: Expansion,
-        keys: &RingKeys,
-        words: &[u32],
-    ) -> Result<RingLeaves, BackendError>;
-    fn poly_fold(
-        &self,
-        tables: &RingTables,
-        plain: &RingPlain,
-        leaves: &[&RingLeaves],
-    ) -> Result<Vec<RingCiphertexts>, BackendError>;
-    fn add_bodies(
-        &self,
-        tables: &RingTables,
-        ciphertexts: &mut RingCiphertexts,
-        words: &[u32],
-        bits: u32,
-    ) -> Result<(), BackendError>;
-    #[allow(clippy::too_many_arguments, reason = "those of the operation")]
-    fn selectors(
-        &self,
-        tables: &RingTables,
-        keys: &RingKeys,
-        leaves: &RingLeaves,
-        first: usize,
-        depth: usize,
-        gadget: Gadget,
-    ) -> Result<RingSelectors, BackendError>;
-    fn rgsw_fold(
-        &self,
-        tables: &RingTables,
-        selectors: &RingSelectors,
-        ciphertexts: RingCiphertexts,
-    ) -> Result<RingCiphertexts, BackendError>;
-    fn mod_switch(
-        &self,
-        tables: &RingTables,
-        ciphertexts: &[&RingCiphertexts],
-        bits: SwitchedBits,
-    ) -> Result<Vec<Vec<u8>>, BackendError>;
+/// The lanes of an instruction set that this machine has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lanes {
+    Portable(Portable<8>),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
 }
 
-/// Lanes and how many they are.
-struct Vectors<L, const W: usize>(L);
+/// Evaluates an expression with the lanes in use under a name; it is compiled once for each kind of them.
+macro_rules! with_lanes {
+    ($lanes:expr, $name:ident => $operation:expr) => {
+        match $lanes {
+            Lanes::Portable($name) => $operation,
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2($name) => $operation,
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx512($name) => $operation,
+        }
+    };
+}
 
-impl<L: WordLanes<W>, const W: usize> RingKernels for Vectors<L, W> {
-    fn lanes(&self) -> usize {
-        W
+impl Lanes {
+    /// Those of an instruction set, if this machine has it.
+    pub(crate) fn detect(isa: Isa) -> Option<Self> {
+        match isa {
+            Isa::Portable => Some(Self::Portable(Portable)),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => Avx2::detect().map(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => Avx512::detect().map(Self::Avx512),
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512 => None,
+        }
     }
 
-    fn multiply_adds(&self, rounds: u64) -> u64 {
-        self.0.run(modular::MultiplyAdds { rounds })
+    /// How many they are.
+    pub(crate) fn count(self) -> usize {
+        fn count<L: WordLanes<W>, const W: usize>(_: L) -> usize {
+            W
+        }
+        with_lanes!(self, lanes => count(lanes))
     }
 
-    fn transform(&self, tables: &RingTables, direction: Direction, from: &[u32], to: &mut [u32]) {
-        ntt::transform(self.0, tables, direction, from, to);
+    /// Does so many rounds of products and sums in registers; gives how many products that were.
+    pub(crate) fn multiply_adds(self, rounds: u64) -> u64 {
+        with_lanes!(self, lanes => lanes.run(MultiplyAdds { rounds }))
     }
 
-    fn encode_columns(
-        &self,
-        tables: &RingTables,
-        plain: &mut RingPlain,
-        columns: Range<usize>,
-        fill: &FillPolynomial<'_>,
-    ) -> Result<(), BackendError> {
-        fold::encode_columns(self.0, tables, plain, columns, fill)
-    }
-
-    fn expand(
-        &self,
-        tables: &RingTables,
-        schedule: Schedule,
-        expansion: Expansion,
-        keys: &RingKeys,
-        words: &[u32],
-    ) -> Result<RingLeaves, BackendError> {
-        expand::expand(self.0, tables, schedule, expansion, &keys.expansion, words)
-    }
-
-    fn poly_fold(
-        &self,
-        tables: &RingTables,
-        plain: &RingPlain,
-        leaves: &[&RingLeaves],
-    ) -> Result<Vec<RingCiphertexts>, BackendError> {
-        fold::poly_fold(self.0, tables, plain, leaves)
-    }
-
-    fn add_bodies(
-        &self,
-        tables: &RingTables,
-        ciphertexts: &mut RingCiphertexts,
-        words: &[u32],
-        bits: u32,
-    ) -> Result<(), BackendError> {
-        ciphertexts::add_bodies(self.0, tables, ciphertexts, words, bits)
-    }
-
-    fn selectors(
-        &self,
-        tables: &RingTables,
-        keys: &RingKeys,
-        leaves: &RingLeaves,
-        first: usize,
-        depth: usize,
-        gadget: Gadget,
-    ) -> Result<RingSelectors, BackendError> {
-        tournament::selectors(self.0, tables, keys.conversion.as_ref(), leaves, first, depth, gadget)
-    }
-
-    fn rgsw_fold(
-        &self,
-        tables: &RingTables,
-        selectors: &RingSelectors,
-        ciphertexts: RingCiphertexts,
-    ) -> Result<RingCiphertexts, BackendError> {
-        tournament::rgsw_fold(self.0, tables, selectors, ciphertexts)
-    }
-
-    fn mod_switch(
-        &self,
-        tables: &RingTables,
-        ciphertexts: &[&RingCiphertexts],
-        bits: SwitchedBits,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        ciphertexts::mod_switch(self.0, tables, ciphertexts, bits)
+    /// Transforms a polynomial.
+    pub(crate) fn transform(self, tables: &RingTables, direction: Direction, from: &[u32], to: &mut [u32]) {
+        with_lanes!(self, lanes => ntt::transform(lanes, tables, direction, from, to));
     }
 }
 
-/// The operations of an instruction set, if this machine has it.
-pub(crate) fn kernels(isa: Isa) -> Option<Box<dyn RingKernels>> {
-    match isa {
-        Isa::Portable => Some(Box::new(Vectors(plain::Plain::<8>))),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::isa::Avx2::detect().map(|token| Box::new(Vectors(token)) as _),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => crate::isa::Avx512::detect().map(|token| Box::new(Vectors(token)) as _),
-        #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 | Isa::Avx512 => None,
-    }
-}
+/// The part of the machine's memory that leaves may have: databases want the rest.
+const LEAVES_SHARE: u64 = 16;
 
 impl RingBackend for CpuBackend {
     type Tables = RingTables;
     type Keys = RingKeys;
-    type Leaves = RingLeaves;
     type Plain = RingPlain;
-    type Ciphertexts = RingCiphertexts;
-    type Selectors = RingSelectors;
     type Columns = RingColumns;
+    type Leaves = Vec<RingLeaves>;
+    type Ciphertexts = Vec<RingCiphertexts>;
+    type Selectors = RingSelectors;
+    type Matrices = Vec<CpuMatrix>;
+
+    /// A share of the machine's memory.
+    fn leaves_memory(&self) -> u64 {
+        machine::memory_bytes() / LEAVES_SHARE
+    }
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<RingTables, BackendError> {
-        RingTables::new(ring, self.ring.lanes(), self.memory.clone())
+        RingTables::new(ring, self.lanes.count(), self.memory.clone())
     }
 
     fn keys(&self, tables: &RingTables, keys: EvaluationKeys<'_>) -> Result<RingKeys, BackendError> {
-        let levels = keys.levels(tables.ring())? as usize;
-        let take = |gadget, sources, words: &[u32]| {
-            Ok(DigitKeys::new(tables, gadget, sources)?.filled(tables, words))
-        };
-        self.pool.install(|| {
-            let of_level = (keys.expansion.len() / levels.max(1)).max(1);
-            let expansion = keys.expansion.par_chunks(of_level);
-            let expansion = expansion.map(|words| take(keys.expansion_gadget, SUBSTITUTION, words));
-            let conversion = (!keys.conversion.is_empty())
-                .then(|| take(keys.conversion_gadget, RGSW, keys.conversion))
-                .transpose()?;
-            Ok(RingKeys { expansion: expansion.collect::<Result<_, BackendError>>()?, conversion })
-        })
+        self.pool.install(|| RingKeys::new(tables, keys))
     }
 
     fn encode(
@@ -262,7 +153,9 @@ impl RingBackend for CpuBackend {
     ) -> Result<RingPlain, BackendError> {
         let mut plain = RingPlain::room(tables, rows, columns)?;
         self.pool.install(|| {
-            plain.blocks().try_for_each(|block| self.ring.encode_columns(tables, &mut plain, block, fill))
+            with_lanes!(self.lanes, lanes => plain.blocks().try_for_each(|block| {
+                fold::encode_columns(lanes, tables, &mut plain, block, fill)
+            }))
         })?;
         Ok(plain)
     }
@@ -273,83 +166,93 @@ impl RingBackend for CpuBackend {
         expansion: Expansion,
         queries: &[(&RingKeys, &[u32])],
     ) -> Result<Vec<RingLeaves>, BackendError> {
-        let served = |&(keys, words): &(&RingKeys, &[u32])| {
-            words.len() == 2 * tables.words() && expansion.levels() as usize <= keys.expansion.len()
-        };
-        if !queries.iter().all(served) || expansion.levels() > tables.ring().degree().trailing_zeros() {
-            return Err(BackendError::Shape("a ciphertext or keys that do not serve the expansion".into()));
-        }
-        self.pool.install(|| {
-            let expand = |&(keys, words): &(&RingKeys, &[u32])| {
-                self.ring.expand(tables, self.schedule, expansion, keys, words)
-            };
-            queries.par_iter().map(expand).collect()
-        })
+        self.pool.install(
+            || with_lanes!(self.lanes, lanes => expand::expand(lanes, tables, self.schedule, expansion, queries)),
+        )
     }
 
     fn poly_fold(
         &self,
         tables: &RingTables,
         plain: &RingPlain,
-        leaves: &[&RingLeaves],
+        leaves: &Vec<RingLeaves>,
     ) -> Result<Vec<RingCiphertexts>, BackendError> {
-        self.pool.install(|| self.ring.poly_fold(tables, plain, leaves))
+        self.pool.install(|| with_lanes!(self.lanes, lanes => fold::poly_fold(lanes, tables, plain, leaves)))
     }
 
     fn add_bodies(
         &self,
         tables: &RingTables,
-        ciphertexts: &mut RingCiphertexts,
+        ciphertexts: &mut Vec<RingCiphertexts>,
         folded: &Vec<u32>,
-        words: Range<usize>,
+        bodies: &Bodies,
         bits: u32,
     ) -> Result<(), BackendError> {
-        let answers = folded.len();
-        let Some(words) = folded.get(words) else {
-            return Err(BackendError::Shape(format!("bodies that are not among {answers} answers")));
-        };
-        self.pool.install(|| self.ring.add_bodies(tables, ciphertexts, words, bits))
+        self.pool.install(|| {
+            with_lanes!(self.lanes, lanes => {
+                ciphertexts::add_bodies(lanes, tables, ciphertexts, folded, bodies, bits)
+            })
+        })
     }
 
     fn selectors(
         &self,
         tables: &RingTables,
-        keys: &RingKeys,
-        leaves: &RingLeaves,
+        keys: &[&RingKeys],
+        leaves: &Vec<RingLeaves>,
         first: usize,
         depth: usize,
         gadget: Gadget,
     ) -> Result<RingSelectors, BackendError> {
-        self.pool.install(|| self.ring.selectors(tables, keys, leaves, first, depth, gadget))
+        self.pool.install(|| {
+            with_lanes!(self.lanes, lanes => {
+                tournament::selectors(lanes, tables, keys, leaves, first, depth, gadget)
+            })
+        })
     }
 
     fn rgsw_fold(
         &self,
         tables: &RingTables,
         selectors: &RingSelectors,
-        ciphertexts: RingCiphertexts,
-    ) -> Result<RingCiphertexts, BackendError> {
-        self.pool.install(|| self.ring.rgsw_fold(tables, selectors, ciphertexts))
+        ciphertexts: Vec<RingCiphertexts>,
+    ) -> Result<Vec<RingCiphertexts>, BackendError> {
+        self.pool.install(
+            || with_lanes!(self.lanes, lanes => tournament::rgsw_fold(lanes, tables, selectors, ciphertexts)),
+        )
     }
 
     fn mod_switch(
         &self,
         tables: &RingTables,
-        ciphertexts: &[&RingCiphertexts],
+        parts: &[&Vec<RingCiphertexts>],
         bits: SwitchedBits,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.pool.install(|| self.ring.mod_switch(tables, ciphertexts, bits))
+        self.pool
+            .install(|| with_lanes!(self.lanes, lanes => ciphertexts::mod_switch(lanes, tables, parts, bits)))
     }
 
     fn reinterpret(
         &self,
         tables: &RingTables,
-        ciphertexts: &RingCiphertexts,
+        ciphertexts: &Vec<RingCiphertexts>,
         bits: SwitchedBits,
         layout: PanelLayout,
-    ) -> Result<CpuMatrix, BackendError> {
-        let bytes = self.mod_switch(tables, &[ciphertexts], bits)?.concat();
-        self.upload(layout, &layout.with_columns(bytes.chunks_exact(bits.bytes(tables.degree())))?)
+    ) -> Result<Vec<CpuMatrix>, BackendError> {
+        let switched = self.mod_switch(tables, &[ciphertexts], bits)?;
+        let matrix = |bytes: &Vec<u8>| {
+            let columns = bytes.chunks_exact(bits.bytes(tables.degree()));
+            self.upload(layout, &layout.with_columns(columns)?)
+        };
+        switched.iter().map(matrix).collect()
+    }
+
+    fn scalar_fold_own(&self, matrices: &Vec<CpuMatrix>, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
+        let Some(layout) = matrices.first().map(CpuMatrix::layout) else { return Ok(Vec::new()) };
+        check_batches(matrices.len(), layout.batch_of(queries)?)?;
+        let queries = queries.chunks_exact(layout.columns());
+        let answers = matrices.iter().zip(queries).map(|(matrix, query)| self.scalar_fold(matrix, query));
+        Ok(answers.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<RingColumns, BackendError> {
@@ -357,8 +260,30 @@ impl RingBackend for CpuBackend {
         Ok(RingColumns { layout, words: words.to_vec() })
     }
 
-    /// A block of columns at a time, whose answers are encoded while they are in the caches.
     fn encode_fold(
+        &self,
+        tables: &RingTables,
+        matrices: &Vec<CpuMatrix>,
+        columns: &RingColumns,
+        folded: FoldedBlocks,
+        leaves: &Vec<RingLeaves>,
+    ) -> Result<Vec<RingCiphertexts>, BackendError> {
+        check_batches(matrices.len(), leaves.len())?;
+        let of_query = |(matrix, leaves): (&CpuMatrix, &RingLeaves)| {
+            let plain = self.encode_answers(tables, matrix, columns, folded)?;
+            let leaves = std::slice::from_ref(leaves);
+            self.pool
+                .install(|| with_lanes!(self.lanes, lanes => fold::poly_fold(lanes, tables, &plain, leaves)))
+        };
+        let ciphertexts = matrices.iter().zip(leaves).map(of_query).collect::<Result<Vec<_>, _>>()?;
+        Ok(ciphertexts.into_iter().flatten().collect())
+    }
+}
+
+impl CpuBackend {
+    /// The plaintext polynomials of a matrix's answers to columns: a block of columns at a time, whose answers are
+    /// encoded while they are in the caches.
+    fn encode_answers(
         &self,
         tables: &RingTables,
         matrix: &CpuMatrix,
@@ -375,7 +300,11 @@ impl RingBackend for CpuBackend {
                 let words = &words[(column - block.start) * layout.rows() + row * degree..][..degree];
                 to.iter_mut().zip(words).for_each(|(to, &word)| *to = centred(word, folded.bits));
             };
-            self.pool.install(|| self.ring.encode_columns(tables, &mut plain, block.clone(), &fill))?;
+            self.pool.install(|| {
+                with_lanes!(self.lanes, lanes => {
+                    fold::encode_columns(lanes, tables, &mut plain, block.clone(), &fill)
+                })
+            })?;
         }
         Ok(plain)
     }

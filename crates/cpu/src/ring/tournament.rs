@@ -1,10 +1,11 @@
 //! External products: RGSW selectors from leaves, and the tournament that they decide.
 
 use rayon::prelude::*;
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, check_batches};
 use spirea_math::{Gadget, Modulus};
 
 use super::ciphertexts::RingCiphertexts;
+use super::keys::RingKeys;
 use super::lanes::{Kernel, WordLanes};
 use super::layout::{self, Read, RingLeaves, store_tile};
 use super::modular::Prime;
@@ -12,9 +13,20 @@ use super::pool::Lent;
 use super::product::{DigitKeys, Operands, RGSW, Results, Scratch, multiply};
 use super::tables::RingTables;
 
-/// RGSW encryptions of the bits of an index, lowest first.
+/// RGSW encryptions of the bits of each query's index, lowest first.
 #[derive(Debug)]
-pub struct RingSelectors(Vec<DigitKeys>);
+pub struct RingSelectors {
+    queries: usize,
+    depth: usize,
+    /// Query by query.
+    bits: Vec<DigitKeys>,
+}
+
+impl RingSelectors {
+    fn of(&self, query: usize) -> &[DigitKeys] {
+        &self.bits[query * self.depth..][..self.depth]
+    }
+}
 
 /// Ciphertexts one after another that are replaced by their products.
 struct Replaced<'a> {
@@ -60,33 +72,37 @@ impl Results for &mut [u32] {
 }
 
 /// `selectors`: rows of b are the leaves themselves, rows of a their products with the conversion key.
-#[allow(clippy::too_many_arguments, reason = "those of the operation")]
 pub(super) fn selectors<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
-    conversion: Option<&DigitKeys>,
-    leaves: &RingLeaves,
+    keys: &[&RingKeys],
+    leaves: &[RingLeaves],
     first: usize,
     depth: usize,
     gadget: Gadget,
 ) -> Result<RingSelectors, BackendError> {
+    check_batches(keys.len(), leaves.len())?;
     let levels = gadget.levels(tables.ring());
     let end = depth.checked_mul(levels).and_then(|leaves| leaves.checked_add(first));
-    let (Some(conversion), true) = (conversion, end.is_some_and(|end| end <= leaves.count())) else {
+    let enough = |leaves: &RingLeaves| end.is_some_and(|end| end <= leaves.count());
+    let conversions: Option<Vec<&DigitKeys>> = keys.iter().map(|keys| keys.conversion.as_ref()).collect();
+    let (Some(conversions), true) = (conversions, leaves.iter().all(enough)) else {
         return Err(BackendError::Shape("too few leaves or no keys to make selectors of".into()));
     };
-    let selector = |(scratch, rows): &mut (Lent<Scratch>, Vec<u32>), bit: usize| {
+    let selector = |(scratch, rows): &mut (Lent<Scratch>, Vec<u32>), (query, bit): (usize, usize)| {
         rows.clear();
-        (0..levels).for_each(|i| rows.extend(leaves.leaf(tables, first + bit * levels + i).flatten()));
+        let leaf = |i| leaves[query].leaf(tables, first + bit * levels + i).flatten();
+        (0..levels).for_each(|i| rows.extend(leaf(i)));
         let mut keys = DigitKeys::new(tables, gadget, RGSW)?;
         keys.set(tables, 0, rows);
-        multiply(lanes, tables, conversion, scratch, &mut Replaced { tables, words: rows });
+        multiply(lanes, tables, conversions[query], scratch, &mut Replaced { tables, words: rows });
         keys.set(tables, levels, rows);
         Ok(keys)
     };
-    let selectors: Result<_, BackendError> =
-        (0..depth).into_par_iter().map_init(|| (tables.scratch(), Vec::new()), selector).collect();
-    Ok(RingSelectors(selectors?))
+    let queries = leaves.len();
+    let places: Vec<_> = (0..queries).flat_map(|query| (0..depth).map(move |bit| (query, bit))).collect();
+    let bits = places.into_par_iter().map_init(|| (tables.scratch(), Vec::new()), selector);
+    Ok(RingSelectors { queries, depth, bits: bits.collect::<Result<_, BackendError>>()? })
 }
 
 /// Ciphertexts of a subtree whose rounds are played before the next subtree's: 3 MiB for three primes and degree
@@ -95,15 +111,27 @@ const SUBTREE: usize = 32;
 /// Games that are played together: for each prime they share a visit of the selector.
 const GROUP: usize = 4;
 
-/// `rgsw_fold`: subtree by subtree, so that what is won is still near when it meets its next opponent (IVE, section
-/// IV). A winner takes the first one's place.
+/// `rgsw_fold`.
 pub(super) fn rgsw_fold<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
     selectors: &RingSelectors,
+    ciphertexts: Vec<RingCiphertexts>,
+) -> Result<Vec<RingCiphertexts>, BackendError> {
+    check_batches(selectors.queries, ciphertexts.len())?;
+    let of_query = |(query, ciphertexts)| select(lanes, tables, selectors.of(query), ciphertexts);
+    ciphertexts.into_iter().enumerate().map(of_query).collect()
+}
+
+/// The tournament of one query: subtree by subtree, so that what is won is still near when it meets its next opponent (IVE, section
+/// IV). A winner takes the first one's place.
+fn select<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    selectors: &[DigitKeys],
     mut ciphertexts: RingCiphertexts,
 ) -> Result<RingCiphertexts, BackendError> {
-    let (count, selectors) = (ciphertexts.count(), &selectors.0);
+    let count = ciphertexts.count();
     if count == 0 || selectors.len() < usize::BITS as usize && count > 1 << selectors.len() {
         return Err(BackendError::Shape("as many ciphertexts as selectors can tell apart".into()));
     }

@@ -8,7 +8,7 @@ mod plan;
 
 use std::path::Path;
 
-use spirea_backend::{Backend, BackendError, PanelLayout, Residence, RingMatrix};
+use spirea_backend::{Backend, BackendError, BackendId, PanelLayout, Residence, RingMatrix};
 
 use crate::CudaBackend;
 use crate::driver::Buffer;
@@ -61,6 +61,25 @@ impl CudaBackend {
         self.fold_staged(kernel, matrix, queries)
     }
 
+    /// Queries with a matrix each, all of one shape: one fold after another.
+    pub(crate) fn fold_own(
+        &self,
+        matrices: &[&CudaMatrix],
+        queries: &[&[u32]],
+    ) -> Result<CudaFolded, BackendError> {
+        let (layout, device) = (matrices[0].layout(), self.device());
+        let plan = ScalarFoldPlan::new(device, layout, 1)?;
+        let answers = device.alloc(queries.len() * layout.rows())?;
+        self.queries.stage(device, queries, |words| {
+            matrices.iter().enumerate().try_for_each(|(i, matrix)| {
+                let query = words.range(i * layout.columns()..(i + 1) * layout.columns());
+                let answer = answers.range(i * layout.rows()..(i + 1) * layout.rows());
+                plan.run(&device.main(), matrix, &query, &answer)
+            })
+        })?;
+        Ok(CudaFolded(answers))
+    }
+
     fn fold_staged(
         &self,
         kernel: ScalarFoldKernel,
@@ -84,6 +103,10 @@ impl Backend for CudaBackend {
     fn name(&self) -> String {
         let compute = self.device().properties().compute;
         format!("cuda-sm{}{}", compute.major, compute.minor)
+    }
+
+    fn id(&self) -> BackendId {
+        self.id
     }
 
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<CudaMatrix, BackendError> {

@@ -25,9 +25,9 @@ mod strategy;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, BackendId};
 
-pub use ring::{GroupCiphertexts, GroupLeaves, GroupPlain, GroupSelectors};
+pub use ring::{GroupCiphertexts, GroupLeaves, GroupMatrices, GroupPlain, GroupSelectors};
 pub use scalar::{GroupFolded, GroupMatrix};
 pub use shares::GroupRows;
 pub use strategy::{Division, Links, Load, Strategy};
@@ -38,6 +38,7 @@ use crate::driver::{Device, DriverError, View};
 /// Several devices as one backend.
 #[derive(Clone, Debug)]
 pub struct DeviceGroup {
+    id: BackendId,
     members: Arc<[CudaBackend]>,
     strategy: Strategy,
     links: Links,
@@ -56,7 +57,8 @@ impl DeviceGroup {
             )));
         }
         let members = ordinals.iter().map(|&ordinal| CudaBackend::new(ordinal));
-        let mut group = Self { members: members.collect::<Result<_, _>>()?, strategy, links: Links::Direct };
+        let members = members.collect::<Result<_, _>>()?;
+        let mut group = Self { id: BackendId::unique(), members, strategy, links: Links::Direct };
         let reached =
             group.pairs().map(|(one, other)| one.enable_peer(other)).collect::<Result<Vec<_>, _>>()?;
         if reached.contains(&false) {

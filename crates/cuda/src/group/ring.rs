@@ -4,34 +4,53 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spirea_backend::{
-    BackendError, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits,
+    BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
+    SwitchedBits, check_batches,
 };
 use spirea_math::{Expansion, Gadget, Ring};
 
-use super::scalar::{GroupFolded, GroupMatrix};
+use super::scalar::GroupFolded;
 use super::{DeviceGroup, Strategy, transfer};
-use crate::CudaBackend;
-use crate::driver::View;
 use crate::ring::{Ciphertexts, Columns, Keys, Leaves, Plain, Selectors, Tables};
+use crate::{CudaBackend, CudaMatrix};
 
 /// What each device has of something, if it has any of it.
 type ByMember<T> = Vec<Option<T>>;
 
-/// The leaves of one query, on its device or on all.
+/// What a batch has on each device: of the queries there (`DeviceGroup::held`), in their order.
 #[derive(Debug)]
-pub struct GroupLeaves(ByMember<Leaves>);
+pub struct OfBatch<T> {
+    queries: usize,
+    parts: ByMember<T>,
+}
 
-/// Selectors of one query, on its device or on all.
-#[derive(Debug)]
-pub struct GroupSelectors(ByMember<Selectors>);
+/// The leaves of each query, on its device or on all.
+pub type GroupLeaves = OfBatch<Leaves>;
+/// Selectors of each query, on its device or on all.
+pub type GroupSelectors = OfBatch<Selectors>;
+/// Ciphertexts of each query: all on its device, or those of a device's rows on each.
+pub type GroupCiphertexts = OfBatch<Ciphertexts>;
+/// A matrix of each query, on its device or on all.
+pub type GroupMatrices = OfBatch<Vec<CudaMatrix>>;
+
+impl<T> OfBatch<T> {
+    /// The first device that has any, and what it has.
+    fn first(&self) -> Result<(usize, &T), BackendError> {
+        let parts = self.parts.iter().enumerate();
+        let first = parts.filter_map(|(member, part)| Some((member, part.as_ref()?))).next();
+        first.ok_or_else(|| BackendError::Shape("of another group of devices, or of no row".into()))
+    }
+}
+
+impl<T> OfBatch<Option<T>> {
+    fn flatten(self) -> OfBatch<T> {
+        OfBatch { queries: self.queries, parts: self.parts.into_iter().map(Option::flatten).collect() }
+    }
+}
 
 /// Plaintext polynomials: all on each device, encoded once and copied, or their rows in shares.
 #[derive(Debug)]
-pub struct GroupPlain(ByMember<Arc<Plain>>);
-
-/// Ciphertexts of one query: all on its device, or those of a device's rows on each.
-#[derive(Debug)]
-pub struct GroupCiphertexts(ByMember<Ciphertexts>);
+pub struct GroupPlain(ByMember<Plain>);
 
 impl DeviceGroup {
     /// The rows of plaintext polynomials of device `member`: a power of two, so that a device's tournament is a part
@@ -52,17 +71,39 @@ impl DeviceGroup {
         }
     }
 
-    /// Copies each query's leaves from the device that has expanded them to all others.
-    fn gather(&self, tables: &[Tables], leaves: &mut [GroupLeaves]) -> Result<(), BackendError> {
-        for (query, leaves) in leaves.iter_mut().enumerate() {
-            let owner = self.owner(query);
-            for (member, backend) in self.members.iter().enumerate().filter(|(member, _)| *member != owner) {
-                let copied =
-                    leaves.0[owner].as_ref().map(|leaves| copy_leaves(&tables[owner], leaves, backend));
-                leaves.0[member] = copied.transpose()?;
+    /// The places of a batch whose queries device `member` goes on with once they are expanded: all where rows are
+    /// divided.
+    fn held(&self, member: usize, batch: usize) -> Vec<usize> {
+        if self.strategy.divides_plain() { (0..batch).collect() } else { self.owned(member, batch).collect() }
+    }
+
+    /// Does `work` for what each device has of a batch, at the same time.
+    fn each_part<T: Sync, U: Send>(
+        &self,
+        batch: &OfBatch<T>,
+        work: impl Fn(usize, &CudaBackend, &T) -> Result<U, BackendError> + Sync,
+    ) -> Result<OfBatch<U>, BackendError> {
+        let parts = self.each(|member, backend| {
+            batch.parts[member].as_ref().map(|part| work(member, backend, part)).transpose()
+        })?;
+        Ok(OfBatch { queries: batch.queries, parts })
+    }
+
+    /// The leaves of all queries on every device, each copied from the one that has expanded it.
+    fn gather(&self, tables: &[Tables], expanded: &GroupLeaves) -> Result<GroupLeaves, BackendError> {
+        let (_, some) = expanded.first()?;
+        let all = |tables_there: &Tables| {
+            let leaves = Leaves::room(tables_there, expanded.queries, some.count())?;
+            for (member, part) in expanded.parts.iter().enumerate() {
+                let Some(part) = part else { continue };
+                for (place, query) in self.owned(member, expanded.queries).enumerate() {
+                    transfer(&part.of(&tables[member], place), &leaves.of(tables_there, query))?;
+                }
             }
-        }
-        Ok(())
+            Ok(Some(leaves))
+        };
+        let parts = tables.iter().map(all).collect::<Result<_, BackendError>>()?;
+        Ok(GroupLeaves { queries: expanded.queries, parts })
     }
 
     /// Polynomials of which every device has all: the first one makes them, the others copy.
@@ -80,7 +121,7 @@ impl DeviceGroup {
             // Another kind of device multiplies in another form, which it makes itself.
             copies.push(Some(if copy.form() == first.form() {
                 transfer(&first.words(), &copy.words())?;
-                Arc::new(copy)
+                copy
             } else {
                 backend.encode(tables, rows, columns, fill)?
             }));
@@ -89,53 +130,67 @@ impl DeviceGroup {
         Ok(GroupPlain(copies))
     }
 
-    /// All ciphertexts of a query on device `member`, if they are not there already.
+    /// All ciphertexts of all queries on device `member`, unless they are there already.
     fn gathered(
         &self,
         tables: &[Tables],
         ciphertexts: &GroupCiphertexts,
         member: usize,
     ) -> Result<Option<Ciphertexts>, BackendError> {
-        let parts = || ciphertexts.0.iter().enumerate().filter_map(|(i, part)| Some((i, part.as_ref()?)));
+        let parts = || ciphertexts.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.as_ref()?)));
         if parts().all(|(holder, _)| holder == member) {
             return Ok(None);
         }
-        let words: Vec<_> = parts().map(|(holder, part)| part.words(&tables[holder])).collect();
-        let room = self.members[member].device().alloc(words.iter().map(View::len).sum())?;
-        let mut start = 0;
-        for words in &words {
-            transfer(words, &room.range(start..start + words.len()))?;
-            start += words.len();
+        let (there, one) = (&tables[member], tables[member].ciphertext());
+        let all = Ciphertexts::room(there, ciphertexts.queries, parts().map(|(_, part)| part.count()).sum())?;
+        for query in 0..ciphertexts.queries {
+            let mut first = 0;
+            for (holder, part) in parts() {
+                let last = first + part.count();
+                transfer(
+                    &part.of(&tables[holder], query),
+                    &all.of(there, query).range(first * one..last * one),
+                )?;
+                first = last;
+            }
         }
-        Ok(Some(Ciphertexts::new(&tables[member], room)))
+        Ok(Some(all))
     }
 
-    fn member<'a, T>(&self, parts: &'a [Option<T>]) -> Result<(usize, &'a T), BackendError> {
-        let first = parts.iter().enumerate().find_map(|(member, part)| Some((member, part.as_ref()?)));
-        first.ok_or_else(|| BackendError::Shape("of another group of devices, or of no row".into()))
+    /// The winners of each device's rows, for every query, on the first device of them, with its number.
+    fn met(
+        &self,
+        tables: &[Tables],
+        winners: GroupCiphertexts,
+    ) -> Result<(usize, Ciphertexts), BackendError> {
+        let (first, _) = winners.first()?;
+        match self.gathered(tables, &winners, first)? {
+            Some(met) => Ok((first, met)),
+            None => Ok((first, here(winners.parts.into_iter().nth(first).flatten())?)),
+        }
     }
-}
-
-fn copy_leaves(tables: &Tables, leaves: &Leaves, to: &CudaBackend) -> Result<Leaves, BackendError> {
-    let words = leaves.words(tables);
-    let copy = to.device().alloc(words.len())?;
-    transfer(&words, &copy.all())?;
-    Ok(Leaves::new(tables, copy))
 }
 
 /// What a device has, where the others' operations say that it has it.
-fn here<T>(part: &Option<T>) -> Result<&T, BackendError> {
-    part.as_ref().ok_or_else(|| BackendError::Shape("not on the device that wants it".into()))
+fn here<T>(part: Option<T>) -> Result<T, BackendError> {
+    part.ok_or_else(|| BackendError::Shape("not on the device that wants it".into()))
 }
 
 impl RingBackend for DeviceGroup {
     type Tables = Vec<Tables>;
     type Keys = Vec<Keys>;
-    type Leaves = GroupLeaves;
     type Plain = GroupPlain;
+    type Columns = Vec<Columns>;
+    type Leaves = GroupLeaves;
     type Ciphertexts = GroupCiphertexts;
     type Selectors = GroupSelectors;
-    type Columns = Vec<Columns>;
+    type Matrices = GroupMatrices;
+
+    /// What the devices have together, each for its queries; or what each has for all of them.
+    fn leaves_memory(&self) -> u64 {
+        let least = self.members.iter().map(CudaBackend::leaves_memory).min().unwrap_or(0);
+        if self.strategy.divides_plain() { least } else { least.saturating_mul(self.members.len() as u64) }
+    }
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<Vec<Tables>, BackendError> {
         self.each(|_, backend| backend.tables(ring))
@@ -172,74 +227,61 @@ impl RingBackend for DeviceGroup {
         tables: &Vec<Tables>,
         expansion: Expansion,
         queries: &[(&Vec<Keys>, &[u32])],
-    ) -> Result<Vec<GroupLeaves>, BackendError> {
-        let expanded = self.each(|member, backend| {
-            let own: Vec<_> = self.expands(member, queries.len());
-            let of_member: Vec<_> =
-                own.iter().map(|&query| (&queries[query].0[member], queries[query].1)).collect();
-            if own.is_empty() {
-                return Ok(Vec::new());
-            }
-            Ok(own.into_iter().zip(backend.expand(&tables[member], expansion, &of_member)?).collect())
+    ) -> Result<GroupLeaves, BackendError> {
+        let parts = self.each(|member, backend| {
+            let own = self.expands(member, queries.len()).into_iter().map(|query| queries[query]);
+            let own: Vec<_> = own.map(|(keys, words)| (&keys[member], words)).collect();
+            (!own.is_empty()).then(|| backend.expand(&tables[member], expansion, &own)).transpose()
         })?;
-        let nowhere = || GroupLeaves(self.members.iter().map(|_| None).collect());
-        let mut leaves: Vec<_> = queries.iter().map(|_| nowhere()).collect();
-        for (member, expanded) in expanded.into_iter().enumerate() {
-            expanded.into_iter().for_each(|(query, part)| leaves[query].0[member] = Some(part));
+        let expanded = GroupLeaves { queries: queries.len(), parts };
+        if self.strategy == Strategy::Gather && !queries.is_empty() {
+            return self.gather(tables, &expanded);
         }
-        if self.strategy == Strategy::Gather {
-            self.gather(tables, &mut leaves)?;
-        }
-        Ok(leaves)
+        Ok(expanded)
     }
 
+    /// A device folds the queries whose leaves it has, with the rows that it has.
     fn poly_fold(
         &self,
         tables: &Vec<Tables>,
         plain: &GroupPlain,
-        leaves: &[&GroupLeaves],
-    ) -> Result<Vec<GroupCiphertexts>, BackendError> {
-        let folded = self.each(|member, backend| {
-            // A device folds the queries whose leaves it has, with the rows that it has.
-            let Some(plain) = &plain.0[member] else { return Ok(Vec::new()) };
-            let (places, own): (Vec<_>, Vec<_>) = leaves
-                .iter()
-                .enumerate()
-                .filter_map(|(query, leaves)| Some((query, leaves.0[member].as_ref()?)))
-                .unzip();
-            if own.is_empty() {
-                return Ok(Vec::new());
-            }
-            Ok(places.into_iter().zip(backend.poly_fold(&tables[member], plain, &own)?).collect())
+        leaves: &GroupLeaves,
+    ) -> Result<GroupCiphertexts, BackendError> {
+        let folded = self.each_part(leaves, |member, backend, leaves| {
+            let fold = |plain| backend.poly_fold(&tables[member], plain, leaves);
+            plain.0[member].as_ref().map(fold).transpose()
         })?;
-        let nowhere = || GroupCiphertexts(self.members.iter().map(|_| None).collect());
-        let mut ciphertexts: Vec<_> = leaves.iter().map(|_| nowhere()).collect();
-        for (member, folded) in folded.into_iter().enumerate() {
-            folded.into_iter().for_each(|(query, part)| ciphertexts[query].0[member] = Some(part));
-        }
-        Ok(ciphertexts)
+        Ok(folded.flatten())
     }
 
+    /// A device's rows take the words behind those of the devices before it, where rows are divided.
     fn add_bodies(
         &self,
         tables: &Vec<Tables>,
         ciphertexts: &mut GroupCiphertexts,
         folded: &GroupFolded,
-        words: Range<usize>,
+        bodies: &Bodies,
         bits: u32,
     ) -> Result<(), BackendError> {
-        let mut start = words.start;
-        for (member, part) in ciphertexts.0.iter_mut().enumerate() {
+        let queries = ciphertexts.queries;
+        let mut start = 0;
+        for (member, part) in ciphertexts.parts.iter_mut().enumerate() {
             let Some(part) = part else { continue };
-            let end = words.end.min(start + part.count() * tables[member].ring().degree());
-            if start < end {
-                let here = folded.on(self, member, start..end)?;
-                let (folded, place) = here.words();
-                self.members[member].add_bodies(&tables[member], part, folded, place, bits)?;
+            let first = if self.strategy.divides_plain() { start } else { 0 };
+            let last = bodies.first.len().min(first + part.count() * tables[member].ring().degree());
+            start = start.max(last);
+            if first >= last {
+                continue;
             }
-            start = end;
+            let words = self.held(member, queries).into_iter().map(|query| {
+                let words = bodies.of(query);
+                words.start + first..words.start + last
+            });
+            let here = folded.on(self, member, &words.collect::<Vec<_>>())?;
+            let (folded, bodies) = here.words();
+            self.members[member].add_bodies(&tables[member], part, folded, &bodies, bits)?;
         }
-        if start < words.end {
+        if start < bodies.first.len() {
             return Err(BackendError::Shape("more bodies than coefficients".into()));
         }
         Ok(())
@@ -248,71 +290,74 @@ impl RingBackend for DeviceGroup {
     fn selectors(
         &self,
         tables: &Vec<Tables>,
-        keys: &Vec<Keys>,
+        keys: &[&Vec<Keys>],
         leaves: &GroupLeaves,
         first: usize,
         depth: usize,
         gadget: Gadget,
     ) -> Result<GroupSelectors, BackendError> {
-        let selectors = self.each(|member, backend| match &leaves.0[member] {
-            Some(leaves) => {
-                backend.selectors(&tables[member], &keys[member], leaves, first, depth, gadget).map(Some)
-            }
-            None => Ok(None),
-        })?;
-        Ok(GroupSelectors(selectors))
+        check_batches(keys.len(), leaves.queries)?;
+        self.each_part(leaves, |member, backend, leaves| {
+            let keys = self.held(member, keys.len()).into_iter().map(|query| &keys[query][member]);
+            backend.selectors(&tables[member], &keys.collect::<Vec<_>>(), leaves, first, depth, gadget)
+        })
     }
 
-    /// Each device plays the rounds of its rows; the winners meet on the first of them for the rest.
+    /// Each device plays the rounds of its rows; where these are divided, the winners meet on the first of them for the
+    /// rest.
     fn rgsw_fold(
         &self,
         tables: &Vec<Tables>,
         selectors: &GroupSelectors,
         ciphertexts: GroupCiphertexts,
     ) -> Result<GroupCiphertexts, BackendError> {
-        let (first, largest) = self.member(&ciphertexts.0)?;
-        let rounds = largest.count().next_power_of_two().trailing_zeros() as usize;
-        let mut winners = Vec::new();
-        for (member, part) in ciphertexts.0.into_iter().enumerate() {
-            let Some(part) = part else { continue };
-            let selectors = here(&selectors.0[member])?;
-            winners.push((member, self.members[member].rgsw_fold(&tables[member], selectors, part)?));
+        check_batches(selectors.queries, ciphertexts.queries)?;
+        let queries = ciphertexts.queries;
+        let rounds = ciphertexts.first()?.1.count().next_power_of_two().trailing_zeros() as usize;
+        let winners = ciphertexts.parts.into_iter().enumerate().map(|(member, part)| {
+            let Some(part) = part else { return Ok(None) };
+            let selectors = here(selectors.parts[member].as_ref())?;
+            self.members[member].rgsw_fold(&tables[member], selectors, part).map(Some)
+        });
+        let winners = OfBatch { queries, parts: winners.collect::<Result<_, BackendError>>()? };
+        if !self.strategy.divides_plain() {
+            return Ok(winners);
         }
-        let winner = match <[_; 1]>::try_from(winners) {
-            Ok([(_, winner)]) => winner,
-            Err(winners) => {
-                let (backend, words) = (&self.members[first], tables[first].ciphertext());
-                let met = backend.device().alloc(winners.len() * words)?;
-                for (place, (member, winner)) in winners.iter().enumerate() {
-                    transfer(
-                        &winner.words(&tables[*member]),
-                        &met.range(place * words..(place + 1) * words),
-                    )?;
-                }
-                let (met, selectors) = (Ciphertexts::new(&tables[first], met), here(&selectors.0[first])?);
-                backend.rgsw_fold_after(&tables[first], selectors, rounds, met)?
-            }
-        };
+        let (first, met) = self.met(tables, winners)?;
+        let selectors = here(selectors.parts[first].as_ref())?;
+        let winner = self.members[first].rgsw_fold_after(&tables[first], selectors, rounds, met)?;
         let mut parts: ByMember<Ciphertexts> = self.members.iter().map(|_| None).collect();
         parts[first] = Some(winner);
-        Ok(GroupCiphertexts(parts))
+        Ok(OfBatch { queries, parts })
     }
 
     fn mod_switch(
         &self,
         tables: &Vec<Tables>,
-        ciphertexts: &[&GroupCiphertexts],
+        parts: &[&GroupCiphertexts],
         bits: SwitchedBits,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let queries = parts.first().map_or(0, |part| part.queries);
+        parts.iter().try_for_each(|part| check_batches(queries, part.queries))?;
         let switched = self.each(|member, backend| {
-            let mine = ciphertexts.iter().map(|buffer| buffer.0[member].as_ref()).enumerate();
-            let (places, parts): (Vec<_>, Vec<_>) = mine.filter_map(|(i, part)| Some((i, part?))).unzip();
-            let bytes = backend.mod_switch(&tables[member], &parts, bits)?;
-            Ok(places.into_iter().zip(bytes))
+            let own: Vec<_> = parts.iter().filter_map(|part| part.parts[member].as_ref()).collect();
+            backend.mod_switch(&tables[member], &own, bits)
         })?;
-        let mut buffers = vec![Vec::new(); ciphertexts.len()];
-        switched.into_iter().flatten().for_each(|(place, bytes)| buffers[place].extend(bytes));
-        Ok(buffers)
+        // Of each query, part by part, the bytes of the devices that have rows of it.
+        let mut answers = vec![Vec::new(); queries];
+        let mut taken = vec![0; self.members.len()];
+        for part in parts {
+            for (member, own) in part.parts.iter().enumerate() {
+                let Some(own) = own else { continue };
+                let bytes =
+                    taken[member]..taken[member] + own.count() * bits.bytes(tables[member].ring().degree());
+                for (query, switched) in self.held(member, queries).into_iter().zip(&switched[member]) {
+                    answers[query].extend_from_slice(&switched[bytes.clone()]);
+                }
+                taken[member] = bytes.end;
+            }
+        }
+        Ok(answers)
     }
 
     /// On the device that has the ciphertexts, or on all, where all have a part in the next steps.
@@ -322,18 +367,45 @@ impl RingBackend for DeviceGroup {
         ciphertexts: &GroupCiphertexts,
         bits: SwitchedBits,
         layout: PanelLayout,
-    ) -> Result<GroupMatrix, BackendError> {
-        let (first, _) = self.member(&ciphertexts.0)?;
-        let holders = if self.strategy.divides_plain() { 0..self.members.len() } else { first..first + 1 };
-        let whole = holders.map(|member| {
-            let (backend, tables_there) = (&self.members[member], &tables[member]);
-            let matrix = match self.gathered(tables, ciphertexts, member)? {
-                Some(all) => backend.reinterpret(tables_there, &all, bits, layout),
-                None => backend.reinterpret(tables_there, here(&ciphertexts.0[member])?, bits, layout),
+    ) -> Result<GroupMatrices, BackendError> {
+        let parts = self.members.iter().enumerate().map(|(member, backend)| {
+            let gathered = if self.strategy.divides_plain() {
+                self.gathered(tables, ciphertexts, member)?
+            } else {
+                None
             };
-            Ok((member, matrix?))
+            let own = gathered.as_ref().or(ciphertexts.parts[member].as_ref());
+            own.map(|own| backend.reinterpret(&tables[member], own, bits, layout)).transpose()
         });
-        Ok(GroupMatrix::whole(layout, whole.collect::<Result<_, BackendError>>()?))
+        Ok(OfBatch { queries: ciphertexts.queries, parts: parts.collect::<Result<_, _>>()? })
+    }
+
+    /// Each device folds its own queries.
+    fn scalar_fold_own(
+        &self,
+        matrices: &GroupMatrices,
+        queries: &[u32],
+    ) -> Result<GroupFolded, BackendError> {
+        let batch = matrices.queries;
+        let Some(layout) = matrices.parts.iter().flatten().flatten().next().map(CudaMatrix::layout) else {
+            return Ok(GroupFolded::none());
+        };
+        check_batches(batch, layout.batch_of(queries)?)?;
+        let queries: Vec<&[u32]> = queries.chunks_exact(layout.columns()).collect();
+        let folded = self.each(|member, backend| {
+            let own: Vec<usize> = self.owned(member, batch).collect();
+            if own.is_empty() {
+                return Ok((member, None));
+            }
+            let there = here(matrices.parts[member].as_ref())?;
+            let of_query = self.held(member, batch).into_iter().zip(there);
+            let (mine, words): (Vec<_>, Vec<_>) = of_query
+                .filter(|(query, _)| self.owner(*query) == member)
+                .map(|(query, matrix)| (matrix, queries[query]))
+                .unzip();
+            Ok((member, Some(backend.fold_own(&mine, &words)?)))
+        })?;
+        Ok(GroupFolded::new(layout.rows(), batch, folded))
     }
 
     /// On every device: a client's queries may come to any.
@@ -341,24 +413,25 @@ impl RingBackend for DeviceGroup {
         self.each(|_, backend| backend.columns(layout, words))
     }
 
-    /// Each device its rows of polynomials; where these are not divided, all on the devices that have the matrix.
+    /// Each device its rows of polynomials, for the queries that it has.
     fn encode_fold(
         &self,
         tables: &Vec<Tables>,
-        matrix: &GroupMatrix,
+        matrices: &GroupMatrices,
         columns: &Vec<Columns>,
         folded: FoldedBlocks,
-    ) -> Result<GroupPlain, BackendError> {
-        let parts = self.members.iter().enumerate().map(|(member, _)| {
+        leaves: &GroupLeaves,
+    ) -> Result<GroupCiphertexts, BackendError> {
+        check_batches(matrices.queries, leaves.queries)?;
+        let products = self.each_part(leaves, |member, _, leaves| {
             let own = self.plain_rows(folded.blocks, member);
-            let divides = self.strategy.divides_plain();
-            if (own.is_empty() && folded.blocks > 0) || !(divides || matrix.is_on(member)) {
+            if own.is_empty() && folded.blocks > 0 {
                 return Ok(None);
             }
-            let whole = matrix.on(self, member)?;
-            let part = FoldedBlocks { blocks: own.len(), ..folded };
-            columns[member].encode_fold(&tables[member], &whole, own.start, part).map(Some)
-        });
-        Ok(GroupPlain(parts.collect::<Result<_, BackendError>>()?))
+            let (matrices, part) =
+                (here(matrices.parts[member].as_ref())?, FoldedBlocks { blocks: own.len(), ..folded });
+            columns[member].encode_fold(&tables[member], matrices, own.start, part, leaves).map(Some)
+        })?;
+        Ok(products.flatten())
     }
 }

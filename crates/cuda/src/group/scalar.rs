@@ -1,9 +1,11 @@
 //! Folds of matrices of bytes: queries are divided, or rows are and the answers exchanged.
 
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::path::Path;
 
-use spirea_backend::{Backend, BackendError, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingMatrix};
+use spirea_backend::{
+    Backend, BackendError, BackendId, Bodies, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingMatrix,
+};
 
 use super::{DeviceGroup, transfer};
 use crate::CudaBackend;
@@ -34,58 +36,6 @@ struct Share {
     matrix: CudaMatrix,
 }
 
-/// A whole matrix on a device that wants it.
-pub(super) enum WholeMatrix<'a> {
-    There(&'a CudaMatrix),
-    Gathered(CudaMatrix),
-}
-
-impl Deref for WholeMatrix<'_> {
-    type Target = CudaMatrix;
-
-    fn deref(&self) -> &CudaMatrix {
-        match self {
-            Self::There(matrix) => matrix,
-            Self::Gathered(matrix) => matrix,
-        }
-    }
-}
-
-impl GroupMatrix {
-    /// A matrix that is whole on some devices.
-    pub(super) fn whole(layout: PanelLayout, on: Vec<(usize, CudaMatrix)>) -> Self {
-        Self { layout, held: Held::Whole(on) }
-    }
-
-    /// Whether device `member` answers for this matrix: where it is whole on one device, no other one does.
-    pub(super) fn is_on(&self, member: usize) -> bool {
-        match &self.held {
-            Held::Whole(whole) => whole.iter().any(|(holder, _)| *holder == member),
-            Held::Shares(_) => true,
-        }
-    }
-
-    /// All of it on device `member`, with what has to be copied.
-    pub(super) fn on(&self, group: &DeviceGroup, member: usize) -> Result<WholeMatrix<'_>, BackendError> {
-        let device = group.members[member].device();
-        let pieces: Vec<(usize, &CudaMatrix)> = match &self.held {
-            Held::Whole(whole) => {
-                if let Some((_, matrix)) = whole.iter().find(|(holder, _)| *holder == member) {
-                    return Ok(WholeMatrix::There(matrix));
-                }
-                whole.iter().take(1).map(|(_, matrix)| (0, matrix)).collect()
-            }
-            Held::Shares(shares) => shares.iter().map(|share| (share.first_row, &share.matrix)).collect(),
-        };
-        let gathered = CudaMatrix::passing(device, self.layout)?;
-        for (first_row, matrix) in pieces {
-            let (start, bytes) = (first_row * self.layout.columns(), matrix.layout().bytes());
-            transfer(&matrix.bytes().range(0..bytes), &gathered.bytes().range(start..start + bytes))?;
-        }
-        Ok(WholeMatrix::Gathered(gathered))
-    }
-}
-
 /// Answers of a batch, in the order of the batch: query i's on the holder that has number i modulo their number.
 #[derive(Debug)]
 pub struct GroupFolded {
@@ -97,16 +47,52 @@ pub struct GroupFolded {
 }
 
 impl GroupFolded {
-    /// Consecutive words of one answer, on device `member`.
+    /// Answers of `rows` words on these devices.
+    pub(super) fn new(rows: usize, batch: usize, holders: Vec<(usize, Option<CudaFolded>)>) -> Self {
+        Self { rows, batch, holders }
+    }
+
+    /// No answers.
+    pub(super) fn none() -> Self {
+        Self::new(0, 0, Vec::new())
+    }
+
+    /// Consecutive words of some answers, as many of each, on device `member`.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not within one answer.
+    /// [`BackendError::Shape`] if they are not within one answer each.
     pub(super) fn on(
         &self,
         group: &DeviceGroup,
         member: usize,
-        words: Range<usize>,
+        words: &[Range<usize>],
     ) -> Result<OnMember<'_>, BackendError> {
+        let held = words.iter().map(|words| self.find(words)).collect::<Result<Vec<_>, _>>()?;
+        let Some((holder, first)) = held.first().cloned() else {
+            return Err(BackendError::Shape("words of no answer".into()));
+        };
+        let stride = held.get(1).map_or(0, |(_, second)| second.start.saturating_sub(first.start));
+        let even = held
+            .iter()
+            .enumerate()
+            .all(|(i, (other, place))| *other == holder && place.start == first.start + i * stride);
+        let (owner, folded) = &self.holders[holder];
+        if let (true, true, Some(folded)) = (even, *owner == member, folded) {
+            return Ok(OnMember::There(folded, Bodies { first: first.clone(), stride }));
+        }
+        let stride = first.len();
+        let copy = group.members[member].device().alloc(held.len() * stride)?;
+        for (i, (holder, place)) in held.into_iter().enumerate() {
+            let folded = self.holders[holder].1.as_ref();
+            let folded =
+                folded.ok_or_else(|| BackendError::Shape("answers of another group of devices".into()))?;
+            transfer(&folded.words().range(place), &copy.range(i * stride..(i + 1) * stride))?;
+        }
+        Ok(OnMember::Copied(CudaFolded::new(copy), Bodies::whole(0, stride)))
+    }
+
+    /// Which holder has consecutive words of one answer, and where.
+    fn find(&self, words: &Range<usize>) -> Result<(usize, Range<usize>), BackendError> {
         let (query, first) = (words.start / self.rows.max(1), words.start % self.rows.max(1));
         if query >= self.batch || first + words.len() > self.rows {
             return Err(BackendError::Shape(format!(
@@ -114,34 +100,23 @@ impl GroupFolded {
                 self.batch, self.rows
             )));
         }
-        let count = self.holders.len();
-        let (owner, folded) = &self.holders[query % count];
-        let place = query / count * self.rows + first;
-        let place = place..place + words.len();
-        let folded = folded
-            .as_ref()
-            .ok_or_else(|| BackendError::Shape("answers of another group of devices".into()))?;
-        if *owner == member {
-            return Ok(OnMember::There(folded, place));
-        }
-        let copy = group.members[member].device().alloc(place.len())?;
-        transfer(&folded.words().range(place), &copy.all())?;
-        Ok(OnMember::Copied(CudaFolded::new(copy)))
+        let (place, count) = (query / self.holders.len() * self.rows + first, self.holders.len());
+        Ok((query % count, place..place + words.len()))
     }
 }
 
-/// Words of an answer on a device that wants them.
+/// Words of answers on a device that wants them.
 pub(super) enum OnMember<'a> {
-    There(&'a CudaFolded, Range<usize>),
-    Copied(CudaFolded),
+    There(&'a CudaFolded, Bodies),
+    Copied(CudaFolded, Bodies),
 }
 
 impl OnMember<'_> {
     /// The answers that hold the words, and where they do.
-    pub(super) fn words(&self) -> (&CudaFolded, Range<usize>) {
+    pub(super) fn words(&self) -> (&CudaFolded, &Bodies) {
         match self {
-            Self::There(folded, words) => (folded, words.clone()),
-            Self::Copied(folded) => (folded, 0..folded.words().len()),
+            Self::There(folded, words) => (folded, words),
+            Self::Copied(folded, words) => (folded, words),
         }
     }
 }
@@ -241,6 +216,10 @@ impl Backend for DeviceGroup {
     /// `2x cuda-sm90, exchange` and the like.
     fn name(&self) -> String {
         format!("{}x {}, {}", self.members.len(), self.members[0].name(), self.strategy)
+    }
+
+    fn id(&self) -> BackendId {
+        self.id
     }
 
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<GroupMatrix, BackendError> {

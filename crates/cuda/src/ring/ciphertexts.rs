@@ -1,32 +1,56 @@
 //! Ciphertexts on a device.
 
+use spirea_backend::BackendError;
+
 use super::tables::Tables;
 use crate::driver::{Buffer, View};
 
-/// Ciphertexts of one query, in order: `[ciphertext][a, b][limb][N]`, values below the primes in the order of
-/// [`spirea_math::NttPlan`]. The buffer may have room for more than there are.
+/// Ciphertexts of a batch: `[query][place][a, b][limb][N]`, values below the primes in the order of
+/// [`spirea_math::NttPlan`]. Every query has as many places, and ciphertexts in the first ones, in order.
 #[derive(Debug)]
 pub struct Ciphertexts {
-    pub(super) buffer: Buffer<u32>,
-    pub(super) count: usize,
+    buffer: Buffer<u32>,
+    queries: usize,
+    /// Places of a query.
+    places: usize,
+    /// Ciphertexts of a query.
+    count: usize,
 }
 
+/// The leaves of a batch of expanded queries, in order.
+pub type Leaves = Ciphertexts;
+
 impl Ciphertexts {
-    /// All ciphertexts in a buffer, each of `tables.ciphertext()` words.
-    pub(crate) fn new(tables: &Tables, buffer: Buffer<u32>) -> Self {
-        Self { count: buffer.len() / tables.ciphertext(), buffer }
+    /// Room for `count` ciphertexts of each query.
+    pub(crate) fn room(tables: &Tables, queries: usize, count: usize) -> Result<Self, BackendError> {
+        let words = queries.checked_mul(count).and_then(|all| all.checked_mul(tables.ciphertext()));
+        let buffer = tables.device.alloc(words.unwrap_or(usize::MAX))?;
+        Ok(Self { buffer, queries, places: count, count })
     }
 
-    /// Their words.
-    pub(crate) fn words(&self, tables: &Tables) -> View<'_, u32> {
-        self.buffer.range(0..self.count * tables.ciphertext())
+    /// The words of one query.
+    pub(crate) fn of(&self, tables: &Tables, query: usize) -> View<'_, u32> {
+        let (start, one) = (query * self.places, tables.ciphertext());
+        self.buffer.range(start * one..(start + self.count) * one)
     }
 
-    /// How many.
+    /// The words of all queries, unless there are places without ciphertexts between them.
+    pub(super) fn gapless(&self) -> Option<View<'_, u32>> {
+        (self.count == self.places).then(|| self.buffer.all())
+    }
+
+    /// Keeps the first ciphertext of each query alone.
+    pub(super) fn firsts(self) -> Self {
+        Self { count: self.count.min(1), ..self }
+    }
+
+    /// How many queries.
+    pub fn queries(&self) -> usize {
+        self.queries
+    }
+
+    /// How many ciphertexts each query has.
     pub fn count(&self) -> usize {
         self.count
     }
 }
-
-/// The leaves of one expanded query, in order.
-pub type Leaves = Ciphertexts;

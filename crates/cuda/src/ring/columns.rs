@@ -1,17 +1,18 @@
 //! Folds whose answers become plaintext polynomials without leaving the device: the second hint of `double-pack`.
 //!
 //! The answers of one fold and their values are large (80 and 240 MiB for 1280 columns and 16,384 rows). There is room
-//! for two blocks of them and for the polynomials, made for the first query and used again by every later one, which
-//! the main stream keeps apart (VIPIR section 4.4). Blocks take turns at two streams: one is folded while another is
+//! for two blocks of them and for the polynomials, made for the first query and used again by every later one, whose
+//! product the main stream has first (VIPIR section 4.4). Blocks take turns at two streams: one is folded while another is
 //! transformed. The host only queues.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spirea_backend::{BackendError, FoldedBlocks, MAX_BATCH, PanelLayout};
+use spirea_backend::{BackendError, FoldedBlocks, MAX_BATCH, PanelLayout, check_batches};
 use spirea_math::Ring;
 
+use super::ciphertexts::{Ciphertexts, Leaves};
 use super::ends::{self, Rounding};
-use super::product::Plain;
+use super::product::{self, Plain};
 use super::tables::Tables;
 use crate::driver::{Buffer, Device, Stream};
 use crate::fold::{CudaMatrix, ScalarFoldPlan};
@@ -37,7 +38,7 @@ struct Room {
     /// The columns, as many to a plan as it takes, split into what its kernel multiplies by.
     plans: Vec<ScalarFoldPlan>,
     lanes: Vec<Lane>,
-    plain: Arc<Plain>,
+    plain: Plain,
 }
 
 /// A stream with room for a block.
@@ -60,32 +61,36 @@ impl Columns {
         Ok(Self { layout, count, words: device.hold_values(words)?, room: Mutex::default() })
     }
 
-    /// `encode_fold` of the blocks of `matrix` from `first` on.
+    /// `encode_fold` of the blocks of each matrix from `first` on.
     pub(crate) fn encode_fold(
         &self,
         tables: &Tables,
-        matrix: &CudaMatrix,
+        matrices: &[CudaMatrix],
         first: usize,
         folded: FoldedBlocks,
-    ) -> Result<Arc<Plain>, BackendError> {
+        leaves: &Leaves,
+    ) -> Result<Ciphertexts, BackendError> {
+        check_batches(matrices.len(), leaves.queries())?;
         let all = FoldedBlocks { blocks: first.saturating_add(folded.blocks), ..folded };
-        all.check(matrix.layout(), self.layout, tables.degree())?;
-        if folded.blocks == 0 || !Arc::ptr_eq(matrix.device(), self.words.device()) {
-            return Err(BackendError::Shape("a fold without blocks, or of another device".into()));
+        for matrix in matrices {
+            all.check(matrix.layout(), self.layout, tables.degree())?;
+            if !Arc::ptr_eq(matrix.device(), self.words.device()) {
+                return Err(BackendError::Shape("a matrix on another device".into()));
+            }
         }
+        let products = Ciphertexts::room(tables, leaves.queries(), folded.blocks)?;
         // Whoever panicked has taken the room with him; what is reserved for queries has it only once.
         let mut kept = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = kept.take().filter(|room| {
-            let free = Arc::strong_count(&room.plain) == 1;
-            free && room.folded == folded && Arc::ptr_eq(&room.ring, tables.ring())
-        });
-        let mut room = match fits {
-            Some(room) => room,
-            None => Room::new(self, tables, folded)?,
+        let fits = |room: &Room| room.folded == folded && Arc::ptr_eq(&room.ring, tables.ring());
+        let room = match kept.take().filter(fits) {
+            Some(room) => kept.insert(room),
+            None => kept.insert(Room::new(self, tables, folded)?),
         };
-        let filled = room.fill(tables, matrix, first, self);
-        let room = kept.insert(room);
-        filled.map(|()| Arc::clone(&room.plain))
+        for (query, matrix) in matrices.iter().enumerate() {
+            room.fill(tables, matrix, first, self)?;
+            product::multiply(tables, &room.plain, leaves, query..query + 1, &products)?;
+        }
+        Ok(products)
     }
 
     /// The columns that plan number `i` takes.
@@ -97,7 +102,7 @@ impl Columns {
 impl Room {
     fn new(columns: &Columns, tables: &Tables, folded: FoldedBlocks) -> Result<Self, BackendError> {
         let (device, degree, width) = (columns.words.device(), tables.degree(), columns.layout.columns());
-        let plain = Arc::new(Plain::new(tables, folded.blocks, columns.count)?);
+        let plain = Plain::new(tables, folded.blocks, columns.count)?;
         let block = PanelLayout::covering(degree, width)?;
         let mut plans = Vec::new();
         for piece in (0..columns.count.div_ceil(MAX_BATCH)).map(|i| columns.piece(i)) {
@@ -125,7 +130,6 @@ impl Room {
         columns: &Columns,
     ) -> Result<(), BackendError> {
         let main = tables.device.main();
-        let plain = Arc::get_mut(&mut self.plain).expect("a room that nobody else uses");
         self.lanes.iter().try_for_each(|lane| lane.stream.after(&main))?;
         let (degree, width) = (tables.degree(), columns.layout.columns());
         let queued = (0..self.folded.blocks).zip(self.lanes.iter().cycle()).try_for_each(|(block, lane)| {
@@ -137,7 +141,7 @@ impl Room {
             }
             let rounding = Rounding::to_upper(self.folded.bits);
             ends::encode_words(tables, &lane.stream, &lane.answers, columns.count, rounding, &lane.values)?;
-            plain.store_on(&lane.stream, tables, block, 1, &lane.values)
+            self.plain.store_on(&lane.stream, tables, block, 1, &lane.values)
         });
         // Whatever came of it: what is dropped or used again on the main stream is so after the lanes.
         self.lanes.iter().try_for_each(|lane| main.after(&lane.stream))?;
@@ -181,15 +185,19 @@ mod tests {
                     to.iter_mut().zip(from).for_each(|(to, &word)| *to = centred(word, bits));
                 };
                 let expected = backend.encode(&tables, blocks, count, &fill).unwrap();
-                let found = backend.encode_fold(&tables, &matrix, &columns, FoldedBlocks { blocks, bits });
+                let leaves = Leaves::room(&tables, 1, count).unwrap();
                 let read = |plain: &Plain| backend.device().main().read(&plain.words()).unwrap();
-                assert!(read(&found.unwrap()) == read(&expected), "{count} columns, {blocks} blocks");
+                let matrices = [matrix];
+                let found = |first, blocks| {
+                    let folded = FoldedBlocks { blocks, bits };
+                    columns.encode_fold(&tables, &matrices, first, folded, &leaves).unwrap();
+                    read(&columns.room.lock().unwrap().as_ref().unwrap().plain)
+                };
+                assert!(found(0, blocks) == read(&expected), "{count} columns, {blocks} blocks");
                 // A part of the blocks, as a group's devices take them.
-                let last =
-                    columns.encode_fold(&tables, &matrix, blocks - 1, FoldedBlocks { blocks: 1, bits });
                 let last_block = |_: usize, k: usize, to: &mut [i32]| fill(blocks - 1, k, to);
                 let expected = backend.encode(&tables, 1, count, &last_block).unwrap();
-                assert!(read(&last.unwrap()) == read(&expected), "the last of {blocks} blocks");
+                assert!(found(blocks - 1, 1) == read(&expected), "the last of {blocks} blocks");
             }
         });
     }

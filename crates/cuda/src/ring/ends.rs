@@ -1,11 +1,10 @@
 //! What begins and ends a pipeline: plaintexts to values, bodies added, switching to short words.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
-use spirea_backend::{BackendError, FillPolynomial, PanelLayout, SwitchedBits};
+use spirea_backend::{BackendError, Bodies, FillPolynomial, PanelLayout, SwitchedBits, check_batches};
 use spirea_math::Ring;
 
 use super::ciphertexts::Ciphertexts;
@@ -13,7 +12,7 @@ use super::product::Plain;
 use super::tables::{MOST_BODY_BITS, MOST_PRIMES, Tables, by_degree};
 use super::twiddles::Factor;
 use crate::args;
-use crate::driver::{Arg, Buffer, Pinned, Stream};
+use crate::driver::{Arg, Buffer, Grid, Pinned, Stream, View};
 use crate::fold::CudaMatrix;
 
 /// Bytes of values that are transformed at once, as far as whole rows allow.
@@ -104,40 +103,53 @@ fn too_large(rows: usize, columns: usize) -> BackendError {
     BackendError::Shape(format!("a matrix of {rows} x {columns} polynomials"))
 }
 
-/// `add_bodies`.
+/// `add_bodies`: of all queries at once where neither their words nor their ciphertexts have gaps, for which the kernel
+/// has no arguments; otherwise of one after another.
 pub(super) fn add_bodies(
     tables: &Tables,
     ciphertexts: &mut Ciphertexts,
     folded: &Buffer<u32>,
-    words: Range<usize>,
+    bodies: &Bodies,
     bits: u32,
 ) -> Result<(), BackendError> {
-    check(tables, ciphertexts)?;
-    let there = words.start <= words.end && words.end <= folded.len();
-    if !there || words.len() > ciphertexts.count * tables.degree() || bits > MOST_BODY_BITS {
-        return Err(BackendError::Shape(format!(
-            "words {words:?} of {} as bodies of {bits} bits for {} ciphertexts",
-            folded.len(),
-            ciphertexts.count
-        )));
+    let (queries, of_query) = (ciphertexts.queries(), ciphertexts.count() * tables.degree());
+    bodies.check(queries, folded.len(), of_query)?;
+    if bits > MOST_BODY_BITS {
+        return Err(BackendError::Shape(format!("bodies of {bits} bits: at most {MOST_BODY_BITS}")));
     }
-    if words.is_empty() {
+    if bodies.first.is_empty() || queries == 0 {
         return Ok(());
     }
+    let full = bodies.first.len() == of_query && bodies.stride == of_query;
+    if let (true, Some(all)) = (full, ciphertexts.gapless()) {
+        let words = folded.range(bodies.first.start..bodies.of(queries - 1).end);
+        return add_words(tables, &all, words, bits);
+    }
+    (0..queries).try_for_each(|query| {
+        add_words(tables, &ciphertexts.of(tables, query), folded.range(bodies.of(query)), bits)
+    })
+}
+
+/// Adds words, the upper `bits` bits of each, to ciphertexts one after another.
+fn add_words(
+    tables: &Tables,
+    ciphertexts: &View<'_, u32>,
+    words: View<'_, u32>,
+    bits: u32,
+) -> Result<(), BackendError> {
     let limbs = tables.limbs();
     let scales = tables.body_scales.range(bits as usize * limbs..(bits as usize + 1) * limbs);
-    let grid = tables.grid([words.len().div_ceil(tables.degree()) * limbs, 1, 1], 0);
-    let (count, words) = (words.len() as u64, folded.range(words));
-    let args: &[Arg] = args![words, count, &ciphertexts.buffer, bits, tables.arg(), scales];
+    let blocks = words.len().div_ceil(tables.degree()) * limbs;
+    check_blocks(blocks)?;
+    let grid = tables.grid([blocks, 1, 1], 0);
+    let args: &[Arg] = args![&words, words.len() as u64, ciphertexts, bits, tables.arg(), scales];
     Ok(tables.launch(by_degree!("ring_bodies"), grid, args)?)
 }
 
-/// What a grid takes, of ciphertexts that are there.
-fn check(tables: &Tables, ciphertexts: &Ciphertexts) -> Result<(), BackendError> {
-    let Ciphertexts { buffer, count } = ciphertexts;
-    let there = count.checked_mul(tables.ciphertext()).is_some_and(|words| words <= buffer.len());
-    if !there || *count >= 1 << 28 {
-        return Err(BackendError::Shape(format!("{count} ciphertexts in {} words", buffer.len())));
+/// What a grid takes.
+fn check_blocks(blocks: usize) -> Result<(), BackendError> {
+    if blocks >= 1 << 31 {
+        return Err(BackendError::Shape(format!("{blocks} polynomials at once")));
     }
     Ok(())
 }
@@ -175,8 +187,7 @@ impl Switch {
 }
 
 /// How ciphertexts are switched, as an argument of kernels.
-fn switching(tables: &Tables, ciphertexts: &Ciphertexts, bits: SwitchedBits) -> Result<Arg, BackendError> {
-    check(tables, ciphertexts)?;
+fn switching(tables: &Tables, bits: SwitchedBits) -> Result<Arg, BackendError> {
     if ![bits.a, bits.b].iter().all(|bits| (1..=MOST_SWITCHED_BITS).contains(bits)) {
         return Err(BackendError::Shape(format!(
             "switching to {} and {} bits: 1 to {MOST_SWITCHED_BITS}",
@@ -186,48 +197,72 @@ fn switching(tables: &Tables, ciphertexts: &Ciphertexts, bits: SwitchedBits) -> 
     Ok(Arg::structure(&Switch::new(tables.ring(), bits)))
 }
 
+/// Blocks that switch ciphertexts of so many words.
+fn switch_grid(tables: &Tables, words: usize) -> Result<Grid, BackendError> {
+    let blocks = 2 * (words / tables.ciphertext());
+    check_blocks(blocks)?;
+    Ok(tables.grid([blocks, 1, 1], tables.limbs().max(2)))
+}
+
 /// `reinterpret`.
 pub(super) fn reinterpret(
     tables: &Tables,
     ciphertexts: &Ciphertexts,
     bits: SwitchedBits,
     layout: PanelLayout,
-) -> Result<CudaMatrix, BackendError> {
-    let switch = switching(tables, ciphertexts, bits)?;
-    let count = ciphertexts.count;
-    layout.check_room(count, bits.bytes(tables.degree()))?;
-    let matrix = CudaMatrix::passing(&tables.device, layout)?;
-    tables.device.main().zero(&matrix.bytes().range(0..layout.bytes()))?;
-    if count > 0 {
-        let quads = u32::try_from(layout.quads()).map_err(|_| too_large(1, layout.columns()))?;
-        let grid = tables.grid([2 * count, 1, 1], tables.limbs().max(2));
-        let args: &[Arg] = args![&ciphertexts.buffer, matrix.bytes(), quads, tables.arg(), switch];
-        tables.launch(by_degree!("ring_columns"), grid, args)?;
-    }
-    Ok(matrix)
+) -> Result<Vec<CudaMatrix>, BackendError> {
+    let switch = switching(tables, bits)?;
+    layout.check_room(ciphertexts.count(), bits.bytes(tables.degree()))?;
+    let quads = u32::try_from(layout.quads()).map_err(|_| too_large(1, layout.columns()))?;
+    let matrix = |query: usize| {
+        let matrix = CudaMatrix::passing(&tables.device, layout)?;
+        tables.device.main().zero(&matrix.bytes().range(0..layout.bytes()))?;
+        if ciphertexts.count() > 0 {
+            let columns = ciphertexts.of(tables, query);
+            let grid = switch_grid(tables, columns.len())?;
+            let args: &[Arg] = args![columns, matrix.bytes(), quads, tables.arg(), switch.clone()];
+            tables.launch(by_degree!("ring_columns"), grid, args)?;
+        }
+        Ok(matrix)
+    };
+    (0..ciphertexts.queries()).map(matrix).collect()
 }
 
-/// `mod_switch`: the host waits once, for the bytes of all.
+/// `mod_switch`: one launch for each part, or for each query of a part that has gaps; the host waits once, for the bytes
+/// of all.
 pub(super) fn mod_switch(
     tables: &Tables,
-    ciphertexts: &[&Ciphertexts],
+    parts: &[&Ciphertexts],
     bits: SwitchedBits,
 ) -> Result<Vec<Vec<u8>>, BackendError> {
-    let words_of = |ciphertexts: &Ciphertexts| ciphertexts.count * bits.bytes(tables.degree()) / 4;
-    let switched = tables.device.alloc::<u32>(ciphertexts.iter().map(|buffer| words_of(buffer)).sum())?;
+    let queries = parts.first().map_or(0, |part| part.queries());
+    parts.iter().try_for_each(|part| check_batches(queries, part.queries()))?;
+    let switch = switching(tables, bits)?;
+    let words_of = |part: &Ciphertexts| part.count() * bits.bytes(tables.degree()) / 4;
+    // Part by part, then query by query.
+    let switched = tables.device.alloc::<u32>(parts.iter().map(|part| queries * words_of(part)).sum())?;
     let mut end = 0;
-    for ciphertexts in ciphertexts {
-        let switch = switching(tables, ciphertexts, bits)?;
-        let start = end;
-        end += words_of(ciphertexts);
-        if ciphertexts.count > 0 {
-            let grid = tables.grid([2 * ciphertexts.count, 1, 1], tables.limbs().max(2));
-            let args: &[Arg] = args![&ciphertexts.buffer, &switched.range(start..end), tables.arg(), switch];
-            tables.launch(by_degree!("ring_switch"), grid, args)?;
+    for part in parts.iter().filter(|part| part.count() > 0) {
+        let pieces = match part.gapless() {
+            Some(all) => vec![all],
+            None => (0..queries).map(|query| part.of(tables, query)).collect(),
+        };
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            let start = end;
+            end += piece.len() / tables.ciphertext() * bits.bytes(tables.degree()) / 4;
+            let args: &[Arg] = args![piece, &switched.range(start..end), tables.arg(), switch.clone()];
+            tables.launch(by_degree!("ring_switch"), switch_grid(tables, piece.len())?, args)?;
         }
     }
     let words = tables.device.main().read(&switched.all())?;
     let mut rest = bytemuck::cast_slice::<u32, u8>(&words);
-    let bytes_of = |buffer: &&Ciphertexts| rest.split_off(..4 * words_of(buffer)).map(<[u8]>::to_vec);
-    Ok(ciphertexts.iter().filter_map(bytes_of).collect())
+    let mut answers = vec![Vec::new(); queries];
+    for part in parts {
+        for answer in &mut answers {
+            let (bytes, others) = rest.split_at(4 * words_of(part));
+            answer.extend_from_slice(bytes);
+            rest = others;
+        }
+    }
+    Ok(answers)
 }

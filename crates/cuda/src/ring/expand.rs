@@ -41,13 +41,13 @@ struct Splits {
     queries: Vec<Expanded>,
 }
 
-/// Queries whose keys have the same gadget.
+/// `expand`: queries whose keys have the same gadget go together.
 pub(super) fn expand(
     tables: &Tables,
     staging: &Staging,
     expansion: Expansion,
     queries: &[(&Keys, &[u32])],
-) -> Result<Vec<Leaves>, BackendError> {
+) -> Result<Leaves, BackendError> {
     let served = |&(keys, words): &(&Keys, &[u32])| {
         words.len() == tables.ciphertext() && expansion.levels() as usize <= keys.expansion.count()
     };
@@ -55,11 +55,13 @@ pub(super) fn expand(
         return Err(BackendError::Shape("a ciphertext or keys that do not serve the expansion".into()));
     }
     let gadget = |keys: &Keys| keys.expansion.decomposition.gadget;
-    let mut leaves = Vec::with_capacity(queries.len());
+    let leaves = Leaves::room(tables, queries.len(), expansion.leaves())?;
+    let mut first = 0;
     for queries in queries.chunk_by(|(one, _), (other, _)| gadget(one) == gadget(other)) {
-        let walk = Walk { tables, expansion, queries };
+        let walk = Walk { tables, expansion, queries, leaves: &leaves, first };
         let words: Vec<&[u32]> = queries.iter().map(|(_, words)| *words).collect();
-        leaves.extend(staging.stage(&tables.device, &words, |roots| walk.run(roots))?);
+        staging.stage(&tables.device, &words, |roots| walk.run(roots))?;
+        first += queries.len();
     }
     Ok(leaves)
 }
@@ -79,33 +81,33 @@ fn first_of_subtrees(
     expansion.levels().saturating_sub(1 + of_query.ilog2())
 }
 
-/// A batch of queries on their way down the tree.
+/// Queries of a batch on their way down the tree.
 struct Walk<'a> {
     tables: &'a Tables,
     expansion: Expansion,
     queries: &'a [(&'a Keys, &'a [u32])],
+    /// The batch's.
+    leaves: &'a Leaves,
+    /// Of the queries in the batch.
+    first: usize,
 }
 
 impl Walk<'_> {
     /// Queues all of it; the ciphertexts are `roots`.
-    fn run(&self, roots: &View<'_, u32>) -> Result<Vec<Leaves>, BackendError> {
-        let Self { tables, expansion, queries } = *self;
+    fn run(&self, roots: &View<'_, u32>) -> Result<(), BackendError> {
+        let Self { tables, expansion, queries, leaves, first } = *self;
         let (device, one) = (&tables.device, tables.ciphertext());
         let room = |ciphertexts: usize| {
             let words = queries.len().checked_mul(ciphertexts).and_then(|all| all.checked_mul(one));
             device.alloc::<u32>(words.unwrap_or(usize::MAX))
         };
-        let leaves = queries.iter().map(|_| {
-            let words = expansion.leaves().saturating_mul(one);
-            Ok(Leaves { buffer: device.alloc(words)?, count: expansion.leaves() })
-        });
-        let leaves: Vec<Leaves> = leaves.collect::<Result<_, BackendError>>()?;
         let levels = expansion.levels();
         if levels == 0 {
-            for (i, leaves) in leaves.iter().enumerate() {
-                device.main().copy(&roots.range(i * one..(i + 1) * one), &leaves.buffer.all())?;
+            for query in 0..queries.len() {
+                let root = roots.range(query * one..(query + 1) * one);
+                device.main().copy(&root, &leaves.of(tables, first + query))?;
             }
-            return Ok(leaves);
+            return Ok(());
         }
         let top = first_of_subtrees(expansion, queries.len(), 4 * one, tables.cache, tables.processors());
         let tops = if top == 0 { None } else { Some(room(expansion.nodes(top))?) };
@@ -161,7 +163,7 @@ impl Walk<'_> {
         }
         for subtree in 0..of_query {
             let leaf = subtree << (levels - top);
-            let to = |query: usize| place(&leaves[query].buffer, 0, 0, leaf);
+            let to = |query: usize| at(&leaves.of(tables, first + query), 0, 0, leaf);
             match &tops {
                 Some(tops) => {
                     descend(top..levels, subtree, &|query| place(tops, of_query, query, subtree), &to);
@@ -169,8 +171,7 @@ impl Walk<'_> {
                 None => descend(0..levels, 0, &root, &to),
             }
         }
-        self.split(&walk)?;
-        Ok(leaves)
+        self.split(&walk)
     }
 
     /// Queues the stages of a walk; the addresses of all of them go to the device at once.

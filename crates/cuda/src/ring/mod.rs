@@ -25,11 +25,11 @@ mod tournament;
 mod transform;
 mod twiddles;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use spirea_backend::{
-    BackendError, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits,
+    BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
+    SwitchedBits, check_batches,
 };
 use spirea_math::{Expansion, Gadget, Ring};
 
@@ -44,6 +44,9 @@ pub use transform::{Direction, transform_with};
 pub use twiddles::Butterfly;
 
 use crate::{CudaBackend, CudaFolded, CudaMatrix};
+
+/// The part of a device's memory that leaves may have: databases want the rest.
+const LEAVES_SHARE: u64 = 16;
 
 impl CudaBackend {
     /// [`RingBackend::rgsw_fold`] of the winners of the first `rounds` rounds.
@@ -61,11 +64,18 @@ impl CudaBackend {
 impl RingBackend for CudaBackend {
     type Tables = Tables;
     type Keys = Keys;
+    type Plain = Plain;
+    type Columns = Columns;
     type Leaves = Leaves;
-    type Plain = Arc<Plain>;
     type Ciphertexts = Ciphertexts;
     type Selectors = Selectors;
-    type Columns = Columns;
+    type Matrices = Vec<CudaMatrix>;
+
+    /// A share of the device's memory. What a batch takes with it is reserved before a database answers, so it does not
+    /// change with what is loaded.
+    fn leaves_memory(&self) -> u64 {
+        self.device().properties().memory_bytes as u64 / LEAVES_SHARE
+    }
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<Tables, BackendError> {
         Tables::check(ring)?;
@@ -82,8 +92,8 @@ impl RingBackend for CudaBackend {
         rows: usize,
         columns: usize,
         fill: &FillPolynomial<'_>,
-    ) -> Result<Arc<Plain>, BackendError> {
-        ends::encode(tables, rows, columns, fill).map(Arc::new)
+    ) -> Result<Plain, BackendError> {
+        ends::encode(tables, rows, columns, fill)
     }
 
     fn expand(
@@ -91,16 +101,16 @@ impl RingBackend for CudaBackend {
         tables: &Tables,
         expansion: Expansion,
         queries: &[(&Keys, &[u32])],
-    ) -> Result<Vec<Leaves>, BackendError> {
+    ) -> Result<Leaves, BackendError> {
         expand::expand(tables, &self.ciphertexts, expansion, queries)
     }
 
     fn poly_fold(
         &self,
         tables: &Tables,
-        plain: &Arc<Plain>,
-        leaves: &[&Leaves],
-    ) -> Result<Vec<Ciphertexts>, BackendError> {
+        plain: &Plain,
+        leaves: &Leaves,
+    ) -> Result<Ciphertexts, BackendError> {
         product::poly_fold(tables, plain, leaves)
     }
 
@@ -109,16 +119,16 @@ impl RingBackend for CudaBackend {
         tables: &Tables,
         ciphertexts: &mut Ciphertexts,
         folded: &CudaFolded,
-        words: Range<usize>,
+        bodies: &Bodies,
         bits: u32,
     ) -> Result<(), BackendError> {
-        ends::add_bodies(tables, ciphertexts, folded.words(), words, bits)
+        ends::add_bodies(tables, ciphertexts, folded.words(), bodies, bits)
     }
 
     fn selectors(
         &self,
         tables: &Tables,
-        keys: &Keys,
+        keys: &[&Keys],
         leaves: &Leaves,
         first: usize,
         depth: usize,
@@ -139,10 +149,10 @@ impl RingBackend for CudaBackend {
     fn mod_switch(
         &self,
         tables: &Tables,
-        ciphertexts: &[&Ciphertexts],
+        parts: &[&Ciphertexts],
         bits: SwitchedBits,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        ends::mod_switch(tables, ciphertexts, bits)
+        ends::mod_switch(tables, parts, bits)
     }
 
     fn reinterpret(
@@ -151,8 +161,21 @@ impl RingBackend for CudaBackend {
         ciphertexts: &Ciphertexts,
         bits: SwitchedBits,
         layout: PanelLayout,
-    ) -> Result<CudaMatrix, BackendError> {
+    ) -> Result<Vec<CudaMatrix>, BackendError> {
         ends::reinterpret(tables, ciphertexts, bits, layout)
+    }
+
+    fn scalar_fold_own(
+        &self,
+        matrices: &Vec<CudaMatrix>,
+        queries: &[u32],
+    ) -> Result<CudaFolded, BackendError> {
+        let Some(layout) = matrices.first().map(CudaMatrix::layout) else {
+            return Ok(CudaFolded::new(self.device().alloc(0)?));
+        };
+        check_batches(matrices.len(), layout.batch_of(queries)?)?;
+        let matrices: Vec<_> = matrices.iter().collect();
+        self.fold_own(&matrices, &queries.chunks_exact(layout.columns()).collect::<Vec<_>>())
     }
 
     fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Columns, BackendError> {
@@ -162,10 +185,11 @@ impl RingBackend for CudaBackend {
     fn encode_fold(
         &self,
         tables: &Tables,
-        matrix: &CudaMatrix,
+        matrices: &Vec<CudaMatrix>,
         columns: &Columns,
         folded: FoldedBlocks,
-    ) -> Result<Arc<Plain>, BackendError> {
-        columns.encode_fold(tables, matrix, 0, folded)
+        leaves: &Leaves,
+    ) -> Result<Ciphertexts, BackendError> {
+        columns.encode_fold(tables, matrices, 0, folded, leaves)
     }
 }

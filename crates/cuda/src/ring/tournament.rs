@@ -1,14 +1,14 @@
 //! External products: RGSW selectors from leaves, and the tournament that they decide.
 
 use bytemuck::{Pod, Zeroable};
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, check_batches};
 use spirea_math::Gadget;
 
 use super::ciphertexts::{Ciphertexts, Leaves};
 use super::keys::{DigitKeys, Keys};
 use super::stages::{GAMES, Stage};
 use super::tables::Tables;
-use crate::driver::{Arg, Buffer, View};
+use crate::driver::{Arg, View};
 
 /// Games as kernels take them (`ring.cuh`): addresses, and distances in words.
 #[repr(C)]
@@ -21,11 +21,11 @@ struct Games {
     distance: u64,
 }
 
-/// Plays `count` games by the key number `selector`: each first, `stride` ciphertexts apart, becomes first plus
+/// Plays `count` games by the key `selector`: each first, `stride` ciphertexts apart, becomes first plus
 /// selector times (second - first), and of the second, `distance` ciphertexts further on, nothing is left.
 fn play(
     tables: &Tables,
-    ciphertexts: &Buffer<u32>,
+    ciphertexts: &View<'_, u32>,
     keys: &DigitKeys,
     selector: View<'_, u32>,
     count: usize,
@@ -36,7 +36,7 @@ fn play(
         return Err(BackendError::Shape("fewer ciphertexts than players".into()));
     }
     let games = Games {
-        ciphertexts: ciphertexts.all().address(),
+        ciphertexts: ciphertexts.address(),
         selector: selector.address(),
         of_source: (keys.decomposition.levels * one) as u64,
         stride: (stride * one) as u64,
@@ -53,41 +53,52 @@ fn play(
     stage.run()
 }
 
-/// RGSW encryptions of the bits of an index, lowest first: rows for the digits of b, then for those of a.
+/// RGSW encryptions of the bits of each query's index, lowest first: rows for the digits of b, then for those of a.
 #[derive(Debug)]
 pub struct Selectors {
-    bits: DigitKeys,
+    queries: usize,
     depth: usize,
+    /// Query by query.
+    bits: DigitKeys,
 }
 
 /// `selectors`: rows of b are the leaves themselves, rows of a their products with the conversion key, which are games
-/// against zeros.
+/// against zeros. A game's kernel knows one key: each client's games are played by themselves.
 pub(super) fn selectors(
     tables: &Tables,
-    keys: &Keys,
+    keys: &[&Keys],
     leaves: &Leaves,
     first: usize,
     depth: usize,
     gadget: Gadget,
 ) -> Result<Selectors, BackendError> {
-    let (one, levels) = (tables.ciphertext(), gadget.levels(tables.ring()));
-    let end = depth.checked_mul(levels).and_then(|rows| rows.checked_add(first));
-    let end = end.filter(|&end| end <= leaves.count && leaves.count * one <= leaves.buffer.len());
-    let (Some(conversion), Some(end)) = (&keys.conversion, end) else {
+    check_batches(keys.len(), leaves.queries())?;
+    let (one, queries) = (tables.ciphertext(), keys.len());
+    let of_query = depth.checked_mul(gadget.levels(tables.ring()));
+    let end = of_query.and_then(|rows| rows.checked_add(first)).filter(|&end| end <= leaves.count());
+    let conversions: Option<Vec<&DigitKeys>> = keys.iter().map(|keys| keys.conversion.as_ref()).collect();
+    let (Some(conversions), Some(end)) = (conversions, end) else {
         return Err(BackendError::Shape("too few leaves or no keys to make selectors of".into()));
     };
-    let bits = DigitKeys::room(tables, gadget, 2, depth)?;
-    if depth > 0 {
-        let rows = leaves.buffer.range(first * one..end * one);
+    let bits = DigitKeys::room(tables, gadget, 2, queries * depth)?;
+    let (of_query, all) = (end - first, queries * (end - first));
+    if all > 0 {
+        let stream = tables.device.main();
+        let players = tables.device.alloc(2 * all * one)?;
+        let (products, rows) = (players.range(0..all * one), players.range(all * one..2 * all * one));
+        stream.zero(&products)?;
+        for query in 0..queries {
+            let to = rows.range(query * of_query * one..(query + 1) * of_query * one);
+            stream.copy(&leaves.of(tables, query).range(first * one..end * one), &to)?;
+        }
         bits.set(tables, 0, &rows)?;
-        let (stream, count) = (tables.device.main(), end - first);
-        let players = tables.device.alloc(2 * count * one)?;
-        stream.zero(&players.range(0..count * one))?;
-        stream.copy(&rows, &players.range(count * one..2 * count * one))?;
-        play(tables, &players, conversion, conversion.key(0), count, [1, count])?;
-        bits.set(tables, 1, &players.range(0..count * one))?;
+        for (query, conversion) in conversions.into_iter().enumerate() {
+            let players = players.range(query * of_query * one..players.len());
+            play(tables, &players, conversion, conversion.key(0), of_query, [1, all])?;
+        }
+        bits.set(tables, 1, &products)?;
     }
-    Ok(Selectors { bits, depth })
+    Ok(Selectors { queries, depth, bits })
 }
 
 /// `rgsw_fold` from bit `first` on: round by round, a winner takes the first one's place; one without a partner stays.
@@ -97,20 +108,23 @@ pub(super) fn rgsw_fold(
     first: usize,
     ciphertexts: Ciphertexts,
 ) -> Result<Ciphertexts, BackendError> {
-    let Ciphertexts { buffer, count } = ciphertexts;
-    let rounds = selectors.depth.saturating_sub(first);
+    check_batches(selectors.queries, ciphertexts.queries())?;
+    let (count, rounds) = (ciphertexts.count(), selectors.depth.saturating_sub(first));
     if count == 0 || rounds < usize::BITS as usize && count > 1 << rounds {
         return Err(BackendError::Shape("as many ciphertexts as selectors can tell apart".into()));
     }
-    let mut distance = 1;
-    for bit in first..selectors.depth {
-        let games = count.div_ceil(distance) / 2;
-        if games == 0 {
-            break;
+    for query in 0..selectors.queries {
+        let players = ciphertexts.of(tables, query);
+        let mut distance = 1;
+        for bit in first..selectors.depth {
+            let games = count.div_ceil(distance) / 2;
+            if games == 0 {
+                break;
+            }
+            let selector = selectors.bits.key(query * selectors.depth + bit);
+            play(tables, &players, &selectors.bits, selector, games, [2 * distance, distance])?;
+            distance *= 2;
         }
-        let selector = selectors.bits.key(bit);
-        play(tables, &buffer, &selectors.bits, selector, games, [2 * distance, distance])?;
-        distance *= 2;
     }
-    Ok(Ciphertexts { buffer, count: 1 })
+    Ok(ciphertexts.firsts())
 }

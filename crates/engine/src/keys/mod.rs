@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use spirea_backend::BackendId;
 use spirea_protocols::{PreparedKeys, ProtocolError};
 
 use self::disk::Disk;
@@ -242,7 +243,7 @@ impl KeyRegistry {
     }
 
     /// Bytes of what is prepared for some of the backends.
-    pub(crate) fn prepared_for(&self, backends: &[u64]) -> u64 {
+    pub(crate) fn prepared_for(&self, backends: &[BackendId]) -> u64 {
         lock(&self.memory).bytes_of(|(form, _)| backends.contains(&form.backend()))
     }
 

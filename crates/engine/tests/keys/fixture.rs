@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use bytes::Bytes;
+use spirea_backend::{Backend as _, NaiveBackend};
 use spirea_engine::keys::Amount;
 use spirea_engine::{
     Asked, Database, Engine, EngineError, HintFile, Identity, KeyOptions, KeyOwner, KeyRegistry, KeyUsage,
@@ -52,7 +53,7 @@ pub fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Ident
         table,
         hint,
         manifest: Bytes::new(),
-        backend: 0,
+        backend: NaiveBackend.id(),
     }
 }
 

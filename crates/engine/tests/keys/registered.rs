@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirea_backend::{Backend as _, BackendId, NaiveBackend};
 use spirea_engine::{Database, Engine, EngineError, Identity, KeyOptions, KeyRegistry};
 use spirea_protocols::{ProtocolError, Query, Responder, Sizes};
 
@@ -99,15 +100,15 @@ fn keys_serve_every_version_that_needs_their_form() {
         fixture.engine.publish(Database::new(identity, Box::new(responder)).unwrap());
         seen
     };
-    let next = publish([2; 32], 0, 0);
+    let next = publish([2; 32], NaiveBackend.id(), 0);
     assert_eq!(ask(&fixture.engine, "test", [2; 32], hash).unwrap(), 1);
     assert_eq!((fixture.seen.prepared(), next.prepared()), (1, 0));
     // The same version on another backend.
-    let elsewhere = publish([2; 32], 1, 0);
+    let elsewhere = publish([2; 32], BackendId::unique(), 0);
     assert_eq!(ask(&fixture.engine, "test", [2; 32], hash).unwrap(), 1);
     assert_eq!((next.prepared(), elsewhere.prepared()), (0, 1));
     // One that takes other keys does not know these; those that took them still do.
-    publish([3; 32], 2, 1);
+    publish([3; 32], BackendId::unique(), 1);
     assert!(matches!(ask(&fixture.engine, "test", [3; 32], hash), Err(EngineError::UnknownKeys)));
     assert_eq!((ask(&fixture.engine, "test", [2; 32], hash).unwrap(), files(folder.path())), (1, 1));
 }

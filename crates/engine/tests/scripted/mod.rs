@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
+use spirea_backend::{Backend as _, NaiveBackend};
 use spirea_engine::{Database, HintFile, Identity};
 use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
@@ -70,7 +71,7 @@ pub fn identity() -> Identity {
         table,
         hint,
         manifest: Bytes::new(),
-        backend: 0,
+        backend: NaiveBackend.id(),
     }
 }
 

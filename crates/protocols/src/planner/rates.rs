@@ -128,7 +128,7 @@ impl Rates {
         let query = parse_query(set, &secret.encrypt_leaves(expansion, &[(set.scale(), 1)], &mut rng))?;
         let expand = || backend.expand(&tables, expansion, &[(&keys, &query)]);
         self.set(Unit::Substitution(set), median(expand)?, expansion.substitutions());
-        let leaves = expand()?.remove(0);
+        let leaves = expand()?;
 
         let fill = |row: usize, column: usize, coefficients: &mut [i32]| {
             coefficients.iter_mut().enumerate().for_each(|(i, c)| *c = (row + column + i) as i32);
@@ -136,15 +136,14 @@ impl Rates {
         let encode = || backend.encode(&tables, ROWS, LEAVES, &fill);
         self.set(Unit::EncodedPolynomial(set), median(encode)?, ROWS * LEAVES);
         let plain = encode()?;
-        let fold = || backend.poly_fold(&tables, &plain, &[&leaves]);
+        let fold = || backend.poly_fold(&tables, &plain, &leaves);
         self.set(Unit::FoldedPolynomial(set), median(fold)?, (ROWS + 2) * LEAVES);
 
         let depth = ROWS.trailing_zeros() as usize;
-        let selectors = || backend.selectors(&tables, &keys, &leaves, 0, depth, gadget);
+        let selectors = || backend.selectors(&tables, &[&keys], &leaves, 0, depth, gadget);
         self.set(Unit::Conversion(set), median(selectors)?, depth * levels);
         let selectors = selectors()?;
-        let mut entries =
-            (0..=RUNS).map(|_| Ok(fold()?.remove(0))).collect::<Result<Vec<_>, ProtocolError>>()?;
+        let mut entries = (0..=RUNS).map(|_| fold()).collect::<Result<Vec<_>, _>>()?;
         let bits = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
         let switch = median(|| backend.mod_switch(&tables, &[&entries[0]], bits))?;
         self.set(Unit::SwitchedCiphertext(set), switch, ROWS);

@@ -382,18 +382,18 @@ impl<B: RingBackend> Responder for Server<B> {
         let mut bodies = Vec::with_capacity(vectors.len() * layout.first);
         vectors.iter().for_each(|vector| extend_words(&mut bodies, layout.split(vector.bytes).first));
         let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
-        let mut switched = vec![Vec::new(); vectors.len()];
+        let mut switched = Vec::with_capacity(vectors.len());
         for group in groups {
             let (vectors, leaves) = group?;
-            let selectors = self.ring.selectors(&ciphertexts[vectors.clone()], &leaves)?;
-            let leaves: Vec<_> = leaves.iter().collect();
+            let first = vectors.start;
+            let selectors = self.ring.selectors(&ciphertexts[vectors], &leaves)?;
             let mut selected = Vec::new();
             for (part, plain) in self.parts.iter().enumerate() {
-                let bodies = vectors.clone().map(|vector| grid.folded_part(spread, vector, part));
-                let packed = self.ring.pack(plain, &leaves, &folded, bodies)?;
-                selected.extend(self.ring.select(&selectors, packed)?);
+                let bodies = grid.folded_part(spread, first, part);
+                let packed = self.ring.pack(plain, &leaves, &folded, &bodies)?;
+                selected.push(self.ring.select(&selectors, packed)?);
             }
-            self.ring.switch(&selected, &mut switched[vectors])?;
+            switched.extend(self.ring.switch(&selected)?);
         }
         Ok(switched.chunks_exact(asked).map(<[Vec<u8>]>::concat).collect())
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use spirea_backend::{EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits, centred};
+use spirea_backend::{Bodies, EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits, centred};
 use spirea_lattice::rlwe::{self, Conversion, KeyShape};
 use spirea_lattice::{LweSecret, LweSet, RingSet};
 use spirea_math::Expansion;
@@ -202,7 +202,7 @@ impl RingClient {
 /// A query's ciphertext with its client's keys.
 type Encrypted<'a, B> = (&'a <B as RingBackend>::Keys, &'a [u8]);
 /// Queries of a batch with their leaves.
-type Expanded<B> = (Range<usize>, Vec<<B as RingBackend>::Leaves>);
+type Expanded<B> = (Range<usize>, <B as RingBackend>::Leaves);
 
 /// The server's half.
 pub(crate) struct RingServer<B: RingBackend> {
@@ -253,7 +253,7 @@ impl<B: RingBackend> RingServer<B> {
     }
 
     /// Step `expand`, for the ciphertexts of several queries.
-    fn expand(&self, queries: &[Encrypted<'_, B>]) -> Result<Vec<B::Leaves>, ProtocolError> {
+    fn expand(&self, queries: &[Encrypted<'_, B>]) -> Result<B::Leaves, ProtocolError> {
         let words = queries
             .iter()
             .map(|(_, bytes)| rlwe::parse_query(self.shape.set, bytes))
@@ -263,19 +263,16 @@ impl<B: RingBackend> RingServer<B> {
         Ok(self.backend.expand(&self.tables, self.shape.expansion(), &queries)?)
     }
 
-    /// Step `expand` for a whole batch, in groups as large as a bounded memory takes leaves of: which queries, and
-    /// their leaves. The first group is expanded at once, so that a device does it while the host writes down what
-    /// else the batch needs; each other one when it is asked for.
+    /// Step `expand` for a whole batch, in as few and as even groups as the backend has memory for the leaves of: which
+    /// queries, and their leaves. The first group is expanded at once, so that a device does it while the host writes
+    /// down what else the batch needs; each other one when it is asked for.
     pub fn expand_groups<'a>(
         &'a self,
         queries: &'a [Encrypted<'a, B>],
     ) -> Result<impl Iterator<Item = Result<Expanded<B>, ProtocolError>> + 'a, ProtocolError> {
-        const MEMORY: usize = 1 << 30;
-        let size = (MEMORY / self.shape.leaves_bytes()).max(1);
-        let mut groups = queries.chunks(size).zip((0..).step_by(size)).map(|(group, first)| {
-            let leaves = self.expand(group)?;
-            Ok((first..first + group.len(), leaves))
-        });
+        let most = self.backend.leaves_memory() / self.shape.leaves_bytes() as u64;
+        let mut groups = even_groups(queries.len(), usize::try_from(most).unwrap_or(usize::MAX))
+            .map(|group| Ok((group.clone(), self.expand(&queries[group])?)));
         let first = groups.next().transpose()?;
         Ok(first.into_iter().map(Ok).chain(groups))
     }
@@ -297,24 +294,29 @@ impl<B: RingBackend> RingServer<B> {
         Ok(self.backend.encode(&self.tables, blocks, self.shape.columns, &fill)?)
     }
 
-    /// A matrix with the bytes of switched ciphertexts down its columns.
+    /// For each query a matrix with the bytes of its switched ciphertexts down its columns.
     pub fn reinterpret(
         &self,
         ciphertexts: &B::Ciphertexts,
         layout: PanelLayout,
-    ) -> Result<B::Matrix, ProtocolError> {
+    ) -> Result<B::Matrices, ProtocolError> {
         Ok(self.backend.reinterpret(&self.tables, ciphertexts, self.shape.switched(), layout)?)
     }
 
-    /// [`Self::encode_ciphertexts`] of the LWE ciphertexts whose entries k are the answer of a matrix to column k.
-    pub fn encode_fold(
+    /// [`Self::pack`] of the LWE ciphertexts whose entries k are the answer of a query's matrix to column k, and whose
+    /// bodies are its answers in `folded`.
+    pub fn pack_folds(
         &self,
-        matrix: &B::Matrix,
+        matrices: &B::Matrices,
         columns: &B::Columns,
         blocks: usize,
-    ) -> Result<B::Plain, ProtocolError> {
-        let folded = FoldedBlocks { blocks, bits: self.shape.set.plaintext_bits() };
-        Ok(self.backend.encode_fold(&self.tables, matrix, columns, folded)?)
+        leaves: &B::Leaves,
+        folded: &B::Folded,
+        bodies: &Bodies,
+    ) -> Result<B::Ciphertexts, ProtocolError> {
+        let shape = FoldedBlocks { blocks, bits: self.shape.set.plaintext_bits() };
+        let packed = self.backend.encode_fold(&self.tables, matrices, columns, shape, leaves)?;
+        self.add_bodies(packed, folded, bodies)
     }
 
     /// The plaintext polynomials of the LWE hint of a matrix of blocks, for each part of a record.
@@ -330,15 +332,22 @@ impl<B: RingBackend> RingServer<B> {
     pub fn pack(
         &self,
         plain: &B::Plain,
-        leaves: &[&B::Leaves],
+        leaves: &B::Leaves,
         folded: &B::Folded,
-        bodies: impl Iterator<Item = Range<usize>>,
-    ) -> Result<Vec<B::Ciphertexts>, ProtocolError> {
-        let mut packed = self.backend.poly_fold(&self.tables, plain, leaves)?;
+        bodies: &Bodies,
+    ) -> Result<B::Ciphertexts, ProtocolError> {
+        let packed = self.backend.poly_fold(&self.tables, plain, leaves)?;
+        self.add_bodies(packed, folded, bodies)
+    }
+
+    fn add_bodies(
+        &self,
+        mut packed: B::Ciphertexts,
+        folded: &B::Folded,
+        bodies: &Bodies,
+    ) -> Result<B::Ciphertexts, ProtocolError> {
         let bits = self.shape.set.plaintext_bits();
-        for (ciphertexts, bodies) in packed.iter_mut().zip(bodies) {
-            self.backend.add_bodies(&self.tables, ciphertexts, folded, bodies, bits)?;
-        }
+        self.backend.add_bodies(&self.tables, &mut packed, folded, bodies, bits)?;
         Ok(packed)
     }
 
@@ -346,46 +355,40 @@ impl<B: RingBackend> RingServer<B> {
     pub fn selectors(
         &self,
         queries: &[Encrypted<'_, B>],
-        leaves: &[B::Leaves],
-    ) -> Result<Vec<Option<B::Selectors>>, ProtocolError> {
+        leaves: &B::Leaves,
+    ) -> Result<Option<B::Selectors>, ProtocolError> {
         let RingShape { set, columns, depth } = self.shape;
-        let of_query = |((keys, _), leaves): (&Encrypted<'_, B>, &B::Leaves)| {
-            if depth == 0 {
-                return Ok(None);
-            }
-            let gadget = set.selector_gadget();
-            Ok(Some(self.backend.selectors(&self.tables, keys, leaves, columns, depth, gadget)?))
-        };
-        queries.iter().zip(leaves).map(of_query).collect()
+        if depth == 0 {
+            return Ok(None);
+        }
+        let keys: Vec<_> = queries.iter().map(|(keys, _)| *keys).collect();
+        let gadget = set.selector_gadget();
+        Ok(Some(self.backend.selectors(&self.tables, &keys, leaves, columns, depth, gadget)?))
     }
 
     /// Step `rgsw_fold`: for each query, the ciphertext that its selectors name.
     pub fn select(
         &self,
-        selectors: &[Option<B::Selectors>],
-        ciphertexts: Vec<B::Ciphertexts>,
-    ) -> Result<Vec<B::Ciphertexts>, ProtocolError> {
-        let of_query = |(ciphertexts, selectors): (B::Ciphertexts, &Option<B::Selectors>)| match selectors {
+        selectors: &Option<B::Selectors>,
+        ciphertexts: B::Ciphertexts,
+    ) -> Result<B::Ciphertexts, ProtocolError> {
+        match selectors {
             None => Ok(ciphertexts),
             Some(selectors) => Ok(self.backend.rgsw_fold(&self.tables, selectors, ciphertexts)?),
-        };
-        ciphertexts.into_iter().zip(selectors).map(of_query).collect()
+        }
     }
 
-    /// Step `mod_switch`: appends bytes for the wire to the answers. `ciphertexts` has those of each query for a part,
-    /// then those for the next: a device has all of them queued before the host waits for any.
-    pub fn switch(
-        &self,
-        ciphertexts: &[B::Ciphertexts],
-        answers: &mut [Vec<u8>],
-    ) -> Result<(), ProtocolError> {
-        let ciphertexts: Vec<_> = ciphertexts.iter().collect();
-        let switched = self.backend.mod_switch(&self.tables, &ciphertexts, self.shape.switched())?;
-        for of_part in switched.chunks_exact(answers.len()) {
-            answers.iter_mut().zip(of_part).for_each(|(answer, bytes)| answer.extend(bytes));
-        }
-        Ok(())
+    /// Step `mod_switch`: each query's bytes for the wire, part by part.
+    pub fn switch(&self, parts: &[B::Ciphertexts]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let parts: Vec<_> = parts.iter().collect();
+        Ok(self.backend.mod_switch(&self.tables, &parts, self.shape.switched())?)
     }
+}
+
+/// `count` queries in as few groups as have at most `most` queries each, or one; no group has two more than another.
+fn even_groups(count: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let groups = count.div_ceil(most.max(1));
+    (0..groups).map(move |group| group * count / groups..(group + 1) * count / groups)
 }
 
 #[cfg(test)]
@@ -395,5 +398,18 @@ mod tests {
     #[test]
     fn depths_tell_groups_apart() {
         assert_eq!([1, 2, 3, 4, 5, 8, 9].map(depth), [0, 1, 2, 2, 3, 3, 4]);
+    }
+    #[test]
+    fn groups_are_as_few_and_as_even_as_can_be() {
+        for (count, most) in
+            [(0, 4), (1, 4), (4, 4), (5, 4), (9, 4), (10, 4), (64, 7), (3, 0), (3, usize::MAX)]
+        {
+            let groups: Vec<_> = even_groups(count, most).collect();
+            assert_eq!(groups.len(), count.div_ceil(most.max(1)));
+            assert!(groups.iter().cloned().flatten().eq(0..count));
+            let sizes = || groups.iter().map(Range::len);
+            assert!(sizes().max().unwrap_or(0) <= most.max(1));
+            assert!(sizes().max().unwrap_or(0) - sizes().min().unwrap_or(0) <= 1, "{groups:?}");
+        }
     }
 }

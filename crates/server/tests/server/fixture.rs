@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use spirea_backend::{Backend, Residence};
+use spirea_backend::{Backend, NaiveBackend, Residence};
 use spirea_client::{ClientOptions, Value};
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
@@ -159,7 +159,7 @@ pub fn database(folder: &Path, hook: Hook) -> Database {
             rows_bytes: manifest.hint_rows.as_ref().map_or(0, |rows| rows.bytes),
         },
         manifest: manifest.hashed_bytes().into(),
-        backend: 0,
+        backend: NaiveBackend.id(),
     };
     Database::new(identity, Box::new(Hooked { inner, hook })).unwrap()
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use spirea_backend::{Backend as _, NaiveBackend};
 use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
@@ -87,7 +88,7 @@ pub fn database(hook: Hook) -> Database {
         table,
         hint,
         manifest: Default::default(),
-        backend: 0,
+        backend: NaiveBackend.id(),
     };
     Database::new(identity, Box::new(Keyed { hook })).unwrap()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use spirea_backend::{Residence, Timed};
+use spirea_backend::{Residence, RingBackend as _, Timed};
 use spirea_dpf::{Domain, OutputKind};
 use spirea_math::random::SecretRng;
 use spirea_protocols::parameters::FirstFold;
@@ -109,9 +109,9 @@ fn measure_protocol(bench: &mut Bench, plan: &Plan) -> anyhow::Result<()> {
     stand_in.wait_for_steps();
     let mut steps = BTreeMap::<&str, Vec<f64>>::new();
     for _ in 0..runs {
-        timed.times().take();
+        timed.observer().take();
         answer()?;
-        for (step, time) in timed.times().take() {
+        for (step, time) in timed.observer().take() {
             steps.entry(step).or_default().push(time.as_secs_f64());
         }
     }
@@ -139,10 +139,12 @@ fn choose(bench: &Bench, plan: &Plan) -> anyhow::Result<ProtocolParams> {
     let (free, _) = bench.backend.device().memory()?;
     loop {
         let params = ProtocolParams::choose(&choice, [1; 32], records, plan.record_bytes)?;
-        // Every query of the batch has its leaves; what a server says it needs is with one of them.
+        // Queries of the batch have their leaves, as far as the device gives memory to them; what a server says it needs
+        // is with those of one.
         let with_one = params.memory_bytes();
         let held = params.matrix_bytes() + params.server_bytes();
-        let needed = with_one + (plan.batch as u64 - 1) * with_one.saturating_sub(held).min(1 << 30);
+        let others = (plan.batch as u64 - 1) * with_one.saturating_sub(held);
+        let needed = with_one + others.min(bench.backend.leaves_memory());
         if needed as f64 <= 0.9 * free as f64 {
             return Ok(params);
         }

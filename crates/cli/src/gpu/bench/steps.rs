@@ -1,7 +1,5 @@
 //! The steps alone, on buffers of the device.
 
-use std::sync::Arc;
-
 use spirea_backend::{EvaluationKeys, PanelLayout, RingBackend as _};
 use spirea_cuda::probe::fill;
 use spirea_cuda::{Butterfly, Direction, Form, Plain, ScalarFoldPlan, transform_with};
@@ -140,9 +138,6 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
         },
     )?;
     let query = random(1);
-    let most = batches.iter().max().copied().unwrap_or(1);
-    let leaves = bench.backend.expand(&tables, expansion, &vec![(&keys, &query[..]); most])?;
-    let leaves: Vec<_> = leaves.iter().collect();
     // A row of values at a time: all rows are the same.
     let values = device.upload(&random(columns.div_ceil(2)))?;
     for form in Form::ALL {
@@ -151,10 +146,10 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
         }
         let mut plain = Plain::with_form(&tables, rows, columns, form)?;
         (0..rows).try_for_each(|row| plain.store(&tables, row, 1, &values))?;
-        let plain = Arc::new(plain);
         for &batch in batches {
+            let leaves = bench.backend.expand(&tables, expansion, &vec![(&keys, &query[..]); batch])?;
             let seconds = bench.device_seconds(|| {
-                bench.backend.poly_fold(&tables, &plain, &leaves[..batch])?;
+                bench.backend.poly_fold(&tables, &plain, &leaves)?;
                 Ok(())
             })?;
             // Two products a residue and query: with a and with b. Leaves and sums travel once.

@@ -1,10 +1,8 @@
 //! The steps on rings, one after another as protocols take them, against the CPU's.
 
-use std::sync::Arc;
-
 use anyhow::ensure;
 use rayon::prelude::*;
-use spirea_backend::{EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits};
+use spirea_backend::{Bodies, EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits};
 use spirea_cuda::{Butterfly, Direction, Form, Granularity, Plain, transform_with};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::public_residues;
@@ -92,7 +90,7 @@ impl Inputs {
         &self,
         backend: &B,
         tables: &B::Tables,
-    ) -> anyhow::Result<(B::Plain, Vec<B::Leaves>)> {
+    ) -> anyhow::Result<(B::Plain, B::Leaves)> {
         let clients = self.clients(backend, tables)?;
         let queries: Vec<_> = self.queries.iter().zip(clients.iter().cycle()).collect();
         let queries: Vec<_> = queries.iter().map(|(query, keys)| (*keys, &query[..])).collect();
@@ -146,41 +144,35 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
         Ok(())
     };
     let clients = inputs.clients(backend, tables)?;
-    let keys = |query: usize| &clients[query % clients.len()];
+    let keys: Vec<_> = clients.iter().cycle().take(shape.batch).collect();
     let plain = inputs.plain(backend, tables)?;
-    let queries: Vec<_> = inputs.queries.iter().enumerate().map(|(i, query)| (keys(i), &query[..])).collect();
+    let queries: Vec<_> = keys.iter().copied().zip(inputs.queries.iter().map(Vec::as_slice)).collect();
     let leaves = backend.expand(tables, expansion, &queries)?;
-    let folded = backend.poly_fold(tables, &plain, &leaves.iter().collect::<Vec<_>>())?;
-    for ciphertexts in &folded {
-        note("expand, poly_fold", ciphertexts)?;
-    }
+    let mut folded = backend.poly_fold(tables, &plain, &leaves)?;
+    note("expand, poly_fold", &folded)?;
     // Bodies for all ciphertexts but some words of the last, out of answers that a fold left with the backend.
     let degree = ring.degree();
     let words = shape.rows * degree - degree / 2;
-    let layout = PanelLayout::covering(words.div_ceil(shape.batch), 4)?;
+    let layout = PanelLayout::covering(words, 4)?;
     let matrix = backend.upload(layout, &vec![7; layout.bytes()])?;
-    let bodies = backend.scalar_fold(&matrix, &folds::random(9, shape.batch * layout.columns()))?;
-    for (query, mut ciphertexts) in folded.into_iter().enumerate() {
-        if set.plaintext_bits() < 32 {
-            backend.add_bodies(tables, &mut ciphertexts, &bodies, 0..words, set.plaintext_bits())?;
-            note("add_bodies", &ciphertexts)?;
-        }
-        if query < SECOND_HALVES {
-            let (a, b) = set.response_bits();
-            let switched = SwitchedBits { a, b };
-            let layout = PanelLayout::covering(switched.bytes(degree).max(degree), shape.rows)?;
-            let matrix = backend.reinterpret(tables, &ciphertexts, switched, layout)?;
-            let columns = folds::random(10, shape.columns * layout.columns());
-            let columns = backend.columns(layout, &columns)?;
-            let bits = set.plaintext_bits().min(31);
-            let folded = FoldedBlocks { blocks: layout.rows() / degree, bits };
-            let plain = backend.encode_fold(tables, &matrix, &columns, folded)?;
-            note("reinterpret, encode_fold", &backend.poly_fold(tables, &plain, &[&leaves[query]])?[0])?;
-        }
-        let (gadget, first) = (set.selector_gadget(), shape.columns);
-        let selectors = backend.selectors(tables, keys(query), &leaves[query], first, depth, gadget)?;
-        note("selectors, rgsw_fold", &backend.rgsw_fold(tables, &selectors, ciphertexts)?)?;
+    let answers = backend.scalar_fold(&matrix, &folds::random(9, shape.batch * layout.columns()))?;
+    if set.plaintext_bits() < 32 {
+        let bodies = Bodies { first: 0..words, stride: layout.rows() };
+        backend.add_bodies(tables, &mut folded, &answers, &bodies, set.plaintext_bits())?;
+        note("add_bodies", &folded)?;
     }
+    // The ciphertexts of some queries as matrices.
+    let some = backend.expand(tables, expansion, &queries[..queries.len().min(SECOND_HALVES)])?;
+    let (a, b) = set.response_bits();
+    let switched = SwitchedBits { a, b };
+    let layout = PanelLayout::covering(switched.bytes(degree).max(degree), shape.rows)?;
+    let packed = backend.poly_fold(tables, &plain, &some)?;
+    let matrices = backend.reinterpret(tables, &packed, switched, layout)?;
+    let columns = backend.columns(layout, &folds::random(10, shape.columns * layout.columns()))?;
+    let blocks = FoldedBlocks { blocks: layout.rows() / degree, bits: set.plaintext_bits().min(31) };
+    note("reinterpret, encode_fold", &backend.encode_fold(tables, &matrices, &columns, blocks, &some)?)?;
+    let selectors = backend.selectors(tables, &keys, &leaves, shape.columns, depth, set.selector_gadget())?;
+    note("selectors, rgsw_fold", &backend.rgsw_fold(tables, &selectors, folded)?)?;
     Ok(results)
 }
 
@@ -240,12 +232,10 @@ fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> 
     let expected = {
         let (cpu, tables) = (&*subject.cpu, subject.cpu.tables(set.ring())?);
         let (plain, leaves) = inputs.operands(cpu, &tables)?;
-        let folded = cpu.poly_fold(&tables, &plain, &leaves.iter().collect::<Vec<_>>())?;
-        cpu.mod_switch(&tables, &folded.iter().collect::<Vec<_>>(), bits)?
+        cpu.mod_switch(&tables, &[&cpu.poly_fold(&tables, &plain, &leaves)?], bits)?
     };
     let (cuda, tables) = (&*subject.cuda, subject.cuda.tables(set.ring())?);
     let (_, leaves) = inputs.operands(cuda, &tables)?;
-    let leaves: Vec<_> = leaves.iter().collect();
     let values: Vec<u32> = (0..shape.rows * shape.columns)
         .into_par_iter()
         .flat_map_iter(|place| {
@@ -267,9 +257,7 @@ fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> 
         }
         let mut plain = Plain::with_form(&tables, shape.rows, shape.columns, form)?;
         plain.store(&tables, 0, shape.rows, &values)?;
-        let plain = Arc::new(plain);
-        let folded = cuda.poly_fold(&tables, &plain, &leaves)?;
-        let found = cuda.mod_switch(&tables, &folded.iter().collect::<Vec<_>>(), bits)?;
+        let found = cuda.mod_switch(&tables, &[&cuda.poly_fold(&tables, &plain, &leaves)?], bits)?;
         for (query, (found, expected)) in found.iter().zip(&expected).enumerate() {
             ensure!(found == expected, "{form:?}, query {query}: another product than the CPU's");
         }

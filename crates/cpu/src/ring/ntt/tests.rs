@@ -7,7 +7,7 @@ use spirea_math::{Modulus, Ring};
 use super::Direction;
 use super::headroom::ManyMultiples;
 use crate::isa::Isa;
-use crate::ring::{RingTables, WorkingMemory, kernels};
+use crate::ring::{Lanes, RingTables, WorkingMemory};
 
 /// The largest prime below a bound that has 2^16th roots of unity.
 fn prime_below(bound: u32) -> Modulus {
@@ -44,12 +44,12 @@ fn words_as_large_as_they_may_be() {
                 words
             };
             for isa in Isa::available() {
-                let kernels = kernels(isa).unwrap();
-                let tables = RingTables::new(&ring, kernels.lanes(), WorkingMemory::default()).unwrap();
+                let lanes = Lanes::detect(isa).unwrap();
+                let tables = RingTables::new(&ring, lanes.count(), WorkingMemory::default()).unwrap();
                 for (direction, multiples) in [(Direction::Forward, 4), (Direction::Inverse, 2)] {
                     for from in contents(degree, multiples * q.value()) {
                         let mut to = vec![0; degree];
-                        kernels.transform(&tables, direction, &from, &mut to);
+                        lanes.transform(&tables, direction, &from, &mut to);
                         if matches!(direction, Direction::Forward) {
                             to.iter_mut().for_each(|word| *word %= q.value());
                         }

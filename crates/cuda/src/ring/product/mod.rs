@@ -9,6 +9,8 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use spirea_backend::BackendError;
 
 pub use form::Form;
@@ -152,28 +154,37 @@ impl Plain {
     }
 }
 
-/// For each query and each row of `plain`, the sum over the columns of plaintext times leaf.
+/// `poly_fold`.
 ///
 /// # Errors
 /// [`BackendError::Shape`] if there are fewer leaves than columns.
-pub fn poly_fold(
+pub fn poly_fold(tables: &Tables, plain: &Plain, leaves: &Leaves) -> Result<Ciphertexts, BackendError> {
+    let products = Ciphertexts::room(tables, leaves.queries(), plain.rows())?;
+    multiply(tables, plain, leaves, 0..leaves.queries(), &products)?;
+    Ok(products)
+}
+
+/// `poly_fold` of some queries of a batch into room for all.
+///
+/// # Errors
+/// [`BackendError::Shape`] if there are fewer leaves than columns.
+pub(super) fn multiply(
     tables: &Tables,
     plain: &Plain,
-    leaves: &[&Leaves],
-) -> Result<Vec<Ciphertexts>, BackendError> {
+    leaves: &Leaves,
+    mut queries: Range<usize>,
+    products: &Ciphertexts,
+) -> Result<(), BackendError> {
     plain.check_ring(tables)?;
-    let leaf = 2 * tables.words();
-    let few = |leaves: &&Leaves| leaves.count < plain.columns() || leaves.buffer.len() < leaves.count * leaf;
-    if leaves.iter().any(few) {
+    if leaves.count() < plain.columns() {
         return Err(BackendError::Shape("fewer leaves than columns".into()));
     }
-    let room = || -> Result<_, BackendError> {
-        let buffer = tables.device.alloc(plain.rows() * leaf)?;
-        Ok(Ciphertexts { buffer, count: plain.rows() })
-    };
-    let results: Vec<_> = leaves.iter().map(|_| room()).collect::<Result<_, _>>()?;
-    for (leaves, results) in leaves.chunks(MOST_QUERIES).zip(results.chunks(MOST_QUERIES)) {
-        plain.pipeline.run(plain, leaves, results)?;
+    while !queries.is_empty() {
+        let last = queries.end.min(queries.start + MOST_QUERIES);
+        let operands = (queries.start..last)
+            .map(|query| [leaves.of(tables, query).address(), products.of(tables, query).address()]);
+        plain.pipeline.run(plain, operands)?;
+        queries.start = last;
     }
-    Ok(results)
+    Ok(())
 }

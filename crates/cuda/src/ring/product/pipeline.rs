@@ -14,7 +14,6 @@ use super::Plain;
 use super::launch::Operands;
 use super::shape::{MOST_QUERIES, Shape};
 use crate::driver::{Buffer, Device, DriverError, Graph, Stream};
-use crate::ring::{Ciphertexts, Leaves};
 
 /// Lanes of a pipeline.
 const LANES: usize = 4;
@@ -59,19 +58,24 @@ impl Pipeline {
         })
     }
 
-    /// Queues the product of `plain`, whose pipeline this is, with up to 64 queries' leaves.
-    pub fn run(&self, plain: &Plain, leaves: &[&Leaves], results: &[Ciphertexts]) -> Result<(), DriverError> {
-        let mut addresses = [0; 2 * MOST_QUERIES];
-        for (i, (leaves, results)) in leaves.iter().zip(results).enumerate() {
-            addresses[i] = leaves.buffer.all().address();
-            addresses[MOST_QUERIES + i] = results.buffer.all().address();
+    /// Queues the product of `plain`, whose pipeline this is, with up to 64 queries: the addresses of their leaves and of
+    /// room for their results.
+    pub fn run(
+        &self,
+        plain: &Plain,
+        queries: impl ExactSizeIterator<Item = [u64; 2]>,
+    ) -> Result<(), DriverError> {
+        let (mut addresses, count) = ([0; 2 * MOST_QUERIES], queries.len());
+        for (i, [leaves, results]) in queries.enumerate() {
+            addresses[i] = leaves;
+            addresses[MOST_QUERIES + i] = results;
         }
         let main = plain.matrix.device().main();
         // Held until the launch is queued: nobody else's addresses come between.
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
-        let graph = match graphs.entry(leaves.len()) {
+        let graph = match graphs.entry(count) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(self.record(plain, leaves.len())?),
+            Entry::Vacant(entry) => entry.insert(self.record(plain, count)?),
         };
         main.upload(&addresses, &self.addresses.all())?;
         graph.launch(&main)

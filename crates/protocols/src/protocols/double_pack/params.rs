@@ -102,10 +102,11 @@ impl Parameters for Params {
         let words = parts * self.second_layout().rows() * (shape.columns + 1);
         let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, scanned)];
         work.extend(shape.expand_work());
-        work.extend([grid.groups, second].map(|blocks| shape.fold_work(parts, blocks)));
+        work.push(shape.fold_work(parts, grid.groups));
         work.push(shape.switch_work(parts * (grid.groups + second)));
         work.push(Work::new("encode_fold", Unit::ProductWord, words));
         work.push(Work::new("encode_fold", Unit::EncodedPolynomial(set), parts * second * shape.columns));
+        work.push(Work { step: "encode_fold", ..shape.fold_work(parts, second) });
         work
     }
 

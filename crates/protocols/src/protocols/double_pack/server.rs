@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spirea_backend::RingBackend;
+use spirea_backend::{Bodies, RingBackend};
 
 use super::Params;
 use crate::bytes::extend_words;
@@ -47,19 +47,18 @@ impl<B: RingBackend> Server<B> {
         Ok(Self { params, matrix, ring, parts, columns })
     }
 
-    /// The second half for one part of one query: the packed blocks' bytes as a matrix, folded and packed.
+    /// The second half for one part: each query's packed blocks' bytes as a matrix, folded with its own words and packed.
     fn second(
         &self,
         packed: &B::Ciphertexts,
-        query: &[u32],
+        queries: &[u32],
         leaves: &B::Leaves,
     ) -> Result<B::Ciphertexts, ProtocolError> {
         let layout = self.params.second_layout();
-        let matrix = self.ring.reinterpret(packed, layout)?;
-        let folded = self.ring.backend.scalar_fold(&matrix, query)?;
-        let plain = self.ring.encode_fold(&matrix, &self.columns, self.params.second_blocks())?;
-        let mut packed = self.ring.pack(&plain, &[leaves], &folded, std::iter::once(0..layout.rows()))?;
-        Ok(packed.remove(0))
+        let matrices = self.ring.reinterpret(packed, layout)?;
+        let folded = self.ring.backend.scalar_fold_own(&matrices, queries)?;
+        let (blocks, bodies) = (self.params.second_blocks(), Bodies::whole(0, layout.rows()));
+        self.ring.pack_folds(&matrices, &self.columns, blocks, leaves, &folded, &bodies)
     }
 }
 
@@ -97,26 +96,23 @@ impl<B: RingBackend> Responder for Server<B> {
         let mut bodies = Vec::with_capacity(queries.len() * grid.columns);
         queries.iter().for_each(|query| extend_words(&mut bodies, layout.split(query.bytes).first));
         let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
-        let second = |query: &Query<'_>| {
-            let mut words = Vec::new();
-            extend_words(&mut words, layout.split(query.bytes).second);
-            words.resize(self.params.second_layout().columns(), 0);
-            words
-        };
-        let second: Vec<Vec<u32>> = queries.iter().map(second).collect();
-        let mut answers = vec![Vec::new(); queries.len()];
+        let width = self.params.second_layout().columns();
+        let mut second = Vec::with_capacity(queries.len() * width);
+        for (i, query) in queries.iter().enumerate() {
+            extend_words(&mut second, layout.split(query.bytes).second);
+            second.resize((i + 1) * width, 0);
+        }
+        let mut answers = Vec::with_capacity(queries.len());
         for group in groups {
             let (queries, leaves) = group?;
-            let borrowed: Vec<_> = leaves.iter().collect();
+            let second = &second[queries.start * width..queries.end * width];
             let mut seconds = Vec::new();
             for (part, plain) in self.parts.iter().enumerate() {
-                let bodies = queries.clone().map(|query| grid.folded_part(Params::SPREAD, query, part));
-                let packed = self.ring.pack(plain, &borrowed, &folded, bodies)?;
-                for ((packed, query), leaves) in packed.iter().zip(&second[queries.clone()]).zip(&leaves) {
-                    seconds.push(self.second(packed, query, leaves)?);
-                }
+                let bodies = grid.folded_part(Params::SPREAD, queries.start, part);
+                let packed = self.ring.pack(plain, &leaves, &folded, &bodies)?;
+                seconds.push(self.second(&packed, second, &leaves)?);
             }
-            self.ring.switch(&seconds, &mut answers[queries])?;
+            answers.extend(self.ring.switch(&seconds)?);
         }
         Ok(answers)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spirea_backend::RingBackend;
+use spirea_backend::{Bodies, RingBackend};
 
 use super::Params;
 use crate::bytes::extend_words;
@@ -81,12 +81,12 @@ impl<B: RingBackend> Responder for Server<B> {
         let folded = backend.words(backend.scalar_fold(&self.matrix, &first)?)?;
         let moving = self.second.moving(&folded, &second)?;
         let (fixed, rows) = (self.second.fixed(&second)?, self.second.shape.fixed_rows());
-        let mut answers = vec![Vec::new(); queries.len()];
+        let mut answers = Vec::with_capacity(queries.len());
         for group in groups {
             let (queries, leaves) = group?;
-            let bodies = queries.clone().map(|query| query * rows..(query + 1) * rows);
-            let packed = self.ring.pack(&self.hint, &leaves.iter().collect::<Vec<_>>(), &fixed, bodies)?;
-            self.ring.switch(&packed, &mut answers[queries])?;
+            let bodies = Bodies::whole(queries.start, rows);
+            let packed = self.ring.pack(&self.hint, &leaves, &fixed, &bodies)?;
+            answers.extend(self.ring.switch(&[packed])?);
         }
         answers.iter_mut().zip(moving).for_each(|(answer, moving)| answer.extend(moving));
         Ok(answers)

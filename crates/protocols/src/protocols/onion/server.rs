@@ -87,17 +87,16 @@ impl<B: RingBackend> Responder for Server<B> {
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
         let ciphertexts = self.ring.ciphertexts(queries, self.params.layout())?;
-        let mut answers = vec![Vec::new(); queries.len()];
+        let mut answers = Vec::with_capacity(queries.len());
         for group in self.ring.expand_groups(&ciphertexts)? {
             let (queries, leaves) = group?;
-            let selectors = self.ring.selectors(&ciphertexts[queries.clone()], &leaves)?;
-            let leaves: Vec<_> = leaves.iter().collect();
+            let selectors = self.ring.selectors(&ciphertexts[queries], &leaves)?;
             let mut selected = Vec::new();
             for plain in &self.parts {
                 let rows = self.ring.backend.poly_fold(&self.ring.tables, plain, &leaves)?;
-                selected.extend(self.ring.select(&selectors, rows)?);
+                selected.push(self.ring.select(&selectors, rows)?);
             }
-            self.ring.switch(&selected, &mut answers[queries])?;
+            answers.extend(self.ring.switch(&selected)?);
         }
         Ok(answers)
     }

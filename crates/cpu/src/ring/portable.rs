@@ -1,14 +1,14 @@
-//! Lanes in plain Rust, which the compiler keeps in whatever vectors the target has.
+//! Lanes in Rust alone, which the compiler keeps in whatever vectors the target has.
 
 use super::lanes::{Kernel, WordLanes};
 
 /// `W` lanes as an array.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plain<const W: usize>;
+pub(crate) struct Portable<const W: usize>;
 
-macro_rules! plain {
+macro_rules! portable {
     ($lanes:literal) => {
-        impl WordLanes<$lanes> for Plain<$lanes> {
+        impl WordLanes<$lanes> for Portable<$lanes> {
             type Vector = [u32; $lanes];
             type Wide = [u64; $lanes / 2];
             const FOLD_ROWS: usize = 2;
@@ -133,7 +133,7 @@ macro_rules! plain {
     };
 }
 
-plain!(8);
+portable!(8);
 // The shape of AVX-512's vectors, where tests can run it.
 #[cfg(test)]
-plain!(16);
+portable!(16);

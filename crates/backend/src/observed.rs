@@ -1,0 +1,138 @@
+//! Backends that somebody watches.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::{BackendError, Composed, Operation};
+
+/// Who watches the operations of a backend.
+pub trait Observer: Send + Sync + 'static {
+    /// Runs an operation and gives what it gives.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    fn observe<T>(
+        &self,
+        operation: Operation,
+        work: impl FnOnce() -> Result<T, BackendError>,
+    ) -> Result<T, BackendError>;
+}
+
+/// A backend whose operations an observer runs: the protocols on it run as they are.
+pub struct Observed<B, O> {
+    inner: Arc<B>,
+    observer: Arc<O>,
+}
+
+impl<B, O: Default> Observed<B, O> {
+    /// Has a new observer watch `inner`.
+    pub fn new(inner: Arc<B>) -> Self {
+        Self { inner, observer: Arc::default() }
+    }
+}
+
+impl<B, O> Observed<B, O> {
+    /// Who watches.
+    pub fn observer(&self) -> &Arc<O> {
+        &self.observer
+    }
+}
+
+impl<B: Send + Sync + 'static, O: Observer> Composed for Observed<B, O> {
+    type Rings = B;
+    type Shares = B;
+
+    fn rings(&self) -> &B {
+        &self.inner
+    }
+
+    fn shares(&self) -> &B {
+        &self.inner
+    }
+
+    fn run<T>(
+        &self,
+        operation: Operation,
+        work: impl FnOnce() -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
+        self.observer.observe(operation, work)
+    }
+}
+
+/// A clock: how long steps took, by the names that the documentation of steps gives them. Steps of several threads are
+/// added up. A step is over when the backend returns: one on a device that works on then has its time in the step that
+/// waits for it.
+#[derive(Debug, Default)]
+pub struct StepTimes(Mutex<BTreeMap<&'static str, Duration>>);
+
+impl StepTimes {
+    /// The time of each step since this was last asked.
+    pub fn take(&self) -> BTreeMap<&'static str, Duration> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Observer for StepTimes {
+    fn observe<T>(
+        &self,
+        operation: Operation,
+        work: impl FnOnce() -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
+        let started = Instant::now();
+        let result = work();
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *times.entry(operation.step()).or_default() += started.elapsed();
+        result
+    }
+}
+
+/// A backend with a clock.
+pub type Timed<B> = Observed<B, StepTimes>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Backend, NaiveBackend, PanelLayout};
+
+    /// Notes operations, and those that failed.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<(Operation, bool)>>);
+
+    impl Observer for Notes {
+        fn observe<T>(
+            &self,
+            operation: Operation,
+            work: impl FnOnce() -> Result<T, BackendError>,
+        ) -> Result<T, BackendError> {
+            let result = work();
+            self.0.lock().unwrap().push((operation, result.is_ok()));
+            result
+        }
+    }
+
+    #[test]
+    fn observers_see_every_operation_with_its_shape_and_its_end() {
+        let backend = Observed::<_, Notes>::new(Arc::new(NaiveBackend));
+        let layout = PanelLayout::covering(32, 4).unwrap();
+        let matrix = backend.upload(layout, &[1; 128]).unwrap();
+        assert_eq!(backend.layout(&matrix), layout);
+        assert!(backend.scalar_fold(&matrix, &[1; 3]).is_err());
+        let folded = backend.scalar_fold(&matrix, &[1; 8]).unwrap();
+        assert_eq!(backend.words(folded).unwrap(), [4; 64]);
+        let fold = |words| Operation::ScalarFold { layout, words };
+        let seen =
+            [(Operation::Upload(layout), true), (fold(3), false), (fold(8), true), (Operation::Words, true)];
+        assert_eq!(*backend.observer().0.lock().unwrap(), seen);
+    }
+
+    #[test]
+    fn times_are_those_of_steps_until_they_are_taken() {
+        let timed = Timed::new(Arc::new(NaiveBackend));
+        let matrix = timed.upload(PanelLayout::covering(32, 4).unwrap(), &[1; 128]).unwrap();
+        timed.words(timed.scalar_fold(&matrix, &[1; 4]).unwrap()).unwrap();
+        let steps: Vec<_> = timed.observer().take().into_keys().collect();
+        assert_eq!(steps, ["reinterpret", "scalar_fold"]);
+        assert!(timed.observer().take().is_empty());
+    }
+}
