@@ -14,7 +14,7 @@ use bytemuck::{Pod, Zeroable};
 use spirea_backend::BackendError;
 use spirea_math::{Gadget, Ring};
 
-use super::tables::{MOST_PRIMES, Prime};
+use super::primes::{MOST_PRIMES, Prime};
 use super::twiddles::Factor;
 
 /// Most digits of a gadget: what kernels have constants for.

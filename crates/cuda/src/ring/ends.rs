@@ -8,8 +8,9 @@ use spirea_backend::{BackendError, Bodies, FillPolynomial, PanelLayout, Switched
 use spirea_math::Ring;
 
 use super::ciphertexts::Ciphertexts;
+use super::primes::MOST_PRIMES;
 use super::product::Plain;
-use super::tables::{MOST_BODY_BITS, MOST_PRIMES, Tables, by_degree};
+use super::tables::{MOST_BODY_BITS, Tables, by_degree};
 use super::twiddles::Factor;
 use crate::args;
 use crate::driver::{Arg, Buffer, Grid, Pinned, Stream, View};

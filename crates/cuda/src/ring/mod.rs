@@ -3,9 +3,9 @@
 //! Polynomials are values nearly all the time: `[limb][N]`, in the order of the plans of `spirea_math`, below the
 //! primes; what is observable is the same, bit for bit, as by definition.
 //!
-//! - [`tables`] and [`twiddles`] are what kernels read of a ring, [`transform`] starts its transforms alone;
-//! - [`decomposition`] makes digits, [`keys`] what they are multiplied by, [`stages`] multiplies, for [`expand`] and
-//!   for [`tournament`];
+//! - [`primes`], [`twiddles`] and [`tables`] are what kernels read of a ring, [`transform`] starts its transforms alone;
+//! - [`decomposition`] makes digits, [`keys`] what they are multiplied by, [`stages`] multiplies, by kernels of a
+//!   [`granularity`], for [`expand`] and for [`tournament`];
 //! - [`product`] multiplies plaintexts by leaves; [`ends`] begins and ends the pipeline, [`columns`] begins another
 //!   one where it ended.
 //!
@@ -17,7 +17,9 @@ mod columns;
 mod decomposition;
 mod ends;
 mod expand;
+mod granularity;
 mod keys;
+mod primes;
 mod product;
 mod stages;
 mod tables;
@@ -35,9 +37,9 @@ use spirea_math::{Expansion, Gadget, Ring};
 
 pub use ciphertexts::{Ciphertexts, Leaves};
 pub use columns::Columns;
+pub use granularity::Granularity;
 pub use keys::Keys;
 pub use product::{Form, Plain};
-pub use stages::Granularity;
 pub use tables::Tables;
 pub use tournament::Selectors;
 pub use transform::{Direction, transform_with};

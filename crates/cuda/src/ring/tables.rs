@@ -4,41 +4,15 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use spirea_backend::BackendError;
-use spirea_math::{Modulus, Ring};
+use spirea_math::Ring;
 
-use super::stages::Granularity;
+use super::granularity::Granularity;
+use super::primes::{MOST_PRIMES, Prime};
 use super::twiddles::{Butterfly, COEFFICIENTS, Factor, in_order_of_use};
 use crate::driver::{Arg, Buffer, Device, DriverError, Grid, Stream};
 
-/// Most primes of a ring: what is kept for each of them in a kernel's registers has so many places.
-pub(super) const MOST_PRIMES: usize = 4;
 /// Bits of words that bodies have at most.
 pub(super) const MOST_BODY_BITS: u32 = 31;
-
-/// A prime with what Montgomery's method wants of it (`modular.cuh`).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub(super) struct Prime {
-    /// The prime.
-    pub q: u32,
-    /// q^-1 mod 2^32.
-    pub inverse: u32,
-    /// 2^32 mod q.
-    pub one: u32,
-    /// 2^64 mod q.
-    pub square: u32,
-}
-
-impl Prime {
-    pub(super) fn new(modulus: Modulus) -> Self {
-        let q = modulus.value();
-        // Each step doubles the bits that are right; an odd q is its own inverse modulo 8.
-        let inverse =
-            (0..4).fold(q, |inverse, _| inverse.wrapping_mul(2u32.wrapping_sub(q.wrapping_mul(inverse))));
-        let one = ((1u64 << 32) % u64::from(q)) as u32;
-        Self { q, inverse, one, square: modulus.mul(one, one) }
-    }
-}
 
 /// A ring as kernels take it (`ring.cuh`): where its tables are.
 #[repr(C)]

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use spirea_math::{Modulus, ShoupWord};
 
-use super::tables::Prime;
+use super::primes::Prime;
 
 /// How a butterfly multiplies. What is fused with other work has Shoup's products, which take any words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use super::form::Form;
 use super::shape::{Block, Chunk, SLOTS, Shape};
 use crate::args;
 use crate::driver::{Arg, Buffer, Device, DriverError, Grid, Kernel, Stream};
-use crate::ring::tables::Prime;
+use crate::ring::primes::Prime;
 
 /// Threads of a block of the transposing kernels.
 const THREADS: usize = 256;

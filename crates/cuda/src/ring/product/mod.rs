@@ -15,8 +15,9 @@ use spirea_backend::BackendError;
 
 pub use form::Form;
 
-use super::tables::{Prime, Tables};
-use super::{Ciphertexts, Leaves};
+use super::ciphertexts::{Ciphertexts, Leaves};
+use super::primes::Prime;
+use super::tables::Tables;
 use crate::driver::{Buffer, Stream, View};
 use launch::{Kernels, Rows};
 use pipeline::Pipeline;
