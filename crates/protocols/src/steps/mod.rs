@@ -1,22 +1,28 @@
 //! The steps that protocols are composed of, with what several of them share.
 //!
+//! A file a step, with its shape, its work, its noise and both halves: `scalar_fold`, `reinterpret`, `expand`,
+//! `pack`, `select` (`rgsw_fold`), `mod_switch`. `ring` has what those on rings share.
+//!
 //! - `check`: requests and answers before anything is done with them; `shape`: shapes, chosen and refused.
-//! - [`Work`]: what a step does; `noise`: bounds on failures.
+//! - [`Work`]: what a step does; `noise`: bounds and estimates of failures.
 //! - [`Folded`]: parameters of a database whose first step is `scalar_fold`; `query`: how its queries lie in their bytes.
-//! - `lwe`: rounding of what a fold leaves; [`LweHint`]: the hint; `changes`: what patches it.
-//! - `reinterpret`: the second fold. `ring`: `expand`, `pack`, `rgsw_fold` and `mod_switch`.
+//! - [`LweHint`]: the hint of a fold; `changes`: what patches it.
 //! - `packed`: one fold and packing, whole: `exppack-simple` and `hybrid`.
 
 pub(crate) mod changes;
 pub(crate) mod check;
+pub(crate) mod expand;
 pub(crate) mod folded;
 pub(crate) mod hint;
-pub(crate) mod lwe;
+pub(crate) mod mod_switch;
 pub(crate) mod noise;
+pub(crate) mod pack;
 pub(crate) mod packed;
 pub(crate) mod query;
 pub(crate) mod reinterpret;
 pub(crate) mod ring;
+pub(crate) mod scalar_fold;
+pub(crate) mod select;
 pub(crate) mod shape;
 mod work;
 

@@ -17,7 +17,6 @@ use zeroize::Zeroizing;
 use super::check::{check_answers, check_batch, check_index};
 use super::folded::Folded;
 use super::hint::LweHint;
-use super::noise;
 use super::query::QueryLayout;
 use super::ring::{RingClient, RingServer, RingShape};
 use super::shape::{cheapest, lookup_cost, validate_outcome};
@@ -184,7 +183,7 @@ impl<P: PackedParams> Parameters for P {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let PackedShape { grid, lwe, ring, .. } = self.shape();
-        let packed = noise::packed_exceedance_log2(lwe, grid.columns, &ring, grid.record_bytes, share);
+        let packed = ring.packed_exceedance_log2(lwe, grid.columns, grid.record_bytes, share);
         Some(Failure::estimate(packed))
     }
 
@@ -347,10 +346,7 @@ impl<B: RingBackend> Server<B> {
     ) -> Result<Self, ProtocolError> {
         let shape = params.shape();
         let ring = RingServer::new(Arc::clone(backend), shape.ring)?;
-        let rows = shape.blocks() * shape.ring.degree();
-        let parts = (0..shape.parts())
-            .map(|part| ring.encode_ciphertexts(shape.blocks(), hint.rows(part * rows..(part + 1) * rows)?));
-        let parts = parts.collect::<Result<_, _>>()?;
+        let parts = ring.encode_hint(shape.parts(), shape.blocks(), hint)?;
         Ok(Self { shape, max_batch: params.folded().max_batch(shape.asked()), matrix, ring, parts })
     }
 }

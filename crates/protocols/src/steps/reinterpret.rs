@@ -1,4 +1,7 @@
-//! Step `reinterpret` before a second fold: the rows of the first one as bytes, in columns that a second query selects.
+//! Step `reinterpret`: what one fold left as the bytes of another.
+//!
+//! Two folds in a row take the rows of the first one as bytes, in columns that a second query selects. After packing, the
+//! bytes of switched ciphertexts are the columns.
 //!
 //! Row `(i, k, byte)` of the second matrix, in that order, has byte `byte` of entry k of the first fold's
 //! ciphertext of byte i of a unit; its column is the unit's group. Entries 0 to n - 1 are of the hint and the
@@ -8,13 +11,16 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence};
+use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingBackend};
 use spirea_lattice::{LweSecret, LweSet, PublicMatrix};
 use spirea_math::random::Seed;
 use zeroize::Zeroizing;
 
-use super::lwe::{ROUNDED_BYTES, nearest_bytes, round, round_words, unround};
 use super::query::QueryLayout;
+use super::ring::RingServer;
+use super::scalar_fold::{
+    ROUNDED_BYTES, nearest_bytes, round, round_words, rounded_exceedance_log2, unround,
+};
 use super::shape::malformed;
 use super::{Folded, LweHint, Unit, Work, noise};
 use crate::ProtocolError;
@@ -120,12 +126,8 @@ impl Folded {
 
     /// log2 of an estimate for two folds whose second is decoded from rounded words.
     pub(crate) fn two_folds_exceedance_log2(&self, second_rows: usize, share: f64) -> f64 {
-        let first =
-            noise::rounded_exceedance_log2(self.lwe_set(), self.grid.columns, self.grid.record_bytes, share);
-        noise::either(
-            first,
-            noise::rounded_exceedance_log2(self.lwe_set(), self.grid.groups, second_rows, share),
-        )
+        let first = rounded_exceedance_log2(self.lwe_set(), self.grid.columns, self.grid.record_bytes, share);
+        noise::either(first, rounded_exceedance_log2(self.lwe_set(), self.grid.groups, second_rows, share))
     }
 }
 
@@ -304,4 +306,15 @@ pub(crate) fn phases(
         }
     }
     (rows, bytes)
+}
+
+impl<B: RingBackend> RingServer<B> {
+    /// For each query a matrix with the bytes of its switched ciphertexts down its columns.
+    pub fn reinterpret(
+        &self,
+        ciphertexts: &B::Ciphertexts,
+        layout: PanelLayout,
+    ) -> Result<B::Matrices, ProtocolError> {
+        Ok(self.backend.reinterpret(&self.tables, ciphertexts, self.shape.switched(), layout)?)
+    }
 }

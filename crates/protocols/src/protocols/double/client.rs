@@ -10,8 +10,8 @@ use crate::grid::Place;
 use crate::parameters::Parameters;
 use crate::steps::LweHint;
 use crate::steps::check::{check_answers, check_index};
-use crate::steps::lwe::{ROUNDED_BYTES, byte_error, nearest_byte, nearest_bytes, unround};
 use crate::steps::reinterpret::{SPREAD, phases};
+use crate::steps::scalar_fold::{ROUNDED_BYTES, byte_error, nearest_byte, nearest_bytes, unround};
 use crate::{ProtocolError, Sizes};
 
 /// The client half of DoublePIR.

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::grid::Grid;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::steps::lwe::ROUNDED_BYTES;
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
+use crate::steps::scalar_fold::ROUNDED_BYTES;
 use crate::steps::shape::{malformed, validate_outcome};
 use crate::steps::{Folded, Work};
 use crate::{ProtocolError, Sizes};

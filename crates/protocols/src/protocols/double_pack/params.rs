@@ -118,11 +118,10 @@ impl Parameters for Params {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let (shape, grid) = (self.ring_shape(), self.0.grid);
-        let first =
-            noise::packed_exceedance_log2(self.0.lwe_set(), grid.columns, &shape, grid.record_bytes, share);
+        let first = shape.packed_exceedance_log2(self.0.lwe_set(), grid.columns, grid.record_bytes, share);
         // All bytes of the inner ciphertexts must come back.
         let inner_bytes = grid.parts() * shape.response_bytes();
-        let second = noise::packed_exceedance_log2(self.0.lwe_set(), grid.groups, &shape, inner_bytes, share);
+        let second = shape.packed_exceedance_log2(self.0.lwe_set(), grid.groups, inner_bytes, share);
         Some(Failure::estimate(noise::either(first, second)))
     }
 

@@ -42,7 +42,7 @@ impl<B: RingBackend> Server<B> {
             return Err(ProtocolError::malformed("parameters", "the matrix has another shape"));
         }
         let ring = RingServer::new(backend, params.ring_shape())?;
-        let parts = ring.encode_blocks(&params.0.grid, hint)?;
+        let parts = ring.encode_hint(params.0.grid.parts(), params.0.grid.groups, hint)?;
         let columns = ring.backend.columns(params.second_layout(), &second_columns(&params))?;
         Ok(Self { params, matrix, ring, parts, columns })
     }

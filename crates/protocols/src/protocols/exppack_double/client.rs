@@ -10,9 +10,9 @@ use crate::grid::Place;
 use crate::keys::ClientKeys;
 use crate::parameters::Parameters;
 use crate::steps::check::{check_answers, check_index};
-use crate::steps::lwe::{byte_error, nearest_bytes};
 use crate::steps::reinterpret::{SPREAD, UnitPhases, phases};
 use crate::steps::ring::RingClient;
+use crate::steps::scalar_fold::{byte_error, nearest_bytes};
 use crate::{ProtocolError, Sizes};
 
 /// The client half of ExpPack (D).

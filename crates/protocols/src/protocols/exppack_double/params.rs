@@ -96,13 +96,8 @@ impl Parameters for Params {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let (second, shape) = (self.second(), self.ring_shape());
-        let packed = noise::packed_exceedance_log2(
-            self.0.lwe_set(),
-            self.0.grid.groups,
-            &shape,
-            second.fixed_rows(),
-            share,
-        );
+        let (set, rows) = (self.0.lwe_set(), second.fixed_rows());
+        let packed = shape.packed_exceedance_log2(set, self.0.grid.groups, rows, share);
         let moving = self.0.two_folds_exceedance_log2(second.parts * second.moving_rows(), share);
         Some(Failure::estimate(noise::either(packed, moving)))
     }

@@ -11,7 +11,7 @@ use crate::grid::Spread;
 use crate::parameters::Parameters;
 use crate::steps::LweHint;
 use crate::steps::check::{check_answers, check_index};
-use crate::steps::lwe::{ROUNDED_BYTES, byte_error, nearest_byte, unround};
+use crate::steps::scalar_fold::{ROUNDED_BYTES, byte_error, nearest_byte, unround};
 use crate::{ProtocolError, Sizes};
 
 /// The client half of SimplePIR.

@@ -6,8 +6,8 @@ use spirea_lattice::{LweSet, PublicMatrix, noise};
 
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::steps::lwe::{ROUNDED_BITS, ROUNDED_BYTES};
 use crate::steps::query::QueryLayout;
+use crate::steps::scalar_fold::{ROUNDED_BITS, ROUNDED_BYTES};
 use crate::steps::{Unit, Work};
 use crate::{ProtocolError, Sizes};
 

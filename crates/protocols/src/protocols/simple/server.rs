@@ -9,7 +9,7 @@ use crate::bytes::extend_words;
 use crate::parameters::Parameters;
 use crate::responder::{Query, Responder};
 use crate::steps::check::check_batch;
-use crate::steps::lwe::round_words;
+use crate::steps::scalar_fold::round_words;
 use crate::{ProtocolError, Sizes};
 
 /// The server half of SimplePIR over a backend.

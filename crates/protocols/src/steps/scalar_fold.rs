@@ -1,7 +1,12 @@
-//! The client's half of a fold, and rounding of what it leaves.
+//! Step `scalar_fold`: what it leaves, rounded, what a client reads of it, and its noise.
 
+use spirea_lattice::LweSet;
 use spirea_lattice::lwe::SCALE_BITS;
+use spirea_lattice::noise::worst_fold_deviation;
+use spirea_lattice::rlwe::noise::lwe_rounding;
 use zeroize::Zeroizing;
+
+use super::noise::byte_exceedance_log2;
 
 /// Bits of a word that a fold leaves on its way to another fold or to a client. The noise of the fold is far
 /// below 2^15; rounding the 1280 or 1536 words that a phase is made of adds a deviation of 8.4 or 9.2 units of
@@ -39,6 +44,16 @@ pub(crate) fn nearest_bytes(phases: &[u32]) -> Zeroizing<Vec<u8>> {
 pub(crate) fn byte_error(phase: u32) -> f64 {
     let distance = phase.wrapping_sub(u32::from(nearest_byte(phase)) << SCALE_BITS) as i32;
     f64::from(distance) / f64::from(1 << (SCALE_BITS - 1))
+}
+
+/// The variance of a fold of `columns` columns, as a share of the modulus, for the worst database.
+pub(crate) fn fold_variance(columns: usize) -> f64 {
+    (worst_fold_deviation(columns) / 2f64.powi(32)).powi(2)
+}
+
+/// log2 of an estimate for `entries` bytes whose LWE ciphertexts under `set` are rounded as a whole.
+pub(crate) fn rounded_exceedance_log2(set: LweSet, columns: usize, entries: usize, share: f64) -> f64 {
+    byte_exceedance_log2(fold_variance(columns) + lwe_rounding(set, ROUNDED_BITS), entries, share)
 }
 
 #[cfg(test)]
