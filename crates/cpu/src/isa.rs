@@ -45,17 +45,14 @@ impl fmt::Display for Isa {
     }
 }
 
+/// `N` lanes as an array, which a compiler keeps in whatever vectors the target has: it needs no proof.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Portable<const N: usize>;
+
 /// SSE2, which the x86-64 target itself proves.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sse2;
-
-/// The token of [`Isa::Portable`].
-#[cfg(target_arch = "x86_64")]
-pub(crate) const PORTABLE: Sse2 = Sse2;
-/// The token of [`Isa::Portable`].
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) const PORTABLE: crate::fold::plain::Plain<4> = crate::fold::plain::Plain;
 
 /// Proof that AVX2 is there.
 #[cfg(target_arch = "x86_64")]
@@ -85,3 +82,57 @@ impl Avx512 {
         .then_some(Self(()))
     }
 }
+
+/// An instruction set that was found on this machine, with its proof.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+}
+
+impl Found {
+    /// An instruction set, if this machine has it.
+    pub(crate) fn detect(isa: Isa) -> Option<Self> {
+        match isa {
+            Isa::Portable => Some(Self::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => Avx2::detect().map(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => Avx512::detect().map(Self::Avx512),
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512 => None,
+        }
+    }
+
+    /// Which it is.
+    pub(crate) fn isa(self) -> Isa {
+        match self {
+            Self::Portable => Isa::Portable,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => Isa::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => Isa::Avx512,
+        }
+    }
+}
+
+/// Evaluates an expression with the token of an instruction set that was found under a name, `$portable` being the
+/// token where the target's own instructions do: generic code is compiled once for each.
+macro_rules! with_token {
+    ($found:expr, $portable:expr, $token:ident => $operation:expr) => {
+        match $found {
+            $crate::isa::Found::Portable => {
+                let $token = $portable;
+                $operation
+            }
+            #[cfg(target_arch = "x86_64")]
+            $crate::isa::Found::Avx2($token) => $operation,
+            #[cfg(target_arch = "x86_64")]
+            $crate::isa::Found::Avx512($token) => $operation,
+        }
+    };
+}
+pub(crate) use with_token;

@@ -1,7 +1,7 @@
-//! The CPU backend: portable, AVX2 and AVX-512 kernels behind one dispatch table.
+//! The CPU backend: portable, AVX2 and AVX-512 kernels behind one dispatch.
 //!
-//! [`CpuBackend::new`] finds out once what the machine has; from then on every operation goes through the
-//! table it chose. All kernels give the same bytes.
+//! [`CpuBackend::new`] finds out once what the machine has; from then on every operation is that of the
+//! instruction set it chose. All kernels give the same bytes.
 //!
 //! `unsafe` is confined to the modules named after an instruction set, whose functions take a token that
 //! only detection can make, to `memory`'s memory maps and to cache hints.
@@ -38,55 +38,20 @@ pub use ring::{
 };
 
 use dpf::{RowKernels, row_kernels};
-use fold::{Microkernel, Quad};
-use module::ModuleKernel;
-use ring::{Lanes, WorkingMemory};
+use isa::{Found, with_token};
+use ring::WorkingMemory;
 
-/// The kernels of one instruction set.
-trait Kernels: Send + Sync {
-    fn scalar_fold(&self, quads: &[Quad], layout: PanelLayout, queries: &[u32]) -> Vec<u32>;
-    fn module_fold(&self, quads: &[Quad], layout: PanelLayout, a: RingMatrix<'_>) -> Vec<u32>;
-    fn read(&self, quads: &[Quad], ahead: usize) -> u32;
-    fn multiply_adds(&self, rounds: u64) -> u64;
-}
-
-impl<K: Microkernel + ModuleKernel> Kernels for K {
-    fn scalar_fold(&self, quads: &[Quad], layout: PanelLayout, queries: &[u32]) -> Vec<u32> {
-        fold::driver::scalar_fold(*self, quads, layout, queries)
-    }
-
-    fn module_fold(&self, quads: &[Quad], layout: PanelLayout, a: RingMatrix<'_>) -> Vec<u32> {
-        module::module_fold(*self, quads, layout, a, module::CHUNK_BLOCKS)
-    }
-
-    fn read(&self, quads: &[Quad], ahead: usize) -> u32 {
-        Microkernel::read(*self, quads, ahead)
-    }
-
-    fn multiply_adds(&self, rounds: u64) -> u64 {
-        Microkernel::multiply_adds(*self, rounds)
-    }
-}
-
-/// The table of an instruction set, if this machine has it.
-fn kernels(isa: Isa) -> Option<Box<dyn Kernels>> {
-    match isa {
-        Isa::Portable => Some(Box::new(isa::PORTABLE)),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => isa::Avx2::detect().map(|token| Box::new(token) as _),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => isa::Avx512::detect().map(|token| Box::new(token) as _),
-        #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 | Isa::Avx512 => None,
-    }
-}
+/// The token of [`Isa::Portable`] for folds of matrices.
+#[cfg(target_arch = "x86_64")]
+const PORTABLE: isa::Sse2 = isa::Sse2;
+/// The token of [`Isa::Portable`] for folds of matrices.
+#[cfg(not(target_arch = "x86_64"))]
+const PORTABLE: isa::Portable<4> = isa::Portable;
 
 /// The operations of a server on this machine's processor.
 pub struct CpuBackend {
     id: BackendId,
-    isa: Isa,
-    kernels: Box<dyn Kernels>,
-    lanes: Lanes,
+    found: Found,
     rows: Box<dyn RowKernels>,
     schedule: Schedule,
     memory: WorkingMemory,
@@ -108,17 +73,14 @@ impl CpuBackend {
     /// [`BackendError::Unavailable`] if the machine lacks it, if `threads` is 0 or if the threads cannot be
     /// started.
     pub fn with_isa(isa: Isa, threads: usize) -> Result<Self, BackendError> {
-        let (Some(kernels), Some(lanes), Some(rows)) = (kernels(isa), Lanes::detect(isa), row_kernels(isa))
-        else {
+        let (Some(found), Some(rows)) = (Found::detect(isa), row_kernels(isa)) else {
             return Err(BackendError::Unavailable(format!(
                 "this processor has no {isa}: choose another instruction set"
             )));
         };
         Ok(Self {
             id: BackendId::unique(),
-            isa,
-            kernels,
-            lanes,
+            found,
             rows,
             schedule: Schedule::default(),
             memory: WorkingMemory::default(),
@@ -133,7 +95,7 @@ impl CpuBackend {
 
     /// The instruction set in use.
     pub fn isa(&self) -> Isa {
-        self.isa
+        self.found.isa()
     }
 
     /// The number of threads.
@@ -155,7 +117,7 @@ fn thread_pool(threads: usize) -> Result<ThreadPool, BackendError> {
 
 impl std::fmt::Debug for CpuBackend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CpuBackend").field("isa", &self.isa).field("threads", &self.threads()).finish()
+        f.debug_struct("CpuBackend").field("isa", &self.isa()).field("threads", &self.threads()).finish()
     }
 }
 
@@ -164,7 +126,7 @@ impl Backend for CpuBackend {
     type Folded = Vec<u32>;
 
     fn name(&self) -> String {
-        format!("cpu-{}", self.isa)
+        format!("cpu-{}", self.isa())
     }
 
     fn id(&self) -> BackendId {
@@ -191,7 +153,11 @@ impl Backend for CpuBackend {
     fn scalar_fold(&self, matrix: &CpuMatrix, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
         let layout = matrix.layout();
         layout.batch_of(queries)?;
-        Ok(self.pool.install(|| self.kernels.scalar_fold(matrix.quads(), layout, queries)))
+        Ok(self.pool.install(|| {
+            with_token!(self.found, PORTABLE, kernel => {
+                fold::driver::scalar_fold(kernel, matrix.quads(), layout, queries)
+            })
+        }))
     }
 
     fn words(&self, folded: Vec<u32>) -> Result<Vec<u32>, BackendError> {
@@ -212,6 +178,10 @@ impl Backend for CpuBackend {
                 layout.columns()
             )));
         }
-        Ok(self.pool.install(|| self.kernels.module_fold(matrix.quads(), layout, a)))
+        Ok(self.pool.install(|| {
+            with_token!(self.found, PORTABLE, kernel => {
+                module::module_fold(kernel, matrix.quads(), layout, a, module::CHUNK_BLOCKS)
+            })
+        }))
     }
 }

@@ -12,11 +12,10 @@ use spirea_backend::BackendError;
 use spirea_dpf::PrfKind;
 use spirea_math::Ring;
 
-use crate::fold::{Microkernel, Quad, Tile};
-use crate::isa::Isa;
-use crate::prefetch::Lines;
-use crate::ring::{Direction, Lanes, RingTables, WorkingMemory};
-use crate::{CpuBackend, kernels};
+use crate::fold::{Microkernel as _, Quad};
+use crate::isa::{Found, Isa, with_token};
+use crate::ring::{self, Direction, RingTables};
+use crate::{CpuBackend, PORTABLE};
 
 /// Runs of which [`read_bandwidth`] takes the best, for each distance that it asks ahead.
 pub const RUNS: usize = 4;
@@ -37,7 +36,9 @@ pub fn read_bandwidth(threads: usize, bytes: &[u8]) -> Result<f64, BackendError>
     let seconds = [0, 1024, 4096, 16384].into_iter().map(|ahead| {
         backend.pool.install(|| {
             best_of(RUNS, || {
-                let sums = quads.par_chunks(share).map(|quads| backend.kernels.read(quads, ahead));
+                let sums = quads
+                    .par_chunks(share)
+                    .map(|quads| with_token!(backend.found, PORTABLE, kernel => kernel.read(quads, ahead)));
                 sums.reduce(|| 0, u32::wrapping_add)
             })
         })
@@ -53,14 +54,15 @@ pub fn read_bandwidth(threads: usize, bytes: &[u8]) -> Result<f64, BackendError>
 /// The portable kernel's own inner tile, its operands in the first-level cache, stands for a ceiling that
 /// has no instruction of its own. [`multiply_add_floor`] names which it was.
 pub fn multiply_add_peak(isa: Isa) -> Option<f64> {
-    let kernels = kernels(isa)?;
+    let found = Found::detect(isa)?;
+    let multiply_adds = |iterations| with_token!(found, PORTABLE, kernel => kernel.multiply_adds(iterations));
     let mut iterations = 1 << 10;
     loop {
         let start = Instant::now();
-        let products = kernels.multiply_adds(iterations);
+        let products = multiply_adds(iterations);
         let once = start.elapsed();
         if once > Duration::from_millis(2) {
-            return Some(products as f64 / best_of(20, || kernels.multiply_adds(iterations)));
+            return Some(products as f64 / best_of(20, || multiply_adds(iterations)));
         }
         iterations *= 2;
     }
@@ -78,9 +80,9 @@ pub fn multiply_add_floor(isa: Isa) -> &'static str {
 /// Products of two 32-bit words that one core computes and adds to 64-bit sums in a second, when it does only
 /// that, from registers: `vpmuludq` and `vpaddq`; or `None` if the machine lacks the instruction set.
 pub fn word_multiply_add_peak(isa: Isa) -> Option<f64> {
-    let lanes = Lanes::detect(isa)?;
+    let found = Found::detect(isa)?;
     let rounds = 1 << 16;
-    Some(lanes.multiply_adds(rounds) as f64 / best_of(20, || lanes.multiply_adds(rounds)))
+    Some(ring::multiply_adds(found, rounds) as f64 / best_of(20, || ring::multiply_adds(found, rounds)))
 }
 
 /// The floor's name for bounds by [`word_multiply_add_peak`].
@@ -131,14 +133,14 @@ pub struct TransformSeconds {
 /// Measures the transforms of a ring, on average over its primes; or `None` if the machine lacks the instruction
 /// set or its kernels do not take the ring.
 pub fn transform_seconds(isa: Isa, ring: &Arc<Ring>) -> Option<TransformSeconds> {
-    let lanes = Lanes::detect(isa)?;
-    let tables = RingTables::new(ring, lanes.count(), WorkingMemory::default()).ok()?;
+    let found = Found::detect(isa)?;
+    let tables = RingTables::new(ring, ring::lanes_of(found)).ok()?;
     let (primes, rounds) = (ring.limbs().len(), (1 << 18) / ring.degree());
     let values = ring.lift(&vec![1; ring.degree()]);
     let mut to = ring.zero();
     let mut seconds = |direction| {
         let best = best_of(20, || {
-            (0..rounds).for_each(|_| lanes.transform(&tables, direction, black_box(&values), &mut to));
+            (0..rounds).for_each(|_| ring::transform(found, &tables, direction, black_box(&values), &mut to));
         });
         best / (rounds * primes) as f64
     };
@@ -154,18 +156,4 @@ fn best_of<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
             start.elapsed().as_secs_f64()
         })
         .fold(f64::INFINITY, f64::min)
-}
-
-/// The tile of `kernel` over operands in the first-level cache; returns the number of products.
-pub(crate) fn tile_from_cache<K: Microkernel>(kernel: K, iterations: u64) -> u64 {
-    const QUADS: usize = 64;
-    let block = vec![[1u8; spirea_backend::QUAD_BYTES] as Quad; QUADS];
-    let operands = vec![[3; 4]; QUADS * K::TILE];
-    let mut sums = vec![[0; spirea_backend::PANEL_ROWS]; K::TILE];
-    for _ in 0..iterations {
-        let (block, operands) = (black_box(&block[..]), black_box(&operands[..]));
-        kernel.fold(Tile { block, ahead: Lines::NONE, operands, sums: &mut sums });
-    }
-    black_box(sums);
-    iterations * (QUADS * spirea_backend::QUAD_BYTES * K::TILE) as u64
 }

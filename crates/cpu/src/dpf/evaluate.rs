@@ -43,7 +43,7 @@ impl CpuBackend {
     /// Expands the whole domain of each key and returns the exclusive or of all its leaves' shares: each is computed,
     /// and none leaves the cache.
     pub fn evaluate_domain(&self, prf: PrfKind, keys: &[Key], strategy: Strategy) -> Vec<Leaf> {
-        let tree = kernels::tree(self.isa, prf);
+        let tree = kernels::tree(self.isa(), prf);
         let evaluation = Evaluation { tree: &*tree, rows: &*self.rows };
         let of_key = match strategy {
             Strategy::MemoryBounded => memory_bounded,

@@ -3,9 +3,8 @@
 use spirea_dpf::{Leaf, Prf, PrfKind, PrfVisitor};
 
 use super::fold::{self, Bits, Block};
-use super::plain::PlainLanes;
-use super::tree::{Plain, Tree};
-use crate::isa::Isa;
+use super::tree::{TargetTree, Tree};
+use crate::isa::{Isa, Portable};
 #[cfg(target_arch = "x86_64")]
 use crate::{
     dpf::{aesni::AesNi, compiled::Compiled, vaes::Vaes, vaes512::Vaes512},
@@ -28,7 +27,7 @@ pub(crate) trait RowKernels: Send + Sync {
     fn multiply_adds32(&self, rounds: u64) -> u64;
 }
 
-impl RowKernels for PlainLanes {
+impl RowKernels for Portable<8> {
     fn xor_masked(&self, block: Block<'_>, bits: Bits<'_>, sums: &mut [u8]) {
         fold::xor_masked(*self, block, bits, sums);
     }
@@ -57,7 +56,7 @@ impl RowKernels for PlainLanes {
 /// The folds of an instruction set, if this machine has it.
 pub(crate) fn row_kernels(isa: Isa) -> Option<Box<dyn RowKernels>> {
     match isa {
-        Isa::Portable => Some(Box::new(PlainLanes)),
+        Isa::Portable => Some(Box::new(Portable::<8>)),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => Avx2::detect().map(|token| Box::new(token) as _),
         #[cfg(target_arch = "x86_64")]
@@ -97,14 +96,14 @@ impl PrfVisitor for Compile {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => match Avx2::detect() {
                 Some(token) => Box::new(Compiled(prf, token)),
-                None => Box::new(Plain(prf)),
+                None => Box::new(TargetTree(prf)),
             },
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => match Avx512::detect() {
                 Some(token) => Box::new(Compiled(prf, token)),
-                None => Box::new(Plain(prf)),
+                None => Box::new(TargetTree(prf)),
             },
-            _ => Box::new(Plain(prf)),
+            _ => Box::new(TargetTree(prf)),
         }
     }
 }

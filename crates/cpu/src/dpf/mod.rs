@@ -17,7 +17,7 @@ mod evaluate;
 mod fold;
 mod kernels;
 mod lanes;
-mod plain;
+mod portable;
 #[cfg(test)]
 mod tests;
 mod traverse;
@@ -65,7 +65,7 @@ impl ShareBackend for CpuBackend {
         keys: &[Key],
     ) -> Result<Vec<u8>, BackendError> {
         let batch = rows.layout().check_keys(first_row, keys)?;
-        let tree = tree(self.isa, prf);
+        let tree = tree(self.isa(), prf);
         Ok(self.pool.install(|| driver::share_fold(&*tree, &*self.rows, rows, &batch, keys)))
     }
 }

@@ -10,7 +10,7 @@ use spirea_math::random::SecretRng;
 use super::evaluate::Strategy;
 use super::kernels::tree;
 use super::traverse::Descent;
-use super::tree::{Plain, Tree};
+use super::tree::{TargetTree, Tree};
 use crate::{CpuBackend, Isa};
 
 /// The trees of AES that this machine has instructions for.
@@ -47,7 +47,7 @@ fn aes_expands_as_its_definition_on_every_width() {
             for count in [1, 2, 4, 8, 16, 32, 64, 128] {
                 let mut nodes = random_nodes(count, &mut rng);
                 nodes.iter_mut().zip(extremes).for_each(|(node, extreme)| *node = extreme);
-                let expected = expanded(&Plain(Aes128), &nodes, &key);
+                let expected = expanded(&TargetTree(Aes128), &nodes, &key);
                 for (name, tree) in aes_trees() {
                     let found = expanded(&*tree, &nodes, &key);
                     assert!(found == expected, "{name}, {count} nodes, {output:?}, {}", key.party());
@@ -115,7 +115,7 @@ fn a_descent_finds_chunks_in_any_order() {
     {
         // A leaf is four points.
         let [key, _] = keys(PrfKind::Aes128, 256, OutputKind::U128, &mut rng);
-        let (tree, mut nodes) = (Plain(Aes128), vec![0; leaves]);
+        let (tree, mut nodes) = (TargetTree(Aes128), vec![0; leaves]);
         let mut descent = Descent::new(&tree, &key, leaves);
         let mut all = vec![key.root(); 64];
         key.levels().iter().enumerate().for_each(|(i, level)| tree.expand(&mut all, 1 << i, level));

@@ -88,9 +88,9 @@ pub(crate) use with_output;
 
 /// A function as the compilation target runs it.
 #[derive(Clone, Copy)]
-pub(crate) struct Plain<P>(pub P);
+pub(crate) struct TargetTree<P>(pub P);
 
-impl<P: Prf> Tree for Plain<P> {
+impl<P: Prf> Tree for TargetTree<P> {
     fn expand(&self, nodes: &mut [Block], count: usize, level: &Level) {
         expand(self.0, nodes, count, level);
     }

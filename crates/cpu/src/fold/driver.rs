@@ -12,7 +12,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 use spirea_backend::{PANEL_ROWS, PanelLayout, QUAD};
 
-use super::{Microkernel, Operand, PanelSums, Quad, Tile, digits};
+use super::tile::Tile;
+use super::{Microkernel, Operand, PanelSums, Quad, digits};
 use crate::prefetch::Lines;
 
 /// Bytes of packed queries that a block of columns may have: half of a small second-level cache.

@@ -13,15 +13,16 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(any(test, not(target_arch = "x86_64")))]
-pub(crate) mod plain;
+mod portable;
 #[cfg(target_arch = "x86_64")]
 mod sse2;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::tile::Tile;
 use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
+
+use tile::Tile;
 
 /// One quad of columns of a panel.
 pub(crate) type Quad = [u8; QUAD_BYTES];

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::tile::{Tile, fold_tile, read};
+use super::tile::{Tile, fold_tile, read, tile_from_cache};
 use super::{Microkernel, PanelSums, Quad, RowLanes};
 use crate::isa::Sse2;
 
@@ -74,6 +74,6 @@ impl Microkernel for Sse2 {
     }
 
     fn multiply_adds(self, rounds: u64) -> u64 {
-        crate::rates::tile_from_cache(self, rounds)
+        tile_from_cache(self, rounds)
     }
 }

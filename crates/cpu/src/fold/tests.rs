@@ -3,9 +3,9 @@
 
 use spirea_backend::PanelLayout;
 
-use super::plain::Plain;
 use super::tile::{Tile, fold_tile, read};
 use super::{Microkernel, PanelSums, Quad, RowLanes, driver};
+use crate::isa::Portable;
 use crate::oracle::{Fill, matrix, naive_scalar_fold, words};
 
 /// 16 lanes of four unsigned bytes, multiplied by signed ones.
@@ -82,8 +82,8 @@ fn agrees<K: Microkernel>(kernel: K) {
 
 #[test]
 fn plain_lanes_agree_with_the_definition() {
-    agrees(Plain::<4>);
-    agrees(Plain::<8>);
+    agrees(Portable::<4>);
+    agrees(Portable::<8>);
 }
 
 #[test]

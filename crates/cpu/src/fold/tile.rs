@@ -1,8 +1,11 @@
 //! The register tile: a block of one panel times a few queries, all sums in registers.
 
-use super::{Operand, PanelSums, Quad, RowLanes};
-use crate::prefetch::{Lines, prefetch, reread};
+use std::hint::black_box;
+
 use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
+
+use super::{Microkernel, Operand, PanelSums, Quad, RowLanes};
+use crate::prefetch::{Lines, prefetch, reread};
 
 /// What a tile computes: a block of a panel times some query columns, as many as there are sums to add to.
 pub(crate) struct Tile<'a> {
@@ -109,4 +112,18 @@ fn join_digits<L: RowLanes>(lanes: L, sums: [L::Vector; 4]) -> L::Vector {
         2 => lanes.join::<16>(sums[0], sums[1]),
         _ => lanes.join::<16>(lanes.join::<8>(sums[0], sums[1]), lanes.join::<8>(sums[2], sums[3])),
     }
+}
+
+/// The tile of `kernel` over operands in the first-level cache; returns the number of products.
+pub(super) fn tile_from_cache<K: Microkernel>(kernel: K, iterations: u64) -> u64 {
+    const QUADS: usize = 64;
+    let block = vec![[1u8; QUAD_BYTES] as Quad; QUADS];
+    let operands = vec![[3; 4]; QUADS * K::TILE];
+    let mut sums = vec![[0; PANEL_ROWS]; K::TILE];
+    for _ in 0..iterations {
+        let (block, operands) = (black_box(&block[..]), black_box(&operands[..]));
+        kernel.fold(Tile { block, ahead: Lines::NONE, operands, sums: &mut sums });
+    }
+    black_box(sums);
+    iterations * (QUADS * QUAD_BYTES * K::TILE) as u64
 }

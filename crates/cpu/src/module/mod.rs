@@ -34,7 +34,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(any(test, not(target_arch = "x86_64")))]
-mod plain;
+mod portable;
 #[cfg(target_arch = "x86_64")]
 mod sse2;
 

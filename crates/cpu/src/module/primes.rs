@@ -173,7 +173,7 @@ impl Recombination {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fold::plain::Plain;
+    use crate::isa::Portable;
     use proptest::prelude::*;
 
     proptest! {
@@ -188,7 +188,7 @@ mod tests {
                 if lazy[i] { y - q.value() as i32 } else { y }
             });
             let pairs = [0, 2].map(|i: usize| [(y[i] as u16 as u32) | ((y[i + 1] as u32) << 16); 4]);
-            prop_assert_eq!(Recombination::join(Plain::<4>, pairs), [x as u32; 4]);
+            prop_assert_eq!(Recombination::join(Portable::<4>, pairs), [x as u32; 4]);
         }
     }
 

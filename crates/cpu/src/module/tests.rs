@@ -6,7 +6,7 @@ use spirea_backend::{PanelLayout, RING_DEGREE, RingMatrix};
 use super::module_fold;
 use super::ntt::{self, OUTPUT_BOUND, Tables};
 use super::primes::PRIMES;
-use crate::fold::plain::Plain;
+use crate::isa::Portable;
 use crate::oracle::{Fill, matrix, naive_module_fold, words};
 
 #[test]
@@ -17,8 +17,8 @@ fn plain_lanes_agree_in_chunks_of_any_size() {
         let a = RingMatrix { coefficients: &coefficients, block_rows, rank };
         let bytes = matrix(layout, Fill::Ends, rank as u64);
         let (quads, expected) = (bytes.as_chunks().0, naive_module_fold(layout, &bytes, a));
-        assert!(module_fold(Plain::<4>, quads, layout, a, chunk_blocks) == expected);
-        assert!(module_fold(Plain::<16>, quads, layout, a, chunk_blocks) == expected);
+        assert!(module_fold(Portable::<4>, quads, layout, a, chunk_blocks) == expected);
+        assert!(module_fold(Portable::<16>, quads, layout, a, chunk_blocks) == expected);
     }
 }
 
@@ -27,7 +27,7 @@ fn plain_lanes_agree_in_chunks_of_any_size() {
 fn chunks_beyond_the_bound_are_refused() {
     let layout = PanelLayout::covering(32, RING_DEGREE).unwrap();
     let a = RingMatrix { coefficients: &[0; RING_DEGREE], block_rows: 1, rank: 1 };
-    module_fold(Plain::<4>, vec![[0; 128]; 64].as_slice(), layout, a, super::CHUNK_BLOCKS + 1);
+    module_fold(Portable::<4>, vec![[0; 128]; 64].as_slice(), layout, a, super::CHUNK_BLOCKS + 1);
 }
 
 proptest! {
@@ -44,7 +44,7 @@ proptest! {
                 .map(|(&low, &high)| [u32::from(i16::from(low) as u16) | u32::from(i16::from(high) as u16) << 16])
                 .collect();
             let mut to = vec![[0]; RING_DEGREE];
-            ntt::forward(Plain::<1>, &tables, &from, &mut to);
+            ntt::forward(Portable::<1>, &tables, &from, &mut to);
             for (half, polynomial) in [halves.0, halves.1].into_iter().enumerate() {
                 let mut expected: Vec<u32> = polynomial.iter().map(|&c| q.lift(c.into())).collect();
                 plan.forward(&mut expected);
@@ -62,7 +62,7 @@ proptest! {
                 };
                 [centred(0) | centred(1) << 16]
             }).collect();
-            ntt::inverse(Plain::<1>, &tables, &mut words);
+            ntt::inverse(Portable::<1>, &tables, &mut words);
             for (word, from) in words.iter().zip(&from) {
                 for half in [0, 16] {
                     let (word, from) = ((word[0] >> half) as i16, (from[0] >> half) as i16);

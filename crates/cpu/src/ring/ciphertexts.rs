@@ -10,7 +10,7 @@ use super::lanes::{Kernel, WordLanes};
 use super::layout::polynomial;
 use super::modular::{Factor, Prime};
 use super::ntt::{Forward, Inverse};
-use super::pool::Words;
+use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
 
 /// Ciphertexts of one query, in order, as values below the primes, each tile by tile.
@@ -22,9 +22,13 @@ pub struct RingCiphertexts {
 
 impl RingCiphertexts {
     /// Room for ciphertexts, of any content.
-    pub(super) fn room(tables: &RingTables, count: usize) -> Result<Self, BackendError> {
+    pub(super) fn room(
+        tables: &RingTables,
+        memory: &WorkingMemory,
+        count: usize,
+    ) -> Result<Self, BackendError> {
         let words = count.checked_mul(2 * tables.words());
-        Ok(Self { count, words: tables.memory().words(words, "the ciphertexts")? })
+        Ok(Self { count, words: memory.words(words, "the ciphertexts")? })
     }
 
     /// How many.

@@ -14,7 +14,9 @@ use super::keys::RingKeys;
 use super::lanes::{Kernel, WordLanes};
 use super::layout::{BLOCK, LeafBlock, Place, Read, RingLeaves, in_tiles, store_tile};
 use super::modular::{Factor, Prime};
-use super::product::{DigitKeys, Operands, Results, Scratch, multiply, room};
+use super::pool::WorkingMemory;
+use super::product::{DigitKeys, Operands, Results, multiply};
+use super::scratch::{Scratch, room};
 use super::tables::{Monomial, RingTables, Substitution};
 
 /// The order in which a tree of substitutions is walked.
@@ -41,6 +43,7 @@ const GROUP: usize = 4;
 pub(super) fn expand<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
+    memory: &WorkingMemory,
     schedule: Schedule,
     expansion: Expansion,
     queries: &[(&RingKeys, &[u32])],
@@ -52,7 +55,7 @@ pub(super) fn expand<L: WordLanes<W>, const W: usize>(
         return Err(BackendError::Shape("a ciphertext or keys that do not serve the expansion".into()));
     }
     let of_query = |&(keys, words): &(&RingKeys, &[u32])| {
-        expand_one(lanes, tables, schedule, expansion, &keys.expansion, words)
+        expand_one(lanes, tables, memory, schedule, expansion, (&keys.expansion, words))
     };
     queries.par_iter().map(of_query).collect()
 }
@@ -61,10 +64,10 @@ pub(super) fn expand<L: WordLanes<W>, const W: usize>(
 fn expand_one<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
+    memory: &WorkingMemory,
     schedule: Schedule,
     expansion: Expansion,
-    keys: &[DigitKeys],
-    words: &[u32],
+    (keys, words): (&[DigitKeys], &[u32]),
 ) -> Result<RingLeaves, BackendError> {
     let tree = Tree { lanes, tables, keys };
     let (levels, ciphertext) = (expansion.levels(), 2 * tables.words());
@@ -75,7 +78,7 @@ fn expand_one<L: WordLanes<W>, const W: usize>(
     };
     let room = || {
         let words = expansion.nodes(whole_levels).checked_mul(ciphertext);
-        tables.memory().words(words, "the nodes")
+        memory.words(words, "the nodes")
     };
     let (mut parents, mut children) = (room()?, room()?);
     in_tiles(tables, words, &mut parents.as_words_mut()[..ciphertext]);
@@ -84,18 +87,18 @@ fn expand_one<L: WordLanes<W>, const W: usize>(
         let groups = children.as_words_mut()[..count(level + 1)].par_chunks_mut(2 * GROUP * ciphertext);
         let groups = groups.zip(parents.as_words()[..count(level)].par_chunks(GROUP * ciphertext));
         groups.for_each_init(
-            || tables.scratch(),
+            || memory.scratch(),
             |scratch, (children, nodes)| {
                 tree.split(scratch, level, nodes, Children::nodes(tables, children));
             },
         );
         std::mem::swap(&mut parents, &mut children);
     }
-    let mut leaves = RingLeaves::room(tables, expansion.leaves())?;
+    let mut leaves = RingLeaves::room(tables, memory, expansion.leaves())?;
     let of_block = ciphertext << (whole_levels - block_level);
     let roots = parents.as_words()[..expansion.nodes(whole_levels) * ciphertext].par_chunks(of_block);
     leaves.blocks_mut(tables).zip(roots).for_each_init(
-        || tables.scratch(),
+        || memory.scratch(),
         |scratch, (block, roots)| tree.fill(scratch, whole_levels..levels, block, roots),
     );
     Ok(leaves)

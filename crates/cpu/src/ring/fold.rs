@@ -19,7 +19,7 @@ use super::lanes::{Kernel, WordLanes};
 use super::layout::{BLOCK, RingLeaves};
 use super::modular::{Factor, Prime, lazy_terms, montgomery_one};
 use super::ntt::Forward;
-use super::pool::Words;
+use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
 use crate::prefetch::{Lines, prefetch};
 
@@ -45,12 +45,17 @@ pub struct RingPlain {
 
 impl RingPlain {
     /// Room for a matrix, of any content.
-    pub(super) fn room(tables: &RingTables, rows: usize, columns: usize) -> Result<Self, BackendError> {
+    pub(super) fn room(
+        tables: &RingTables,
+        memory: &WorkingMemory,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Self, BackendError> {
         if rows == 0 || columns == 0 {
             return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
         }
         let words = rows.checked_mul(columns).and_then(|count| count.checked_mul(tables.words()));
-        Ok(Self { rows, columns, words: tables.memory().words(words, "the plain matrix")? })
+        Ok(Self { rows, columns, words: memory.words(words, "the plain matrix")? })
     }
 
     /// Its columns in pieces that are encoded at once.
@@ -79,6 +84,7 @@ impl RingPlain {
 pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
+    memory: &WorkingMemory,
     plain: &mut RingPlain,
     columns: Range<usize>,
     fill: &FillPolynomial<'_>,
@@ -87,7 +93,7 @@ pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
     let (polynomial, tile) = (tables.words(), rows * plain.columns * W);
     // A group of rows of the columns at a time: transformed by polynomial, then dealt out by tile.
     let room = L::FOLD_ROWS.min(rows) * width * polynomial;
-    let mut block = tables.memory().words(Some(room), "the columns of a plain matrix")?;
+    let mut block = memory.words(Some(room), "the columns of a plain matrix")?;
     for top in (0..rows).step_by(L::FOLD_ROWS) {
         let height = L::FOLD_ROWS.min(rows - top);
         let block = &mut block.as_words_mut()[..height * width * polynomial];
@@ -150,6 +156,7 @@ impl Kernel for Encode<'_> {
 pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
+    memory: &WorkingMemory,
     plain: &RingPlain,
     leaves: &[RingLeaves],
 ) -> Result<Vec<RingCiphertexts>, BackendError> {
@@ -158,7 +165,7 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
     }
     let (rows, columns) = (plain.rows, plain.columns);
     let mut results: Vec<_> =
-        leaves.iter().map(|_| RingCiphertexts::room(tables, rows)).collect::<Result<_, _>>()?;
+        leaves.iter().map(|_| RingCiphertexts::room(tables, memory, rows)).collect::<Result<_, _>>()?;
     // A band of tiles at a time: their sums stay in the caches until they are dealt out to ciphertexts.
     let of_tile = (leaves.len() * rows * 2 * W).max(1);
     let band = (BAND_WORDS / of_tile).clamp(rayon::current_num_threads(), tables.tiles());

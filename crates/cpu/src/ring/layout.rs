@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use spirea_backend::BackendError;
 
 use super::lanes::WordLanes;
-use super::pool::Words;
+use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
 
 /// Leaves of a block.
@@ -36,9 +36,13 @@ pub(super) struct LeafBlock<'a> {
 
 impl RingLeaves {
     /// Room for leaves, of any content.
-    pub(super) fn room(tables: &RingTables, count: usize) -> Result<Self, BackendError> {
+    pub(super) fn room(
+        tables: &RingTables,
+        memory: &WorkingMemory,
+        count: usize,
+    ) -> Result<Self, BackendError> {
         let words = count.checked_mul(2 * tables.words());
-        Ok(Self { count, words: tables.memory().words(words, "the leaves")? })
+        Ok(Self { count, words: memory.words(words, "the leaves")? })
     }
 
     /// How many.

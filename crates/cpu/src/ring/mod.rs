@@ -20,6 +20,7 @@ mod ntt;
 mod pool;
 mod portable;
 mod product;
+mod scratch;
 mod tables;
 mod tournament;
 
@@ -46,14 +47,11 @@ pub(crate) use pool::WorkingMemory;
 pub use tables::RingTables;
 pub use tournament::RingSelectors;
 
-use crate::isa::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::isa::{Avx2, Avx512};
+use crate::isa::{Found, Portable, with_token};
 use crate::machine;
 use crate::{CpuBackend, CpuMatrix};
 use lanes::WordLanes;
 use modular::MultiplyAdds;
-use portable::Portable;
 
 /// Columns of a public matrix that matrices in a layout are folded with.
 #[derive(Debug)]
@@ -62,60 +60,35 @@ pub struct RingColumns {
     words: Vec<u32>,
 }
 
-/// The lanes of an instruction set that this machine has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Lanes {
-    Portable(Portable<8>),
-    #[cfg(target_arch = "x86_64")]
-    Avx2(Avx2),
-    #[cfg(target_arch = "x86_64")]
-    Avx512(Avx512),
-}
-
-/// Evaluates an expression with the lanes in use under a name; it is compiled once for each kind of them.
+/// Evaluates an expression with the lanes of an instruction set under a name.
 macro_rules! with_lanes {
-    ($lanes:expr, $name:ident => $operation:expr) => {
-        match $lanes {
-            Lanes::Portable($name) => $operation,
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2($name) => $operation,
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx512($name) => $operation,
-        }
+    ($found:expr, $lanes:ident => $operation:expr) => {
+        with_token!($found, Portable::<8>, $lanes => $operation)
     };
 }
 
-impl Lanes {
-    /// Those of an instruction set, if this machine has it.
-    pub(crate) fn detect(isa: Isa) -> Option<Self> {
-        match isa {
-            Isa::Portable => Some(Self::Portable(Portable)),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => Avx2::detect().map(Self::Avx2),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => Avx512::detect().map(Self::Avx512),
-            #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512 => None,
-        }
+/// How many lanes an instruction set has.
+pub(crate) fn lanes_of(found: Found) -> usize {
+    fn count<L: WordLanes<W>, const W: usize>(_: L) -> usize {
+        W
     }
+    with_lanes!(found, lanes => count(lanes))
+}
 
-    /// How many they are.
-    pub(crate) fn count(self) -> usize {
-        fn count<L: WordLanes<W>, const W: usize>(_: L) -> usize {
-            W
-        }
-        with_lanes!(self, lanes => count(lanes))
-    }
+/// Does so many rounds of products and sums in registers; gives how many products that were.
+pub(crate) fn multiply_adds(found: Found, rounds: u64) -> u64 {
+    with_lanes!(found, lanes => lanes.run(MultiplyAdds { rounds }))
+}
 
-    /// Does so many rounds of products and sums in registers; gives how many products that were.
-    pub(crate) fn multiply_adds(self, rounds: u64) -> u64 {
-        with_lanes!(self, lanes => lanes.run(MultiplyAdds { rounds }))
-    }
-
-    /// Transforms a polynomial.
-    pub(crate) fn transform(self, tables: &RingTables, direction: Direction, from: &[u32], to: &mut [u32]) {
-        with_lanes!(self, lanes => ntt::transform(lanes, tables, direction, from, to));
-    }
+/// Transforms a polynomial.
+pub(crate) fn transform(
+    found: Found,
+    tables: &RingTables,
+    direction: Direction,
+    from: &[u32],
+    to: &mut [u32],
+) {
+    with_lanes!(found, lanes => ntt::transform(lanes, tables, direction, from, to));
 }
 
 /// The part of the machine's memory that leaves may have: databases want the rest.
@@ -137,7 +110,7 @@ impl RingBackend for CpuBackend {
     }
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<RingTables, BackendError> {
-        RingTables::new(ring, self.lanes.count(), self.memory.clone())
+        RingTables::new(ring, lanes_of(self.found))
     }
 
     fn keys(&self, tables: &RingTables, keys: EvaluationKeys<'_>) -> Result<RingKeys, BackendError> {
@@ -151,10 +124,10 @@ impl RingBackend for CpuBackend {
         columns: usize,
         fill: &FillPolynomial<'_>,
     ) -> Result<RingPlain, BackendError> {
-        let mut plain = RingPlain::room(tables, rows, columns)?;
+        let mut plain = RingPlain::room(tables, &self.memory, rows, columns)?;
         self.pool.install(|| {
-            with_lanes!(self.lanes, lanes => plain.blocks().try_for_each(|block| {
-                fold::encode_columns(lanes, tables, &mut plain, block, fill)
+            with_lanes!(self.found, lanes => plain.blocks().try_for_each(|block| {
+                fold::encode_columns(lanes, tables, &self.memory, &mut plain, block, fill)
             }))
         })?;
         Ok(plain)
@@ -167,7 +140,7 @@ impl RingBackend for CpuBackend {
         queries: &[(&RingKeys, &[u32])],
     ) -> Result<Vec<RingLeaves>, BackendError> {
         self.pool.install(
-            || with_lanes!(self.lanes, lanes => expand::expand(lanes, tables, self.schedule, expansion, queries)),
+            || with_lanes!(self.found, lanes => expand::expand(lanes, tables, &self.memory, self.schedule, expansion, queries)),
         )
     }
 
@@ -177,7 +150,9 @@ impl RingBackend for CpuBackend {
         plain: &RingPlain,
         leaves: &Vec<RingLeaves>,
     ) -> Result<Vec<RingCiphertexts>, BackendError> {
-        self.pool.install(|| with_lanes!(self.lanes, lanes => fold::poly_fold(lanes, tables, plain, leaves)))
+        self.pool.install(
+            || with_lanes!(self.found, lanes => fold::poly_fold(lanes, tables, &self.memory, plain, leaves)),
+        )
     }
 
     fn add_bodies(
@@ -189,7 +164,7 @@ impl RingBackend for CpuBackend {
         bits: u32,
     ) -> Result<(), BackendError> {
         self.pool.install(|| {
-            with_lanes!(self.lanes, lanes => {
+            with_lanes!(self.found, lanes => {
                 ciphertexts::add_bodies(lanes, tables, ciphertexts, folded, bodies, bits)
             })
         })
@@ -205,8 +180,8 @@ impl RingBackend for CpuBackend {
         gadget: Gadget,
     ) -> Result<RingSelectors, BackendError> {
         self.pool.install(|| {
-            with_lanes!(self.lanes, lanes => {
-                tournament::selectors(lanes, tables, keys, leaves, first, depth, gadget)
+            with_lanes!(self.found, lanes => {
+                tournament::selectors(lanes, tables, &self.memory, keys, leaves, first, depth, gadget)
             })
         })
     }
@@ -218,7 +193,7 @@ impl RingBackend for CpuBackend {
         ciphertexts: Vec<RingCiphertexts>,
     ) -> Result<Vec<RingCiphertexts>, BackendError> {
         self.pool.install(
-            || with_lanes!(self.lanes, lanes => tournament::rgsw_fold(lanes, tables, selectors, ciphertexts)),
+            || with_lanes!(self.found, lanes => tournament::rgsw_fold(lanes, tables, &self.memory, selectors, ciphertexts)),
         )
     }
 
@@ -229,7 +204,7 @@ impl RingBackend for CpuBackend {
         bits: SwitchedBits,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         self.pool
-            .install(|| with_lanes!(self.lanes, lanes => ciphertexts::mod_switch(lanes, tables, parts, bits)))
+            .install(|| with_lanes!(self.found, lanes => ciphertexts::mod_switch(lanes, tables, parts, bits)))
     }
 
     fn reinterpret(
@@ -273,7 +248,7 @@ impl RingBackend for CpuBackend {
             let plain = self.encode_answers(tables, matrix, columns, folded)?;
             let leaves = std::slice::from_ref(leaves);
             self.pool
-                .install(|| with_lanes!(self.lanes, lanes => fold::poly_fold(lanes, tables, &plain, leaves)))
+                .install(|| with_lanes!(self.found, lanes => fold::poly_fold(lanes, tables, &self.memory, &plain, leaves)))
         };
         let ciphertexts = matrices.iter().zip(leaves).map(of_query).collect::<Result<Vec<_>, _>>()?;
         Ok(ciphertexts.into_iter().flatten().collect())
@@ -293,7 +268,7 @@ impl CpuBackend {
         let (layout, degree) = (matrix.layout(), tables.degree());
         folded.check(layout, columns.layout, degree)?;
         let width = layout.columns();
-        let mut plain = RingPlain::room(tables, folded.blocks, columns.words.len() / width)?;
+        let mut plain = RingPlain::room(tables, &self.memory, folded.blocks, columns.words.len() / width)?;
         for block in plain.blocks() {
             let words = self.scalar_fold(matrix, &columns.words[block.start * width..block.end * width])?;
             let fill = |row: usize, column: usize, to: &mut [i32]| {
@@ -301,8 +276,8 @@ impl CpuBackend {
                 to.iter_mut().zip(words).for_each(|(to, &word)| *to = centred(word, folded.bits));
             };
             self.pool.install(|| {
-                with_lanes!(self.lanes, lanes => {
-                    fold::encode_columns(lanes, tables, &mut plain, block.clone(), &fill)
+                with_lanes!(self.found, lanes => {
+                    fold::encode_columns(lanes, tables, &self.memory, &mut plain, block.clone(), &fill)
                 })
             })?;
         }

@@ -11,14 +11,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spirea_backend::BackendError;
 
-use super::product::Scratch;
+use super::scratch::Scratch;
 use crate::memory::HugeBuffer;
 
 /// What a backend's computations work in.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct WorkingMemory {
-    pub(super) buffers: Arc<Pool<HugeBuffer>>,
-    pub(super) scratch: Arc<Pool<Scratch>>,
+    buffers: Arc<Pool<HugeBuffer>>,
+    scratch: Arc<Pool<Scratch>>,
+}
+
+impl WorkingMemory {
+    /// So many words, of any content.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if there is no memory for `what`, or more than any number is needed.
+    pub(super) fn words(&self, count: Option<usize>, what: &str) -> Result<Words, BackendError> {
+        self.buffers.words(count, what)
+    }
+
+    /// What a thread computes in.
+    pub(super) fn scratch(&self) -> Lent<Scratch> {
+        self.scratch.any()
+    }
 }
 
 /// Something that a pool counts.
@@ -42,7 +57,7 @@ impl Piece for Scratch {
 
 /// Pieces of memory that wait to be used again.
 #[derive(Debug)]
-pub(super) struct Pool<T>(Mutex<Stock<T>>);
+struct Pool<T>(Mutex<Stock<T>>);
 
 /// The pieces, those returned last at the end, and sums of sizes.
 #[derive(Debug)]
@@ -121,18 +136,14 @@ impl<T: Piece> Pool<T> {
 
 impl<T: Piece + Default> Pool<T> {
     /// Any piece.
-    pub(super) fn any(self: &Arc<Self>) -> Lent<T> {
+    fn any(self: &Arc<Self>) -> Lent<T> {
         let piece = self.stock().take(|_| true);
         self.lend(piece.unwrap_or_default())
     }
 }
 
 impl Pool<HugeBuffer> {
-    /// So many words, of any content.
-    ///
-    /// # Errors
-    /// [`BackendError::Unavailable`] if there is no memory for `what`, or more than any number is needed.
-    pub(super) fn words(self: &Arc<Self>, count: Option<usize>, what: &str) -> Result<Words, BackendError> {
+    fn words(self: &Arc<Self>, count: Option<usize>, what: &str) -> Result<Words, BackendError> {
         let fitting = self.stock().take(|piece| Some(piece.size()) == count);
         if let Some(piece) = fitting {
             return Ok(self.lend(piece));

@@ -1,10 +1,7 @@
 //! Lanes in Rust alone, which the compiler keeps in whatever vectors the target has.
 
 use super::lanes::{Kernel, WordLanes};
-
-/// `W` lanes as an array.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Portable<const W: usize>;
+use crate::isa::Portable;
 
 macro_rules! portable {
     ($lanes:literal) => {

@@ -12,6 +12,7 @@ use super::lanes::{Kernel, WordLanes};
 use super::layout::in_tiles;
 use super::modular::{Prime, lazy_terms, montgomery_one};
 use super::ntt::Forward;
+use super::scratch::{Scratch, room};
 use super::tables::RingTables;
 
 /// The polynomials of a ciphertext whose digits meet keys, in the order of the keys' rows.
@@ -107,18 +108,6 @@ pub(super) trait Results {
     );
 }
 
-/// Working memory of one thread, for any keys.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    /// Nodes of two levels of a tree.
-    pub nodes: [Vec<u32>; 2],
-    /// The operands' sources, as values.
-    images: Vec<u32>,
-    residues: Vec<u32>,
-    fields: Vec<u32>,
-    terms: Vec<u32>,
-}
-
 /// Words between the terms of two rows, beside a polynomial's: two cache lines, or the same slots of all rows
 /// would fall into one set of the first-level cache.
 const PADDING: usize = 32;
@@ -163,14 +152,6 @@ pub(super) fn multiply<L: WordLanes<W>, O: Operands, const W: usize>(
             lanes.run(Accumulate { q, degree, terms, keys: keys_of_prime, results });
         }
     }
-}
-
-/// So many words of a buffer that grows, of any content.
-pub(super) fn room(words: &mut Vec<u32>, count: usize) -> &mut [u32] {
-    if words.len() < count {
-        words.resize(count, 0);
-    }
-    &mut words[..count]
 }
 
 /// The sum of an operand's terms times keys modulo one prime.

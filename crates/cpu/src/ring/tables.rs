@@ -5,10 +5,6 @@ use std::sync::Arc;
 use spirea_backend::BackendError;
 use spirea_math::{Expansion, Modulus, Ring, ShoupWord};
 
-use super::pool::{Lent, Pool, WorkingMemory};
-use super::product::Scratch;
-use crate::memory::HugeBuffer;
-
 /// Most primes of a ring: their residues are recombined in as many 32-bit limbs.
 pub(super) const MOST_PRIMES: usize = 4;
 /// Least degree: a vector of the widest lanes.
@@ -21,7 +17,6 @@ pub struct RingTables {
     lanes: usize,
     primes: Vec<PrimeTables>,
     substitutions: Vec<Substitution>,
-    memory: WorkingMemory,
 }
 
 /// What transforms modulo one prime read, beside the plan's own twiddles.
@@ -61,7 +56,7 @@ pub(super) enum Monomial {
 }
 
 impl RingTables {
-    pub(crate) fn new(ring: &Arc<Ring>, lanes: usize, memory: WorkingMemory) -> Result<Self, BackendError> {
+    pub(crate) fn new(ring: &Arc<Ring>, lanes: usize) -> Result<Self, BackendError> {
         let primes = || ring.limbs().iter().map(|limb| limb.prime().value());
         let spread = primes().min().zip(primes().max());
         let fits = ring.degree() >= LEAST_DEGREE
@@ -84,7 +79,6 @@ impl RingTables {
             lanes,
             primes: ring.limbs().iter().map(of_prime).collect(),
             substitutions: (0..levels).map(|level| Substitution::new(ring, lanes, level)).collect(),
-            memory,
         })
     }
 
@@ -119,16 +113,6 @@ impl RingTables {
 
     pub(super) fn primes(&self) -> &[PrimeTables] {
         &self.primes
-    }
-
-    /// Memory for leaves and ciphertexts.
-    pub(super) fn memory(&self) -> &Arc<Pool<HugeBuffer>> {
-        &self.memory.buffers
-    }
-
-    /// Working memory for a thread.
-    pub(super) fn scratch(&self) -> Lent<Scratch> {
-        self.memory.scratch.any()
     }
 
     /// The substitution of a level of expansion.

@@ -9,8 +9,9 @@ use super::keys::RingKeys;
 use super::lanes::{Kernel, WordLanes};
 use super::layout::{self, Read, RingLeaves, store_tile};
 use super::modular::Prime;
-use super::pool::Lent;
-use super::product::{DigitKeys, Operands, RGSW, Results, Scratch, multiply};
+use super::pool::{Lent, WorkingMemory};
+use super::product::{DigitKeys, Operands, RGSW, Results, multiply};
+use super::scratch::Scratch;
 use super::tables::RingTables;
 
 /// RGSW encryptions of the bits of each query's index, lowest first.
@@ -72,9 +73,11 @@ impl Results for &mut [u32] {
 }
 
 /// `selectors`: rows of b are the leaves themselves, rows of a their products with the conversion key.
+#[allow(clippy::too_many_arguments, reason = "those of the operation")]
 pub(super) fn selectors<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
+    memory: &WorkingMemory,
     keys: &[&RingKeys],
     leaves: &[RingLeaves],
     first: usize,
@@ -101,7 +104,7 @@ pub(super) fn selectors<L: WordLanes<W>, const W: usize>(
     };
     let queries = leaves.len();
     let places: Vec<_> = (0..queries).flat_map(|query| (0..depth).map(move |bit| (query, bit))).collect();
-    let bits = places.into_par_iter().map_init(|| (tables.scratch(), Vec::new()), selector);
+    let bits = places.into_par_iter().map_init(|| (memory.scratch(), Vec::new()), selector);
     Ok(RingSelectors { queries, depth, bits: bits.collect::<Result<_, BackendError>>()? })
 }
 
@@ -115,11 +118,12 @@ const GROUP: usize = 4;
 pub(super) fn rgsw_fold<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
+    memory: &WorkingMemory,
     selectors: &RingSelectors,
     ciphertexts: Vec<RingCiphertexts>,
 ) -> Result<Vec<RingCiphertexts>, BackendError> {
     check_batches(selectors.queries, ciphertexts.len())?;
-    let of_query = |(query, ciphertexts)| select(lanes, tables, selectors.of(query), ciphertexts);
+    let of_query = |(query, ciphertexts)| select(lanes, tables, memory, selectors.of(query), ciphertexts);
     ciphertexts.into_iter().enumerate().map(of_query).collect()
 }
 
@@ -128,6 +132,7 @@ pub(super) fn rgsw_fold<L: WordLanes<W>, const W: usize>(
 fn select<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
+    memory: &WorkingMemory,
     selectors: &[DigitKeys],
     mut ciphertexts: RingCiphertexts,
 ) -> Result<RingCiphertexts, BackendError> {
@@ -140,7 +145,7 @@ fn select<L: WordLanes<W>, const W: usize>(
     let subtree = count.div_ceil(rayon::current_num_threads()).next_power_of_two().min(SUBTREE);
     let (lower, upper) = selectors.split_at(selectors.len().min(subtree.trailing_zeros() as usize));
     words.par_chunks_mut(subtree * one).for_each_init(
-        || tables.scratch(),
+        || memory.scratch(),
         |scratch, words| {
             for (round, selector) in lower.iter().enumerate() {
                 for words in words.chunks_mut((2 * GROUP * one) << round) {
@@ -153,7 +158,7 @@ fn select<L: WordLanes<W>, const W: usize>(
     for (round, selector) in upper.iter().enumerate() {
         let distance = subtree << round;
         words.par_chunks_mut(2 * distance * one).for_each_init(
-            || tables.scratch(),
+            || memory.scratch(),
             |scratch, words| {
                 multiply(lanes, tables, selector, scratch, &mut Games { tables, words, distance });
             },

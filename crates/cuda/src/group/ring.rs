@@ -279,7 +279,7 @@ impl RingBackend for DeviceGroup {
             });
             let here = folded.on(self, member, &words.collect::<Vec<_>>())?;
             let (folded, bodies) = here.words();
-            self.members[member].add_bodies(&tables[member], part, folded, &bodies, bits)?;
+            self.members[member].add_bodies(&tables[member], part, folded, bodies, bits)?;
         }
         if start < bodies.first.len() {
             return Err(BackendError::Shape("more bodies than coefficients".into()));

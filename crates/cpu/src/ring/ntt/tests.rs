@@ -6,8 +6,8 @@ use spirea_math::{Modulus, Ring};
 
 use super::Direction;
 use super::headroom::ManyMultiples;
-use crate::isa::Isa;
-use crate::ring::{Lanes, RingTables, WorkingMemory};
+use crate::isa::{Found, Isa};
+use crate::ring::{RingTables, lanes_of, transform};
 
 /// The largest prime below a bound that has 2^16th roots of unity.
 fn prime_below(bound: u32) -> Modulus {
@@ -44,12 +44,12 @@ fn words_as_large_as_they_may_be() {
                 words
             };
             for isa in Isa::available() {
-                let lanes = Lanes::detect(isa).unwrap();
-                let tables = RingTables::new(&ring, lanes.count(), WorkingMemory::default()).unwrap();
+                let found = Found::detect(isa).unwrap();
+                let tables = RingTables::new(&ring, lanes_of(found)).unwrap();
                 for (direction, multiples) in [(Direction::Forward, 4), (Direction::Inverse, 2)] {
                     for from in contents(degree, multiples * q.value()) {
                         let mut to = vec![0; degree];
-                        lanes.transform(&tables, direction, &from, &mut to);
+                        transform(found, &tables, direction, &from, &mut to);
                         if matches!(direction, Direction::Forward) {
                             to.iter_mut().for_each(|word| *word %= q.value());
                         }

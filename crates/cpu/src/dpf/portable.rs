@@ -1,10 +1,7 @@
 //! Vectors as arrays: what the compilation target makes of them.
 
 use super::lanes::ByteLanes;
-
-/// Vectors of 32 bytes as eight words.
-#[derive(Clone, Copy)]
-pub(crate) struct PlainLanes;
+use crate::isa::Portable;
 
 type Words = [u32; 8];
 
@@ -20,7 +17,7 @@ fn pairs(a: Words, b: Words, of: impl Fn(u64, u64) -> u64) -> Words {
     std::array::from_fn(|i| (of(word(a, i), word(b, i)) >> (32 * (i & 1))) as u32)
 }
 
-impl ByteLanes for PlainLanes {
+impl ByteLanes for Portable<8> {
     type Vector = Words;
     const BYTES: usize = 32;
 

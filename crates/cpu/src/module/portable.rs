@@ -4,7 +4,7 @@ use super::prepare::Prepared;
 use super::rows::{self, Scratch};
 use super::{ModuleKernel, PairLanes};
 use crate::fold::Quad;
-use crate::fold::plain::Plain;
+use crate::isa::Portable;
 
 type Lanes<const N: usize> = [u32; N];
 
@@ -18,7 +18,7 @@ fn words<const N: usize>(a: Lanes<N>, b: Lanes<N>, f: impl Fn(i16, i16) -> i16) 
     })
 }
 
-impl<const N: usize> PairLanes for Plain<N> {
+impl<const N: usize> PairLanes for Portable<N> {
     type Vector = Lanes<N>;
     const LANES: usize = N;
 
@@ -116,7 +116,7 @@ impl<const N: usize> PairLanes for Plain<N> {
     }
 }
 
-impl<const N: usize> ModuleKernel for Plain<N> {
+impl<const N: usize> ModuleKernel for Portable<N> {
     fn fold_rows(
         self,
         prepared: &Prepared,

@@ -1,15 +1,12 @@
-//! Lanes in plain Rust: the portable kernel of machines other than x86-64.
+//! Lanes as arrays: the portable kernel of machines other than x86-64.
 //!
 //! One column and the whole word of the query at a time: no digits at all.
 
-use super::tile::{Tile, fold_tile, read};
+use super::tile::{Tile, fold_tile, read, tile_from_cache};
 use super::{Microkernel, PanelSums, Quad, RowLanes};
+use crate::isa::Portable;
 
-/// `N` lanes that a compiler can keep in vectors.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plain<const N: usize>;
-
-impl<const N: usize> RowLanes for Plain<N> {
+impl<const N: usize> RowLanes for Portable<N> {
     type Vector = [u32; N];
     const LANES: usize = N;
     const PHASES: usize = 4;
@@ -47,7 +44,7 @@ impl<const N: usize> RowLanes for Plain<N> {
     }
 }
 
-impl<const N: usize> Microkernel for Plain<N> {
+impl<const N: usize> Microkernel for Portable<N> {
     const TILE: usize = 2;
 
     fn fold(self, tile: Tile<'_>) {
@@ -63,6 +60,6 @@ impl<const N: usize> Microkernel for Plain<N> {
     }
 
     fn multiply_adds(self, rounds: u64) -> u64 {
-        crate::rates::tile_from_cache(self, rounds)
+        tile_from_cache(self, rounds)
     }
 }
