@@ -28,6 +28,7 @@ lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package spirea-constant-time --features memcheck --locked -- -D warnings
+	@! git grep -nE '^(<<<<<<<|>>>>>>>) '
 
 # The emulated CUDA device is built with AddressSanitizer besides: test-cuda-asan runs every kernel under it.
 test lint test-rust test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
