@@ -24,11 +24,16 @@ deny:
 audit:
 	scripts/cargo-deny.sh check
 
-lint:
+lint: check-32-bit
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package spirea-constant-time --features memcheck --locked -- -D warnings
 	@! git grep -nE '^(<<<<<<<|>>>>>>>) '
+
+# The client for the browser and for machines of 32 bits. Adds the two targets where rustup lacks them.
+.PHONY: check-32-bit
+check-32-bit:
+	CARGO="$(CARGO)" scripts/check-32-bit.sh
 
 # The emulated CUDA device is built with AddressSanitizer besides: test-cuda-asan runs every kernel under it.
 test lint test-rust test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
