@@ -1,10 +1,9 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_wire::{KeysHash, KeysRequest, KeysResponse, Part, Version};
 
 use crate::ClientError;
-use spirea_protocols::ClientKeys;
 
 /// A session's evaluation keys, which its server must have before it can answer. They hold no secret, but tell
 /// which look-ups come from one client.
@@ -28,15 +27,10 @@ impl Keys<'_> {
     /// The longest that one ring secret is used, and that look-ups name the same keys. A look-up that has begun is
     /// finished under it.
     ///
-    /// Time is that of [`Instant`], which on most systems stands still while the machine is suspended: keys of a machine
-    /// that sleeps are used for so long a time awake. Nothing but the link between look-ups lasts longer for it.
+    /// Time is that of the session's [`Clock`](crate::Clock), and the system's stands still on most systems while the
+    /// machine is suspended: keys of a machine that sleeps are used for so long a time awake. Nothing but the link between
+    /// look-ups lasts longer for it.
     pub const LONGEST_USE: Duration = Duration::from_secs(24 * 3600);
-
-    /// Whether the next look-up needs others.
-    pub(crate) fn are_over(keys: &ClientKeys, now: Instant) -> bool {
-        let age = now.saturating_duration_since(keys.made());
-        keys.have_ended() || keys.queries() >= Self::MOST_QUERIES || age >= Self::LONGEST_USE
-    }
 
     /// Their bytes.
     pub fn bytes(&self) -> &[u8] {

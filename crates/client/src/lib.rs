@@ -8,6 +8,7 @@
 //! long as they do not work together. A server that changes answers learns from a look-up whether all were accepted, when
 //! the next one comes: at most one bit of one key, which ends when they were not ([`LookUp`]).
 
+mod clock;
 mod description;
 mod error;
 #[cfg(feature = "http")]
@@ -18,6 +19,7 @@ mod manifest;
 mod session;
 mod weak;
 
+pub use clock::Clock;
 pub use description::{Description, Hint, Part};
 pub use error::ClientError;
 #[cfg(feature = "http")]

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_math::random::SecretRng;
@@ -10,7 +10,7 @@ use spirea_wire::{KeysHash, Part as KeysPart, Queries, Request, Response};
 use zeroize::Zeroizing;
 
 use crate::look_up::Wanted;
-use crate::{ClientError, Description, Hint, Keys, LookUp, Part, WeakPrf};
+use crate::{ClientError, Clock, Description, Hint, Keys, LookUp, Part, WeakPrf};
 
 /// The most bytes of a request's queries, unless a single query has more.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
@@ -51,25 +51,50 @@ pub struct Session {
     description: Description,
     base: Arc<Asker>,
     delta: Option<Arc<Asker>>,
+    clock: Clock,
 }
 
 /// The client of one part of a version, with the same keys for its whole life.
 struct Asker {
     client: TableClient,
     keys: Option<KeysHash>,
+    /// When the keys were made, by the session's clock.
+    made: Duration,
 }
 
 impl Asker {
-    fn new(part: &Part, index: Box<dyn AnyIndexClient>) -> Result<Self, ClientError> {
+    /// Over the index protocol's client, whose keys are one of `known`'s or were made `now`.
+    fn new(
+        part: &Part,
+        index: Box<dyn AnyIndexClient>,
+        known: &[Arc<Self>],
+        now: Duration,
+    ) -> Result<Self, ClientError> {
         let keys = index.keys().map(|keys| blake3::hash(keys.bytes()).into());
-        Ok(Self { client: TableClient::new(part.table().clone(), index)?, keys })
+        let made = known.iter().find(|other| other.keys == keys).map_or(now, |other| other.made);
+        Ok(Self { client: TableClient::new(part.table().clone(), index)?, keys, made })
     }
 
-    /// With keys among `known` that fit, or else with new ones, which are known from then on.
-    fn open(part: &Part, hint: &[u8], known: &mut Vec<ClientKeys>) -> Result<Arc<Self>, ClientError> {
-        let asker = Self::new(part, part.params().client(hint, known, &mut SecretRng::from_os()?)?)?;
-        known.extend(asker.ring_keys().cloned());
-        Ok(Arc::new(asker))
+    /// With the keys of one of `known` if they fit, or else with new ones; it is known from then on.
+    fn open(
+        part: &Part,
+        hint: &[u8],
+        known: &mut Vec<Arc<Self>>,
+        clock: &Clock,
+    ) -> Result<Arc<Self>, ClientError> {
+        let keys: Vec<ClientKeys> = known.iter().filter_map(|other| other.ring_keys()).cloned().collect();
+        let index = part.params().client(hint, &keys, &mut SecretRng::from_os()?)?;
+        let asker = Arc::new(Self::new(part, index, known, clock.now())?);
+        known.push(Arc::clone(&asker));
+        Ok(asker)
+    }
+
+    /// Whether the next look-up needs other keys.
+    fn is_over(&self, now: Duration) -> bool {
+        self.ring_keys().is_some_and(|keys| {
+            let age = now.saturating_sub(self.made);
+            keys.have_ended() || keys.queries() >= Keys::MOST_QUERIES || age >= Keys::LONGEST_USE
+        })
     }
 
     fn ring_keys(&self) -> Option<&ClientKeys> {
@@ -145,15 +170,17 @@ pub struct Answered {
 }
 
 impl Session {
-    /// A session with a database whose pseudorandom function, if it has one, needs nobody's consent.
+    /// A session with a database whose pseudorandom function, if it has one, needs nobody's consent, by the system's
+    /// clock.
     ///
     /// # Errors
     /// See [`Session::new_with`].
+    #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
     pub fn new(description: Description, hints: &[Hint]) -> Result<Self, ClientError> {
-        Self::new_with(description, hints, WeakPrf::Refuse)
+        Self::new_with(description, hints, WeakPrf::Refuse, Clock::system())
     }
 
-    /// A session with a database, with the hints of its parts in their order.
+    /// A session with a database, with the hints of its parts in their order. Its keys grow old by `clock`.
     ///
     /// # Errors
     /// [`ClientError::WeakPrf`] if its function needs a consent that was not given,
@@ -163,8 +190,9 @@ impl Session {
         description: Description,
         hints: &[Hint],
         weak_prf: WeakPrf,
+        clock: Clock,
     ) -> Result<Self, ClientError> {
-        Self::open(description, hints, weak_prf, &[])
+        Self::open(description, hints, weak_prf, Vec::new(), clock)
     }
 
     /// A session with another version of the database, which goes on with this one's evaluation keys where they
@@ -179,15 +207,16 @@ impl Session {
         hints: &[Hint],
         weak_prf: WeakPrf,
     ) -> Result<Self, ClientError> {
-        let known: Vec<ClientKeys> = self.ring_keys().cloned().collect();
-        Self::open(description, hints, weak_prf, &known)
+        let known = self.askers().cloned().collect();
+        Self::open(description, hints, weak_prf, known, self.clock.clone())
     }
 
     fn open(
         description: Description,
         hints: &[Hint],
         weak_prf: WeakPrf,
-        known: &[ClientKeys],
+        mut known: Vec<Arc<Asker>>,
+        clock: Clock,
     ) -> Result<Self, ClientError> {
         if hints.len() != description.parts().count() {
             return Err(ClientError::HintCorrupted);
@@ -198,13 +227,12 @@ impl Session {
                 return Err(ClientError::HintCorrupted);
             }
         }
-        let mut known = known.to_vec();
-        let asker = |(part, hint): (&Part, &Hint)| Asker::open(part, &hint.bytes, &mut known);
+        let asker = |(part, hint): (&Part, &Hint)| Asker::open(part, &hint.bytes, &mut known, &clock);
         let mut askers = description.parts().zip(hints).map(asker);
         let base = askers.next().unwrap_or(Err(ClientError::HintCorrupted))?;
         let delta = askers.next().transpose()?;
         drop(askers);
-        Ok(Self { description, base, delta })
+        Ok(Self { description, base, delta, clock })
     }
 
     /// A session with a version that has no delta, over the index protocol's client.
@@ -213,12 +241,17 @@ impl Session {
         description: Description,
         index: Box<dyn AnyIndexClient>,
     ) -> Result<Self, ClientError> {
-        let base = Arc::new(Asker::new(description.base(), index)?);
-        Ok(Self { description, base, delta: None })
+        let clock = Clock::system();
+        let base = Arc::new(Asker::new(description.base(), index, &[], clock.now())?);
+        Ok(Self { description, base, delta: None, clock })
+    }
+
+    fn askers(&self) -> impl Iterator<Item = &Arc<Asker>> {
+        [&self.base].into_iter().chain(&self.delta)
     }
 
     fn ring_keys(&self) -> impl Iterator<Item = &ClientKeys> {
-        ring_keys(&self.base, self.delta.as_ref())
+        self.askers().filter_map(|asker| asker.ring_keys())
     }
 
     /// The database.
@@ -231,8 +264,7 @@ impl Session {
     /// begun with new ones.
     pub fn keys(&self) -> Vec<Keys<'_>> {
         let mut all: Vec<Keys<'_>> = Vec::new();
-        let askers = [&self.base].into_iter().chain(&self.delta);
-        for (asker, part) in askers.zip([KeysPart::Base, KeysPart::Delta]) {
+        for (asker, part) in self.askers().zip([KeysPart::Base, KeysPart::Delta]) {
             let (Some(keys), Some(blake3)) = (asker.client.index().keys(), asker.keys) else {
                 continue;
             };
@@ -255,7 +287,7 @@ impl Session {
     /// # Errors
     /// [`ClientError::NoEntropy`] if the system gives no randomness for new keys.
     pub fn look_up_keys<'a>(&mut self, keys: &'a [&'a [u8]]) -> Result<LookUp<'a>, ClientError> {
-        self.renew_keys(Instant::now())?;
+        self.renew_keys()?;
         Ok(LookUp::new(Wanted::Keys(keys)))
     }
 
@@ -264,7 +296,7 @@ impl Session {
     /// # Errors
     /// Those of [`Session::look_up_keys`].
     pub fn look_up_indices<'a>(&mut self, indices: &'a [u64]) -> Result<LookUp<'a>, ClientError> {
-        self.renew_keys(Instant::now())?;
+        self.renew_keys()?;
         Ok(LookUp::new(Wanted::Indices(indices)))
     }
 
@@ -275,7 +307,7 @@ impl Session {
     /// [`ClientError::Protocol`] if the table is looked up by index or the keys are too many,
     /// [`ClientError::NoEntropy`] if the system gives no randomness.
     pub fn query_keys(&mut self, keys: &[&[u8]]) -> Result<Round, ClientError> {
-        self.renew_keys(Instant::now())?;
+        self.renew_keys()?;
         self.round(Wanted::Keys(keys))
     }
 
@@ -286,13 +318,14 @@ impl Session {
     /// too many; [`ClientError::NoEntropy`] if the system gives no randomness. Whether a version with a delta has an
     /// index beyond its base, its answers tell.
     pub fn query_indices(&mut self, indices: &[u64]) -> Result<Round, ClientError> {
-        self.renew_keys(Instant::now())?;
+        self.renew_keys()?;
         self.round(Wanted::Indices(indices))
     }
 
     /// Draws new ring secrets, with keys made of them, if any of the present ones is over.
-    fn renew_keys(&mut self, now: Instant) -> Result<(), ClientError> {
-        if !self.ring_keys().any(|keys| Keys::are_over(keys, now)) {
+    fn renew_keys(&mut self) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        if !self.askers().any(|asker| asker.is_over(now)) {
             return Ok(());
         }
         let mut fresh = Vec::new();
@@ -300,7 +333,7 @@ impl Session {
         for (asker, part) in askers.zip(self.description.parts()) {
             if asker.ring_keys().is_some() {
                 // No protocol has both keys and a hint.
-                *asker = Asker::open(part, &[], &mut fresh)?;
+                *asker = Asker::open(part, &[], &mut fresh, &self.clock)?;
             }
         }
         Ok(())

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Instant;
 
 use spirea_lattice::rlwe::{KeyShape, RingSecret};
 use spirea_math::random::SecretRng;
@@ -17,7 +16,6 @@ struct SecretAndKeys {
     shape: KeyShape,
     bytes: Vec<u8>,
     secrets: RwLock<Secrets>,
-    made: Instant,
     queries: AtomicU64,
 }
 
@@ -39,7 +37,6 @@ impl ClientKeys {
                 shape,
                 bytes,
                 secrets: RwLock::new(Secrets { current, spare }),
-                made: Instant::now(),
                 queries: AtomicU64::new(0),
             }))
         })
@@ -57,11 +54,6 @@ impl ClientKeys {
     /// Whether the secret has been erased.
     pub fn have_ended(&self) -> bool {
         self.secrets().spare.is_none()
-    }
-
-    /// When they were made, by the clock that only goes forward.
-    pub fn made(&self) -> Instant {
-        self.0.made
     }
 
     /// Counts further queries made under them.

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anyhow::{Context as _, anyhow, ensure};
 use bytes::Bytes;
-use spirea_client::{ClientError, Description, Hint, Pending, Session, WeakPrf};
+use spirea_client::{ClientError, Clock, Description, Hint, Pending, Session, WeakPrf};
 use spirea_wire::{Code, KeysHash, Limits, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, Version};
 use tokio::sync::Mutex;
 
@@ -172,7 +172,7 @@ impl Fleet {
             let (description, hints) = (current.description.clone(), &current.hints);
             match former {
                 Some(former) => former.session().follow(description, hints, weak_prf),
-                None => Session::new_with(description, hints, weak_prf),
+                None => Session::new_with(description, hints, weak_prf, Clock::system()),
             }
         };
         let session = tokio::task::spawn_blocking(open).await??;

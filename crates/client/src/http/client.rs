@@ -9,7 +9,7 @@ use spirea_wire::{Code, KeysHash, Response};
 use super::cache::Cache;
 use super::servers::Servers;
 use super::{ClientOptions, download};
-use crate::{ClientError, Description, LookUp, Round, Session, Value};
+use crate::{ClientError, Clock, Description, LookUp, Round, Session, Value};
 
 /// How often a configuration is fetched while the database changes in between.
 const REFRESHES: u32 = 3;
@@ -305,7 +305,7 @@ fn open_session(
         if let Some(hints) = download::hints(servers.first(), cache, &description, options)? {
             return match former {
                 Some(session) => session.follow(description, &hints, options.weak_prf),
-                None => Session::new_with(description, &hints, options.weak_prf),
+                None => Session::new_with(description, &hints, options.weak_prf, Clock::system()),
             };
         }
     }

@@ -3,7 +3,7 @@
 mod attack;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use spirea_backend::Residence;
 use spirea_cpu::CpuBackend;
@@ -230,7 +230,6 @@ fn keys_that_are_accepted_go_on_until_they_are_old() {
     let keys = named(&session);
     let mut asked = session.look_up_indices(&[1]).unwrap();
     // In the middle of a look-up, however many queries it has.
-    let made = session.base.ring_keys().unwrap().made();
     session.base.ring_keys().unwrap().count_queries(Keys::MOST_QUERIES - 1);
     let first = asked.ask(&session).unwrap();
     assert_eq!(server.read(&first.requests[0]).base.keys, Some(keys));
@@ -246,15 +245,28 @@ fn keys_that_are_accepted_go_on_until_they_are_old() {
     let response = session.read(1, server.respond(answer)).map(|response| vec![response]);
     asked.answer(&session, first.pending, response);
     assert_eq!(asked.finish(Ok(())).unwrap()[0].as_ref().unwrap().fields(), [value(1)]);
+}
 
-    // By time, too.
+#[test]
+fn keys_grow_old_across_versions() {
+    let server = Server::of("onion");
+    let time = Arc::new(Mutex::new(Duration::from_secs(5)));
+    let now = Arc::clone(&time);
+    let clock = Clock::new(move || *now.lock().unwrap());
+    let hints = || [no_hint(&server.description)];
+    let session = Session::new_with(server.description.clone(), &hints(), WeakPrf::Refuse, clock).unwrap();
     let keys = named(&session);
-    let soon = session.base.ring_keys().unwrap().made() + Keys::LONGEST_USE;
-    assert!(soon >= made + Keys::LONGEST_USE);
-    session.renew_keys(soon - Duration::from_secs(1)).unwrap();
+    *time.lock().unwrap() += Keys::LONGEST_USE - Duration::from_secs(1);
+    let mut session = session.follow(server.description.clone(), &hints(), WeakPrf::Refuse).unwrap();
+    session.query_indices(&[1]).unwrap();
     assert_eq!(named(&session), keys);
-    session.renew_keys(soon).unwrap();
-    assert_ne!(named(&session), keys);
+    *time.lock().unwrap() += Duration::from_secs(1);
+    session.query_indices(&[1]).unwrap();
+    let fresh = named(&session);
+    assert_ne!(fresh, keys);
+    // These are as old as they are, not as those before them.
+    session.query_indices(&[1]).unwrap();
+    assert_eq!(named(&session), fresh);
 }
 
 #[test]
