@@ -1,14 +1,18 @@
-//! The client: sessions, hint cache, transport and retries.
+//! The client: sessions, conversations without I/O, the HTTP transport.
 //!
-//! [`Session`] is the client without a transport: it makes requests' bytes and reads responses', and whoever
-//! holds it carries them. [`HttpClient`] carries them over HTTP, keeps hints in a cache on disk, and tries
-//! again where that is safe.
+//! [`Session`] makes requests' bytes and reads responses'. [`Client`] decides what is sent when: its [`Conversation`]s
+//! fetch configurations and hints, upload keys, ask, follow the database and try again where that is safe, and whoever holds
+//! one carries its requests. [`HttpClient`] is the loop that does so over HTTP, blocking, with a cache on disk. Without the
+//! feature `http` nothing here needs sockets, files, threads or a 64-bit word.
 //!
 //! What a server learns: when a client asks, and how many values at once. Not which; of two servers neither does, as
 //! long as they do not work together. A server that changes answers learns from a look-up whether all were accepted, when
 //! the next one comes: at most one bit of one key, which ends when they were not ([`LookUp`]).
 
+mod cache;
+mod client;
 mod clock;
+mod conversation;
 mod description;
 mod error;
 #[cfg(feature = "http")]
@@ -16,15 +20,20 @@ mod http;
 mod keys;
 mod look_up;
 mod manifest;
+mod policy;
 mod session;
 mod weak;
 
+pub use cache::{Download, HintCache, MemoryCache};
+pub use client::{Client, Lookups, Timings};
 pub use clock::Clock;
+pub use conversation::{Conversation, Head, Method, Received, Request, Step, TransportError};
 pub use description::{Description, Hint, Part};
 pub use error::ClientError;
 #[cfg(feature = "http")]
-pub use http::{ClientOptions, HttpClient, Lookups, Progress, Timings, check_address, root_certificates};
+pub use http::{ClientOptions, HttpClient, check_address, root_certificates};
 pub use keys::Keys;
 pub use look_up::LookUp;
+pub use policy::{Policy, Progress};
 pub use session::{Answered, Pending, Round, Session, Value};
 pub use weak::WeakPrf;

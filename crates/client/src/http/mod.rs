@@ -2,13 +2,11 @@
 
 mod cache;
 mod client;
-mod download;
 mod options;
-mod servers;
 #[cfg(test)]
 mod tests;
 mod transport;
 
-pub use client::{HttpClient, Lookups, Timings};
-pub use options::{ClientOptions, Progress};
+pub use client::HttpClient;
+pub use options::ClientOptions;
 pub use transport::{check_address, root_certificates};

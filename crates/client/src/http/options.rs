@@ -3,10 +3,8 @@ use std::time::Duration;
 
 use spirea_protocols::signature::PublicKey;
 
-use crate::WeakPrf;
-
-/// Is told how many bytes of a hint are there, and of how many.
-pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
+use super::check_address;
+use crate::{ClientError, Policy, Progress, WeakPrf};
 
 /// How a client connects, waits and remembers.
 pub struct ClientOptions {
@@ -40,9 +38,11 @@ pub struct ClientOptions {
 }
 
 impl Default for ClientOptions {
-    /// 10 seconds to connect, 60 to wait, 5 attempts with pauses up to 30 seconds, hints up to 8 GiB, no weak
-    /// function, no token, no replicas.
+    /// 10 seconds to connect, 60 to wait, no token, no replicas, and what [`Policy`] has: 5 attempts with pauses up to 30
+    /// seconds, hints up to 8 GiB, no weak function.
     fn default() -> Self {
+        let Policy { attempts, max_pause, max_hint_bytes, pinned_key, weak_prf, progress } =
+            Policy::default();
         Self {
             cache: None,
             token: None,
@@ -50,12 +50,35 @@ impl Default for ClientOptions {
             replicas: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(60),
-            attempts: 5,
-            max_pause: Duration::from_secs(30),
-            max_hint_bytes: 8 << 30,
-            pinned_key: None,
-            progress: None,
-            weak_prf: WeakPrf::default(),
+            attempts,
+            max_pause,
+            max_hint_bytes,
+            pinned_key,
+            progress,
+            weak_prf,
         }
+    }
+}
+
+impl ClientOptions {
+    /// All addresses of each server, those at `urls` first.
+    pub(super) fn addresses(&self, urls: &[&str]) -> Result<Vec<Vec<String>>, ClientError> {
+        if self.replicas.len() > urls.len() {
+            let text = "there are further addresses of more servers than there are servers";
+            return Err(ClientError::BadOption(text.into()));
+        }
+        let all = |(i, url): (usize, &&str)| {
+            let further = self.replicas.get(i).into_iter().flatten().cloned();
+            let addresses: Vec<String> = [String::from(*url)].into_iter().chain(further).collect();
+            addresses.iter().try_for_each(|address| check_address(address, self.token.is_some()))?;
+            Ok(addresses)
+        };
+        urls.iter().enumerate().map(all).collect()
+    }
+
+    /// What does not concern the way to the servers.
+    pub(super) fn into_policy(self) -> Policy {
+        let Self { attempts, max_pause, max_hint_bytes, pinned_key, weak_prf, progress, .. } = self;
+        Policy { attempts, max_pause, max_hint_bytes, pinned_key, weak_prf, progress }
     }
 }

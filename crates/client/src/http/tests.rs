@@ -21,11 +21,8 @@ use spirea_wire::{
     Code, Config, KeysRequest, KeysResponse, Lengths, Limits, PartConfig, Refusal, Request, Response, Version,
 };
 
-use super::cache::Cache;
-use super::client::HttpClient;
-use super::servers::Servers;
-use super::{ClientOptions, Timings};
-use crate::{ClientError, Description, Session, WeakPrf};
+use super::{ClientOptions, HttpClient};
+use crate::{ClientError, Description, Session, Timings, WeakPrf};
 
 const OLD: Version = [1; 32];
 const NEW: Version = [2; 32];
@@ -164,8 +161,7 @@ impl Server {
 
     fn client_with(&self, session: Session, cache: &tempfile::TempDir) -> HttpClient {
         let options = ClientOptions { cache: Some(cache.path().into()), ..ClientOptions::default() };
-        let servers = Servers::new(&[&self.url], "test", &options).unwrap();
-        HttpClient::over(servers, Cache::open(Some(cache.path())).unwrap(), options, session)
+        HttpClient::over(&[&self.url], "test", options, session).unwrap()
     }
 }
 

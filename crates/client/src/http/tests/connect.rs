@@ -2,7 +2,6 @@
 
 use spirea_protocols::Party;
 
-use super::super::transport::Transport;
 use super::pair::{PATIENT, client, pair, share};
 use super::*;
 
@@ -186,21 +185,31 @@ fn a_new_version_does_not_bring_a_weak_function() {
 #[test]
 fn an_address_of_the_other_party_gets_no_queries() {
     for (party, is_right) in [(Party::Zero, true), (Party::One, false)] {
-        let down = Server::start(|_, _| refusal(503, Code::Stopping));
+        // Describes itself, and is down when it is asked.
+        let down = Server::start(|path, _| match path {
+            "config" => (200, described(Party::Zero, OLD).encode()),
+            _ => refusal(503, Code::Stopping),
+        });
+        let other = Server::start(|path, _| match path {
+            "config" => (200, described(Party::One, OLD).encode()),
+            _ => share(Party::One),
+        });
         let replica = Server::start(move |path, _| match path {
             "config" => (200, described(party, OLD).encode()),
             _ => share(party),
         });
-        let urls = [&*down.url, &*replica.url];
-        let mut server = Transport::new(&urls, "test", &ClientOptions::default()).unwrap();
-        server.expect_party(Some(Party::Zero));
+        let cache = tempfile::tempdir().unwrap();
+        let options = ClientOptions {
+            cache: Some(cache.path().into()),
+            replicas: vec![vec![replica.url.clone()]],
+            ..ClientOptions::default()
+        };
+        let mut client = HttpClient::connect_with(&[&down.url, &other.url], "test", options).unwrap();
         for _ in 0..2 {
-            let asked = server.query(b"a share of a query", 1 << 20);
-            assert_eq!(asked.is_ok(), is_right);
-            assert!(
-                is_right
-                    || matches!(asked, Err(ClientError::BadAddress(text)) if text.contains(&replica.url))
-            );
+            let error = client.get_indices(&[3]).unwrap_err();
+            let is_told =
+                matches!(error.cause(), ClientError::BadAddress(text) if text.contains(&replica.url));
+            assert_eq!(is_told, !is_right, "{error:?}");
         }
         // Checked once where it is right.
         let paths: &[&str] = if is_right { &["config", "query", "query"] } else { &["config", "config"] };

@@ -78,8 +78,7 @@ pub(super) fn client([zero, one]: &[Server; 2], cache: &tempfile::TempDir, timeo
     let options = ClientOptions { cache: Some(cache.path().into()), timeout, ..ClientOptions::default() };
     let description = Description::parse("test", config(OLD).encode().into()).unwrap();
     let session = Session::over(description, Box::new(Shares)).unwrap();
-    let servers = Servers::new(&[&zero.url, &one.url], "test", &options).unwrap();
-    HttpClient::over(servers, Cache::open(Some(cache.path())).unwrap(), options, session)
+    HttpClient::over(&[&zero.url, &one.url], "test", options, session).unwrap()
 }
 
 pub(super) const PATIENT: Duration = Duration::from_secs(60);

@@ -1,0 +1,159 @@
+//! Where hints are kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use spirea_protocols::signature::{Pin, PublicKey};
+
+use crate::{ClientError, Hint, Part};
+
+/// Where a client keeps hints between sessions, and what it has seen of databases under pinned keys.
+///
+/// A *slot* is a part of a database whose hints follow each other, such as the base of one database.
+pub trait HintCache: Send {
+    /// The hint of a part, if it is there and undamaged.
+    ///
+    /// # Errors
+    /// If the cache fails.
+    fn load(&mut self, part: &Part) -> Result<Option<Hint>, ClientError>;
+
+    /// The place of a download of a part's hint, with what an earlier one left. It may wait until others who share the cache
+    /// are done with theirs.
+    ///
+    /// # Errors
+    /// If the cache fails.
+    fn begin(&mut self, part: &Part) -> Result<Box<dyn Download>, ClientError>;
+
+    /// The bytes of the hint that was last used in `slot`, if there are as many as this part's has. They are not
+    /// checked: what is made of them is.
+    fn former(&self, slot: &str, part: &Part) -> Option<Vec<u8>>;
+
+    /// Notes that a part's hint is used in `slot`, and removes the one that was before: versions may follow each other
+    /// by the second.
+    ///
+    /// # Errors
+    /// If the cache fails.
+    fn succeed(&mut self, slot: &str, part: &Part) -> Result<(), ClientError>;
+
+    /// The highest sequence number that has been seen of a database under an operator's key; 0 if none has.
+    fn seen(&self, database: &str, key: &PublicKey) -> u64;
+
+    /// Keeps what a pin has seen.
+    ///
+    /// # Errors
+    /// If the cache fails.
+    fn saw(&mut self, database: &str, pin: &Pin) -> Result<(), ClientError>;
+}
+
+/// A hint that is being downloaded.
+pub trait Download: Send {
+    /// Bytes that are there.
+    fn bytes(&self) -> u64;
+
+    /// Throws away what comes after `bytes`.
+    ///
+    /// # Errors
+    /// If the cache fails.
+    fn cut(&mut self, bytes: u64) -> Result<(), ClientError>;
+
+    /// Appends.
+    ///
+    /// # Errors
+    /// If the cache fails.
+    fn push(&mut self, bytes: &[u8]) -> Result<(), ClientError>;
+
+    /// Checks the whole and puts it in its place. What is not the hint is thrown away.
+    ///
+    /// # Errors
+    /// [`ClientError::HintCorrupted`] if it is not the hint of `part`; if the cache fails.
+    fn finish(&mut self, part: &Part) -> Result<Hint, ClientError>;
+}
+
+/// A cache in memory, which ends with the last of its clones: where there are no files, or none are to be left.
+#[derive(Clone, Default)]
+pub struct MemoryCache(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    /// By their hashes.
+    hints: HashMap<[u8; 32], Vec<u8>>,
+    /// The hash of each slot's latest.
+    latest: HashMap<String, [u8; 32]>,
+    /// Sequence numbers, by database and key.
+    seen: HashMap<(String, String), u64>,
+}
+
+impl MemoryCache {
+    // Whoever panicked while holding it has left every entry whole.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HintCache for MemoryCache {
+    fn load(&mut self, part: &Part) -> Result<Option<Hint>, ClientError> {
+        let bytes = self.kept().hints.get(part.hint_blake3()).cloned();
+        bytes.map(|bytes| part.hint(bytes)).transpose()
+    }
+
+    fn begin(&mut self, _: &Part) -> Result<Box<dyn Download>, ClientError> {
+        Ok(Box::new(InMemory { bytes: Vec::new(), cache: self.clone() }))
+    }
+
+    fn former(&self, slot: &str, part: &Part) -> Option<Vec<u8>> {
+        let kept = self.kept();
+        let bytes = kept.hints.get(kept.latest.get(slot)?)?;
+        (bytes.len() as u64 == part.hint_bytes()).then(|| bytes.clone())
+    }
+
+    fn succeed(&mut self, slot: &str, part: &Part) -> Result<(), ClientError> {
+        let mut kept = self.kept();
+        let latest = *part.hint_blake3();
+        if let Some(former) = kept.latest.insert(slot.into(), latest)
+            && former != latest
+        {
+            kept.hints.remove(&former);
+        }
+        Ok(())
+    }
+
+    fn seen(&self, database: &str, key: &PublicKey) -> u64 {
+        self.kept().seen.get(&(database.into(), key.to_string())).copied().unwrap_or(0)
+    }
+
+    fn saw(&mut self, database: &str, pin: &Pin) -> Result<(), ClientError> {
+        let mut kept = self.kept();
+        let seen = kept.seen.entry((database.into(), pin.key.to_string())).or_default();
+        *seen = pin.sequence.max(*seen);
+        Ok(())
+    }
+}
+
+/// A download to a [`MemoryCache`].
+struct InMemory {
+    bytes: Vec<u8>,
+    cache: MemoryCache,
+}
+
+impl Download for InMemory {
+    fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn cut(&mut self, bytes: u64) -> Result<(), ClientError> {
+        self.bytes.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(())
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finish(&mut self, part: &Part) -> Result<Hint, ClientError> {
+        let bytes = std::mem::take(&mut self.bytes);
+        let hint = part.hint(bytes.clone())?;
+        self.cache.kept().hints.insert(*part.hint_blake3(), bytes);
+        Ok(hint)
+    }
+}

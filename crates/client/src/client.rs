@@ -1,0 +1,266 @@
+use std::collections::HashSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirea_protocols::Table;
+use spirea_wire::{Code, KeysHash, Response};
+
+use crate::cache::HintCache;
+use crate::conversation::{Conversation, Servers, fetch};
+use crate::{ClientError, Clock, Description, LookUp, Policy, Round, Session, Value};
+
+/// What look-ups cost, summed over the requests that they took. Two servers are asked at the same time, and
+/// time passes once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Requests; those to two servers for the same values are one.
+    pub requests: u32,
+    /// Bytes sent in bodies, to all servers.
+    pub sent_bytes: u64,
+    /// Bytes received in bodies, from all servers.
+    pub received_bytes: u64,
+    /// Making the queries.
+    pub query: Duration,
+    /// Computation on the server, as it says; of two servers, the longer.
+    pub server: Duration,
+    /// Everything between sending and the last server's answer that is not the server's computation: the
+    /// network, waiting in the server's queue, pauses before trying again.
+    pub network: Duration,
+    /// Decoding the answers.
+    pub decode: Duration,
+    /// Bytes of evaluation keys sent, not among `sent_bytes`; 0 if the server had them or needs none.
+    pub keys_bytes: u64,
+    /// Uploading them, not part of `network`.
+    pub keys: Duration,
+}
+
+/// Values and what they cost.
+#[derive(Debug, Default)]
+pub struct Lookups {
+    /// The values, in the order asked for; `None` for a key that the table does not have, or a row that was
+    /// deleted.
+    pub values: Vec<Option<Value>>,
+    /// What they cost.
+    pub timings: Timings,
+}
+
+/// A client of one database, from the one server or the two that its protocol has, whose requests someone else carries:
+/// what it does is a [`Conversation`].
+///
+/// It follows the database: an answer says when the server has a newer version, and the next request is made for
+/// that one. A server keeps former versions for a while; when it no longer answers the client's, the client fetches
+/// the new configuration and hint at once and makes new queries. Values of one call may then come from two versions.
+///
+/// Where the protocol needs evaluation keys, the client uploads them before its first query, and again when the
+/// server has forgotten them.
+pub struct Client {
+    servers: Servers,
+    cache: Box<dyn HintCache>,
+    policy: Policy,
+    clock: Clock,
+    session: Session,
+    /// The keys that the servers have taken.
+    keys_sent: HashSet<KeysHash>,
+    /// Whether a server has said that it has a newer version than the session's.
+    outdated: bool,
+}
+
+impl Client {
+    /// A client of the database `name` of these servers, in any order, each with its addresses, such as
+    /// `https://pir.example.org`. The first address of a server is asked first, and the others in turn when it cannot be
+    /// reached, does not answer in time or is not ready. Fetches the configuration, and the hint unless `cache` has it.
+    ///
+    /// # Errors
+    /// [`ClientError::BadAddress`] for a name that cannot be one or a server without an address. The conversation's are
+    /// those of [`HttpClient::connect_with`](crate::HttpClient::connect_with).
+    pub fn connect(
+        addresses: &[Vec<String>],
+        name: &str,
+        mut cache: Box<dyn HintCache>,
+        policy: Policy,
+        clock: Clock,
+    ) -> Result<Conversation<'static, Self>, ClientError> {
+        let mut servers = Servers::new(addresses, name, &policy, clock.clone())?;
+        Ok(Conversation::new(servers.lines().clone(), async move {
+            let (description, hints) = fetch(&mut servers, &mut *cache, &policy).await?;
+            let session = Session::new_with(description, &hints, policy.weak_prf, clock.clone())?;
+            Ok(Self::over(servers, cache, policy, clock, session))
+        }))
+    }
+
+    pub(crate) fn over(
+        servers: Servers,
+        cache: Box<dyn HintCache>,
+        policy: Policy,
+        clock: Clock,
+        session: Session,
+    ) -> Self {
+        Self { servers, cache, policy, clock, session, keys_sent: HashSet::new(), outdated: false }
+    }
+
+    /// The database, in the version that was last seen.
+    pub fn description(&self) -> &Description {
+        self.session.description()
+    }
+
+    /// The table, in the version that was last seen.
+    pub fn table(&self) -> &Table {
+        self.description().table()
+    }
+
+    /// The values of keys, and what they cost. The conversation's errors are those of
+    /// [`HttpClient::look_up_keys`](crate::HttpClient::look_up_keys).
+    pub fn look_up_keys<'a>(&'a mut self, keys: &'a [&'a [u8]]) -> Conversation<'a, Lookups> {
+        Conversation::new(self.servers.lines().clone(), async move {
+            let look_up = self.session.look_up_keys(keys)?;
+            self.look_up(look_up).await
+        })
+    }
+
+    /// The values at indices, and what they cost. The conversation's errors are those of
+    /// [`HttpClient::look_up_indices`](crate::HttpClient::look_up_indices).
+    pub fn look_up_indices<'a>(&'a mut self, indices: &'a [u64]) -> Conversation<'a, Lookups> {
+        Conversation::new(self.servers.lines().clone(), async move {
+            let look_up = self.session.look_up_indices(indices)?;
+            self.look_up(look_up).await
+        })
+    }
+
+    async fn look_up(&mut self, mut look_up: LookUp<'_>) -> Result<Lookups, ClientError> {
+        let mut timings = Timings::default();
+        let asked = self.ask_all(&mut look_up, &mut timings).await;
+        Ok(Lookups { values: look_up.finish(asked)?, timings })
+    }
+
+    /// Makes all requests of a look-up.
+    async fn ask_all(&mut self, look_up: &mut LookUp<'_>, timings: &mut Timings) -> Result<(), ClientError> {
+        let mut refreshed = false;
+        while !look_up.is_complete() {
+            if self.outdated {
+                self.follow().await?;
+            }
+            let Err(error) = self.request(look_up, timings).await else { continue };
+            if !self.is_outdated(&error).await? {
+                return Err(error);
+            }
+            if std::mem::replace(&mut refreshed, true) {
+                return Err(match error {
+                    ClientError::Party { party, url, .. } => {
+                        ClientError::Party { party, url, cause: Box::new(ClientError::StillStale) }
+                    }
+                    _ => ClientError::StillStale,
+                });
+            }
+            // The refused queries are dropped with their secrets; the new version gets new ones.
+            self.follow().await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with the version that the servers have now.
+    async fn follow(&mut self) -> Result<(), ClientError> {
+        let (description, hints) = fetch(&mut self.servers, &mut *self.cache, &self.policy).await?;
+        self.session = self.session.follow(description, &hints, self.policy.weak_prf)?;
+        self.outdated = false;
+        Ok(())
+    }
+
+    /// Whether a server refused because it has another version by now. One of another shape takes other
+    /// lengths, and calls these malformed before it comes to the version.
+    async fn is_outdated(&mut self, error: &ClientError) -> Result<bool, ClientError> {
+        let ClientError::Refused { refusal, .. } = error.cause() else { return Ok(false) };
+        match refusal.code {
+            Code::StaleVersion => Ok(true),
+            Code::Malformed | Code::TooLarge | Code::NoKeysNeeded => {
+                let current = self.servers.describe().await?;
+                Ok(current.version() != self.description().version())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// One request, to each server, for what is still missing.
+    async fn request(&mut self, look_up: &mut LookUp<'_>, timings: &mut Timings) -> Result<(), ClientError> {
+        let started = self.clock.now();
+        let Round { requests, pending } = look_up.ask(&self.session)?;
+        let requests: Vec<Bytes> = requests.into_iter().map(Bytes::from).collect();
+        let query = self.clock.now().saturating_sub(started);
+
+        let count = pending.count();
+        let Exchanged { bodies, round_trip } = self.exchange(&requests, count, timings).await?;
+
+        let received = self.clock.now();
+        let length = |bodies: &[Bytes]| bodies.iter().map(|body| body.len() as u64).sum::<u64>();
+        let received_bytes = length(&bodies);
+        let read = |(i, body)| self.session.read(count, body).map_err(|error| self.servers.located(i, error));
+        let responses: Result<Vec<Response>, ClientError> =
+            bodies.into_iter().enumerate().map(read).collect();
+        let version = *self.description().version();
+        let told = responses.as_deref().unwrap_or_default();
+        self.outdated |= told.iter().any(|response| response.newest != version);
+        // A server's word, which may be anything, is not allowed to exceed what was measured here.
+        let server = told.iter().map(|response| response.compute.min(round_trip)).max().unwrap_or_default();
+        look_up.answer(&self.session, pending, responses);
+        timings.requests += 1;
+        timings.sent_bytes += length(&requests);
+        timings.received_bytes += received_bytes;
+        timings.query += query;
+        timings.server += server;
+        timings.network += round_trip - server;
+        timings.decode += self.clock.now().saturating_sub(received);
+        Ok(())
+    }
+
+    /// The responses to requests for `count` values, and how long they took once the server had the keys. A
+    /// server that has forgotten them says so before it computes anything: it gets them, and the same request,
+    /// once more.
+    async fn exchange(
+        &mut self,
+        requests: &[Bytes],
+        count: usize,
+        timings: &mut Timings,
+    ) -> Result<Exchanged, ClientError> {
+        let limit = self.description().limits().response_bytes(count);
+        for _ in 0..2 {
+            self.send_keys(timings).await?;
+            let sent = self.clock.now();
+            match self.servers.query(requests, limit).await {
+                Err(ClientError::Refused { refusal, .. })
+                    if refusal.code == Code::UnknownKeys
+                        && !refusal.accepted
+                        && !self.session.keys().is_empty() =>
+                {
+                    self.keys_sent.clear();
+                }
+                bodies => {
+                    let round_trip = self.clock.now().saturating_sub(sent);
+                    return Ok(Exchanged { bodies: bodies?, round_trip });
+                }
+            }
+        }
+        Err(ClientError::KeysForgotten)
+    }
+
+    async fn send_keys(&mut self, timings: &mut Timings) -> Result<(), ClientError> {
+        for keys in self.session.keys() {
+            if self.keys_sent.contains(keys.blake3()) {
+                continue;
+            }
+            let started = self.clock.now();
+            let request = Bytes::from(keys.request());
+            for (i, response) in self.servers.keys(&request).await?.into_iter().enumerate() {
+                keys.check(response).map_err(|error| self.servers.located(i, error))?;
+            }
+            timings.keys_bytes += request.len() as u64;
+            timings.keys += self.clock.now().saturating_sub(started);
+            self.keys_sent.insert(*keys.blake3());
+        }
+        Ok(())
+    }
+}
+
+/// What came back from all servers, in the order of their parties.
+struct Exchanged {
+    bodies: Vec<Bytes>,
+    round_trip: Duration,
+}

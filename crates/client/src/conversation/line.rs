@@ -1,0 +1,144 @@
+//! Where a conversation, which does no I/O, meets whoever does it.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Head, Received, Request, TransportError};
+use crate::Clock;
+
+/// What is to be done on a line.
+pub(super) enum Order {
+    Send(Request),
+    Read,
+}
+
+/// How it stands with a line.
+enum State {
+    Idle,
+    Ordered(Order),
+    /// The order has been given out.
+    UnderWay,
+    Came(Received),
+    /// Until this time of the clock.
+    Pausing(Duration),
+}
+
+/// The lines to all servers.
+#[derive(Clone)]
+pub(crate) struct Lines {
+    states: Arc<Mutex<Vec<State>>>,
+    clock: Clock,
+}
+
+/// The line to one server.
+pub(super) struct Line {
+    lines: Lines,
+    server: usize,
+}
+
+impl Lines {
+    /// Lines to so many servers, whose pauses pass by `clock`.
+    pub fn new(servers: usize, clock: Clock) -> Self {
+        let states = (0..servers).map(|_| State::Idle).collect();
+        Self { states: Arc::new(Mutex::new(states)), clock }
+    }
+
+    /// The line to a server.
+    pub(super) fn to(&self, server: usize) -> Line {
+        Line { lines: self.clone(), server }
+    }
+
+    /// Forgets what a conversation has left that was not finished.
+    pub fn clear(&self) {
+        self.states().fill_with(|| State::Idle);
+    }
+
+    /// An order that has not been given out, and to which server.
+    pub(super) fn take_order(&self) -> Option<(usize, Order)> {
+        self.states().iter_mut().enumerate().find_map(|(server, state)| {
+            match std::mem::replace(state, State::UnderWay) {
+                State::Ordered(order) => Some((server, order)),
+                other => {
+                    *state = other;
+                    None
+                }
+            }
+        })
+    }
+
+    /// What came of an order that was given out.
+    ///
+    /// # Panics
+    /// If there was none.
+    pub fn received(&self, server: usize, received: Received) {
+        let state = &mut self.states()[server];
+        assert!(matches!(state, State::UnderWay), "something was received that was not asked for");
+        *state = State::Came(received);
+    }
+
+    /// How long until the first pause is over, if there is one.
+    pub fn pause(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        let left = |state: &State| match state {
+            State::Pausing(until) => Some(until.saturating_sub(now)),
+            _ => None,
+        };
+        self.states().iter().filter_map(left).min()
+    }
+
+    // Whoever panicked while holding it has changed one state at the most.
+    fn states(&self) -> MutexGuard<'_, Vec<State>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Line {
+    /// The head of the response to a request.
+    pub async fn send(&mut self, request: Request) -> Result<Head, TransportError> {
+        match self.carry(Order::Send(request)).await {
+            Received::Head(head) => Ok(head),
+            Received::Failed(error) => Err(error),
+            Received::Piece(_) => panic!("a piece of a response came before its head"),
+        }
+    }
+
+    /// The next piece of the response's body; an empty one at its end.
+    pub async fn read(&mut self) -> Result<Bytes, TransportError> {
+        match self.carry(Order::Read).await {
+            Received::Piece(piece) => Ok(piece),
+            Received::Failed(error) => Err(error),
+            Received::Head(_) => panic!("a head came in the middle of a response"),
+        }
+    }
+
+    async fn carry(&mut self, order: Order) -> Received {
+        self.set(State::Ordered(order));
+        poll_fn(|_| {
+            let state = &mut self.lines.states()[self.server];
+            match std::mem::replace(state, State::Idle) {
+                State::Came(received) => Poll::Ready(received),
+                other => {
+                    *state = other;
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Lets so much time pass.
+    pub async fn pause(&mut self, length: Duration) {
+        let until = self.lines.clock.now().saturating_add(length);
+        self.set(State::Pausing(until));
+        poll_fn(|_| if self.lines.clock.now() < until { Poll::Pending } else { Poll::Ready(()) }).await;
+        self.set(State::Idle);
+    }
+
+    fn set(&self, state: State) {
+        self.lines.states()[self.server] = state;
+    }
+}

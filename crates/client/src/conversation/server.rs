@@ -1,0 +1,319 @@
+//! One server: what it is asked, what is tried again, and after how long.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirea_math::random::{NoEntropy, SecretRng};
+use spirea_protocols::Party;
+use spirea_protocols::hint_rows::HintRows;
+use spirea_wire::{
+    CONTENT_TYPE, Code, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, MAX_REFUSAL_BYTES, Refusal, Version,
+};
+
+use super::{Head, Line, Method, Request, TransportError};
+use crate::{ClientError, Description, Part, Policy};
+
+/// Pauses before the second, third, ... attempt begin here and double.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The header that names a request, so that a server knows a retry for what it is.
+const REQUEST_ID: &str = "spirea-request-id";
+
+/// A failed attempt.
+pub(super) enum Failure {
+    /// Trying again is safe and may help, and the server may have said after how long.
+    Again(ClientError, Option<Duration>),
+    /// Trying again is of no use.
+    Final(ClientError),
+}
+
+/// No request changes anything on a server that a second one would change again.
+impl From<TransportError> for Failure {
+    fn from(error: TransportError) -> Self {
+        if error.passes() { Self::Again(error.into(), None) } else { Self::Final(error.into()) }
+    }
+}
+
+/// What a request for a hint brings.
+pub(super) enum HintPart {
+    /// The bytes from `start`, which are yet to be read.
+    Bytes { start: u64 },
+    /// The server has no such bytes.
+    OutOfRange,
+    /// The server has another hint.
+    Changed,
+}
+
+/// One address of a server.
+struct Address {
+    url: String,
+    /// Whether it may get what is posted: that of a server which is a party must be known to be the same party.
+    checked: bool,
+}
+
+/// A request, to whichever address.
+struct Call {
+    method: Method,
+    /// Within the database.
+    path: String,
+    headers: Vec<(&'static str, String)>,
+    body: Bytes,
+    /// The most bytes of a response.
+    limit: u64,
+}
+
+impl Call {
+    fn get(path: String, limit: u64) -> Self {
+        Self { method: Method::Get, path, headers: Vec::new(), body: Bytes::new(), limit }
+    }
+
+    fn post(path: &str, body: Bytes, limit: u64) -> Self {
+        let headers = vec![("content-type", CONTENT_TYPE.into())];
+        Self { method: Method::Post, path: path.into(), headers, body, limit }
+    }
+
+    fn config(version: Option<&Version>) -> Self {
+        let named = version.map(|version| format!("?version={}", hexadecimal(version)));
+        Self::get(format!("config{}", named.unwrap_or_default()), MAX_CONFIG_BYTES)
+    }
+}
+
+/// The endpoints of one database on one server, at one of its addresses.
+pub(super) struct Server {
+    line: Line,
+    name: String,
+    addresses: Vec<Address>,
+    /// The address that is asked.
+    current: usize,
+    /// Which of two servers it is.
+    party: Option<Party>,
+    attempts: u32,
+    max_pause: Duration,
+}
+
+impl Server {
+    /// A server at these addresses, of which the first is asked first.
+    pub fn new(line: Line, urls: &[String], name: &str, policy: &Policy) -> Self {
+        let addresses = urls.iter().map(|url| Address { url: url.clone(), checked: true }).collect();
+        let (attempts, max_pause) = (policy.attempts.max(1), policy.max_pause);
+        Self { line, name: name.into(), addresses, current: 0, party: None, attempts, max_pause }
+    }
+
+    /// The server's address.
+    pub fn url(&self) -> &str {
+        &self.addresses[self.current].url
+    }
+
+    /// The address at hand has described itself as this party; the others have to before anything is posted to them.
+    pub fn expect_party(&mut self, party: Option<Party>) {
+        self.party = party;
+        self.addresses.iter_mut().for_each(|address| address.checked = party.is_none());
+        self.addresses[self.current].checked = true;
+    }
+
+    /// The configuration of a version, or of the newest.
+    pub async fn describe(&mut self, version: Option<&Version>) -> Result<Description, ClientError> {
+        let message = self.ask(&Call::config(version)).await?;
+        Description::parse(&self.name, message)
+    }
+
+    /// The response to a query, at most `limit` bytes. Answering changes nothing on a server, and it knows a retry by the
+    /// request's name, so that it is not charged twice.
+    pub async fn query(&mut self, request: Bytes, limit: u64) -> Result<Bytes, ClientError> {
+        let mut call = Call::post("query", request, limit);
+        call.headers.push((REQUEST_ID, request_id()?));
+        self.ask(&call).await
+    }
+
+    /// The response to an upload of keys, which does no harm however often it arrives.
+    pub async fn keys(&mut self, request: Bytes) -> Result<Bytes, ClientError> {
+        self.ask(&Call::post("keys", request, MAX_KEYS_RESPONSE_BYTES)).await
+    }
+
+    /// The hashes of the hint's rows: one attempt.
+    pub async fn hint_rows(&mut self, part: &Part, rows: HintRows) -> Result<Bytes, Failure> {
+        let path = format!("hint/rows?blake3={}", hexadecimal(part.hint_blake3()));
+        self.once(&Call::get(path, rows.list_bytes(part.hint_bytes()))).await
+    }
+
+    /// The hint from byte `start` to its end, or to before byte `end`: one attempt. [`Server::read`] gives the bytes.
+    pub async fn hint(&mut self, part: &Part, start: u64, end: Option<u64>) -> Result<HintPart, Failure> {
+        let hash = hexadecimal(part.hint_blake3());
+        let tag = format!("\"{hash}\"");
+        let mut call = Call::get(format!("hint?blake3={hash}"), part.hint_bytes());
+        if start > 0 || end.is_some() {
+            let last = end.map(|end| (end - 1).to_string()).unwrap_or_default();
+            call.headers.push(("range", format!("bytes={start}-{last}")));
+            call.headers.push(("if-range", tag.clone()));
+        }
+        let head = self.send(&call).await?;
+        if head.status == 416 {
+            return Ok(HintPart::OutOfRange);
+        }
+        match self.accept(&head).await {
+            Err(Failure::Final(ClientError::Refused { refusal, .. }))
+                if refusal.code == Code::UnknownHint =>
+            {
+                return Ok(HintPart::Changed);
+            }
+            accepted => accepted?,
+        }
+        // A proxy may strip or weaken the tag; the hash is checked in the end whatever it says.
+        if head.etag.is_some_and(|sent| sent.strip_prefix("W/").unwrap_or(&sent) != tag) {
+            return Ok(HintPart::Changed);
+        }
+        Ok(HintPart::Bytes { start: if head.status == 206 { start } else { 0 } })
+    }
+
+    /// The next piece of a response's body; an empty one at its end.
+    pub async fn read(&mut self) -> Result<Bytes, Failure> {
+        Ok(self.line.read().await?)
+    }
+
+    /// The response to a request, in as many attempts as are allowed.
+    async fn ask(&mut self, call: &Call) -> Result<Bytes, ClientError> {
+        let mut failures = 0;
+        loop {
+            match self.attempt(call).await {
+                Ok(response) => return Ok(response),
+                Err(failure) => {
+                    failures += 1;
+                    self.pause(failure, failures).await?;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&mut self, call: &Call) -> Result<Bytes, Failure> {
+        if call.method == Method::Post {
+            self.check_party().await?;
+        }
+        self.once(call).await
+    }
+
+    /// Of two servers, one address must never get the queries for both.
+    async fn check_party(&mut self) -> Result<(), Failure> {
+        if self.addresses[self.current].checked {
+            return Ok(());
+        }
+        let message = self.once(&Call::config(None)).await?;
+        let described = Description::parse(&self.name, message).map_err(Failure::Final)?;
+        if described.party() != self.party {
+            let text = format!(
+                "{} is another party than the addresses before it; give it to the other server",
+                self.url()
+            );
+            return Err(Failure::Final(ClientError::BadAddress(text)));
+        }
+        self.addresses[self.current].checked = true;
+        Ok(())
+    }
+
+    async fn once(&mut self, call: &Call) -> Result<Bytes, Failure> {
+        let head = self.send(call).await?;
+        self.accept(&head).await?;
+        self.body(call.limit).await
+    }
+
+    async fn send(&mut self, call: &Call) -> Result<Head, TransportError> {
+        let Call { method, path, headers, body, .. } = call;
+        let url = format!("{}/v1/databases/{}/{path}", self.url().trim_end_matches('/'), self.name);
+        self.line.send(Request { method: *method, url, headers: headers.clone(), body: body.clone() }).await
+    }
+
+    /// Reads what the server has to say if it did not do what was asked.
+    async fn accept(&mut self, head: &Head) -> Result<(), Failure> {
+        let status = head.status;
+        if matches!(status, 200 | 206) {
+            return Ok(());
+        }
+        let seconds = head.retry_after.as_ref().and_then(|seconds| seconds.parse().ok());
+        let asked = seconds.map(Duration::from_secs);
+        let message = self.body(MAX_REFUSAL_BYTES).await;
+        let Some(refusal) = message.ok().and_then(|message| Refusal::decode(message).ok()) else {
+            let error = ClientError::UnexpectedStatus { status };
+            // What a balancer of loads says while a server is being replaced.
+            return Err(if is_down(&error) { Failure::Again(error, asked) } else { Failure::Final(error) });
+        };
+        let passes = matches!(
+            refusal.code,
+            Code::Overloaded | Code::QuotaExceeded | Code::Loading | Code::Stopping | Code::SlowBody
+        );
+        let again = passes && !refusal.accepted;
+        let error = ClientError::Refused { status, refusal };
+        Err(if again { Failure::Again(error, asked) } else { Failure::Final(error) })
+    }
+
+    /// The body of a response, at most `limit` bytes.
+    async fn body(&mut self, limit: u64) -> Result<Bytes, Failure> {
+        let mut body = Vec::new();
+        loop {
+            let piece = self.line.read().await?;
+            if piece.is_empty() {
+                return Ok(body.into());
+            }
+            if (body.len() + piece.len()) as u64 > limit {
+                let text = format!("the response has more than the {limit} bytes that it may have");
+                return Err(Failure::Final(ClientError::Broken(text)));
+            }
+            body.extend_from_slice(&piece);
+        }
+    }
+
+    /// Waits after a failure, the `failures`-th in a row, and turns to the next address if there is one; or gives
+    /// up. No address is waited for before all have been tried.
+    pub async fn pause(&mut self, failure: Failure, failures: u32) -> Result<(), ClientError> {
+        let (error, asked) = match failure {
+            Failure::Again(error, asked) => (error, asked),
+            // A database that failed here may do elsewhere.
+            Failure::Final(error) if self.addresses.len() > 1 && is_down(&error) => (error, None),
+            Failure::Final(error) => return Err(error),
+        };
+        let addresses = if is_down(&error) { self.addresses.len() } else { 1 };
+        let rounds = failures.div_ceil(addresses as u32);
+        if failures >= self.attempts.saturating_mul(addresses as u32) {
+            return Err(error);
+        }
+        if addresses > 1 {
+            self.current = (self.current + 1) % addresses;
+            if !failures.is_multiple_of(addresses as u32) {
+                return Ok(());
+            }
+        }
+        let asked = asked.unwrap_or_default();
+        if asked > self.max_pause {
+            return Err(error);
+        }
+        Ok(self.back_off(rounds, asked).await?)
+    }
+
+    /// Waits before the attempt after the `rounds`-th, at least as long as was `asked` for. Each pause is twice as long as
+    /// the one before, give or take a half, so that clients that failed together do not return together.
+    pub async fn back_off(&mut self, rounds: u32, asked: Duration) -> Result<(), NoEntropy> {
+        let pause = FIRST_PAUSE.saturating_mul(1 << (rounds - 1).min(16)).min(self.max_pause);
+        let share = (SecretRng::from_os()?.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        self.line.pause(pause.mul_f64(0.5 + share).max(asked)).await;
+        Ok(())
+    }
+}
+
+fn hexadecimal(hash: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*hash).to_hex().to_string()
+}
+
+/// A request's name: random, so that it says nothing of the query.
+fn request_id() -> Result<String, NoEntropy> {
+    let mut bits = [0; 16];
+    SecretRng::from_os()?.fill(&mut bits);
+    Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether it is the address that failed, so that another one may do better.
+fn is_down(error: &ClientError) -> bool {
+    match error {
+        ClientError::Unreachable(_) | ClientError::TimedOut(_) | ClientError::Broken(_) => true,
+        ClientError::Refused { status, .. } => *status == 503,
+        ClientError::UnexpectedStatus { status } => (502..=504).contains(status),
+        _ => false,
+    }
+}

@@ -1,0 +1,150 @@
+//! The servers of one database, asked at the same time.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use bytes::Bytes;
+use spirea_protocols::Party;
+
+use super::Lines;
+use super::server::Server;
+use crate::{ClientError, Clock, Description, Policy};
+
+/// One server, or two that must not work together.
+pub(crate) struct Servers {
+    lines: Lines,
+    /// In the order of their parties, once they have described themselves.
+    servers: Vec<Server>,
+}
+
+impl Servers {
+    /// The servers of the database `name`, in any order, each at these addresses.
+    pub fn new(
+        addresses: &[Vec<String>],
+        name: &str,
+        policy: &Policy,
+        clock: Clock,
+    ) -> Result<Self, ClientError> {
+        let valid = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        if !(1..=128).contains(&name.len()) || !name.bytes().all(valid) {
+            let text = "a database's name has 1 to 128 of the characters a-z, 0-9 and -";
+            return Err(ClientError::BadAddress(text.into()));
+        }
+        if addresses.iter().any(Vec::is_empty) {
+            return Err(ClientError::BadAddress("a server has no address".into()));
+        }
+        let lines = Lines::new(addresses.len(), clock);
+        let server = |(i, urls): (usize, &Vec<String>)| Server::new(lines.to(i), urls, name, policy);
+        let servers = addresses.iter().enumerate().map(server).collect();
+        Ok(Self { lines, servers })
+    }
+
+    /// The lines to them.
+    pub fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
+    /// The one that is party 0 or alone.
+    pub(super) fn first(&mut self) -> &mut Server {
+        &mut self.servers[0]
+    }
+
+    /// The description that they agree on: of the newest version, or, while one of two has not got it yet or has
+    /// already got another, of the newest that both answer.
+    pub async fn describe(&mut self) -> Result<Description, ClientError> {
+        let described = at_once(self.servers.iter_mut().map(|server| server.describe(None))).await;
+        let mut described = self.all(described, Self::at_address)?;
+        if described.windows(2).any(|pair| pair[0].version() != pair[1].version())
+            && let Some(common) = Description::common_version(&described)
+        {
+            let again = at_once(self.servers.iter_mut().map(|server| server.describe(Some(&common)))).await;
+            described = self.all(again, Self::at_address)?;
+        }
+        let mut servers: Vec<_> = self.servers.drain(..).zip(described).collect();
+        servers.sort_by_key(|(_, description)| description.party());
+        for (server, description) in &mut servers {
+            server.expect_party(description.party());
+        }
+        let (servers, described) = servers.into_iter().unzip();
+        self.servers = servers;
+        Description::agree(described)
+    }
+
+    /// What each says to its query, at most `limit` bytes, in the order of their parties; of two failures, party 0's.
+    pub async fn query(&mut self, requests: &[Bytes], limit: u64) -> Result<Vec<Bytes>, ClientError> {
+        let asked = self.servers.iter_mut().zip(requests);
+        let said = at_once(asked.map(|(server, request)| server.query(request.clone(), limit))).await;
+        self.all(said, Self::of_party)
+    }
+
+    /// What each says to an upload of keys, in the order of their parties.
+    pub async fn keys(&mut self, request: &Bytes) -> Result<Vec<Bytes>, ClientError> {
+        let said = at_once(self.servers.iter_mut().map(|server| server.keys(request.clone()))).await;
+        self.all(said, Self::of_party)
+    }
+
+    /// What happened with the answer of the `i`-th, located.
+    pub fn located(&self, i: usize, error: ClientError) -> ClientError {
+        self.locate(i, error, Self::of_party)
+    }
+
+    fn at_address(_: usize, url: String, cause: Box<ClientError>) -> ClientError {
+        ClientError::Server { url, cause }
+    }
+
+    fn of_party(i: usize, url: String, cause: Box<ClientError>) -> ClientError {
+        ClientError::Party { party: Party::BOTH[i], url, cause }
+    }
+
+    /// What all have said, or what happened with the first that failed.
+    fn all<T>(
+        &self,
+        said: Vec<Result<T, ClientError>>,
+        locate: fn(usize, String, Box<ClientError>) -> ClientError,
+    ) -> Result<Vec<T>, ClientError> {
+        let located =
+            |(i, said): (usize, Result<T, ClientError>)| said.map_err(|error| self.locate(i, error, locate));
+        said.into_iter().enumerate().map(located).collect()
+    }
+
+    /// Of two servers, says which one failed.
+    fn locate(
+        &self,
+        i: usize,
+        error: ClientError,
+        locate: fn(usize, String, Box<ClientError>) -> ClientError,
+    ) -> ClientError {
+        match &self.servers[..] {
+            [_] => error,
+            several => locate(i, several[i].url().into(), Box::new(error)),
+        }
+    }
+}
+
+/// What comes of all of these, which go on side by side.
+async fn at_once<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
+    enum Course<F: Future> {
+        Running(Pin<Box<F>>),
+        Over(F::Output),
+    }
+    let mut courses: Vec<Course<F>> = all.map(|one| Course::Running(Box::pin(one))).collect();
+    poll_fn(|context| {
+        let mut running = false;
+        for course in &mut courses {
+            if let Course::Running(one) = course {
+                match one.as_mut().poll(context) {
+                    Poll::Ready(output) => *course = Course::Over(output),
+                    Poll::Pending => running = true,
+                }
+            }
+        }
+        if running { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    let output = |course| match course {
+        Course::Over(output) => Some(output),
+        Course::Running(_) => None,
+    };
+    courses.into_iter().filter_map(output).collect()
+}

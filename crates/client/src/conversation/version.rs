@@ -1,0 +1,205 @@
+//! What a client must have of a version before it can ask: its configuration, agreed on and accepted, and its hints. These
+//! are resumed where a download broke off, patched where a former one is there, and checked before they are used.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use spirea_protocols::signature::Pin;
+
+use super::Servers;
+use super::server::{Failure, HintPart, Server};
+use crate::cache::{Download, HintCache};
+use crate::{ClientError, Description, Hint, Part, Policy};
+
+/// How often a configuration is fetched while the database changes in between.
+const REFRESHES: u32 = 3;
+/// What a request costs beside its bytes: rows that are no further apart are fetched with what lies between them.
+const REQUEST_BYTES: u64 = 32 << 10;
+/// A hint is patched if no more than this share of it has changed.
+const PATCHED_SHARE: u64 = 2;
+/// What a connection must have brought of a hint, as a share, for what failed before it to be forgotten: so a download has
+/// an end, whatever each connection brings.
+const FORGIVEN_SHARE: u64 = 256;
+
+/// The description of the version that the servers have now, if the policy allows it, and its hints.
+pub(crate) async fn fetch(
+    servers: &mut Servers,
+    cache: &mut dyn HintCache,
+    policy: &Policy,
+) -> Result<(Description, Vec<Hint>), ClientError> {
+    for refresh in 0..REFRESHES {
+        if refresh > 0 {
+            servers.first().back_off(refresh, Duration::ZERO).await?;
+        }
+        let description = servers.describe().await?;
+        if let Some(key) = policy.pinned_key {
+            let mut pin = Pin { key, sequence: cache.seen(description.name(), &key) };
+            description.accept(&mut pin)?;
+            cache.saw(description.name(), &pin)?;
+        }
+        if let Some(hints) = hints(servers, cache, &description, policy).await? {
+            return Ok((description, hints));
+        }
+    }
+    Err(ClientError::Changing)
+}
+
+/// The hints of a version's parts, from the cache or the server; `None` if the server has others by now.
+async fn hints(
+    servers: &mut Servers,
+    cache: &mut dyn HintCache,
+    description: &Description,
+    policy: &Policy,
+) -> Result<Option<Vec<Hint>>, ClientError> {
+    let mut hints = Vec::new();
+    for (part, slot) in description.parts().zip(["base", "delta"]) {
+        let slot = format!("{}-{slot}", description.name());
+        let Some(hint) = hint(servers.first(), cache, part, &slot, policy).await? else { return Ok(None) };
+        if part.hint_bytes() > 0 {
+            cache.succeed(&slot, part)?;
+        }
+        hints.push(hint);
+    }
+    Ok(Some(hints))
+}
+
+/// The hint of a part, from the cache or the server; `None` if the server has another one by now.
+async fn hint(
+    server: &mut Server,
+    cache: &mut dyn HintCache,
+    wanted: &Part,
+    slot: &str,
+    policy: &Policy,
+) -> Result<Option<Hint>, ClientError> {
+    let (bytes, limit) = (wanted.hint_bytes(), policy.max_hint_bytes);
+    if bytes > limit {
+        return Err(ClientError::HintTooLarge { bytes, limit });
+    }
+    if bytes == 0 {
+        return wanted.hint(Vec::new()).map(Some);
+    }
+    if let Some(hint) = cache.load(wanted)? {
+        return Ok(Some(hint));
+    }
+    let mut download = cache.begin(wanted)?;
+    // Another process may have finished it while this one waited for its turn.
+    if let Some(hint) = cache.load(wanted)? {
+        return Ok(Some(hint));
+    }
+    if download.bytes() == 0
+        && let Some(former) = cache.former(slot, wanted)
+        && let Some(bytes) = patch(server, wanted, former).await
+    {
+        download.push(&bytes)?;
+    }
+    if !complete(server, wanted, &mut *download, policy).await? {
+        return Ok(None);
+    }
+    match download.finish(wanted) {
+        // A byte may have changed on the way, or in the cache long ago: once more, from the beginning.
+        Err(ClientError::HintCorrupted) => {
+            if !complete(server, wanted, &mut *download, policy).await? {
+                return Ok(None);
+            }
+            download.finish(wanted).map(Some)
+        }
+        hint => hint.map(Some),
+    }
+}
+
+/// The hint's bytes, from those of a former one and what has changed since; `None` if that is most of it, or cannot be
+/// had. They are checked as a download is.
+async fn patch(server: &mut Server, wanted: &Part, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+    let rows = wanted.params().hint_rows()?;
+    let list = server.hint_rows(wanted, rows).await.ok()?;
+    let ranges = merged(rows.differing(&bytes, &list).ok()?);
+    if ranges.iter().map(|range| range.end - range.start).sum::<u64>() > wanted.hint_bytes() / PATCHED_SHARE {
+        return None;
+    }
+    for Range { start, end } in ranges {
+        match server.hint(wanted, start, Some(end)).await.ok()? {
+            HintPart::Bytes { start: sent } if sent == start => (),
+            _ => return None,
+        }
+        let mut missing = &mut bytes[start as usize..end as usize];
+        while !missing.is_empty() {
+            let piece = server.read().await.ok().filter(|piece| !piece.is_empty())?;
+            let (now, later) = missing.split_at_mut(piece.len().min(missing.len()));
+            now.copy_from_slice(&piece[..now.len()]);
+            missing = later;
+        }
+    }
+    Some(bytes)
+}
+
+/// Ranges, those that are close to each other as one.
+fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut merged = Vec::<Range<u64>>::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start - last.end <= REQUEST_BYTES => last.end = range.end,
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Downloads what is missing; `false` if the server has another hint by now.
+async fn complete(
+    server: &mut Server,
+    wanted: &Part,
+    download: &mut dyn Download,
+    policy: &Policy,
+) -> Result<bool, ClientError> {
+    let forgiven = wanted.hint_bytes().div_ceil(FORGIVEN_SHARE);
+    let (mut failures, mut reached) = (0, download.bytes());
+    while download.bytes() < wanted.hint_bytes() {
+        match once(server, wanted, download, policy).await {
+            Ok(true) => (),
+            Ok(false) => return Ok(false),
+            Err(failure) => {
+                if download.bytes() >= reached + forgiven {
+                    (failures, reached) = (0, download.bytes());
+                }
+                failures += 1;
+                server.pause(failure, failures).await?;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// One request for what is missing; `false` if the server has another hint by now.
+async fn once(
+    server: &mut Server,
+    wanted: &Part,
+    download: &mut dyn Download,
+    policy: &Policy,
+) -> Result<bool, Failure> {
+    let total = wanted.hint_bytes();
+    match server.hint(wanted, download.bytes(), None).await? {
+        HintPart::Changed => return Ok(false),
+        HintPart::OutOfRange => {
+            download.cut(0).map_err(Failure::Final)?;
+            let error = ClientError::Broken("the server has no such part of the hint".into());
+            return Err(Failure::Again(error, None));
+        }
+        HintPart::Bytes { start } if start != download.bytes() => {
+            download.cut(start).map_err(Failure::Final)?;
+        }
+        HintPart::Bytes { .. } => (),
+    }
+    while download.bytes() < total {
+        let mut piece = server.read().await?;
+        if piece.is_empty() {
+            return Err(Failure::Again(ClientError::Broken("the hint ended early".into()), None));
+        }
+        // Never more than the hint, whatever the server sends.
+        piece.truncate(usize::try_from(total - download.bytes()).unwrap_or(usize::MAX));
+        download.push(&piece).map_err(Failure::Final)?;
+        if let Some(progress) = &policy.progress {
+            progress(download.bytes(), total);
+        }
+    }
+    Ok(true)
+}

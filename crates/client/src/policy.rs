@@ -1,0 +1,39 @@
+use std::time::Duration;
+
+use spirea_protocols::signature::PublicKey;
+
+use crate::WeakPrf;
+
+/// Is told how many bytes of a hint are there, and of how many.
+pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
+
+/// What a client puts up with, from servers and on the way to them.
+pub struct Policy {
+    /// How often a request is made at most to each address.
+    pub attempts: u32,
+    /// The longest pause before trying again; a server that asks for a longer one is not waited for.
+    pub max_pause: Duration,
+    /// The longest hint that is downloaded, in bytes.
+    pub max_hint_bytes: u64,
+    /// The operator's key: versions that it did not sign, and those that are older than what the cache has seen, are
+    /// refused.
+    pub pinned_key: Option<PublicKey>,
+    /// Whether a database is asked under a function that few have analysed.
+    pub weak_prf: WeakPrf,
+    /// Is told how far the download of a hint is.
+    pub progress: Option<Progress>,
+}
+
+impl Default for Policy {
+    /// 5 attempts with pauses up to 30 seconds, hints up to 8 GiB, no weak function.
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            max_pause: Duration::from_secs(30),
+            max_hint_bytes: 8 << 30,
+            pinned_key: None,
+            weak_prf: WeakPrf::default(),
+            progress: None,
+        }
+    }
+}
