@@ -37,7 +37,6 @@ pub use ring::{
     RingCiphertexts, RingColumns, RingKeys, RingLeaves, RingPlain, RingSelectors, RingTables, Schedule,
 };
 
-use dpf::{RowKernels, row_kernels};
 use isa::{Found, with_token};
 use ring::WorkingMemory;
 
@@ -52,7 +51,6 @@ const PORTABLE: isa::Portable<4> = isa::Portable;
 pub struct CpuBackend {
     id: BackendId,
     found: Found,
-    rows: Box<dyn RowKernels>,
     schedule: Schedule,
     memory: WorkingMemory,
     pool: ThreadPool,
@@ -73,7 +71,7 @@ impl CpuBackend {
     /// [`BackendError::Unavailable`] if the machine lacks it, if `threads` is 0 or if the threads cannot be
     /// started.
     pub fn with_isa(isa: Isa, threads: usize) -> Result<Self, BackendError> {
-        let (Some(found), Some(rows)) = (Found::detect(isa), row_kernels(isa)) else {
+        let Some(found) = Found::detect(isa) else {
             return Err(BackendError::Unavailable(format!(
                 "this processor has no {isa}: choose another instruction set"
             )));
@@ -81,7 +79,6 @@ impl CpuBackend {
         Ok(Self {
             id: BackendId::unique(),
             found,
-            rows,
             schedule: Schedule::default(),
             memory: WorkingMemory::default(),
             pool: thread_pool(threads)?,

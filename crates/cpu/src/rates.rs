@@ -91,8 +91,8 @@ pub const WORD_MULTIPLY_ADD: &str = "vpmuludq";
 /// Products of two 32-bit words modulo 2^32 that one core computes and adds up in a second, when it does only that,
 /// from registers: `vpmulld` and `vpaddd`; or `None` if the machine lacks the instruction set.
 pub fn share_multiply_add_peak(isa: Isa) -> Option<f64> {
-    let kernels = crate::dpf::row_kernels(isa)?;
-    Some(per_second(|rounds| kernels.multiply_adds32(rounds)))
+    let found = Found::detect(isa)?;
+    Some(per_second(|rounds| crate::dpf::multiply_adds32(found, rounds)))
 }
 
 /// The floor's name for bounds by [`share_multiply_add_peak`].

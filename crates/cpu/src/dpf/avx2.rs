@@ -3,12 +3,17 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::ByteLanes;
+use super::lanes::{ByteLanes, RowKernel};
 use crate::isa::Avx2;
 
 impl ByteLanes for Avx2 {
     type Vector = __m256i;
     const BYTES: usize = 32;
+
+    fn run<K: RowKernel>(self, kernel: K) -> K::Output {
+        // SAFETY: `self` proves AVX2.
+        unsafe { run(self, kernel) }
+    }
 
     #[inline(always)]
     fn zero(self) -> __m256i {
@@ -89,4 +94,9 @@ impl ByteLanes for Avx2 {
         // SAFETY: `self` proves AVX2.
         unsafe { _mm256_slli_epi64::<32>(a) }
     }
+}
+
+#[target_feature(enable = "avx2")]
+fn run<K: RowKernel>(lanes: Avx2, kernel: K) -> K::Output {
+    kernel.run(lanes)
 }

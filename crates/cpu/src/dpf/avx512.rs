@@ -3,12 +3,17 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::ByteLanes;
+use super::lanes::{ByteLanes, RowKernel};
 use crate::isa::Avx512;
 
 impl ByteLanes for Avx512 {
     type Vector = __m512i;
     const BYTES: usize = 64;
+
+    fn run<K: RowKernel>(self, kernel: K) -> K::Output {
+        // SAFETY: `self` proves AVX-512 F and BW.
+        unsafe { run(self, kernel) }
+    }
 
     #[inline(always)]
     fn zero(self) -> __m512i {
@@ -89,4 +94,9 @@ impl ByteLanes for Avx512 {
         // SAFETY: `self` proves AVX-512 F.
         unsafe { _mm512_slli_epi64::<32>(a) }
     }
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+fn run<K: RowKernel>(lanes: Avx512, kernel: K) -> K::Output {
+    kernel.run(lanes)
 }

@@ -3,8 +3,6 @@
 
 use spirea_dpf::{Bit, Block, Key, Leaf, Level, Output, OutputKind, Prf};
 
-use super::fold::{self, Bits, Block as Rows};
-use super::kernels::RowKernels;
 use super::tree::{self, Tree, with_output};
 use crate::isa::{Avx2, Avx512};
 
@@ -40,62 +38,6 @@ macro_rules! compiled {
                 }
                 // SAFETY: `self` proves the features.
                 unsafe { compiled(self.0, rounds) }
-            }
-        }
-
-        impl RowKernels for $token {
-            fn xor_masked(&self, block: Rows<'_>, bits: Bits<'_>, sums: &mut [u8]) {
-                #[target_feature(enable = $features)]
-                fn compiled(lanes: $token, block: Rows<'_>, bits: Bits<'_>, sums: &mut [u8]) {
-                    fold::xor_masked(lanes, block, bits, sums);
-                }
-                // SAFETY: `self` proves the features.
-                unsafe { compiled(*self, block, bits, sums) }
-            }
-
-            fn xor_tables(&self, block: Rows<'_>, bits: Bits<'_>, stride: usize, sums: &mut [u8]) {
-                #[target_feature(enable = $features)]
-                fn compiled(lanes: $token, block: Rows<'_>, bits: Bits<'_>, stride: usize, sums: &mut [u8]) {
-                    fold::xor_tables(lanes, block, bits, stride, sums);
-                }
-                // SAFETY: `self` proves the features.
-                unsafe { compiled(*self, block, bits, stride, sums) }
-            }
-
-            fn sum32(&self, block: Rows<'_>, shares: &[u8], stride: usize, sums: &mut [u8]) {
-                #[target_feature(enable = $features)]
-                fn compiled(lanes: $token, block: Rows<'_>, shares: &[u8], stride: usize, sums: &mut [u8]) {
-                    fold::sum::<_, u32>(lanes, block, shares, stride, sums);
-                }
-                // SAFETY: `self` proves the features.
-                unsafe { compiled(*self, block, shares, stride, sums) }
-            }
-
-            fn sum64(&self, block: Rows<'_>, shares: &[u8], stride: usize, sums: &mut [u8]) {
-                #[target_feature(enable = $features)]
-                fn compiled(lanes: $token, block: Rows<'_>, shares: &[u8], stride: usize, sums: &mut [u8]) {
-                    fold::sum::<_, u64>(lanes, block, shares, stride, sums);
-                }
-                // SAFETY: `self` proves the features.
-                unsafe { compiled(*self, block, shares, stride, sums) }
-            }
-
-            fn xor_leaves(&self, leaves: &[Leaf], sum: &mut Leaf) {
-                #[target_feature(enable = $features)]
-                fn compiled(leaves: &[Leaf], sum: &mut Leaf) {
-                    fold::xor_leaves(leaves, sum);
-                }
-                // SAFETY: `self` proves the features.
-                unsafe { compiled(leaves, sum) }
-            }
-
-            fn multiply_adds32(&self, rounds: u64) -> u64 {
-                #[target_feature(enable = $features)]
-                fn compiled(lanes: $token, rounds: u64) -> u64 {
-                    fold::multiply_adds32(lanes, rounds)
-                }
-                // SAFETY: `self` proves the features.
-                unsafe { compiled(*self, rounds) }
             }
         }
     };

@@ -9,17 +9,19 @@
 //! ```
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use rayon::prelude::*;
 use spirea_backend::{Batch, RowLayout};
 use spirea_dpf::{Block as Node, Key, Leaf, OutputKind};
 
-use super::fold::{Block, GROUP_ROWS, SLACK, sum_bytes};
-use super::kernels::RowKernels;
+use super::fold::{Block, GROUP_ROWS, SLACK, Sum, XorMasked, XorTables, sum_bytes};
+use super::lanes::{ByteLanes as _, Word};
 use super::traverse::Descent;
 use super::tree::Tree;
 use crate::aligned::Aligned;
+use crate::isa::{Found, Portable, with_token};
 use crate::matrix::CpuRows;
 
 /// The most keys that share one reading of the database.
@@ -44,7 +46,7 @@ const TABLE_KEYS: usize = 4;
 /// What every task of a fold knows.
 struct Fold<'a> {
     tree: &'a dyn Tree,
-    kernels: &'a dyn RowKernels,
+    found: Found,
     layout: RowLayout,
     bytes: &'a [u8],
     batch: &'a Batch,
@@ -56,7 +58,7 @@ struct Fold<'a> {
 /// The answers of all keys, one after another, on the current thread pool.
 pub(crate) fn share_fold(
     tree: &dyn Tree,
-    kernels: &dyn RowKernels,
+    found: Found,
     rows: &CpuRows,
     batch: &Batch,
     keys: &[Key],
@@ -70,7 +72,7 @@ pub(crate) fn share_fold(
         let fair = below((leaves / pieces as u64) as usize).clamp(least, MAX_CHUNK);
         let chunk = most(NODES_BYTES, size_of::<Node>()).min(fair).min(1 << batch.domain.depth());
         let tile = most(SHARES_BYTES, size_of::<Leaf>()).min(MAX_TILE).min(chunk);
-        let fold = Fold { tree, kernels, layout, bytes: rows.bytes(), batch, keys, chunk, tile };
+        let fold = Fold { tree, found, layout, bytes: rows.bytes(), batch, keys, chunk, tile };
         let chunks = leaves.div_ceil(chunk as u64);
         let piece = chunks.div_ceil(pieces as u64);
         let sums = (0..chunks.div_ceil(piece))
@@ -164,30 +166,33 @@ impl Fold<'_> {
 
     /// Folds a block by the shares from row `skipped` of the tile on.
     fn block(&self, block: Block<'_>, shares: &[Leaf], skipped: usize, sums: &mut [u8]) {
-        let blocks = shares.as_flattened();
         match self.batch.domain.output() {
-            OutputKind::Bit => {
-                let bits = &bytemuck::cast_slice::<_, u64>(blocks)[skipped / GROUP_ROWS..];
-                let stride = self.tile * size_of::<Leaf>() / size_of::<u64>();
-                if self.keys.len() >= TABLE_KEYS {
-                    self.kernels.xor_tables(block, bits, stride, sums);
-                } else {
-                    let sums = sums.chunks_exact_mut(sum_bytes(block.row_bytes));
-                    for (key, sums) in sums.enumerate() {
-                        self.kernels.xor_masked(block, &bits[key * stride..], sums);
-                    }
-                }
-            }
-            output => {
-                let word = output.bits() as usize / 8;
-                let shares = &bytemuck::cast_slice::<_, u8>(blocks)[skipped * word..];
-                let stride = self.tile * size_of::<Leaf>();
-                match output {
-                    OutputKind::U32 => self.kernels.sum32(block, shares, stride, sums),
-                    _ => self.kernels.sum64(block, shares, stride, sums),
-                }
-            }
+            OutputKind::Bit => self.xor(block, shares, skipped, sums),
+            OutputKind::U32 => self.sum::<u32>(block, shares, skipped, sums),
+            _ => self.sum::<u64>(block, shares, skipped, sums),
         }
+    }
+
+    fn xor(&self, block: Block<'_>, shares: &[Leaf], skipped: usize, sums: &mut [u8]) {
+        let bits = &bytemuck::cast_slice::<_, u64>(shares.as_flattened())[skipped / GROUP_ROWS..];
+        let stride = self.tile * size_of::<Leaf>() / size_of::<u64>();
+        with_token!(self.found, Portable::<8>, lanes => {
+            if self.keys.len() >= TABLE_KEYS {
+                lanes.run(XorTables { block, bits, stride, sums });
+            } else {
+                let sums = sums.chunks_exact_mut(sum_bytes(block.row_bytes));
+                for (key, sums) in sums.enumerate() {
+                    lanes.run(XorMasked { block, bits: &bits[key * stride..], sums });
+                }
+            }
+        });
+    }
+
+    fn sum<W: Word>(&self, block: Block<'_>, shares: &[Leaf], skipped: usize, sums: &mut [u8]) {
+        let shares = &bytemuck::cast_slice::<_, u8>(shares.as_flattened())[skipped * size_of::<W>()..];
+        let sum: Sum<'_, W> =
+            Sum { block, shares, stride: self.tile * size_of::<Leaf>(), sums, words: PhantomData };
+        with_token!(self.found, Portable::<8>, lanes => lanes.run(sum));
     }
 
     /// The sums of two pieces.

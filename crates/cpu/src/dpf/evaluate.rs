@@ -4,11 +4,14 @@ use rayon::prelude::*;
 use spirea_dpf::{Block, Key, LEAF_BLOCKS, Leaf, PrfKind};
 
 use super::driver::MAX_CHUNK as CHUNK;
-use super::kernels::{self, RowKernels};
+use super::fold::XorLeaves;
+use super::lanes::ByteLanes as _;
 use super::traverse::Descent;
 use super::tree::Tree;
+use super::trees;
 use crate::CpuBackend;
 use crate::aligned::Aligned;
+use crate::isa::{Found, Portable, with_token};
 
 /// Leaves whose shares are summed at a time: half of a first-level cache of 32 KiB.
 const TILE: usize = 256;
@@ -43,8 +46,8 @@ impl CpuBackend {
     /// Expands the whole domain of each key and returns the exclusive or of all its leaves' shares: each is computed,
     /// and none leaves the cache.
     pub fn evaluate_domain(&self, prf: PrfKind, keys: &[Key], strategy: Strategy) -> Vec<Leaf> {
-        let tree = kernels::tree(self.isa(), prf);
-        let evaluation = Evaluation { tree: &*tree, rows: &*self.rows };
+        let tree = trees::tree(self.isa(), prf);
+        let evaluation = Evaluation { tree: &*tree, found: self.found };
         let of_key = match strategy {
             Strategy::MemoryBounded => memory_bounded,
             Strategy::LevelByLevel => level_by_level,
@@ -58,7 +61,7 @@ impl CpuBackend {
 #[derive(Clone, Copy)]
 struct Evaluation<'a> {
     tree: &'a dyn Tree,
-    rows: &'a dyn RowKernels,
+    found: Found,
 }
 
 impl Evaluation<'_> {
@@ -68,7 +71,8 @@ impl Evaluation<'_> {
         let mut total = [0; LEAF_BLOCKS];
         for nodes in nodes.chunks(TILE) {
             self.tree.leaves(nodes, key, &mut shares);
-            self.rows.xor_leaves(&shares[..nodes.len()], &mut total);
+            let kernel = XorLeaves { leaves: &shares[..nodes.len()], sum: &mut total };
+            with_token!(self.found, Portable::<8>, lanes => lanes.run(kernel));
         }
         total
     }

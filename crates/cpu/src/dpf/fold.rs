@@ -1,14 +1,15 @@
-//! Blocks of rows times shares, for any vectors: to be compiled for an instruction set where they are called.
+//! Blocks of rows times shares, for any vectors: [`ByteLanes::run`] compiles them for an instruction set.
 //!
 //! A block is a number of rows, a multiple of [`GROUP_ROWS`], with at least [`SLACK`] bytes behind its last
 //! row: vectors reach beyond a row's end, and what they find there is dropped. Sums have one vector of room
 //! beyond a row's bytes for the same reason.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use spirea_dpf::Leaf;
 
-use super::lanes::{ByteLanes, Word};
+use super::lanes::{ByteLanes, RowKernel, Word};
 use crate::prefetch::{Lines, prefetch};
 
 /// Rows of a block are a multiple of this: a word of share bits.
@@ -43,14 +44,25 @@ pub(crate) fn sum_bytes(row_bytes: usize) -> usize {
 pub(crate) type Bits<'a> = &'a [u64];
 
 /// `sums ^= XOR of rows whose bit is set`, for one key: a masked row at a time.
-#[inline(always)]
-pub(crate) fn xor_masked<L: ByteLanes>(lanes: L, block: Block<'_>, bits: Bits<'_>, sums: &mut [u8]) {
-    match block.row_bytes.div_ceil(L::BYTES) {
-        1 => xor_masked_narrow::<L, 1>(lanes, block, bits, sums),
-        2 => xor_masked_narrow::<L, 2>(lanes, block, bits, sums),
-        3 => xor_masked_narrow::<L, 3>(lanes, block, bits, sums),
-        4 => xor_masked_narrow::<L, 4>(lanes, block, bits, sums),
-        _ => xor_masked_wide(lanes, block, bits, sums),
+pub(crate) struct XorMasked<'a> {
+    pub block: Block<'a>,
+    pub bits: Bits<'a>,
+    pub sums: &'a mut [u8],
+}
+
+impl RowKernel for XorMasked<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: ByteLanes>(self, lanes: L) {
+        let Self { block, bits, sums } = self;
+        match block.row_bytes.div_ceil(L::BYTES) {
+            1 => xor_masked_narrow::<L, 1>(lanes, block, bits, sums),
+            2 => xor_masked_narrow::<L, 2>(lanes, block, bits, sums),
+            3 => xor_masked_narrow::<L, 3>(lanes, block, bits, sums),
+            4 => xor_masked_narrow::<L, 4>(lanes, block, bits, sums),
+            _ => xor_masked_wide(lanes, block, bits, sums),
+        }
     }
 }
 
@@ -128,19 +140,25 @@ const TABLES: usize = GROUP_ROWS / TABLE_ROWS;
 /// go into a table once, and each key looks up one of 16 where it would add four masked rows.
 ///
 /// `bits` has those of key k from `k * stride` on, `sums` those of key k from `k * sum_bytes(row_bytes)` on.
-#[inline(always)]
-pub(crate) fn xor_tables<L: ByteLanes>(
-    lanes: L,
-    block: Block<'_>,
-    bits: Bits<'_>,
-    stride: usize,
-    sums: &mut [u8],
-) {
-    // The tables of a stripe of two vectors fill half of a first-level cache of 32 KiB.
-    let two = 2 * L::BYTES;
-    let wide = if L::BYTES <= 32 { block.row_bytes / two * two } else { 0 };
-    xor_stripes::<L, 2>(lanes, block, 0..wide, bits, stride, sums);
-    xor_stripes::<L, 1>(lanes, block, wide..block.row_bytes, bits, stride, sums);
+pub(crate) struct XorTables<'a> {
+    pub block: Block<'a>,
+    pub bits: Bits<'a>,
+    pub stride: usize,
+    pub sums: &'a mut [u8],
+}
+
+impl RowKernel for XorTables<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: ByteLanes>(self, lanes: L) {
+        let Self { block, bits, stride, sums } = self;
+        // The tables of a stripe of two vectors fill half of a first-level cache of 32 KiB.
+        let two = 2 * L::BYTES;
+        let wide = if L::BYTES <= 32 { block.row_bytes / two * two } else { 0 };
+        xor_stripes::<L, 2>(lanes, block, 0..wide, bits, stride, sums);
+        xor_stripes::<L, 1>(lanes, block, wide..block.row_bytes, bits, stride, sums);
+    }
 }
 
 /// The bytes `stripes` of a block's rows, V vectors at a time.
@@ -213,28 +231,35 @@ fn xor_stripe<L: ByteLanes, const V: usize>(
 ///
 /// `shares` has those of key k from byte `k * stride` on, one for each row; `sums` those of key k from
 /// `k * sum_bytes(row_bytes)` on.
-#[inline(always)]
-pub(crate) fn sum<L: ByteLanes, W: Word>(
-    lanes: L,
-    block: Block<'_>,
-    shares: &[u8],
-    stride: usize,
-    sums: &mut [u8],
-) {
-    let width = sum_bytes(block.row_bytes);
-    let groups = sums.len().div_ceil(W::KEYS * width);
-    let block_bytes = block.rows * block.row_bytes;
-    for (group, sums) in sums.chunks_mut(W::KEYS * width).enumerate() {
-        // Each of several groups asks for a share of the block that follows, so that memory works while they compute.
-        let share = block_bytes.div_ceil(groups).next_multiple_of(64);
-        let next = block.bytes.as_ptr().wrapping_add(block_bytes + group * share);
-        let ahead = if groups > 1 { Lines::new(next, share) } else { Lines::NONE };
-        let shares = &shares[group * W::KEYS * stride..];
-        // As many sums as the registers hold beside the row's vectors.
-        match (W::KEYS, sums.len() / width) {
-            (1, _) => sum_key::<L, W, 4>(lanes, block, ahead, shares, sums),
-            (_, 1) => sum_key::<L, W, 8>(lanes, block, ahead, shares, sums),
-            _ => sum_keys::<L, W, 2, 4>(lanes, block, &mut { ahead }, shares, stride, sums),
+pub(crate) struct Sum<'a, W> {
+    pub block: Block<'a>,
+    pub shares: &'a [u8],
+    pub stride: usize,
+    pub sums: &'a mut [u8],
+    pub words: PhantomData<W>,
+}
+
+impl<W: Word> RowKernel for Sum<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: ByteLanes>(self, lanes: L) {
+        let Self { block, shares, stride, sums, .. } = self;
+        let width = sum_bytes(block.row_bytes);
+        let groups = sums.len().div_ceil(W::KEYS * width);
+        let block_bytes = block.rows * block.row_bytes;
+        for (group, sums) in sums.chunks_mut(W::KEYS * width).enumerate() {
+            // Each of several groups asks for a share of the block that follows, so that memory works while they compute.
+            let share = block_bytes.div_ceil(groups).next_multiple_of(64);
+            let next = block.bytes.as_ptr().wrapping_add(block_bytes + group * share);
+            let ahead = if groups > 1 { Lines::new(next, share) } else { Lines::NONE };
+            let shares = &shares[group * W::KEYS * stride..];
+            // As many sums as the registers hold beside the row's vectors.
+            match (W::KEYS, sums.len() / width) {
+                (1, _) => sum_key::<L, W, 4>(lanes, block, ahead, shares, sums),
+                (_, 1) => sum_key::<L, W, 8>(lanes, block, ahead, shares, sums),
+                _ => sum_keys::<L, W, 2, 4>(lanes, block, &mut { ahead }, shares, stride, sums),
+            }
         }
     }
 }
@@ -338,33 +363,52 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
 }
 
 /// Adds leaves to a sum, by exclusive or.
-#[inline(always)]
-pub(crate) fn xor_leaves(leaves: &[Leaf], sum: &mut Leaf) {
-    // A copy, which stays in registers; words, which the compiler's vectors take.
-    let mut total: [u64; 8] = bytemuck::cast(*sum);
-    for leaf in leaves {
-        let words: [u64; 8] = bytemuck::cast(*leaf);
-        for (total, word) in total.iter_mut().zip(words) {
-            *total ^= word;
+pub(crate) struct XorLeaves<'a> {
+    pub leaves: &'a [Leaf],
+    pub sum: &'a mut Leaf,
+}
+
+impl RowKernel for XorLeaves<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: ByteLanes>(self, _: L) {
+        let Self { leaves, sum } = self;
+        // A copy, which stays in registers; words, which the compiler's vectors take.
+        let mut total: [u64; 8] = bytemuck::cast(*sum);
+        for leaf in leaves {
+            let words: [u64; 8] = bytemuck::cast(*leaf);
+            for (total, word) in total.iter_mut().zip(words) {
+                *total ^= word;
+            }
         }
+        *sum = bytemuck::cast(total);
     }
-    *sum = bytemuck::cast(total);
 }
 
 /// Multiplies and adds words of 32 bits in registers only; returns the number of products.
-#[inline(always)]
-pub(crate) fn multiply_adds32<L: ByteLanes>(lanes: L, rounds: u64) -> u64 {
-    const SUMS: usize = 12;
-    let mut sums = [lanes.splat32(3); SUMS];
-    let factor = lanes.splat32(std::hint::black_box(0x9E37_79B9));
-    for _ in 0..rounds {
-        for sum in &mut sums {
-            *sum = lanes.add32(factor, lanes.mul32(*sum, factor));
+pub(crate) struct MultiplyAdds32 {
+    pub rounds: u64,
+}
+
+impl RowKernel for MultiplyAdds32 {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<L: ByteLanes>(self, lanes: L) -> u64 {
+        let Self { rounds } = self;
+        const SUMS: usize = 12;
+        let mut sums = [lanes.splat32(3); SUMS];
+        let factor = lanes.splat32(std::hint::black_box(0x9E37_79B9));
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = lanes.add32(factor, lanes.mul32(*sum, factor));
+            }
         }
+        let total = sums.into_iter().fold(lanes.zero(), |a, b| lanes.xor(a, b));
+        let mut bytes = [0; SLACK];
+        lanes.store(total, &mut bytes);
+        std::hint::black_box(bytes);
+        rounds * (SUMS * L::BYTES / 4) as u64
     }
-    let total = sums.into_iter().fold(lanes.zero(), |a, b| lanes.xor(a, b));
-    let mut bytes = [0; SLACK];
-    lanes.store(total, &mut bytes);
-    std::hint::black_box(bytes);
-    rounds * (SUMS * L::BYTES / 4) as u64
 }

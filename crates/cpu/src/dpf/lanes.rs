@@ -2,12 +2,25 @@
 
 use bytemuck::Pod;
 
+/// An algorithm to be compiled for every instruction set; [`ByteLanes::run`] runs it.
+pub(crate) trait RowKernel {
+    /// What it returns.
+    type Output;
+
+    /// The algorithm. Implementations are `#[inline(always)]`, so that they are compiled with the instructions of
+    /// whoever runs them.
+    fn run<L: ByteLanes>(self, lanes: L) -> Self::Output;
+}
+
 /// Vectors of bytes over the token of an instruction set, as words of 32 or 64 bits, little-endian, too.
 pub(crate) trait ByteLanes: Copy + Send + Sync + 'static {
     /// A register.
     type Vector: Copy;
     /// Its bytes: 32 or 64.
     const BYTES: usize;
+
+    /// Runs an algorithm compiled for this instruction set.
+    fn run<K: RowKernel>(self, kernel: K) -> K::Output;
 
     /// All zero.
     fn zero(self) -> Self::Vector;

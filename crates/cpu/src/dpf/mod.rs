@@ -1,7 +1,7 @@
 //! Folds by shares of distributed point functions: trees fused with the rows that they select.
 //!
-//! Control flow is in [`driver`] and [`traverse`], once; trees and folds are tables of an instruction set
-//! ([`kernels`]).
+//! Control flow is in [`driver`] and [`traverse`], once; a function's tree is compiled for an instruction set ([`trees`]),
+//! and so are folds ([`fold`]).
 
 mod aes;
 #[cfg(target_arch = "x86_64")]
@@ -15,13 +15,13 @@ mod compiled;
 mod driver;
 mod evaluate;
 mod fold;
-mod kernels;
 mod lanes;
 mod portable;
 #[cfg(test)]
 mod tests;
 mod traverse;
 mod tree;
+mod trees;
 #[cfg(target_arch = "x86_64")]
 mod vaes;
 #[cfg(target_arch = "x86_64")]
@@ -33,9 +33,17 @@ use spirea_backend::{BackendError, Residence, RowLayout, ShareBackend};
 use spirea_dpf::{Key, PrfKind};
 
 pub use evaluate::Strategy;
-pub(crate) use kernels::{RowKernels, row_kernels, tree};
+pub(crate) use trees::tree;
 
+use crate::isa::{Found, Portable, with_token};
 use crate::{CpuBackend, CpuRows};
+use fold::MultiplyAdds32;
+use lanes::ByteLanes as _;
+
+/// Multiplies and adds words of 32 bits in registers for a number of rounds; returns the number of products.
+pub(crate) fn multiply_adds32(found: Found, rounds: u64) -> u64 {
+    with_token!(found, Portable::<8>, lanes => lanes.run(MultiplyAdds32 { rounds }))
+}
 
 impl ShareBackend for CpuBackend {
     type Rows = CpuRows;
@@ -66,6 +74,6 @@ impl ShareBackend for CpuBackend {
     ) -> Result<Vec<u8>, BackendError> {
         let batch = rows.layout().check_keys(first_row, keys)?;
         let tree = tree(self.isa(), prf);
-        Ok(self.pool.install(|| driver::share_fold(&*tree, &*self.rows, rows, &batch, keys)))
+        Ok(self.pool.install(|| driver::share_fold(&*tree, self.found, rows, &batch, keys)))
     }
 }

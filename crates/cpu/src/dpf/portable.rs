@@ -1,6 +1,6 @@
 //! Vectors as arrays: what the compilation target makes of them.
 
-use super::lanes::ByteLanes;
+use super::lanes::{ByteLanes, RowKernel};
 use crate::isa::Portable;
 
 type Words = [u32; 8];
@@ -20,6 +20,10 @@ fn pairs(a: Words, b: Words, of: impl Fn(u64, u64) -> u64) -> Words {
 impl ByteLanes for Portable<8> {
     type Vector = Words;
     const BYTES: usize = 32;
+
+    fn run<K: RowKernel>(self, kernel: K) -> K::Output {
+        kernel.run(self)
+    }
 
     #[inline(always)]
     fn zero(self) -> Words {

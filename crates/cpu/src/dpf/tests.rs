@@ -8,9 +8,9 @@ use spirea_dpf::{
 use spirea_math::random::SecretRng;
 
 use super::evaluate::Strategy;
-use super::kernels::tree;
 use super::traverse::Descent;
 use super::tree::{TargetTree, Tree};
+use super::trees::tree;
 use crate::{CpuBackend, Isa};
 
 /// The trees of AES that this machine has instructions for.
