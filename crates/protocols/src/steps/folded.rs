@@ -5,14 +5,17 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
-use spirea_math::random::Seed;
+use spirea_math::random::{SecretRng, Seed};
 
 use super::LweHint;
-use super::shape::malformed;
+use super::shape::{cheapest, lookup_cost, malformed};
 use crate::ProtocolError;
 use crate::choice::{Choice, packing_sets};
+use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Sets, Stored};
+use crate::keys::ClientKeys;
+use crate::parameters::{Parameters, Sets, Stored};
+use crate::protocol::{Protocol, Specimens};
 
 /// Parameters that the protocols with a first fold have in common. Public; part of a snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,22 +62,6 @@ impl Folded {
             return Err(malformed("the matrix is larger than any this software holds".into()));
         }
         Ok(())
-    }
-
-    /// Candidate shapes of blocks: a unit is as many rows as the ring has coefficients.
-    pub(crate) fn of_blocks(
-        set: LweSet,
-        ring: RingSet,
-        seed: Seed,
-        records: u64,
-        record_bytes: usize,
-    ) -> impl Iterator<Item = Self> {
-        let groups = (0..20).flat_map(|power| [4 << power, 5 << power, 6 << power, 7 << power]);
-        [1, 2, 3].into_iter().chain(groups).filter_map(move |groups| {
-            let grid = Grid { records, record_bytes, unit_rows: ring.ring().degree(), groups, columns: 0 };
-            let grid = grid.fit_columns(Spread::Rows, RING_DEGREE)?;
-            Some(Self { set: set.name().into(), ring: Some(ring.name().into()), seed, grid })
-        })
     }
 
     /// Checks parameters of a protocol whose units are blocks of the ring's degree.
@@ -182,5 +169,109 @@ impl Folded {
     /// Most queries at once, where each has `folds` columns in the first fold.
     pub(crate) fn max_batch(&self, folds: usize) -> usize {
         (MAX_BATCH / folds).min(MAX_PACKED_BATCH)
+    }
+}
+
+/// Shapes to choose from where a unit is as many rows as the ring has coefficients.
+pub(crate) fn grids_of_blocks(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
+    let groups = (0..20).flat_map(|power| [4 << power, 5 << power, 6 << power, 7 << power]);
+    [1, 2, 3].into_iter().chain(groups).filter_map(move |groups| {
+        let grid = Grid { records, record_bytes, unit_rows: RingSet::DEGREE, groups, columns: 0 };
+        grid.fit_columns(Spread::Rows, RING_DEGREE)
+    })
+}
+
+/// Parameters that are those of a first fold and no more: what makes a protocol of them.
+pub trait FoldedParams: Parameters + From<Folded> + Clone + Send + Sync {
+    /// The protocol's name.
+    const NAME: &'static str;
+    /// The simplest protocol of its kind, for deltas.
+    const DELTA: &'static str;
+    /// See [`Protocol::specimens`].
+    const SPECIMENS: Specimens;
+
+    /// What they have in common with those of other protocols.
+    fn folded(&self) -> &Folded;
+
+    /// See [`FoldedParams::folded`].
+    fn folded_mut(&mut self) -> &mut Folded;
+
+    /// The ring set of a choice: one that packs; none for a protocol without a ring.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if there is none of its name, or it is too weak.
+    fn ring_of(choice: &Choice) -> Result<Option<RingSet>, ProtocolError> {
+        choice.packing_set().map(Some)
+    }
+
+    /// Shapes to choose from.
+    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid>;
+
+    /// Bytes of memory traffic that take as long as a query, where the parameters are valid.
+    fn read_bytes(&self) -> f64;
+
+    /// See [`Protocol::hint_lasts`].
+    fn hint_lasts(&self) -> bool {
+        false
+    }
+
+    /// See [`Protocol::client_of`].
+    ///
+    /// # Errors
+    /// Those of [`Protocol::client_of`].
+    fn client_of(
+        &self,
+        hint: &[u8],
+        known: &[ClientKeys],
+        rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError>;
+}
+
+impl<P: FoldedParams> Protocol for P {
+    fn specimens() -> Specimens {
+        P::SPECIMENS
+    }
+
+    fn check(choice: &Choice) -> Result<(), ProtocolError> {
+        choice.lwe_set().and(P::ring_of(choice)).map(drop)
+    }
+
+    fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
+        let set: String = choice.lwe_set()?.name().into();
+        let ring = P::ring_of(choice)?.map(|ring| ring.name().to_owned());
+        let candidates = P::grids(records, record_bytes)
+            .map(|grid| P::from(Folded { set: set.clone(), ring: ring.clone(), seed, grid }));
+        cheapest(records, record_bytes, candidates, P::validate, |params| {
+            lookup_cost(params.sizes(), params.read_bytes())
+        })
+    }
+
+    fn choice(&self) -> Choice {
+        self.folded().choice_of(P::NAME)
+    }
+
+    fn delta_choice(&self) -> Choice {
+        self.folded().choice_of(P::DELTA)
+    }
+
+    fn seed(&self) -> Option<Seed> {
+        Some(self.folded().seed)
+    }
+
+    fn reseed(&mut self, seed: Seed) {
+        self.folded_mut().seed = seed;
+    }
+
+    fn hint_lasts(&self) -> bool {
+        FoldedParams::hint_lasts(self)
+    }
+
+    fn client_of(
+        &self,
+        hint: &[u8],
+        known: &[ClientKeys],
+        rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+        FoldedParams::client_of(self, hint, known, rng)
     }
 }

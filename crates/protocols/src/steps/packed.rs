@@ -10,50 +10,32 @@ use std::sync::Arc;
 
 use spirea_backend::RingBackend;
 use spirea_lattice::rlwe::KeyShape;
-use spirea_lattice::{LweEncryptor, LweSet, RingSet};
-use spirea_math::random::{SecretRng, Seed};
+use spirea_lattice::{LweEncryptor, LweSet};
+use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
 use super::check::{check_answers, check_batch, check_index};
-use super::folded::Folded;
+use super::folded::FoldedParams;
 use super::hint::LweHint;
 use super::query::QueryLayout;
 use super::ring::{RingClient, RingServer, RingShape};
-use super::shape::{cheapest, lookup_cost, validate_outcome};
+use super::shape::validate_outcome;
 use super::work::{Unit, Work};
 use crate::bytes::extend_words;
-use crate::choice::Choice;
 use crate::client::{AnyIndexClient, IndexClient, Prepared};
 use crate::files::{Files, Outputs};
 use crate::grid::{Grid, Place, Spread};
 use crate::keys::{ClientKeys, PreparedKeys};
 use crate::opening::Opening;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::protocol::{Protocol, Serve, Specimens};
+use crate::protocol::Serve;
 use crate::responder::{Query, Responder};
 use crate::{ProtocolError, Sizes};
 
 /// Parameters of a protocol that packs what one fold leaves.
-pub trait PackedParams: From<Folded> + Send + Sync {
-    /// The protocol's name.
-    const NAME: &'static str;
+pub trait PackedParams: FoldedParams {
     /// Where the parts of a large record lie.
     const SPREAD: Spread;
-
-    /// What they have in common with other parameters.
-    fn folded(&self) -> &Folded;
-
-    /// See [`PackedParams::folded`].
-    fn folded_mut(&mut self) -> &mut Folded;
-
-    /// Shapes to choose from.
-    fn candidates(
-        lwe: LweSet,
-        ring: RingSet,
-        seed: Seed,
-        records: u64,
-        record_bytes: usize,
-    ) -> impl Iterator<Item = Folded>;
 
     /// Refuses shapes that are not the protocol's.
     ///
@@ -61,15 +43,24 @@ pub trait PackedParams: From<Folded> + Send + Sync {
     /// [`ProtocolError::Malformed`] that names what is out of range.
     fn validate_shape(&self) -> Result<(), ProtocolError>;
 
-    /// Bytes of memory traffic that take as long as a query.
-    fn read_bytes(shape: &PackedShape) -> f64;
-
     /// The shape of validated parameters.
     fn shape(&self) -> PackedShape {
         let folded = self.folded();
         let (grid, lwe) = (folded.grid, folded.lwe_set());
         let ring = RingShape::packing(lwe, folded.ring_set(), grid.groups);
         PackedShape { grid, spread: Self::SPREAD, lwe, ring }
+    }
+
+    /// The client half.
+    ///
+    /// # Errors
+    /// Those of [`FoldedParams::client_of`].
+    fn packed_client(
+        &self,
+        known: &[ClientKeys],
+        rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+        Ok(Box::new(Client::new(self, known, rng)?))
     }
 }
 
@@ -189,49 +180,6 @@ impl<P: PackedParams> Parameters for P {
 
     fn sets(&self) -> Sets {
         self.folded().sets()
-    }
-}
-
-impl<P: PackedParams> Protocol for P {
-    fn specimens() -> Specimens {
-        Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 }
-    }
-
-    fn check(choice: &Choice) -> Result<(), ProtocolError> {
-        choice.lwe_set().and(choice.packing_set()).map(drop)
-    }
-
-    fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
-        let (lwe, ring) = (choice.lwe_set()?, choice.packing_set()?);
-        let candidates = P::candidates(lwe, ring, seed, records, record_bytes).map(P::from);
-        cheapest(records, record_bytes, candidates, P::validate, |params| {
-            lookup_cost(params.sizes(), P::read_bytes(&params.shape()))
-        })
-    }
-
-    fn choice(&self) -> Choice {
-        self.folded().choice_of(P::NAME)
-    }
-
-    fn delta_choice(&self) -> Choice {
-        self.folded().choice_of("exppack-simple")
-    }
-
-    fn seed(&self) -> Option<Seed> {
-        Some(self.folded().seed)
-    }
-
-    fn reseed(&mut self, seed: Seed) {
-        self.folded_mut().seed = seed;
-    }
-
-    fn client_of(
-        &self,
-        _hint: &[u8],
-        known: &[ClientKeys],
-        rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        Ok(Box::new(Client::new(self, known, rng)?))
     }
 }
 

@@ -12,10 +12,11 @@ use std::io::Write;
 use std::sync::Arc;
 
 use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingBackend};
-use spirea_lattice::{LweSecret, LweSet, PublicMatrix};
-use spirea_math::random::Seed;
+use spirea_lattice::{LweEncryptor, LweSecret, LweSet, PublicMatrix};
+use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
+use super::check::check_index;
 use super::query::QueryLayout;
 use super::ring::RingServer;
 use super::scalar_fold::{
@@ -25,7 +26,7 @@ use super::shape::malformed;
 use super::{Folded, LweHint, Unit, Work, noise};
 use crate::ProtocolError;
 use crate::files::Files;
-use crate::grid::{Grid, Spread};
+use crate::grid::{Grid, Place, Spread};
 
 /// Where the parts of a large record lie: in neighbouring columns, each a first query of its own.
 pub(crate) const SPREAD: Spread = Spread::Columns;
@@ -33,26 +34,6 @@ pub(crate) const SPREAD: Spread = Spread::Columns;
 const MAX_UNIT_ROWS: usize = 1 << 10;
 
 impl Folded {
-    /// Candidate shapes of two folds.
-    pub(crate) fn of_two_folds(
-        set: LweSet,
-        ring: Option<String>,
-        seed: Seed,
-        records: u64,
-        record_bytes: usize,
-    ) -> impl Iterator<Item = Self> {
-        let units = (0..=10).map(move |power| record_bytes.div_ceil(1 << power)).chain([1, 2, 4, 8, 16, 32]);
-        units.filter(move |&unit| unit <= record_bytes).flat_map(move |unit_rows| {
-            let ring = ring.clone();
-            (0..14).filter_map(move |power| {
-                let grid =
-                    Grid { records, record_bytes, unit_rows, groups: RING_DEGREE << power, columns: 0 };
-                let grid = grid.fit_columns(SPREAD, RING_DEGREE)?;
-                Some(Self { set: set.name().into(), ring: ring.clone(), seed, grid })
-            })
-        })
-    }
-
     /// Checks parameters of a protocol of two folds.
     ///
     /// # Errors
@@ -129,6 +110,17 @@ impl Folded {
         let first = rounded_exceedance_log2(self.lwe_set(), self.grid.columns, self.grid.record_bytes, share);
         noise::either(first, rounded_exceedance_log2(self.lwe_set(), self.grid.groups, second_rows, share))
     }
+}
+
+/// Shapes of two folds to choose from.
+pub(crate) fn grids_of_two_folds(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
+    let units = (0..=10).map(move |power| record_bytes.div_ceil(1 << power)).chain([1, 2, 4, 8, 16, 32]);
+    units.filter(move |&unit| unit <= record_bytes).flat_map(move |unit_rows| {
+        (0..14).filter_map(move |power| {
+            let grid = Grid { records, record_bytes, unit_rows, groups: RING_DEGREE << power, columns: 0 };
+            grid.fit_columns(SPREAD, RING_DEGREE)
+        })
+    })
 }
 
 /// The shape of a second fold.
@@ -274,20 +266,60 @@ impl<B: Backend> SecondServer<B> {
     }
 }
 
+/// The client's half.
+pub(crate) struct TwoFoldsClient {
+    grid: Grid,
+    first: LweEncryptor,
+    second: LweEncryptor,
+}
+
+/// What a query of two folds sends: the bodies of the first fold's, and of the second's.
+pub(crate) struct TwoBodies {
+    pub first: Vec<Vec<u32>>,
+    pub second: Vec<u32>,
+}
+
+/// The secrets of a query, and where the record lies in its unit.
+pub(crate) struct TwoFoldsState {
+    pub first: Vec<LweSecret>,
+    pub second: LweSecret,
+    pub offset: Zeroizing<usize>,
+}
+
+impl TwoFoldsClient {
+    /// A client of a database with these parameters.
+    pub fn new(params: &Folded) -> Self {
+        Self {
+            grid: params.grid,
+            first: LweEncryptor::new(params.public_matrix()),
+            second: LweEncryptor::new(params.second_matrix(params.grid.groups)),
+        }
+    }
+
+    /// Encrypts where record `index` lies, under secrets of its own.
+    pub fn query(
+        &self,
+        index: u64,
+        rng: &mut SecretRng,
+    ) -> Result<(TwoBodies, TwoFoldsState), ProtocolError> {
+        check_index(index, self.grid.records)?;
+        let Place { column, group, offset } = self.grid.place(SPREAD, index);
+        let parts = 0..self.grid.parts();
+        let (bodies, first) = parts.map(|part| self.first.encrypt_unit(column + part, rng)).unzip();
+        let (second_bodies, second) = self.second.encrypt_unit(group, rng);
+        let offset = Zeroizing::new(offset);
+        Ok((TwoBodies { first: bodies, second: second_bodies }, TwoFoldsState { first, second, offset }))
+    }
+}
+
 /// The phases of a look-up's moving rows, and those of its unit's bytes.
 pub(crate) type UnitPhases = (Zeroizing<Vec<u32>>, Zeroizing<Vec<u32>>);
 
 /// What the client decodes of a unit from the bytes of the fixed rows and the moving rows' ciphertexts, part
 /// after part.
 ///
-/// `secrets` are those of the first queries; `second` is the second query's.
-pub(crate) fn phases(
-    shape: &SecondShape,
-    fixed: &[u8],
-    moving: &[u8],
-    secrets: &[LweSecret],
-    second: &LweSecret,
-) -> UnitPhases {
+/// Both must be of the query that left `state`.
+pub(crate) fn phases(shape: &SecondShape, fixed: &[u8], moving: &[u8], state: &TwoFoldsState) -> UnitPhases {
     let words = |bytes: &[u8]| -> Zeroizing<Vec<u32>> {
         Zeroizing::new(bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect())
     };
@@ -295,12 +327,12 @@ pub(crate) fn phases(
     let rows = moving.chunks_exact((shape.degree + 1) * ROUNDED_BYTES).map(|ciphertext| {
         let ciphertext = words(ciphertext);
         let (row, body) = ciphertext.split_at(shape.degree);
-        body[0].wrapping_add(second.inner_product(row))
+        body[0].wrapping_add(state.second.inner_product(row))
     });
     let rows = Zeroizing::new(rows.collect::<Vec<_>>());
     let answers = words(&nearest_bytes(&rows));
     let mut bytes = Zeroizing::new(Vec::with_capacity(shape.parts * shape.unit_rows));
-    for (secret, answers) in secrets.iter().zip(answers.chunks_exact(shape.unit_rows)) {
+    for (secret, answers) in state.first.iter().zip(answers.chunks_exact(shape.unit_rows)) {
         for (row, answer) in hint.chunks_exact(shape.degree).zip(answers) {
             bytes.push(answer.wrapping_add(secret.inner_product(row)));
         }

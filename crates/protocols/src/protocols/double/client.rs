@@ -1,24 +1,21 @@
 //! The client half.
 
-use spirea_lattice::{LweEncryptor, LweSecret};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
 use super::Params;
 use crate::client::{IndexClient, Prepared};
-use crate::grid::Place;
 use crate::parameters::Parameters;
 use crate::steps::LweHint;
-use crate::steps::check::{check_answers, check_index};
-use crate::steps::reinterpret::{SPREAD, phases};
+use crate::steps::check::check_answers;
+use crate::steps::reinterpret::{TwoFoldsClient, TwoFoldsState, phases};
 use crate::steps::scalar_fold::{ROUNDED_BYTES, byte_error, nearest_byte, nearest_bytes, unround};
 use crate::{ProtocolError, Sizes};
 
 /// The client half of DoublePIR.
 pub struct Client {
     params: Params,
-    first: LweEncryptor,
-    second: LweEncryptor,
+    folds: TwoFoldsClient,
     /// The hint of the second fold's fixed rows.
     hint: LweHint,
 }
@@ -30,21 +27,13 @@ impl Client {
     /// [`ProtocolError::Malformed`] if the parameters are invalid or the hint has another size.
     pub fn new(params: Params, hint: &[u8]) -> Result<Self, ProtocolError> {
         params.validate()?;
-        Ok(Self {
-            hint: LweHint::from_bytes(params.0.lwe_set(), params.second().fixed_rows(), hint)?,
-            first: LweEncryptor::new(params.0.public_matrix()),
-            second: LweEncryptor::new(params.0.second_matrix(params.0.grid.groups)),
-            params,
-        })
+        let hint = LweHint::from_bytes(params.0.lwe_set(), params.second().fixed_rows(), hint)?;
+        Ok(Self { folds: TwoFoldsClient::new(&params.0), hint, params })
     }
 }
 
-/// The secrets of a query, and where the record lies in its unit.
-pub struct State {
-    first: Vec<LweSecret>,
-    second: LweSecret,
-    offset: Zeroizing<usize>,
-}
+/// What a query leaves.
+pub struct State(TwoFoldsState);
 
 impl IndexClient for Client {
     type State = State;
@@ -58,28 +47,23 @@ impl IndexClient for Client {
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
-        let grid = self.params.0.grid;
-        check_index(index, grid.records)?;
-        let Place { column, group, offset } = grid.place(SPREAD, index);
-        let (bodies, first): (Vec<_>, _) =
-            (0..grid.parts()).map(|part| self.first.encrypt_unit(column + part, rng)).unzip();
-        let (second_bodies, second) = self.second.encrypt_unit(group, rng);
-        let query = self.params.layout().join(&bodies, &second_bodies, &[]);
-        Ok(Prepared { queries: vec![query], state: State { first, second, offset: Zeroizing::new(offset) } })
+        let (bodies, state) = self.folds.query(index, rng)?;
+        let query = self.params.layout().join(&bodies.first, &bodies.second, &[]);
+        Ok(Prepared { queries: vec![query], state: State(state) })
     }
 
-    fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
+    fn decode(&self, State(state): &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
         let (fixed, moving) = self.split(answers)?;
         let fixed = Zeroizing::new(self.fixed_phases(state, fixed).map(nearest_byte).collect::<Vec<_>>());
-        let (_, phases) = phases(&self.params.second(), &fixed, moving, &state.first, &state.second);
+        let (_, phases) = phases(&self.params.second(), &fixed, moving, state);
         Ok(self.params.0.grid.record_of(&nearest_bytes(&phases), *state.offset))
     }
 
-    fn errors(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
+    fn errors(&self, State(state): &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
         let (fixed, moving) = self.split(answers)?;
         let fixed: Vec<u32> = self.fixed_phases(state, fixed).collect();
         let bytes: Vec<u8> = fixed.iter().map(|&phase| nearest_byte(phase)).collect();
-        let (rows, phases) = phases(&self.params.second(), &bytes, moving, &state.first, &state.second);
+        let (rows, phases) = phases(&self.params.second(), &bytes, moving, state);
         Ok([&fixed[..], &rows, &phases].concat().into_iter().map(byte_error).collect())
     }
 }
@@ -91,7 +75,7 @@ impl Client {
         Ok(answer.split_at(self.params.second().fixed_rows() * ROUNDED_BYTES))
     }
 
-    fn fixed_phases(&self, state: &State, fixed: &[u8]) -> impl ExactSizeIterator<Item = u32> {
+    fn fixed_phases(&self, state: &TwoFoldsState, fixed: &[u8]) -> impl ExactSizeIterator<Item = u32> {
         let rows = fixed.as_chunks::<ROUNDED_BYTES>().0.iter().enumerate();
         rows.map(|(row, &body)| unround(body).wrapping_add(state.second.inner_product(self.hint.row(row))))
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::grid::Grid;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
+use crate::steps::folded::FoldedParams;
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
 use crate::steps::scalar_fold::ROUNDED_BYTES;
@@ -29,7 +30,7 @@ impl Params {
 
 impl Parameters for Params {
     fn name(&self) -> &'static str {
-        "double"
+        Self::NAME
     }
 
     fn set(&self) -> String {

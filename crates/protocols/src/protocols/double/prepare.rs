@@ -9,55 +9,55 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::{Backend, PANEL_ROWS, PanelLayout, Residence};
-use spirea_math::random::{SecretRng, Seed};
+use spirea_lattice::RingSet;
+use spirea_math::random::SecretRng;
 
 use super::{Client, Params, Server};
 use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{ChangedRecord, File, Files, Outputs, PatchedFiles, read_exact};
+use crate::grid::Grid;
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
-use crate::parameters::Parameters;
-use crate::protocol::{Protocol, Serve, Specimens};
+use crate::protocol::{Serve, Specimens};
 use crate::steps::changes::differences;
-use crate::steps::reinterpret::{SPREAD, precompute, put_fixed};
-use crate::steps::shape::{cheapest, lookup_cost};
+use crate::steps::folded::FoldedParams;
+use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, put_fixed};
 use crate::steps::{Folded, LweHint};
 use crate::{ProtocolError, Responder};
 
 /// Bytes of panels that are folded again at once.
 const FOLDED_AT_ONCE: usize = 64 << 20;
 
-impl Protocol for Params {
-    fn specimens() -> Specimens {
-        Specimens { small: &[(40, 3), (700, 1), (5, 40)], large_record_bytes: 16 }
+impl From<Folded> for Params {
+    fn from(folded: Folded) -> Self {
+        Self(folded)
+    }
+}
+
+impl FoldedParams for Params {
+    const NAME: &'static str = "double";
+    const DELTA: &'static str = "simple";
+    const SPECIMENS: Specimens = Specimens { small: &[(40, 3), (700, 1), (5, 40)], large_record_bytes: 16 };
+
+    fn folded(&self) -> &Folded {
+        &self.0
     }
 
-    fn check(choice: &Choice) -> Result<(), ProtocolError> {
-        choice.lwe_set().map(drop)
+    fn folded_mut(&mut self) -> &mut Folded {
+        &mut self.0
     }
 
-    fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
-        let candidates = Folded::of_two_folds(choice.lwe_set()?, None, seed, records, record_bytes).map(Self);
-        cheapest(records, record_bytes, candidates, Self::validate, |params| {
-            lookup_cost(params.sizes(), params.0.two_folds_read_bytes())
-        })
+    fn ring_of(_: &Choice) -> Result<Option<RingSet>, ProtocolError> {
+        Ok(None)
     }
 
-    fn choice(&self) -> Choice {
-        self.0.choice_of(self.name())
+    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
+        grids_of_two_folds(records, record_bytes)
     }
 
-    fn delta_choice(&self) -> Choice {
-        self.0.choice_of("simple")
-    }
-
-    fn seed(&self) -> Option<Seed> {
-        Some(self.0.seed)
-    }
-
-    fn reseed(&mut self, seed: Seed) {
-        self.0.seed = seed;
+    fn read_bytes(&self) -> f64 {
+        self.0.two_folds_read_bytes()
     }
 
     fn hint_lasts(&self) -> bool {

@@ -7,7 +7,7 @@ use spirea_lattice::rlwe::KeyShape;
 
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::steps::folded::MAX_COLUMNS;
+use crate::steps::folded::{FoldedParams, MAX_COLUMNS};
 use crate::steps::query::QueryLayout;
 use crate::steps::ring::RingShape;
 use crate::steps::shape::{malformed, validate_outcome};
@@ -51,7 +51,7 @@ impl Params {
 
 impl Parameters for Params {
     fn name(&self) -> &'static str {
-        "double-pack"
+        Self::NAME
     }
 
     fn set(&self) -> String {

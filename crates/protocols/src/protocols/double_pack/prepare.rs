@@ -4,60 +4,52 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::RingBackend;
-use spirea_math::random::{SecretRng, Seed};
+use spirea_math::random::SecretRng;
 
 use super::{Client, Params, Server};
-use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Outputs};
+use crate::grid::Grid;
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
-use crate::parameters::Parameters;
-use crate::protocol::{Protocol, Serve, Specimens};
+use crate::protocol::{Serve, Specimens};
 use crate::steps::Folded;
-use crate::steps::shape::{cheapest, lookup_cost};
+use crate::steps::folded::{FoldedParams, grids_of_blocks};
 use crate::{ProtocolError, Responder};
 
 /// Bytes of memory traffic that take as long as transforming a polynomial of the second hint.
 const POLYNOMIAL_BYTES: f64 = (1 << 18) as f64;
 
-impl Protocol for Params {
-    fn specimens() -> Specimens {
-        Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 }
+impl From<Folded> for Params {
+    fn from(folded: Folded) -> Self {
+        Self(folded)
+    }
+}
+
+impl FoldedParams for Params {
+    const NAME: &'static str = "double-pack";
+    const DELTA: &'static str = "exppack-simple";
+    const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
+
+    fn folded(&self) -> &Folded {
+        &self.0
     }
 
-    fn check(choice: &Choice) -> Result<(), ProtocolError> {
-        choice.lwe_set().and(choice.packing_set()).map(drop)
+    fn folded_mut(&mut self) -> &mut Folded {
+        &mut self.0
     }
 
-    fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
-        let (lwe, ring) = (choice.lwe_set()?, choice.packing_set()?);
-        let candidates = Folded::of_blocks(lwe, ring, seed, records, record_bytes).map(Self);
-        cheapest(records, record_bytes, candidates, Self::validate, |params| {
-            let (grid, shape) = (params.0.grid, params.ring_shape());
-            let scan = (grid.rows(Self::SPREAD) * grid.columns) as f64;
-            let parts = grid.parts() as f64;
-            let second = (params.second_blocks() * shape.columns) as f64 * POLYNOMIAL_BYTES
-                + (shape.response_bytes() * grid.groups * shape.columns) as f64 / 4.0;
-            let pack = shape.pack_read_bytes(grid.parts() * grid.groups);
-            lookup_cost(params.sizes(), scan + pack + parts * second)
-        })
+    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
+        grids_of_blocks(records, record_bytes)
     }
 
-    fn choice(&self) -> Choice {
-        self.0.choice_of(self.name())
-    }
-
-    fn delta_choice(&self) -> Choice {
-        self.0.choice_of("exppack-simple")
-    }
-
-    fn seed(&self) -> Option<Seed> {
-        Some(self.0.seed)
-    }
-
-    fn reseed(&mut self, seed: Seed) {
-        self.0.seed = seed;
+    fn read_bytes(&self) -> f64 {
+        let (grid, shape) = (self.0.grid, self.ring_shape());
+        let scan = (grid.rows(Self::SPREAD) * grid.columns) as f64;
+        let parts = grid.parts() as f64;
+        let second = (self.second_blocks() * shape.columns) as f64 * POLYNOMIAL_BYTES
+            + (shape.response_bytes() * grid.groups * shape.columns) as f64 / 4.0;
+        scan + shape.pack_read_bytes(grid.parts() * grid.groups) + parts * second
     }
 
     fn client_of(

@@ -5,6 +5,7 @@ use spirea_lattice::rlwe::KeyShape;
 
 use crate::grid::Grid;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
+use crate::steps::folded::FoldedParams;
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
 use crate::steps::ring::RingShape;
@@ -39,7 +40,7 @@ impl Params {
 
 impl Parameters for Params {
     fn name(&self) -> &'static str {
-        "exppack-double"
+        Self::NAME
     }
 
     fn set(&self) -> String {

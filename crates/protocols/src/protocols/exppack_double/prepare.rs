@@ -4,53 +4,45 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::RingBackend;
-use spirea_math::random::{SecretRng, Seed};
+use spirea_math::random::SecretRng;
 
 use super::{Client, Params, Server};
-use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Outputs};
+use crate::grid::Grid;
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
-use crate::parameters::Parameters;
-use crate::protocol::{Protocol, Serve, Specimens};
+use crate::protocol::{Serve, Specimens};
 use crate::steps::Folded;
-use crate::steps::reinterpret::{SPREAD, write_fixed};
-use crate::steps::shape::{cheapest, lookup_cost};
+use crate::steps::folded::FoldedParams;
+use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, write_fixed};
 use crate::{ProtocolError, Responder};
 
-impl Protocol for Params {
-    fn specimens() -> Specimens {
-        Specimens { small: &[(20, 2), (3, 11)], large_record_bytes: 16 }
+impl From<Folded> for Params {
+    fn from(folded: Folded) -> Self {
+        Self(folded)
+    }
+}
+
+impl FoldedParams for Params {
+    const NAME: &'static str = "exppack-double";
+    const DELTA: &'static str = "exppack-simple";
+    const SPECIMENS: Specimens = Specimens { small: &[(20, 2), (3, 11)], large_record_bytes: 16 };
+
+    fn folded(&self) -> &Folded {
+        &self.0
     }
 
-    fn check(choice: &Choice) -> Result<(), ProtocolError> {
-        choice.lwe_set().and(choice.packing_set()).map(drop)
+    fn folded_mut(&mut self) -> &mut Folded {
+        &mut self.0
     }
 
-    fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
-        let (lwe, ring) = (choice.lwe_set()?, Some(choice.packing_set()?.name().into()));
-        let candidates = Folded::of_two_folds(lwe, ring, seed, records, record_bytes).map(Self);
-        cheapest(records, record_bytes, candidates, Self::validate, |params| {
-            let pack = params.ring_shape().pack_read_bytes(params.blocks());
-            lookup_cost(params.sizes(), params.0.two_folds_read_bytes() + pack)
-        })
+    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
+        grids_of_two_folds(records, record_bytes)
     }
 
-    fn choice(&self) -> Choice {
-        self.0.choice_of(self.name())
-    }
-
-    fn delta_choice(&self) -> Choice {
-        self.0.choice_of("exppack-simple")
-    }
-
-    fn seed(&self) -> Option<Seed> {
-        Some(self.0.seed)
-    }
-
-    fn reseed(&mut self, seed: Seed) {
-        self.0.seed = seed;
+    fn read_bytes(&self) -> f64 {
+        self.0.two_folds_read_bytes() + self.ring_shape().pack_read_bytes(self.blocks())
     }
 
     fn client_of(

@@ -2,13 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 use spirea_backend::RING_DEGREE;
-use spirea_lattice::{LweSet, RingSet};
-use spirea_math::random::Seed;
+use spirea_lattice::RingSet;
+use spirea_math::random::SecretRng;
 
 use crate::ProtocolError;
+use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
+use crate::keys::ClientKeys;
+use crate::protocol::Specimens;
 use crate::steps::Folded;
-use crate::steps::packed::{PackedParams, PackedShape};
+use crate::steps::folded::FoldedParams;
+use crate::steps::packed::PackedParams;
 use crate::steps::shape::malformed;
 
 /// Parameters of a database under ExpPack (S). Public; part of a snapshot's identity.
@@ -22,9 +26,10 @@ impl From<Folded> for Params {
     }
 }
 
-impl PackedParams for Params {
+impl FoldedParams for Params {
     const NAME: &'static str = "exppack-simple";
-    const SPREAD: Spread = Spread::Columns;
+    const DELTA: &'static str = "exppack-simple";
+    const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
     fn folded(&self) -> &Folded {
         &self.0
@@ -34,21 +39,33 @@ impl PackedParams for Params {
         &mut self.0
     }
 
-    fn candidates(
-        lwe: LweSet,
-        ring: RingSet,
-        seed: Seed,
-        records: u64,
-        record_bytes: usize,
-    ) -> impl Iterator<Item = Folded> {
-        let degree = ring.ring().degree();
+    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
         let blocks = (0..16).flat_map(|power| [4 << power, 5 << power, 6 << power, 7 << power]);
         [1, 2, 3].into_iter().chain(blocks).filter_map(move |blocks: usize| {
-            let grid = Grid { records, record_bytes, unit_rows: blocks * degree, groups: 1, columns: 0 };
-            let grid = grid.fit_columns(Self::SPREAD, RING_DEGREE)?;
-            Some(Folded { set: lwe.name().into(), ring: Some(ring.name().into()), seed, grid })
+            let unit_rows = blocks * RingSet::DEGREE;
+            let grid = Grid { records, record_bytes, unit_rows, groups: 1, columns: 0 };
+            grid.fit_columns(Self::SPREAD, RING_DEGREE)
         })
     }
+
+    fn read_bytes(&self) -> f64 {
+        let shape = self.shape();
+        let pack = shape.ring.pack_read_bytes(shape.blocks());
+        shape.scanned_bytes() as f64 + shape.asked() as f64 * pack
+    }
+
+    fn client_of(
+        &self,
+        _hint: &[u8],
+        known: &[ClientKeys],
+        rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+        self.packed_client(known, rng)
+    }
+}
+
+impl PackedParams for Params {
+    const SPREAD: Spread = Spread::Columns;
 
     fn validate_shape(&self) -> Result<(), ProtocolError> {
         let Self(folded) = self;
@@ -61,10 +78,5 @@ impl PackedParams for Params {
             return Err(malformed("a record takes more columns than a batch has queries".into()));
         }
         Ok(())
-    }
-
-    fn read_bytes(shape: &PackedShape) -> f64 {
-        let pack = shape.ring.pack_read_bytes(shape.blocks());
-        shape.scanned_bytes() as f64 + shape.asked() as f64 * pack
     }
 }

@@ -1,13 +1,16 @@
 //! Parameters and shapes.
 
 use serde::{Deserialize, Serialize};
-use spirea_lattice::{LweSet, RingSet};
-use spirea_math::random::Seed;
+use spirea_math::random::SecretRng;
 
 use crate::ProtocolError;
-use crate::grid::Spread;
+use crate::client::AnyIndexClient;
+use crate::grid::{Grid, Spread};
+use crate::keys::ClientKeys;
+use crate::protocol::Specimens;
 use crate::steps::Folded;
-use crate::steps::packed::{PackedParams, PackedShape};
+use crate::steps::folded::{FoldedParams, grids_of_blocks};
+use crate::steps::packed::PackedParams;
 
 /// Parameters of a database under the hybrid protocol. Public; part of a snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,9 +23,10 @@ impl From<Folded> for Params {
     }
 }
 
-impl PackedParams for Params {
+impl FoldedParams for Params {
     const NAME: &'static str = "hybrid";
-    const SPREAD: Spread = Spread::Rows;
+    const DELTA: &'static str = "exppack-simple";
+    const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
     fn folded(&self) -> &Folded {
         &self.0
@@ -32,24 +36,32 @@ impl PackedParams for Params {
         &mut self.0
     }
 
-    fn candidates(
-        lwe: LweSet,
-        ring: RingSet,
-        seed: Seed,
-        records: u64,
-        record_bytes: usize,
-    ) -> impl Iterator<Item = Folded> {
-        Folded::of_blocks(lwe, ring, seed, records, record_bytes)
+    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
+        grids_of_blocks(records, record_bytes)
     }
 
-    fn validate_shape(&self) -> Result<(), ProtocolError> {
-        self.0.validate_blocks()
-    }
-
-    fn read_bytes(shape: &PackedShape) -> f64 {
+    fn read_bytes(&self) -> f64 {
+        let shape = self.shape();
         let blocks = shape.parts() * shape.blocks();
         shape.scanned_bytes() as f64
             + shape.ring.pack_read_bytes(blocks)
             + shape.ring.select_read_bytes(blocks)
+    }
+
+    fn client_of(
+        &self,
+        _hint: &[u8],
+        known: &[ClientKeys],
+        rng: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+        self.packed_client(known, rng)
+    }
+}
+
+impl PackedParams for Params {
+    const SPREAD: Spread = Spread::Rows;
+
+    fn validate_shape(&self) -> Result<(), ProtocolError> {
+        self.0.validate_blocks()
     }
 }
