@@ -7,7 +7,7 @@ use serde::Deserialize;
 use spirea_protocols::Table;
 use spirea_protocols::registry::ProtocolParams;
 
-/// What of a snapshot's manifest a client compares with what it was told.
+/// The members of a snapshot's manifest that a client compares with what it was told.
 #[derive(Deserialize)]
 pub(crate) struct Manifest {
     name: String,

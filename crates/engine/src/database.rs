@@ -143,7 +143,7 @@ impl Database {
         Self { on_loss: Some(handler), ..self }
     }
 
-    /// Answers the largest batch once, of nobody's queries, so that what a device needs for queries is found out and
+    /// Answers the largest batch once, of dummy queries, so that what a device needs for queries is found out and
     /// reserved before the first client asks. Gives the bytes of one client's prepared keys.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Database {
         self.with_specimens(|answer| answer(self.max_batch))
     }
 
-    /// Finds out how long batches take, from a few small ones of nobody's queries: what queries are kept waiting by
+    /// Finds out how long batches take, from a few small ones of dummy queries: what queries are kept waiting by
     /// until those of clients tell more.
     ///
     /// # Errors
@@ -168,12 +168,12 @@ impl Database {
             }
             Ok(())
         })?;
-        // The steps so far are nobody's.
+        // The steps so far are those of dummy queries.
         self.take_steps();
         Ok(())
     }
 
-    /// Runs something that answers batches of nobody's queries; gives the bytes of their prepared keys.
+    /// Runs something that answers batches of dummy queries; gives the bytes of their prepared keys.
     fn with_specimens(
         &self,
         run: impl FnOnce(&dyn Fn(usize) -> Result<(), ProtocolError>) -> Result<(), ProtocolError>,

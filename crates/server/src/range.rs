@@ -1,6 +1,6 @@
 //! The `Range` header of RFC 9110, as far as resuming a download needs it: one range of bytes.
 
-/// What of a file was asked for: `length` bytes from `start`.
+/// The part of a file that was asked for: `length` bytes from `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub start: u64,

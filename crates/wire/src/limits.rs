@@ -11,7 +11,7 @@ pub struct Lengths {
     pub keys_bytes: usize,
 }
 
-/// What of the lengths of requests and responses is known from the parameters of a database's version alone.
+/// The lengths of requests and responses, as far as the parameters of a database's version tell them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Of the base.

@@ -274,7 +274,9 @@ impl RingBackend for NaiveBackend {
         check_batches(selectors.0.len(), ciphertexts.len())?;
         let of_query = |(selectors, mut ciphertexts): (&Vec<Rgsw>, Vec<Ciphertext>)| {
             if ciphertexts.is_empty() || ciphertexts.len() > 1 << selectors.len() {
-                return Err(BackendError::Shape("as many ciphertexts as selectors can tell apart".into()));
+                return Err(BackendError::Shape(
+                    "more ciphertexts than the selectors tell apart, or none".into(),
+                ));
             }
             for selector in selectors {
                 let winner = |pair: &[Ciphertext]| match pair {

@@ -1,4 +1,4 @@
-//! What of a look-up can be computed from the parameters.
+//! The figures of a look-up that the parameters tell.
 
 use bytes::Bytes;
 use serde::Serialize;

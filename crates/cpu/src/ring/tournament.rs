@@ -138,7 +138,7 @@ fn select<L: WordLanes<W>, const W: usize>(
 ) -> Result<RingCiphertexts, BackendError> {
     let count = ciphertexts.count();
     if count == 0 || selectors.len() < usize::BITS as usize && count > 1 << selectors.len() {
-        return Err(BackendError::Shape("as many ciphertexts as selectors can tell apart".into()));
+        return Err(BackendError::Shape("more ciphertexts than the selectors tell apart, or none".into()));
     }
     let one = 2 * tables.words();
     let words = &mut ciphertexts.words_mut()[..count * one];

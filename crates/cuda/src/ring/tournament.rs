@@ -111,7 +111,7 @@ pub(super) fn rgsw_fold(
     check_batches(selectors.queries, ciphertexts.queries())?;
     let (count, rounds) = (ciphertexts.count(), selectors.depth.saturating_sub(first));
     if count == 0 || rounds < usize::BITS as usize && count > 1 << rounds {
-        return Err(BackendError::Shape("as many ciphertexts as selectors can tell apart".into()));
+        return Err(BackendError::Shape("more ciphertexts than the selectors tell apart, or none".into()));
     }
     for query in 0..selectors.queries {
         let players = ciphertexts.of(tables, query);

@@ -1,5 +1,7 @@
 //! Parameters of a database whose first step is `scalar_fold`.
 
+use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -181,20 +183,23 @@ pub(crate) fn grids_of_blocks(records: u64, record_bytes: usize) -> impl Iterato
     })
 }
 
-/// Parameters that are those of a first fold and no more: what makes a protocol of them.
-pub trait FoldedParams: Parameters + From<Folded> + Clone + Send + Sync {
+/// Parameters that are those of a first fold and no more, of protocol `P`. Public; part of a snapshot's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FoldedParams<P>(pub(crate) Folded, #[serde(skip)] PhantomData<P>);
+
+/// What makes a protocol of the parameters of a first fold.
+pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'static {
     /// The protocol's name.
     const NAME: &'static str;
     /// The simplest protocol of its kind, for deltas.
     const DELTA: &'static str;
+    /// Where the parts of a large record lie.
+    const SPREAD: Spread;
     /// See [`Protocol::specimens`].
     const SPECIMENS: Specimens;
-
-    /// What they have in common with those of other protocols.
-    fn folded(&self) -> &Folded;
-
-    /// See [`FoldedParams::folded`].
-    fn folded_mut(&mut self) -> &mut Folded;
+    /// See [`Protocol::hint_lasts`].
+    const HINT_LASTS: bool = false;
 
     /// The ring set of a choice: one that packs; none for a protocol without a ring.
     ///
@@ -207,27 +212,25 @@ pub trait FoldedParams: Parameters + From<Folded> + Clone + Send + Sync {
     /// Shapes to choose from.
     fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid>;
 
-    /// Bytes of memory traffic that take as long as a query, where the parameters are valid.
-    fn read_bytes(&self) -> f64;
-
-    /// See [`Protocol::hint_lasts`].
-    fn hint_lasts(&self) -> bool {
-        false
-    }
+    /// Bytes of memory traffic that take as long as a query under valid parameters.
+    fn read_bytes(params: &FoldedParams<Self>) -> f64;
 
     /// See [`Protocol::client_of`].
     ///
     /// # Errors
     /// Those of [`Protocol::client_of`].
-    fn client_of(
-        &self,
+    fn client(
+        params: &FoldedParams<Self>,
         hint: &[u8],
         known: &[ClientKeys],
         rng: &mut SecretRng,
     ) -> Result<Box<dyn AnyIndexClient>, ProtocolError>;
 }
 
-impl<P: FoldedParams> Protocol for P {
+impl<P: FoldedProtocol> Protocol for FoldedParams<P>
+where
+    Self: Parameters,
+{
     fn specimens() -> Specimens {
         P::SPECIMENS
     }
@@ -240,30 +243,30 @@ impl<P: FoldedParams> Protocol for P {
         let set: String = choice.lwe_set()?.name().into();
         let ring = P::ring_of(choice)?.map(|ring| ring.name().to_owned());
         let candidates = P::grids(records, record_bytes)
-            .map(|grid| P::from(Folded { set: set.clone(), ring: ring.clone(), seed, grid }));
-        cheapest(records, record_bytes, candidates, P::validate, |params| {
-            lookup_cost(params.sizes(), params.read_bytes())
+            .map(|grid| Self(Folded { set: set.clone(), ring: ring.clone(), seed, grid }, PhantomData));
+        cheapest(records, record_bytes, candidates, Self::validate, |params| {
+            lookup_cost(params.sizes(), P::read_bytes(params))
         })
     }
 
     fn choice(&self) -> Choice {
-        self.folded().choice_of(P::NAME)
+        self.0.choice_of(P::NAME)
     }
 
     fn delta_choice(&self) -> Choice {
-        self.folded().choice_of(P::DELTA)
+        self.0.choice_of(P::DELTA)
     }
 
     fn seed(&self) -> Option<Seed> {
-        Some(self.folded().seed)
+        Some(self.0.seed)
     }
 
     fn reseed(&mut self, seed: Seed) {
-        self.folded_mut().seed = seed;
+        self.0.seed = seed;
     }
 
     fn hint_lasts(&self) -> bool {
-        FoldedParams::hint_lasts(self)
+        P::HINT_LASTS
     }
 
     fn client_of(
@@ -272,6 +275,6 @@ impl<P: FoldedParams> Protocol for P {
         known: &[ClientKeys],
         rng: &mut SecretRng,
     ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        FoldedParams::client_of(self, hint, known, rng)
+        P::client(self, hint, known, rng)
     }
 }

@@ -15,7 +15,7 @@ use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
 use super::check::{check_answers, check_batch, check_index};
-use super::folded::FoldedParams;
+use super::folded::{Folded, FoldedParams, FoldedProtocol};
 use super::hint::LweHint;
 use super::query::QueryLayout;
 use super::ring::{RingClient, RingServer, RingShape};
@@ -32,30 +32,28 @@ use crate::protocol::Serve;
 use crate::responder::{Query, Responder};
 use crate::{ProtocolError, Sizes};
 
-/// Parameters of a protocol that packs what one fold leaves.
-pub trait PackedParams: FoldedParams {
-    /// Where the parts of a large record lie.
-    const SPREAD: Spread;
-
+/// A protocol that packs what one fold leaves.
+pub trait PackedProtocol: FoldedProtocol {
     /// Refuses shapes that are not the protocol's.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] that names what is out of range.
-    fn validate_shape(&self) -> Result<(), ProtocolError>;
+    fn validate_shape(folded: &Folded) -> Result<(), ProtocolError>;
+}
 
+impl<P: PackedProtocol> FoldedParams<P> {
     /// The shape of validated parameters.
-    fn shape(&self) -> PackedShape {
-        let folded = self.folded();
-        let (grid, lwe) = (folded.grid, folded.lwe_set());
-        let ring = RingShape::packing(lwe, folded.ring_set(), grid.groups);
-        PackedShape { grid, spread: Self::SPREAD, lwe, ring }
+    pub(crate) fn shape(&self) -> PackedShape {
+        let (grid, lwe) = (self.0.grid, self.0.lwe_set());
+        let ring = RingShape::packing(lwe, self.0.ring_set(), grid.groups);
+        PackedShape { grid, spread: P::SPREAD, lwe, ring }
     }
 
     /// The client half.
     ///
     /// # Errors
-    /// Those of [`FoldedParams::client_of`].
-    fn packed_client(
+    /// [`ProtocolError::Malformed`] if the parameters are invalid.
+    pub(crate) fn packed_client(
         &self,
         known: &[ClientKeys],
         rng: &mut SecretRng,
@@ -128,21 +126,21 @@ impl PackedShape {
     }
 }
 
-impl<P: PackedParams> Parameters for P {
+impl<P: PackedProtocol> Parameters for FoldedParams<P> {
     fn name(&self) -> &'static str {
         P::NAME
     }
 
     fn set(&self) -> String {
-        self.folded().set_names()
+        self.0.set_names()
     }
 
     fn stored(&self) -> Stored {
-        self.folded().stored(P::SPREAD)
+        self.0.stored(P::SPREAD)
     }
 
     fn grid(&self) -> Grid {
-        self.folded().grid
+        self.0.grid
     }
 
     fn server_bytes(&self) -> u64 {
@@ -150,7 +148,7 @@ impl<P: PackedParams> Parameters for P {
     }
 
     fn validate(&self) -> Result<(), ProtocolError> {
-        self.validate_shape()?;
+        P::validate_shape(&self.0)?;
         validate_outcome(self.sizes(), self.failure())
     }
 
@@ -179,11 +177,11 @@ impl<P: PackedParams> Parameters for P {
     }
 
     fn sets(&self) -> Sets {
-        self.folded().sets()
+        self.0.sets()
     }
 }
 
-impl<P: PackedParams, B: RingBackend> Serve<B> for P {
+impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
     fn precompute(
         &self,
         backend: &Arc<B>,
@@ -191,7 +189,7 @@ impl<P: PackedParams, B: RingBackend> Serve<B> for P {
         outputs: Outputs<'_>,
         progress: &mut dyn FnMut(f64),
     ) -> Result<(), ProtocolError> {
-        self.folded().hint(P::SPREAD, &**backend, matrix, progress)?.write(outputs.server)
+        self.0.hint(P::SPREAD, &**backend, matrix, progress)?.write(outputs.server)
     }
 
     fn open(
@@ -201,7 +199,7 @@ impl<P: PackedParams, B: RingBackend> Serve<B> for P {
         opening: Opening,
     ) -> Result<Box<dyn Responder>, ProtocolError> {
         self.validate()?;
-        let folded = self.folded();
+        let folded = &self.0;
         let matrix = backend.open(folded.layout(P::SPREAD), &files.matrix, opening.residence)?;
         let hint = folded.read_hint(P::SPREAD, &files.server)?;
         Ok(Box::new(Server::new(self, backend, matrix, &hint)?))
@@ -217,15 +215,15 @@ struct Client {
 
 impl Client {
     /// A client of the database with these parameters, with keys among `known` that fit, or else with keys of its own.
-    fn new<P: PackedParams>(
-        params: &P,
+    fn new<P: PackedProtocol>(
+        params: &FoldedParams<P>,
         known: &[ClientKeys],
         rng: &mut SecretRng,
     ) -> Result<Self, ProtocolError> {
         params.validate()?;
         let shape = params.shape();
         let ring = RingClient::new(shape.ring, known, rng);
-        Ok(Self { shape, encryptor: LweEncryptor::new(params.folded().public_matrix()), ring })
+        Ok(Self { shape, encryptor: LweEncryptor::new(params.0.public_matrix()), ring })
     }
 }
 
@@ -286,8 +284,8 @@ struct Server<B: RingBackend> {
 
 impl<B: RingBackend> Server<B> {
     /// A server of `matrix`, with the LWE hint that was computed of it.
-    fn new<P: PackedParams>(
-        params: &P,
+    fn new<P: PackedProtocol>(
+        params: &FoldedParams<P>,
         backend: &Arc<B>,
         matrix: B::Matrix,
         hint: &LweHint,
@@ -295,7 +293,7 @@ impl<B: RingBackend> Server<B> {
         let shape = params.shape();
         let ring = RingServer::new(Arc::clone(backend), shape.ring)?;
         let parts = ring.encode_hint(shape.parts(), shape.blocks(), hint)?;
-        Ok(Self { shape, max_batch: params.folded().max_batch(shape.asked()), matrix, ring, parts })
+        Ok(Self { shape, max_batch: params.0.max_batch(shape.asked()), matrix, ring, parts })
     }
 }
 

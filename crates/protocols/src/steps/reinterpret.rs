@@ -197,7 +197,7 @@ pub(crate) fn put_fixed(shape: &SecondShape, row: usize, entries: &[u32], fixed:
     }
 }
 
-/// What of a database is computed beforehand: the fixed rows, for the server, and their hint.
+/// Computes what a database needs beforehand: the fixed rows, for the server, and their hint.
 ///
 /// # Errors
 /// The backend's; [`ProtocolError::Write`] if it cannot be written.

@@ -1,21 +1,21 @@
 //! Parameters and shapes.
 
-use serde::{Deserialize, Serialize};
-
 use crate::grid::Grid;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::steps::folded::FoldedParams;
+use crate::steps::Work;
+use crate::steps::folded::{FoldedParams, FoldedProtocol};
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
 use crate::steps::scalar_fold::ROUNDED_BYTES;
 use crate::steps::shape::{malformed, validate_outcome};
-use crate::steps::{Folded, Work};
 use crate::{ProtocolError, Sizes};
 
-/// Parameters of a database under DoublePIR. Public; part of a snapshot's identity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Params(pub(crate) Folded);
+/// DoublePIR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Double;
+
+/// Parameters of a database under it.
+pub type Params = FoldedParams<Double>;
 
 impl Params {
     pub(super) fn second(&self) -> SecondShape {
@@ -30,7 +30,7 @@ impl Params {
 
 impl Parameters for Params {
     fn name(&self) -> &'static str {
-        Self::NAME
+        Double::NAME
     }
 
     fn set(&self) -> String {

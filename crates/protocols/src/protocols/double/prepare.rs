@@ -12,41 +12,29 @@ use spirea_backend::{Backend, PANEL_ROWS, PanelLayout, Residence};
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
 
-use super::{Client, Params, Server};
+use super::{Client, Double, Params, Server};
 use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{ChangedRecord, File, Files, Outputs, PatchedFiles, read_exact};
-use crate::grid::Grid;
+use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::protocol::{Serve, Specimens};
+use crate::steps::LweHint;
 use crate::steps::changes::differences;
-use crate::steps::folded::FoldedParams;
+use crate::steps::folded::FoldedProtocol;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, put_fixed};
-use crate::steps::{Folded, LweHint};
 use crate::{ProtocolError, Responder};
 
 /// Bytes of panels that are folded again at once.
 const FOLDED_AT_ONCE: usize = 64 << 20;
 
-impl From<Folded> for Params {
-    fn from(folded: Folded) -> Self {
-        Self(folded)
-    }
-}
-
-impl FoldedParams for Params {
+impl FoldedProtocol for Double {
     const NAME: &'static str = "double";
     const DELTA: &'static str = "simple";
+    const SPREAD: Spread = SPREAD;
     const SPECIMENS: Specimens = Specimens { small: &[(40, 3), (700, 1), (5, 40)], large_record_bytes: 16 };
-
-    fn folded(&self) -> &Folded {
-        &self.0
-    }
-
-    fn folded_mut(&mut self) -> &mut Folded {
-        &mut self.0
-    }
+    const HINT_LASTS: bool = true;
 
     fn ring_of(_: &Choice) -> Result<Option<RingSet>, ProtocolError> {
         Ok(None)
@@ -56,21 +44,17 @@ impl FoldedParams for Params {
         grids_of_two_folds(records, record_bytes)
     }
 
-    fn read_bytes(&self) -> f64 {
-        self.0.two_folds_read_bytes()
+    fn read_bytes(params: &Params) -> f64 {
+        params.0.two_folds_read_bytes()
     }
 
-    fn hint_lasts(&self) -> bool {
-        true
-    }
-
-    fn client_of(
-        &self,
+    fn client(
+        params: &Params,
         hint: &[u8],
         _known: &[ClientKeys],
         _rng: &mut SecretRng,
     ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        Ok(Box::new(Client::new(self.clone(), hint)?))
+        Ok(Box::new(Client::new(params.clone(), hint)?))
     }
 }
 

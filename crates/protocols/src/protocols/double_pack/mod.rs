@@ -15,5 +15,5 @@ mod prepare;
 mod server;
 
 pub use client::Client;
-pub use params::Params;
+pub use params::{DoublePack, Params};
 pub use server::Server;

@@ -1,26 +1,27 @@
 //! Parameters and shapes.
 
-use serde::{Deserialize, Serialize};
 use spirea_backend::PanelLayout;
 use spirea_lattice::PublicMatrix;
 use spirea_lattice::rlwe::KeyShape;
 
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::steps::folded::{FoldedParams, MAX_COLUMNS};
+use crate::steps::folded::{FoldedParams, FoldedProtocol, MAX_COLUMNS};
 use crate::steps::query::QueryLayout;
 use crate::steps::ring::RingShape;
 use crate::steps::shape::{malformed, validate_outcome};
-use crate::steps::{Folded, Unit, Work, noise};
+use crate::steps::{Unit, Work, noise};
 use crate::{ProtocolError, Sizes};
 
-/// Parameters of a database under double packing. Public; part of a snapshot's identity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Params(pub(crate) Folded);
+/// Double packing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoublePack;
+
+/// Parameters of a database under it.
+pub type Params = FoldedParams<DoublePack>;
 
 impl Params {
-    pub(crate) const SPREAD: Spread = Spread::Rows;
+    pub(crate) const SPREAD: Spread = DoublePack::SPREAD;
 
     pub(super) fn ring_shape(&self) -> RingShape {
         RingShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
@@ -51,7 +52,7 @@ impl Params {
 
 impl Parameters for Params {
     fn name(&self) -> &'static str {
-        Self::NAME
+        DoublePack::NAME
     }
 
     fn set(&self) -> String {

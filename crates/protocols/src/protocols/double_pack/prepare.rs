@@ -6,59 +6,45 @@ use std::sync::Arc;
 use spirea_backend::RingBackend;
 use spirea_math::random::SecretRng;
 
-use super::{Client, Params, Server};
+use super::{Client, DoublePack, Params, Server};
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Outputs};
-use crate::grid::Grid;
+use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::protocol::{Serve, Specimens};
-use crate::steps::Folded;
-use crate::steps::folded::{FoldedParams, grids_of_blocks};
+use crate::steps::folded::{FoldedProtocol, grids_of_blocks};
 use crate::{ProtocolError, Responder};
 
 /// Bytes of memory traffic that take as long as transforming a polynomial of the second hint.
 const POLYNOMIAL_BYTES: f64 = (1 << 18) as f64;
 
-impl From<Folded> for Params {
-    fn from(folded: Folded) -> Self {
-        Self(folded)
-    }
-}
-
-impl FoldedParams for Params {
+impl FoldedProtocol for DoublePack {
     const NAME: &'static str = "double-pack";
     const DELTA: &'static str = "exppack-simple";
+    const SPREAD: Spread = Spread::Rows;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
-
-    fn folded(&self) -> &Folded {
-        &self.0
-    }
-
-    fn folded_mut(&mut self) -> &mut Folded {
-        &mut self.0
-    }
 
     fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
         grids_of_blocks(records, record_bytes)
     }
 
-    fn read_bytes(&self) -> f64 {
-        let (grid, shape) = (self.0.grid, self.ring_shape());
+    fn read_bytes(params: &Params) -> f64 {
+        let (grid, shape) = (params.0.grid, params.ring_shape());
         let scan = (grid.rows(Self::SPREAD) * grid.columns) as f64;
         let parts = grid.parts() as f64;
-        let second = (self.second_blocks() * shape.columns) as f64 * POLYNOMIAL_BYTES
+        let second = (params.second_blocks() * shape.columns) as f64 * POLYNOMIAL_BYTES
             + (shape.response_bytes() * grid.groups * shape.columns) as f64 / 4.0;
         scan + shape.pack_read_bytes(grid.parts() * grid.groups) + parts * second
     }
 
-    fn client_of(
-        &self,
+    fn client(
+        params: &Params,
         _hint: &[u8],
         known: &[ClientKeys],
         rng: &mut SecretRng,
     ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        Ok(Box::new(Client::new(self.clone(), known, rng)?))
+        Ok(Box::new(Client::new(params.clone(), known, rng)?))
     }
 }
 

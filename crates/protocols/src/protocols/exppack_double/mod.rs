@@ -11,5 +11,5 @@ mod prepare;
 mod server;
 
 pub use client::Client;
-pub use params::Params;
+pub use params::{ExppackDouble, Params};
 pub use server::Server;

@@ -1,22 +1,23 @@
 //! Parameters and shapes.
 
-use serde::{Deserialize, Serialize};
 use spirea_lattice::rlwe::KeyShape;
 
 use crate::grid::Grid;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::steps::folded::FoldedParams;
+use crate::steps::folded::{FoldedParams, FoldedProtocol};
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
 use crate::steps::ring::RingShape;
 use crate::steps::shape::validate_outcome;
-use crate::steps::{Folded, Work, noise};
+use crate::steps::{Work, noise};
 use crate::{ProtocolError, Sizes};
 
-/// Parameters of a database under ExpPack (D). Public; part of a snapshot's identity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Params(pub(crate) Folded);
+/// ExpPack (D).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExppackDouble;
+
+/// Parameters of a database under it.
+pub type Params = FoldedParams<ExppackDouble>;
 
 impl Params {
     pub(super) fn ring_shape(&self) -> RingShape {
@@ -40,7 +41,7 @@ impl Params {
 
 impl Parameters for Params {
     fn name(&self) -> &'static str {
-        Self::NAME
+        ExppackDouble::NAME
     }
 
     fn set(&self) -> String {

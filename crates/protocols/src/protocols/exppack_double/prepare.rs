@@ -6,52 +6,38 @@ use std::sync::Arc;
 use spirea_backend::RingBackend;
 use spirea_math::random::SecretRng;
 
-use super::{Client, Params, Server};
+use super::{Client, ExppackDouble, Params, Server};
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Outputs};
-use crate::grid::Grid;
+use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::protocol::{Serve, Specimens};
-use crate::steps::Folded;
-use crate::steps::folded::FoldedParams;
+use crate::steps::folded::FoldedProtocol;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, write_fixed};
 use crate::{ProtocolError, Responder};
 
-impl From<Folded> for Params {
-    fn from(folded: Folded) -> Self {
-        Self(folded)
-    }
-}
-
-impl FoldedParams for Params {
+impl FoldedProtocol for ExppackDouble {
     const NAME: &'static str = "exppack-double";
     const DELTA: &'static str = "exppack-simple";
+    const SPREAD: Spread = SPREAD;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 2), (3, 11)], large_record_bytes: 16 };
-
-    fn folded(&self) -> &Folded {
-        &self.0
-    }
-
-    fn folded_mut(&mut self) -> &mut Folded {
-        &mut self.0
-    }
 
     fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
         grids_of_two_folds(records, record_bytes)
     }
 
-    fn read_bytes(&self) -> f64 {
-        self.0.two_folds_read_bytes() + self.ring_shape().pack_read_bytes(self.blocks())
+    fn read_bytes(params: &Params) -> f64 {
+        params.0.two_folds_read_bytes() + params.ring_shape().pack_read_bytes(params.blocks())
     }
 
-    fn client_of(
-        &self,
+    fn client(
+        params: &Params,
         _hint: &[u8],
         known: &[ClientKeys],
         rng: &mut SecretRng,
     ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        Ok(Box::new(Client::new(self.clone(), known, rng)?))
+        Ok(Box::new(Client::new(params.clone(), known, rng)?))
     }
 }
 

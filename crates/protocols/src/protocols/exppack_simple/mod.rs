@@ -10,4 +10,4 @@
 
 mod params;
 
-pub use params::Params;
+pub use params::{ExppackSimple, Params};

@@ -1,6 +1,5 @@
 //! Parameters and shapes.
 
-use serde::{Deserialize, Serialize};
 use spirea_backend::RING_DEGREE;
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
@@ -11,33 +10,22 @@ use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::protocol::Specimens;
 use crate::steps::Folded;
-use crate::steps::folded::FoldedParams;
-use crate::steps::packed::PackedParams;
+use crate::steps::folded::{FoldedParams, FoldedProtocol};
+use crate::steps::packed::PackedProtocol;
 use crate::steps::shape::malformed;
 
-/// Parameters of a database under ExpPack (S). Public; part of a snapshot's identity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Params(Folded);
+/// ExpPack (S).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExppackSimple;
 
-impl From<Folded> for Params {
-    fn from(folded: Folded) -> Self {
-        Self(folded)
-    }
-}
+/// Parameters of a database under it.
+pub type Params = FoldedParams<ExppackSimple>;
 
-impl FoldedParams for Params {
+impl FoldedProtocol for ExppackSimple {
     const NAME: &'static str = "exppack-simple";
     const DELTA: &'static str = "exppack-simple";
+    const SPREAD: Spread = Spread::Columns;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
-
-    fn folded(&self) -> &Folded {
-        &self.0
-    }
-
-    fn folded_mut(&mut self) -> &mut Folded {
-        &mut self.0
-    }
 
     fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
         let blocks = (0..16).flat_map(|power| [4 << power, 5 << power, 6 << power, 7 << power]);
@@ -48,27 +36,24 @@ impl FoldedParams for Params {
         })
     }
 
-    fn read_bytes(&self) -> f64 {
-        let shape = self.shape();
+    fn read_bytes(params: &Params) -> f64 {
+        let shape = params.shape();
         let pack = shape.ring.pack_read_bytes(shape.blocks());
         shape.scanned_bytes() as f64 + shape.asked() as f64 * pack
     }
 
-    fn client_of(
-        &self,
+    fn client(
+        params: &Params,
         _hint: &[u8],
         known: &[ClientKeys],
         rng: &mut SecretRng,
     ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        self.packed_client(known, rng)
+        params.packed_client(known, rng)
     }
 }
 
-impl PackedParams for Params {
-    const SPREAD: Spread = Spread::Columns;
-
-    fn validate_shape(&self) -> Result<(), ProtocolError> {
-        let Self(folded) = self;
+impl PackedProtocol for ExppackSimple {
+    fn validate_shape(folded: &Folded) -> Result<(), ProtocolError> {
         folded.validate(Self::SPREAD)?;
         let ring = folded.validate_ring()?;
         if folded.grid.groups != 1 || !folded.grid.unit_rows.is_multiple_of(ring.ring().degree()) {

@@ -11,4 +11,4 @@
 
 mod params;
 
-pub use params::Params;
+pub use params::{Hybrid, Params};
