@@ -9,20 +9,24 @@ mod composed;
 mod layout;
 pub mod naive;
 mod observed;
+mod operation;
 mod ring;
 mod rows;
+mod split;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use composed::{Composed, Operation, Split};
+pub use composed::Composed;
 pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
 pub use observed::{Observed, Observer, StepTimes, Timed};
+pub use operation::Operation;
 pub use ring::{
     Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, RingBackend, SwitchedBits, centred, check_batches,
 };
 pub use rows::{Batch, MAX_KEYS, RowLayout, ShareBackend};
+pub use split::Split;
 
 /// Degree of the ring Z_q\[X\]/(X^256 + 1) over which the public matrix is structured.
 pub const RING_DEGREE: usize = 256;

@@ -139,9 +139,11 @@ impl RingBackend for CpuBackend {
         expansion: Expansion,
         queries: &[(&RingKeys, &[u32])],
     ) -> Result<Vec<RingLeaves>, BackendError> {
-        self.pool.install(
-            || with_lanes!(self.found, lanes => expand::expand(lanes, tables, &self.memory, self.schedule, expansion, queries)),
-        )
+        self.pool.install(|| {
+            with_lanes!(self.found, lanes => {
+                expand::expand(lanes, tables, &self.memory, self.schedule, expansion, queries)
+            })
+        })
     }
 
     fn poly_fold(
@@ -150,9 +152,11 @@ impl RingBackend for CpuBackend {
         plain: &RingPlain,
         leaves: &Vec<RingLeaves>,
     ) -> Result<Vec<RingCiphertexts>, BackendError> {
-        self.pool.install(
-            || with_lanes!(self.found, lanes => fold::poly_fold(lanes, tables, &self.memory, plain, leaves)),
-        )
+        self.pool.install(|| {
+            with_lanes!(self.found, lanes => {
+                fold::poly_fold(lanes, tables, &self.memory, plain, leaves)
+            })
+        })
     }
 
     fn add_bodies(
@@ -192,9 +196,11 @@ impl RingBackend for CpuBackend {
         selectors: &RingSelectors,
         ciphertexts: Vec<RingCiphertexts>,
     ) -> Result<Vec<RingCiphertexts>, BackendError> {
-        self.pool.install(
-            || with_lanes!(self.found, lanes => tournament::rgsw_fold(lanes, tables, &self.memory, selectors, ciphertexts)),
-        )
+        self.pool.install(|| {
+            with_lanes!(self.found, lanes => {
+                tournament::rgsw_fold(lanes, tables, &self.memory, selectors, ciphertexts)
+            })
+        })
     }
 
     fn mod_switch(
@@ -203,8 +209,11 @@ impl RingBackend for CpuBackend {
         parts: &[&Vec<RingCiphertexts>],
         bits: SwitchedBits,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.pool
-            .install(|| with_lanes!(self.found, lanes => ciphertexts::mod_switch(lanes, tables, parts, bits)))
+        self.pool.install(|| {
+            with_lanes!(self.found, lanes => {
+                ciphertexts::mod_switch(lanes, tables, parts, bits)
+            })
+        })
     }
 
     fn reinterpret(
@@ -247,8 +256,11 @@ impl RingBackend for CpuBackend {
         let of_query = |(matrix, leaves): (&CpuMatrix, &RingLeaves)| {
             let plain = self.encode_answers(tables, matrix, columns, folded)?;
             let leaves = std::slice::from_ref(leaves);
-            self.pool
-                .install(|| with_lanes!(self.found, lanes => fold::poly_fold(lanes, tables, &self.memory, &plain, leaves)))
+            self.pool.install(|| {
+                with_lanes!(self.found, lanes => {
+                    fold::poly_fold(lanes, tables, &self.memory, &plain, leaves)
+                })
+            })
         };
         let ciphertexts = matrices.iter().zip(leaves).map(of_query).collect::<Result<Vec<_>, _>>()?;
         Ok(ciphertexts.into_iter().flatten().collect())

@@ -1,0 +1,112 @@
+//! The operations of backends by name and shape, for who watches them.
+
+#[cfg(doc)]
+use crate::{Backend, RingBackend, ShareBackend};
+use crate::{FoldedBlocks, PanelLayout, RowLayout, SwitchedBits};
+
+/// An operation of a backend, with its shape as far as the call states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// [`Backend::upload`].
+    Upload(PanelLayout),
+    /// [`Backend::open`].
+    Open(PanelLayout),
+    /// [`Backend::scalar_fold`].
+    ScalarFold {
+        /// Of the matrix.
+        layout: PanelLayout,
+        /// Words of all queries.
+        words: usize,
+    },
+    /// [`Backend::words`].
+    Words,
+    /// [`Backend::module_fold`].
+    ModuleFold {
+        /// Of the matrix.
+        layout: PanelLayout,
+        /// Columns of blocks of the public matrix.
+        rank: usize,
+    },
+    /// [`ShareBackend::upload_rows`].
+    UploadRows(RowLayout),
+    /// [`ShareBackend::open_rows`].
+    OpenRows(RowLayout),
+    /// [`ShareBackend::share_fold`].
+    ShareFold {
+        /// Of the rows.
+        layout: RowLayout,
+        /// How many.
+        keys: usize,
+    },
+    /// [`RingBackend::tables`].
+    Tables,
+    /// [`RingBackend::keys`].
+    Keys,
+    /// [`RingBackend::encode`].
+    Encode {
+        /// Rows of polynomials.
+        rows: usize,
+        /// Columns of polynomials.
+        columns: usize,
+    },
+    /// [`RingBackend::expand`].
+    Expand {
+        /// How many.
+        queries: usize,
+        /// Leaves of each.
+        leaves: usize,
+    },
+    /// [`RingBackend::poly_fold`].
+    PolyFold,
+    /// [`RingBackend::add_bodies`].
+    AddBodies {
+        /// Words of each query.
+        words: usize,
+    },
+    /// [`RingBackend::selectors`].
+    Selectors {
+        /// How many.
+        queries: usize,
+        /// Bits of each.
+        depth: usize,
+    },
+    /// [`RingBackend::rgsw_fold`].
+    RgswFold,
+    /// [`RingBackend::mod_switch`].
+    ModSwitch(SwitchedBits),
+    /// [`RingBackend::reinterpret`].
+    Reinterpret(PanelLayout),
+    /// [`RingBackend::scalar_fold_own`].
+    ScalarFoldOwn {
+        /// Words of all queries.
+        words: usize,
+    },
+    /// [`RingBackend::columns`].
+    Columns(PanelLayout),
+    /// [`RingBackend::encode_fold`].
+    EncodeFold(FoldedBlocks),
+}
+
+impl Operation {
+    /// The step that it is a part of, by the name that the documentation of steps gives it.
+    pub fn step(self) -> &'static str {
+        match self {
+            Self::Upload(_) | Self::Reinterpret(_) => "reinterpret",
+            Self::Open(_) | Self::UploadRows(_) | Self::OpenRows(_) => "open",
+            Self::ScalarFold { .. } | Self::ScalarFoldOwn { .. } | Self::Words => "scalar_fold",
+            Self::ModuleFold { .. } => "module_fold",
+            Self::ShareFold { .. } => "share_fold",
+            Self::Tables | Self::Columns(_) => "tables",
+            Self::Keys => "keys",
+            Self::Encode { .. } => "encode",
+            Self::Expand { .. } => "expand",
+            Self::PolyFold => "poly_fold",
+            Self::AddBodies { .. } => "add_bodies",
+            Self::Selectors { .. } => "selectors",
+            Self::RgswFold => "rgsw_fold",
+            Self::ModSwitch(_) => "mod_switch",
+            Self::EncodeFold(_) => "encode_fold",
+        }
+    }
+}
