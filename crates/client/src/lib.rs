@@ -15,6 +15,8 @@ mod clock;
 mod conversation;
 mod description;
 mod error;
+#[cfg(test)]
+mod fixture;
 #[cfg(feature = "http")]
 mod http;
 mod keys;

@@ -7,6 +7,8 @@ mod line;
 mod message;
 mod server;
 mod servers;
+#[cfg(test)]
+mod tests;
 mod version;
 
 use std::pin::Pin;

@@ -7,108 +7,16 @@ mod pair;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use bytes::Bytes;
-use spirea_lattice::RingSet;
-use spirea_lattice::rlwe::{Conversion, KeyShape};
-use spirea_math::random::SecretRng;
-use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{ClientKeys, IndexClient, Prepared, PrfKind, ProtocolError, Sizes, Table, TableKind};
-use spirea_wire::{
-    Code, Config, KeysRequest, KeysResponse, Lengths, Limits, PartConfig, Refusal, Request, Response, Version,
-};
+use spirea_protocols::{PrfKind, ProtocolError, Table};
+use spirea_wire::{Code, Config, KeysRequest, KeysResponse, Lengths, Limits, PartConfig, Request, Response};
 
 use super::{ClientOptions, HttpClient};
+use crate::fixture::*;
 use crate::{ClientError, Description, Session, Timings, WeakPrf};
-
-const OLD: Version = [1; 32];
-const NEW: Version = [2; 32];
-static KEYS: LazyLock<ClientKeys> = LazyLock::new(|| {
-    let shape = KeyShape { set: RingSet::Fast, levels: 1, conversion: Conversion::None };
-    ClientKeys::of_shape(shape, &[], &mut SecretRng::from_os().unwrap())
-});
-
-fn table() -> Table {
-    Table {
-        kind: TableKind::Index,
-        entries: 10,
-        records: 10,
-        payload_bytes: 24,
-        salt: [0; 32],
-        places: None,
-        fields: vec!["value".into()],
-        proofs: None,
-    }
-}
-
-fn params() -> ProtocolParams {
-    ProtocolParams::choose(&Choice::default(), [0; 32], 10, 32).unwrap()
-}
-
-fn config(version: Version) -> Config {
-    let params = params();
-    Config {
-        name: "test".into(),
-        version,
-        base: part(&params),
-        delta: None,
-        max_batch: 2,
-        party: None,
-        versions: vec![version],
-        signature: Bytes::new(),
-    }
-}
-
-fn part(params: &ProtocolParams) -> PartConfig {
-    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
-    PartConfig {
-        protocol_params: params.to_json().into(),
-        table: serde_json::to_vec(&table()).unwrap().into(),
-        hint_bytes,
-        hint_blake3: blake3::hash(&vec![0; hint_bytes as usize]).into(),
-        lengths: Lengths { query_bytes, answer_bytes, keys_bytes },
-        manifest: Bytes::new(),
-    }
-}
-
-/// A client half that needs keys, and decodes any answer to the value `v`.
-struct Keyed;
-
-impl IndexClient for Keyed {
-    type State = u64;
-
-    fn records(&self) -> u64 {
-        10
-    }
-
-    fn sizes(&self) -> Sizes {
-        params().sizes()
-    }
-
-    fn keys(&self) -> Option<&ClientKeys> {
-        Some(&KEYS)
-    }
-
-    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<u64>, ProtocolError> {
-        let mut query = vec![0; self.sizes().query_bytes];
-        rng.fill(&mut query);
-        Ok(Prepared { queries: vec![query], state: index })
-    }
-
-    fn decode(&self, &index: &u64, _: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
-        Ok(table().seal(index, &Table::index_payload(b"v")))
-    }
-
-    fn errors(&self, _: &u64, _: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
-        Ok(Vec::new())
-    }
-}
-
-/// A status and a body.
-type Reply = (u16, Vec<u8>);
 
 /// What a server says to a request: given the last part of its path with its query string, its body, and how many like
 /// it came before.
@@ -191,32 +99,6 @@ fn serve(mut stream: TcpStream, log: &Log, script: &Script) {
     let length = body.len();
     let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
     stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
-}
-
-fn refusal(status: u16, code: Code) -> Reply {
-    let refusal =
-        Refusal { code, message: "no".into(), remedy: "none".into(), accepted: false, current_version: None };
-    (status, refusal.encode())
-}
-
-fn unknown() -> Reply {
-    refusal(424, Code::UnknownKeys)
-}
-
-/// What a server does that has what it needs.
-fn willing(path: &str) -> Reply {
-    match path {
-        "keys" => (200, KeysResponse { blake3: blake3::hash(KEYS.bytes()).into() }.encode()),
-        "query" => {
-            let answers = vec![Bytes::from(vec![0; params().sizes().answer_bytes])];
-            (
-                200,
-                Response { version: OLD, newest: OLD, answers, delta_answers: None, compute: Duration::ZERO }
-                    .encode(),
-            )
-        }
-        _ => refusal(404, Code::NoSuchEndpoint),
-    }
 }
 
 fn look_up(client: &mut HttpClient) -> Result<Timings, ClientError> {

@@ -2,19 +2,9 @@
 
 use spirea_protocols::Party;
 
-use super::pair::{PATIENT, client, pair, share};
+use super::pair::{PATIENT, client, pair};
 use super::*;
-
-/// What a server of a protocol with two says of itself.
-fn described(party: Party, version: Version) -> Config {
-    described_under(PrfKind::default(), party, version)
-}
-
-fn described_under(prf: PrfKind, party: Party, version: Version) -> Config {
-    let choice = Choice { protocol: "dpf-xor".into(), prf, ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap();
-    Config { base: part(&params), party: Some(party.number()), ..config(version) }
-}
+use crate::fixture::{described, described_under, share};
 
 fn connect(urls: &[&str]) -> Result<HttpClient, ClientError> {
     connect_under(WeakPrf::Refuse, urls)

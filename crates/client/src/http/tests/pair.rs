@@ -1,69 +1,11 @@
-//! Two servers over HTTP. The protocol is a fake whose queries are shares of the index, and whose answers are
-//! shares of the record that the test tells the servers to give.
+//! Two servers over HTTP.
 
 use std::sync::Barrier;
 
 use spirea_protocols::Party;
 
 use super::*;
-
-/// A client half: an index is the exclusive or of the queries' first bytes, a record that of the answers.
-struct Shares;
-
-impl IndexClient for Shares {
-    const PARTIES: usize = 2;
-
-    type State = ();
-
-    fn records(&self) -> u64 {
-        10
-    }
-
-    fn sizes(&self) -> Sizes {
-        params().sizes()
-    }
-
-    fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<()>, ProtocolError> {
-        let mut zero = vec![0; self.sizes().query_bytes];
-        rng.fill(&mut zero);
-        let mut one = zero.clone();
-        one[0] ^= index as u8;
-        Ok(Prepared { queries: vec![zero, one], state: () })
-    }
-
-    fn decode(&self, (): &(), answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
-        let [zero, one] = answers else { panic!("both have answered") };
-        Ok(zero.iter().zip(*one).take(table().record_bytes()).map(|(zero, one)| zero ^ one).collect())
-    }
-
-    fn errors(&self, (): &(), _: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
-        Ok(Vec::new())
-    }
-}
-
-/// One server's share of record 3, in a response.
-pub(super) fn share(party: Party) -> Reply {
-    let mut answer = vec![0x5a; params().sizes().answer_bytes];
-    if party == Party::One {
-        let record = table().seal(3, &Table::index_payload(b"v"));
-        answer.iter_mut().zip(record).for_each(|(share, byte)| *share ^= byte);
-    }
-    respond(answer)
-}
-
-fn respond(answer: Vec<u8>) -> Reply {
-    (
-        200,
-        Response {
-            version: OLD,
-            newest: OLD,
-            answers: vec![answer.into()],
-            delta_answers: None,
-            compute: Duration::ZERO,
-        }
-        .encode(),
-    )
-}
+use crate::fixture::{Shares, respond, share};
 
 /// Two servers, each of which gives to every query what `replies` says.
 pub(super) fn pair(replies: impl Fn(Party) -> Reply + Clone + Send + Sync + 'static) -> [Server; 2] {

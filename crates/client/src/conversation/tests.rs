@@ -1,0 +1,310 @@
+//! Conversations with scripted servers, without sockets and without waiting: what is sent, in which order, how often, and
+//! after which pauses.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use spirea_protocols::Party;
+use spirea_protocols::signature::PrivateKey;
+use spirea_wire::{Code, KeysRequest, Version};
+
+use super::*;
+use crate::fixture::*;
+use crate::session::tests as honest;
+use crate::{Client, Clock, Description, HintCache, MemoryCache, Policy, Session};
+
+mod hints;
+mod pair;
+
+/// What a server does with a request: the steps of its response.
+type Script<'s> = dyn FnMut(usize, &Request) -> Vec<Received> + 's;
+
+/// A response with this body.
+fn replied((status, body): Reply) -> Vec<Received> {
+    vec![Received::Head(Head { status, ..Head::default() }), Received::Piece(body.into())]
+}
+
+fn broken() -> Vec<Received> {
+    vec![Received::Failed(TransportError::Broken("it broke".into()))]
+}
+
+/// A stage for conversations: its clock goes only where they wait.
+struct Stage {
+    now: Arc<Mutex<Duration>>,
+    /// What was sent: to which server, and what.
+    sent: Vec<(usize, Request)>,
+    /// How long was waited, each time.
+    pauses: Vec<Duration>,
+    /// Bytes that were read of bodies.
+    read: usize,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self { now: Arc::default(), sent: Vec::new(), pauses: Vec::new(), read: 0 }
+    }
+
+    fn clock(&self) -> Clock {
+        let now = Arc::clone(&self.now);
+        Clock::new(move || *now.lock().unwrap())
+    }
+
+    /// Plays a conversation to its end.
+    fn play<T>(
+        &mut self,
+        mut conversation: Conversation<'_, T>,
+        script: &mut Script<'_>,
+    ) -> Result<T, ClientError> {
+        let mut responses: Vec<Vec<Received>> = vec![Vec::new(); 2];
+        loop {
+            match conversation.step() {
+                Step::Send { server, request } => {
+                    let mut response = script(server, &request);
+                    self.sent.push((server, request));
+                    conversation.received(server, response.remove(0));
+                    responses[server] = response;
+                }
+                Step::Read { server } => {
+                    let rest = &mut responses[server];
+                    let piece = if rest.is_empty() { Received::Piece(Bytes::new()) } else { rest.remove(0) };
+                    if let Received::Piece(piece) = &piece {
+                        self.read += piece.len();
+                    }
+                    conversation.received(server, piece);
+                }
+                Step::Wait { at_most } => {
+                    let pause = at_most.expect("everything that was sent has been answered");
+                    self.pauses.push(pause);
+                    *self.now.lock().unwrap() += pause;
+                }
+                Step::Done(result) => return result,
+            }
+        }
+    }
+
+    /// The requests: the server and the end of the path.
+    fn paths(&self) -> Vec<(usize, &str)> {
+        self.sent.iter().map(|(server, request)| (*server, path(request))).collect()
+    }
+
+    fn bodies(&self, wanted: &str) -> Vec<&Bytes> {
+        let of = |(_, request): &'_ (usize, Request)| path(request) == wanted;
+        self.sent.iter().filter(|sent| of(sent)).map(|(_, request)| &request.body).collect()
+    }
+}
+
+/// The end of a request's path, without what it asks of it.
+fn path(request: &Request) -> &str {
+    request.url.rsplit('/').next().unwrap().split('?').next().unwrap()
+}
+
+fn header<'r>(request: &'r Request, name: &str) -> Option<&'r str> {
+    request.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| &value[..])
+}
+
+/// One server, at one address.
+fn alone() -> Vec<Vec<String>> {
+    vec![vec!["http://a".into()]]
+}
+
+/// A client with keys that has version [`OLD`] and has said nothing yet.
+fn keyed(stage: &Stage) -> Client {
+    let description = Description::parse("test", config(OLD).encode().into()).unwrap();
+    client(stage, &alone(), Session::over(description, Box::new(Keyed)).unwrap())
+}
+
+fn client(stage: &Stage, addresses: &[Vec<String>], session: Session) -> Client {
+    let (policy, clock) = (Policy::default(), stage.clock());
+    let servers = Servers::new(addresses, "test", &policy, clock.clone()).unwrap();
+    Client::over(servers, Box::new(MemoryCache::default()), policy, clock, session)
+}
+
+fn connect(stage: &Stage, policy: Policy) -> Conversation<'static, Client> {
+    Client::connect(&alone(), "test", Box::new(MemoryCache::default()), policy, stage.clock()).unwrap()
+}
+
+#[test]
+fn an_honest_server_is_asked_for_each_thing_once() {
+    let mut stage = Stage::new();
+    let mut server = honest::Server::of("onion");
+    let mut script = |_: usize, request: &Request| {
+        replied(match path(request) {
+            "config" => (200, server.config(OLD).encode()),
+            "keys" => {
+                let blake3 = server.register(request.body.to_vec());
+                (200, spirea_wire::KeysResponse { blake3 }.encode())
+            }
+            _ => {
+                let request = server.read(&request.body);
+                let answer = server.answer(&request).expect("the keys are known");
+                (200, honest::response(answer, OLD, OLD).to_vec())
+            }
+        })
+    };
+    let mut client = stage.play(connect(&stage, Policy::default()), &mut script).unwrap();
+    let rows = [3, 4];
+    let lookups = stage.play(client.look_up_indices(&rows), &mut script).unwrap();
+    let values = lookups.values.into_iter().map(|value| value.unwrap().into_fields());
+    assert!(values.eq(rows.map(|row| vec![honest::value(row)])));
+    assert_eq!(stage.paths(), [(0, "config"), (0, "keys"), (0, "query"), (0, "query")]);
+    assert!(stage.pauses.is_empty());
+    assert_eq!(lookups.timings.requests, 2);
+}
+
+#[test]
+fn a_server_that_forgets_keys_for_ever_gets_them_twice() {
+    let mut stage = Stage::new();
+    let mut client = keyed(&stage);
+    let result = stage.play(client.look_up_indices(&[3]), &mut |_, request| {
+        replied(if path(request) == "query" { unknown() } else { willing(path(request)) })
+    });
+    assert!(matches!(result, Err(ClientError::KeysForgotten)));
+    assert_eq!(stage.paths(), [(0, "keys"), (0, "query"), (0, "keys"), (0, "query")]);
+    let queries = stage.bodies("query");
+    assert_eq!(queries[0], queries[1]);
+}
+
+#[test]
+fn a_server_that_is_stale_for_ever_is_followed_once() {
+    let server = honest::Server::of("onion");
+    let mut stage = Stage::new();
+    let mut client = client(&stage, &alone(), server.session());
+    let result = stage.play(client.look_up_indices(&[3]), &mut |_, request| {
+        replied(match path(request) {
+            "config" => (200, server.config(NEW).encode()),
+            "keys" => {
+                let keys = &request.body;
+                let limits = Description::parse("test", server.config(NEW).encode().into()).unwrap().limits();
+                let blake3 = blake3::hash(&KeysRequest::decode(keys.clone(), &limits).unwrap().keys).into();
+                (200, spirea_wire::KeysResponse { blake3 }.encode())
+            }
+            _ => refusal(409, Code::StaleVersion),
+        })
+    });
+    assert!(matches!(result, Err(ClientError::StillStale)));
+    assert_eq!(stage.paths(), [(0, "keys"), (0, "query"), (0, "config"), (0, "query")]);
+    let queries = stage.bodies("query");
+    assert_ne!(queries[0], queries[1]);
+}
+
+#[test]
+fn a_server_that_always_names_a_newer_version_costs_one_configuration_a_request() {
+    let mut server = honest::Server::of("onion");
+    let mut stage = Stage::new();
+    let mut client = client(&stage, &alone(), server.session());
+    let mut number = 10;
+    let values = stage.play(client.look_up_indices(&[3, 4, 5]), &mut |_, request| {
+        replied(match path(request) {
+            "config" => {
+                number += 1;
+                (200, server.config([number; 32]).encode())
+            }
+            "keys" => {
+                let blake3 = server.register(request.body.to_vec());
+                (200, spirea_wire::KeysResponse { blake3 }.encode())
+            }
+            _ => {
+                let request = server.read(&request.body);
+                let answer = server.answer(&request).expect("the keys are known");
+                (200, honest::response(answer, request.version, [99; 32]).to_vec())
+            }
+        })
+    });
+    assert_eq!(values.unwrap().values.len(), 3);
+    let paths: Vec<&str> = stage.paths().into_iter().map(|(_, path)| path).collect();
+    assert_eq!(paths, ["keys", "query", "config", "query", "config", "query"]);
+}
+
+#[test]
+fn what_fails_for_ever_is_sent_as_often_as_allowed_after_pauses_that_double() {
+    let mut stage = Stage::new();
+    let mut client = keyed(&stage);
+    let result = stage.play(client.look_up_indices(&[3]), &mut |_, request| match path(request) {
+        "query" => broken(),
+        path => replied(willing(path)),
+    });
+    assert!(matches!(result, Err(ClientError::Broken(_))));
+    let attempts = Policy::default().attempts as usize;
+    assert_eq!(stage.paths(), [&[(0, "keys")], &vec![(0, "query"); attempts][..]].concat());
+    // The same bytes under the same name.
+    let queries: Vec<_> = stage.sent[1..].iter().collect();
+    assert!(queries.windows(2).all(|pair| pair[0] == pair[1]));
+    assert_eq!(header(&queries[0].1, "spirea-request-id").unwrap().len(), 32);
+    for (i, pause) in stage.pauses.iter().enumerate() {
+        let middle = Duration::from_millis(100) * (1 << i);
+        assert!((middle / 2..=middle * 3 / 2).contains(pause), "{pause:?} is not about {middle:?}");
+    }
+    assert_eq!(stage.pauses.len(), attempts - 1);
+}
+
+#[test]
+fn a_pause_that_the_server_asks_for_is_kept_or_the_request_given_up() {
+    for (seconds, is_kept) in [(7, true), (31, false)] {
+        let mut stage = Stage::new();
+        let mut client = keyed(&stage);
+        let mut refused = false;
+        let result = stage.play(client.look_up_indices(&[3]), &mut |_, request| {
+            let mut reply = replied(willing(path(request)));
+            if path(request) == "query" && !std::mem::replace(&mut refused, true) {
+                let (status, body) = refusal(429, Code::Overloaded);
+                let retry_after = Some(seconds.to_string());
+                reply = vec![
+                    Received::Head(Head { status, retry_after, ..Head::default() }),
+                    Received::Piece(body.into()),
+                ];
+            }
+            reply
+        });
+        assert_eq!(result.is_ok(), is_kept);
+        let expected: &[_] = if is_kept { &[Duration::from_secs(seconds)] } else { &[] };
+        assert_eq!(stage.pauses, expected);
+    }
+}
+
+#[test]
+fn a_response_without_an_end_is_read_no_further_than_it_may_go() {
+    let mut stage = Stage::new();
+    let mut client = keyed(&stage);
+    let piece = Bytes::from(vec![0; 1000]);
+    let limit = client.description().limits().response_bytes(1) as usize;
+    let result = stage.play(client.look_up_indices(&[3]), &mut |_, request| match path(request) {
+        "query" => {
+            let head = Received::Head(Head { status: 200, ..Head::default() });
+            [head].into_iter().chain(vec![Received::Piece(piece.clone()); 2 * limit / 1000 + 2]).collect()
+        }
+        path => replied(willing(path)),
+    });
+    assert!(matches!(result, Err(ClientError::Broken(_))));
+    assert!(stage.read < limit + 2000, "{} bytes of {limit}", stage.read);
+    assert_eq!(stage.paths(), [(0, "keys"), (0, "query")]);
+}
+
+#[test]
+fn a_client_goes_on_after_a_conversation_that_was_dropped_half_way() {
+    let mut stage = Stage::new();
+    let mut client = keyed(&stage);
+    let mut dropped = client.look_up_indices(&[3]);
+    assert!(matches!(dropped.step(), Step::Send { server: 0, .. }));
+    assert!(matches!(dropped.step(), Step::Wait { at_most: None }));
+    drop(dropped);
+    let result = stage.play(client.look_up_indices(&[3]), &mut |_, request| replied(willing(path(request))));
+    assert!(result.unwrap().values[0].is_some());
+    assert_eq!(stage.paths(), [(0, "keys"), (0, "query")]);
+}
+
+#[test]
+#[should_panic(expected = "not asked for")]
+fn what_was_not_asked_for_is_not_taken() {
+    let mut client = keyed(&Stage::new());
+    client.look_up_indices(&[3]).received(0, Received::Piece(Bytes::new()));
+}
+
+#[test]
+fn a_version_that_a_pinned_key_did_not_sign_is_asked_for_nothing_more() {
+    let key = PrivateKey::from_bytes(&[1; 32]).public();
+    let mut stage = Stage::new();
+    let policy = Policy { pinned_key: Some(key), ..Policy::default() };
+    let result = stage.play(connect(&stage, policy), &mut |_, _| replied((200, config(OLD).encode())));
+    assert!(matches!(result.map(drop), Err(ClientError::Protocol(_))));
+    assert_eq!(stage.paths(), [(0, "config")]);
+}
