@@ -13,7 +13,7 @@ use crate::look_up::Wanted;
 use crate::{ClientError, Clock, Description, Hint, Keys, LookUp, Part, WeakPrf};
 
 /// The most bytes of a request's queries, unless a single query has more.
-const MAX_REQUEST_BYTES: usize = 64 << 20;
+const MAX_REQUEST_BYTES: u64 = 64 << 20;
 
 /// A value: its fields, in the order in which the table names them.
 #[derive(Clone, PartialEq, Eq)]
@@ -278,8 +278,8 @@ impl Session {
     /// The most look-ups in one request.
     pub fn max_batch(&self) -> usize {
         let limits = self.description.limits();
-        let bytes: usize = limits.parts().map(|part| part.query_bytes).sum();
-        (MAX_REQUEST_BYTES / bytes.max(1)).clamp(1, limits.max_batch)
+        let bytes: u64 = limits.parts().map(|part| part.query_bytes as u64).sum();
+        usize::try_from(MAX_REQUEST_BYTES / bytes.max(1)).unwrap_or(usize::MAX).clamp(1, limits.max_batch)
     }
 
     /// Begins a look-up of the values of keys, however many.

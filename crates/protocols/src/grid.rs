@@ -18,6 +18,10 @@ pub enum Spread {
     Rows,
 }
 
+/// The longest side of a matrix. What clients compute of one, side times small factors, fits their words, of which some
+/// have 32 bits: they refuse longer ones.
+pub(crate) const MAX_SIDE: u128 = if usize::BITS < 64 { 1 << 24 } else { 1 << 40 };
+
 /// How the records of a database lie in a matrix of bytes.
 ///
 /// A *unit* is what a query selects: `unit_rows` bytes down a column. A column has `groups` units (times the
@@ -155,7 +159,6 @@ impl Grid {
     /// [`ProtocolError::Malformed`] that names what is out of range.
     pub fn validate(&self, spread: Spread) -> Result<(), ProtocolError> {
         const MAX_PARTS: usize = 1 << 20;
-        const MAX_SIDE: u128 = 1 << 40;
         let wrong = |detail: String| Err(ProtocolError::malformed("parameters", detail));
         let Self { records, record_bytes, unit_rows, groups, columns } = *self;
         if [record_bytes, unit_rows, groups, columns].contains(&0) || records == 0 {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use spirea_backend::{MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
 use spirea_lattice::{LweSet, PublicMatrix, noise};
 
-use crate::grid::{Grid, Spread};
+use crate::grid::{Grid, MAX_SIDE, Spread};
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::steps::query::QueryLayout;
 use crate::steps::scalar_fold::{ROUNDED_BITS, ROUNDED_BYTES};
@@ -129,7 +129,7 @@ impl Parameters for Params {
                 Self::MAX_COLUMNS
             ));
         }
-        if PanelLayout::covering(self.rows, self.columns).is_err() {
+        if self.rows as u128 > MAX_SIDE || PanelLayout::covering(self.rows, self.columns).is_err() {
             return wrong("the matrix is larger than any this software holds".into());
         }
         if self.record_bytes == 0 || self.record_bytes.div_ceil(self.rows) > Self::MAX_RECORD_COLUMNS {
