@@ -1,6 +1,6 @@
-use crate::generate::control_mask;
 use std::ops::Range;
 
+use crate::block::control_mask;
 use crate::{Block, CONTROL, Domain, DpfError, Key, LEAF_BLOCKS, Leaf, Level, Output, Prf, PrfVisitor};
 
 /// A party's share of the function at `point`, which is public: the two parties' shares add up to its output.

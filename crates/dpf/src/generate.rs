@@ -3,6 +3,7 @@ use spirea_math::secret::declassify;
 use subtle::{Choice, ConditionallySelectable};
 use zeroize::Zeroize;
 
+use crate::block::control_mask;
 use crate::{
     Bit, Block, CONTROL, Domain, DpfError, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Party, Prf,
     PrfVisitor,
@@ -100,12 +101,6 @@ impl PrfVisitor for Select<'_> {
             OutputKind::U128 => generate(prf, domain, point, 1u128, rng),
         }
     }
-}
-
-/// All ones where a node is corrected, else 0.
-#[inline(always)]
-pub(crate) fn control_mask(node: Block) -> Block {
-    (node & CONTROL).wrapping_neg()
 }
 
 fn random_block(rng: &mut SecretRng) -> Block {

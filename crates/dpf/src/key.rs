@@ -1,7 +1,5 @@
 use zeroize::Zeroize;
 
-#[cfg(doc)]
-use crate::Subtree;
 use crate::{Block, CONTROL, Domain, DpfError, LEAF_BLOCKS, Leaf, Party};
 
 /// What a level adds to a corrected node's children; the two differ at most in the control bit.
@@ -36,7 +34,7 @@ impl Key {
         self.party
     }
 
-    /// The root as a node: its control bit is the party's number, but for the root of a [`Subtree`].
+    /// The root as a node: its control bit is the party's number, but for the root of a [`Subtree`](crate::Subtree).
     pub fn root(&self) -> Block {
         self.root
     }
@@ -57,7 +55,7 @@ impl Key {
     /// correction.
     ///
     /// # Panics
-    /// If it is the key of a [`Subtree`] whose control bit is not the party's: such keys never travel.
+    /// If it is the key of a [`Subtree`](crate::Subtree) whose control bit is not the party's: such keys never travel.
     pub fn to_bytes(&self) -> Vec<u8> {
         assert_eq!(self.root & CONTROL, Block::from(self.party.number()), "the key of a subtree");
         let mut bytes = Vec::with_capacity(self.domain.key_bytes());

@@ -1,24 +1,14 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Aes128, ChaCha12, ChaCha20, HighwayHash, Prf, Salsa12, Salsa20, Sha256, SipHash24};
 use crate::DpfError;
 
-/// What is done with a function whose name is known only at run time.
-pub trait PrfVisitor {
-    /// What comes of it.
-    type Output;
-
-    /// Does it.
-    fn visit<P: Prf>(self, prf: P) -> Self::Output;
-}
-
-/// The list of the functions: type, name, what it is trusted for.
+/// Lists the functions: type, name, what it is trusted for.
 macro_rules! functions {
     ($($(#[$attribute:meta])* $prf:ident, $name:literal, $trust:literal;)*) => {
         /// The functions by name.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum PrfKind {$(
-            #[doc = concat!("[`", stringify!($prf), "`]: ", $trust)]
+            #[doc = concat!("[`", stringify!($prf), "`](super::", stringify!($prf), "): ", $trust)]
             #[serde(rename = $name)]
             $(#[$attribute])*
             $prf,
@@ -39,13 +29,6 @@ macro_rules! functions {
             pub fn trust(self) -> &'static str {
                 match self {
                     $(Self::$prf => $trust,)*
-                }
-            }
-
-            /// Goes from the name to the type.
-            pub fn visit<V: PrfVisitor>(self, visitor: V) -> V::Output {
-                match self {
-                    $(Self::$prf => visitor.visit($prf::default()),)*
                 }
             }
         }

@@ -15,14 +15,16 @@ mod salsa;
 mod sha256;
 mod siphash;
 mod stream;
+mod visit;
 
 pub use aes128::{Aes128, KEY as AES_KEY};
 pub use chacha::{ChaCha, ChaCha12, ChaCha20};
 pub use highwayhash::HighwayHash;
-pub use kind::{PrfKind, PrfVisitor};
+pub use kind::PrfKind;
 pub use salsa::{Salsa, Salsa12, Salsa20};
 pub use sha256::Sha256;
 pub use siphash::SipHash24;
+pub use visit::PrfVisitor;
 
 use crate::Block;
 
