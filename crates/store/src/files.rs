@@ -1,4 +1,4 @@
-//! Files: hashing, syncing.
+//! Files: hashing, syncing, taking space.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -75,4 +75,20 @@ pub(crate) fn sync(path: &Path) -> Result<(), StoreError> {
 /// Syncs the entries of a folder.
 pub(crate) fn sync_folder(path: &Path) -> Result<(), StoreError> {
     sync(if path == Path::new("") { Path::new(".") } else { path })
+}
+
+/// Makes the file `bytes` long, all zero, and takes the space where the file system can: a full disk is
+/// found before the work, and the file lies in one piece although it is written in many.
+pub(crate) fn reserve(file: &File, bytes: u64) -> std::io::Result<()> {
+    file.set_len(bytes)?;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+        let reserved = fallocate(file, FallocateFlags::empty(), 0, bytes);
+        if let Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = reserved {
+            return Err(error.into());
+        }
+    }
+    Ok(())
 }

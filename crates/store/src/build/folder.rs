@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::Overwrite;
+use super::options::Overwrite;
 use crate::StoreError;
 use crate::error::IoContext;
 use crate::files::sync_folder;

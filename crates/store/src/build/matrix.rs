@@ -12,9 +12,9 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use spirea_backend::{PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 use spirea_protocols::grid::{Grid, Spread};
 
-use super::writer::reserve;
 use crate::StoreError;
 use crate::error::IoContext;
+use crate::files::reserve;
 
 /// Bytes that a group of columns aims at.
 const GROUP_BYTES: usize = 32 << 20;

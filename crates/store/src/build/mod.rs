@@ -11,6 +11,7 @@ mod draft;
 mod draws;
 mod folder;
 mod matrix;
+mod options;
 mod prove;
 mod records;
 mod spool;
@@ -18,107 +19,25 @@ mod test;
 mod writer;
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
-use spirea_protocols::planner::Advice;
-use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::registry::ProtocolParams;
 
 use crate::error::IoContext;
-use crate::ingest::{self, Format, Selection};
-use crate::manifest::{MATRIX_FILE, NAME_RULE, valid_name};
+use crate::ingest;
+use crate::manifest::MATRIX_FILE;
 use crate::{Progress, Snapshot, StoreError, time};
 
 pub(crate) use compact::compact;
 pub(crate) use delta::{Shape, build_delta};
 use draft::Draft;
-use draws::Draws;
 use folder::PartialFolder;
+pub use options::{BuildOptions, Overwrite, Protocol};
 pub use prove::Proving;
 use records::Rows;
 #[cfg(test)]
 pub(crate) use writer::RecordWriter;
-
-/// What to do if the target of a build exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Overwrite {
-    /// Leave it and fail.
-    #[default]
-    Refuse,
-    /// Replace it, if it is a snapshot, when the new one is complete.
-    Replace,
-}
-
-/// The protocol of a snapshot.
-#[derive(Clone, Debug)]
-pub enum Protocol {
-    /// This one.
-    Named(Choice),
-    /// The one that the planner recommends for the table.
-    Planned(Advice),
-}
-
-/// What to build.
-#[derive(Clone, Debug)]
-pub struct BuildOptions {
-    /// The input file.
-    pub input: PathBuf,
-    /// Its format; see [`Format::choose`].
-    pub format: Format,
-    /// The columns; a table without a key column is looked up by position.
-    pub selection: Selection,
-    /// The snapshot's folder.
-    pub out: PathBuf,
-    /// Name of the dataset; that of the folder if `None`.
-    pub name: Option<String>,
-    /// The protocol and its parameter sets.
-    pub protocol: Protocol,
-    /// Whether records carry inclusion proofs.
-    pub proving: Proving,
-    /// What to do if the folder exists.
-    pub overwrite: Overwrite,
-    /// Derives the public matrix, the table's salt and where entries lie, for a build that repeats itself; drawn at
-    /// random if `None`. Whoever knows it before the table is made can choose keys that fall into one bucket.
-    pub seed: Option<[u8; 32]>,
-}
-
-impl BuildOptions {
-    /// A build of `input` into `out` with defaults for the rest.
-    pub fn new(
-        input: impl Into<PathBuf>,
-        format: Format,
-        selection: Selection,
-        out: impl Into<PathBuf>,
-    ) -> Self {
-        Self {
-            input: input.into(),
-            format,
-            selection,
-            out: out.into(),
-            name: None,
-            protocol: Protocol::Named(Choice::default()),
-            proving: Proving::default(),
-            overwrite: Overwrite::default(),
-            seed: None,
-        }
-    }
-
-    fn name(&self) -> Result<String, StoreError> {
-        let folder = || self.out.file_name().map(|name| name.to_string_lossy().into_owned());
-        let name = self.name.clone().or_else(folder).unwrap_or_default();
-        match valid_name(&name) {
-            true => Ok(name),
-            false => {
-                Err(StoreError::BadOption(format!("{name:?} cannot name a dataset: give --name {NAME_RULE}")))
-            }
-        }
-    }
-
-    fn draws(&self) -> Draws {
-        self.seed.map_or(Draws::System, Draws::Derived)
-    }
-}
 
 /// Builds a snapshot and opens it.
 ///

@@ -10,8 +10,8 @@ use spirea_protocols::proof::Tree;
 use spirea_protocols::table::MAX_VALUE_BYTES;
 use spirea_protocols::{Table, TableKind};
 
-use super::BuildOptions;
 use super::draws::Draws;
+use super::options::BuildOptions;
 use super::prove::{Batch, Proving, Taker, prove};
 use super::spool::{KeyedEntries, KeyedSpool, Partition, PlainSpool, PlainValues};
 use super::test::Samples;

@@ -10,6 +10,7 @@ use spirea_protocols::parameters::Stored;
 use super::matrix::MatrixWriter;
 use crate::StoreError;
 use crate::error::IoContext;
+use crate::files::reserve;
 
 /// A database being written.
 pub(crate) enum RecordWriter {
@@ -91,22 +92,6 @@ impl UnitWriter {
         }
         Ok(())
     }
-}
-
-/// Makes the file `bytes` long, all zero, and takes the space where the file system can: a full disk is
-/// found before the work, and the file lies in one piece although it is written in many.
-pub(super) fn reserve(file: &File, bytes: u64) -> std::io::Result<()> {
-    file.set_len(bytes)?;
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{FallocateFlags, fallocate};
-        use rustix::io::Errno;
-        let reserved = fallocate(file, FallocateFlags::empty(), 0, bytes);
-        if let Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = reserved {
-            return Err(error.into());
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
