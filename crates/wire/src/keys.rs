@@ -3,7 +3,7 @@ use prost::Message;
 
 use crate::fields::{Repeated, check, named_version};
 use crate::limits::{check_length, of_length};
-use crate::{FORMAT, KeysHash, Limits, Version, WireError, check_format, hash, proto};
+use crate::{FORMAT, KeysHash, Limits, Part, Version, WireError, check_format, hash, proto};
 
 /// The most bytes of a [`KeysResponse`].
 pub const MAX_KEYS_RESPONSE_BYTES: u64 = 1 << 10;
@@ -24,15 +24,6 @@ pub struct KeysRequest {
     pub part: Part,
     /// The keys.
     pub keys: Bytes,
-}
-
-/// A part of a version of a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The table as it was built.
-    Base,
-    /// What has changed since.
-    Delta,
 }
 
 impl std::fmt::Debug for KeysRequest {

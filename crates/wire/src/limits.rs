@@ -1,4 +1,13 @@
-use crate::{Part, WireError};
+use crate::WireError;
+
+/// A part of a version of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The table as it was built.
+    Base,
+    /// What has changed since.
+    Delta,
+}
 
 /// Lengths that follow from the parameters of one part of a database: of its base, or of its delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
