@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use spirea_lattice::rlwe::KeyShape;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
 
+use crate::lock::lock;
 use crate::scheduler::{Pace, PaceMeter};
 use crate::{EngineError, LoadError};
 
@@ -207,9 +208,8 @@ impl Database {
         self.meter().note(queries, time);
     }
 
-    // An estimate is never left half made.
     fn meter(&self) -> MutexGuard<'_, PaceMeter> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pace)
     }
 
     /// How long the steps took since this was last asked; empty if nobody times them. The preparation of keys is a

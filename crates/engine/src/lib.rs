@@ -9,6 +9,7 @@ mod engine;
 mod error;
 pub mod keys;
 mod load;
+mod lock;
 pub mod scheduler;
 mod served;
 

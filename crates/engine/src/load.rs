@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, Timed};
+use spirea_protocols::Opening;
 use spirea_store::{Progress, Snapshot};
 
 use crate::{Database, HintFile, Identity, LoadError};
-use spirea_protocols::Opening;
 
 impl Database {
     /// Verifies a snapshot, loads it on a backend and [measures](Database::measure) it. Takes as long as reading all of

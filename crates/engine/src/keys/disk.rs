@@ -6,8 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-use super::lru::{Amount, Budget, Lru};
-use super::{Departures, KeyFolderError, KeyId, KeyOwner, lock};
+use super::id::{KeyId, KeyOwner};
+use super::lru::{Budget, Lru};
+use super::usage::{Amount, Departures};
+use crate::lock::lock;
+
+/// The folder for keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: the folder for evaluation keys cannot be used: {source}; name another one", path = .path.display())]
+pub struct KeyFolderError {
+    /// The folder.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
 
 const EXTENSION: &str = "keys";
 /// The extension of a file that is being written.

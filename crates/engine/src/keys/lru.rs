@@ -2,33 +2,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, SystemTime};
 
-use super::{Departures, KeyOwner};
-
-/// How much there is of something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amount {
-    /// Sets of keys.
-    pub sets: usize,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
-impl Amount {
-    /// Whether a further set of so many bytes is within a budget.
-    fn admits(self, bytes: u64, budget: Self) -> bool {
-        self.sets < budget.sets && self.bytes.saturating_add(bytes) <= budget.bytes
-    }
-
-    fn add(&mut self, bytes: u64) {
-        self.sets += 1;
-        self.bytes += bytes;
-    }
-
-    fn subtract(&mut self, bytes: u64) {
-        self.sets -= 1;
-        self.bytes -= bytes;
-    }
-}
+use super::id::KeyOwner;
+use super::usage::{Amount, Departures};
 
 /// What entries are held within.
 #[derive(Clone, Copy)]
@@ -233,7 +208,7 @@ mod tests {
         gone.into_iter().map(|(key, _)| key).collect()
     }
 
-    /// Inserts an entry of nobody's, and gives which had to leave.
+    /// Inserts an entry without an owner, and gives those that had to leave.
     fn insert(lru: &mut Lru<u8, ()>, key: u8, bytes: u64) -> Option<Vec<u8>> {
         lru.insert(key, (), bytes, None, START).map(keys)
     }

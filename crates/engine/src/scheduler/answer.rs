@@ -1,14 +1,36 @@
 //! The computation of a batch: one call for each database, and what to do where it fails.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirea_protocols::Query;
+use spirea_protocols::{PreparedKeys, Query};
 
-use super::{Clock, Part, Steps};
 use crate::{Database, EngineError};
+
+/// What a request asks of one database. Its lengths have been checked.
+pub struct Part {
+    /// The database.
+    pub database: Arc<Database>,
+    /// The client's keys, held until they have been used, whatever the registry drops meanwhile.
+    pub keys: Option<PreparedKeys>,
+    /// The queries, at least one.
+    pub queries: Vec<Bytes>,
+}
+
+impl Part {
+    fn as_queries(&self) -> impl Iterator<Item = Query<'_>> {
+        self.queries.iter().map(|bytes| Query { bytes, keys: self.keys.as_ref() })
+    }
+}
+
+/// The time of each step, by its name.
+pub type Steps = BTreeMap<&'static str, Duration>;
+
+/// The time since any one instant.
+pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// What was computed for a request.
 pub(super) struct Computed {

@@ -1,0 +1,253 @@
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use spirea_backend::BackendId;
+use spirea_protocols::{PreparedKeys, ProtocolError};
+
+use super::disk::{Disk, KeyFolderError};
+use super::id::{KeyId, KeyOwner};
+use super::lru::Lru;
+use super::options::KeyOptions;
+use super::usage::{KeyEvents, KeyUsage};
+use crate::database::KeyForm;
+use crate::lock::lock;
+use crate::{Database, EngineError};
+
+/// Where keys were found.
+enum Found {
+    Memory,
+    Disk,
+    Shared,
+}
+
+/// Where servers share what clients uploaded. It may fail at any time, and then has and takes nothing, soon.
+pub trait SharedKeys: Send + Sync {
+    /// What was stored under a name: as much of it as is longer than `most` bytes by one at the most.
+    fn fetch(&self, name: &[u8; 32], most: usize) -> Option<Vec<u8>>;
+
+    /// Stores bytes under a name for so long, if it can.
+    fn store(&self, name: &[u8; 32], bytes: &[u8], expiry: Duration);
+}
+
+/// The time, by which keys expire.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// How requests found their keys.
+#[derive(Default)]
+struct Lookups {
+    from_memory: AtomicU64,
+    from_disk: AtomicU64,
+    from_shared: AtomicU64,
+    unknown: AtomicU64,
+}
+
+/// The keys of all databases.
+pub struct KeyRegistry {
+    /// By the form that they were prepared in: another version, or another backend, may need another one.
+    memory: Mutex<Lru<(KeyForm, KeyId), PreparedKeys>>,
+    disk: Option<Disk>,
+    /// Held while keys are prepared and files are changed, so that two requests never do the same work, and
+    /// what one computation takes is taken once.
+    turn: Mutex<()>,
+    clock: Clock,
+    lookups: Lookups,
+    shared: Option<Box<dyn SharedKeys>>,
+    expiry: Duration,
+}
+
+impl Default for KeyRegistry {
+    /// In memory, as [`KeyOptions::default`] says.
+    fn default() -> Self {
+        Self::over(None, &KeyOptions::default(), system_clock())
+    }
+}
+
+impl KeyRegistry {
+    /// A registry with what the folder holds.
+    ///
+    /// # Errors
+    /// [`KeyFolderError`].
+    pub fn open(options: &KeyOptions) -> Result<Self, KeyFolderError> {
+        Self::with_clock(options, system_clock())
+    }
+
+    /// The same by another clock.
+    ///
+    /// # Errors
+    /// [`KeyFolderError`].
+    pub fn with_clock(options: &KeyOptions, clock: Clock) -> Result<Self, KeyFolderError> {
+        let open = |folder: &PathBuf| Disk::open(folder, options.disk_budget(), clock());
+        let disk = options.folder.as_ref().map(open).transpose()?;
+        Ok(Self::over(disk, options, clock))
+    }
+
+    fn over(disk: Option<Disk>, options: &KeyOptions, clock: Clock) -> Self {
+        let memory = Lru::new(options.memory_budget());
+        Self {
+            memory: Mutex::new(memory),
+            disk,
+            turn: Mutex::default(),
+            clock,
+            lookups: Lookups::default(),
+            shared: None,
+            expiry: options.expiry,
+        }
+    }
+
+    /// The same, with what it shares with other servers.
+    pub fn with_shared(self, shared: Box<dyn SharedKeys>) -> Self {
+        Self { shared: Some(shared), ..self }
+    }
+
+    /// What it holds.
+    pub fn usage(&self) -> KeyUsage {
+        let disk = self.disk.as_ref().map(Disk::amount).unwrap_or_default();
+        KeyUsage { memory: lock(&self.memory).amount(), disk }
+    }
+
+    /// Bytes of what is prepared for some of the backends.
+    pub(crate) fn prepared_for(&self, backends: &[BackendId]) -> u64 {
+        lock(&self.memory).bytes_of(|(form, _)| backends.contains(&form.backend()))
+    }
+
+    /// What has happened.
+    pub fn events(&self) -> KeyEvents {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        KeyEvents {
+            from_memory: count(&self.lookups.from_memory),
+            from_disk: count(&self.lookups.from_disk),
+            from_shared: count(&self.lookups.from_shared),
+            unknown: count(&self.lookups.unknown),
+            memory: lock(&self.memory).departures(),
+            disk: self.disk.as_ref().map(Disk::departures).unwrap_or_default(),
+        }
+    }
+
+    /// Drops what has expired.
+    pub(crate) fn expire(&self) {
+        let _turn = lock(&self.turn);
+        let now = (self.clock)();
+        // They are dropped here, after the lock.
+        let _expired = lock(&self.memory).expire(now);
+        if let Some(disk) = &self.disk {
+            disk.expire(now);
+        }
+    }
+
+    /// Prepares and keeps a client's bytes; gives their hash.
+    pub(crate) fn register(
+        &self,
+        database: &Database,
+        bytes: &[u8],
+        owner: Option<KeyOwner>,
+    ) -> Result<[u8; 32], EngineError> {
+        let hash = blake3::hash(bytes).into();
+        let id = KeyId::new(database, &hash);
+        let kept = {
+            let _turn = lock(&self.turn);
+            let now = (self.clock)();
+            let held = self.recall(database, id, now).is_some() || {
+                let keys = database.prepare_keys(bytes)?;
+                self.hold(database, id, &keys, owner, now)
+            };
+            let stored = self.disk.as_ref().is_some_and(|disk| disk.write(id, bytes, owner, now));
+            held || stored
+        };
+        if !kept {
+            return Err(EngineError::NoRoomForKeys);
+        }
+        // Others wait for the turn, not for a network.
+        if let Some(shared) = &self.shared {
+            shared.store(&id.0, bytes, self.expiry);
+        }
+        Ok(hash)
+    }
+
+    /// The keys with this hash that were registered for the database.
+    pub(crate) fn get(&self, database: &Database, hash: &[u8; 32]) -> Result<PreparedKeys, EngineError> {
+        let found = self.find(database, hash);
+        let counter = match &found {
+            Ok((_, Found::Memory)) => &self.lookups.from_memory,
+            Ok((_, Found::Disk)) => &self.lookups.from_disk,
+            Ok((_, Found::Shared)) => &self.lookups.from_shared,
+            Err(_) => &self.lookups.unknown,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found.map(|(keys, _)| keys)
+    }
+
+    fn find(&self, database: &Database, hash: &[u8; 32]) -> Result<(PreparedKeys, Found), EngineError> {
+        let id = KeyId::new(database, hash);
+        let now = (self.clock)();
+        if let Some(keys) = self.recall(database, id, now) {
+            return Ok((keys, Found::Memory));
+        }
+        let stored = self.disk.as_ref().filter(|disk| disk.contains(id, now));
+        // Asked before the turn is taken: others wait for the turn, not for a network.
+        let shared = if stored.is_none() { self.fetch(database, id, hash) } else { None };
+        if stored.is_none() && shared.is_none() {
+            return Err(EngineError::UnknownKeys);
+        }
+        let _turn = lock(&self.turn);
+        // Another request may have had the same need.
+        if let Some(keys) = self.recall(database, id, now) {
+            return Ok((keys, Found::Memory));
+        }
+        let from_disk =
+            stored.and_then(|disk| Some((disk.read(id, hash, now)?, Found::Disk, disk.owner(id))));
+        let found = from_disk.or_else(|| Some((shared?, Found::Shared, None)));
+        let (bytes, place, owner) = found.ok_or(EngineError::UnknownKeys)?;
+        let keys = database.prepare_keys(&bytes).map_err(|error| match error {
+            // They fit another version of the database, or its other part.
+            EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. }) => {
+                EngineError::UnknownKeys
+            }
+            error => error,
+        })?;
+        self.hold(database, id, &keys, owner, now);
+        if let (Found::Shared, Some(disk)) = (&place, &self.disk) {
+            disk.write(id, &bytes, owner, now);
+        }
+        Ok((keys, place))
+    }
+
+    /// What another server shared under a client's hash.
+    fn fetch(&self, database: &Database, id: KeyId, hash: &[u8; 32]) -> Option<Vec<u8>> {
+        let bytes = self.shared.as_ref()?.fetch(&id.0, database.sizes().keys_bytes)?;
+        let right = blake3::hash(&bytes) == *hash;
+        if !right {
+            tracing::warn!("shared keys were damaged and are not used");
+        }
+        right.then_some(bytes)
+    }
+
+    /// Prepared keys, if they are in memory.
+    fn recall(&self, database: &Database, id: KeyId, now: SystemTime) -> Option<PreparedKeys> {
+        let keys = lock(&self.memory).get(&(database.key_form(), id), now).cloned()?;
+        if let Some(disk) = &self.disk {
+            disk.touch(id, now);
+        }
+        Some(keys)
+    }
+
+    /// Takes prepared keys into memory; gives whether there is room for them at all.
+    fn hold(
+        &self,
+        database: &Database,
+        id: KeyId,
+        keys: &PreparedKeys,
+        owner: Option<KeyOwner>,
+        now: SystemTime,
+    ) -> bool {
+        let key = (database.key_form(), id);
+        let evicted = lock(&self.memory).insert(key, keys.clone(), keys.memory_bytes() as u64, owner, now);
+        // They are dropped here, after the lock.
+        evicted.is_some()
+    }
+}
+
+fn system_clock() -> Clock {
+    Arc::new(SystemTime::now)
+}

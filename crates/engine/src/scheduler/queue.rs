@@ -1,0 +1,212 @@
+//! The bounded queue of requests, and the thread that answers them.
+
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::answer::{Clock, Computed, Part, Steps, answer};
+use super::batcher::{Batch, Batcher, Full, Load, Next, Place, Request, Terms, Window};
+use crate::EngineError;
+use crate::lock::lock;
+
+/// The answers to a request.
+#[derive(Debug)]
+pub struct Answers {
+    /// For each part, an answer for each query, in order.
+    pub answers: Vec<Vec<Bytes>>,
+    /// Time of computation for the whole batch.
+    pub compute: Duration,
+    /// Time spent waiting for it to begin.
+    pub waited: Duration,
+    /// Queries for the first part's database that were computed together, those of other clients included.
+    pub batch: usize,
+    /// The time of the computation's steps, by name, where they are timed.
+    pub steps: Arc<Steps>,
+    /// Exactly one of the requests computed together counts where batches are counted.
+    pub counts: bool,
+}
+
+type Outcome = Result<Answers, EngineError>;
+
+struct Job {
+    parts: Vec<Part>,
+    reply: oneshot::Sender<Outcome>,
+}
+
+struct Queue {
+    batcher: Batcher<Job>,
+    stopped: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    clock: Clock,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+
+    /// The next batch and when it was taken, or `None` when the scheduler is gone.
+    fn next(&self) -> Option<(Batch<Job>, Duration)> {
+        let mut queue = self.lock();
+        while !queue.stopped {
+            let now = (self.clock)();
+            queue = match queue.batcher.next(now) {
+                Next::Launch(batch) => return Some((batch, now)),
+                Next::Idle => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Next::Wait(until) => {
+                    let waited = self.changed.wait_timeout(queue, until.saturating_sub(now));
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        None
+    }
+
+    fn work(&self) {
+        while let Some((batch, launched)) = self.next() {
+            let Batch { queries, requests, .. } = batch;
+            let (mut parts, mut callers) = (Vec::new(), Vec::new());
+            for Request { arrived, queries, item: Job { parts: of_request, reply } } in requests {
+                parts.push(of_request);
+                callers.push((launched.saturating_sub(arrived), queries, reply));
+            }
+            let mut outcomes = Vec::with_capacity(callers.len());
+            answer(&parts, &self.clock, &mut outcomes);
+            if let Some(Ok(Computed { time, requests, .. })) = outcomes.first()
+                && *requests == callers.len()
+            {
+                parts[0][0].database.note(queries, *time);
+            }
+            drop(parts);
+            self.lock().batcher.finished();
+            tell(callers, outcomes);
+        }
+    }
+}
+
+/// Tells callers what was computed for them: how long each waited, how many queries it had, and where it listens.
+fn tell(
+    callers: Vec<(Duration, usize, oneshot::Sender<Outcome>)>,
+    outcomes: Vec<Result<Computed, EngineError>>,
+) {
+    let mut callers = callers.into_iter().zip(outcomes).peekable();
+    while let Some((_, outcome)) = callers.peek() {
+        // Those that were computed together stand together.
+        let together = outcome.as_ref().map_or(1, |computed| computed.requests);
+        let group: Vec<_> = callers.by_ref().take(together).collect();
+        let batch = group.iter().map(|((_, queries, _), _)| queries).sum();
+        let mut counts = true;
+        for ((waited, _, reply), outcome) in group {
+            let answers = outcome.map(|Computed { answers, time, steps, .. }| Answers {
+                answers,
+                compute: time,
+                steps,
+                waited,
+                batch,
+                counts,
+            });
+            // A caller that has gone wants no answer, and cannot count the batch either.
+            counts &= reply.send(answers).is_err();
+        }
+    }
+}
+
+/// The queue and its thread. Dropping it ends the thread after the batch at hand; requests that still wait
+/// fail with [`EngineError::Stopping`].
+pub struct Scheduler(Arc<Shared>);
+
+impl Scheduler {
+    /// A scheduler in which at most `capacity` requests wait, at least 1.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn new(capacity: usize, window: Window) -> std::io::Result<Self> {
+        let origin = Instant::now();
+        Self::with_clock(capacity, window, Arc::new(move || origin.elapsed()))
+    }
+
+    /// The same by another clock. Windows are waited for in real time, and then looked up on the clock.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn with_clock(capacity: usize, window: Window, clock: Clock) -> std::io::Result<Self> {
+        let queue = Queue { batcher: Batcher::new(window, capacity), stopped: false };
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), changed: Condvar::new(), clock });
+        let worker = Arc::clone(&shared);
+        std::thread::Builder::new().name("spirea-answer".into()).spawn(move || worker.work())?;
+        Ok(Self(shared))
+    }
+
+    /// Admits a request. It shares batches with those whose first part is for the same database, and counts in them
+    /// by that part's queries.
+    ///
+    /// # Errors
+    /// [`EngineError::Malformed`] if it has no parts, [`EngineError::Overloaded`] if the queue is full.
+    pub fn submit(&self, parts: Vec<Part>) -> Result<Ticket, EngineError> {
+        let Some(Part { database, queries, .. }) = parts.first() else {
+            return Err(EngineError::Malformed("a request without parts".into()));
+        };
+        let (limit, pace) = (database.max_batch(), database.pace());
+        let (terms, queries) = (Terms { group: database.instance(), limit, pace }, queries.len());
+        let (reply, outcome) = oneshot::channel();
+        let arrived = self.0.lock().batcher.arrive((self.0.clock)(), terms, queries, Job { parts, reply });
+        match arrived {
+            Ok(place) => {
+                self.0.changed.notify_one();
+                Ok(Ticket { place, shared: Arc::clone(&self.0), outcome })
+            }
+            Err(Full { backlog, .. }) => {
+                let seconds = backlog.as_secs_f64().ceil().clamp(1.0, 60.0);
+                Err(EngineError::Overloaded { retry_after: Duration::from_secs(seconds as u64) })
+            }
+        }
+    }
+
+    /// Requests waiting and being answered.
+    pub fn load(&self) -> Load {
+        self.0.lock().batcher.load()
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        let abandoned = {
+            let mut queue = self.0.lock();
+            queue.stopped = true;
+            queue.batcher.drain()
+        };
+        drop(abandoned);
+        self.0.changed.notify_one();
+    }
+}
+
+/// An admitted request: a future of its answers. Dropping it gives its place up, unless it is already being
+/// answered.
+pub struct Ticket {
+    place: Place,
+    shared: Arc<Shared>,
+    outcome: oneshot::Receiver<Outcome>,
+}
+
+impl Future for Ticket {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        Pin::new(&mut self.outcome).poll(context).map(|outcome| outcome.unwrap_or(Err(EngineError::Stopping)))
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let abandoned = self.shared.lock().batcher.withdraw(self.place);
+        drop(abandoned);
+    }
+}
