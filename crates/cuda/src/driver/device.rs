@@ -5,44 +5,11 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result;
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUmemPool_attribute as PoolAttribute};
+use cudarc::driver::sys::{self, CUmemPool_attribute as PoolAttribute};
 
 use super::library::{device_count, driver};
-use super::memory::{Buffer, Source};
-use super::{DriverError, Kernel, Stream};
+use super::{DriverError, Kernel, Properties};
 use crate::pack;
-
-/// A compute capability.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Compute {
-    /// 9 of 9.0.
-    pub major: u32,
-    /// 0 of 9.0.
-    pub minor: u32,
-}
-
-impl std::fmt::Display for Compute {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
-/// What a device is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Properties {
-    /// Its name.
-    pub name: String,
-    /// Its compute capability.
-    pub compute: Compute,
-    /// Streaming multiprocessors.
-    pub processors: u32,
-    /// Bytes of the second-level cache.
-    pub l2_bytes: usize,
-    /// Bytes of shared memory that a block may have.
-    pub shared_bytes: usize,
-    /// Bytes of memory.
-    pub memory_bytes: usize,
-}
 
 /// A device: its primary context, its main stream and the kernels compiled for it.
 pub struct Device {
@@ -72,7 +39,7 @@ impl Device {
             return Err(DriverError::NoSuchDevice { ordinal, count });
         }
         let device = result::device::get(ordinal as i32).map_err(DriverError::of("cuDeviceGet"))?;
-        let properties = properties(device)?;
+        let properties = Properties::of(device)?;
         let cubins =
             pack::cubins(properties.compute).map_err(|error| DriverError::Kernels(error.to_string()))?;
         // SAFETY: the device is one that the driver gave us.
@@ -130,7 +97,7 @@ impl Device {
         self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
     }
 
-    fn with_pool<T>(
+    pub(super) fn with_pool<T>(
         &self,
         call: &'static str,
         run: impl FnOnce(sys::CUmemoryPool) -> Result<T, result::DriverError>,
@@ -141,118 +108,11 @@ impl Device {
             .map_err(DriverError::of(call))
     }
 
-    fn set_pool(&self, attribute: PoolAttribute, mut value: u64) -> Result<(), DriverError> {
+    pub(super) fn set_pool(&self, attribute: PoolAttribute, mut value: u64) -> Result<(), DriverError> {
         self.with_pool("cuMemPoolSetAttribute", |pool| {
             // SAFETY: the pool is the device's own, the attributes that are set are 64 bits wide.
             unsafe { result::mem_pool::set_attribute(pool, attribute, (&raw mut value).cast()) }
         })
-    }
-
-    fn pool(&self, attribute: PoolAttribute) -> Result<u64, DriverError> {
-        let mut value = 0u64;
-        self.with_pool("cuMemPoolGetAttribute", |pool| {
-            // SAFETY: as above.
-            unsafe { result::mem_pool::get_attribute(pool, attribute, (&raw mut value).cast()) }
-        })?;
-        Ok(value)
-    }
-
-    /// Begins to watch what buffers take from the pool.
-    ///
-    /// # Errors
-    /// What the driver said.
-    pub fn watch(self: &Arc<Self>) -> Result<PoolWatch, DriverError> {
-        // What was freed before is so for the pool, too.
-        self.main().synchronize()?;
-        let before = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
-        self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?;
-        Ok(PoolWatch { device: Arc::clone(self), before })
-    }
-
-    /// Makes sure of room in the pool for so many bytes beside what is in use: they are nobody else's then.
-    ///
-    /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is none.
-    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Result<(), DriverError> {
-        self.main().synchronize()?;
-        self.alloc::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX)).map(drop)?;
-        self.main().synchronize()
-    }
-
-    /// Bytes of the pool that are not in use.
-    ///
-    /// # Errors
-    /// What the driver said, so of what was queued.
-    pub fn pool_room(self: &Arc<Self>) -> Result<u64, DriverError> {
-        // What was freed before is so for the pool, too.
-        self.main().synchronize()?;
-        let reserved = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
-        Ok(reserved.saturating_sub(self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?))
-    }
-
-    /// Leaves the pool room for so many bytes beside what is in use, and gives the rest back.
-    ///
-    /// # Errors
-    /// What the driver said, so of what was queued.
-    pub fn trim(self: &Arc<Self>, bytes: u64) -> Result<(), DriverError> {
-        self.main().synchronize()?;
-        let used = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
-        let kept = usize::try_from(used.saturating_add(bytes)).unwrap_or(usize::MAX);
-        self.with_pool("cuMemPoolTrimTo", |pool| {
-            // SAFETY: the pool is the device's own.
-            unsafe { result::mem_pool::trim_to(pool, kept) }
-        })
-    }
-
-    /// The main stream.
-    pub fn main(self: &Arc<Self>) -> Stream {
-        Stream::borrowed(Arc::clone(self), self.main)
-    }
-
-    /// A further stream.
-    ///
-    /// # Errors
-    /// What the driver said.
-    pub fn stream(self: &Arc<Self>) -> Result<Stream, DriverError> {
-        Stream::new(Arc::clone(self))
-    }
-
-    /// Room for `length` values while something is computed, from the pool, in the order of the main stream. What they
-    /// hold is undefined.
-    ///
-    /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is none.
-    pub fn alloc<T: bytemuck::Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
-        Buffer::new(Arc::clone(self), Source::Pool, length)
-    }
-
-    /// Room for `length` values that stay, such as a database: beside the pool, whose room is for what is computed
-    /// meanwhile. What they hold is undefined. Freeing it waits for the device.
-    ///
-    /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is none.
-    pub fn hold<T: bytemuck::Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
-        Buffer::new(Arc::clone(self), Source::Device, length)
-    }
-
-    /// A buffer from the pool with these values, which are on the device when it returns.
-    ///
-    /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is no room.
-    pub fn upload<T: bytemuck::Pod>(self: &Arc<Self>, values: &[T]) -> Result<Buffer<T>, DriverError> {
-        let buffer = self.alloc(values.len())?;
-        self.main().upload(values, &buffer.all())?;
-        Ok(buffer)
-    }
-
-    /// [`Self::upload`] of values that stay.
-    ///
-    /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is no room.
-    pub fn hold_values<T: bytemuck::Pod>(self: &Arc<Self>, values: &[T]) -> Result<Buffer<T>, DriverError> {
-        let buffer = self.hold(values.len())?;
-        self.main().upload(values, &buffer.all())?;
-        Ok(buffer)
     }
 
     pub(super) fn main_handle(&self) -> sys::CUstream {
@@ -314,35 +174,6 @@ impl Device {
     }
 }
 
-/// What buffers have taken from a device's pool since [`Device::watch`].
-#[derive(Debug)]
-pub struct PoolWatch {
-    device: Arc<Device>,
-    before: u64,
-}
-
-impl PoolWatch {
-    /// The most bytes at one time beyond those that were in use at the beginning, whoever they were for.
-    ///
-    /// # Errors
-    /// What the driver said.
-    pub fn most_bytes(&self) -> Result<u64, DriverError> {
-        let most = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
-        Ok(most.saturating_sub(self.before))
-    }
-
-    /// The most bytes at one time beyond those that are in use now, whoever they were for.
-    ///
-    /// # Errors
-    /// What the driver said, so of what was queued.
-    pub fn passing_bytes(&self) -> Result<u64, DriverError> {
-        self.device.main().synchronize()?;
-        let most = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
-        let used = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
-        Ok(most.saturating_sub(used))
-    }
-}
-
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Device")
@@ -370,26 +201,4 @@ impl Drop for Device {
             let _ = result::primary_ctx::release(self.device);
         }
     }
-}
-
-fn properties(device: sys::CUdevice) -> Result<Properties, DriverError> {
-    let attribute = |attribute| {
-        // SAFETY: the device is one that the driver gave us.
-        unsafe { result::device::get_attribute(device, attribute) }
-            .map(|value| u32::try_from(value).unwrap_or(0))
-            .map_err(DriverError::of("cuDeviceGetAttribute"))
-    };
-    Ok(Properties {
-        name: result::device::get_name(device).map_err(DriverError::of("cuDeviceGetName"))?,
-        compute: Compute {
-            major: attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            minor: attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        },
-        processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
-        shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
-        // SAFETY: as above.
-        memory_bytes: unsafe { result::device::total_mem(device) }
-            .map_err(DriverError::of("cuDeviceTotalMem"))?,
-    })
 }

@@ -4,7 +4,8 @@ use cudarc::driver::result;
 use cudarc::driver::sys::CUresult;
 use spirea_backend::BackendError;
 
-use super::library::DRIVER_VARIABLE;
+/// Environment variable with the path of the driver library, where the system's linker does not find it.
+pub const DRIVER_VARIABLE: &str = "SPIREA_CUDA_DRIVER";
 
 /// Why there is no device, or what it said.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

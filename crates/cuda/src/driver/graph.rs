@@ -20,7 +20,7 @@ unsafe impl Send for Graph {}
 unsafe impl Sync for Graph {}
 
 impl Graph {
-    pub(super) fn new(device: Arc<Device>, graph: sys::CUgraph) -> Result<Self, DriverError> {
+    fn new(device: Arc<Device>, graph: sys::CUgraph) -> Result<Self, DriverError> {
         let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
         // SAFETY: a graph that a capture has just given.
         match unsafe { result::graph::instantiate(graph, flags) } {
@@ -42,6 +42,25 @@ impl Graph {
         // SAFETY: both live.
         unsafe { result::graph::launch(self.executable, stream.handle) }
             .map_err(DriverError::of("cuGraphLaunch"))
+    }
+}
+
+impl Stream {
+    /// Records what `work` queues on this stream, and on streams it forks and joins, as a graph.
+    ///
+    /// # Errors
+    /// What `work` or the driver said.
+    pub fn capture(&self, work: impl FnOnce(&Self) -> Result<(), DriverError>) -> Result<Graph, DriverError> {
+        self.device().bind()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream lives; the capture ends below in any case.
+        unsafe { result::stream::begin_capture(self.handle, mode) }
+            .map_err(DriverError::of("cuStreamBeginCapture"))?;
+        let worked = work(self);
+        // SAFETY: as above.
+        let graph = unsafe { result::stream::end_capture(self.handle) };
+        worked?;
+        Graph::new(Arc::clone(self.device()), graph.map_err(DriverError::of("cuStreamEndCapture"))?)
     }
 }
 

@@ -4,10 +4,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::{result, sys};
 
-use super::DriverError;
-
-/// Environment variable with the path of the driver library, where the system's linker does not find it.
-pub const DRIVER_VARIABLE: &str = "SPIREA_CUDA_DRIVER";
+use super::error::{DRIVER_VARIABLE, DriverError};
 
 /// The oldest driver that loads our kernels: cubins of a compiler of CUDA 13 want its own major version.
 const LEAST_VERSION: i32 = 13000;

@@ -11,7 +11,7 @@ use super::{Device, DriverError};
 
 /// Where a device's memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+enum Source {
     /// From the pool, in the order of the main stream.
     Pool,
     /// From the device, beside the pool.
@@ -29,7 +29,7 @@ pub struct Buffer<T> {
 }
 
 impl<T: Pod> Buffer<T> {
-    pub(super) fn new(device: Arc<Device>, source: Source, length: usize) -> Result<Self, DriverError> {
+    fn new(device: Arc<Device>, source: Source, length: usize) -> Result<Self, DriverError> {
         device.bind()?;
         let bytes = length.saturating_mul(size_of::<T>()).max(1);
         // SAFETY: the stream lives as long as the device.
@@ -77,6 +77,26 @@ impl<T: Pod> Buffer<T> {
     pub fn range(&self, range: Range<usize>) -> View<'_, T> {
         assert!(range.start <= range.end && range.end <= self.length, "a range outside of the buffer");
         View { buffer: self, range }
+    }
+}
+
+impl Device {
+    /// Room for `length` values while something is computed, from the pool, in the order of the main stream. What they
+    /// hold is undefined.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is none.
+    pub fn alloc<T: Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
+        Buffer::new(Arc::clone(self), Source::Pool, length)
+    }
+
+    /// Room for `length` values that stay, such as a database: beside the pool, whose room is for what is computed
+    /// meanwhile. What they hold is undefined. Freeing it waits for the device.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is none.
+    pub fn hold<T: Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
+        Buffer::new(Arc::clone(self), Source::Device, length)
     }
 }
 

@@ -6,21 +6,27 @@
 //! to it again ([`Stream::after`]) before a buffer that it uses is dropped.
 #![allow(unsafe_code)]
 
+mod args;
 mod blas;
 mod device;
 mod error;
 mod graph;
-mod launch;
+mod kernel;
 mod library;
 mod memory;
+mod pool;
+mod properties;
 mod stream;
 
+pub use args::Arg;
+pub(crate) use args::args;
 pub use blas::ByteProduct;
-pub use device::{Compute, Device, PoolWatch, Properties};
-pub use error::DriverError;
+pub use device::Device;
+pub use error::{DRIVER_VARIABLE, DriverError};
 pub use graph::Graph;
-pub(crate) use launch::args;
-pub use launch::{Arg, Grid, Kernel};
-pub use library::{DRIVER_VARIABLE, device_count, driver_version};
+pub use kernel::{Grid, Kernel};
+pub use library::{device_count, driver_version};
 pub use memory::{Buffer, Pinned, View};
+pub use pool::PoolWatch;
+pub use properties::{Compute, Properties};
 pub use stream::{Event, Stream};

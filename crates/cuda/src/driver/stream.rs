@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
 
-use super::{Arg, Device, DriverError, Graph, Grid, Kernel, Pinned, View};
+use super::{Arg, Buffer, Device, DriverError, Grid, Kernel, Pinned, View};
 
 /// Starts a function with blocks, threads, bytes of shared memory and arguments on a stream.
 type Launch = unsafe fn(
@@ -31,14 +31,14 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    pub(super) fn new(device: Arc<Device>) -> Result<Self, DriverError> {
+    fn new(device: Arc<Device>) -> Result<Self, DriverError> {
         device.bind()?;
         let handle = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(DriverError::of("cuStreamCreate"))?;
         Ok(Self { device, handle, owned: true })
     }
 
-    pub(super) fn borrowed(device: Arc<Device>, handle: sys::CUstream) -> Self {
+    fn borrowed(device: Arc<Device>, handle: sys::CUstream) -> Self {
         Self { device, handle, owned: false }
     }
 
@@ -230,23 +230,6 @@ impl Stream {
         }
         .map_err(DriverError::of("cuStreamWaitEvent"))
     }
-
-    /// Records what `work` queues on this stream, and on streams it forks and joins, as a graph.
-    ///
-    /// # Errors
-    /// What `work` or the driver said.
-    pub fn capture(&self, work: impl FnOnce(&Self) -> Result<(), DriverError>) -> Result<Graph, DriverError> {
-        self.device.bind()?;
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream lives; the capture ends below in any case.
-        unsafe { result::stream::begin_capture(self.handle, mode) }
-            .map_err(DriverError::of("cuStreamBeginCapture"))?;
-        let worked = work(self);
-        // SAFETY: as above.
-        let graph = unsafe { result::stream::end_capture(self.handle) };
-        worked?;
-        Graph::new(Arc::clone(&self.device), graph.map_err(DriverError::of("cuStreamEndCapture"))?)
-    }
 }
 
 impl Drop for Stream {
@@ -255,6 +238,41 @@ impl Drop for Stream {
             // SAFETY: destroyed once; what is queued still runs.
             let _ = unsafe { result::stream::destroy(self.handle) };
         }
+    }
+}
+
+impl Device {
+    /// The main stream.
+    pub fn main(self: &Arc<Self>) -> Stream {
+        Stream::borrowed(Arc::clone(self), self.main_handle())
+    }
+
+    /// A further stream.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn stream(self: &Arc<Self>) -> Result<Stream, DriverError> {
+        Stream::new(Arc::clone(self))
+    }
+
+    /// A buffer from the pool with these values, which are on the device when it returns.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is no room.
+    pub fn upload<T: Pod>(self: &Arc<Self>, values: &[T]) -> Result<Buffer<T>, DriverError> {
+        let buffer = self.alloc(values.len())?;
+        self.main().upload(values, &buffer.all())?;
+        Ok(buffer)
+    }
+
+    /// [`Self::upload`] of values that stay.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is no room.
+    pub fn hold_values<T: Pod>(self: &Arc<Self>, values: &[T]) -> Result<Buffer<T>, DriverError> {
+        let buffer = self.hold(values.len())?;
+        self.main().upload(values, &buffer.all())?;
+        Ok(buffer)
     }
 }
 
