@@ -5,12 +5,11 @@ use std::time::Duration;
 use spirea_backend::Residence;
 use spirea_engine::KeyOptions;
 use spirea_protocols::Party;
-use tracing::Level;
 
 use crate::access::Tokens;
 use crate::library::{OpenError, Source};
 use crate::tls::{Certificates, TlsError, TlsFiles};
-use crate::{BackendChoice, Collector, LogFormat, RedisUrl};
+use crate::{BackendChoice, Collector, LogConfig, RedisUrl};
 
 /// What a server serves, and how.
 #[derive(Clone, Debug)]
@@ -53,22 +52,6 @@ pub struct ServerConfig {
     pub log: LogConfig,
     /// Where traces of requests are sent to; none are without it.
     pub traces: Option<Collector>,
-}
-
-/// The form of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogConfig {
-    /// How a line looks.
-    pub format: LogFormat,
-    /// The least important events that are logged.
-    pub level: Level,
-}
-
-impl Default for LogConfig {
-    /// Text, and what an operator wants to know.
-    fn default() -> Self {
-        Self { format: LogFormat::Text, level: Level::INFO }
-    }
 }
 
 impl Default for ServerConfig {

@@ -29,6 +29,7 @@
 
 mod access;
 mod activity;
+mod app;
 mod backend;
 mod body;
 mod config;
@@ -53,10 +54,10 @@ mod traces;
 
 pub use access::{Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
 pub use backend::{BackendChoice, gpu_load};
-pub use config::{Limits, LogConfig, ServerConfig, WrongSetting};
+pub use config::{Limits, ServerConfig, WrongSetting};
 pub use connections::Stopper;
 pub use library::SignerError;
-pub use logs::{LogFormat, Logs, init_logs};
+pub use logs::{LogConfig, LogFormat, Logs, init_logs};
 pub use reload::Reloader;
 pub use server::{Addresses, ServeError, Server, key_registry, serve};
 pub use shared_keys::RedisUrl;

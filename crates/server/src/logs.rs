@@ -7,11 +7,10 @@ use std::io::{self, IsTerminal as _, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tracing::Level;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::fmt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
-
-use crate::LogConfig;
 
 /// Lines that wait to be written: a second of the busiest server's, a few megabytes.
 const WAITING_LINES: usize = 16 << 10;
@@ -29,6 +28,22 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// The least important events that are logged.
+    pub level: Level,
+}
+
+impl Default for LogConfig {
+    /// Text, and what an operator wants to know.
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: Level::INFO }
+    }
 }
 
 /// The log of this process. Dropping it waits a second at most for lines to be written.

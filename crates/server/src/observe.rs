@@ -10,8 +10,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body::Body as _;
 
+use crate::app::App;
 use crate::refused::Cause;
-use crate::routes::App;
 use crate::traces::{Stages, Trace};
 
 /// The endpoint of requests that match none.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 
 use crate::access::Tokens;
-use crate::routes::App;
+use crate::app::App;
 use crate::tls::Certificates;
 
 /// How often it is looked whether files have changed. Looking works on every file system, also where a folder is

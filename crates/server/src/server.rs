@@ -13,6 +13,7 @@ use spirea_store::{Manifest, StoreError};
 use tokio::net::TcpListener;
 
 use crate::access::{Access, Gate, OperatorNames, Tokens, TokensError};
+use crate::app::App;
 use crate::backend::Backends;
 use crate::body::BodyMemory;
 use crate::config::WrongSetting;
@@ -22,7 +23,7 @@ use crate::gpu_memory::KeyBudget;
 use crate::library::{Library, Loader, OpenError, SignerError, Source};
 use crate::metrics::Metrics;
 use crate::reload::{Reloader, Watched};
-use crate::routes::{self, App};
+use crate::routes;
 use crate::shared_keys::RedisKeys;
 use crate::tls::{Certificates, TlsError};
 use crate::traces::Traces;

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use spirea_engine::KeyUsage;
 use spirea_engine::keys::Amount;
 
-use super::App;
-use super::control::{describe_with_cause, json_body};
+use super::control::describe_with_cause;
+use super::response::json_body;
+use crate::app::App;
 
 /// The databases with their versions and states, and why any failed.
 pub(super) async fn databases(State(app): State<Arc<App>>) -> Response {

@@ -13,7 +13,10 @@ use spirea_protocols::Party;
 use spirea_protocols::signature::Signature;
 use spirea_wire::{Config, DatabaseState, Listing, PartConfig, Summary};
 
-use super::{App, Name, entity_tag, lengths, lists_tag, named_hash, protobuf};
+use super::lengths::lengths;
+use super::request::{Name, lists_tag, named_hash};
+use super::response::{entity_tag, json_body, protobuf};
+use crate::app::App;
 use crate::refused::Refused;
 
 /// The process runs, whatever its databases do.
@@ -87,10 +90,6 @@ fn describe(status: &Status) -> Value {
         }
     });
     described
-}
-
-pub(super) fn json_body(value: &Value) -> Response {
-    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], value.to_string()).into_response()
 }
 
 /// What a client must know before it can ask; a client that has it already is told so. `?version=VERSION` names a

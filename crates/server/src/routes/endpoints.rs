@@ -2,37 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodRouter, get, post};
 use serde_json::Value;
 use spirea_wire::Code;
 
-use super::openapi::{self, Parameter, Success};
-use super::{App, admin, control, hint, keys, page, publish, query};
+use super::endpoint::{Endpoint, Parameter, Success};
+use super::publish::{CHANGES_TYPE, SNAPSHOT_TYPE};
+use super::response::json_body;
+use super::{admin, control, hint, keys, openapi, page, publish, query};
 use crate::access::{self, Scope};
-
-/// An endpoint: who may ask, what answers, and what it may say. The routers and their description are made of these.
-pub(crate) struct Endpoint {
-    pub method: Method,
-    pub path: &'static str,
-    /// The scope that a token needs; none for what needs no token.
-    pub scope: Option<Scope>,
-    pub summary: &'static str,
-    pub parameters: &'static [Parameter],
-    /// The content type of the request's body; none if it has no body.
-    pub body: Option<&'static str>,
-    pub successes: Vec<Success>,
-    /// Why it may refuse, beside what any endpoint may.
-    pub causes: Vec<Code>,
-    pub handler: MethodRouter<Arc<App>>,
-}
+use crate::app::App;
 
 const JSON: &str = "application/json";
-/// Lines of JSON.
-pub(super) const CHANGES_TYPE: &str = "application/x-ndjson";
-/// An archive.
-pub(super) const SNAPSHOT_TYPE: &str = "application/x-tar";
 
 fn ok(content_type: &'static str, text: &'static str) -> Success {
     Success { status: 200, content_type, text }
@@ -52,29 +34,6 @@ const WRONG_BODY: [Code; 6] = [
     Code::SlowBody,
     Code::Overloaded,
 ];
-
-impl Endpoint {
-    /// An endpoint that anybody may GET, and that refuses nothing.
-    fn open<H: Handler<T, Arc<App>>, T: 'static>(
-        path: &'static str,
-        summary: &'static str,
-        successes: Vec<Success>,
-        handler: H,
-    ) -> Self {
-        let (method, handler) = (Method::GET, get(handler));
-        Self {
-            method,
-            path,
-            scope: None,
-            summary,
-            parameters: &[],
-            body: None,
-            successes,
-            causes: Vec::new(),
-            handler,
-        }
-    }
-}
 
 /// What probes and monitors ask, on every port and without a token.
 fn open_endpoints() -> Vec<Endpoint> {
@@ -98,7 +57,7 @@ fn open_endpoints() -> Vec<Endpoint> {
 
 /// The endpoint that describes all of a port's.
 fn described(document: fn() -> Value) -> Endpoint {
-    let handler = move || async move { control::json_body(&document()) };
+    let handler = move || async move { json_body(&document()) };
     Endpoint::open("/openapi.json", "This document.", vec![ok(JSON, "OpenAPI 3.1")], handler)
 }
 

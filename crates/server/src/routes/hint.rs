@@ -17,7 +17,9 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 
-use super::{App, Name, entity_tag, lists_tag, named_hash};
+use super::request::{Name, lists_tag, named_hash};
+use super::response::entity_tag;
+use crate::app::App;
 use crate::range::{Asked, Slice, parse};
 use crate::refused::Refused;
 

@@ -8,8 +8,12 @@ use axum::response::Response;
 use spirea_engine::{EngineError, Served};
 use spirea_wire::{KeysRequest, KeysResponse, Part};
 
-use super::{App, Name, apart, limits, log_failure, protobuf};
+use super::compute::{log_failure, on_blocking_thread};
+use super::lengths::limits;
+use super::request::Name;
+use super::response::protobuf;
 use crate::access::Caller;
+use crate::app::App;
 use crate::body::Upload;
 use crate::refused::Refused;
 
@@ -44,6 +48,6 @@ pub(super) async fn keys(
         let _held = (received, turn);
         engine.register_keys(&database, &keys, caller.key_owner())
     };
-    let blake3 = apart(register).await.inspect_err(log_failure)?;
+    let blake3 = on_blocking_thread(register).await.inspect_err(log_failure)?;
     Ok(protobuf(KeysResponse { blake3 }.encode()))
 }

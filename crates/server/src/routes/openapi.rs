@@ -3,25 +3,14 @@
 use serde_json::{Map, Value, json};
 use spirea_wire::Code;
 
-use super::endpoints::Endpoint;
+use super::endpoint::Endpoint;
 use crate::refused::Refused;
-
-/// What an endpoint gives when it does not refuse.
-pub(crate) struct Success {
-    pub status: u16,
-    /// The type of its body; empty if there is none.
-    pub content_type: &'static str,
-    pub text: &'static str,
-}
-
-/// What may be said beside the path: its name, where it stands, and what it means.
-pub(crate) type Parameter = (&'static str, &'static str, &'static str);
 
 /// What may refuse a request with a token before its endpoint sees it.
 const AT_THE_GATE: [Code; 4] = [Code::Unauthenticated, Code::Forbidden, Code::Overloaded, Code::Malformed];
 
 /// The document of some endpoints.
-pub(crate) fn document(title: &str, endpoints: &[Endpoint]) -> Value {
+pub(super) fn document(title: &str, endpoints: &[Endpoint]) -> Value {
     let mut paths = Map::new();
     for endpoint in endpoints {
         let path = paths.entry(endpoint.path).or_insert_with(|| json!({}));

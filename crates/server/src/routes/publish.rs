@@ -10,12 +10,17 @@ use serde_json::json;
 use tokio_stream::StreamExt as _;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
-use super::control::json_body;
-use super::endpoints::{CHANGES_TYPE, SNAPSHOT_TYPE};
-use super::{App, Name, named_hash};
+use super::request::{Name, named_hash};
+use super::response::json_body;
+use crate::app::App;
 use crate::body::has_type;
 use crate::library::{Library, PublishError, Published};
 use crate::refused::Refused;
+
+/// The type of changes: lines of JSON.
+pub(super) const CHANGES_TYPE: &str = "application/x-ndjson";
+/// The type of a snapshot: an archive.
+pub(super) const SNAPSHOT_TYPE: &str = "application/x-tar";
 
 /// `GET /v1/admin/databases/{name}/versions`: those that are kept, newest first, and the table of the newest.
 pub(super) async fn versions(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, Refused> {

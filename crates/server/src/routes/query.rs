@@ -9,8 +9,12 @@ use axum::response::Response;
 use spirea_engine::{Asked, EngineError, Served, Ticket};
 use spirea_wire::Queries;
 
-use super::{App, Name, apart, limits, log_failure, protobuf};
+use super::compute::{log_failure, on_blocking_thread};
+use super::lengths::limits;
+use super::request::Name;
+use super::response::protobuf;
 use crate::access::Caller;
+use crate::app::App;
 use crate::body::Upload;
 use crate::refused::Refused;
 use crate::traces::Stages;
@@ -65,5 +69,5 @@ async fn admit(app: &App, served: Served, request: spirea_wire::Request) -> Resu
     let engine = Arc::clone(&app.engine);
     let submit = move || engine.submit(&served, asked);
     // The keys may have to be prepared first.
-    if keyed { apart(submit).await } else { submit() }
+    if keyed { on_blocking_thread(submit).await } else { submit() }
 }

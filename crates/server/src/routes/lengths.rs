@@ -1,0 +1,18 @@
+use spirea_engine::{Database, Served};
+use spirea_protocols::Sizes;
+use spirea_wire::{Lengths, Limits};
+
+/// Lengths of a version's messages.
+pub(super) fn limits(served: &Served) -> Limits {
+    Limits {
+        base: lengths(served.base()),
+        delta: served.delta().map(|delta| lengths(delta)),
+        max_batch: served.max_batch(),
+    }
+}
+
+/// Lengths of the messages of a part of it.
+pub(super) fn lengths(database: &Database) -> Lengths {
+    let Sizes { query_bytes, answer_bytes, keys_bytes, .. } = database.sizes();
+    Lengths { query_bytes, answer_bytes, keys_bytes }
+}

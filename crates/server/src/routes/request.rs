@@ -1,0 +1,39 @@
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use spirea_engine::EngineError;
+
+use crate::refused::Refused;
+
+/// The database that a path names.
+pub(super) struct Name(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        // A name that is no text is the name of no database.
+        let path = Path::from_request_parts(parts, state).await;
+        path.map(|Path(name)| Self(name)).map_err(|_| EngineError::UnknownDatabase.into())
+    }
+}
+
+/// Whether a header that lists entity tags, such as `If-None-Match`, has this one.
+pub(super) fn lists_tag(headers: &HeaderMap, name: HeaderName, tag: &HeaderValue) -> bool {
+    let tag = tag.as_bytes();
+    let values =
+        headers.get_all(name).into_iter().flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+    values
+        .map(<[u8]>::trim_ascii)
+        .any(|listed| listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag)
+}
+
+/// The hash that the query string gives under a name, if it gives one.
+pub(super) fn named_hash(uri: &Uri, name: &'static str) -> Result<Option<[u8; 32]>, Refused> {
+    let mut pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let Some((_, digits)) = pairs.find(|(key, _)| *key == name) else { return Ok(None) };
+    match blake3::Hash::from_hex(digits) {
+        Ok(hash) => Ok(Some(hash.into())),
+        Err(_) => Err(Refused::bad_hash(name)),
+    }
+}
