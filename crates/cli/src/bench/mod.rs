@@ -3,8 +3,6 @@
 mod dpf;
 mod hint;
 mod plot;
-mod plot_ratios;
-mod plot_steps;
 mod protocol;
 pub(crate) mod report;
 mod scan;

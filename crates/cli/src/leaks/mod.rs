@@ -7,7 +7,7 @@ use serde::Serialize;
 use spirea_store::{Snapshot, StoreError, VersionRecord};
 
 pub use figures::{Figures, SetSecurity, set_securities};
-use observers::Subject;
+use observers::{Observer, Subject};
 
 /// What whoever takes part in a look-up, or watches it, learns.
 #[derive(Debug, Serialize)]
@@ -17,14 +17,6 @@ pub struct Report {
     protocol: &'static str,
     figures: Figures,
     observers: Vec<Observer>,
-}
-
-/// Someone who takes part in a look-up, or watches it.
-#[derive(Debug, Serialize)]
-pub struct Observer {
-    who: &'static str,
-    learns: Vec<String>,
-    does_not_learn: Vec<String>,
 }
 
 impl Report {

@@ -1,13 +1,21 @@
 //! Who learns what, in words.
 
+use serde::Serialize;
 use spirea_client::Keys;
 use spirea_protocols::signature::PublicKey;
 use spirea_protocols::{Sizes, TableKind};
 use spirea_store::Manifest;
 
-use super::Observer;
 use super::figures::{Figures, Growing};
 use crate::output::bytes;
+
+/// Someone who takes part in a look-up, or watches it.
+#[derive(Debug, Serialize)]
+pub struct Observer {
+    pub(super) who: &'static str,
+    pub(super) learns: Vec<String>,
+    pub(super) does_not_learn: Vec<String>,
+}
 
 /// A version, and what of it the report is made of.
 pub(super) struct Subject<'s> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plotters::style::RGBColor;
 
-use super::plot::Group;
+use super::measured::Group;
 use crate::canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
 use crate::output::seconds;
 

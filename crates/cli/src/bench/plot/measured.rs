@@ -1,24 +1,9 @@
-//! `spirea bench plot`: figures of results, as SVG.
+//! Measured figures, read from results and grouped by what was measured.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context as _, ensure};
-use clap::Args;
+use anyhow::Context as _;
 use serde::Deserialize;
-
-use super::{plot_ratios, plot_steps};
-use crate::output::print_line;
-
-/// What to draw.
-#[derive(Args)]
-pub struct PlotOptions {
-    /// Files of results, one JSON object a line, as the benchmarks print them with --json.
-    #[arg(required = true, value_name = "RESULTS")]
-    results: Vec<PathBuf>,
-    /// Folder for the figures: ratios.svg and steps.svg.
-    #[arg(long, default_value = ".", value_name = "DIR")]
-    out: PathBuf,
-}
 
 /// A measured figure, with what the drawings need of it.
 #[derive(Clone, Debug, Deserialize)]
@@ -92,31 +77,8 @@ fn grouped(number: u64) -> String {
 /// All measurements of one figure, the median first.
 pub(super) type Group = Vec<Figure>;
 
-/// Reads results and draws them.
-pub fn run(options: &PlotOptions) -> anyhow::Result<()> {
-    let mut figures = Vec::new();
-    for path in &options.results {
-        figures.extend(read(path)?);
-    }
-    ensure!(!figures.is_empty(), "there is no measured figure in these results");
-    let backends: Vec<&str> = unique(figures.iter().map(|figure| figure.backend.as_str()));
-    let title = backends.join(", ");
-    let groups = grouped_figures(&figures);
-    std::fs::create_dir_all(&options.out)
-        .with_context(|| format!("{}: cannot be made", options.out.display()))?;
-    let path = options.out.join("ratios.svg");
-    if plot_ratios::draw(&path, &title, &groups)? {
-        print_line(&format!("wrote {}", path.display()))?;
-    }
-    let path = options.out.join("steps.svg");
-    if plot_steps::draw(&path, &title, &groups)? {
-        print_line(&format!("wrote {}", path.display()))?;
-    }
-    Ok(())
-}
-
 /// The figures of a file; lines that are none, such as those of floors and skipped ones, are passed over.
-fn read(path: &Path) -> anyhow::Result<Vec<Figure>> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Figure>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
     let mut figures = Vec::new();
@@ -132,7 +94,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn unique<'a>(items: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+/// The items, each once, without empty ones.
+pub(super) fn unique<'a>(items: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found = Vec::new();
     items.for_each(|item| {
         if !item.is_empty() && !found.contains(&item) {
@@ -143,7 +106,7 @@ fn unique<'a>(items: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 /// The measurements by what was measured; what has the same name stands together, in the order of first appearance.
-fn grouped_figures(figures: &[Figure]) -> Vec<Group> {
+pub(super) fn grouped_figures(figures: &[Figure]) -> Vec<Group> {
     let names = unique(figures.iter().map(|figure| figure.name.as_str()));
     let mut groups: Vec<Group> = Vec::new();
     for figure in names.iter().flat_map(|name| figures.iter().filter(move |figure| figure.name == *name)) {

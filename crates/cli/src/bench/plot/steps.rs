@@ -5,7 +5,7 @@ use std::path::Path;
 use plotters::style::RGBColor;
 use spirea_protocols::registry::NAMES;
 
-use super::plot::{Figure, Group};
+use super::measured::{Figure, Group};
 use crate::canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
 use crate::output::seconds;
 
