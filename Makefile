@@ -29,6 +29,8 @@ lint: check-32-bit
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package spirea-constant-time --features memcheck --locked -- -D warnings
 	@! git grep -nE '^(<<<<<<<|>>>>>>>) '
+	python3 scripts/test_check_imports.py
+	python3 scripts/check_imports.py
 
 # The client for the browser and for machines of 32 bits. Adds the two targets where rustup lacks them.
 .PHONY: check-32-bit
