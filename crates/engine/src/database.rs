@@ -12,7 +12,7 @@ use spirea_protocols::{Party, PreparedKeys, ProtocolError, Query, Responder, Siz
 
 use crate::lock::lock;
 use crate::scheduler::{Pace, PaceMeter};
-use crate::{EngineError, LoadError};
+use crate::{EngineError, LoadError, Reservation};
 
 /// The most bytes of a request's queries, unless a single query has more: bounds a batch of long queries.
 pub const MAX_REQUEST_BYTES: usize = 64 << 20;
@@ -65,7 +65,7 @@ pub struct Database {
     instance: u64,
     pace: Mutex<PaceMeter>,
     on_loss: Option<LossHandler>,
-    turns: Option<Arc<dyn Turns>>,
+    reservation: Option<Arc<dyn Reservation>>,
     steps: Arc<StepTimes>,
 }
 
@@ -74,17 +74,6 @@ pub struct Database {
 pub(crate) struct KeyForm {
     backend: BackendId,
     shape: Option<KeyShape>,
-}
-
-/// What databases take turns at computing, so that one at a time has memory for it. Held for as long as the database
-/// is.
-pub trait Turns: Send + Sync {
-    /// Waits for a turn, which a batch has until it is answered, and a client's keys until they are prepared.
-    fn turn(&self) -> MutexGuard<'_, ()>;
-
-    /// Whether there is room for a client's keys beside that for batches; asked by who has the turn. Keys that were
-    /// dropped while requests still need them take room, too.
-    fn has_room_for_keys(&self) -> bool;
 }
 
 impl KeyForm {
@@ -126,7 +115,7 @@ impl Database {
         static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
         let (pace, steps) = (Mutex::default(), Arc::default());
-        Ok(Self { identity, responder, max_batch, instance, pace, on_loss: None, turns: None, steps })
+        Ok(Self { identity, responder, max_batch, instance, pace, on_loss: None, reservation: None, steps })
     }
 
     /// The same, with the times of the steps that its responder takes.
@@ -134,9 +123,9 @@ impl Database {
         Self { steps, ..self }
     }
 
-    /// The same, taking turns with others.
-    pub fn with_turns(self, turns: Arc<dyn Turns>) -> Self {
-        Self { turns: Some(turns), ..self }
+    /// The same, on devices that it shares with others.
+    pub fn with_reservation(self, reservation: Arc<dyn Reservation>) -> Self {
+        Self { reservation: Some(reservation), ..self }
     }
 
     /// The same, with whom to tell of a device that failed.
@@ -153,8 +142,8 @@ impl Database {
         self.with_specimens(|answer| answer(self.max_batch))
     }
 
-    /// Finds out how long batches take, from a few small ones of dummy queries: what queries are kept waiting by
-    /// until those of clients tell more.
+    /// Finds out how long batches take, from a few small ones of dummy queries: by this the scheduler decides how long
+    /// queries wait for each other, until the queries of clients tell more.
     ///
     /// # Errors
     /// The backend's.
@@ -169,7 +158,7 @@ impl Database {
             }
             Ok(())
         })?;
-        // The steps so far are those of dummy queries.
+        // The steps so far were for no client.
         self.take_steps();
         Ok(())
     }
@@ -257,7 +246,7 @@ impl Database {
 
     /// Computes something when it is this database's turn.
     fn in_turn<T>(&self, compute: impl FnOnce(&dyn Responder) -> T) -> T {
-        let _turn = self.turns.as_ref().map(|turns| turns.turn());
+        let _turn = self.reservation.as_ref().map(|reservation| reservation.compute_turn());
         compute(&*self.responder)
     }
 
@@ -268,8 +257,8 @@ impl Database {
             let detail = format!("keys of {} bytes where the parameters say {expected}", bytes.len());
             return Err(EngineError::Malformed(detail));
         }
-        self.in_turn(|responder| match &self.turns {
-            Some(turns) if !turns.has_room_for_keys() => {
+        self.in_turn(|responder| match &self.reservation {
+            Some(reservation) if !reservation.has_room_for_keys() => {
                 Err(EngineError::KeysInUse { retry_after: KEYS_RETRY })
             }
             _ => Ok(responder.prepare_keys(bytes)?),

@@ -29,7 +29,7 @@ pub trait Responder: Send + Sync {
         Err(ProtocolError::malformed("keys", "this protocol needs none"))
     }
 
-    /// A dummy query, which takes as long to answer as any other: to find out what answering takes.
+    /// A dummy query, which takes as long to answer as any other, to find out what answering takes.
     fn specimen(&self) -> Vec<u8> {
         vec![0; self.sizes().query_bytes]
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use spirea_backend::{BackendError, BackendId};
 use spirea_cuda::driver::{Device, DriverError, PoolWatch};
-use spirea_engine::{Database, LoadError, Turns};
+use spirea_engine::{ComputeTurn, Database, LoadError, Reservation};
 
 /// How much memory keys may take.
 pub(crate) struct KeyBudget {
@@ -27,48 +27,51 @@ pub(crate) struct GpuMemory {
     devices: Vec<Arc<Device>>,
     keys: KeyBudget,
     turn: Mutex<()>,
-    places: Mutex<Vec<Weak<Place>>>,
+    reservations: Mutex<Vec<Weak<GpuReservation>>>,
 }
 
 /// What a database takes beside its tables.
-struct Place {
+struct GpuReservation {
     memory: Arc<GpuMemory>,
     /// Bytes of the largest batch's working memory, on each device.
     working: Vec<u64>,
-    /// Bytes of a client's prepared keys, and the backend that they are prepared for.
+    /// Bytes of a client's prepared keys.
     keys: u64,
+    /// The backend that keys are prepared for.
     backend: BackendId,
 }
 
-impl Turns for Place {
-    fn turn(&self) -> MutexGuard<'_, ()> {
+impl Reservation for GpuReservation {
+    fn compute_turn(&self) -> ComputeTurn<'_> {
         lock(&self.memory.turn)
     }
 
     /// What is in use when nothing is computed is keys, and what stays from batch to batch.
     fn has_room_for_keys(&self) -> bool {
-        let places = self.memory.places();
+        let reservations = self.memory.reservations();
         self.memory.devices.iter().enumerate().all(|(member, device)| {
             // A device that fails says so to whoever computes next.
-            device.pool_room().map_or(true, |room| room >= working(&places, member) + 2 * self.keys)
+            device
+                .pool_room()
+                .map_or(true, |room| room >= working_bytes(&reservations, member) + 2 * self.keys)
         })
     }
 }
 
 impl GpuMemory {
     pub fn new(devices: Vec<Arc<Device>>, keys: KeyBudget) -> Arc<Self> {
-        Arc::new(Self { devices, keys, turn: Mutex::default(), places: Mutex::default() })
+        Arc::new(Self { devices, keys, turn: Mutex::default(), reservations: Mutex::default() })
     }
 
-    /// Refuses, before anything is loaded, tables of so many bytes on each device that it has no room for; gives back
-    /// what databases needed that are gone.
+    /// Gives back what databases needed that are gone, and refuses tables of so many bytes on each device if there is no
+    /// room for them. To be asked before they are loaded.
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] with the bytes wanted and free.
-    pub fn expect(&self, bytes: u64) -> Result<(), BackendError> {
-        let places = self.places();
+    pub fn fits(&self, bytes: u64) -> Result<(), BackendError> {
+        let reservations = self.reservations();
         for (member, device) in self.devices.iter().enumerate() {
-            device.trim(self.beside(&places, member))?;
+            device.trim(self.pool_bytes(&reservations, member))?;
             let (free, total) = device.memory()?;
             if bytes > free as u64 {
                 let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -78,12 +81,11 @@ impl GpuMemory {
         Ok(())
     }
 
-    /// Rehearses a database whose tables are loaded, and reserves what its queries and all others need. What this gives
-    /// is the database's from then on.
+    /// Rehearses a database whose tables are loaded, and reserves what its queries need beside those of all others.
     ///
     /// # Errors
     /// Those of the rehearsal; [`BackendError::Unavailable`] with the bytes wanted and free.
-    pub fn admit(self: &Arc<Self>, database: &Database) -> Result<Arc<dyn Turns>, LoadError> {
+    pub fn reserve(self: &Arc<Self>, database: &Database) -> Result<Arc<dyn Reservation>, LoadError> {
         // Nothing else is computed meanwhile: what passes is this database's.
         let _turn = lock(&self.turn);
         let watches = self.devices.iter().map(Device::watch).collect::<Result<Vec<_>, _>>();
@@ -98,42 +100,41 @@ impl GpuMemory {
         let working = watches.iter().map(PoolWatch::passing_bytes).collect::<Result<_, _>>();
         let working = working.map_err(|error| refused(error.into()))?;
         let backend = database.identity().backend;
-        let place = Arc::new(Place { memory: Arc::clone(self), working, keys, backend });
-        let mut places = self.places();
-        places.push(Arc::clone(&place));
+        let reservation = Arc::new(GpuReservation { memory: Arc::clone(self), working, keys, backend });
+        let mut reservations = self.reservations();
+        reservations.push(Arc::clone(&reservation));
         for (member, device) in self.devices.iter().enumerate() {
-            device.reserve(self.beside(&places, member)).map_err(|error| refused(error.into()))?;
+            device.reserve(self.pool_bytes(&reservations, member)).map_err(|error| refused(error.into()))?;
         }
-        lock(&self.places).push(Arc::downgrade(&place));
-        Ok(place)
+        lock(&self.reservations).push(Arc::downgrade(&reservation));
+        Ok(reservation)
     }
 
-    /// Bytes that a device's pool must have beside what is in use: for a batch of any of some databases, and for keys,
-    /// among them one client's while they are prepared, which takes twice their room; the same again is for what
-    /// allocations are rounded to.
-    fn beside(&self, places: &[Arc<Place>], member: usize) -> u64 {
-        let keys = match places.iter().map(|place| place.keys).max() {
+    /// Bytes that a device's pool must have beside what is in use: for a batch of any of some databases, and for keys.
+    /// Preparing one client's keys takes twice their room; as much again is for what allocations are rounded to.
+    fn pool_bytes(&self, reservations: &[Arc<GpuReservation>], member: usize) -> u64 {
+        let keys = match reservations.iter().map(|reservation| reservation.keys).max() {
             None | Some(0) => 0,
             Some(keys) => {
-                let backends: Vec<BackendId> = places.iter().map(|place| place.backend).collect();
+                let backends: Vec<BackendId> = reservations.iter().map(|reservation| reservation.backend).collect();
                 let further = self.keys.most.saturating_sub((self.keys.prepared)(&backends));
                 further.saturating_add(3 * keys)
             }
         };
-        working(places, member).saturating_add(keys)
+        working_bytes(reservations, member).saturating_add(keys)
     }
 
     /// Those of databases that are held.
-    fn places(&self) -> Vec<Arc<Place>> {
-        let mut places = lock(&self.places);
-        places.retain(|place| place.strong_count() > 0);
-        places.iter().filter_map(Weak::upgrade).collect()
+    fn reservations(&self) -> Vec<Arc<GpuReservation>> {
+        let mut reservations = lock(&self.reservations);
+        reservations.retain(|reservation| reservation.strong_count() > 0);
+        reservations.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
 /// Bytes of a device that the largest batch of some databases takes.
-fn working(places: &[Arc<Place>], member: usize) -> u64 {
-    places.iter().map(|place| place.working[member]).max().unwrap_or(0)
+fn working_bytes(reservations: &[Arc<GpuReservation>], member: usize) -> u64 {
+    reservations.iter().map(|reservation| reservation.working[member]).max().unwrap_or(0)
 }
 
 fn refused(error: BackendError) -> LoadError {
@@ -244,10 +245,10 @@ mod tests {
     }
 
     fn load(memory: &Arc<GpuMemory>, device: &Arc<Device>, needs: Needs) -> Result<Database, LoadError> {
-        memory.expect(needs.tables * UNIT).map_err(refused)?;
+        memory.fits(needs.tables * UNIT).map_err(refused)?;
         let database = open(device, needs)?;
-        let turns = memory.admit(&database)?;
-        Ok(database.with_turns(turns))
+        let reservation = memory.reserve(&database)?;
+        Ok(database.with_reservation(reservation))
     }
 
     fn no_keys() -> KeyBudget {
@@ -263,8 +264,8 @@ mod tests {
             let first = load(&memory, device, needs(16, 24)).unwrap();
             let second = load(&memory, device, needs(20, 4)).unwrap();
             // 64 - 36 are no tables', 24 of them for the first one's queries: tables cannot have these.
-            memory.expect(4 * UNIT).unwrap();
-            let refused = memory.expect(4 * UNIT + 1).unwrap_err().to_string();
+            memory.fits(4 * UNIT).unwrap();
+            let refused = memory.fits(4 * UNIT + 1).unwrap_err().to_string();
             let wanted = format!("no room for {} bytes: {} of {}", 4 * UNIT + 1, 4 * UNIT, MEMORY * UNIT);
             assert!(refused.contains(&wanted), "{refused}");
             let refused = open(device, needs(5, 1)).map(drop).unwrap_err().to_string();
@@ -274,7 +275,7 @@ mod tests {
             assert!(refused.contains(&format!("no room for {} bytes", 25 * UNIT)), "{refused}");
             assert!(first.rehearse().is_ok() && second.rehearse().is_ok());
             let elsewhere = open(other, needs(40, 24)).unwrap();
-            memory.admit(&elsewhere).unwrap();
+            memory.reserve(&elsewhere).unwrap();
             drop((first, elsewhere));
             // What it needed is given back, but for what the second one needs.
             load(&memory, device, needs(40, 4)).unwrap();
@@ -311,15 +312,15 @@ mod tests {
             prepared.store(30, Ordering::Relaxed);
             let memory = GpuMemory::new(devices.to_vec(), bound(36));
             let database = open(device, needs).unwrap();
-            let turns = memory.admit(&database).unwrap();
-            assert!(turns.has_room_for_keys());
+            let reservation = memory.reserve(&database).unwrap();
+            assert!(reservation.has_room_for_keys());
             // Keys that were dropped, and that requests still have.
             let in_use = alloc(device, 7).unwrap();
-            assert!(turns.has_room_for_keys(), "what they may have, and what roundings may");
+            assert!(reservation.has_room_for_keys(), "what they may have, and what roundings may");
             let more = alloc(device, 1).unwrap();
-            assert!(!turns.has_room_for_keys() && database.rehearse().is_ok());
+            assert!(!reservation.has_room_for_keys() && database.rehearse().is_ok());
             drop((held, in_use, more));
-            assert!(turns.has_room_for_keys());
+            assert!(reservation.has_room_for_keys());
         });
     }
 
@@ -347,15 +348,15 @@ mod tests {
                     0 => {
                         let needs = Needs { tables: 1 + random(20), working: random(30), keys: random(2) };
                         // Tables that are larger than was said.
-                        let opened = memory.expect(needs.tables * UNIT / 2).map_err(super::refused);
+                        let opened = memory.fits(needs.tables * UNIT / 2).map_err(super::refused);
                         let opened = opened.and_then(|()| open(device, needs));
                         for (database, _) in &databases {
                             database.rehearse().expect("room for queries while another one is loaded");
                         }
-                        let opened = opened.and_then(|database| Ok((memory.admit(&database)?, database)));
+                        let opened = opened.and_then(|database| Ok((memory.reserve(&database)?, database)));
                         match opened {
-                            Ok((turns, database)) => {
-                                databases.push((database.with_turns(turns), needs));
+                            Ok((reservation, database)) => {
+                                databases.push((database.with_reservation(reservation), needs));
                                 loaded += 1;
                             }
                             Err(error) => {

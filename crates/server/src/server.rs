@@ -20,7 +20,7 @@ use crate::config::WrongSetting;
 use crate::connections::{ADMIN_CONNECTIONS, Port, Stopper};
 use crate::descriptors::make_room;
 use crate::gpu_memory::KeyBudget;
-use crate::library::{Library, Loader, OpenError, SignerError, Source};
+use crate::library::{Library, Loader, Loss, OpenError, SignerError, Source};
 use crate::metrics::Metrics;
 use crate::reload::{Reloader, Watched};
 use crate::routes;
@@ -114,8 +114,8 @@ pub struct Server {
     app: Arc<App>,
     limits: Limits,
     watched: Watched,
-    /// What loads the databases, and what will say that a GPU failed.
-    loading: Option<(Arc<Library>, mpsc::Receiver<String>)>,
+    /// What loads the databases, and what will tell of devices that failed.
+    loading: Option<(Arc<Library>, mpsc::Receiver<Loss>)>,
     stopper: Stopper,
     reloader: Reloader,
 }

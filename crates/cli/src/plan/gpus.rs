@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use spirea_cuda::{Division, Links, Strategy};
 use spirea_protocols::planner::Figures;
-use spirea_server::gpu_load;
+use spirea_server::gpu_demand;
 
 use crate::output::parse_bytes;
 
@@ -83,6 +83,6 @@ pub(super) struct GpuGroup {
 impl GpuGroup {
     /// How they divide a protocol's database, as a server chooses it; None if it does not fit, even in shares.
     pub(super) fn division(self, figures: &Figures) -> Option<Division> {
-        Strategy::choose(self.count, self.memory, self.links, gpu_load(&figures.params, self.batch))
+        Strategy::choose(self.count, self.memory, self.links, gpu_demand(&figures.params, self.batch))
     }
 }

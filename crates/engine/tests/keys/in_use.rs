@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use spirea_engine::{Engine, EngineError, KeyRegistry, Turns};
+use spirea_engine::{ComputeTurn, Engine, EngineError, KeyRegistry, Reservation};
 
 use crate::fixture::{
     Fixture, PREPARED, VERSION, both, database, in_memory, keys, publish, queries, register, set_bytes,
@@ -21,8 +21,8 @@ struct Counted {
     room: AtomicBool,
 }
 
-impl Turns for Counted {
-    fn turn(&self) -> MutexGuard<'_, ()> {
+impl Reservation for Counted {
+    fn compute_turn(&self) -> ComputeTurn<'_> {
         self.taken.fetch_add(1, Ordering::SeqCst);
         self.turn.lock().unwrap()
     }
@@ -38,7 +38,7 @@ fn keys_are_prepared_in_turns_where_there_is_room() {
     let engine = Arc::new(Engine::new(8, KeyRegistry::open(&in_memory(8)).unwrap()).unwrap());
     let turns = Arc::new(Counted::default());
     let (database, seen) = database("test", VERSION, 0, Box::new(|| ()));
-    let database = database.with_turns(Arc::clone(&turns) as Arc<dyn Turns>);
+    let database = database.with_reservation(Arc::clone(&turns) as Arc<dyn Reservation>);
     let taken = || turns.taken.swap(0, Ordering::SeqCst);
     database.measure().unwrap();
     assert!(taken() > 1, "one for keys, and one for each batch");

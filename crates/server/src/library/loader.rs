@@ -6,24 +6,32 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use spirea_backend::Residence;
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, LossHandler};
+use spirea_protocols::Opening;
 use spirea_store::Snapshot;
 
 use crate::backend::{Backends, Opened};
-use spirea_protocols::Opening;
 
-/// Opens snapshots on the backends, and hears when a GPU fails.
+/// A device that failed.
+pub(crate) struct Loss {
+    /// Its kind.
+    pub device: &'static str,
+    /// What it said.
+    pub reason: String,
+}
+
+/// Opens snapshots on the backends, and hears when a device fails.
 pub(crate) struct Loader {
     backends: RwLock<Backends>,
     opening: Opening,
-    /// Told why a GPU failed.
-    lost: Mutex<mpsc::Sender<String>>,
+    /// Told of devices that failed.
+    losses: Mutex<mpsc::Sender<Loss>>,
 }
 
 impl Loader {
-    /// A loader, and what will say why a GPU failed.
-    pub fn new(backends: Backends, opening: Opening) -> (Self, mpsc::Receiver<String>) {
-        let (lost, losses) = mpsc::channel();
-        (Self { backends: RwLock::new(backends), opening, lost: Mutex::new(lost) }, losses)
+    /// A loader, and what will tell of devices that failed.
+    pub fn new(backends: Backends, opening: Opening) -> (Self, mpsc::Receiver<Loss>) {
+        let (sender, losses) = mpsc::channel();
+        (Self { backends: RwLock::new(backends), opening, losses: Mutex::new(sender) }, losses)
     }
 
     /// Opens a verified snapshot as it is to be held.
@@ -34,24 +42,24 @@ impl Loader {
         self.open_with(snapshot, self.opening)
     }
 
-    /// Opens a verified snapshot soon: touching memory for the first time takes longer than mapping a file, so tables
-    /// that are to be copied are answered from their files at first. What must be transformed, or copied to a GPU, is
-    /// opened once, as it is to be held.
+    /// Opens a verified snapshot in an interim form where it has one: touching memory for the first time takes longer
+    /// than mapping a file, so tables that are to be copied are answered from their files at first. What must be
+    /// transformed, or copied to a device, is opened once, as it is to be held.
     ///
     /// # Errors
     /// Those of [`Self::open`].
-    pub fn open_soon(&self, snapshot: &Snapshot) -> Result<Arc<Database>, String> {
-        self.open_with(snapshot, self.soon(snapshot))
+    pub fn open_interim(&self, snapshot: &Snapshot) -> Result<Arc<Database>, String> {
+        self.open_with(snapshot, self.interim(snapshot))
     }
 
-    /// Whether what was opened soon is to be opened again.
-    pub fn opens_twice(&self, snapshot: &Snapshot) -> bool {
-        self.soon(snapshot) != self.opening
+    /// Whether the interim form of a snapshot is not the one in which it is to be held.
+    pub fn has_interim(&self, snapshot: &Snapshot) -> bool {
+        self.interim(snapshot) != self.opening
     }
 
-    fn soon(&self, snapshot: &Snapshot) -> Opening {
+    fn interim(&self, snapshot: &Snapshot) -> Opening {
         match snapshot.manifest().protocol.sizes().keys_bytes {
-            0 if !self.read().on_gpus() => Opening { residence: Residence::Mapped, ..self.opening },
+            0 if !self.read().prefers_device() => Opening { residence: Residence::Mapped, ..self.opening },
             _ => self.opening,
         }
     }
@@ -60,9 +68,12 @@ impl Loader {
         let (name, version) = (&snapshot.manifest().name, snapshot.version_hex());
         // A defect in loading one database is not the end of the others.
         match catch_unwind(AssertUnwindSafe(|| self.read().database(snapshot, opening))) {
-            Ok(Ok(Opened { database, backend, on_gpu })) => {
+            Ok(Ok(Opened { database, backend, device })) => {
                 tracing::info!(database = %name, snapshot = %version, %backend, "the snapshot is ready");
-                Ok(Arc::new(if on_gpu { database.with_loss_handler(self.loss_handler()) } else { database }))
+                Ok(Arc::new(match device {
+                    Some(device) => database.with_loss_handler(self.loss_handler(device)),
+                    None => database,
+                }))
             }
             Ok(Err(error)) => {
                 tracing::error!(database = %name, snapshot = %version, %error, "the snapshot could not be loaded");
@@ -75,22 +86,22 @@ impl Loader {
         }
     }
 
-    fn loss_handler(&self) -> LossHandler {
-        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    fn loss_handler(&self, device: &'static str) -> LossHandler {
+        let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Box::new(move |reason: &str| {
-            // Nobody listens once the GPUs have been left.
-            let _ = lost.send(reason.into());
+            // Nobody listens once the server ends.
+            let _ = losses.send(Loss { device, reason: reason.into() });
         })
     }
 
-    /// Gives the GPUs up; gives whether what was on them can be opened again.
-    pub fn lose_gpus(&self) -> bool {
-        self.write().lose_gpus()
+    /// Gives a device up; false if that was done before.
+    pub fn lose(&self, device: &str) -> bool {
+        self.write().lose(device)
     }
 
-    /// Whether GPUs are in use.
-    pub fn on_gpus(&self) -> bool {
-        self.read().on_gpus()
+    /// Whether there is a backend for what was on a device that failed.
+    pub fn has_backend(&self) -> bool {
+        !self.read().is_empty()
     }
 
     /// The processor, for what is computed beside the answers.
@@ -98,7 +109,7 @@ impl Loader {
         Arc::clone(self.read().cpu())
     }
 
-    // A panic while GPUs are given up leaves none.
+    // A panic while a device is given up leaves none.
     fn read(&self) -> RwLockReadGuard<'_, Backends> {
         self.backends.read().unwrap_or_else(PoisonError::into_inner)
     }

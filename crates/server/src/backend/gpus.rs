@@ -1,0 +1,184 @@
+use std::sync::Arc;
+
+use spirea_backend::{Backend as _, BackendError};
+use spirea_cuda::driver::{Device, device_count};
+use spirea_cuda::{CudaBackend, DeviceGroup, Load, Strategy};
+use spirea_engine::{Database, LoadError};
+use spirea_protocols::Opening;
+use spirea_protocols::parameters::FirstFold;
+use spirea_protocols::registry::ProtocolParams;
+use spirea_store::Snapshot;
+
+use super::entry::DatabaseBackend;
+use crate::gpu_memory::{GpuMemory, KeyBudget};
+
+/// The GPUs that are used, and how.
+pub(super) struct Gpus {
+    backend: GpuBackend,
+    memory: Arc<GpuMemory>,
+}
+
+enum GpuBackend {
+    One(Arc<CudaBackend>),
+    /// The strategy is the group's, or chosen for each database.
+    Several(DeviceGroup, Option<Strategy>),
+}
+
+impl GpuBackend {
+    fn open(devices: &[usize], strategy: Option<Strategy>) -> Result<Self, BackendError> {
+        let devices = if devices.is_empty() { (0..device_count()?).collect() } else { devices.to_vec() };
+        Ok(match devices[..] {
+            [device] => Self::One(Arc::new(CudaBackend::new(device)?)),
+            _ => {
+                Self::Several(DeviceGroup::new(&devices, strategy.unwrap_or(Strategy::Replicate))?, strategy)
+            }
+        })
+    }
+
+    fn devices(&self) -> Vec<Arc<Device>> {
+        let members = match self {
+            Self::One(backend) => std::slice::from_ref(&**backend),
+            Self::Several(group, _) => group.members(),
+        };
+        members.iter().map(|member| Arc::clone(member.device())).collect()
+    }
+}
+
+impl Gpus {
+    /// These GPUs; none for all there are. They divide databases by the strategy, or by one that is chosen for each.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if there is none, or none of a number.
+    pub fn open(
+        devices: &[usize],
+        strategy: Option<Strategy>,
+        keys: KeyBudget,
+    ) -> Result<Self, BackendError> {
+        let backend = GpuBackend::open(devices, strategy)?;
+        let memory = GpuMemory::new(backend.devices(), keys);
+        Ok(Self { backend, memory })
+    }
+}
+
+impl DatabaseBackend for Gpus {
+    fn kind(&self) -> &'static str {
+        "GPU"
+    }
+
+    fn fits(&self, params: &ProtocolParams) -> Result<(), BackendError> {
+        let demand = gpu_demand(params, 1);
+        self.memory.fits(match &self.backend {
+            GpuBackend::One(_) => demand.whole_bytes,
+            GpuBackend::Several(group, strategy) => {
+                let chosen = strategy.map_or_else(|| choose(group, params), Ok)?;
+                demand.device_bytes(group.members().len(), chosen)
+            }
+        })
+    }
+
+    fn open(&self, snapshot: &Snapshot, opening: Opening) -> Result<(Database, String), LoadError> {
+        let (database, name) = match &self.backend {
+            GpuBackend::One(backend) => (Database::open(snapshot, backend, opening)?, backend.name()),
+            GpuBackend::Several(group, strategy) => {
+                let params = &snapshot.manifest().protocol;
+                let chosen = strategy.map_or_else(|| choose(group, params), Ok);
+                let chosen = chosen.map_err(|error| LoadError::Protocol(error.into()))?;
+                let group = Arc::new(group.with_strategy(chosen));
+                (Database::open(snapshot, &group, opening)?, group.name())
+            }
+        };
+        let reservation = self.memory.reserve(&database)?;
+        let database = database.with_reservation(reservation);
+        // Only now: what it computes with is reserved, and it takes turns with the others.
+        database.measure()?;
+        Ok((database, name))
+    }
+
+    fn is_device(&self) -> bool {
+        true
+    }
+}
+
+/// The strategy for a database.
+fn choose(group: &DeviceGroup, params: &ProtocolParams) -> Result<Strategy, BackendError> {
+    // While little is asked, a batch is one query: all GPUs must have a part in it.
+    let (demand, count) = (gpu_demand(params, 1), group.members().len());
+    let memory = group.members().iter().map(|member| member.device().properties().memory_bytes as u64);
+    let memory = memory.min().unwrap_or(0);
+    let division = Strategy::choose(count, memory, group.links(), demand);
+    division.map(|division| division.strategy).ok_or_else(|| {
+        let wanted = demand.whole_bytes;
+        BackendError::Unavailable(format!(
+            "the database needs {wanted} bytes: too many for {count} GPUs of {memory} bytes, even in shares"
+        ))
+    })
+}
+
+/// What a database asks of GPUs that answer `batch` queries at once.
+pub fn gpu_demand(params: &ProtocolParams, batch: usize) -> Load {
+    Load {
+        whole_bytes: params.memory_bytes(),
+        divided_bytes: params.folded_bytes(),
+        folds_a_matrix: !matches!(params.first_fold(), FirstFold::Polynomials(_)),
+        batch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirea_backend::Residence;
+    use spirea_cpu::CpuBackend;
+    use spirea_cuda_emulation::{Config, Emulation};
+    use spirea_engine::{Asked, Engine, KeyOptions, KeyRegistry};
+    use spirea_math::random::SecretRng;
+    use spirea_protocols::registry::Choice;
+    use spirea_store::ingest::{Format, Selection};
+    use spirea_store::{BuildOptions, Protocol, Silent};
+
+    use super::*;
+
+    /// Databases are opened on groups that differ in their strategy, as [`Gpus`] opens them.
+    #[test]
+    fn a_new_base_on_several_gpus_goes_on_with_the_keys_prepared_for_the_former_one() {
+        let config = Config { devices: 2, processors: 2, ..Config::default() };
+        let emulation = Emulation::install(config);
+        emulation.with(config, || {
+            let folder = tempfile::tempdir().unwrap();
+            let input = folder.path().join("input.csv");
+            std::fs::write(&input, "value\none\ntwo\nthree\n").unwrap();
+            let cpu = Arc::new(CpuBackend::new(1).unwrap());
+            let group = DeviceGroup::new(&[0, 1], Strategy::Replicate).unwrap();
+            let base = |name: &str, strategy| {
+                let selection = Selection { key: None, values: vec!["value".into()] };
+                let choice = Choice { protocol: "onion".into(), ..Choice::default() };
+                let options = BuildOptions {
+                    name: Some("test".into()),
+                    protocol: Protocol::Named(choice),
+                    ..BuildOptions::new(&input, Format::Csv, selection, folder.path().join(name))
+                };
+                let snapshot = spirea_store::build(&options, &cpu, &Silent).unwrap();
+                let opening = snapshot.manifest().protocol.openings(Residence::Copied)[0];
+                Database::open(&snapshot, &Arc::new(group.with_strategy(strategy)), opening).unwrap()
+            };
+            let engine = Engine::new(8, KeyRegistry::open(&KeyOptions::default()).unwrap()).unwrap();
+            let first = base("first", Strategy::Replicate);
+            let mut rng = SecretRng::from_os().unwrap();
+            let client = first.identity().params.client(&[], &[], &mut rng).unwrap();
+            engine.publish(first);
+            let served = engine.version("test", None).unwrap();
+            let keys = engine.register_keys(served.base(), client.keys().unwrap().bytes(), None).unwrap();
+            engine.publish(base("second", Strategy::Gather));
+            let served = engine.version("test", None).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            // A query's own selectors are made as keys are: the first one has no more of them than the second.
+            let made = [(), ()].map(|()| {
+                let queries = client.query(0, &mut rng).unwrap().queries.into_iter().map(Into::into);
+                let asked = Asked { keys: Some(keys), queries: queries.collect() };
+                emulation.reset();
+                runtime.block_on(engine.submit(&served, vec![asked]).unwrap()).unwrap();
+                emulation.launches("ring_keys")
+            });
+            assert_eq!(made[0], made[1]);
+        });
+    }
+}

@@ -1,0 +1,173 @@
+//! How versions come to answer: at the start, when they are published, and when a device has failed.
+
+use std::sync::{Arc, mpsc};
+
+use spirea_engine::{Database, Served};
+use spirea_store::{Repository, Silent, Snapshot};
+
+use super::entries::{Entry, Library};
+use super::error::PublishError;
+use super::loader::{Loader, Loss};
+use super::source::Version;
+use super::thread::spawn;
+
+impl Library {
+    /// Loads all databases, then waits for devices to fail, and answers elsewhere then. Ends when the server has.
+    pub fn run(self: Arc<Self>, losses: &mpsc::Receiver<Loss>) {
+        for (name, entry) in &self.entries {
+            match self.load(name, entry) {
+                Ok(()) => (),
+                Err(cause) => self.engine.fail(name, cause),
+            }
+        }
+        for (name, entry) in &self.entries {
+            self.settle(name, entry);
+        }
+        let library = Arc::downgrade(&self);
+        drop(self);
+        while let Ok(loss) = losses.recv() {
+            let Some(library) = library.upgrade() else { return };
+            library.leave(&loss);
+        }
+    }
+
+    /// Verifies and loads the current version.
+    fn load(&self, name: &str, entry: &Entry) -> Result<(), String> {
+        let _turn = entry.turn();
+        let Some(version) = entry.source.versions().into_iter().next() else {
+            return Err("nothing has been published yet".into());
+        };
+        let served = self.open(name, &version, |loader, snapshot| {
+            verify(snapshot)?;
+            loader.open_interim(snapshot)
+        })?;
+        self.engine.publish(served);
+        Ok(())
+    }
+
+    /// Replaces the interim form of the current version, and then loads the former versions that are kept. The log says
+    /// what cannot be opened; the current version goes on answering.
+    fn settle(&self, name: &str, entry: &Entry) {
+        let versions = entry.source.versions();
+        if let Some(current) = versions.first() {
+            self.replace_interim(name, &current.base);
+        }
+        for version in versions.iter().skip(1) {
+            let served = self.open(name, version, |loader, snapshot| {
+                verify(snapshot)?;
+                loader.open(snapshot)
+            });
+            if let Ok(served) = served {
+                self.engine.publish_former(served);
+            }
+        }
+    }
+
+    /// Replaces the interim form of a base that answers by the one in which it is to be held.
+    fn replace_interim(&self, name: &str, base: &Snapshot) {
+        let answers = |served: &Served| served.base().identity().version == base.version();
+        let answering = self.engine.versions(name).is_ok_and(|versions| versions.iter().any(answers));
+        if answering
+            && self.loader.has_interim(base)
+            && let Ok(database) = self.loader.open(base)
+        {
+            self.engine.replace(&database);
+        }
+    }
+
+    /// Opens a version; parts of it that answer already are taken as they are.
+    fn open(
+        &self,
+        name: &str,
+        version: &Version,
+        open: impl Fn(&Loader, &Snapshot) -> Result<Arc<Database>, String>,
+    ) -> Result<Served, String> {
+        let answering = self.engine.versions(name).unwrap_or_default();
+        let database = |snapshot: &Snapshot| {
+            let known = answering
+                .iter()
+                .flat_map(Served::parts)
+                .find(|part| part.identity().version == snapshot.version());
+            known.map_or_else(|| open(&self.loader, snapshot), |known| Ok(Arc::clone(known)))
+        };
+        let base = database(&version.base)?;
+        let delta = version.delta.as_ref().map(database).transpose()?;
+        let served = Served::new(base, delta).map_err(|error| error.to_string())?;
+        Ok(served.signed(version.signature.clone()))
+    }
+
+    /// Gives a device up that failed, and opens elsewhere what was on it.
+    fn leave(&self, Loss { device, reason }: &Loss) {
+        if !self.loader.lose(device) {
+            return;
+        }
+        tracing::error!(%reason, "a {device} failed");
+        for (name, entry) in &self.entries {
+            let _turn = entry.turn();
+            let reopened = match self.loader.has_backend() {
+                true => self.reopen(name, entry),
+                false => Err(format!("its {device} failed ({reason}); start the server again")),
+            };
+            if let Err(cause) = reopened {
+                self.engine.fail(name, cause);
+            }
+        }
+    }
+
+    /// Opens all parts of the versions that answer again.
+    fn reopen(&self, name: &str, entry: &Entry) -> Result<(), String> {
+        let answering = self.engine.versions(name).unwrap_or_default();
+        let versions = entry.source.versions();
+        for part in answering.iter().flat_map(Served::parts) {
+            let mut snapshots = versions.iter().flat_map(Version::snapshots);
+            let snapshot = snapshots.find(|snapshot| snapshot.version() == part.identity().version);
+            // One that is no longer on disk answers no more.
+            if let Some(snapshot) = snapshot {
+                self.engine.replace(&self.loader.open(snapshot)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the current version answer. One that cannot be loaded is given up for the one before.
+    pub(super) fn bring_up(
+        self: &Arc<Self>,
+        name: &str,
+        entry: &Entry,
+        repository: &Repository,
+    ) -> Result<(), PublishError> {
+        let _turn = entry.turn();
+        let Some(current) = repository.current().map(Version::from) else { return Ok(()) };
+        let newest = self.engine.version(name, None).ok();
+        if newest.is_some_and(|newest| *newest.version() == current.name()) {
+            return Ok(());
+        }
+        self.engine.expect(name, current.name());
+        match self.open(name, &current, Loader::open_interim) {
+            Ok(served) => {
+                let new_base = self.engine.versions(name).is_ok_and(|answering| {
+                    answering.iter().all(|other| !Arc::ptr_eq(other.base(), served.base()))
+                });
+                self.engine.publish(served);
+                if new_base && self.loader.has_interim(&current.base) {
+                    let (library, name) = (Arc::clone(self), name.to_owned());
+                    spawn("spirea-hold", move || library.replace_interim(&name, &current.base));
+                }
+                Ok(())
+            }
+            Err(cause) => {
+                self.engine.refuse(name, cause.clone());
+                repository.roll_back(None)?;
+                Err(PublishError::Load(cause))
+            }
+        }
+    }
+}
+
+/// Reads all of a snapshot, which takes long: a base that several versions share is read for the first.
+fn verify(snapshot: &Snapshot) -> Result<(), String> {
+    snapshot.verify(&Silent).map_err(|error| {
+        tracing::error!(database = %snapshot.manifest().name, %error, "the snapshot is damaged");
+        error.to_string()
+    })
+}

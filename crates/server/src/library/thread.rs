@@ -1,0 +1,6 @@
+/// Runs what nobody waits for on a thread of its own.
+pub(super) fn spawn(thread: &str, work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = std::thread::Builder::new().name(thread.into()).spawn(work) {
+        tracing::warn!(%error, thread, "the system gave no thread; the work is left for the next time");
+    }
+}
