@@ -24,6 +24,7 @@ mod look_up;
 mod manifest;
 mod policy;
 mod session;
+mod wanted;
 mod weak;
 
 pub use cache::{Download, HintCache, MemoryCache};

@@ -1,7 +1,6 @@
-use spirea_protocols::delta;
 use spirea_wire::Response;
-use zeroize::Zeroizing;
 
+use crate::wanted::Wanted;
 use crate::{ClientError, Pending, Round, Session, Value};
 
 /// Everything that an application asks for at once, in as many requests as it takes.
@@ -20,44 +19,6 @@ pub struct LookUp<'a> {
     values: Vec<Option<Value>>,
     /// What was wrong first.
     failure: Option<ClientError>,
-}
-
-/// What is looked up.
-#[derive(Clone, Copy)]
-pub(crate) enum Wanted<'a> {
-    /// The values of keys.
-    Keys(&'a [&'a [u8]]),
-    /// Those at indices.
-    Indices(&'a [u64]),
-}
-
-impl Wanted<'_> {
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Keys(keys) => keys.len(),
-            Self::Indices(indices) => indices.len(),
-        }
-    }
-
-    /// At most `most` of them, from `start`.
-    fn part(&self, start: usize, most: usize) -> Self {
-        let part = start..self.len().min(start + most);
-        match self {
-            Self::Keys(keys) => Self::Keys(&keys[part]),
-            Self::Indices(indices) => Self::Indices(&indices[part]),
-        }
-    }
-
-    /// One by one: the key, or the one under which a delta has the index, and the index.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (Zeroizing<Vec<u8>>, Option<u64>)> {
-        (0..self.len()).map(|i| {
-            let (key, index) = match self {
-                Self::Keys(keys) => (keys[i].to_vec(), None),
-                Self::Indices(indices) => (delta::index_key(indices[i]).to_vec(), Some(indices[i])),
-            };
-            (Zeroizing::new(key), index)
-        })
-    }
 }
 
 impl<'a> LookUp<'a> {
@@ -111,5 +72,25 @@ impl<'a> LookUp<'a> {
                 Ok(self.values)
             }
         }
+    }
+}
+
+impl Session {
+    /// Begins a look-up of the values of keys, however many.
+    ///
+    /// # Errors
+    /// [`ClientError::NoEntropy`] if the system gives no randomness for new keys.
+    pub fn look_up_keys<'a>(&mut self, keys: &'a [&'a [u8]]) -> Result<LookUp<'a>, ClientError> {
+        self.renew_keys()?;
+        Ok(LookUp::new(Wanted::Keys(keys)))
+    }
+
+    /// Begins a look-up of the values at indices, however many.
+    ///
+    /// # Errors
+    /// Those of [`Session::look_up_keys`].
+    pub fn look_up_indices<'a>(&mut self, indices: &'a [u64]) -> Result<LookUp<'a>, ClientError> {
+        self.renew_keys()?;
+        Ok(LookUp::new(Wanted::Indices(indices)))
     }
 }

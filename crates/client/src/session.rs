@@ -9,8 +9,8 @@ use spirea_protocols::{AnyIndexClient, ClientKeys, ProtocolError, TableClient};
 use spirea_wire::{KeysHash, Part as KeysPart, Queries, Request, Response};
 use zeroize::Zeroizing;
 
-use crate::look_up::Wanted;
-use crate::{ClientError, Clock, Description, Hint, Keys, LookUp, Part, WeakPrf};
+use crate::wanted::Wanted;
+use crate::{ClientError, Clock, Description, Hint, Keys, Part, WeakPrf};
 
 /// The most bytes of a request's queries, unless a single query has more.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
@@ -282,24 +282,6 @@ impl Session {
         usize::try_from(MAX_REQUEST_BYTES / bytes.max(1)).unwrap_or(usize::MAX).clamp(1, limits.max_batch)
     }
 
-    /// Begins a look-up of the values of keys, however many.
-    ///
-    /// # Errors
-    /// [`ClientError::NoEntropy`] if the system gives no randomness for new keys.
-    pub fn look_up_keys<'a>(&mut self, keys: &'a [&'a [u8]]) -> Result<LookUp<'a>, ClientError> {
-        self.renew_keys()?;
-        Ok(LookUp::new(Wanted::Keys(keys)))
-    }
-
-    /// Begins a look-up of the values at indices, however many.
-    ///
-    /// # Errors
-    /// Those of [`Session::look_up_keys`].
-    pub fn look_up_indices<'a>(&mut self, indices: &'a [u64]) -> Result<LookUp<'a>, ClientError> {
-        self.renew_keys()?;
-        Ok(LookUp::new(Wanted::Indices(indices)))
-    }
-
     /// A look-up of the values of keys in one request, 1 to [`Session::max_batch`] of them. Every query has secrets of
     /// its own, also for a key that was asked for before.
     ///
@@ -323,7 +305,7 @@ impl Session {
     }
 
     /// Draws new ring secrets, with keys made of them, if any of the present ones is over.
-    fn renew_keys(&mut self) -> Result<(), ClientError> {
+    pub(crate) fn renew_keys(&mut self) -> Result<(), ClientError> {
         let now = self.clock.now();
         if !self.askers().any(|asker| asker.is_over(now)) {
             return Ok(());

@@ -6,7 +6,8 @@ mod options;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod trust;
 
 pub use client::HttpClient;
 pub use options::ClientOptions;
-pub use transport::{check_address, root_certificates};
+pub use trust::{check_address, root_certificates};

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
 
-use super::{Microkernel, Operand, PanelSums, Quad, RowLanes};
+use super::{Operand, PanelSums, Quad, RowLanes};
 use crate::prefetch::{Lines, prefetch, reread};
 
 /// What a tile computes: a block of a panel times some query columns, as many as there are sums to add to.
@@ -112,6 +112,24 @@ fn join_digits<L: RowLanes>(lanes: L, sums: [L::Vector; 4]) -> L::Vector {
         2 => lanes.join::<16>(sums[0], sums[1]),
         _ => lanes.join::<16>(lanes.join::<8>(sums[0], sums[1]), lanes.join::<8>(sums[2], sums[3])),
     }
+}
+
+/// A register tile compiled for an instruction set.
+pub(crate) trait Microkernel: RowLanes + Send + Sync + 'static {
+    /// Most queries in a tile: as many as the registers hold sums for.
+    const TILE: usize;
+
+    /// Computes a tile of 1 to `TILE` queries.
+    fn fold(self, tile: Tile<'_>);
+
+    /// Reads all quads with full-width loads, asking `ahead` bytes in advance, and returns some sum of them:
+    /// the ceiling of a scan.
+    fn read(self, quads: &[Quad], ahead: usize) -> u32;
+
+    /// Multiplies and adds, as the tile does, for a number of rounds; returns the number of products of a
+    /// byte and a word. For the kernels with an instruction of their own it does nothing else: the ceiling
+    /// of the arithmetic.
+    fn multiply_adds(self, rounds: u64) -> u64;
 }
 
 /// The tile of `kernel` over operands in the first-level cache; returns the number of products.

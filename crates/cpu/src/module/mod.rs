@@ -24,6 +24,7 @@
 //! and the chunks added modulo 2^32. Centring subtracts 128 from every byte; 128 times the column sums of
 //! the public matrix, the same for every row, put it back.
 
+mod lanes;
 mod ntt;
 mod prepare;
 mod primes;
@@ -45,6 +46,7 @@ use rayon::prelude::*;
 use spirea_backend::{PANEL_ROWS, PanelLayout, RING_DEGREE, RingMatrix};
 
 use crate::fold::Quad;
+pub(crate) use lanes::PairLanes;
 use prepare::Prepared;
 use rows::Scratch;
 
@@ -56,52 +58,6 @@ const _: () = assert!(
     (CHUNK_BLOCKS as u128 * RING_DEGREE as u128 * (128u128 << 31)) * 20 <= primes::PRODUCT / 2 * 19,
     "a chunk's integers stay within 95% of the range"
 );
-
-/// A vector of 32-bit lanes, one lane a row, two signed 16-bit words a lane, over the token of an
-/// instruction set.
-pub(crate) trait PairLanes: Copy {
-    /// A register.
-    type Vector: Copy + Send;
-    /// Rows of a vector.
-    const LANES: usize;
-
-    /// The same lane everywhere.
-    fn splat(self, lane: u32) -> Self::Vector;
-    /// The quad's four bytes in each lane, lowest column lowest, of rows `first_row` onward.
-    fn load(self, quad: &Quad, first_row: usize) -> Self::Vector;
-    /// The lanes as words.
-    fn store(self, vector: Self::Vector, lanes: &mut [u32]);
-
-    /// 16-bit words: sum modulo 2^16.
-    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 16-bit words: sum, saturated to the signed range.
-    fn add_saturating(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 16-bit words: difference modulo 2^16.
-    fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 16-bit words: low half of the product.
-    fn mul_low(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 16-bit words: high half of the signed product.
-    fn mul_high(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 16-bit words: the signed low bytes.
-    fn low_bytes(self, a: Self::Vector) -> Self::Vector;
-    /// 16-bit words: the signed high bytes.
-    fn high_bytes(self, a: Self::Vector) -> Self::Vector;
-    /// Lanes (a0, a1) and (b0, b1), low half first, to (a0, b0) and (a1, b1).
-    fn transpose(self, a: Self::Vector, b: Self::Vector) -> (Self::Vector, Self::Vector);
-
-    /// 32-bit lanes: `sums` plus the sum of the signed products of the low and of the high words.
-    fn multiply_add(self, sums: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 32-bit lanes: sum.
-    fn add_lanes(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 32-bit lanes: difference.
-    fn sub_lanes(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 32-bit lanes: shifted left, zeros coming in.
-    fn shift_left<const BITS: i32>(self, a: Self::Vector) -> Self::Vector;
-    /// 32-bit lanes: shifted right, copies of the sign coming in.
-    fn shift_right<const BITS: i32>(self, a: Self::Vector) -> Self::Vector;
-    /// Bit by bit: exclusive or.
-    fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-}
 
 /// The algorithm compiled for an instruction set.
 pub(crate) trait ModuleKernel: PairLanes + Send + Sync + 'static {

@@ -20,7 +20,7 @@ use super::primes::Prime;
 use super::tables::Tables;
 use crate::driver::{Buffer, Stream, View};
 use launch::{Kernels, Rows};
-use pipeline::Pipeline;
+use pipeline::{Pipeline, Stored};
 use shape::{MOST_QUERIES, SLOTS, STEP, Shape};
 
 /// A matrix of plaintext polynomials, transposed: by slot, step of 32 columns and row, in the [`Form`] that the
@@ -29,10 +29,7 @@ use shape::{MOST_QUERIES, SLOTS, STEP, Shape};
 pub struct Plain {
     // Dropped first: its graphs name the matrix.
     pipeline: Pipeline,
-    shape: Shape,
-    primes: Vec<Prime>,
-    kernels: Kernels,
-    matrix: Buffer<u32>,
+    stored: Stored,
 }
 
 impl Plain {
@@ -73,32 +70,32 @@ impl Plain {
         let matrix = device.hold(words.unwrap_or(usize::MAX))?;
         let kernels = Kernels::new(device, form)?;
         let pipeline = Pipeline::new(device, shape, tables.limbs())?;
-        Ok(Self { pipeline, shape, primes, kernels, matrix })
+        Ok(Self { pipeline, stored: Stored { shape, primes, kernels, matrix } })
     }
 
     /// Rows of the matrix.
     pub fn rows(&self) -> usize {
-        self.shape.rows
+        self.stored.shape.rows
     }
 
     /// Columns of the matrix.
     pub fn columns(&self) -> usize {
-        self.shape.terms
+        self.stored.shape.terms
     }
 
     /// Its form.
     pub fn form(&self) -> Form {
-        self.shape.form
+        self.stored.shape.form
     }
 
     /// Bytes of the matrix in the device's memory: what a fold reads once.
     pub fn bytes(&self) -> usize {
-        4 * self.matrix.len()
+        4 * self.stored.matrix.len()
     }
 
     /// The matrix, for a copy to another device's matrix of the same shape and form.
     pub(crate) fn words(&self) -> View<'_, u32> {
-        self.matrix.all()
+        self.stored.matrix.all()
     }
 
     /// Stores whole rows `first` to `first + rows - 1`: `values` begins with them, `[row][column][limb][N]`, and is
@@ -126,29 +123,40 @@ impl Plain {
         values: &Buffer<u32>,
     ) -> Result<(), BackendError> {
         self.check_ring(tables)?;
-        let wanted = rows.checked_mul(self.shape.terms * tables.words());
-        if rows > self.shape.rows || first > self.shape.rows - rows || wanted.is_none_or(|n| n > values.len())
+        let wanted = rows.checked_mul(self.stored.shape.terms * tables.words());
+        if rows > self.stored.shape.rows
+            || first > self.stored.shape.rows - rows
+            || wanted.is_none_or(|n| n > values.len())
         {
             return Err(BackendError::Shape(format!(
                 "{} values for rows {first} to {} of {}",
                 values.len(),
                 first.saturating_add(rows),
-                self.shape.rows
+                self.stored.shape.rows
             )));
         }
         if rows == 0 {
             return Ok(());
         }
         let rows = Rows { first, count: rows, values };
-        for limb in 0..self.primes.len() {
-            self.kernels.transpose_rows(stream, self.shape, &self.primes, limb, &rows, &self.matrix)?;
+        for limb in 0..self.stored.primes.len() {
+            self.stored.kernels.transpose_rows(
+                stream,
+                self.stored.shape,
+                &self.stored.primes,
+                limb,
+                &rows,
+                &self.stored.matrix,
+            )?;
         }
         Ok(())
     }
 
     fn check_ring(&self, tables: &Tables) -> Result<(), BackendError> {
         let primes = tables.ring().limbs().iter().map(|limb| limb.prime().value());
-        if tables.degree() != self.shape.degree || !primes.eq(self.primes.iter().map(|prime| prime.q)) {
+        if tables.degree() != self.stored.shape.degree
+            || !primes.eq(self.stored.primes.iter().map(|prime| prime.q))
+        {
             return Err(BackendError::Shape("a plain matrix of another ring".into()));
         }
         Ok(())
@@ -184,7 +192,7 @@ pub(super) fn multiply(
         let last = queries.end.min(queries.start + MOST_QUERIES);
         let operands = (queries.start..last)
             .map(|query| [leaves.of(tables, query).address(), products.of(tables, query).address()]);
-        plain.pipeline.run(plain, operands)?;
+        plain.pipeline.run(&plain.stored, operands)?;
         queries.start = last;
     }
     Ok(())

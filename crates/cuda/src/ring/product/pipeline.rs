@@ -10,13 +10,22 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Plain;
-use super::launch::Operands;
+use super::launch::{Kernels, Operands};
 use super::shape::{MOST_QUERIES, Shape};
 use crate::driver::{Buffer, Device, DriverError, Graph, Stream};
+use crate::ring::primes::Prime;
 
 /// Lanes of a pipeline.
 const LANES: usize = 4;
+
+/// A matrix of plaintext polynomials in the device's memory, with the kernels that multiply it.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub shape: Shape,
+    pub primes: Vec<Prime>,
+    pub kernels: Kernels,
+    pub matrix: Buffer<u32>,
+}
 
 /// Room and recorded work for one matrix and any batch of up to 64 queries.
 #[derive(Debug)]
@@ -62,7 +71,7 @@ impl Pipeline {
     /// room for their results.
     pub fn run(
         &self,
-        plain: &Plain,
+        plain: &Stored,
         queries: impl ExactSizeIterator<Item = [u64; 2]>,
     ) -> Result<(), DriverError> {
         let (mut addresses, count) = ([0; 2 * MOST_QUERIES], queries.len());
@@ -81,7 +90,7 @@ impl Pipeline {
         graph.launch(&main)
     }
 
-    fn record(&self, plain: &Plain, queries: usize) -> Result<Graph, DriverError> {
+    fn record(&self, plain: &Stored, queries: usize) -> Result<Graph, DriverError> {
         self.recorder.capture(|recorder| {
             for lane in &self.lanes {
                 lane.stream.after(recorder)?;
@@ -92,7 +101,7 @@ impl Pipeline {
     }
 
     /// Queues all chunks on the lanes.
-    fn queue(&self, plain: &Plain, queries: usize) -> Result<(), DriverError> {
+    fn queue(&self, plain: &Stored, queries: usize) -> Result<(), DriverError> {
         let (shape, kernels) = (plain.shape, &plain.kernels);
         let (chunk, words) = (shape.chunk(queries), plain.primes.len() * shape.degree);
         let block = shape.block(queries, plain.matrix.device().properties().shared_bytes);

@@ -1,0 +1,55 @@
+//! Which addresses and which certificates a client trusts.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use ureq::http::Uri;
+use ureq::tls::{PemItem, RootCerts, parse_pem};
+
+use crate::ClientError;
+
+/// Checks the address of a server that is asked, perhaps with a token: that goes over https:// only, or to this machine.
+///
+/// # Errors
+/// [`ClientError::BadAddress`], [`ClientError::BadOption`].
+pub fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
+    let plain = url.starts_with("http://");
+    if !plain && !url.starts_with("https://") {
+        let text = "the server's address must begin with http:// or https://";
+        return Err(ClientError::BadAddress(text.into()));
+    }
+    // Read as whoever sends the request reads it: what stands before an @ is no host.
+    let is_here = || {
+        let uri: Uri = url.parse().ok()?;
+        let host = uri.host()?.trim_matches(['[', ']']);
+        Some(host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback()))
+    };
+    if with_token && plain && is_here() != Some(true) {
+        return Err(ClientError::BadOption(format!(
+            "{url}: whoever sees the network would see the token; give an address that begins with https://"
+        )));
+    }
+    Ok(())
+}
+
+/// The certificates of a file of them, as PEM.
+///
+/// # Errors
+/// [`ClientError::BadOption`] if it cannot be read or has none.
+pub fn root_certificates(path: &Path) -> Result<RootCerts, ClientError> {
+    let unusable = |cause: String| {
+        let text = format!("{}: no certificates: {cause}; name a file of them as PEM", path.display());
+        ClientError::BadOption(text)
+    };
+    let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    let certificates = parse_pem(&pem).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+        Ok(_) => None,
+        Err(error) => Some(Err(unusable(error.to_string()))),
+    });
+    let certificates: Vec<_> = certificates.collect::<Result<_, _>>()?;
+    if certificates.is_empty() {
+        return Err(unusable("there is none in it".into()));
+    }
+    Ok(RootCerts::from(certificates))
+}
