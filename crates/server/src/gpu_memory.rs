@@ -116,7 +116,8 @@ impl GpuMemory {
         let keys = match reservations.iter().map(|reservation| reservation.keys).max() {
             None | Some(0) => 0,
             Some(keys) => {
-                let backends: Vec<BackendId> = reservations.iter().map(|reservation| reservation.backend).collect();
+                let backends: Vec<BackendId> =
+                    reservations.iter().map(|reservation| reservation.backend).collect();
                 let further = self.keys.most.saturating_sub((self.keys.prepared)(&backends));
                 further.saturating_add(3 * keys)
             }

@@ -22,4 +22,4 @@ mod sse2;
 mod tests;
 
 pub(crate) use lanes::{Operand, PanelSums, Quad, RowLanes};
-pub(crate) use tile::{Microkernel, Tile};
+pub(crate) use tile::Microkernel;
