@@ -62,7 +62,7 @@ fn halves(protocol: &str, Sealed { table, records }: Sealed) -> (Setup, TableCli
     let mut rng = SecretRng::from_os().unwrap();
     let client = TableClient::new(table, params.client(&setup.hint, &[], &mut rng).unwrap()).unwrap();
     setup.keys = client.index().keys().map(|keys| {
-        let mut sent = keys.to_vec();
+        let mut sent = keys.bytes().to_vec();
         public(&mut sent, SENT);
         setup.servers[0].prepare_keys(&sent).unwrap()
     });
