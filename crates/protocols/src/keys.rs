@@ -83,7 +83,7 @@ impl ClientKeys {
 }
 
 /// Evaluation keys in the form that answers need: made once from a client's bytes by
-/// [`Responder::prepare_keys`]. Clones share them.
+/// [`Responder::prepare_keys`](crate::Responder::prepare_keys). Clones share them.
 #[derive(Clone)]
 pub struct PreparedKeys {
     value: Arc<dyn Any + Send + Sync>,

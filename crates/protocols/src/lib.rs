@@ -2,7 +2,7 @@
 //!
 //! - [`protocol`]: what a protocol is; [`client`] and [`responder`]: its halves, which exchange bytes; [`keys`]: the
 //!   evaluation keys of both.
-//! - [`protocols`]: a folder for each; [`steps`]: what they are composed of; [`registry`]: the list of them.
+//! - [`protocols`]: a folder for each; [`steps`]: what they are composed of; [`mod@registry`]: the list of them.
 //! - [`parameters`]: what the parameters of every protocol tell; [`grid`]: where records lie; [`choice`]: a protocol with
 //!   its parameter sets, at a level of security; [`planner`]: which to choose.
 //! - [`table`]: records with checksums, and look-ups by index or by key over any protocol. [`keyword`]: how keys map to

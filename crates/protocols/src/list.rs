@@ -2,7 +2,7 @@
 
 /// Makes a type that is one of some protocols, of a list with a line for each: what it is, its name, its parameters.
 ///
-/// It is told by its name in JSON, and whatever does not depend on a backend is asked of it as of a [`Protocol`].
+/// It is told by its name in JSON, and whatever does not depend on a backend is asked of it as of a [`Protocol`](crate::Protocol).
 #[macro_export]
 macro_rules! registry {
     (
