@@ -226,16 +226,7 @@ fn signature() -> Vec<String> {
 
 /// An index table with records of so many payload bytes.
 fn table(records: u64, payload_bytes: usize, proofs: Option<Proofs>) -> Table {
-    Table {
-        kind: TableKind::Index,
-        entries: records,
-        records,
-        payload_bytes,
-        salt: COUNTED,
-        places: None,
-        fields: vec!["value".into()],
-        proofs,
-    }
+    Table { salt: COUNTED, proofs, ..spirea_specimens::table(TableKind::Index, records, payload_bytes) }
 }
 
 fn record() -> Vec<String> {

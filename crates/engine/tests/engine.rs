@@ -1,7 +1,5 @@
 //! Admission, order, cancellation and failure, with responders that do as they are told.
 
-mod scripted;
-
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +12,8 @@ use spirea_engine::{
 };
 use spirea_protocols::{Party, ProtocolError, Query, Sizes, Table, TableKind};
 
-use scripted::{Behaviour, Scripted, VERSION, database, echo, gated, identity, queries};
+use spirea_specimens::VERSION;
+use spirea_specimens::scripted::{Behaviour, Scripted, database, echo, gated, identity, queries};
 
 fn engine(queue: usize, behaviour: Behaviour) -> Engine {
     let engine = Engine::new(queue, KeyRegistry::default()).unwrap();

@@ -1,7 +1,5 @@
 //! The scheduler at work: what is computed together, what fails alone, and that it does what the simulation says.
 
-mod scripted;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -12,7 +10,7 @@ use spirea_engine::scheduler::{Pace, PaceMeter, Part, Scheduler};
 use spirea_engine::{Answers, Database, EngineError, Ticket, Window};
 use spirea_protocols::{PreparedKeys, ProtocolError, Query};
 
-use scripted::{Behaviour, database, echo, gated, queries};
+use spirea_specimens::scripted::{Behaviour, database, echo, gated, queries};
 
 const AT_ONCE: Window = Window::Fixed(Duration::ZERO);
 

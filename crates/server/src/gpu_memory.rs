@@ -154,9 +154,9 @@ mod tests {
     use spirea_backend::{Backend as _, NaiveBackend};
     use spirea_cuda::driver::Buffer;
     use spirea_cuda_emulation::{Config, Emulation};
-    use spirea_engine::{HintFile, Identity};
-    use spirea_protocols::registry::{Choice, ProtocolParams};
-    use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
+    use spirea_protocols::registry::ProtocolParams;
+    use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes};
+    use spirea_specimens::VERSION;
 
     use super::*;
 
@@ -216,31 +216,8 @@ mod tests {
         let tables = device.hold((needs.tables * UNIT) as usize);
         let tables = tables.map_err(|error| refused(error.into()))?;
         let protocol = if needs.keys > 0 { "exppack-simple" } else { "simple" };
-        let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap();
-        let table = Table {
-            kind: TableKind::Index,
-            entries: 10,
-            records: 10,
-            payload_bytes: 24,
-            salt: [0; 32],
-            places: None,
-            fields: vec!["value".into()],
-            proofs: None,
-        };
-        let bytes = params.sizes().hint_bytes;
-        let hint =
-            HintFile { path: "none".into(), bytes, blake3: [0; 32], rows: "none".into(), rows_bytes: 0 };
-        let identity = Identity {
-            name: "scripted".into(),
-            version: [0; 32],
-            party: None,
-            params: params.clone(),
-            table,
-            hint,
-            manifest: Default::default(),
-            backend: NaiveBackend.id(),
-        };
+        let params = spirea_specimens::params(protocol);
+        let identity = spirea_specimens::identity("scripted", VERSION, &params);
         let responder = Scripted { device: Arc::clone(device), params, needs, _tables: tables };
         Database::new(identity, Box::new(responder))
     }

@@ -7,18 +7,19 @@ mod fixture;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fixture::{Running, connect, key, snapshot, texts, value};
+use fixture::{Running, connect, texts};
 use spirea_cuda::Strategy;
 use spirea_cuda_emulation::{Config, Emulation};
 use spirea_protocols::TableKind;
 use spirea_server::{BackendChoice, ServeError, Server, ServerConfig};
+use spirea_specimens::snapshots::{key, value, write_snapshot};
 
 /// Runs a test alone on two devices, with a snapshot to serve.
 fn emulated(test: impl FnOnce(&Emulation, PathBuf)) {
     let config = Config { devices: 2, memory: 256 << 20, processors: 8, ..Config::default() };
     let emulation = Emulation::install(config);
     let folder = tempfile::tempdir().unwrap();
-    emulation.with(config, || test(emulation, snapshot(folder.path(), "urls", TableKind::Keyword, 1)));
+    emulation.with(config, || test(emulation, write_snapshot(folder.path(), "urls", TableKind::Keyword, 1)));
 }
 
 fn config(backend: BackendChoice, snapshot: PathBuf) -> ServerConfig {
@@ -94,7 +95,7 @@ fn states(server: &Running) -> Vec<String> {
 fn room_runs_out_when_a_database_is_loaded_and_never_for_a_query() {
     emulated(|emulation, first| {
         let folder = tempfile::tempdir().unwrap();
-        let second = snapshot(folder.path(), "more", TableKind::Keyword, 2);
+        let second = write_snapshot(folder.path(), "more", TableKind::Keyword, 2);
         let serve = |memory| {
             emulation.reset();
             emulation.configure(Config { memory, ..emulation.config() });

@@ -6,10 +6,11 @@ mod fixture;
 
 use std::process::Command;
 
-use fixture::{Running, eventually, snapshot};
+use fixture::{Running, eventually};
 use spirea_cuda_emulation::{Config, DRIVER_VARIABLE, Emulation};
 use spirea_protocols::TableKind;
 use spirea_server::{BackendChoice, ServeError, Server, ServerConfig};
+use spirea_specimens::snapshots::write_snapshot;
 
 /// Names the reason in the process of a case: a driver is loaded once in each.
 const CASE: &str = "SPIREA_TEST_CASE";
@@ -44,7 +45,7 @@ fn a_case() {
         _ => {}
     }
     let folder = tempfile::tempdir().unwrap();
-    let snapshot = snapshot(folder.path(), "urls", TableKind::Keyword, 1);
+    let snapshot = write_snapshot(folder.path(), "urls", TableKind::Keyword, 1);
     let config = |backend| ServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         snapshots: vec![snapshot.clone()],

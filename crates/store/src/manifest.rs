@@ -287,17 +287,7 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        let fields = vec!["verdict".into()];
-        let table = Table {
-            kind: TableKind::Keyword,
-            entries: 3,
-            records: 2,
-            payload_bytes: 92,
-            salt: [7; 32],
-            places: Some([8; 32]),
-            fields,
-            proofs: None,
-        };
+        let table = Table { entries: 3, ..spirea_specimens::table(TableKind::Keyword, 2, 92) };
         let params = simple::Params::choose(&Choice::default(), [1; 32], 2, 100).unwrap();
         let matrix =
             FileEntry { file: MATRIX_FILE.into(), bytes: params.layout().bytes() as u64, blake3: [2; 32] };

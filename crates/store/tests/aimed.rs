@@ -1,13 +1,12 @@
 //! Contributors who know what is public of a table choose keys against it: what they crowd lasts for one publication.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Lookups, backend, options, try_build, write};
 use spirea_protocols::keyword::{KeyHash, Place};
 use spirea_protocols::registry::Choice;
 use spirea_protocols::{Table, TableKind};
+use spirea_specimens::LookUps;
+use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::Settings;
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot};
 
@@ -21,7 +20,7 @@ const CROWDED: usize = 300 * VALUE_BYTES / 10;
 fn base(folder: &Path, protocol: &str) -> Snapshot {
     let value = "v".repeat(VALUE_BYTES);
     let rows: String = (0..700).map(|i| format!("key {i},{value}\n")).collect();
-    let input = write(folder, "data.csv", format!("key,value\n{rows}"));
+    let input = write_file(folder, "data.csv", format!("key,value\n{rows}"));
     let mut options = options(&input, Some("key"), &["value"]);
     options.protocol = Protocol::Named(Choice { protocol: protocol.into(), ..Choice::default() });
     try_build(&options).unwrap()
@@ -56,26 +55,26 @@ fn keys_aimed_at_a_bucket_of_the_last_delta_lie_apart_in_the_next() {
     let base = base(folder.path(), "simple");
     let first = |name| {
         let repository = repository(folder.path(), &base, name);
-        let delta = repository.apply(puts(&even()[..1]), backend(), &Silent).unwrap().delta.unwrap();
+        let delta = repository.apply(puts(&even()[..1]), &BACKEND, &Silent).unwrap().delta.unwrap();
         (repository, delta.manifest().table.clone())
     };
     let (crowded, known) = first("crowded");
     let keys = aimed(&known);
-    let delta = crowded.apply(puts(&keys), backend(), &Silent).unwrap().delta.unwrap();
+    let delta = crowded.apply(puts(&keys), &BACKEND, &Silent).unwrap().delta.unwrap();
     let table = &delta.manifest().table;
     let (control, _) = first("control");
-    let evenly = control.apply(puts(&even()), backend(), &Silent).unwrap().delta.unwrap();
+    let evenly = control.apply(puts(&even()), &BACKEND, &Silent).unwrap().delta.unwrap();
     let [bytes, needed] = [&delta, &evenly].map(|delta| delta.manifest().matrix.bytes);
     // Sizes of deltas are powers of two and a little: two steps by luck, and three by keys in one bucket.
     assert!(bytes < 5 * needed, "{bytes} where evenly hashed keys need {needed}");
     assert!(table.payload_bytes < CROWDED, "buckets of {}", table.payload_bytes);
     assert!(table.places != known.places && table.salt == known.salt);
-    let mut lookups = Lookups::new(&delta);
+    let mut lookups = LookUps::new(&delta);
     for key in keys.iter().step_by(60) {
         assert!(lookups.key(key).unwrap().is_some());
     }
     // What still fits lies where it lay, so that clients keep most of the hint.
-    let next = crowded.apply(puts(&even()[..1]), backend(), &Silent).unwrap().delta.unwrap();
+    let next = crowded.apply(puts(&even()[..1]), &BACKEND, &Silent).unwrap().delta.unwrap();
     assert_eq!(next.manifest().table.places, table.places);
 }
 
@@ -86,8 +85,8 @@ fn keys_aimed_at_a_bucket_of_the_base_lie_apart_after_compaction() {
     let known = &base.manifest().table;
     let compacted = |name, keys: &[Vec<u8>]| {
         let repository = repository(folder.path(), &base, name);
-        repository.apply(puts(keys), backend(), &Silent).unwrap();
-        repository.compact(backend(), &Silent).unwrap().base
+        repository.apply(puts(keys), &BACKEND, &Silent).unwrap();
+        repository.compact(&BACKEND, &Silent).unwrap().base
     };
     let keys = aimed(known);
     let crowded = compacted("crowded", &keys);
@@ -99,7 +98,7 @@ fn keys_aimed_at_a_bucket_of_the_base_lie_apart_after_compaction() {
     assert!(crowded.manifest().padding() < 3.0);
     assert!(table.places != known.places && table.salt == known.salt);
     assert_eq!((table.kind, table.entries), (TableKind::Keyword, 1000));
-    let mut lookups = Lookups::new(&crowded);
+    let mut lookups = LookUps::new(&crowded);
     for key in keys.iter().step_by(60).cloned().chain([b"key 9".to_vec()]) {
         assert!(lookups.key(&key).unwrap().is_some());
     }
@@ -111,13 +110,13 @@ fn the_public_matrix_or_pad_is_another_in_every_version_unless_clients_hold_a_hi
         let folder = tempfile::tempdir().unwrap();
         let base = base(folder.path(), protocol);
         let repository = repository(folder.path(), &base, "repository");
-        let publish = |keys: &[Vec<u8>]| repository.apply(puts(keys), backend(), &Silent).unwrap();
+        let publish = |keys: &[Vec<u8>]| repository.apply(puts(keys), &BACKEND, &Silent).unwrap();
         let deltas = [publish(&even()[..1]), publish(&even()[1..2])].map(|record| record.delta.unwrap());
-        let in_place = repository.compact(backend(), &Silent).unwrap().base;
+        let in_place = repository.compact(&BACKEND, &Silent).unwrap().base;
         let places = [&base, &in_place].map(|base| base.manifest().table.places);
         assert_eq!(places[0], places[1], "two changes are compacted in place");
         publish(&even());
-        let anew = repository.compact(backend(), &Silent).unwrap().base;
+        let anew = repository.compact(&BACKEND, &Silent).unwrap().base;
         assert_ne!(anew.manifest().table.places, places[0], "three hundred are not");
         let seeds = |of: &[&Snapshot]| -> Vec<_> {
             of.iter().map(|snapshot| snapshot.manifest().protocol.seed().unwrap()).collect()

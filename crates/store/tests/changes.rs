@@ -1,20 +1,17 @@
 //! Changes from files and lines: what is read, and what is refused with its place.
 
-mod common;
-
 use std::path::Path;
 
-use common::write;
 use spirea_protocols::delta::index_key;
 use spirea_protocols::{Table, TableKind};
+use spirea_specimens::snapshots::write_file;
 use spirea_store::changes::Input;
 use spirea_store::ingest::Format;
 use spirea_store::{Changes, StoreError};
 
 fn table(kind: TableKind, fields: &[&str]) -> Table {
     let fields = fields.iter().map(|&field| field.into()).collect();
-    let places = (kind == TableKind::Keyword).then_some([2; 32]);
-    Table { kind, entries: 3, records: 3, payload_bytes: 40, salt: [1; 32], places, fields, proofs: None }
+    Table { fields, ..spirea_specimens::table(kind, 3, 40) }
 }
 
 fn input(path: &Path) -> Input {
@@ -31,8 +28,8 @@ fn set(puts: &[(&[u8], &[u8])], deletes: &[&[u8]]) -> Changes {
 #[test]
 fn files_and_lines_say_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    let puts = write(folder.path(), "puts.csv", "note,key\nfirst,alpha\n,beta\n");
-    let deletes = write(folder.path(), "deletes.jsonl", "{\"key\": 17, \"why\": \"old\"}\n");
+    let puts = write_file(folder.path(), "puts.csv", "note,key\nfirst,alpha\n,beta\n");
+    let deletes = write_file(folder.path(), "deletes.jsonl", "{\"key\": 17, \"why\": \"old\"}\n");
     let table = table(TableKind::Keyword, &["note"]);
     let changes = Changes::read(&table, Some(&input(&puts)), Some(&input(&deletes))).unwrap();
     assert_eq!(changes, set(&[(b"alpha", b"first"), (b"beta", b"")], &[b"17"]));
@@ -53,7 +50,7 @@ fn files_and_lines_say_the_same() {
 #[test]
 fn several_fields_and_rows() {
     let folder = tempfile::tempdir().unwrap();
-    let puts = write(folder.path(), "puts.csv", "key,b,a\n2,two,one\n");
+    let puts = write_file(folder.path(), "puts.csv", "key,b,a\n2,two,one\n");
     let table = table(TableKind::Index, &["a", "b"]);
     let changes = Changes::read(&table, Some(&input(&puts)), None).unwrap();
     let joined = table.join_fields(&[b"one", b"two"]);
@@ -98,11 +95,11 @@ fn what_is_wrong_is_named_with_its_place() {
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
     let folder = tempfile::tempdir().unwrap();
-    let puts = write(folder.path(), "puts.csv", "note,key\nfirst,alpha\nsecond,beta\n");
-    let deletes = write(folder.path(), "deletes.csv", "key\ngamma\nbeta\n");
+    let puts = write_file(folder.path(), "puts.csv", "note,key\nfirst,alpha\nsecond,beta\n");
+    let deletes = write_file(folder.path(), "deletes.csv", "key\ngamma\nbeta\n");
     let error = Changes::read(&keyed, Some(&input(&puts)), Some(&input(&deletes))).unwrap_err().to_string();
     assert!(error.contains("deletes.csv:3") && error.contains("puts.csv:3"), "{error}");
-    let other = write(folder.path(), "other.csv", "key,text\na,b\n");
+    let other = write_file(folder.path(), "other.csv", "key,text\na,b\n");
     let error = Changes::read(&keyed, Some(&input(&other)), None).unwrap_err();
     assert!(matches!(error, StoreError::NoSuchColumn { .. }), "{error}");
 }

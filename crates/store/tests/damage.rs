@@ -1,18 +1,17 @@
 //! Damaged snapshots: detected when opened or verified, and never a wrong value if served regardless.
 
-mod common;
-
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
-use common::{Lookups, options, try_build, write};
 use spirea_math::random::SecretRng;
 use spirea_protocols::ProtocolError;
+use spirea_specimens::LookUps;
+use spirea_specimens::snapshots::{options, try_build, write_file};
 use spirea_store::{Silent, Snapshot, StoreError};
 
 fn table(folder: &std::path::Path) -> Snapshot {
     let rows: String = (0..200).map(|i| format!("key {i},{}\n", "value".repeat(i % 9))).collect();
-    let input = write(folder, "data.csv", format!("key,value\n{rows}"));
+    let input = write_file(folder, "data.csv", format!("key,value\n{rows}"));
     try_build(&options(&input, Some("key"), &["value"])).unwrap()
 }
 
@@ -79,7 +78,7 @@ fn without_verification_damage_gives_an_error_and_never_a_wrong_value() {
         let restore: Vec<_> = (0..if round % 2 == 0 { 20 } else { 3 })
             .map(|_| flip(&path, rng.next_u64() % length, (rng.next_u64() % 255 + 1) as u8))
             .collect();
-        let mut lookups = Lookups::new(&snapshot);
+        let mut lookups = LookUps::new(&snapshot);
         for i in [0, 7, 8, 55, 199] {
             match lookups.key(format!("key {i}").as_bytes()) {
                 Ok(value) => {

@@ -3,15 +3,14 @@
 // What was skipped and measured is worth reading in a log.
 #![allow(clippy::print_stdout)]
 
-mod common;
-
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Lookups, options, try_build, write};
 use spirea_math::random::SecretRng;
+use spirea_specimens::LookUps;
+use spirea_specimens::snapshots::{options, try_build, write_file};
 use spirea_store::{Overwrite, Silent, Snapshot, StoreError};
 
 const CHILD_INPUT: &str = "SPIREA_TEST_CHILD_INPUT";
@@ -41,7 +40,7 @@ fn input(folder: &Path, rows: usize) -> PathBuf {
     for i in 0..rows {
         writeln!(csv, "key {i},{}", "v".repeat(i % 200)).unwrap();
     }
-    write(folder, "data.csv", csv)
+    write_file(folder, "data.csv", csv)
 }
 
 fn partials(folder: &Path) -> usize {
@@ -76,7 +75,7 @@ fn a_killed_build_leaves_a_complete_snapshot_or_none() {
             Ok(snapshot) => {
                 snapshot.verify(&Silent).unwrap();
                 replaced += usize::from(before != Some(snapshot.version()));
-                let found = Lookups::new(&snapshot).key(b"key 19999").unwrap();
+                let found = LookUps::new(&snapshot).key(b"key 19999").unwrap();
                 assert_eq!(found, Some(vec![b'v'; 199]));
             }
             Err(error) => assert!(before.is_none(), "a snapshot was lost: {error}"),

@@ -1,7 +1,5 @@
 //! Every format, well-formed and not.
 
-mod common;
-
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,11 +9,12 @@ use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, DictionaryArray, FixedSizeBinaryArray, Float64Array, Int64Array,
     LargeStringArray, RecordBatch, StringArray, StringViewArray,
 };
-use common::{Lookups, columns, options, try_build, write};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
+use spirea_specimens::LookUps;
+use spirea_specimens::snapshots::{columns, options, try_build, write_file};
 use spirea_store::ingest::{self, Format, Row, Selection};
 use spirea_store::{Place, StoreError};
 
@@ -35,7 +34,7 @@ fn read(path: &Path, selection: &Selection) -> Result<Rows, StoreError> {
 
 fn read_bytes(name: &str, content: impl AsRef<[u8]>, selection: &Selection) -> Result<Rows, StoreError> {
     let folder = tempfile::tempdir().unwrap();
-    read(&write(folder.path(), name, content), selection)
+    read(&write_file(folder.path(), name, content), selection)
 }
 
 /// The message for a malformed file, without the folder.
@@ -272,13 +271,13 @@ fn every_format_builds_a_table() {
     let check = |path: &Path| {
         let mut options = options(path, Some("k"), &["v"]);
         options.overwrite = spirea_store::Overwrite::Replace;
-        let mut lookups = Lookups::new(&try_build(&options).unwrap());
+        let mut lookups = LookUps::new(&try_build(&options).unwrap());
         assert_eq!(lookups.key(b"a").unwrap(), Some(b"1".to_vec()));
         assert_eq!(lookups.key(b"b").unwrap(), Some(b"two".to_vec()));
         assert_eq!(lookups.key(b"c").unwrap(), None);
     };
     for (name, content) in cases {
-        check(&write(folder.path(), name, content));
+        check(&write_file(folder.path(), name, content));
     }
     let path = folder.path().join("keyed.parquet");
     let column = |cells: Vec<&str>| Arc::new(StringArray::from(cells)) as ArrayRef;
@@ -289,11 +288,11 @@ fn every_format_builds_a_table() {
         ("plain.raw", b"abcdefgh".to_vec()),
         ("plain.npy", npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }", b"abcdefgh")),
     ] {
-        let mut options = options(&write(folder.path(), name, content), None, &[]);
+        let mut options = options(&write_file(folder.path(), name, content), None, &[]);
         options.overwrite = spirea_store::Overwrite::Replace;
         let snapshot = try_build(&options).unwrap();
         assert_eq!(snapshot.manifest().table.fields, ["value"]);
-        let mut lookups = Lookups::new(&snapshot);
+        let mut lookups = LookUps::new(&snapshot);
         assert_eq!(lookups.index(0).unwrap(), Some(b"abcd".to_vec()));
         assert_eq!(lookups.index(1).unwrap(), Some(b"efgh".to_vec()));
     }

@@ -5,15 +5,13 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout)]
 
-mod common;
-
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use common::{backend, options};
+use spirea_specimens::snapshots::{BACKEND, options};
 use spirea_store::{Phase, Progress, Silent, Snapshot, build};
 
 const CHILD_INPUT: &str = "SPIREA_TEST_CHILD_INPUT";
@@ -41,7 +39,7 @@ fn peak_mib() -> f64 {
 fn child() {
     let Some(input) = std::env::var_os(CHILD_INPUT) else { return };
     let progress = Phases(Instant::now(), std::cell::Cell::new(None));
-    build(&options(Path::new(&input), Some("key"), &["value"]), backend(), &progress).unwrap();
+    build(&options(Path::new(&input), Some("key"), &["value"]), &BACKEND, &progress).unwrap();
     println!("{:7.2} s, {:7.1} MiB: peak", progress.0.elapsed().as_secs_f64(), peak_mib());
 }
 

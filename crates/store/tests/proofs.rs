@@ -1,14 +1,13 @@
 //! Inclusion proofs: what is built with them is found under every protocol, and a server that gives other records than
 //! were published is caught, however consistent they are.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Lookups, backend, options, try_build, write};
 use spirea_protocols::delta::Change;
 use spirea_protocols::registry::{Choice, NAMES};
 use spirea_protocols::{ProtocolError, Table};
+use spirea_specimens::LookUps;
+use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::Settings;
 use spirea_store::{BuildOptions, Changes, Protocol, Proving, Repository, Silent, Snapshot};
 
@@ -17,7 +16,7 @@ const ROWS: u64 = 200;
 /// A table of rows whose values say `said`, under a seed that all of them share.
 fn table(folder: &Path, name: &str, protocol: &str, key: Option<&str>, said: &str, rows: u64) -> Snapshot {
     let lines: String = (0..rows).map(|row| format!("key {row},{said} {row}\n")).collect();
-    let input = write(folder, &format!("{name}.csv"), format!("key,value\n{lines}"));
+    let input = write_file(folder, &format!("{name}.csv"), format!("key,value\n{lines}"));
     let options = BuildOptions {
         protocol: Protocol::Named(Choice { protocol: protocol.into(), ..Choice::default() }),
         proving: Proving::Include,
@@ -41,9 +40,9 @@ fn every_protocol_carries_proofs_and_another_table_s_records_fail_them() {
         assert_eq!(honest.manifest().table.proofs.as_ref().unwrap().levels, 2);
         assert_eq!(honest.manifest().table.salt, lying.manifest().table.salt);
         let row = ROWS - 1;
-        assert_eq!(Lookups::new(&honest).index(row).unwrap(), said("true", row), "{protocol}");
+        assert_eq!(LookUps::new(&honest).index(row).unwrap(), said("true", row), "{protocol}");
         // What a lying server gives has the right checksum, and is refused all the same.
-        let deceived = Lookups::between(&honest, &lying).index(row);
+        let deceived = LookUps::between(&honest, &lying).index(row);
         assert!(matches!(deceived, Err(ProtocolError::Unproven)), "{protocol}: {deceived:?}");
     }
 }
@@ -54,7 +53,7 @@ fn every_key_of_a_table_with_many_buckets_is_proven_and_absent_ones_are_too() {
     let honest = table(folder.path(), "honest", "dpf-xor", Some("key"), "true", 4000);
     let Table { proofs, records, .. } = &honest.manifest().table;
     assert!(proofs.as_ref().unwrap().levels > 0, "{records} buckets");
-    let mut lookups = Lookups::new(&honest);
+    let mut lookups = LookUps::new(&honest);
     for row in 0..4000 {
         assert_eq!(lookups.key(format!("key {row}").as_bytes()).unwrap(), said("true", row));
     }
@@ -64,7 +63,7 @@ fn every_key_of_a_table_with_many_buckets_is_proven_and_absent_ones_are_too() {
     let fewer = table(folder.path(), "fewer", "dpf-xor", Some("key"), "true", 3999);
     let (ours, theirs) = (&honest.manifest().table, &fewer.manifest().table);
     assert_eq!((ours.records, ours.record_bytes()), (theirs.records, theirs.record_bytes()));
-    let mut deceived = Lookups::between(&honest, &fewer);
+    let mut deceived = LookUps::between(&honest, &fewer);
     assert!(matches!(deceived.key(b"key 3999"), Err(ProtocolError::Unproven)));
 }
 
@@ -79,18 +78,18 @@ fn deltas_and_compacted_bases_have_proofs_of_their_own() {
         (0..100).for_each(|row| changes.put(format!("key {row}"), format!("{said} {row}")));
         changes
     };
-    let first = repository.apply(changes("first"), backend(), &Silent).unwrap().delta.unwrap();
-    let second = repository.apply(changes("other"), backend(), &Silent).unwrap().delta.unwrap();
+    let first = repository.apply(changes("first"), &BACKEND, &Silent).unwrap().delta.unwrap();
+    let second = repository.apply(changes("other"), &BACKEND, &Silent).unwrap().delta.unwrap();
     let (ours, theirs) = (&first.manifest().table, &second.manifest().table);
     assert!(ours.proofs.is_some() && ours.proofs != theirs.proofs && ours.salt == theirs.salt);
-    let change = Lookups::new(&second).key(b"key 7").unwrap().unwrap();
+    let change = LookUps::new(&second).key(b"key 7").unwrap().unwrap();
     assert_eq!(Change::from_bytes(&change).unwrap(), Change::Put(b"other 7"));
     // The former delta in place of the newest: its records are in order, but not those of this version.
-    assert!(matches!(Lookups::between(&second, &first).key(b"key 7"), Err(ProtocolError::Unproven)));
+    assert!(matches!(LookUps::between(&second, &first).key(b"key 7"), Err(ProtocolError::Unproven)));
 
-    let compacted = repository.compact(backend(), &Silent).unwrap();
+    let compacted = repository.compact(&BACKEND, &Silent).unwrap();
     assert!(compacted.delta.is_none() && compacted.base.manifest().table.proofs.is_some());
-    let mut lookups = Lookups::new(&compacted.base);
+    let mut lookups = LookUps::new(&compacted.base);
     for row in 0..500 {
         let expected = said(if row < 100 { "other" } else { "true" }, row);
         assert_eq!(lookups.key(format!("key {row}").as_bytes()).unwrap(), expected);
@@ -100,7 +99,7 @@ fn deltas_and_compacted_bases_have_proofs_of_their_own() {
 #[test]
 fn a_table_without_proofs_is_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let input = write(folder.path(), "data.csv", "value\na\nb\n");
+    let input = write_file(folder.path(), "data.csv", "value\na\nb\n");
     let snapshot = try_build(&options(&input, None, &["value"])).unwrap();
     let manifest = std::fs::read_to_string(snapshot.folder().join("manifest.json")).unwrap();
     assert!(!manifest.contains("proofs"), "{manifest}");

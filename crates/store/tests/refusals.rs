@@ -1,11 +1,9 @@
 //! What is refused, and that the message says where and what to do.
 
-mod common;
-
 use std::path::Path;
 
-use common::{columns, options, try_build, write};
 use spirea_protocols::registry::Choice;
+use spirea_specimens::snapshots::{columns, options, try_build, write_file};
 use spirea_store::Protocol;
 use spirea_store::ingest::Format;
 use spirea_store::{BuildOptions, Overwrite, Snapshot, StoreError};
@@ -13,7 +11,7 @@ use spirea_store::{BuildOptions, Overwrite, Snapshot, StoreError};
 /// The message of the error that building `content` gives, with the folder's path cut out.
 fn refusal(content: impl AsRef<[u8]>, key: Option<&str>, values: &[&str]) -> (StoreError, String) {
     let folder = tempfile::tempdir().unwrap();
-    let input = write(folder.path(), "data.csv", content);
+    let input = write_file(folder.path(), "data.csv", content);
     let error = try_build(&options(&input, key, values)).unwrap_err();
     assert_only(folder.path(), &["data.csv"]);
     let message = error.to_string().replace(&format!("{}/", folder.path().display()), "");
@@ -62,7 +60,8 @@ fn an_outlier_is_named_with_its_remedies() {
     }
     // A table that is small as a whole is not refused, however it is padded.
     let folder = tempfile::tempdir().unwrap();
-    let input = write(folder.path(), "data.csv", format!("value\na\nb\nc\nd\ne\nf\n{}\n", "g".repeat(5000)));
+    let input =
+        write_file(folder.path(), "data.csv", format!("value\na\nb\nc\nd\ne\nf\n{}\n", "g".repeat(5000)));
     assert!(try_build(&options(&input, None, &["value"])).unwrap().manifest().padding() > 3.0);
 }
 
@@ -91,7 +90,7 @@ fn named(protocol: &str, set: &str, ring: Option<&str>) -> Protocol {
 #[test]
 fn options_out_of_range() {
     let folder = tempfile::tempdir().unwrap();
-    let input = write(folder.path(), "data.csv", "key,value\na,1\n");
+    let input = write_file(folder.path(), "data.csv", "key,value\na,1\n");
     let good = options(&input, Some("key"), &["value"]);
     type Change = (fn(&mut BuildOptions), &'static str);
     let broken: [Change; 10] = [
@@ -138,7 +137,7 @@ fn formats_are_chosen_by_extension_or_name() {
 #[test]
 fn only_a_snapshot_is_replaced_and_only_when_asked() {
     let folder = tempfile::tempdir().unwrap();
-    let input = write(folder.path(), "data.csv", "key,value\na,1\n");
+    let input = write_file(folder.path(), "data.csv", "key,value\na,1\n");
     let mut options = options(&input, Some("key"), &["value"]);
     let first = try_build(&options).unwrap();
     let message = try_build(&options).unwrap_err().to_string();
@@ -150,16 +149,16 @@ fn only_a_snapshot_is_replaced_and_only_when_asked() {
     assert_eq!(Snapshot::open(&options.out).unwrap().version(), second.version());
     assert_only(folder.path(), &["data.csv", "table"]);
     // A build that fails leaves the old snapshot.
-    write(folder.path(), "data.csv", "key,value\na,1\na,2\n");
+    write_file(folder.path(), "data.csv", "key,value\na,1\na,2\n");
     try_build(&options).unwrap_err();
     assert_eq!(Snapshot::open(&options.out).unwrap().version(), second.version());
     // A folder with anything else in it is not touched.
-    write(folder.path(), "data.csv", "key,value\na,1\n");
-    write(&options.out, "notes.txt", "mine");
+    write_file(folder.path(), "data.csv", "key,value\na,1\n");
+    write_file(&options.out, "notes.txt", "mine");
     let message = try_build(&options).unwrap_err().to_string();
     assert!(message.contains("notes.txt"), "{message}");
     assert!(options.out.join("notes.txt").exists());
-    let file = write(folder.path(), "plain", "a file");
+    let file = write_file(folder.path(), "plain", "a file");
     options.out = file.clone();
     assert!(matches!(try_build(&options), Err(StoreError::Exists { .. })));
     assert_eq!(std::fs::read(file).unwrap(), b"a file");
@@ -171,7 +170,7 @@ fn folders_that_are_no_snapshots() {
     let message = Snapshot::open(folder.path()).unwrap_err().to_string();
     assert!(message.contains("not a complete snapshot"), "{message}");
     assert!(matches!(Snapshot::open(folder.path().join("none")), Err(StoreError::Io { .. })));
-    write(folder.path(), "manifest.json", vec![b' '; (1 << 20) + 1]);
+    write_file(folder.path(), "manifest.json", vec![b' '; (1 << 20) + 1]);
     let message = Snapshot::open(folder.path()).unwrap_err().to_string();
     assert!(message.contains("longer than"), "{message}");
 }

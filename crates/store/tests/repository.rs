@@ -1,24 +1,23 @@
 //! Sequences of changes, compactions and roll-backs, under every protocol: what a client finds is what a map has.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::{Lookups, backend, options, try_build, write};
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
 use spirea_protocols::TableKind;
 use spirea_protocols::delta::{Change, index_key};
 use spirea_protocols::registry::{Choice, NAMES};
 use spirea_protocols::signature::{Pin, PrivateKey};
+use spirea_specimens::LookUps;
+use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::Settings;
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot, StoreError, VersionRecord};
 
 /// Base and delta as a client asks them: both, always.
 struct Versioned {
-    base: Lookups,
-    delta: Option<Lookups>,
+    base: LookUps,
+    delta: Option<LookUps>,
     kind: TableKind,
     entries: u64,
 }
@@ -28,8 +27,8 @@ impl Versioned {
         record.snapshots().for_each(|snapshot| snapshot.verify(&Silent).unwrap());
         let table = &record.base.manifest().table;
         Self {
-            base: Lookups::new(&record.base),
-            delta: record.delta.as_ref().map(Lookups::new),
+            base: LookUps::new(&record.base),
+            delta: record.delta.as_ref().map(LookUps::new),
             kind: table.kind,
             entries: table.entries,
         }
@@ -74,7 +73,7 @@ fn value(rng: &mut SecretRng, longest: u64) -> Vec<u8> {
 fn build_base(folder: &Path, protocol: &str, kind: TableKind, model: &Model) -> Snapshot {
     let rows: String =
         model.iter().map(|(key, value)| format!("key {key},{}\n", str::from_utf8(value).unwrap())).collect();
-    let input = write(folder, "data.csv", format!("key,value\n{rows}"));
+    let input = write_file(folder, "data.csv", format!("key,value\n{rows}"));
     let key = (kind == TableKind::Keyword).then_some("key");
     let mut options = options(&input, key, &["value"]);
     options.protocol = Protocol::Named(Choice { protocol: protocol.into(), ..Choice::default() });
@@ -100,7 +99,7 @@ fn sequence(protocol: &str, kind: TableKind, seed: u64) {
     };
     for &step in steps {
         let record = match step {
-            "compact" => repository.compact(backend(), &Silent).unwrap(),
+            "compact" => repository.compact(&BACKEND, &Silent).unwrap(),
             "back" => {
                 let (_, before, rows) = kept[kept.len() - 2].clone();
                 (model, next) = (before, rows);
@@ -121,7 +120,7 @@ fn sequence(protocol: &str, kind: TableKind, seed: u64) {
                         model.insert(key, value);
                     }
                 }
-                repository.apply(changes, backend(), &Silent).unwrap()
+                repository.apply(changes, &BACKEND, &Silent).unwrap()
             }
         };
         if quick || step != "grow" {
@@ -168,7 +167,7 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
                     model.values().map(|value| format!("{}\n", str::from_utf8(value).unwrap())).collect();
                 // A blank line is no row of a CSV file: values are quoted.
                 let rows = rows.lines().map(|row| format!("\"{row}\"\n")).collect::<String>();
-                let input = write(folder.path(), "data.csv", format!("value\n{rows}"));
+                let input = write_file(folder.path(), "data.csv", format!("value\n{rows}"));
                 let mut options = options(&input, None, &["value"]);
                 options.overwrite = spirea_store::Overwrite::Replace;
                 options.protocol = Protocol::Named(Choice {
@@ -189,8 +188,8 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
                 changes.put(index_key(key), value.clone());
                 model.insert(key, value);
             }
-            repository.apply(changes, backend(), &Silent).unwrap();
-            let patched = repository.compact(backend(), &Silent).unwrap().base;
+            repository.apply(changes, &BACKEND, &Silent).unwrap();
+            let patched = repository.compact(&BACKEND, &Silent).unwrap().base;
             assert!(patched.manifest().statistics.longest_value_row.is_none(), "{protocol} was made anew");
             let built = build(&model);
             let (patched_files, built_files): (Vec<_>, Vec<_>) =
@@ -201,7 +200,7 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
             } else {
                 let (before, after) = (base.manifest().protocol.seed(), patched.manifest().protocol.seed());
                 assert!(before.is_none() || before != after, "{protocol} {set}");
-                let mut lookups = Lookups::new(&patched);
+                let mut lookups = LookUps::new(&patched);
                 for (&key, value) in model.iter().step_by(37) {
                     assert_eq!(lookups.index(key).unwrap().as_ref(), Some(value), "{protocol} {set}");
                 }
@@ -241,7 +240,7 @@ fn a_delta_keeps_its_geometry_and_most_of_its_hint() {
     for step in 0..20u64 {
         let mut changes = Changes::new();
         changes.put(format!("key {step}"), format!("changed {step}"));
-        let delta = repository.apply(changes, backend(), &Silent).unwrap().delta.unwrap();
+        let delta = repository.apply(changes, &BACKEND, &Silent).unwrap().delta.unwrap();
         assert_eq!(delta.manifest().statistics.rows, step + 1);
         if let Some(before) = &before {
             let (old, new) = (before.manifest(), delta.manifest());
@@ -270,18 +269,18 @@ fn changes_that_a_table_cannot_take_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (base, _) = small(folder.path());
     let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
-    let none = repository.apply(Changes::new(), backend(), &Silent);
+    let none = repository.apply(Changes::new(), &BACKEND, &Silent);
     assert!(matches!(none, Err(StoreError::NoSuchVersion { .. })));
     let version = repository.add_base(&base, &Silent).unwrap().version;
     let mut changes = Changes::new();
     changes.put("good", "value");
     changes.put("long", vec![0; (1 << 20) + 1]);
-    let refused = repository.apply(changes, backend(), &Silent).unwrap_err();
+    let refused = repository.apply(changes, &BACKEND, &Silent).unwrap_err();
     assert!(refused.to_string().contains("\"long\""), "{refused}");
     assert_eq!(repository.current().unwrap().version, version);
     // Adding it again is nothing new, nor are no changes.
     assert_eq!(repository.add_base(&base, &Silent).unwrap().sequence, repository.versions()[0].sequence);
-    assert_eq!(repository.apply(Changes::new(), backend(), &Silent).unwrap().version, version);
+    assert_eq!(repository.apply(Changes::new(), &BACKEND, &Silent).unwrap().version, version);
     assert_eq!(repository.versions().len(), 1);
     let unknown = repository.roll_back(Some([9; 32])).unwrap_err().to_string();
     assert!(unknown.contains(&repository.versions()[0].version_hex()), "{unknown}");
@@ -294,12 +293,12 @@ fn changes_that_a_table_cannot_take_change_nothing() {
     for (row, part) in [(7, "no row 5"), (u64::MAX, "no row 5")] {
         let mut changes = Changes::new();
         changes.put(index_key(row), "value");
-        let refused = other.apply(changes, backend(), &Silent).unwrap_err().to_string();
+        let refused = other.apply(changes, &BACKEND, &Silent).unwrap_err().to_string();
         assert!(refused.contains(part) && refused.contains(&format!("row {row}")), "{refused}");
     }
     let mut changes = Changes::new();
     changes.put("no row", "value");
-    assert!(matches!(other.apply(changes, backend(), &Silent), Err(StoreError::BadChange { .. })));
+    assert!(matches!(other.apply(changes, &BACKEND, &Silent), Err(StoreError::BadChange { .. })));
 }
 
 #[test]
@@ -327,7 +326,7 @@ fn every_damaged_file_of_a_repository_is_found() {
     repository.add_base(&base, &Silent).unwrap();
     let mut changes = Changes::new();
     changes.put("key 1", "changed");
-    let record = repository.apply(changes, backend(), &Silent).unwrap();
+    let record = repository.apply(changes, &BACKEND, &Silent).unwrap();
     drop(repository);
     let whole = || -> Result<(), StoreError> {
         for record in Repository::open(&path, Settings::default())?.versions() {
@@ -378,7 +377,7 @@ fn versions_are_signed_and_their_numbers_rise() {
     assert!(again.sequence > brought.sequence);
     let mut changes = Changes::new();
     changes.put("key 1", "changed");
-    assert!(plain.apply(changes.clone(), backend(), &Silent).unwrap().signature.is_none());
+    assert!(plain.apply(changes.clone(), &BACKEND, &Silent).unwrap().signature.is_none());
 
     let settings = Settings { key: Some(key()), ..Settings::default() };
     let repository = Repository::create(folder.path().join("repository"), settings).unwrap();
@@ -389,7 +388,7 @@ fn versions_are_signed_and_their_numbers_rise() {
     };
     let first = repository.add_base(&base, &Silent).unwrap();
     accept(&first);
-    accept(&repository.apply(changes, backend(), &Silent).unwrap());
+    accept(&repository.apply(changes, &BACKEND, &Silent).unwrap());
     let back = repository.roll_back(None).unwrap();
     assert_eq!(back.version, first.version);
     accept(&back);
@@ -398,7 +397,7 @@ fn versions_are_signed_and_their_numbers_rise() {
     // A signature that is not one of the snapshot is not taken along.
     let mut forged = spirea_store::signing::sign(&base, &key()).unwrap();
     forged.sequence += 1;
-    write(base.folder(), "signature.json", forged.to_json());
+    write_file(base.folder(), "signature.json", forged.to_json());
     let other = Repository::create(folder.path().join("other"), Settings::default()).unwrap();
     assert!(other.add_base(&base, &Silent).is_err());
 }

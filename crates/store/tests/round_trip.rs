@@ -1,13 +1,12 @@
 //! What is built is what is found, through the bytes of real clients and servers.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Lookups, options, try_build, write};
 use proptest::prelude::*;
 use spirea_protocols::TableKind;
 use spirea_protocols::registry::Choice;
+use spirea_specimens::LookUps;
+use spirea_specimens::snapshots::{options, try_build, write_file};
 use spirea_store::Protocol;
 use spirea_store::{Overwrite, Silent, Snapshot, build};
 
@@ -33,11 +32,11 @@ proptest! {
         others in proptest::collection::vec(bytes(0..24), 5),
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let input = write(folder.path(), "data.csv", csv_of(&table));
+        let input = write_file(folder.path(), "data.csv", csv_of(&table));
         let snapshot = try_build(&options(&input, Some("key"), &["value"])).unwrap();
         snapshot.verify(&Silent).unwrap();
         prop_assert_eq!(snapshot.manifest().table.entries, table.len() as u64);
-        let mut lookups = Lookups::new(&snapshot);
+        let mut lookups = LookUps::new(&snapshot);
         for (key, value) in &table {
             prop_assert_eq!(lookups.key(key).unwrap(), Some(value.clone()));
         }
@@ -50,9 +49,9 @@ proptest! {
     fn every_position_holds_its_row(values in proptest::collection::vec(bytes(0..300), 1..60)) {
         let folder = tempfile::tempdir().unwrap();
         let rows = values.iter().enumerate().map(|(i, value)| (i.to_string(), value));
-        let input = write(folder.path(), "data.csv", csv_of(rows));
+        let input = write_file(folder.path(), "data.csv", csv_of(rows));
         let snapshot = try_build(&options(&input, None, &["value"])).unwrap();
-        let mut lookups = Lookups::new(&snapshot);
+        let mut lookups = LookUps::new(&snapshot);
         for (i, value) in values.iter().enumerate() {
             prop_assert_eq!(lookups.index(i as u64).unwrap(), Some(value.clone()));
         }
@@ -66,12 +65,12 @@ fn a_table_of_many_partitions_buckets_and_columns() {
     let row = |i: u32| (i.to_string(), format!("{i}-").repeat(60 + i as usize % 7));
     let folder = tempfile::tempdir().unwrap();
     let rows = 100_000;
-    let input = write(folder.path(), "data.csv", csv_of((0..rows).map(row)));
+    let input = write_file(folder.path(), "data.csv", csv_of((0..rows).map(row)));
     assert!(input.metadata().unwrap().len() > 32 << 20);
     let snapshot = try_build(&options(&input, Some("key"), &["value"])).unwrap();
     assert!(snapshot.manifest().table.records > 64, "{:?}", snapshot.manifest());
     assert!(snapshot.manifest().padding() < 3.0);
-    let mut lookups = Lookups::new(&snapshot);
+    let mut lookups = LookUps::new(&snapshot);
     for i in (0..rows).step_by(9999) {
         let (key, value) = row(i);
         assert_eq!(lookups.key(key.as_bytes()).unwrap(), Some(value.into_bytes()));
@@ -84,12 +83,12 @@ fn values_of_a_mebibyte() {
     let folder = tempfile::tempdir().unwrap();
     let table: BTreeMap<String, Vec<u8>> =
         (0..2u8).map(|i| (format!("key {i}"), vec![b'a' + i; (1 << 20) - usize::from(i) * 1000])).collect();
-    let input = write(folder.path(), "data.csv", csv_of(&table));
+    let input = write_file(folder.path(), "data.csv", csv_of(&table));
     for key in [Some("key"), None] {
         let mut options = options(&input, key, &["value"]);
         options.overwrite = Overwrite::Replace;
         let snapshot = try_build(&options).unwrap();
-        let mut lookups = Lookups::new(&snapshot);
+        let mut lookups = LookUps::new(&snapshot);
         for (i, (name, value)) in table.iter().enumerate() {
             let found = if key.is_some() { lookups.key(name.as_bytes()) } else { lookups.index(i as u64) };
             assert!(found.unwrap().as_ref() == Some(value));
@@ -100,14 +99,15 @@ fn values_of_a_mebibyte() {
 #[test]
 fn several_fields_and_the_paper_s_set() {
     let folder = tempfile::tempdir().unwrap();
-    let input = write(folder.path(), "data.csv", "id,name,note\n1,Ada,\n2,\"B, C\",\"say \"\"hi\"\"\"\n");
+    let input =
+        write_file(folder.path(), "data.csv", "id,name,note\n1,Ada,\n2,\"B, C\",\"say \"\"hi\"\"\"\n");
     let mut options = options(&input, Some("id"), &["note", "name", "id"]);
     options.protocol = Protocol::Named(Choice { set: Some("paper".into()), ..Choice::default() });
     options.name = Some("people-2".into());
     let snapshot = try_build(&options).unwrap();
     assert_eq!(snapshot.manifest().name, "people-2");
     assert_eq!(snapshot.manifest().table.fields, ["note", "name", "id"]);
-    let mut lookups = Lookups::new(&snapshot);
+    let mut lookups = LookUps::new(&snapshot);
     assert_eq!(lookups.fields(b"1"), ["", "Ada", "1"]);
     assert_eq!(lookups.fields(b"2"), ["say \"hi\"", "B, C", "2"]);
 }
@@ -115,7 +115,7 @@ fn several_fields_and_the_paper_s_set() {
 #[test]
 fn a_seed_makes_a_build_repeat_itself_on_every_backend() {
     let folder = tempfile::tempdir().unwrap();
-    let input = write(folder.path(), "data.csv", "key,value\na,1\nb,22\nc,333\n");
+    let input = write_file(folder.path(), "data.csv", "key,value\na,1\nb,22\nc,333\n");
     let mut options = options(&input, Some("key"), &["value"]);
     let first = try_build(&options).unwrap();
     options.out = folder.path().join("again").join("table");
@@ -133,7 +133,7 @@ fn a_seed_makes_a_build_repeat_itself_on_every_backend() {
 #[test]
 fn the_manifest_counts_what_was_built() {
     let folder = tempfile::tempdir().unwrap();
-    let input = write(folder.path(), "data.csv", "key,value\na,1\nb,4444\nc,4444\n");
+    let input = write_file(folder.path(), "data.csv", "key,value\na,1\nb,4444\nc,4444\n");
     let snapshot = try_build(&options(&input, None, &["value"])).unwrap();
     let manifest = snapshot.manifest();
     assert_eq!(manifest.table.kind, TableKind::Index);

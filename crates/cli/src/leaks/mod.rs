@@ -69,31 +69,22 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Arc;
 
     use bytes::Bytes;
-    use spirea_cpu::CpuBackend;
     use spirea_math::random::SecretRng;
     use spirea_protocols::TableClient;
-    use spirea_protocols::registry::{Choice, NAMES};
-    use spirea_store::ingest::{Format, Selection};
-    use spirea_store::{BuildOptions, Protocol, Silent, build};
+    use spirea_protocols::registry::NAMES;
+    use spirea_specimens::snapshots::{columns, csv_options, try_build};
+    use spirea_store::BuildOptions;
     use spirea_wire::{Queries, Request};
 
     use super::*;
 
     fn snapshot(folder: &Path, protocol: &str, key: Option<&str>) -> Snapshot {
-        let input = folder.join("data.csv");
         let rows: String = (0..40).map(|row| format!("key {row},value {row}\n")).collect();
-        std::fs::write(&input, format!("key,value\n{rows}")).unwrap();
-        let selection = Selection { key: key.map(Into::into), values: vec!["value".into()] };
-        let out = folder.join(protocol);
-        let options = BuildOptions {
-            protocol: Protocol::Named(Choice { protocol: protocol.into(), ..Choice::default() }),
-            seed: Some([5; 32]),
-            ..BuildOptions::new(input, Format::Csv, selection, out)
-        };
-        build(&options, &Arc::new(CpuBackend::new(1).unwrap()), &Silent).unwrap()
+        let lines = format!("key,value\n{rows}");
+        let options = csv_options(&folder.join(protocol), protocol, columns(key, &["value"]), &lines);
+        try_build(&BuildOptions { seed: Some([5; 32]), ..options }).unwrap()
     }
 
     fn observer<'r>(report: &'r Report, who: &str) -> &'r Observer {

@@ -1,18 +1,13 @@
 //! The table that is served, in editions: each value says its row and its edition, so that every answer can be judged.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
 
 use spirea_client::{ClientError, ClientOptions, HttpClient, Value};
-use spirea_cpu::CpuBackend;
-use spirea_protocols::registry::Choice;
-use spirea_store::ingest::{Format, Selection};
+use spirea_specimens::snapshots::{columns, csv_options, try_build};
 use spirea_store::repository::Settings;
-use spirea_store::{BuildOptions, Protocol, Repository, Silent, Snapshot, build};
+use spirea_store::{BuildOptions, Repository, Silent, Snapshot};
 
 pub const ROWS: usize = 16;
-
-static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(1).unwrap()));
 
 pub fn key(row: usize) -> String {
     format!("key-{row}")
@@ -37,16 +32,9 @@ pub fn edition_of(row: usize, value: Option<&Value>) -> u64 {
 pub fn snapshot(folder: &Path, name: &str, protocol: &str, edition: u64) -> Snapshot {
     let rows: String = (0..ROWS).map(|row| format!("{},{}\n", key(row), value(row, edition))).collect();
     let out = folder.join(format!("{name}-{edition}"));
-    let input = out.with_extension("csv");
-    std::fs::write(&input, format!("key,value\n{rows}")).unwrap();
-    let selection = Selection { key: Some("key".into()), values: vec!["value".into()] };
-    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    let options = BuildOptions {
-        name: Some(name.into()),
-        protocol: Protocol::Named(choice),
-        ..BuildOptions::new(input, Format::Csv, selection, out)
-    };
-    build(&options, &BACKEND, &Silent).unwrap()
+    let lines = format!("key,value\n{rows}");
+    let options = csv_options(&out, protocol, columns(Some("key"), &["value"]), &lines);
+    try_build(&BuildOptions { name: Some(name.into()), ..options }).unwrap()
 }
 
 /// A repository with one snapshot.

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use spirea_engine::keys::{ClientPart, Departures};
 use spirea_engine::{KeyEvents, KeyOptions, KeyRegistry};
+use spirea_specimens::keyed::{PREPARED, keys};
 
-use crate::fixture::{Fixture, PREPARED, both, file_of, files, in_memory, keys, on_disk, set_bytes};
+use crate::fixture::{Fixture, both, file_of, files, in_memory, on_disk, set_bytes};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

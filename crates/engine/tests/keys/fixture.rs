@@ -1,114 +1,15 @@
 //! An engine with a protocol whose keys are counted.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use spirea_backend::{Backend as _, NaiveBackend};
 use spirea_engine::keys::Amount;
 use spirea_engine::{
-    Asked, Database, Engine, EngineError, HintFile, Identity, KeyOptions, KeyOwner, KeyRegistry, KeyUsage,
-    Ticket,
+    Asked, Database, Engine, EngineError, KeyOptions, KeyOwner, KeyRegistry, KeyUsage, Ticket,
 };
-use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
-
-/// Bytes of memory that a set takes here once it is prepared.
-pub const PREPARED: u64 = 1000;
-/// The first byte of keys that no responder takes.
-pub const BAD: u8 = 0xff;
-pub const VERSION: [u8; 32] = [1; 32];
-
-pub static PARAMS: LazyLock<ProtocolParams> = LazyLock::new(|| params("exppack-simple"));
-
-pub fn params(protocol: &str) -> ProtocolParams {
-    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap()
-}
-
-pub fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Identity {
-    let table = Table {
-        kind: TableKind::Index,
-        entries: 10,
-        records: 10,
-        payload_bytes: 24,
-        salt: [0; 32],
-        places: None,
-        fields: vec!["value".into()],
-        proofs: None,
-    };
-    let hint = HintFile {
-        path: "hint".into(),
-        bytes: params.sizes().hint_bytes,
-        blake3: [0; 32],
-        rows: "rows".into(),
-        rows_bytes: 0,
-    };
-    Identity {
-        name: name.into(),
-        version,
-        party: None,
-        params: params.clone(),
-        table,
-        hint,
-        manifest: Bytes::new(),
-        backend: NaiveBackend.id(),
-    }
-}
-
-/// What the tests see of a responder's work.
-#[derive(Default)]
-pub struct Seen {
-    prepared: AtomicUsize,
-    /// The keys that were prepared, for as long as someone has them.
-    alive: Mutex<Vec<Weak<u8>>>,
-}
-
-impl Seen {
-    pub fn prepared(&self) -> usize {
-        self.prepared.load(Ordering::SeqCst)
-    }
-
-    pub fn alive(&self) -> usize {
-        self.alive.lock().unwrap().iter().filter(|keys| keys.strong_count() > 0).count()
-    }
-}
-
-/// A responder whose answers are the first byte of its client's keys.
-pub struct Keyed {
-    pub seen: Arc<Seen>,
-    pub form: u8,
-    /// Runs before every batch.
-    pub hook: Box<dyn Fn() + Send + Sync>,
-}
-
-impl Responder for Keyed {
-    fn sizes(&self) -> Sizes {
-        PARAMS.sizes()
-    }
-
-    fn max_batch(&self) -> usize {
-        2
-    }
-
-    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        if bytes[0] == BAD || bytes[1] != self.form {
-            let detail = "no keys of this form".into();
-            return Err(ProtocolError::Malformed { what: "keys", detail });
-        }
-        self.seen.prepared.fetch_add(1, Ordering::SeqCst);
-        let keys = Arc::new(bytes[0]);
-        self.seen.alive.lock().unwrap().push(Arc::downgrade(&keys));
-        Ok(PreparedKeys::new(keys, PREPARED as usize))
-    }
-
-    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        (self.hook)();
-        let first = |query: &Query<'_>| *query.keys.unwrap().get::<u8>().unwrap();
-        Ok(queries.iter().map(|query| vec![first(query); PARAMS.sizes().answer_bytes]).collect())
-    }
-}
+use spirea_specimens::keyed::{self, Keyed, PARAMS, PREPARED, Seen, keys, queries};
+use spirea_specimens::{Hook, VERSION, no_hook};
 
 /// An engine under test, with a database called `test`.
 pub struct Fixture {
@@ -123,7 +24,7 @@ impl Fixture {
 
     pub fn over(registry: KeyRegistry) -> Self {
         let engine = Arc::new(Engine::new(8, registry).unwrap());
-        let seen = publish(&engine, "test", VERSION, 0, Box::new(|| ()));
+        let seen = publish(&engine, "test", VERSION, 0, no_hook());
         Self { engine, seen }
     }
 
@@ -155,31 +56,17 @@ impl Fixture {
     }
 }
 
-pub fn publish(
-    engine: &Engine,
-    name: &str,
-    version: [u8; 32],
-    form: u8,
-    hook: Box<dyn Fn() + Send + Sync>,
-) -> Arc<Seen> {
+pub fn publish(engine: &Engine, name: &str, version: [u8; 32], form: u8, hook: Hook) -> Arc<Seen> {
     let (database, seen) = database(name, version, form, hook);
     engine.publish(database);
     seen
 }
 
-pub fn database(
-    name: &str,
-    version: [u8; 32],
-    form: u8,
-    hook: Box<dyn Fn() + Send + Sync>,
-) -> (Database, Arc<Seen>) {
+/// A keyed database that takes keys of a form.
+pub fn database(name: &str, version: [u8; 32], form: u8, before_batch: Hook) -> (Database, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
-    let responder = Keyed { seen: Arc::clone(&seen), form, hook };
-    (Database::new(identity(name, version, &PARAMS), Box::new(responder)).unwrap(), seen)
-}
-
-pub fn queries() -> Vec<Bytes> {
-    vec![Bytes::from(vec![0; PARAMS.sizes().query_bytes])]
+    let responder = Keyed { seen: Arc::clone(&seen), form: Some(form), before_batch, ..Keyed::default() };
+    (keyed::database(name, version, responder), seen)
 }
 
 pub fn register(engine: &Engine, name: &str, bytes: &[u8]) -> Result<[u8; 32], EngineError> {
@@ -197,16 +84,9 @@ pub fn submit(
 }
 
 pub fn ask(engine: &Engine, name: &str, version: [u8; 32], keys: [u8; 32]) -> Result<u8, EngineError> {
-    let ticket = submit(engine, name, &version, Some(keys), queries())?;
+    let ticket = submit(engine, name, &version, Some(keys), queries(1))?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     Ok(runtime.block_on(ticket)?.answers[0][0][0])
-}
-
-/// A client's keys; `client` tells them apart.
-pub fn keys(client: u8) -> Vec<u8> {
-    let mut bytes = vec![0; PARAMS.sizes().keys_bytes];
-    (bytes[0], bytes[2]) = (client, client);
-    bytes
 }
 
 pub fn set_bytes() -> u64 {

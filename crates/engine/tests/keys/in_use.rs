@@ -1,17 +1,15 @@
 //! Keys that are prepared and used by several at once.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use spirea_engine::{ComputeTurn, Engine, EngineError, KeyRegistry, Reservation};
+use spirea_specimens::keyed::{PREPARED, keys, queries};
+use spirea_specimens::{VERSION, gate, no_hook};
 
-use crate::fixture::{
-    Fixture, PREPARED, VERSION, both, database, in_memory, keys, publish, queries, register, set_bytes,
-    submit,
-};
+use crate::fixture::{Fixture, both, database, in_memory, publish, register, set_bytes, submit};
 
 /// Turns that are counted, and room for keys or none.
 #[derive(Default)]
@@ -37,7 +35,7 @@ impl Reservation for Counted {
 fn keys_are_prepared_in_turns_where_there_is_room() {
     let engine = Arc::new(Engine::new(8, KeyRegistry::open(&in_memory(8)).unwrap()).unwrap());
     let turns = Arc::new(Counted::default());
-    let (database, seen) = database("test", VERSION, 0, Box::new(|| ()));
+    let (database, seen) = database("test", VERSION, 0, no_hook());
     let database = database.with_reservation(Arc::clone(&turns) as Arc<dyn Reservation>);
     let taken = || turns.taken.swap(0, Ordering::SeqCst);
     database.measure().unwrap();
@@ -59,24 +57,13 @@ fn keys_are_prepared_in_turns_where_there_is_room() {
     assert_eq!(fixture.ask(fixture.register(&keys(2))).unwrap(), 2);
 }
 
-/// A hook that says when a batch begins and holds it until told to go on.
-fn gate() -> (Box<dyn Fn() + Send + Sync>, Receiver<()>, Sender<()>) {
-    let ((begun, begins), (go, gone)) = (channel(), channel());
-    let gone = Mutex::new(gone);
-    let hook = move || {
-        begun.send(()).unwrap();
-        gone.lock().unwrap().recv().unwrap();
-    };
-    (Box::new(hook), begins, go)
-}
-
 #[test]
 fn keys_that_are_evicted_while_in_use_are_used_to_the_end() {
     let engine = Arc::new(Engine::new(8, KeyRegistry::open(&in_memory(1)).unwrap()).unwrap());
     let (hook, begins, go) = gate();
     let seen = publish(&engine, "test", VERSION, 0, hook);
     let fixture = Fixture { engine, seen };
-    let submit = |keys| submit(&fixture.engine, "test", &VERSION, Some(keys), queries());
+    let submit = |keys| submit(&fixture.engine, "test", &VERSION, Some(keys), queries(1));
     let a = fixture.register(&keys(1));
     let (running, waiting) = (submit(a).unwrap(), submit(a).unwrap());
     begins.recv().unwrap();

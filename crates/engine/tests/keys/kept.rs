@@ -6,10 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use spirea_engine::keys::{Amount, Departures};
 use spirea_engine::{EngineError, KeyEvents, KeyOptions, KeyRegistry};
+use spirea_specimens::keyed::{PREPARED, keys};
 
-use crate::fixture::{
-    Fixture, PREPARED, both, file_of, files, in_memory, keys, on_disk, register, set_bytes,
-};
+use crate::fixture::{Fixture, both, file_of, files, in_memory, on_disk, register, set_bytes};
 
 #[test]
 fn the_least_recently_used_leave_memory_first() {

@@ -6,11 +6,10 @@ use bytes::Bytes;
 use spirea_backend::{Backend as _, BackendId, NaiveBackend};
 use spirea_engine::{Database, Engine, EngineError, Identity, KeyOptions, KeyRegistry};
 use spirea_protocols::{ProtocolError, Query, Responder, Sizes};
+use spirea_specimens::keyed::{BAD, Keyed, PARAMS, PREPARED, Seen, keys, queries};
+use spirea_specimens::{VERSION, identity, no_hook, params};
 
-use crate::fixture::{
-    BAD, Fixture, Keyed, PARAMS, PREPARED, Seen, VERSION, ask, both, files, identity, keys, params, publish,
-    queries, register, set_bytes, submit,
-};
+use crate::fixture::{Fixture, ask, both, files, publish, register, set_bytes, submit};
 
 #[test]
 fn keys_are_registered_once_and_answer_all_queries_that_name_them() {
@@ -39,11 +38,11 @@ fn what_are_no_keys_is_refused_and_what_names_none_is_unknown() {
     assert_eq!(fixture.usage(), [(0, 0), (0, 0)]);
 
     for keys in [None, Some([7; 32]), Some(*blake3::hash(&keys(BAD)).as_bytes())] {
-        let error = submit(&fixture.engine, "test", &VERSION, keys, queries()).map(drop).unwrap_err();
+        let error = submit(&fixture.engine, "test", &VERSION, keys, queries(1)).map(drop).unwrap_err();
         assert!(matches!(error, EngineError::UnknownKeys) && !error.accepted(), "{error}");
     }
     // A query for another version is told so first: its client will make new keys anyway.
-    let stale = submit(&fixture.engine, "test", &[9; 32], Some([7; 32]), queries()).map(drop).unwrap_err();
+    let stale = submit(&fixture.engine, "test", &[9; 32], Some([7; 32]), queries(1)).map(drop).unwrap_err();
     assert!(matches!(stale, EngineError::Stale { .. }));
 }
 
@@ -78,7 +77,7 @@ fn a_protocol_that_needs_no_keys_takes_none() {
 fn keys_belong_to_the_database_that_they_were_registered_for() {
     let folder = tempfile::tempdir().unwrap();
     let fixture = Fixture::new(&both(folder.path()));
-    let other = publish(&fixture.engine, "other", [2; 32], 0, Box::new(|| ()));
+    let other = publish(&fixture.engine, "other", [2; 32], 0, no_hook());
     let hash = fixture.register(&keys(1));
     let asked = |version| ask(&fixture.engine, "other", version, hash);
     assert!(matches!(asked([2; 32]), Err(EngineError::UnknownKeys)));
@@ -95,7 +94,7 @@ fn keys_serve_every_version_that_needs_their_form() {
     let hash = fixture.register(&keys(1));
     let publish = |version, backend, form| {
         let seen = Arc::new(Seen::default());
-        let responder = Keyed { seen: Arc::clone(&seen), form, hook: Box::new(|| ()) };
+        let responder = Keyed { seen: Arc::clone(&seen), form: Some(form), ..Keyed::default() };
         let identity = Identity { backend, ..identity("test", version, &PARAMS) };
         fixture.engine.publish(Database::new(identity, Box::new(responder)).unwrap());
         seen

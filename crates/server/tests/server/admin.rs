@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use spirea_server::{Limits, ServerConfig};
+use spirea_specimens::no_hook;
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{dial, eventually, no_hook, serve_config, urls};
+use crate::fixture::{dial, eventually, serve_config, urls};
 
 fn json(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap()

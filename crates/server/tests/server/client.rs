@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use spirea_client::{ClientError, ClientOptions, HttpClient};
 use spirea_protocols::{ProtocolError, TableKind};
 use spirea_server::Limits;
+use spirea_specimens::hooked::database;
+use spirea_specimens::no_hook;
+use spirea_specimens::snapshots::{ROWS, key, value, write_snapshot};
 use spirea_wire::{Code, Refusal};
 use tempfile::tempdir;
 
-use crate::fixture::{
-    ROWS, connect, database, engine, key, no_hook, options, serve_engine, serve_urls, snapshot, texts, value,
-};
+use crate::fixture::{connect, engine, options, serve_engine, serve_urls, texts};
 use crate::proxy::{Proxy, refusing};
 
 fn refusal(code: Code, accepted: bool) -> Refusal {
@@ -22,7 +23,7 @@ fn every_value_is_found_by_index_and_by_key_and_nothing_else() {
     let folder = tempdir().unwrap();
     let engine = engine(8);
     for (name, kind) in [("urls", TableKind::Keyword), ("rows", TableKind::Index)] {
-        engine.publish(database(&snapshot(folder.path(), name, kind, 1), no_hook()));
+        engine.publish(database(&write_snapshot(folder.path(), name, kind, 1), no_hook()));
     }
     let server = serve_engine(&engine, Limits::default());
     let expected: Vec<_> = (0..ROWS).map(|row| Some(value(row, 1))).collect();
@@ -56,9 +57,9 @@ fn every_value_is_found_by_index_and_by_key_and_nothing_else() {
 fn a_new_version_gets_new_queries_and_no_key_is_taken_for_absent() {
     let folder = tempdir().unwrap();
     let engine = engine(8);
-    let first = snapshot(folder.path(), "urls", TableKind::Keyword, 1);
+    let first = write_snapshot(folder.path(), "urls", TableKind::Keyword, 1);
     let [second, third, fourth] =
-        [2, 3, 4].map(|edition| snapshot(folder.path(), "urls", TableKind::Keyword, edition));
+        [2, 3, 4].map(|edition| write_snapshot(folder.path(), "urls", TableKind::Keyword, edition));
     engine.publish(database(&first, no_hook()));
     let server = serve_engine(&engine, Limits::default());
     let proxy = Proxy::start(server.address, |_, _, response| response);

@@ -8,11 +8,12 @@ use std::thread;
 use spirea_client::{ClientError, ClientOptions, HttpClient};
 use spirea_protocols::TableKind;
 use spirea_server::Limits;
+use spirea_specimens::hooked::database;
+use spirea_specimens::no_hook;
+use spirea_specimens::snapshots::{key, value, write_snapshot};
 use tempfile::tempdir;
 
-use crate::fixture::{
-    connect, database, engine, key, no_hook, options, serve_engine, serve_urls, snapshot, texts, value,
-};
+use crate::fixture::{connect, engine, options, serve_engine, serve_urls, texts};
 use crate::proxy::Proxy;
 
 /// The files of a cache with this extension.
@@ -86,8 +87,9 @@ fn what_an_ended_process_left_is_used() {
 fn a_hint_that_changes_in_between_is_not_pieced_together() {
     let folder = tempdir().unwrap();
     let engine = engine(8);
-    engine.publish(database(&snapshot(folder.path(), "urls", TableKind::Keyword, 1), no_hook()));
-    let edition = |number| database(&snapshot(folder.path(), "urls", TableKind::Keyword, number), no_hook());
+    engine.publish(database(&write_snapshot(folder.path(), "urls", TableKind::Keyword, 1), no_hook()));
+    let edition =
+        |number| database(&write_snapshot(folder.path(), "urls", TableKind::Keyword, number), no_hook());
     // Two newer bases, so that the first is no longer there.
     let newer = Mutex::new(vec![edition(2), edition(3)]);
     let server = serve_engine(&engine, Limits::default());

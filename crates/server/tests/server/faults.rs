@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use spirea_server::Limits;
+use spirea_specimens::snapshots::key;
+use spirea_specimens::{gate, no_hook};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{
-    PATIENCE, Running, config, connect, dial, eventually, gate, key, no_hook, read, request, serve_urls,
-};
+use crate::fixture::{PATIENCE, Running, config, connect, dial, eventually, read, request, serve_urls};
 
 const QUERY: &str = "/v1/databases/urls/query";
 
@@ -293,7 +293,10 @@ fn many_clients_at_once_get_their_own_values() {
                 let mut client = connect(url, "urls", cache).unwrap();
                 for row in (worker * 30)..(worker * 30 + 10) {
                     let values = client.get_keys(&[&key(row)]).unwrap();
-                    assert_eq!(crate::fixture::texts(values), [Some(crate::fixture::value(row, 1))]);
+                    assert_eq!(
+                        crate::fixture::texts(values),
+                        [Some(spirea_specimens::snapshots::value(row, 1))]
+                    );
                 }
             });
         }

@@ -1,168 +1,21 @@
-//! Tiny snapshots, servers on free ports, and bare HTTP.
+//! Servers on free ports, and bare HTTP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use spirea_backend::{Backend, NaiveBackend, Residence};
 use spirea_client::{ClientOptions, Value};
-use spirea_cpu::CpuBackend;
-use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
-use spirea_protocols::choice::Choice;
-use spirea_protocols::hint_rows::HintRows;
-use spirea_protocols::keyword::{Bucket, KeyHash, Place};
-use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::steps::LweHint;
-use spirea_protocols::table::join_fields;
-use spirea_protocols::{
-    Opening, Protocol as _, ProtocolError, Query, Responder, Sizes, Table, TableKind, simple,
-};
+use spirea_engine::{Engine, KeyRegistry};
+use spirea_protocols::TableKind;
 use spirea_server::{Limits, Reloader, ServeError, Server, ServerConfig, Stopper};
-use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
-use spirea_store::{FileEntry, Manifest, Snapshot, Statistics};
-
-pub static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
-
-/// How the tests' databases are opened.
-pub const MAPPED: Opening = Opening { residence: Residence::Mapped, party: None };
-
-/// Rows of the tables; `edition` tells versions apart.
-pub const ROWS: u64 = 300;
-
-pub fn key(row: u64) -> Vec<u8> {
-    format!("key-{row}").into_bytes()
-}
-
-pub fn value(row: u64, edition: u8) -> Vec<Vec<u8>> {
-    vec![format!("value {row} of edition {edition}").into_bytes(), vec![edition; row as usize % 7]]
-}
-
-/// Writes a snapshot of [`ROWS`] rows, by its public format.
-pub fn snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> PathBuf {
-    let values: Vec<Vec<u8>> = (0..ROWS)
-        .map(|row| join_fields(&value(row, edition).iter().map(|field| &field[..]).collect::<Vec<_>>()))
-        .collect();
-    let (salt, places) = ([edition; 32], [edition + 1; 32]);
-    let payloads: Vec<Vec<u8>> = match kind {
-        TableKind::Index => values.iter().map(|value| Table::index_payload(value)).collect(),
-        TableKind::Keyword => {
-            let mut buckets = vec![Bucket::default(); 16];
-            for (row, value) in values.iter().enumerate() {
-                let hash = KeyHash::new(&salt, &key(row as u64));
-                buckets[Place::new(&places, &hash.tag).bucket(16) as usize].push(&hash.tag, value);
-            }
-            buckets.iter().map(Bucket::payload).collect()
-        }
-    };
-    let table = Table {
-        kind,
-        entries: ROWS,
-        records: payloads.len() as u64,
-        payload_bytes: payloads.iter().map(Vec::len).max().unwrap(),
-        salt,
-        places: (kind == TableKind::Keyword).then_some(places),
-        fields: vec!["text".into(), "more".into()],
-        proofs: None,
-    };
-    let (records, record_bytes) = (table.records, table.record_bytes());
-    let params = simple::Params::choose(&Choice::default(), [edition; 32], records, record_bytes).unwrap();
-    let layout = params.layout();
-    let mut matrix = vec![0; layout.bytes()];
-    for (record, payload) in payloads.iter().enumerate() {
-        for (i, byte) in table.seal(record as u64, payload).into_iter().enumerate() {
-            matrix[params.offset(record as u64, i)] = byte;
-        }
-    }
-    let uploaded = BACKEND.upload(layout, &matrix).unwrap();
-    let mut hint = Vec::new();
-    LweHint::compute(&**BACKEND, &params.public_matrix(), &uploaded, |_| ())
-        .unwrap()
-        .write(&mut hint)
-        .unwrap();
-
-    let folder = folder.join(format!("{name}-{edition}"));
-    std::fs::create_dir_all(&folder).unwrap();
-    let write = |file: &str, bytes: &[u8]| {
-        std::fs::write(folder.join(file), bytes).unwrap();
-        FileEntry { file: file.into(), bytes: bytes.len() as u64, blake3: *blake3::hash(bytes).as_bytes() }
-    };
-    let value_bytes = values.iter().map(Vec::len).sum::<usize>() as u64;
-    let manifest = Manifest {
-        format: FORMAT,
-        name: name.into(),
-        created: "2026-01-31T23:59:59Z".into(),
-        delta_of: None,
-        matrix: write(MATRIX_FILE, &matrix),
-        hint: write(HINT_FILE, &hint),
-        hint_rows: Some(write(HINT_ROWS_FILE, &HintRows::of(params.lwe_set()).list(&hint))),
-        server: None,
-        changes: None,
-        table,
-        protocol: ProtocolParams::Simple(params),
-        statistics: Statistics {
-            rows: ROWS,
-            value_bytes,
-            entry_bytes: value_bytes * 2,
-            longest_value_bytes: values.iter().map(Vec::len).max().unwrap() as u64,
-            longest_value_row: Some(1),
-        },
-    };
-    write(MANIFEST_FILE, &manifest.to_bytes());
-    folder
-}
-
-/// Runs before every batch that a [`Hooked`] responder answers.
-pub type Hook = Box<dyn Fn() + Send + Sync>;
-
-/// The real server half, after a hook.
-struct Hooked {
-    inner: Box<dyn Responder>,
-    hook: Hook,
-}
-
-impl Responder for Hooked {
-    fn sizes(&self) -> Sizes {
-        self.inner.sizes()
-    }
-
-    fn max_batch(&self) -> usize {
-        self.inner.max_batch()
-    }
-
-    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        (self.hook)();
-        self.inner.answer(queries)
-    }
-}
-
-/// A snapshot as a database whose batches run `hook` first.
-pub fn database(folder: &Path, hook: Hook) -> Database {
-    let snapshot = Snapshot::open(folder).unwrap();
-    let manifest = snapshot.manifest();
-    let inner = manifest.protocol.on().open(&BACKEND, &snapshot.files(), MAPPED).unwrap();
-    let identity = Identity {
-        name: manifest.name.clone(),
-        version: snapshot.version(),
-        party: None,
-        params: manifest.protocol.clone(),
-        table: manifest.table.clone(),
-        hint: HintFile {
-            path: snapshot.hint_path(),
-            bytes: manifest.hint.bytes,
-            blake3: manifest.hint.blake3,
-            rows: snapshot.hint_rows_path(),
-            rows_bytes: manifest.hint_rows.as_ref().map_or(0, |rows| rows.bytes),
-        },
-        manifest: manifest.hashed_bytes().into(),
-        backend: NaiveBackend.id(),
-    };
-    Database::new(identity, Box::new(Hooked { inner, hook })).unwrap()
-}
+use spirea_specimens::Hook;
+use spirea_specimens::hooked::database;
+use spirea_specimens::snapshots::{key, value, write_snapshot};
 
 /// An engine that holds keys in memory.
 pub fn engine(queue: usize) -> Arc<Engine> {
@@ -186,30 +39,15 @@ pub fn serve_config(engine: &Arc<Engine>, config: ServerConfig) -> Running {
 /// An engine with one keyword database called `urls`.
 pub fn urls(folder: &Path, hook: Hook) -> Arc<Engine> {
     let engine = engine(8);
-    engine.publish(database(&snapshot(folder, "urls", TableKind::Keyword, 1), hook));
+    engine.publish(database(&write_snapshot(folder, "urls", TableKind::Keyword, 1), hook));
     engine
 }
 
 /// A server with one keyword database called `urls`.
 pub fn serve_urls(folder: &Path, limits: Limits, queue: usize, hook: Hook) -> Running {
     let engine = engine(queue);
-    engine.publish(database(&snapshot(folder, "urls", TableKind::Keyword, 1), hook));
+    engine.publish(database(&write_snapshot(folder, "urls", TableKind::Keyword, 1), hook));
     serve_engine(&engine, limits)
-}
-
-pub fn no_hook() -> Hook {
-    Box::new(|| ())
-}
-
-/// A hook that says when it begins and holds what comes after it until told to go on.
-pub fn gate() -> (Hook, Receiver<()>, Sender<()>) {
-    let ((begun, begins), (go, gone)) = (channel(), channel());
-    let gone = Mutex::new(gone);
-    let hook = move || {
-        begun.send(()).unwrap();
-        gone.lock().unwrap().recv().unwrap();
-    };
-    (Box::new(hook), begins, go)
 }
 
 /// A server that runs on a thread of its own until it is dropped.

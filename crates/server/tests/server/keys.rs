@@ -2,95 +2,30 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use spirea_backend::{Backend as _, NaiveBackend};
-use spirea_engine::{Database, Engine, HintFile, Identity, KeyRegistry};
-use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, TableKind};
+use spirea_engine::{Database, Engine, KeyRegistry};
+use spirea_protocols::Sizes;
 use spirea_server::{Amount, ClientPart, KeyOptions, Limits, Secret, ServerConfig};
-use spirea_store::ingest::{Format, Selection};
-use spirea_store::{BuildOptions, Protocol, Silent, build};
+use spirea_specimens::keyed::{self, BAD, Keyed, PARAMS};
+use spirea_specimens::snapshots::{BACKEND, MAPPED, columns, csv_options, try_build};
+use spirea_specimens::{Hook, gate, no_hook};
+use spirea_store::Silent;
 use spirea_wire::{Code, KeysRequest, KeysResponse, Lengths, Part, Queries, Request, Response};
 use tempfile::tempdir;
 
 use crate::fixture::{
-    BACKEND, Hook, MAPPED, Reply, Running, connect, dial, engine, eventually, gate, no_hook, read,
-    serve_config, serve_engine, texts,
+    Reply, Running, connect, dial, engine, eventually, read, serve_config, serve_engine, texts,
 };
 use crate::tokens;
 
 pub const KEYS: &str = "/v1/databases/keyed/keys";
 pub const QUERY: &str = "/v1/databases/keyed/query";
 const VERSION: [u8; 32] = [5; 32];
-/// The first byte of keys that the responder refuses.
-const BAD: u8 = 0xff;
 
-static PARAMS: LazyLock<ProtocolParams> = LazyLock::new(|| {
-    let choice = Choice { protocol: "exppack-simple".into(), ..Choice::default() };
-    ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap()
-});
-
-/// A responder whose answers are the first byte of its client's keys.
-struct Keyed {
-    /// Runs before keys are prepared.
-    hook: Hook,
-}
-
-impl Responder for Keyed {
-    fn sizes(&self) -> Sizes {
-        PARAMS.sizes()
-    }
-
-    fn max_batch(&self) -> usize {
-        2
-    }
-
-    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        (self.hook)();
-        match bytes[0] {
-            BAD => Err(ProtocolError::Malformed { what: "keys", detail: "they are bad".into() }),
-            first => Ok(PreparedKeys::new(Arc::new(first), 1000)),
-        }
-    }
-
-    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let first = |query: &Query<'_>| *query.keys.unwrap().get::<u8>().unwrap();
-        Ok(queries.iter().map(|query| vec![first(query); PARAMS.sizes().answer_bytes]).collect())
-    }
-}
-
-/// The database `keyed`.
-pub fn database(hook: Hook) -> Database {
-    let table = Table {
-        kind: TableKind::Index,
-        entries: 10,
-        records: 10,
-        payload_bytes: 24,
-        salt: [0; 32],
-        places: None,
-        fields: vec!["value".into()],
-        proofs: None,
-    };
-    let hint = HintFile {
-        path: "none".into(),
-        bytes: 0,
-        blake3: blake3::hash(b"").into(),
-        rows: "none".into(),
-        rows_bytes: 0,
-    };
-    let identity = Identity {
-        name: "keyed".into(),
-        version: VERSION,
-        party: None,
-        params: PARAMS.clone(),
-        table,
-        hint,
-        manifest: Default::default(),
-        backend: NaiveBackend.id(),
-    };
-    Database::new(identity, Box::new(Keyed { hook })).unwrap()
+/// The database `keyed`, which runs a hook before it prepares keys.
+pub fn database(before_keys: Hook) -> Database {
+    keyed::database("keyed", VERSION, Keyed { before_keys, ..Keyed::default() })
 }
 
 fn serve(options: &KeyOptions) -> Running {
@@ -112,8 +47,7 @@ pub fn hash(upload: &KeysRequest) -> [u8; 32] {
 
 /// A request of two queries that names keys.
 pub fn request(keys: Option<[u8; 32]>) -> Request {
-    let query = Bytes::from(vec![0; PARAMS.sizes().query_bytes]);
-    Request { version: VERSION, base: Queries { keys, queries: vec![query; 2] }, delta: None }
+    Request { version: VERSION, base: Queries { keys, queries: keyed::queries(2) }, delta: None }
 }
 
 pub fn ask(server: &Running, keys: [u8; 32]) -> Reply {
@@ -253,13 +187,10 @@ fn preparing_keys_keeps_nobody_else_waiting() {
 #[test]
 fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
     let folder = tempdir().unwrap();
-    let input = folder.path().join("words.csv");
-    std::fs::write(&input, "word\nzero\none\ntwo\n").unwrap();
-    let choice = Choice { protocol: "exppack-simple".into(), ..Choice::default() };
-    let selection = Selection { key: None, values: vec!["word".into()] };
-    let options = BuildOptions::new(&input, Format::Csv, selection, folder.path().join("words"));
-    let snapshot =
-        build(&BuildOptions { protocol: Protocol::Named(choice), ..options }, &BACKEND, &Silent).unwrap();
+    let words = folder.path().join("words");
+    let lines = "word\nzero\none\ntwo\n";
+    let options = csv_options(&words, "exppack-simple", columns(None, &["word"]), lines);
+    let snapshot = try_build(&options).unwrap();
     let options = KeyOptions {
         memory_bytes: 0,
         folder: Some(folder.path().join("keys")),

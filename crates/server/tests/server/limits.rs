@@ -5,12 +5,12 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use spirea_server::{Limits, ServerConfig};
+use spirea_specimens::{gate, no_hook};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
 use crate::fixture::{
-    PATIENCE, Reply, dial, dial_from, eventually, gate, no_hook, read, request, serve_config, serve_urls,
-    urls,
+    PATIENCE, Reply, dial, dial_from, eventually, read, request, serve_config, serve_urls, urls,
 };
 
 const QUERY: &str = "/v1/databases/urls/query";

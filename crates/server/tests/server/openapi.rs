@@ -6,9 +6,10 @@ use std::path::Path;
 
 use serde_json::Value;
 use spirea_server::ServerConfig;
+use spirea_specimens::no_hook;
 use tempfile::tempdir;
 
-use crate::fixture::{Reply, no_hook, request, serve_config, urls};
+use crate::fixture::{Reply, request, serve_config, urls};
 use crate::keys;
 
 /// Set to write the documents anew instead of comparing.

@@ -5,11 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use spirea_protocols::TableKind;
 use spirea_server::Limits;
+use spirea_specimens::hooked::database;
+use spirea_specimens::no_hook;
+use spirea_specimens::snapshots::{key, write_snapshot};
 use spirea_wire::KeysRequest;
 use tempfile::tempdir;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::fixture::{config, connect, database, engine, key, no_hook, request, serve_engine, snapshot};
+use crate::fixture::{config, connect, engine, request, serve_engine};
 use crate::keys;
 
 /// Everything that is logged.
@@ -55,7 +58,7 @@ fn metrics_and_logs_tell_what_happens_and_nothing_of_queries() {
 
     let folder = tempdir().unwrap();
     let engine = engine(8);
-    engine.publish(database(&snapshot(folder.path(), "urls", TableKind::Keyword, 1), no_hook()));
+    engine.publish(database(&write_snapshot(folder.path(), "urls", TableKind::Keyword, 1), no_hook()));
     engine.publish(keys::database(no_hook()));
     let server = serve_engine(&engine, Limits::default());
     let mut client = connect(&server.url(), "urls", &folder.path().join("cache")).unwrap();

@@ -9,17 +9,16 @@ use std::thread;
 
 use serde_json::Value as Json;
 use spirea_client::{ClientOptions, HttpClient};
-use spirea_protocols::registry::Choice;
 use spirea_protocols::signature::{PrivateKey, PublicKey, Signature};
 use spirea_server::{ServeError, Server, ServerConfig, SignerError};
-use spirea_store::ingest::{Format, Selection};
+use spirea_specimens::snapshots::{columns, csv_options, try_build};
 use spirea_store::repository::Settings;
 use spirea_store::signing::new_key;
-use spirea_store::{BuildOptions, Protocol, Repository, Silent, Snapshot, build};
+use spirea_store::{BuildOptions, Repository, Silent, Snapshot};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{BACKEND, Reply, Running, dial, eventually, read};
+use crate::fixture::{Reply, Running, dial, eventually, read};
 
 const ROWS: usize = 60;
 
@@ -34,18 +33,10 @@ fn value(row: usize, edition: u32) -> String {
 /// A snapshot of an edition, with keys or by position.
 fn snapshot(folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Snapshot {
     let rows: String = (0..ROWS).map(|row| format!("{},{}\n", key(row), value(row, edition))).collect();
-    let input = folder.join("table.csv");
-    std::fs::write(&input, format!("key,value\n{rows}")).unwrap();
-    let key = keyed.then(|| "key".into());
-    let selection = Selection { key, values: vec!["value".into()] };
     let out = folder.join(format!("{protocol}-{keyed}-{edition}"));
-    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    let options = BuildOptions {
-        name: Some("table".into()),
-        protocol: Protocol::Named(choice),
-        ..BuildOptions::new(input, Format::Csv, selection, out)
-    };
-    build(&options, &BACKEND, &Silent).unwrap()
+    let columns = columns(keyed.then_some("key"), &["value"]);
+    let options = csv_options(&out, protocol, columns, &format!("key,value\n{rows}"));
+    try_build(&BuildOptions { name: Some("table".into()), ..options }).unwrap()
 }
 
 /// A repository with one snapshot.
@@ -254,7 +245,7 @@ fn what_is_no_snapshot_changes_nothing() {
         assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed), "{what}");
     }
     let mut strange = tar::Builder::new(Vec::new());
-    strange.append_path_with_name(folder.path().join("table.csv"), "table.csv").unwrap();
+    strange.append_path_with_name(second.folder().join("matrix.bin"), "table.csv").unwrap();
     assert_eq!(publish(&server, "snapshot", &strange.into_inner().unwrap()).status, 400);
     for lines in
         ["{", r#"{"key": "a"}"#, r#"{"key": "a", "value": "b", "deleted": true}"#, r#"{"value": "b"}"#]

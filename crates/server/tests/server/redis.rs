@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use spirea_engine::Engine;
 use spirea_server::{KeyOptions, Limits, ServerConfig, key_registry};
+use spirea_specimens::no_hook;
 use tempfile::tempdir;
 
-use crate::fixture::{Running, no_hook, serve_engine};
+use crate::fixture::{Running, serve_engine};
 use crate::keys::{KEYS, ask, database, first, hash, unknown, upload};
 
 /// What is stored, and for how many seconds.

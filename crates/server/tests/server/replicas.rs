@@ -5,11 +5,12 @@ use std::time::Duration;
 use spirea_client::{ClientError, ClientOptions, HttpClient};
 use spirea_protocols::TableKind;
 use spirea_server::Limits;
+use spirea_specimens::hooked::database;
+use spirea_specimens::snapshots::{key, value, write_snapshot};
+use spirea_specimens::{gate, no_hook};
 use tempfile::tempdir;
 
-use crate::fixture::{
-    database, engine, gate, key, no_hook, options, serve_engine, serve_urls, snapshot, texts, value,
-};
+use crate::fixture::{engine, options, serve_engine, serve_urls, texts};
 use crate::proxy::Proxy;
 
 fn with_replicas(url: &str, replicas: &[String], cache: &std::path::Path) -> Result<HttpClient, ClientError> {
@@ -20,7 +21,7 @@ fn with_replicas(url: &str, replicas: &[String], cache: &std::path::Path) -> Res
 #[test]
 fn the_request_of_a_server_that_dies_is_answered_by_another() {
     let folder = tempdir().unwrap();
-    let path = snapshot(folder.path(), "urls", TableKind::Keyword, 1);
+    let path = write_snapshot(folder.path(), "urls", TableKind::Keyword, 1);
     let (hook, begins, go) = gate();
     let (first, second) = (engine(8), engine(8));
     first.publish(database(&path, hook));

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use spirea_protocols::TableKind;
 use spirea_server::{Limits, ServeError, Server, ServerConfig};
+use spirea_specimens::no_hook;
+use spirea_specimens::snapshots::write_snapshot;
 use spirea_wire::{Code, DatabaseState, Listing};
 use tempfile::tempdir;
 
-use crate::fixture::{
-    Reply, Running, config, dial, engine, no_hook, read, request, serve_engine, serve_urls, snapshot,
-};
+use crate::fixture::{Reply, Running, config, dial, engine, read, request, serve_engine, serve_urls};
 
 fn urls() -> (tempfile::TempDir, Running) {
     let folder = tempdir().unwrap();
@@ -146,7 +146,7 @@ fn other_content_types_get_415() {
 #[test]
 fn databases_that_are_not_ready_get_503() {
     let folder = tempdir().unwrap();
-    let path = snapshot(folder.path(), "urls", TableKind::Keyword, 1);
+    let path = write_snapshot(folder.path(), "urls", TableKind::Keyword, 1);
     let engine = engine(1);
     engine.announce("urls", [3; 32]).unwrap();
     let server = serve_engine(&engine, Limits::default());
@@ -176,7 +176,7 @@ fn databases_that_are_not_ready_get_503() {
     let (status, body) = ready();
     assert_eq!((status, &body["databases"][0]["error"]), (503, &"the disk broke".into()));
 
-    engine.publish(crate::fixture::database(&path, no_hook()));
+    engine.publish(spirea_specimens::hooked::database(&path, no_hook()));
     let (status, body) = ready();
     assert_eq!(
         (status, &body["ready"], &body["databases"][0]["state"]),
@@ -270,8 +270,8 @@ fn browsers_may_call() {
 #[test]
 fn a_server_loads_what_it_can_and_says_what_it_cannot() {
     let folder = tempdir().unwrap();
-    let urls = snapshot(folder.path(), "urls", TableKind::Keyword, 1);
-    let rows = snapshot(folder.path(), "rows", TableKind::Index, 1);
+    let urls = write_snapshot(folder.path(), "urls", TableKind::Keyword, 1);
+    let rows = write_snapshot(folder.path(), "rows", TableKind::Index, 1);
     let hint = rows.join("hint.bin");
     let mut damaged = std::fs::read(&hint).unwrap();
     damaged[1000] ^= 1;

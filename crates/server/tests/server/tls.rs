@@ -10,9 +10,11 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use spirea_client::{ClientError, ClientOptions, HttpClient};
 use spirea_server::{ServeError, Server, ServerConfig, TlsError, TlsFiles};
+use spirea_specimens::no_hook;
+use spirea_specimens::snapshots::{key, value};
 use tempfile::tempdir;
 
-use crate::fixture::{Running, dial, eventually, key, no_hook, options, serve_config, texts, urls, value};
+use crate::fixture::{Running, dial, eventually, options, serve_config, texts, urls};
 
 /// Who signs certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use spirea_client::{ClientError, ClientOptions, HttpClient};
 use spirea_engine::Engine;
 use spirea_server::{Secret, ServeError, Server, ServerConfig};
+use spirea_specimens::snapshots::{key, value};
+use spirea_specimens::{gate, no_hook};
 use spirea_wire::{Code, Queries};
 use tempfile::tempdir;
 
-use crate::fixture::{
-    Running, config, dial, eventually, gate, key, no_hook, options, read, serve_config, texts, urls, value,
-};
+use crate::fixture::{Running, config, dial, eventually, options, read, serve_config, texts, urls};
 use crate::proxy::Proxy;
 
 const QUERY: &str = "/v1/databases/urls/query";

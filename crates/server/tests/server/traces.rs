@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use spirea_server::ServerConfig;
+use spirea_specimens::no_hook;
+use spirea_specimens::snapshots::{key, value};
 use tempfile::tempdir;
 
-use crate::fixture::{Running, connect, eventually, key, no_hook, request, serve_config, texts, urls, value};
+use crate::fixture::{Running, connect, eventually, request, serve_config, texts, urls};
 
 /// What a collector has taken: heads and bodies.
 type Taken = Arc<Mutex<Vec<(String, Value)>>>;

@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use spirea_protocols::TableKind;
 use spirea_server::Limits;
+use spirea_specimens::hooked::database;
+use spirea_specimens::no_hook;
+use spirea_specimens::snapshots::{ROWS, key, write_snapshot};
 use tempfile::tempdir;
 
-use crate::fixture::{ROWS, Reply, connect, database, engine, key, no_hook, serve_engine, snapshot};
+use crate::fixture::{Reply, connect, engine, serve_engine};
 use crate::proxy::Proxy;
 
 /// What an observer sees of a response: its head, but for what tells the time, and its length.
@@ -22,7 +25,7 @@ fn every_key_and_index_present_or_not_gets_a_response_of_one_shape() {
     let folder = tempdir().unwrap();
     let engine = engine(8);
     for (name, kind) in [("urls", TableKind::Keyword), ("rows", TableKind::Index)] {
-        engine.publish(database(&snapshot(folder.path(), name, kind, 1), no_hook()));
+        engine.publish(database(&write_snapshot(folder.path(), name, kind, 1), no_hook()));
     }
     let server = serve_engine(&engine, Limits::default());
     for name in ["urls", "rows"] {

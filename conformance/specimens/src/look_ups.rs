@@ -1,57 +1,20 @@
-//! What the tests share: a backend, builds of small tables, and look-ups through real client and server bytes.
-#![allow(dead_code)]
-
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
-
 use spirea_backend::Residence;
-use spirea_cpu::CpuBackend;
 use spirea_math::random::SecretRng;
 use spirea_protocols::table::LookupState;
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, TableClient};
-use spirea_store::ingest::{Format, Selection};
-use spirea_store::{BuildOptions, Silent, Snapshot, StoreError, build};
+use spirea_store::Snapshot;
 
-/// The backend of all tests.
-pub fn backend() -> &'static Arc<CpuBackend> {
-    static BACKEND: OnceLock<Arc<CpuBackend>> = OnceLock::new();
-    BACKEND.get_or_init(|| Arc::new(CpuBackend::new(1).unwrap()))
-}
-
-/// A selection of columns.
-pub fn columns(key: Option<&str>, values: &[&str]) -> Selection {
-    Selection { key: key.map(Into::into), values: values.iter().map(|&value| value.into()).collect() }
-}
-
-/// Options that build `input` into the folder `table` beside it.
-pub fn options(input: &Path, key: Option<&str>, values: &[&str]) -> BuildOptions {
-    let record_bytes = (input.extension().unwrap() == "raw").then_some(4);
-    let format = Format::choose(None, record_bytes, input).unwrap();
-    let out = input.with_file_name("table");
-    BuildOptions { seed: Some([7; 32]), ..BuildOptions::new(input, format, columns(key, values), out) }
-}
-
-/// Writes `content` to a file called `name` in `folder`.
-pub fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-    let path = folder.join(name);
-    std::fs::write(&path, content).unwrap();
-    path
-}
-
-/// Builds with the tests' backend.
-pub fn try_build(options: &BuildOptions) -> Result<Snapshot, StoreError> {
-    build(options, backend(), &Silent)
-}
+use crate::snapshots::BACKEND;
 
 /// The client and the servers of a snapshot.
-pub struct Lookups {
+pub struct LookUps {
     client: TableClient,
     servers: Vec<Box<dyn Responder>>,
     keys: Option<PreparedKeys>,
     rng: SecretRng,
 }
 
-impl Lookups {
+impl LookUps {
     /// Of a snapshot, as a server and a client would load it.
     pub fn new(snapshot: &Snapshot) -> Self {
         Self::between(snapshot, snapshot)
@@ -65,7 +28,7 @@ impl Lookups {
         let mut rng = SecretRng::deterministic_for_tests(3);
         let index = params.client(&hint, &[], &mut rng).unwrap();
         let client = TableClient::new(known.manifest().table.clone(), index).unwrap();
-        let open = |opening| params.on().open(backend(), &snapshot.files(), opening).unwrap();
+        let open = |opening| params.on().open(&BACKEND, &snapshot.files(), opening).unwrap();
         let servers: Vec<_> = params.openings(Residence::Copied).into_iter().map(open).collect();
         let keys = client.index().keys().map(|keys| servers[0].prepare_keys(keys.bytes()).unwrap());
         Self { client, servers, keys, rng }
@@ -80,12 +43,18 @@ impl Lookups {
     }
 
     /// The value of a key.
+    ///
+    /// # Errors
+    /// Those of the client and the servers.
     pub fn key(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, ProtocolError> {
         let lookup = self.client.query_key(key, &mut self.rng)?;
         self.ask(lookup)
     }
 
     /// The value at a position.
+    ///
+    /// # Errors
+    /// Those of the client and the servers.
     pub fn index(&mut self, index: u64) -> Result<Option<Vec<u8>>, ProtocolError> {
         let lookup = self.client.query_index(index, &mut self.rng)?;
         self.ask(lookup)

@@ -1,0 +1,37 @@
+use bytes::Bytes;
+use spirea_backend::{Backend as _, NaiveBackend};
+use spirea_engine::{HintFile, Identity};
+use spirea_protocols::TableKind;
+use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::table::CHECKSUM_BYTES;
+
+use crate::table;
+
+/// The version of what has no reason to have another one.
+pub const VERSION: [u8; 32] = [1; 32];
+
+/// The parameters that a protocol has for ten records of 32 bytes.
+pub fn params(protocol: &str) -> ProtocolParams {
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    ProtocolParams::choose(&choice, [0; 32], 10, 32).expect("every protocol takes ten records of 32 bytes")
+}
+
+/// What a database on no disk is: its table is one by position, and its hint is in no file.
+pub fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Identity {
+    Identity {
+        name: name.into(),
+        version,
+        party: None,
+        params: params.clone(),
+        table: table(TableKind::Index, params.records(), params.record_bytes() - CHECKSUM_BYTES),
+        hint: HintFile {
+            path: "none".into(),
+            bytes: params.sizes().hint_bytes,
+            blake3: blake3::hash(b"").into(),
+            rows: "none".into(),
+            rows_bytes: 0,
+        },
+        manifest: Bytes::new(),
+        backend: NaiveBackend.id(),
+    }
+}

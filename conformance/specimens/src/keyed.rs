@@ -1,0 +1,103 @@
+//! Databases whose clients have evaluation keys, and whose preparation of keys a test sees.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use bytes::Bytes;
+use spirea_engine::Database;
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes};
+
+use crate::{Hook, identity, no_hook, params};
+
+/// Bytes of memory that a set of keys takes once it is prepared.
+pub const PREPARED: u64 = 1000;
+/// The first byte of keys that no responder takes.
+pub const BAD: u8 = 0xff;
+
+/// The parameters of keyed databases.
+pub static PARAMS: LazyLock<ProtocolParams> = LazyLock::new(|| params("exppack-simple"));
+
+/// What a test sees of a responder's work.
+#[derive(Default)]
+pub struct Seen {
+    prepared: AtomicUsize,
+    /// The keys that were prepared, for as long as someone has them.
+    alive: Mutex<Vec<Weak<u8>>>,
+}
+
+impl Seen {
+    /// How many sets of keys were prepared.
+    pub fn prepared(&self) -> usize {
+        self.prepared.load(Ordering::SeqCst)
+    }
+
+    /// How many prepared sets of keys are held.
+    pub fn alive(&self) -> usize {
+        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        alive.iter().filter(|keys| keys.strong_count() > 0).count()
+    }
+}
+
+/// A responder whose answers are the first byte of its client's keys, over and over. It takes batches of up to 2.
+pub struct Keyed {
+    /// What it notes of its work.
+    pub seen: Arc<Seen>,
+    /// The second byte of the keys that it takes; any if there is none.
+    pub form: Option<u8>,
+    /// Runs before keys are prepared.
+    pub before_keys: Hook,
+    /// Runs before every batch.
+    pub before_batch: Hook,
+}
+
+impl Default for Keyed {
+    fn default() -> Self {
+        Self { seen: Arc::default(), form: None, before_keys: no_hook(), before_batch: no_hook() }
+    }
+}
+
+impl Responder for Keyed {
+    fn sizes(&self) -> Sizes {
+        PARAMS.sizes()
+    }
+
+    fn max_batch(&self) -> usize {
+        2
+    }
+
+    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        (self.before_keys)();
+        if bytes[0] == BAD || self.form.is_some_and(|form| bytes[1] != form) {
+            let detail = "no keys of this form".into();
+            return Err(ProtocolError::Malformed { what: "keys", detail });
+        }
+        self.seen.prepared.fetch_add(1, Ordering::SeqCst);
+        let keys = Arc::new(bytes[0]);
+        self.seen.alive.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&keys));
+        Ok(PreparedKeys::new(keys, PREPARED as usize))
+    }
+
+    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        (self.before_batch)();
+        let first = |query: &Query<'_>| *query.keys.expect("keys").get::<u8>().expect("keys of its own");
+        Ok(queries.iter().map(|query| vec![first(query); PARAMS.sizes().answer_bytes]).collect())
+    }
+}
+
+/// The database that a responder answers for.
+pub fn database(name: &str, version: [u8; 32], responder: Keyed) -> Database {
+    Database::new(identity(name, version, &PARAMS), Box::new(responder)).expect("its parts belong together")
+}
+
+/// So many dummy queries.
+pub fn queries(count: usize) -> Vec<Bytes> {
+    vec![vec![0; PARAMS.sizes().query_bytes].into(); count]
+}
+
+/// A client's keys; `client` is their first and third byte, and tells them apart.
+pub fn keys(client: u8) -> Vec<u8> {
+    let mut bytes = vec![0; PARAMS.sizes().keys_bytes];
+    (bytes[0], bytes[2]) = (client, client);
+    bytes
+}

@@ -1,0 +1,149 @@
+//! Snapshots on disk: built, or written by hand.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use spirea_backend::{Backend, Residence};
+use spirea_cpu::CpuBackend;
+use spirea_protocols::choice::Choice;
+use spirea_protocols::hint_rows::HintRows;
+use spirea_protocols::keyword::{Bucket, KeyHash, Place};
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::steps::LweHint;
+use spirea_protocols::table::join_fields;
+use spirea_protocols::{Opening, Protocol as _, Table, TableKind, simple};
+use spirea_store::ingest::{Format, Selection};
+use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
+use spirea_store::{BuildOptions, FileEntry, Manifest, Protocol, Silent, Snapshot, Statistics, StoreError};
+
+/// What builds and answers.
+pub static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(1).unwrap()));
+
+/// How snapshots are opened that one server answers for.
+pub const MAPPED: Opening = Opening { residence: Residence::Mapped, party: None };
+
+/// Rows of a [written](write_snapshot) snapshot; `edition` tells versions apart.
+pub const ROWS: u64 = 300;
+
+/// The key of a row of a [written](write_snapshot) snapshot.
+pub fn key(row: u64) -> Vec<u8> {
+    format!("key-{row}").into_bytes()
+}
+
+/// The fields of a row of a [written](write_snapshot) snapshot.
+pub fn value(row: u64, edition: u8) -> Vec<Vec<u8>> {
+    vec![format!("value {row} of edition {edition}").into_bytes(), vec![edition; row as usize % 7]]
+}
+
+/// Writes a snapshot of [`ROWS`] rows without the builder, by the public format alone; gives its folder.
+pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> PathBuf {
+    let values: Vec<Vec<u8>> = (0..ROWS)
+        .map(|row| join_fields(&value(row, edition).iter().map(|field| &field[..]).collect::<Vec<_>>()))
+        .collect();
+    let (salt, places) = ([edition; 32], [edition + 1; 32]);
+    let payloads: Vec<Vec<u8>> = match kind {
+        TableKind::Index => values.iter().map(|value| Table::index_payload(value)).collect(),
+        TableKind::Keyword => {
+            let mut buckets = vec![Bucket::default(); 16];
+            for (row, value) in values.iter().enumerate() {
+                let hash = KeyHash::new(&salt, &key(row as u64));
+                buckets[Place::new(&places, &hash.tag).bucket(16) as usize].push(&hash.tag, value);
+            }
+            buckets.iter().map(Bucket::payload).collect()
+        }
+    };
+    let table = Table {
+        kind,
+        entries: ROWS,
+        records: payloads.len() as u64,
+        payload_bytes: payloads.iter().map(Vec::len).max().unwrap(),
+        salt,
+        places: (kind == TableKind::Keyword).then_some(places),
+        fields: vec!["text".into(), "more".into()],
+        proofs: None,
+    };
+    let (records, record_bytes) = (table.records, table.record_bytes());
+    let params = simple::Params::choose(&Choice::default(), [edition; 32], records, record_bytes).unwrap();
+    let layout = params.layout();
+    let mut matrix = vec![0; layout.bytes()];
+    for (record, payload) in payloads.iter().enumerate() {
+        for (i, byte) in table.seal(record as u64, payload).into_iter().enumerate() {
+            matrix[params.offset(record as u64, i)] = byte;
+        }
+    }
+    let uploaded = BACKEND.upload(layout, &matrix).unwrap();
+    let mut hint = Vec::new();
+    LweHint::compute(&**BACKEND, &params.public_matrix(), &uploaded, |_| ())
+        .unwrap()
+        .write(&mut hint)
+        .unwrap();
+
+    let folder = folder.join(format!("{name}-{edition}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let entry = |file: &str, bytes: &[u8]| {
+        std::fs::write(folder.join(file), bytes).unwrap();
+        FileEntry { file: file.into(), bytes: bytes.len() as u64, blake3: *blake3::hash(bytes).as_bytes() }
+    };
+    let value_bytes = values.iter().map(Vec::len).sum::<usize>() as u64;
+    let manifest = Manifest {
+        format: FORMAT,
+        name: name.into(),
+        created: "2026-01-31T23:59:59Z".into(),
+        delta_of: None,
+        matrix: entry(MATRIX_FILE, &matrix),
+        hint: entry(HINT_FILE, &hint),
+        hint_rows: Some(entry(HINT_ROWS_FILE, &HintRows::of(params.lwe_set()).list(&hint))),
+        server: None,
+        changes: None,
+        table,
+        protocol: ProtocolParams::Simple(params),
+        statistics: Statistics {
+            rows: ROWS,
+            value_bytes,
+            entry_bytes: value_bytes * 2,
+            longest_value_bytes: values.iter().map(Vec::len).max().unwrap() as u64,
+            longest_value_row: Some(1),
+        },
+    };
+    entry(MANIFEST_FILE, &manifest.to_bytes());
+    folder
+}
+
+/// A selection of columns.
+pub fn columns(key: Option<&str>, values: &[&str]) -> Selection {
+    Selection { key: key.map(Into::into), values: values.iter().map(|&value| value.into()).collect() }
+}
+
+/// Options that build `input` into the folder `table` beside it, the same each time.
+pub fn options(input: &Path, key: Option<&str>, values: &[&str]) -> BuildOptions {
+    let record_bytes = (input.extension().unwrap() == "raw").then_some(4);
+    let format = Format::choose(None, record_bytes, input).unwrap();
+    let out = input.with_file_name("table");
+    BuildOptions { seed: Some([7; 32]), ..BuildOptions::new(input, format, columns(key, values), out) }
+}
+
+/// Writes `content` to a file called `name` in `folder`; gives its path.
+pub fn write_file(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+/// Builds with [`BACKEND`].
+///
+/// # Errors
+/// Those of [`build`](spirea_store::build()).
+pub fn try_build(options: &BuildOptions) -> Result<Snapshot, StoreError> {
+    spirea_store::build(options, &BACKEND, &Silent)
+}
+
+/// Options that build lines of CSV, head first, into the folder `out`; they are written beside it.
+pub fn csv_options(out: &Path, protocol: &str, selection: Selection, lines: &str) -> BuildOptions {
+    let input = out.with_extension("csv");
+    std::fs::write(&input, lines).unwrap();
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    BuildOptions {
+        protocol: Protocol::Named(choice),
+        ..BuildOptions::new(input, Format::Csv, selection, out)
+    }
+}

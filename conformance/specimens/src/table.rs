@@ -1,0 +1,16 @@
+use spirea_protocols::{Table, TableKind};
+
+/// A table with as many entries as records, one field called `value`, and no proofs. Its salt is all zeros; where its
+/// entries lie follows from 32 bytes of 1.
+pub fn table(kind: TableKind, records: u64, payload_bytes: usize) -> Table {
+    Table {
+        kind,
+        entries: records,
+        records,
+        payload_bytes,
+        salt: [0; 32],
+        places: (kind == TableKind::Keyword).then_some([1; 32]),
+        fields: vec!["value".into()],
+        proofs: None,
+    }
+}
