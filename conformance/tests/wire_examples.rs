@@ -13,7 +13,7 @@ use spirea_math::random::{SecretRng, Seed, public_residues, public_row};
 use spirea_math::{Expansion, Gadget, Modulus, NttPlan};
 use spirea_protocols::delta::{self, Change};
 use spirea_protocols::grid::{self, Grid, Spread};
-use spirea_protocols::keyword::{Bucket, KeyHash, Place};
+use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::{NAMES, ProtocolParams};
 use spirea_protocols::signature::{PrivateKey, Signature};
@@ -269,7 +269,7 @@ fn fields() -> Vec<String> {
 fn keys() -> Vec<String> {
     let of = |key: &str| {
         let tag = KeyHash::new(&COUNTED, key.as_bytes()).tag;
-        let place = Place::new(&[0x44; 32], &tag);
+        let place = EntryPlace::new(&[0x44; 32], &tag);
         // The bucket among 2^40 is the upper 40 bits of a place.
         let (upper, record) = (place.bucket(1 << 40), place.bucket(1000));
         format!("{key}: tag {}, place {upper:010x}..., record {record}", hex(tag))

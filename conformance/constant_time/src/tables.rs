@@ -1,6 +1,6 @@
 //! Small tables, by key and by position.
 
-use spirea_protocols::keyword::{Bucket, KeyHash, Place};
+use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::{Table, TableKind};
 
@@ -38,7 +38,7 @@ pub fn sealed(kind: TableKind, size: Size, proof_levels: Option<u32>) -> Sealed 
             let mut buckets = vec![Bucket::default(); count as usize];
             for i in 0..size.values {
                 let hash = KeyHash::new(&salt, &key(i));
-                let bucket = Place::new(&places, &hash.tag).bucket(count);
+                let bucket = EntryPlace::new(&places, &hash.tag).bucket(count);
                 buckets[bucket as usize].push(&hash.tag, &value(i, size));
             }
             buckets.iter().map(Bucket::payload).collect()

@@ -7,7 +7,7 @@ use spirea_backend::{Backend, Residence};
 use spirea_cpu::CpuBackend;
 use spirea_protocols::choice::Choice;
 use spirea_protocols::hint_rows::HintRows;
-use spirea_protocols::keyword::{Bucket, KeyHash, Place};
+use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
@@ -47,7 +47,7 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
             let mut buckets = vec![Bucket::default(); 16];
             for (row, value) in values.iter().enumerate() {
                 let hash = KeyHash::new(&salt, &key(row as u64));
-                buckets[Place::new(&places, &hash.tag).bucket(16) as usize].push(&hash.tag, value);
+                buckets[EntryPlace::new(&places, &hash.tag).bucket(16) as usize].push(&hash.tag, value);
             }
             buckets.iter().map(Bucket::payload).collect()
         }

@@ -48,7 +48,7 @@ impl Remote {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            // A publication answers when its version does: nobody knows how long that takes.
+            // A publication gets its response when its version answers: nobody knows how long that takes.
             .timeout_connect(Some(Duration::from_secs(10)))
             .tls_config(tls(self.access.ca.as_deref())?)
             .build()
@@ -72,12 +72,12 @@ impl Publisher {
     /// Sends a snapshot.
     pub fn base(&self, folder: &Path) -> anyhow::Result<ExitCode> {
         let snapshot = Snapshot::open(folder)?;
-        // What is wrong with the address, the token or the database is said before gigabytes are sent.
+        // A wrong address, token or database is reported before gigabytes are sent.
         self.versions()?;
         let (reader, writer) = pipe().context("the system gave no pipe")?;
         let packing = thread::spawn(move || pack(&snapshot, writer));
         let sent = self.post("snapshot", Some("application/x-tar"), SendBody::from_owned_reader(reader));
-        // A server that refuses stops to read, and the pipe breaks: its word is what counts.
+        // A server that refuses stops reading, and the pipe breaks: its refusal is the error to report.
         let packed = packing.join().map_err(|_| anyhow!("packing the snapshot was aborted by a defect"))?;
         let exit = sent?;
         packed.map(|()| exit)

@@ -34,13 +34,13 @@ pub fn evaluate_all<P: Prf, O: Output>(prf: P, key: &Key) -> Vec<Leaf> {
     nodes.into_iter().map(|node| leaf::<P, O>(prf, node, key)).collect()
 }
 
-/// Some points of a key as a key of their own, whose point 0 is the first of them: for whoever holds these points'
-/// records alone.
+/// Makes a key of some of a key's points, for a server that holds these points' records alone. Its point 0 is the first
+/// of them.
 pub struct Subtree<'a> {
     /// The key.
     pub key: &'a Key,
-    /// The points: the first leaves of a subtree, so that they begin at a leaf whose number is a multiple of the
-    /// leaves of the smallest tree that has room for them.
+    /// The points. They begin at a leaf whose number is a multiple of the leaves of the smallest tree that has room for
+    /// them.
     pub points: Range<u64>,
 }
 

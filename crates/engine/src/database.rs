@@ -14,10 +14,10 @@ use crate::lock::lock;
 use crate::scheduler::{Pace, PaceMeter};
 use crate::{EngineError, LoadError, Reservation};
 
-/// The most bytes of a request's queries, unless a single query has more: bounds a batch of long queries.
+/// Bounds a batch of long queries: the most bytes of a request's queries, unless a single query has more.
 pub const MAX_REQUEST_BYTES: usize = 64 << 20;
 
-/// When room for keys may be there that requests have now: they wait for a batch or two.
+/// How long a client waits for room that the keys of other requests take: these are answered within a batch or two.
 const KEYS_RETRY: Duration = Duration::from_secs(1);
 
 /// What a database is, beside the machine that answers: all of it public.
@@ -83,7 +83,7 @@ impl KeyForm {
     }
 }
 
-/// Told, with the reason, each time a device failed while it answered.
+/// Is told the reason each time a device fails while it answers.
 pub type LossHandler = Box<dyn Fn(&str) + Send + Sync>;
 
 impl Database {
@@ -149,7 +149,7 @@ impl Database {
     /// The backend's.
     pub fn measure(&self) -> Result<(), LoadError> {
         self.with_specimens(|answer| {
-            // The first reads the table from its file, and makes what is made once.
+            // The first batch reads the table from its file, and computes what is computed only once.
             answer(1)?;
             for queries in PaceMeter::probes(self.max_batch) {
                 let started = Instant::now();
@@ -181,7 +181,7 @@ impl Database {
             run(&|queries| self.in_turn(|responder| responder.answer(&vec![query; queries])).map(drop))
         };
         match prepared() {
-            // It has no such query; it needs little beside the answers.
+            // A protocol without dummy queries needs little memory beside its answers.
             Ok(()) | Err(ProtocolError::Malformed { .. }) => Ok(prepared_bytes),
             Err(error) => Err(error.into()),
         }

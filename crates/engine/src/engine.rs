@@ -6,7 +6,7 @@ use bytes::Bytes;
 use spirea_backend::BackendId;
 use spirea_protocols::PreparedKeys;
 
-use crate::scheduler::{Load, Part, Scheduler, Ticket, Window};
+use crate::scheduler::{DatabaseQueries, Load, Scheduler, Ticket, Window};
 use crate::served::Versions;
 use crate::{Database, EngineError, HintFile, KeyEvents, KeyOwner, KeyRegistry, KeyUsage, LoadError, Served};
 
@@ -105,8 +105,7 @@ impl Engine {
         databases.entry(served.base().identity().name.clone()).or_default().versions.push_former(served);
     }
 
-    /// Puts a database in the place of those of its version, in all versions that answer: held otherwise, or on
-    /// another backend.
+    /// Replaces a database, in all versions that answer, by the same one held otherwise or on another backend.
     pub fn replace(&self, database: &Arc<Database>) {
         if let Some(known) = self.write().get_mut(&database.identity().name) {
             known.versions.replace(database);
@@ -175,7 +174,7 @@ impl Engine {
         Ok(hints.find(|hint| hint.blake3 == *blake3).cloned())
     }
 
-    /// Something of the versions of a database that answers.
+    /// Picks something of the versions of a database that answers.
     fn of<T>(&self, name: &str, find: impl FnOnce(&Versions) -> Option<T>) -> Result<T, EngineError> {
         let databases = self.read();
         let known = databases.get(name).ok_or(EngineError::UnknownDatabase)?;
@@ -185,9 +184,9 @@ impl Engine {
         find(&known.versions).ok_or(EngineError::Stale { current: *newest.version() })
     }
 
-    /// Registers a client's evaluation keys for a part of a database; gives the hash that its requests name them
-    /// by. They count as the owner's; nobody's are bounded together with all others alone. Prepares them on the
-    /// calling thread, unless they are there already.
+    /// Registers a client's evaluation keys for a part of a database; gives the hash that its requests name them by.
+    /// They count against the owner's budget; those without an owner count only against the budget of all keys.
+    /// Prepares them on the calling thread, unless they are there already.
     ///
     /// # Errors
     /// [`EngineError::Malformed`] or [`EngineError::Protocol`] if the bytes are no keys for the database;
@@ -201,7 +200,7 @@ impl Engine {
         self.keys.register(database, bytes, owner)
     }
 
-    /// Drops evaluation keys that have expired. They answer nobody any more before that, and merely take their place.
+    /// Drops evaluation keys that have expired. Until then they take up room, though no query can use them any more.
     pub fn expire_keys(&self) {
         self.keys.expire();
     }
@@ -226,7 +225,11 @@ impl Engine {
         }
         let part = |(database, Asked { keys, queries }): (&Arc<Database>, Asked)| {
             database.admit(&queries)?;
-            Ok(Part { keys: self.keys_of(database, keys)?, database: Arc::clone(database), queries })
+            Ok(DatabaseQueries {
+                keys: self.keys_of(database, keys)?,
+                database: Arc::clone(database),
+                queries,
+            })
         };
         let parts = databases.into_iter().zip(asked).map(part).collect::<Result<_, EngineError>>()?;
         self.scheduler.submit(parts)

@@ -20,5 +20,5 @@ pub use engine::{Asked, Engine, State, Status};
 pub use error::{EngineError, LoadError};
 pub use keys::{KeyEvents, KeyOptions, KeyOwner, KeyRegistry, KeyUsage};
 pub use reservation::{ComputeTurn, Reservation};
-pub use scheduler::{Answers, Load, Part, Steps, Ticket, Window};
+pub use scheduler::{Answers, DatabaseQueries, Load, Steps, Ticket, Window};
 pub use served::{MOST_VERSIONS, Served};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use spirea_engine::scheduler::simulation::{Arrival, Launched, Simulated, Simulation, poisson};
-use spirea_engine::scheduler::{Batch, Batcher, Next, Pace, PaceMeter, Place, Terms, Window};
+use spirea_engine::scheduler::{Batch, Batcher, Next, Pace, PaceMeter, RequestNumber, Terms, Window};
 
 fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
@@ -34,7 +34,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Clone, Copy)]
 struct Known {
     number: usize,
-    place: Place,
+    place: RequestNumber,
     arrived: Duration,
     queries: usize,
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use spirea_engine::scheduler::simulation::{Arrival, Launched, Simulation, poisson};
-use spirea_engine::scheduler::{Pace, PaceMeter, Part, Scheduler};
+use spirea_engine::scheduler::{DatabaseQueries, Pace, PaceMeter, Scheduler};
 use spirea_engine::{Answers, Database, EngineError, Ticket, Window};
 use spirea_protocols::{PreparedKeys, ProtocolError, Query};
 
@@ -18,8 +18,8 @@ fn scheduler(capacity: usize) -> Scheduler {
     Scheduler::new(capacity, AT_ONCE).unwrap()
 }
 
-fn part(database: &Arc<Database>, first: &[u8]) -> Part {
-    Part { database: Arc::clone(database), keys: None, queries: queries(first) }
+fn part(database: &Arc<Database>, first: &[u8]) -> DatabaseQueries {
+    DatabaseQueries { database: Arc::clone(database), keys: None, queries: queries(first) }
 }
 
 /// The first bytes of the answers, by part.
@@ -47,7 +47,7 @@ fn counted(behaviour: Behaviour) -> (Arc<Database>, Arc<Mutex<Vec<usize>>>) {
 }
 
 /// Lets requests gather while a batch of another database is computed, then has them answered.
-fn together(scheduler: &Scheduler, requests: Vec<Vec<Part>>) -> Vec<Result<Answers, EngineError>> {
+fn together(scheduler: &Scheduler, requests: Vec<Vec<DatabaseQueries>>) -> Vec<Result<Answers, EngineError>> {
     let (behaviour, begins, go) = gated();
     let gate = Arc::new(database(behaviour));
     let first = scheduler.submit(vec![part(&gate, &[0])]).unwrap();
@@ -70,7 +70,7 @@ fn clients_share_a_call_and_keep_their_keys_and_their_answers() {
     let (database, calls) = counted(Box::new(keyed));
     let request = |key: u8, first: &[u8]| {
         let keys = Some(PreparedKeys::new(Arc::new(key), 1));
-        vec![Part { keys, ..part(&database, first) }]
+        vec![DatabaseQueries { keys, ..part(&database, first) }]
     };
     let requests = vec![request(10, &[1, 2]), request(20, &[1]), request(30, &[3]), request(40, &[4])];
     let outcomes: Vec<Answers> = together(&scheduler(8), requests).into_iter().map(Result::unwrap).collect();
@@ -244,7 +244,7 @@ fn scheduler_follows_simulation(rate: f64, capacity: usize, count: usize) -> Vec
         let mut queries = vec![vec![0; queries(&[0])[0].len()]; arrivals[i].queries];
         queries.iter_mut().for_each(|query| query[..2].copy_from_slice(&name(i)));
         let queries = queries.into_iter().map(Into::into).collect();
-        scheduler.submit(vec![Part { database: Arc::clone(&database), keys: None, queries }])
+        scheduler.submit(vec![DatabaseQueries { database: Arc::clone(&database), keys: None, queries }])
     };
 
     let mut events: Vec<(Duration, Event)> =

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::access::{Caller, Share};
 use crate::refused::Refused;
 
-/// The slowest upload that is waited for, in bytes a second; beside the time allowed for a pause.
+/// The slowest upload that is waited for, in bytes a second, on top of the time allowed for a pause.
 const SLOWEST_UPLOAD: u64 = 16 << 10;
 
 /// Memory for bodies, shared by all requests.
@@ -38,7 +38,7 @@ impl BodyMemory {
         (u64::from(self.total) - self.permits.available_permits() as u64) * Self::UNIT
     }
 
-    /// Takes memory for a body; one that exceeds all there is waits for nothing and gets all.
+    /// Takes memory for a body. A body that exceeds all there is takes all of it.
     fn take(&self, bytes: u64) -> Result<OwnedSemaphorePermit, Refused> {
         let units = u32::try_from(bytes.div_ceil(Self::UNIT)).unwrap_or(u32::MAX).min(self.total);
         Arc::clone(&self.permits).try_acquire_many_owned(units).map_err(|_| Refused::short_of_memory())

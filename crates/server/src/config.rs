@@ -18,7 +18,7 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The address for publishing and administration; without one there is neither.
     pub admin_listen: Option<SocketAddr>,
-    /// Names of hosts by which it is asked there, beside addresses and `localhost`; with TLS any is right.
+    /// Names of hosts under which operators reach it, beside addresses and `localhost`; with TLS any name is accepted.
     pub admin_names: Vec<String>,
     /// The certificate of both addresses; without one, connections are not encrypted.
     pub tls: Option<TlsFiles>,
@@ -28,8 +28,8 @@ pub struct ServerConfig {
     pub development: bool,
     /// Folders of snapshots, one for each database.
     pub snapshots: Vec<PathBuf>,
-    /// The file of the private key that signs what is published through the server; without one, what it makes of
-    /// changes is unsigned.
+    /// The file of the private key that signs what is published through the server; without one, the versions that it
+    /// makes of changes are unsigned.
     pub signing_key: Option<PathBuf>,
     /// Which backend answers.
     pub backend: BackendChoice,
@@ -70,7 +70,7 @@ impl Default for ServerConfig {
             threads: 0,
             residence: Residence::default(),
             party: None,
-            // As many as a batch of most protocols takes; their memory is bounded apart, by that of bodies.
+            // As many as a batch of most protocols takes. The budget of bodies bounds their memory.
             queue: 256,
             keys: KeyOptions::default(),
             redis: None,
@@ -182,8 +182,8 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// How long a client may take nothing of its response.
     pub write_timeout: Duration,
-    /// How long `/readyz` says that the server leaves before it stops to accept connections: the time that balancers
-    /// of load need to notice.
+    /// How long `/readyz` says that the server leaves before it stops to accept connections: the time that load
+    /// balancers need to notice.
     pub drain_delay: Duration,
     /// How long accepted requests may take when the server stops.
     pub drain_timeout: Duration,

@@ -1,9 +1,9 @@
 //! Room on GPUs: a database is loaded only if there is room for its queries, and for those of all others.
 //!
-//! What is loaded and what is computed have memory of their own. A device's pool is for what is computed: for one batch
-//! at a time, the most that the largest batch of any database takes, found out when each is loaded, and for the keys of
-//! clients, those that they have and those that they may still register. It is reserved before a database answers, and
-//! nothing that is loaded takes of it; so a query always finds its room.
+//! What is loaded and what is computed have memory of their own. A device's pool is for what is computed. It has room
+//! for one batch at a time, as much as the largest batch of any database takes, which is found out when the database is
+//! loaded; and for the keys of clients, those that they have and those that they may still register. This room is
+//! reserved before a database answers, and nothing that is loaded takes any of it, so a query always finds its room.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -46,7 +46,7 @@ impl Reservation for GpuReservation {
         lock(&self.memory.turn)
     }
 
-    /// What is in use when nothing is computed is keys, and what stays from batch to batch.
+    /// Between computations, only keys and what stays from batch to batch are in use.
     fn has_room_for_keys(&self) -> bool {
         let reservations = self.memory.reservations();
         self.memory.devices.iter().enumerate().all(|(member, device)| {

@@ -61,7 +61,7 @@ pub use logs::{LogConfig, LogFormat, Logs, init_logs};
 pub use reload::Reloader;
 pub use server::{Addresses, ServeError, Server, key_registry, serve};
 pub use shared_keys::RedisUrl;
-pub use spirea_engine::keys::{Amount, ClientPart, KeyOptions};
+pub use spirea_engine::keys::{Amount, ClientBudget, KeyOptions};
 pub use spirea_protocols::Party;
 pub use tls::{TlsError, TlsFiles, expiry};
 pub use traces::Collector;

@@ -12,7 +12,7 @@ use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGua
 use tracing_subscriber::fmt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// Lines that wait to be written: a second of the busiest server's, a few megabytes.
+/// The most lines that wait to be written: those of a second of the busiest server, a few megabytes.
 const WAITING_LINES: usize = 16 << 10;
 
 /// Writes that failed; a process has one log.
@@ -85,7 +85,7 @@ pub fn init_logs(LogConfig { format, level }: LogConfig) -> Result<Logs, TryInit
         .with_ansi(colours)
         .with_max_level(level)
         .with_target(false)
-        // It would tell of a failed write on standard error, and panic where that fails.
+        // Otherwise the subscriber would report a failed write on standard error, and panic where that fails too.
         .log_internal_errors(false);
     match format {
         LogFormat::Text => subscriber.finish().try_init()?,

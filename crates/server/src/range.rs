@@ -12,8 +12,8 @@ pub(crate) struct Slice {
 pub(crate) enum Asked {
     /// Everything: also for headers that are malformed or ask for several ranges, which a server may ignore.
     Whole,
-    /// Part of the file.
-    Part(Slice),
+    /// These bytes of the file.
+    Slice(Slice),
     /// Nothing that the file has.
     Outside,
 }
@@ -37,7 +37,7 @@ pub(crate) fn parse(value: &str, total: u64) -> Asked {
     if start >= end {
         return Asked::Outside;
     }
-    Asked::Part(Slice { start, length: end - start })
+    Asked::Slice(Slice { start, length: end - start })
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn ranges_are_read_as_rfc_9110_says() {
-        let part = |start, length| Asked::Part(Slice { start, length });
+        let part = |start, length| Asked::Slice(Slice { start, length });
         for (value, asked) in [
             ("bytes=0-", part(0, 100)),
             ("bytes=10-19", part(10, 10)),

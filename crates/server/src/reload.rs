@@ -10,7 +10,7 @@ use crate::access::Tokens;
 use crate::app::App;
 use crate::tls::Certificates;
 
-/// How often it is looked whether files have changed. Looking works on every file system, also where a folder is
+/// How often the server looks whether files have changed. Looking works on every file system, also where a folder is
 /// swapped as a whole.
 const LOOK: Duration = Duration::from_secs(2);
 

@@ -157,7 +157,7 @@ impl Server {
             Ok::<_, ServeError>(source)
         };
         let sources = config.snapshots.iter().map(open).collect::<Result<_, _>>()?;
-        // The engine has the databases, and these have a part in the memory that is asked for here.
+        // The closure must not own the engine: the engine's databases own the closure.
         let keys = Arc::downgrade(&engine);
         let prepared =
             move |gpus: &[BackendId]| keys.upgrade().map_or(0, |engine| engine.keys_prepared_for(gpus));
@@ -326,7 +326,7 @@ pub fn key_registry(config: &ServerConfig) -> Result<KeyRegistry, ServeError> {
     Ok(keys.with_shared(Box::new(shared)))
 }
 
-/// How often it is looked for evaluation keys that have expired.
+/// How often the server looks for evaluation keys that have expired.
 const EXPIRY_LOOK: Duration = Duration::from_secs(60);
 
 async fn expire_keys(app: Arc<App>) {

@@ -114,8 +114,8 @@ impl RedisKeys {
 
 impl SharedKeys for RedisKeys {
     fn fetch(&self, name: &[u8; 32], most: usize) -> Option<Vec<u8>> {
-        // A range, so that no more comes than is wanted, whatever is there: all of it, and a byte to tell that it is
-        // longer.
+        // Asks for a range, so that no more comes than is wanted, whatever is there: all of it, and a byte to tell that
+        // it is longer.
         let found = |connection: &mut Connection| -> Result<Vec<u8>, RedisError> {
             cmd("GETRANGE").arg(key(name)).arg(0).arg(most).query(connection)
         };

@@ -94,7 +94,8 @@ pub(crate) struct Trace {
     pub status: u16,
     pub began: SystemTime,
     pub took: Duration,
-    /// Of a query that was answered, and since the request began when its computation was over.
+    /// Present for a query that was answered: its stages, and when its computation ended, counted from the beginning of
+    /// the request.
     pub stages: Option<(Stages, Duration)>,
 }
 
@@ -278,7 +279,7 @@ fn spans(trace: &Trace) -> Vec<Value> {
 /// Of a trace, 16 bytes, and of its three spans, 8 each, as hexadecimal digits.
 fn identities() -> [String; 4] {
     let mut drawn = [0; 40];
-    // Without randomness all have one identity: the traces are of no use, and harm nobody.
+    // Without randomness all traces have one identity: they are of no use, but do no harm.
     let _ = getrandom::fill(&mut drawn);
     [0..16, 16..24, 24..32, 32..40]
         .map(|range| drawn[range].iter().map(|byte| format!("{byte:02x}")).collect())

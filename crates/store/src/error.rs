@@ -7,7 +7,7 @@ use spirea_protocols::table::MAX_VALUE_BYTES;
 
 /// Where in an input file something is wrong: `data.csv:1042`, or `data.parquet: row 17`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// A line of a text file, from 1.
     Line(PathBuf, u64),
     /// A row, from 1, without a header.
@@ -16,7 +16,7 @@ pub enum Place {
     File(PathBuf),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(path, line) => write!(f, "{}:{line}", path.display()),
@@ -47,7 +47,7 @@ pub enum StoreError {
     #[error("{place}: {detail}")]
     Malformed {
         /// Where.
-        place: Place,
+        place: Location,
         /// The cause and a remedy.
         detail: String,
     },
@@ -55,7 +55,7 @@ pub enum StoreError {
     #[error("{place}: no column {column:?}; there are {}", list(.columns))]
     NoSuchColumn {
         /// Where the columns are named: a header, or the row that lacks one.
-        place: Place,
+        place: Location,
         /// The column.
         column: String,
         /// Those that exist.
@@ -65,7 +65,7 @@ pub enum StoreError {
     #[error("{place}: column {column:?} is null; give it a value (an empty one is a value) or drop the row")]
     Null {
         /// The row.
-        place: Place,
+        place: Location,
         /// The column.
         column: String,
     },
@@ -81,7 +81,7 @@ pub enum StoreError {
     )]
     Oversize {
         /// The row.
-        place: Place,
+        place: Location,
         /// Bytes of the value.
         bytes: usize,
     },
@@ -103,7 +103,7 @@ pub enum StoreError {
     )]
     Outliers {
         /// Where the longest value stands.
-        place: Place,
+        place: Location,
         /// Its row, counted from 1.
         row: u64,
         /// Its bytes.
@@ -204,7 +204,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(crate) fn malformed(place: Place, detail: impl Into<String>) -> Self {
+    pub(crate) fn malformed(place: Location, detail: impl Into<String>) -> Self {
         Self::Malformed { place, detail: detail.into() }
     }
 }
@@ -258,7 +258,7 @@ impl<T> IoContext<T> for std::io::Result<T> {
     }
 }
 
-/// Faults for tests: the process dies, as far as this thread's files can tell, after so many operations on files.
+/// Faults for tests: after so many operations on files all others fail, as if the process had ended.
 #[cfg(test)]
 pub(crate) mod faults {
     use std::cell::Cell;

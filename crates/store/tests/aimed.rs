@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use spirea_protocols::keyword::{KeyHash, Place};
+use spirea_protocols::keyword::{EntryPlace, KeyHash};
 use spirea_protocols::registry::Choice;
 use spirea_protocols::{Table, TableKind};
 use spirea_specimens::LookUps;
@@ -35,7 +35,8 @@ fn repository(folder: &Path, base: &Snapshot, name: &str) -> Repository {
 /// Three hundred keys that lie in the first of 4096 buckets of a table, and so in one of any number below.
 fn aimed(table: &Table) -> Vec<Vec<u8>> {
     let places = table.places.unwrap();
-    let first = |key: &Vec<u8>| Place::new(&places, &KeyHash::new(&table.salt, key).tag).bucket(4096) == 0;
+    let first =
+        |key: &Vec<u8>| EntryPlace::new(&places, &KeyHash::new(&table.salt, key).tag).bucket(4096) == 0;
     (0..).map(|i| format!("aimed {i}").into_bytes()).filter(first).take(300).collect()
 }
 

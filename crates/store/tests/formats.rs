@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
 use spirea_store::ingest::{self, Format, Row, Selection};
-use spirea_store::{Place, StoreError};
+use spirea_store::{Location, StoreError};
 
 type Rows = Vec<(Option<Vec<u8>>, Vec<Vec<u8>>)>;
 
@@ -191,7 +191,10 @@ fn malformed_parquet_is_an_error() {
     let nulls = Arc::new(StringArray::from(vec![Some("a"), None])) as ArrayRef;
     parquet(&path, vec![("v", nulls)], Compression::SNAPPY);
     let null = read(&path, &columns(None, &["v"])).unwrap_err();
-    assert!(matches!(&null, StoreError::Null { place: Place::Row(_, 2), column } if column == "v"), "{null}");
+    assert!(
+        matches!(&null, StoreError::Null { place: Location::Row(_, 2), column } if column == "v"),
+        "{null}"
+    );
     let error = read(&path, &columns(None, &["w"])).unwrap_err().to_string();
     assert!(error.contains("no column \"w\"; there are \"v\""), "{error}");
 

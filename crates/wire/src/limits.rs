@@ -20,7 +20,7 @@ pub struct Lengths {
     pub keys_bytes: usize,
 }
 
-/// The lengths of requests and responses, as far as the parameters of a database's version tell them.
+/// The lengths that requests and responses may have, from the parameters of a database's version alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Of the base.
@@ -32,8 +32,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The most that everything of a message but its queries or answers takes, with room for fields that
-    /// later versions may add.
+    /// The most bytes of a message beside its queries or answers, with room for fields that later versions may add.
     const ENVELOPE_BYTES: u64 = 1024;
     /// The most that a field's key and length take.
     const FIELD_BYTES: u64 = 11;

@@ -18,7 +18,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Measures both: the memory's by plainly reading `matrix`, with as many threads as the benchmark uses.
+    /// Measures both; that of memory by only reading `matrix`, with as many threads as the benchmark uses.
     pub fn measure(backend: &CpuBackend, matrix: &CpuMatrix) -> anyhow::Result<Self> {
         let (isa, threads) = (backend.isa(), backend.threads());
         let one_core = rates::multiply_add_peak(isa).context("the path in use has a peak")?;

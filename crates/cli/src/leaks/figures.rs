@@ -130,7 +130,7 @@ impl Figures {
     }
 }
 
-/// One or the other: at most twice the likelier, and an estimate if either is one.
+/// The probability that one or the other happens: at most twice the likelier, and an estimate if either is one.
 fn either(a: Failure, b: Failure) -> Failure {
     let claim = if b.claim == Claim::Estimate { b.claim } else { a.claim };
     Failure { log2: a.log2.max(b.log2) + 1.0, claim }

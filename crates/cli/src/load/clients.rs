@@ -80,7 +80,7 @@ pub struct Fleet {
     servers: Vec<Endpoint>,
     name: String,
     weak_prf: WeakPrf,
-    /// Clients of a protocol without keys are one: they cannot be told apart, and their requests have nothing in
+    /// Clients of a protocol without keys count as one: they cannot be told apart, and their requests have nothing in
     /// common either.
     clients: Vec<Mutex<Life>>,
     current: RwLock<Arc<Edition>>,

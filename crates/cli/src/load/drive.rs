@@ -1,4 +1,4 @@
-//! The open loop: look-ups leave when they are due, whatever became of those before.
+//! The open loop: a look-up leaves when it is due, whether or not those before it have their answers.
 //!
 //! A look-up's latency counts from when it was due. A server that falls behind cannot hide its queue by keeping the
 //! generator waiting, nor can the generator hide its own delays.
@@ -28,8 +28,8 @@ const AHEAD: usize = 64;
 /// How often a look-up is sent at most: versions and keys may change, but not for ever.
 const ATTEMPTS: usize = 4;
 
-/// The load.
-pub struct Load {
+/// The look-ups to make.
+pub struct Traffic {
     /// Who asks.
     pub fleet: Fleet,
     /// What.
@@ -54,7 +54,7 @@ struct Lookup {
 
 /// What is shared by the look-ups.
 struct Shared {
-    load: Load,
+    traffic: Traffic,
     tally: Mutex<Tally>,
     began: Instant,
 }
@@ -62,13 +62,13 @@ struct Shared {
 type Ready = JoinHandle<(Lookup, anyhow::Result<Prepared>)>;
 
 /// Runs it until all its look-ups have ended, or it is interrupted; then only those that have left are waited for.
-pub async fn run(load: Load) -> Tally {
-    let mut rng = ChaCha20Rng::seed_from_u64(load.seed);
-    let (rate, duration, seed) = (load.rate, load.duration, load.seed);
-    let limits = load.fleet.current().description().limits();
+pub async fn run(traffic: Traffic) -> Tally {
+    let mut rng = ChaCha20Rng::seed_from_u64(traffic.seed);
+    let (rate, duration, seed) = (traffic.rate, traffic.duration, traffic.seed);
+    let limits = traffic.fleet.current().description().limits();
     let query_bytes: usize = limits.parts().map(|part| part.query_bytes).sum();
     let ahead = (AHEAD_BYTES / query_bytes.max(1)).clamp(2, AHEAD);
-    let shared = Arc::new(Shared { load, tally: Mutex::default(), began: Instant::now() });
+    let shared = Arc::new(Shared { traffic, tally: Mutex::default(), began: Instant::now() });
     let mut times = poisson(rate, seed).take_while(|&at| at < duration);
     let mut coming: VecDeque<(Duration, Ready)> = VecDeque::new();
     let mut open = JoinSet::new();
@@ -105,12 +105,12 @@ impl Shared {
 
     /// Begins to make a look-up.
     fn make(self: &Arc<Self>, rng: &mut ChaCha20Rng) -> Ready {
-        let client = (rng.next_u64() % self.load.clients as u64) as usize;
-        let (ask, which) = self.load.questions.draw(rng);
+        let client = (rng.next_u64() % self.traffic.clients as u64) as usize;
+        let (ask, which) = self.traffic.questions.draw(rng);
         let id = format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64());
         let (shared, lookup) = (Arc::clone(self), Lookup { client, ask, which, id });
         tokio::spawn(async move {
-            let prepared = shared.load.fleet.prepare(lookup.client, &lookup.ask).await;
+            let prepared = shared.traffic.fleet.prepare(lookup.client, &lookup.ask).await;
             (lookup, prepared)
         })
     }
@@ -129,8 +129,8 @@ impl Shared {
         let checked = tokio::task::spawn_blocking(move || shared.check(lookup.which, prepared, responses));
         let (verdict, newest) = checked.await.unwrap_or((Verdict::Corrupted, None));
         if newest.is_some_and(|newest| newest != version) {
-            // The next look-up is made for the newer one. If it cannot be fetched now, that look-up tells.
-            let _ = self.load.fleet.refresh(&version).await;
+            // The next look-up is made for the newer version. If that cannot be fetched now, that look-up reports it.
+            let _ = self.traffic.fleet.refresh(&version).await;
         }
         self.note(|tally| match verdict {
             Verdict::Unusable => tally.failed(&Failure::Unusable),
@@ -151,7 +151,7 @@ impl Shared {
     ) -> Result<(Prepared, Vec<Bytes>), String> {
         let unprepared = |error: anyhow::Error| format!("not sent: {error:#}");
         let mut prepared = prepared.map_err(unprepared)?;
-        let fleet = &self.load.fleet;
+        let fleet = &self.traffic.fleet;
         for _ in 0..ATTEMPTS {
             let failure = match self.ask(&prepared.limits, &prepared.requests, &lookup.id).await {
                 Ok(responses) => return Ok((prepared, responses)),
@@ -176,7 +176,7 @@ impl Shared {
     /// Sends a look-up's requests to all servers at the same time.
     async fn ask(&self, limits: &Limits, requests: &[Bytes], id: &str) -> Result<Vec<Bytes>, Failure> {
         let limit = limits.response_bytes(1);
-        let servers = self.load.fleet.servers();
+        let servers = self.traffic.fleet.servers();
         let ask = |party: usize| servers[party].post("query", id, requests[party].clone(), limit);
         let responses = match servers.len() {
             1 => vec![ask(0).await?],
@@ -212,7 +212,7 @@ impl Shared {
             Err(_) => return (Verdict::Corrupted, newest),
         };
         let fields = answered.values.into_iter().next().flatten().map(Value::into_fields);
-        let verdict = match self.load.questions.check(which, &fields) {
+        let verdict = match self.traffic.questions.check(which, &fields) {
             None => Verdict::Unknown,
             Some(true) => Verdict::Right,
             Some(false) => Verdict::Wrong,

@@ -15,7 +15,7 @@ use clap::Args;
 use spirea_client::WeakPrf;
 
 use self::clients::Fleet;
-use self::drive::Load;
+use self::drive::Traffic;
 use self::endpoint::{Endpoint, Reach};
 use self::questions::{Questions, Source};
 use self::tally::{Plan, Report};
@@ -100,8 +100,8 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         };
         let known = questions.known();
         let (clients, rate, seed) = (options.clients, options.rate, options.seed);
-        let load = Load { fleet, questions, clients, rate, duration, seed };
-        anyhow::Ok((plan, known, drive::run(load).await))
+        let traffic = Traffic { fleet, questions, clients, rate, duration, seed };
+        anyhow::Ok((plan, known, drive::run(traffic).await))
     })?;
     let (report, latencies) = plan.report(tally);
     match Format::from_flag(options.json) {

@@ -30,7 +30,7 @@ pub struct Tally {
     pub sent_bytes: u64,
     /// Bytes of answers' bodies.
     pub received_bytes: u64,
-    /// The longest that a look-up left later than it was due, in seconds: what this machine could not keep up with.
+    /// The longest delay of a look-up beyond the time it was due, in seconds: how far this machine fell behind.
     pub behind: f64,
     /// When the last look-up ended, in seconds from the beginning.
     pub ended: f64,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use spirea_client::HttpClient;
 use tempfile::tempdir;
 
-use crate::mutate::{Plain, Port, Sent, corpus, malformed, right};
+use crate::mutate::{Port, Sent, WellFormed, corpus, malformed, right};
 use crate::scale::{Dice, Scale};
 use crate::service::{Http, Service, serve};
 use crate::slow::crawl;
@@ -62,7 +62,7 @@ fn send(service: &Service, port: Port, sent: &Sent) -> Option<u16> {
 /// Sends so many malformed requests; gives how many had each status.
 fn storm(
     service: &Service,
-    right: &[Plain],
+    right: &[WellFormed],
     corpus: &[Vec<u8>],
     count: usize,
     part: u64,

@@ -32,7 +32,7 @@ pub enum Port {
 
 /// A request before it is sent.
 #[derive(Clone)]
-pub struct Plain {
+pub struct WellFormed {
     pub port: Port,
     method: String,
     target: Vec<u8>,
@@ -48,7 +48,7 @@ pub struct Sent {
     pub answered: bool,
 }
 
-impl Plain {
+impl WellFormed {
     fn new(port: Port, method: &str, target: &str, body: Vec<u8>) -> Self {
         Self {
             port,
@@ -87,12 +87,12 @@ impl Plain {
 }
 
 /// A right request to each endpoint: queries to both databases, keys to the second, publications to the first.
-pub fn right(service: &Service, http: &Http, [first, second]: [&str; 2], upload: &[u8]) -> Vec<Plain> {
+pub fn right(service: &Service, http: &Http, [first, second]: [&str; 2], upload: &[u8]) -> Vec<WellFormed> {
     let mut requests = Vec::new();
     for path in ["/healthz", "/livez", "/readyz", "/metrics", "/openapi.json"] {
-        requests.extend([Port::Data, Port::Admin].map(|port| Plain::new(port, "GET", path, Vec::new())));
+        requests.extend([Port::Data, Port::Admin].map(|port| WellFormed::new(port, "GET", path, Vec::new())));
     }
-    requests.push(Plain::new(Port::Data, "GET", "/v1/databases", Vec::new()));
+    requests.push(WellFormed::new(Port::Data, "GET", "/v1/databases", Vec::new()));
     for name in [first, second] {
         let edition = Edition::download(http, service, name);
         let mut session: Session = edition.session();
@@ -108,21 +108,21 @@ pub fn right(service: &Service, http: &Http, [first, second]: [&str; 2], upload:
             &format!("hint?blake3={hint}"),
             &format!("hint/rows?blake3={hint}"),
         ] {
-            requests.push(Plain::new(Port::Data, "GET", &below(endpoint), Vec::new()));
+            requests.push(WellFormed::new(Port::Data, "GET", &below(endpoint), Vec::new()));
         }
-        requests.push(Plain::new(Port::Data, "POST", &below("query"), round.requests[0].clone()));
+        requests.push(WellFormed::new(Port::Data, "POST", &below("query"), round.requests[0].clone()));
         let uploads = session.keys().into_iter().map(|keys| keys.request());
-        requests.extend(uploads.map(|keys| Plain::new(Port::Data, "POST", &below("keys"), keys)));
+        requests.extend(uploads.map(|keys| WellFormed::new(Port::Data, "POST", &below("keys"), keys)));
     }
     for path in ["/", "/page.js", "/page.css", "/v1/admin/databases", "/v1/admin/status"] {
-        requests.push(Plain::new(Port::Admin, "GET", path, Vec::new()));
+        requests.push(WellFormed::new(Port::Admin, "GET", path, Vec::new()));
     }
     let admin = |endpoint: &str| format!("/v1/admin/databases/{first}/{endpoint}");
-    requests.push(Plain::new(Port::Admin, "GET", &admin("versions"), Vec::new()));
-    requests.push(Plain::new(Port::Admin, "POST", &admin("changes"), changes([0], 2)));
-    requests.push(Plain::new(Port::Admin, "POST", &admin("snapshot"), upload.to_vec()));
+    requests.push(WellFormed::new(Port::Admin, "GET", &admin("versions"), Vec::new()));
+    requests.push(WellFormed::new(Port::Admin, "POST", &admin("changes"), changes([0], 2)));
+    requests.push(WellFormed::new(Port::Admin, "POST", &admin("snapshot"), upload.to_vec()));
     let rollback = admin(&format!("rollback?to={}", "ab".repeat(32)));
-    requests.push(Plain::new(Port::Admin, "POST", &rollback, Vec::new()));
+    requests.push(WellFormed::new(Port::Admin, "POST", &rollback, Vec::new()));
     requests
 }
 
@@ -138,7 +138,7 @@ pub fn corpus(folder: &Path, found: &mut Vec<Vec<u8>>) {
 }
 
 /// One of the requests, with something wrong.
-pub fn malformed(right: &[Plain], corpus: &[Vec<u8>], dice: &mut Dice) -> (Port, Sent) {
+pub fn malformed(right: &[WellFormed], corpus: &[Vec<u8>], dice: &mut Dice) -> (Port, Sent) {
     let mut request = dice.of(right).clone();
     let port = request.port;
     let mut lie = None;

@@ -2,7 +2,8 @@ use bytemuck::{Pod, cast, cast_slice_mut};
 
 use crate::Block;
 
-/// A function whose words, of `SEED` to a seed and `CALL` to a call, it computes for `LANES` seeds at once.
+/// Computes a function for `LANES` seeds at once. A seed has `SEED` words, and a call of the function gives `CALL`
+/// words.
 ///
 /// Word i of all seeds is one array, and what is straight-line code for one seed stands in a loop over lanes:
 /// that is the form in which a compiler has vectors to work with, of any length.
@@ -11,7 +12,7 @@ pub(super) trait Lanes<Word: Pod, const LANES: usize, const SEED: usize, const C
     fn call(seeds: &[[Word; LANES]; SEED], call: u64) -> [[Word; LANES]; CALL];
 }
 
-/// The first N blocks of any number of seeds, the last group filled up with zeros.
+/// Computes the first N blocks of any number of seeds; the last group is filled up with zeros.
 #[inline(always)]
 pub(super) fn blocks<F, Word, const LANES: usize, const SEED: usize, const CALL: usize, const N: usize>(
     seeds: &[Block],

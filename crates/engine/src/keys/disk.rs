@@ -101,7 +101,7 @@ impl Disk {
         }
         *written = at;
         drop(index);
-        // Costs the order after a restart if it fails, and nothing else.
+        // If this fails, only the order after a restart is wrong.
         let _ = File::options().append(true).open(self.path(id)).and_then(|file| file.set_modified(at));
     }
 

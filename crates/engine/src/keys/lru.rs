@@ -16,7 +16,7 @@ pub(super) struct Budget {
     pub expiry: Duration,
 }
 
-/// Entries within a budget: the least recently used leave first, of an owner who exceeds his own part those of his.
+/// Holds entries within a budget. The least recently used leave first; an owner who exceeds his own part loses his own.
 pub(super) struct Lru<K, V> {
     entries: HashMap<K, Entry<V>>,
     all: Held<K>,
@@ -103,8 +103,8 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         self.entries.get(key)?.owner
     }
 
-    /// Takes an entry in that was last used at a time, in place of any of its key, and gives those that had to leave;
-    /// `None` if it alone exceeds the budget.
+    /// Inserts an entry that was last used at a time, replaces the one of its key, and gives those that had to leave;
+    /// `None` if the entry alone exceeds the budget.
     pub fn insert(
         &mut self,
         key: K,
@@ -139,7 +139,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
     /// Takes out what nobody has used for so long that it has expired.
     pub fn expire(&mut self, at: SystemTime) -> Vec<(K, V)> {
         let mut gone = Vec::new();
-        // The order is that of use, so the first that has not expired ends it.
+        // Entries stand in the order of their use, so the first that has not expired ends the search.
         while let Some(oldest) = self.all.oldest()
             && !self.contains(&oldest, at)
         {
@@ -182,8 +182,8 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
     }
 }
 
-/// Whether something that was used at a time has expired at another one. What was used later than now, by a clock that
-/// was set back since, has not.
+/// Whether something that was used at a time has expired at another one. It has not if its time lies ahead, because the
+/// clock was set back since.
 pub(super) fn expired(used: SystemTime, now: SystemTime, expiry: Duration) -> bool {
     now.duration_since(used).is_ok_and(|idle| idle >= expiry)
 }

@@ -16,6 +16,6 @@ mod usage;
 
 pub use disk::KeyFolderError;
 pub use id::KeyOwner;
-pub use options::{ClientPart, KeyOptions};
+pub use options::{ClientBudget, KeyOptions};
 pub use registry::{Clock, KeyRegistry, SharedKeys};
 pub use usage::{Amount, Departures, KeyEvents, KeyUsage};

@@ -14,14 +14,14 @@ pub struct KeyOptions {
     /// The most that the folder holds.
     pub disk: Amount,
     /// One client's part of all that; a single set of keys is always within it.
-    pub client: ClientPart,
+    pub client: ClientBudget,
     /// How long keys are held that nobody uses.
     pub expiry: Duration,
 }
 
 /// One client's part of the budgets: where there is no number, half of the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClientPart {
+pub struct ClientBudget {
     /// Sets of keys, in memory and in the folder each.
     pub sets: Option<usize>,
     /// Bytes of prepared keys in memory.
@@ -37,7 +37,7 @@ impl Default for KeyOptions {
             memory_bytes: 1 << 30,
             folder: None,
             disk: Amount { sets: 1 << 16, bytes: 16 << 30 },
-            client: ClientPart::default(),
+            client: ClientBudget::default(),
             expiry: Duration::from_secs(30 * 24 * 60 * 60),
         }
     }

@@ -22,9 +22,10 @@ enum Found {
     Shared,
 }
 
-/// Where servers share what clients uploaded. It may fail at any time, and then has and takes nothing, soon.
+/// A store in which servers share what clients uploaded. It may fail at any time: then it soon says that it has
+/// nothing, and takes nothing.
 pub trait SharedKeys: Send + Sync {
-    /// What was stored under a name: as much of it as is longer than `most` bytes by one at the most.
+    /// Reads what was stored under a name; of more than `most` bytes only the first `most + 1`.
     fn fetch(&self, name: &[u8; 32], most: usize) -> Option<Vec<u8>>;
 
     /// Stores bytes under a name for so long, if it can.
@@ -48,8 +49,8 @@ pub struct KeyRegistry {
     /// By the form that they were prepared in: another version, or another backend, may need another one.
     memory: Mutex<Lru<(KeyForm, KeyId), PreparedKeys>>,
     disk: Option<Disk>,
-    /// Held while keys are prepared and files are changed, so that two requests never do the same work, and
-    /// what one computation takes is taken once.
+    /// Held while keys are prepared and files are changed, so that two requests never do the same work, and memory for
+    /// preparing keys is taken once at a time.
     turn: Mutex<()>,
     clock: Clock,
     lookups: Lookups,

@@ -11,7 +11,7 @@ use spirea_protocols::{PreparedKeys, Query};
 use crate::{Database, EngineError};
 
 /// What a request asks of one database. Its lengths have been checked.
-pub struct Part {
+pub struct DatabaseQueries {
     /// The database.
     pub database: Arc<Database>,
     /// The client's keys, held until they have been used, whatever the registry drops meanwhile.
@@ -20,7 +20,7 @@ pub struct Part {
     pub queries: Vec<Bytes>,
 }
 
-impl Part {
+impl DatabaseQueries {
     fn as_queries(&self) -> impl Iterator<Item = Query<'_>> {
         self.queries.iter().map(|bytes| Query { bytes, keys: self.keys.as_ref() })
     }
@@ -49,7 +49,7 @@ pub(super) struct Computed {
 /// A query that cannot be read fails a whole computation, and so does a defect that it meets. Each half of the
 /// requests is answered on its own then, and so on, until only those fail that fail alone.
 pub(super) fn answer(
-    requests: &[Vec<Part>],
+    requests: &[Vec<DatabaseQueries>],
     clock: &Clock,
     outcomes: &mut Vec<Result<Computed, EngineError>>,
 ) {
@@ -77,13 +77,13 @@ pub(super) fn answer(
 }
 
 /// The answers by request and part.
-fn answer_together(requests: &[Vec<Part>]) -> Result<Vec<Vec<Vec<Bytes>>>, EngineError> {
+fn answer_together(requests: &[Vec<DatabaseQueries>]) -> Result<Vec<Vec<Vec<Bytes>>>, EngineError> {
     let mut answers: Vec<Vec<Vec<Bytes>>> =
         requests.iter().map(|parts| vec![Vec::new(); parts.len()]).collect();
     for database in databases(requests) {
-        let is_here = |part: &&Part| part.database.instance() == database.instance();
+        let is_here = |part: &&DatabaseQueries| part.database.instance() == database.instance();
         let parts = requests.iter().flatten().filter(is_here);
-        let queries: Vec<Query<'_>> = parts.flat_map(Part::as_queries).collect();
+        let queries: Vec<Query<'_>> = parts.flat_map(DatabaseQueries::as_queries).collect();
         let mut computed = Vec::with_capacity(queries.len());
         // A batch is as large as the first part's database takes; another one may take less at once.
         for queries in queries.chunks(database.max_batch()) {
@@ -100,7 +100,7 @@ fn answer_together(requests: &[Vec<Part>]) -> Result<Vec<Vec<Vec<Bytes>>>, Engin
 }
 
 /// What the databases' steps took, added up.
-fn steps(requests: &[Vec<Part>]) -> Steps {
+fn steps(requests: &[Vec<DatabaseQueries>]) -> Steps {
     let mut steps = Steps::new();
     for (step, time) in databases(requests).into_iter().flat_map(|database| database.take_steps()) {
         *steps.entry(step).or_default() += time;
@@ -109,7 +109,7 @@ fn steps(requests: &[Vec<Part>]) -> Steps {
 }
 
 /// The databases that requests are for, each once.
-fn databases(requests: &[Vec<Part>]) -> Vec<&Arc<Database>> {
+fn databases(requests: &[Vec<DatabaseQueries>]) -> Vec<&Arc<Database>> {
     let mut databases: Vec<&Arc<Database>> = Vec::new();
     for part in requests.iter().flatten() {
         if databases.iter().all(|database| database.instance() != part.database.instance()) {

@@ -83,7 +83,7 @@ pub struct Full<T> {
 
 /// Names a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RequestNumber {
     group: u64,
     number: u64,
 }
@@ -180,11 +180,17 @@ impl<T> Batcher<T> {
     ///
     /// # Errors
     /// [`Full`], with what came with it, if there is no place.
-    pub fn arrive(&mut self, now: Duration, terms: Terms, queries: usize, item: T) -> Result<Place, Full<T>> {
+    pub fn arrive(
+        &mut self,
+        now: Duration,
+        terms: Terms,
+        queries: usize,
+        item: T,
+    ) -> Result<RequestNumber, Full<T>> {
         if self.waiting >= self.capacity {
             return Err(Full { item, backlog: self.backlog() });
         }
-        let place = Place { group: terms.group, number: self.next_number };
+        let admitted = RequestNumber { group: terms.group, number: self.next_number };
         self.next_number += 1;
         let window = self.window.lasts(terms.pace);
         let empty = || Group { terms, window, queries: 0, waiting: VecDeque::new() };
@@ -193,18 +199,18 @@ impl<T> Batcher<T> {
         (group.terms, group.window) = (terms, window);
         group.queries += queries;
         let request = Request { arrived: now, queries, item };
-        group.waiting.push_back(Waiting { number: place.number, request });
+        group.waiting.push_back(Waiting { number: admitted.number, request });
         self.waiting += 1;
-        Ok(place)
+        Ok(admitted)
     }
 
     /// Takes a request out again, if it still waits.
-    pub fn withdraw(&mut self, place: Place) -> Option<T> {
-        let group = self.groups.get_mut(&place.group)?;
-        let index = group.waiting.binary_search_by_key(&place.number, |waiting| waiting.number).ok()?;
+    pub fn withdraw(&mut self, admitted: RequestNumber) -> Option<T> {
+        let group = self.groups.get_mut(&admitted.group)?;
+        let index = group.waiting.binary_search_by_key(&admitted.number, |waiting| waiting.number).ok()?;
         let Waiting { request, .. } = group.waiting.remove(index)?;
         group.queries -= request.queries;
-        self.left(place.group, 1);
+        self.left(admitted.group, 1);
         Some(request.item)
     }
 

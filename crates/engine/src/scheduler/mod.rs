@@ -12,7 +12,7 @@ mod pace;
 mod queue;
 pub mod simulation;
 
-pub use answer::{Clock, Part, Steps};
-pub use batcher::{Batch, Batcher, Full, Load, Next, Place, Request, Terms, Window};
+pub use answer::{Clock, DatabaseQueries, Steps};
+pub use batcher::{Batch, Batcher, Full, Load, Next, Request, RequestNumber, Terms, Window};
 pub use pace::{Pace, PaceMeter};
 pub use queue::{Answers, Scheduler, Ticket};

@@ -36,7 +36,8 @@ impl PaceMeter {
     /// that their pairs take microseconds; enough that a quarter of them may be outliers.
     const REMEMBERED: usize = 16;
 
-    /// Sizes of batches that tell the parts apart at little cost, of a database that takes `limit` queries at once.
+    /// Sizes of batches that tell the scan from the queries at little cost, for a database that takes `limit` queries
+    /// at once.
     pub fn probes(limit: usize) -> [usize; 3] {
         [1, limit.min(4), 1]
     }

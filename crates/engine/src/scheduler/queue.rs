@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::answer::{Clock, Computed, Part, Steps, answer};
-use super::batcher::{Batch, Batcher, Full, Load, Next, Place, Request, Terms, Window};
+use super::answer::{Clock, Computed, DatabaseQueries, Steps, answer};
+use super::batcher::{Batch, Batcher, Full, Load, Next, Request, RequestNumber, Terms, Window};
 use crate::EngineError;
 use crate::lock::lock;
 
@@ -26,14 +26,15 @@ pub struct Answers {
     pub batch: usize,
     /// The time of the computation's steps, by name, where they are timed.
     pub steps: Arc<Steps>,
-    /// Exactly one of the requests computed together counts where batches are counted.
+    /// Whether this request stands for its batch where batches are counted: exactly one of those computed together
+    /// does.
     pub counts: bool,
 }
 
 type Outcome = Result<Answers, EngineError>;
 
 struct Job {
-    parts: Vec<Part>,
+    parts: Vec<DatabaseQueries>,
     reply: oneshot::Sender<Outcome>,
 }
 
@@ -150,8 +151,8 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`EngineError::Malformed`] if it has no parts, [`EngineError::Overloaded`] if the queue is full.
-    pub fn submit(&self, parts: Vec<Part>) -> Result<Ticket, EngineError> {
-        let Some(Part { database, queries, .. }) = parts.first() else {
+    pub fn submit(&self, parts: Vec<DatabaseQueries>) -> Result<Ticket, EngineError> {
+        let Some(DatabaseQueries { database, queries, .. }) = parts.first() else {
             return Err(EngineError::Malformed("a request without parts".into()));
         };
         let (limit, pace) = (database.max_batch(), database.pace());
@@ -159,9 +160,9 @@ impl Scheduler {
         let (reply, outcome) = oneshot::channel();
         let arrived = self.0.lock().batcher.arrive((self.0.clock)(), terms, queries, Job { parts, reply });
         match arrived {
-            Ok(place) => {
+            Ok(number) => {
                 self.0.changed.notify_one();
-                Ok(Ticket { place, shared: Arc::clone(&self.0), outcome })
+                Ok(Ticket { number, shared: Arc::clone(&self.0), outcome })
             }
             Err(Full { backlog, .. }) => {
                 let seconds = backlog.as_secs_f64().ceil().clamp(1.0, 60.0);
@@ -191,7 +192,7 @@ impl Drop for Scheduler {
 /// An admitted request: a future of its answers. Dropping it gives its place up, unless it is already being
 /// answered.
 pub struct Ticket {
-    place: Place,
+    number: RequestNumber,
     shared: Arc<Shared>,
     outcome: oneshot::Receiver<Outcome>,
 }
@@ -206,7 +207,7 @@ impl Future for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let abandoned = self.shared.lock().batcher.withdraw(self.place);
+        let abandoned = self.shared.lock().batcher.withdraw(self.number);
         drop(abandoned);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use spirea_engine::keys::{ClientPart, Departures};
+use spirea_engine::keys::{ClientBudget, Departures};
 use spirea_engine::{KeyEvents, KeyOptions, KeyRegistry};
 use spirea_specimens::keyed::{PREPARED, keys};
 
@@ -79,13 +79,15 @@ fn keys_expire_by_their_last_use_also_after_a_restart() {
 fn a_client_displaces_its_own_keys_and_nobody_else_s() {
     let folder = tempfile::tempdir().unwrap();
     let in_memory = KeyOptions {
-        client: ClientPart { memory_bytes: Some(2 * PREPARED), ..ClientPart::default() },
+        client: ClientBudget { memory_bytes: Some(2 * PREPARED), ..ClientBudget::default() },
         ..KeyOptions::default()
     };
-    let by_number =
-        KeyOptions { client: ClientPart { sets: Some(2), ..ClientPart::default() }, ..KeyOptions::default() };
+    let by_number = KeyOptions {
+        client: ClientBudget { sets: Some(2), ..ClientBudget::default() },
+        ..KeyOptions::default()
+    };
     let on_disk = KeyOptions {
-        client: ClientPart { disk_bytes: Some(2 * set_bytes()), ..ClientPart::default() },
+        client: ClientBudget { disk_bytes: Some(2 * set_bytes()), ..ClientBudget::default() },
         ..on_disk(folder.path(), 8)
     };
     // Half of the whole where nothing else is said.
@@ -106,7 +108,7 @@ fn a_client_displaces_its_own_keys_and_nobody_else_s() {
 #[test]
 fn keys_that_come_back_from_disk_count_as_their_owner_s_in_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let client = ClientPart { memory_bytes: Some(PREPARED), ..ClientPart::default() };
+    let client = ClientBudget { memory_bytes: Some(PREPARED), ..ClientBudget::default() };
     let fixture = Fixture::new(&KeyOptions { client, ..both(folder.path()) });
     let others = fixture.register_for(b"other", 0);
     let own = [1, 2, 3].map(|client| fixture.register_for(b"greedy", client));

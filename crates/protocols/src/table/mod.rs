@@ -17,7 +17,7 @@ pub mod keyword;
 pub mod proof;
 pub mod signature;
 
-use self::keyword::{KeyHash, MAX_ENTRIES, Place, TAG_BYTES, find};
+use self::keyword::{EntryPlace, KeyHash, MAX_ENTRIES, TAG_BYTES, find};
 use self::proof::{Hash, Proofs, Tree};
 use crate::ProtocolError;
 use crate::bytes::{LENGTH_IS_TOLD, length_bytes, push_length, take, take_length};
@@ -56,7 +56,7 @@ pub struct Table {
     /// Salt of keys and checksums; public.
     #[serde(with = "crate::hex")]
     pub salt: [u8; 32],
-    /// Where entries lie ([`Place`]), if the table has keys; public.
+    /// Where entries lie ([`EntryPlace`]), if the table has keys; public.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::hex::optional")]
     pub places: Option<[u8; 32]>,
     /// Names of a value's fields. With one field a value is its bytes; with several, each is preceded by its
@@ -107,7 +107,7 @@ impl Table {
 
     /// The record that has the entry of a key, or none if the table is looked up by position.
     pub fn bucket(&self, hash: &KeyHash) -> Option<u64> {
-        self.places.map(|places| Place::new(&places, &hash.tag).bucket(self.records))
+        self.places.map(|places| EntryPlace::new(&places, &hash.tag).bucket(self.records))
     }
 
     /// Record `index` with this payload, in a table without proofs.

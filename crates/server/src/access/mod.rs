@@ -43,7 +43,7 @@ pub(crate) enum Access {
 pub(crate) struct Peer(pub IpAddr);
 
 impl Peer {
-    /// What one client has: an address, of version 6 the first half of one, which is a network's.
+    /// The address of one client; of version 6 only its first half, which is the network's.
     pub fn network(self) -> Vec<u8> {
         match self.0.to_canonical() {
             IpAddr::V4(address) => address.octets().to_vec(),
@@ -55,8 +55,8 @@ impl Peer {
 /// Admits requests: their tokens, and how many are served at once.
 pub(crate) struct Gate {
     access: Access,
-    places: Arc<Semaphore>,
-    client_places: Arc<Shares>,
+    permits: Arc<Semaphore>,
+    client_permits: Arc<Shares>,
     client_bodies: Arc<Shares>,
     charges: Charges,
 }
@@ -64,14 +64,14 @@ pub(crate) struct Gate {
 impl Gate {
     /// A gate within the limits of requests at once, and of what each client has of them and of memory for bodies.
     pub fn new(access: Access, limits: &Limits) -> Self {
-        let places = Arc::new(Semaphore::new(limits.requests.clamp(1, Semaphore::MAX_PERMITS)));
-        let client_places = Shares::new(limits.client_requests as u64);
+        let permits = Arc::new(Semaphore::new(limits.requests.clamp(1, Semaphore::MAX_PERMITS)));
+        let client_permits = Shares::new(limits.client_requests as u64);
         let client_bodies = Shares::new(limits.client_body_memory);
-        Self { access, places, client_places, client_bodies, charges: Charges::default() }
+        Self { access, permits, client_permits, client_bodies, charges: Charges::default() }
     }
 
     /// Lets a request in, if its token has the scope and there is room.
-    pub fn admit(self: &Arc<Self>, request: &Request, scope: Scope) -> Result<(Caller, Place), Refused> {
+    pub fn admit(self: &Arc<Self>, request: &Request, scope: Scope) -> Result<(Caller, Permit), Refused> {
         let (headers, peer) = (request.headers(), request.extensions().get().copied());
         let token = match &self.access {
             Access::Open => None,
@@ -79,12 +79,13 @@ impl Gate {
         };
         let request_id = headers.get(REQUEST_ID).map(|id| RequestId::parse(id.as_bytes())).transpose()?;
         let caller = Caller { gate: Arc::clone(self), token, peer, request_id };
-        let share = self.client_places.take(&caller.client(), 1).ok_or_else(Refused::too_many_of_client)?;
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refused::too_many_requests())?;
+        let share = self.client_permits.take(&caller.client(), 1).ok_or_else(Refused::too_many_of_client)?;
+        let permit =
+            Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Refused::too_many_requests())?;
         let own = caller.token.as_ref().and_then(|token| token.usage.permits.clone());
         let own = own.map(Semaphore::try_acquire_owned).transpose();
         let own = own.map_err(|_| Refused::too_many_of_token())?;
-        Ok((caller, Place { _all: place, _share: share, _own: own }))
+        Ok((caller, Permit { _all: permit, _share: share, _own: own }))
     }
 }
 
@@ -101,8 +102,8 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// The places that a request has, given back when its response has been sent or its client has gone.
-pub(crate) struct Place {
+/// Lets a request be served. It is given back when the response has been sent or the client has gone.
+pub(crate) struct Permit {
     _all: OwnedSemaphorePermit,
     _share: Share,
     _own: Option<OwnedSemaphorePermit>,

@@ -1,9 +1,9 @@
 //! Requests to the port for operators come from operators' tools and from its own page, not from other pages that an
 //! operator has open.
 //!
-//! A page of another origin can send requests that need no consent of the server's (a POST of text), and one whose
-//! name is made to lead to the server's address ("DNS rebinding") is of the same origin in its browser's eyes. The
-//! first is known by the header Origin, the second by a Host that is a name which the operator did not give.
+//! A page of another origin can send requests that need no consent of the server's (a POST of text), and one whose name
+//! is made to lead to the server's address ("DNS rebinding") is of the same origin in its browser's eyes. The header
+//! Origin gives the first away; the second is known by a Host whose name the operator did not give.
 
 use std::net::IpAddr;
 

@@ -105,7 +105,7 @@ impl Window {
         Ok(())
     }
 
-    /// Gives back what was taken at a time; of a period that has ended there is nothing to give back.
+    /// Gives back what was taken at a time, unless that period has ended.
     pub fn give_back(&mut self, queries: u64, taken: Instant) {
         if self.began.is_some_and(|began| began <= taken) {
             self.used = self.used.saturating_sub(queries);

@@ -1,4 +1,4 @@
-//! How much of something each client has, so that nobody takes all of it.
+//! Bounds how much of something each client has, so that nobody takes all of it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,8 @@ impl Shares {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// Takes so much for a client, or nothing if that were more than it may have. A client that has nothing may take
-    /// any amount, so that what is larger than a share is possible, one at a time.
+    /// Takes an amount for a client, or nothing if the client would have more than it may. A client that has nothing
+    /// may take any amount, so that a request larger than a share can be served, one at a time.
     pub fn take(self: &Arc<Self>, client: &[u8], amount: u64) -> Option<Share> {
         let mut taken = self.lock();
         let has = taken.get(client).copied().unwrap_or(0);
@@ -44,7 +44,7 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut taken = self.shares.lock();
         let left = taken.get(&self.client).map_or(0, |has| has.saturating_sub(self.amount));
-        // Memory is for clients that have something, not for all there ever were.
+        // Only clients that have something are remembered, not all there ever were.
         if left == 0 {
             taken.remove(&self.client);
         } else {

@@ -45,7 +45,8 @@ impl GpuBackend {
 }
 
 impl Gpus {
-    /// These GPUs; none for all there are. They divide databases by the strategy, or by one that is chosen for each.
+    /// Opens these GPUs, or all there are if `devices` is empty. They divide databases by the strategy, or by one that
+    /// is chosen for each database.
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] if there is none, or none of a number.
@@ -89,7 +90,7 @@ impl DatabaseBackend for Gpus {
         };
         let reservation = self.memory.reserve(&database)?;
         let database = database.with_reservation(reservation);
-        // Only now: what it computes with is reserved, and it takes turns with the others.
+        // The database is measured only now that its memory is reserved and it takes turns with the others.
         database.measure()?;
         Ok((database, name))
     }

@@ -9,7 +9,7 @@ use spirea_store::Snapshot;
 
 use super::entry::DatabaseBackend;
 
-/// The processor, on which every database is opened that nothing else has room for.
+/// The processor. It takes every database.
 pub(super) struct Processor(pub Arc<CpuBackend>);
 
 impl DatabaseBackend for Processor {

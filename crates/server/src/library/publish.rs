@@ -14,7 +14,8 @@ use super::receive::{ReceiveError, receive};
 use super::source::Source;
 use super::thread::spawn;
 
-/// A delta that takes more than this share of its base's bytes is compacted, and none below [`LEAST_COMPACTED`].
+/// A delta is compacted if it takes more than one part in so many of its base's bytes, and more than
+/// [`LEAST_COMPACTED`].
 const COMPACTED_SHARE: u64 = 8;
 const LEAST_COMPACTED: u64 = 4 << 20;
 
@@ -55,7 +56,7 @@ impl Library {
         Ok(repository.versions().iter().map(Published::from).collect())
     }
 
-    /// The table of the current base, which changes are read for; none if nothing has been published.
+    /// The table of the current base, by which changes are read; none if nothing has been published.
     ///
     /// # Errors
     /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`].

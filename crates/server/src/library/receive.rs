@@ -38,8 +38,8 @@ pub(super) fn receive(archive: impl Read, folder: &Path, name: &str) -> Result<(
     let mut archive = tar::Archive::new(archive);
     let mut manifest = None::<Manifest>;
     let mut written = Vec::new();
-    // Raw: the reader would hold long names and extended headers in memory, however long they say they are. Names of a
-    // snapshot's files are short.
+    // Entries are read raw: otherwise the reader would hold long names and extended headers in memory, whatever length
+    // they claim. Names of a snapshot's files are short.
     for entry in archive.entries().map_err(ReceiveError::Broken)?.raw(true) {
         let mut entry = entry.map_err(ReceiveError::Broken)?;
         let kind = entry.header().entry_type();

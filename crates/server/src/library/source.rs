@@ -47,7 +47,7 @@ impl Source {
         Ok(Self::Repository(Box::new(Repository::open(folder, settings)?)))
     }
 
-    /// Looks whether a folder can be opened so, without taking it: a server may have it.
+    /// Checks whether a folder can be opened, without taking it: a server may have it.
     ///
     /// # Errors
     /// [`OpenError`].

@@ -45,7 +45,7 @@ pub(super) async fn hint(
     };
     let (status, slice) = match asked {
         Asked::Whole => (StatusCode::OK, Slice { start: 0, length: hint.bytes }),
-        Asked::Part(slice) => (StatusCode::PARTIAL_CONTENT, slice),
+        Asked::Slice(slice) => (StatusCode::PARTIAL_CONTENT, slice),
         Asked::Outside => {
             let mut response = Refused::wrong_range(hint.bytes).into_response();
             response.headers_mut().insert(CONTENT_RANGE, value(format!("bytes */{}", hint.bytes)));
@@ -57,7 +57,7 @@ pub(super) async fn hint(
     let headers = response.headers_mut();
     headers.insert(ETAG, tag);
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    // One address for all versions: a cache must ask whether its copy is still the hint.
+    // All versions have one address, so a cache must ask whether its copy is still the hint.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(slice.length));

@@ -41,10 +41,10 @@ pub(super) async fn keys(
     };
     let database = Arc::clone(database.ok_or(EngineError::Stale { current: version })?);
     let engine = Arc::clone(&app.engine);
-    // The registry prepares one set at a time; who waits for that here keeps no thread from others.
+    // The registry prepares one set at a time; a request that waits for it here takes no thread from others.
     let turn = Arc::clone(&app.preparing).lock_owned().await;
     let register = move || {
-        // Also when the client goes away, the body's memory is taken until the keys are prepared.
+        // The body's memory stays taken until the keys are prepared, even if the client goes away.
         let _held = (received, turn);
         engine.register_keys(&database, &keys, caller.key_owner())
     };

@@ -87,16 +87,16 @@ fn router(app: &Arc<App>, endpoints: Vec<Endpoint>) -> Router {
         .with_state(Arc::clone(app))
 }
 
-/// Lets a request in, or refuses it; its place is taken until its response has been sent.
+/// Lets a request in, or refuses it; its permit is held until its response has been sent.
 async fn admit(
     State((gate, scope)): State<(Arc<Gate>, Scope)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     match gate.admit(&request, scope) {
-        Ok((caller, place)) => {
+        Ok((caller, permit)) => {
             request.extensions_mut().insert(caller);
-            Held::attach(next.run(request).await, place)
+            Held::attach(next.run(request).await, permit)
         }
         Err(refused) => refused.into_response(),
     }

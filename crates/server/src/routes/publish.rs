@@ -66,9 +66,9 @@ fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refused> {
     library.as_ref().ok_or_else(|| PublishError::UnknownDatabase.into())
 }
 
-/// Runs a publication of what is being sent, which its thread reads in the pace in which it comes. A refusal waits for
-/// the rest: a snapshot may have more left than is thrown away beside a response, and its publisher, who may send all
-/// of it anyway, would never learn what was wrong.
+/// Runs a publication of an upload, which its thread reads as fast as it comes. A refusal waits for the rest: a
+/// snapshot may have more left than is thrown away beside a response, and its publisher, who may send all of it anyway,
+/// would never learn what was wrong.
 async fn publish_upload(
     app: &App,
     request: Request,
@@ -84,7 +84,7 @@ async fn publish_upload(
     let mut upload = SyncIoBridge::new(frames);
     publish(app, move |library| {
         work(library, &mut upload).inspect_err(|_| {
-            // Whatever goes wrong with the rest, the refusal is for what went wrong before.
+            // Errors in the rest do not matter: the refusal tells what went wrong before.
             let _ = io::copy(&mut upload, &mut io::sink());
         })
     })

@@ -29,7 +29,7 @@ pub(super) async fn query(
     let versions = app.engine.versions(&name)?;
     let longest = versions.iter().map(|served| limits(served).request_bytes()).max().unwrap_or(0);
     let received = app.receive(&name, upload, longest, &caller).await?;
-    // The version decides over lengths, so it comes first: a client of an older one is told so.
+    // The version decides which lengths are valid, so it is read first: a client of an older version is told so.
     let version = spirea_wire::Request::version(&received.bytes)?;
     let served = app.engine.version(&name, Some(&version))?;
     let request = spirea_wire::Request::decode(received.bytes.clone(), &limits(&served))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use spirea_engine::{Database, Engine, KeyRegistry};
 use spirea_protocols::Sizes;
-use spirea_server::{Amount, ClientPart, KeyOptions, Limits, Secret, ServerConfig};
+use spirea_server::{Amount, ClientBudget, KeyOptions, Limits, Secret, ServerConfig};
 use spirea_specimens::keyed::{self, BAD, Keyed, PARAMS};
 use spirea_specimens::snapshots::{BACKEND, MAPPED, columns, csv_options, try_build};
 use spirea_specimens::{Hook, gate, no_hook};
@@ -226,7 +226,7 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
 /// Each token has its part of the server's room, and so has the address of whoever needs none.
 #[test]
 fn a_client_that_registers_much_displaces_its_own_keys_alone() {
-    let client = ClientPart { sets: Some(2), ..ClientPart::default() };
+    let client = ClientBudget { sets: Some(2), ..ClientBudget::default() };
     let options = KeyOptions { client, ..KeyOptions::default() };
     let folder = tempdir().unwrap();
     let file = folder.path().join("tokens.toml");

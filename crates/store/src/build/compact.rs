@@ -8,8 +8,8 @@
 //! clients fetch the rows that differ. Where they hold none, the seed is drawn anew and all of it computed, so that
 //! nobody can aim content at the public matrix for longer than one base.
 //!
-//! Records with inclusion proofs are always made anew: one that changes is on the way of the proofs of all that share
-//! its root, so that a few changes are in nearly all of them.
+//! Records with inclusion proofs are always made anew: a record that changes is part of the proofs of all records under
+//! its root, so that a few changes touch nearly all proofs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -31,10 +31,10 @@ use crate::error::IoContext;
 use crate::files::entry;
 use crate::manifest::{FileEntry, HINT_FILE, MATRIX_FILE, SERVER_FILE};
 use crate::record_file::RecordFile;
-use crate::{Changes, Phase, Place, Progress, Snapshot, Statistics, StoreError, time};
+use crate::{Changes, Location, Phase, Progress, Snapshot, Statistics, StoreError, time};
 
-/// A table is changed in place while at least so many records stay for each that changes: beyond that, computing its
-/// hint as a whole is the lesser work.
+/// How many records must stay for each that changes, so that a table is changed in place: with fewer, it is less work
+/// to compute the whole hint anew.
 const STAYING: u64 = 16;
 /// Records between two reports of progress.
 const REPORT_RECORDS: u64 = 1 << 13;
@@ -226,7 +226,8 @@ fn patch<B: ProtocolBackend>(
     draft.complete(folder, computed, backend, progress)
 }
 
-/// The seed of a new base's public matrices after one of `protocol`, whose records are fixed.
+/// The seed of the public matrices of a base that follows one of `protocol`; asked when the new base's records are
+/// fixed.
 fn seed_after(protocol: &ProtocolParams) -> Result<[u8; 32], StoreError> {
     match protocol.seed() {
         Some(seed) if protocol.hint_lasts() => Ok(seed),
@@ -247,7 +248,7 @@ fn rebuild<B: ProtocolBackend>(
     fs::create_dir(&spool).at("create", &spool)?;
     let fields = table.fields.clone();
     let mut collector = Collector::create(table.kind, &spool, base.folder(), table.salt, fields)?;
-    let place = || Place::File(base.folder().into());
+    let place = || Location::File(base.folder().into());
     let by_hash: HashMap<KeyHash, Change<'_>> =
         changes.iter().map(|(key, change)| (KeyHash::new(&table.salt, key), change)).collect();
     let mut file = RecordFile::open(manifest.protocol.stored(), &base.matrix_path())?;

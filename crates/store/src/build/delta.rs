@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
-use spirea_protocols::keyword::{Bucket, KeyHash, Place, TAG_BYTES, entry_bytes};
+use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash, TAG_BYTES, entry_bytes};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::CHECKSUM_BYTES;
 use spirea_protocols::{Sizes, Table, TableKind, delta};
@@ -20,8 +20,8 @@ use crate::{Changes, Progress, Snapshot, Statistics, StoreError, time};
 /// Records of a delta, bytes of their payloads, and where entries lie. While the base stays, sizes only grow, and by
 /// powers of two, and entries stay where they are while they fit, so that clients' keys and hints outlive most deltas.
 ///
-/// Whoever contributes keys knows the places of the last delta. Keys that crowd one bucket of it fit, and then they do
-/// no harm; or they do not, and then they lie elsewhere in the next one.
+/// Whoever contributes keys knows the places of the last delta. Keys that are aimed at one bucket of it do no harm
+/// while they fit; if they do not, all keys lie elsewhere in the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     records: u64,
@@ -39,9 +39,9 @@ impl Shape {
     /// Bytes that even the first delta has room for, so that the next ones need not grow.
     const ROOM_BYTES: u64 = 128 << 10;
 
-    /// The shape of a delta with these entries: `before` while it holds them; then its size while that holds them
-    /// elsewhere; then the one that costs clients of the base's protocol the least, for these entries and as many
-    /// again, among those that are no smaller.
+    /// The shape of a delta with these entries. It stays `before` while that holds them, and of that size while they
+    /// fit if they lie elsewhere. Otherwise it is, among the shapes that are no smaller, the one that costs clients of
+    /// the base's protocol the least for these entries and as many again.
     ///
     /// # Errors
     /// The protocol's if it has no shape for them.
@@ -98,7 +98,7 @@ impl Shape {
 }
 
 /// Bytes of the fullest of so many buckets of entries with these places and sizes.
-fn fullest(records: u64, sizes: impl Iterator<Item = (Place, usize)>) -> usize {
+fn fullest(records: u64, sizes: impl Iterator<Item = (EntryPlace, usize)>) -> usize {
     let mut loads = vec![Bucket::COUNT_BYTES; records as usize];
     for (place, bytes) in sizes {
         loads[place.bucket(records) as usize] += bytes;
@@ -107,10 +107,10 @@ fn fullest(records: u64, sizes: impl Iterator<Item = (Place, usize)>) -> usize {
 }
 
 /// The place of an entry that may come to be, number `i`.
-fn place_of_another(places: &[u8; 32], i: u64) -> Place {
+fn place_of_another(places: &[u8; 32], i: u64) -> EntryPlace {
     let mut tag = [0; TAG_BYTES];
     tag[..8].copy_from_slice(&i.to_le_bytes());
-    Place::new(places, &tag)
+    EntryPlace::new(places, &tag)
 }
 
 /// What a delta costs a client, in bytes that cross the network. A hint lasts until the next delta, which changes a
@@ -127,8 +127,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn place(&self, places: &[u8; 32]) -> Place {
-        Place::new(places, &self.hash.tag)
+    fn place(&self, places: &[u8; 32]) -> EntryPlace {
+        EntryPlace::new(places, &self.hash.tag)
     }
 
     fn bytes(&self) -> usize {

@@ -1,4 +1,4 @@
-//! The public random values of a snapshot, each drawn when what it must not follow from is fixed.
+//! The public random values of a snapshot. Each is drawn when what could be aimed at it is fixed.
 
 use crate::StoreError;
 
@@ -17,7 +17,8 @@ impl Draws {
         self.draw("spirea build v2: salt of the table", 0)
     }
 
-    /// A try at where entries lie, to be drawn when all keys are read: otherwise keys could be aimed at one bucket.
+    /// One of several draws of where entries lie. To be drawn when all keys are read: otherwise keys could be aimed at
+    /// one bucket.
     pub(super) fn places(&self, number: u32) -> Result<[u8; 32], StoreError> {
         self.draw("spirea build v2: places of the table", number)
     }

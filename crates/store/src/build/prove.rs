@@ -83,17 +83,17 @@ pub(super) struct Batch {
 impl Batch {
     /// Bytes of payloads that are worked on at once.
     const BYTES: usize = 1 << 20;
-    /// What a payload counts for however short it is.
+    /// The least that a payload counts for, however short it is.
     const LEAST: usize = 64;
 
-    /// Adds the payload of the next record. Whether there are enough now.
+    /// Adds the payload of the next record; says whether there are enough now.
     pub(super) fn push(&mut self, payload: Vec<u8>) -> bool {
         self.bytes += payload.len().max(Self::LEAST);
         self.payloads.push(payload);
         self.bytes >= Self::BYTES
     }
 
-    /// What `work` makes of each, with its record, in order; the batch is empty then.
+    /// Applies `work` to each payload with the number of its record, in order, and empties the batch.
     pub(super) fn take<T: Send>(&mut self, work: impl Fn(u64, &[u8]) -> T + Sync) -> Vec<T> {
         let first = self.first;
         let of = |(i, payload): (usize, &Vec<u8>)| work(first + i as u64, payload);

@@ -13,11 +13,11 @@ use spirea_protocols::{Table, TableKind};
 use super::draws::Draws;
 use super::options::BuildOptions;
 use super::prove::{Batch, Proving, Taker, prove};
-use super::spool::{KeyedEntries, KeyedSpool, Partition, PlainSpool, PlainValues};
+use super::spool::{IndexSpool, IndexValues, KeyedEntries, KeyedSpool, Partition};
 use super::test::Samples;
 use super::writer::RecordWriter;
 use crate::ingest::{Row, RowSource};
-use crate::{Phase, Place, Progress, Statistics, StoreError};
+use crate::{Location, Phase, Progress, Statistics, StoreError};
 
 /// Bytes of all records up to which a table by position is small however it is padded: an answer is at least
 /// of this order.
@@ -31,18 +31,18 @@ const DRAWS: u32 = 4;
 
 enum Spool {
     Keyed(KeyedSpool),
-    Plain(PlainSpool),
+    Indexed(IndexSpool),
 }
 
 enum Spooled {
     Keyed(KeyedEntries),
-    Plain(PlainValues),
+    Indexed(IndexValues),
 }
 
 /// Rows in the order of their records.
 enum Ordered {
     Keyed(Vec<Partition>),
-    Plain(PlainValues),
+    Indexed(IndexValues),
 }
 
 impl Ordered {
@@ -59,7 +59,7 @@ impl Ordered {
                 }
                 filler.finish(take)
             }
-            Self::Plain(values) => {
+            Self::Indexed(values) => {
                 values.rewind()?;
                 let mut value = Vec::new();
                 for _ in 0..records {
@@ -75,7 +75,7 @@ impl Ordered {
 /// What is known of rows beside themselves.
 struct Summary {
     statistics: Statistics,
-    longest: Place,
+    longest: Location,
     input: PathBuf,
     salt: [u8; 32],
     fields: Vec<String>,
@@ -98,7 +98,7 @@ impl Collector {
     ) -> Result<Self, StoreError> {
         let spool = match kind {
             TableKind::Keyword => Spool::Keyed(KeyedSpool::create(folder)?),
-            TableKind::Index => Spool::Plain(PlainSpool::create(folder)?),
+            TableKind::Index => Spool::Indexed(IndexSpool::create(folder)?),
         };
         let statistics = Statistics {
             rows: 0,
@@ -107,7 +107,7 @@ impl Collector {
             longest_value_bytes: 0,
             longest_value_row: None,
         };
-        let longest = Place::File(input.into());
+        let longest = Location::File(input.into());
         Ok(Self { spool, summary: Summary { statistics, longest, input: input.into(), salt, fields } })
     }
 
@@ -116,7 +116,7 @@ impl Collector {
         &mut self,
         hash: Option<&KeyHash>,
         value: Option<&[u8]>,
-        place: impl Fn() -> Place,
+        place: impl Fn() -> Location,
     ) -> Result<(), StoreError> {
         let Summary { statistics, longest, .. } = &mut self.summary;
         let bytes = value.map_or(0, <[u8]>::len);
@@ -135,7 +135,7 @@ impl Collector {
                 statistics.entry_bytes += entry_bytes(bytes) as u64;
                 spool.push(hash, statistics.rows, value.unwrap_or_default())
             }
-            (Spool::Plain(spool), None) => {
+            (Spool::Indexed(spool), None) => {
                 statistics.entry_bytes += Table::index_payload_bytes(bytes) as u64;
                 spool.push(value)
             }
@@ -156,7 +156,7 @@ impl Collector {
         }
         let spooled = match spool {
             Spool::Keyed(spool) => Spooled::Keyed(spool.finish()?),
-            Spool::Plain(spool) => Spooled::Plain(spool.finish()?),
+            Spool::Indexed(spool) => Spooled::Indexed(spool.finish()?),
         };
         Ok(Rows { spooled, summary })
     }
@@ -215,12 +215,12 @@ impl Rows {
                 let table = Table { kind, entries, records, payload_bytes, salt, places, fields, proofs };
                 (Ordered::Keyed(partitions), table)
             }
-            Spooled::Plain(values) => {
+            Spooled::Indexed(values) => {
                 let (kind, records) = (TableKind::Index, entries);
                 let payload_bytes = summary.row_bytes()?;
                 let (places, proofs) = (None, proving.blank(records));
                 let table = Table { kind, entries, records, payload_bytes, salt, places, fields, proofs };
-                (Ordered::Plain(values), table)
+                (Ordered::Indexed(values), table)
             }
         };
         table.validate()?;
@@ -247,7 +247,7 @@ impl Summary {
             let places = draws.places(number)?;
             let mut planner = BucketPlanner::new(rows, proving.bytes_of());
             entries.scan(|hash, bytes| {
-                planner.add(keyword::Place::new(&places, &hash.tag), entry_bytes(bytes))
+                planner.add(keyword::EntryPlace::new(&places, &hash.tag), entry_bytes(bytes))
             })?;
             let planned = planner.choose();
             if best.as_ref().is_none_or(|(_, best)| cost(&planned) < cost(best)) {
@@ -345,7 +345,7 @@ impl BucketFiller {
     /// Adds the next entry, after the buckets before its own.
     pub(super) fn push(
         &mut self,
-        place: keyword::Place,
+        place: keyword::EntryPlace,
         tag: &[u8; TAG_BYTES],
         value: &[u8],
         take: &mut Taker<'_>,

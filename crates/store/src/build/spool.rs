@@ -10,7 +10,7 @@ use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use rayon::slice::ParallelSliceMut;
-use spirea_protocols::keyword::{KeyHash, Place, TAG_BYTES};
+use spirea_protocols::keyword::{EntryPlace, KeyHash, TAG_BYTES};
 
 use crate::StoreError;
 use crate::error::IoContext;
@@ -118,7 +118,7 @@ impl KeyedSpool {
     }
 }
 
-/// The entries of a [`KeyedSpool`], which belong nowhere yet.
+/// The entries of a [`KeyedSpool`], before it is drawn where they lie.
 pub(super) struct KeyedEntries {
     folder: PathBuf,
     files: EntryFiles,
@@ -151,7 +151,7 @@ impl KeyedEntries {
         self.headers(|header| {
             value.resize(header.value_bytes as usize, 0);
             values.read_exact(&mut value).at("read", path)?;
-            let partition = Place::new(&places, &header.hash.tag).bucket(1 << bits);
+            let partition = EntryPlace::new(&places, &header.hash.tag).bucket(1 << bits);
             partitions[partition as usize].push(&header, &value)
         })?;
         for path in [&self.files.headers, &self.files.values] {
@@ -182,7 +182,7 @@ pub(super) struct Partition {
 
 /// An entry without its value.
 pub(super) struct Entry {
-    pub(super) place: Place,
+    pub(super) place: EntryPlace,
     pub(super) hash: KeyHash,
     pub(super) row: u64,
     /// Where its value lies in [`Partition::values`].
@@ -199,7 +199,7 @@ impl Partition {
             let Header { hash, row, value_bytes } = Header::from_bytes(header);
             let value = start..start + value_bytes as usize;
             start = value.end;
-            Entry { place: Place::new(&self.places, &hash.tag), hash, row, value }
+            Entry { place: EntryPlace::new(&self.places, &hash.tag), hash, row, value }
         };
         let mut entries: Vec<_> = bytes.as_chunks().0.iter().map(entry).collect();
         drop(bytes);
@@ -217,9 +217,9 @@ impl Partition {
 const NO_VALUE: u32 = u32::MAX;
 
 /// Collects values without keys, in order.
-pub(super) struct PlainSpool(Output);
+pub(super) struct IndexSpool(Output);
 
-impl PlainSpool {
+impl IndexSpool {
     pub(super) fn create(folder: &Path) -> Result<Self, StoreError> {
         Ok(Self(Output::create(folder.join("values"), 1 << 18)?))
     }
@@ -231,20 +231,20 @@ impl PlainSpool {
         self.0.write(value.unwrap_or_default())
     }
 
-    pub(super) fn finish(self) -> Result<PlainValues, StoreError> {
+    pub(super) fn finish(self) -> Result<IndexValues, StoreError> {
         let path = self.0.finish()?;
         let file = BufReader::with_capacity(1 << 18, File::open(&path).at("read", &path)?);
-        Ok(PlainValues { file, path })
+        Ok(IndexValues { file, path })
     }
 }
 
-/// The values of a [`PlainSpool`].
-pub(super) struct PlainValues {
+/// The values of a [`IndexSpool`].
+pub(super) struct IndexValues {
     file: BufReader<File>,
     path: PathBuf,
 }
 
-impl PlainValues {
+impl IndexValues {
     /// Goes back to the first value.
     pub(super) fn rewind(&mut self) -> Result<(), StoreError> {
         self.file.rewind().at("read", &self.path)

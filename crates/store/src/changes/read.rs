@@ -9,7 +9,7 @@ use spirea_protocols::{Table, TableKind};
 
 use super::Changes;
 use crate::ingest::{self, Format, Row, RowSource, Selection};
-use crate::{Place, StoreError};
+use crate::{Location, StoreError};
 
 /// A file of changes. For a table by position the keys' column has the rows' numbers, from 0.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Changes {
 pub(super) struct Reader<'t> {
     table: &'t Table,
     pub(super) changes: Changes,
-    places: HashMap<Vec<u8>, Place>,
+    places: HashMap<Vec<u8>, Location>,
 }
 
 impl<'t> Reader<'t> {
@@ -74,7 +74,7 @@ impl<'t> Reader<'t> {
         &mut self,
         key: &[u8],
         value: Option<Vec<u8>>,
-        place: Place,
+        place: Location,
     ) -> Result<(), StoreError> {
         if let Some(bytes) = value.as_ref().map(Vec::len).filter(|&bytes| bytes > MAX_VALUE_BYTES) {
             return Err(StoreError::Oversize { place, bytes });

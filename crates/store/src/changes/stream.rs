@@ -24,7 +24,7 @@ use super::read::Reader;
 use crate::error::IoContext;
 use crate::ingest::MAX_LINE_BYTES;
 use crate::ingest::jsonl::cell;
-use crate::{Place, StoreError};
+use crate::{Location, StoreError};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +47,7 @@ impl Changes {
         let mut reader = Reader::new(table);
         let mut line = Vec::new();
         for number in 1.. {
-            let place = || Place::Line(name.into(), number);
+            let place = || Location::Line(name.into(), number);
             line.clear();
             let read =
                 (&mut lines).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line).at("read", name)?;

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::{MAX_LINE_BYTES, Row, RowSource, Selection, positions};
-use crate::{Place, StoreError};
+use crate::{Location, StoreError};
 
 /// Rows of a CSV file.
 pub struct CsvRows<R> {
@@ -30,10 +30,10 @@ impl<R: Read> CsvRows<R> {
         let header = reader.byte_headers().map_err(|error| explain(error, path))?;
         if header.is_empty() {
             let detail = "it is empty; the first line must name the columns";
-            return Err(StoreError::malformed(Place::File(path.into()), detail));
+            return Err(StoreError::malformed(Location::File(path.into()), detail));
         }
         let columns: Vec<_> = header.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        let cells = positions(&Place::Line(path.into(), 1), &columns, &selection.columns())?;
+        let cells = positions(&Location::Line(path.into(), 1), &columns, &selection.columns())?;
         let (record, keyed) = (csv::ByteRecord::new(), selection.key.is_some());
         Ok(Self { reader, record, path: path.into(), bytes, cells, keyed })
     }
@@ -51,8 +51,8 @@ impl<R: Read> RowSource for CsvRows<R> {
         Ok(true)
     }
 
-    fn place(&self) -> Place {
-        Place::Line(self.path.clone(), self.record.position().map_or(1, csv::Position::line))
+    fn place(&self) -> Location {
+        Location::Line(self.path.clone(), self.record.position().map_or(1, csv::Position::line))
     }
 
     fn progress(&self) -> (u64, u64) {
@@ -62,7 +62,8 @@ impl<R: Read> RowSource for CsvRows<R> {
 
 fn explain(error: csv::Error, path: &Path) -> StoreError {
     let line = error.position().map(csv::Position::line);
-    let place = |line: Option<u64>| line.map_or(Place::File(path.into()), |l| Place::Line(path.into(), l));
+    let place =
+        |line: Option<u64>| line.map_or(Location::File(path.into()), |l| Location::Line(path.into(), l));
     match error.into_kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => StoreError::malformed(
             place(line),

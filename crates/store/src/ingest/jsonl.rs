@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{MAX_LINE_BYTES, Row, RowSource, Selection};
 use crate::error::IoContext;
-use crate::{Place, StoreError};
+use crate::{Location, StoreError};
 
 /// Rows of a JSONL file. Strings are their content; other values their JSON text without white space, with
 /// numbers as they are written.
@@ -103,8 +103,8 @@ impl<R: Read> RowSource for JsonlRows<R> {
         Ok(true)
     }
 
-    fn place(&self) -> Place {
-        Place::Line(self.path.clone(), self.line_number)
+    fn place(&self) -> Location {
+        Location::Line(self.path.clone(), self.line_number)
     }
 
     fn progress(&self) -> (u64, u64) {

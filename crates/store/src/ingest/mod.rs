@@ -13,7 +13,7 @@ use std::path::Path;
 use spirea_protocols::table::join_fields;
 
 use crate::error::IoContext;
-use crate::{Place, StoreError};
+use crate::{Location, StoreError};
 
 /// The longest line of a text format: an unclosed quote shall not read the whole file into memory.
 pub(crate) const MAX_LINE_BYTES: usize = 64 << 20;
@@ -169,7 +169,7 @@ pub trait RowSource {
     fn next(&mut self, row: &mut Row) -> Result<bool, StoreError>;
 
     /// Where the row last read stands.
-    fn place(&self) -> Place;
+    fn place(&self) -> Location;
 
     /// Work done and in total, in any unit.
     fn progress(&self) -> (u64, u64);
@@ -186,7 +186,7 @@ pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dy
     let metadata = file.metadata().at("read", path)?;
     if metadata.is_dir() {
         let detail = "it is a folder; name one file";
-        return Err(StoreError::malformed(Place::File(path.into()), detail));
+        return Err(StoreError::malformed(Location::File(path.into()), detail));
     }
     let bytes = metadata.len();
     Ok(match format {
@@ -206,7 +206,7 @@ pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dy
 }
 
 /// The positions of `wanted` among `columns`.
-fn positions(place: &Place, columns: &[String], wanted: &[String]) -> Result<Vec<usize>, StoreError> {
+fn positions(place: &Location, columns: &[String], wanted: &[String]) -> Result<Vec<usize>, StoreError> {
     let position = |column: &String| {
         let mut found = columns.iter().enumerate().filter(|(_, name)| *name == column);
         match (found.next(), found.next()) {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::raw::FixedRows;
 use crate::error::IoContext;
-use crate::{Place, StoreError};
+use crate::{Location, StoreError};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Headers are padded to 64 bytes and hold three short members; this is far beyond any.
@@ -17,7 +17,7 @@ const MAX_HEADER_BYTES: usize = 1 << 16;
 /// # Errors
 /// [`StoreError::Malformed`] for what is not such an array, with a remedy.
 pub fn open(mut file: File, bytes: u64, path: &Path) -> Result<FixedRows, StoreError> {
-    let malformed = |detail: String| StoreError::malformed(Place::File(path.into()), detail);
+    let malformed = |detail: String| StoreError::malformed(Location::File(path.into()), detail);
     let cut_off = || malformed("its header is cut off; save the array again".into());
     let mut start = [0; 8];
     if bytes < 10 {

@@ -14,7 +14,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
 use super::{Row, RowSource, Selection, positions};
-use crate::{Place, StoreError};
+use crate::{Location, StoreError};
 
 /// Bytes that a batch of rows aims at.
 const BATCH_BYTES: u64 = 4 << 20;
@@ -40,7 +40,7 @@ impl ParquetRows {
     /// # Errors
     /// [`StoreError::NoSuchColumn`] that lists the columns, [`StoreError::Malformed`] if it is not Parquet.
     pub fn new(file: File, path: &Path, selection: &Selection) -> Result<Self, StoreError> {
-        let place = Place::File(path.into());
+        let place = Location::File(path.into());
         let malformed = |error: &dyn std::fmt::Display| {
             let detail = format!("it cannot be read as Parquet: {error}; write it again");
             StoreError::malformed(place.clone(), detail)
@@ -69,7 +69,7 @@ impl ParquetRows {
 
     fn malformed(&self, cause: &str) -> StoreError {
         let detail = format!("the rows from here cannot be read: {cause}; write the file again");
-        StoreError::malformed(Place::Row(self.path.clone(), self.done + 1), detail)
+        StoreError::malformed(Location::Row(self.path.clone(), self.done + 1), detail)
     }
 
     fn next_batch(&mut self) -> Result<bool, StoreError> {
@@ -118,8 +118,8 @@ impl RowSource for ParquetRows {
         Ok(true)
     }
 
-    fn place(&self) -> Place {
-        Place::Row(self.path.clone(), self.done)
+    fn place(&self) -> Location {
+        Location::Row(self.path.clone(), self.done)
     }
 
     fn progress(&self) -> (u64, u64) {

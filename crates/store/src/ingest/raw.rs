@@ -8,7 +8,7 @@ use spirea_protocols::table::MAX_VALUE_BYTES;
 
 use super::{Row, RowSource};
 use crate::error::IoContext;
-use crate::{Place, StoreError};
+use crate::{Location, StoreError};
 
 /// Rows of a fixed number of bytes.
 pub struct FixedRows {
@@ -27,7 +27,7 @@ impl FixedRows {
     pub fn of_file(file: File, bytes: u64, path: &Path, record_bytes: usize) -> Result<Self, StoreError> {
         if record_bytes == 0 || !bytes.is_multiple_of(record_bytes as u64) {
             let detail = format!("its {bytes} bytes are not a multiple of --record-bytes {record_bytes}");
-            return Err(StoreError::malformed(Place::File(path.into()), detail));
+            return Err(StoreError::malformed(Location::File(path.into()), detail));
         }
         Self::new(file, path, record_bytes, bytes / record_bytes as u64)
     }
@@ -35,7 +35,7 @@ impl FixedRows {
     /// `rows` rows of `row_bytes` bytes from where the file stands.
     pub(super) fn new(file: File, path: &Path, row_bytes: usize, rows: u64) -> Result<Self, StoreError> {
         if row_bytes > MAX_VALUE_BYTES {
-            return Err(StoreError::Oversize { place: Place::Row(path.into(), 1), bytes: row_bytes });
+            return Err(StoreError::Oversize { place: Location::Row(path.into(), 1), bytes: row_bytes });
         }
         let reader = BufReader::with_capacity(1 << 18, file);
         Ok(Self { reader, path: path.into(), row_bytes, rows, done: 0 })
@@ -54,8 +54,8 @@ impl RowSource for FixedRows {
         Ok(true)
     }
 
-    fn place(&self) -> Place {
-        Place::Row(self.path.clone(), self.done)
+    fn place(&self) -> Location {
+        Location::Row(self.path.clone(), self.done)
     }
 
     fn progress(&self) -> (u64, u64) {

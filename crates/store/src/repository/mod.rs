@@ -75,8 +75,8 @@ pub struct Repository {
 }
 
 impl Drop for Repository {
-    /// Gives it to other processes. To close the file would not do: a process that this one is starting just now has the
-    /// same open file until it runs its own program.
+    /// Gives the repository to other processes. Closing the file would not be enough: a process that this one is just
+    /// starting has the same file open until it runs its own program.
     fn drop(&mut self) {
         // It is closed in any case.
         let _ = self.lock.unlock();

@@ -38,7 +38,7 @@ impl Limits {
     /// Measures and tells all of them.
     pub fn measure(backend: &CudaBackend, scale: Scale, results: &mut Results) -> anyhow::Result<Self> {
         let device = backend.device();
-        // Runs long enough that a clock that is being raised is up, and that starting them is nothing.
+        // Runs are so long that the clock has risen, and that starting a kernel takes no time by comparison.
         let (seconds, bytes) = match scale {
             Scale::Full => (0.02, (8 << 30).min(device.memory()?.0 / 4)),
             Scale::Tiny => (0.0001, 32 << 20),

@@ -101,7 +101,7 @@ impl Bench {
         // What the figure before needed is there for a database.
         let trimmed = self.backend.device().trim(0).map_err(BackendError::from);
         let Err(error) = trimmed.map_err(Into::into).and_then(|()| measure(self)) else { return Ok(()) };
-        // A device without room for something is measured by all the rest; anything else is a failure.
+        // What a device has no room for is skipped; any other error is a failure.
         let no_room = matches!(error.downcast_ref(), Some(BackendError::Unavailable(_)));
         self.failed |= !no_room;
         self.results.skipped(what, &format!("{error:#}"))

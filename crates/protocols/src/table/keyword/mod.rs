@@ -43,9 +43,9 @@ impl KeyHash {
 /// Where the entry of a tag lies, whatever the number of buckets: 64 bits of BLAKE3 keyed by a table's public `places`.
 /// Their order is that of the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(u64);
+pub struct EntryPlace(u64);
 
-impl Place {
+impl EntryPlace {
     /// The place of the entry with this tag.
     pub fn new(places: &[u8; 32], tag: &[u8; TAG_BYTES]) -> Self {
         const NAME: &[u8; 15] = b"spirea place v1";
@@ -74,9 +74,9 @@ mod tests {
         let (salt, known, fresh) = ([1; 32], [2; 32], [3; 32]);
         let tags = (0u64..).map(|i| KeyHash::new(&salt, &i.to_le_bytes()).tag);
         let aimed: Vec<_> =
-            tags.filter(|tag| Place::new(&known, tag).bucket(BUCKETS) == 7).take(640).collect();
+            tags.filter(|tag| EntryPlace::new(&known, tag).bucket(BUCKETS) == 7).take(640).collect();
         let mut loads = [0; BUCKETS as usize];
-        aimed.iter().for_each(|tag| loads[Place::new(&fresh, tag).bucket(BUCKETS) as usize] += 1);
+        aimed.iter().for_each(|tag| loads[EntryPlace::new(&fresh, tag).bucket(BUCKETS) as usize] += 1);
         let fullest = loads.into_iter().max().unwrap();
         assert!(fullest < 30, "{fullest} of 640 in one of 64 buckets");
     }
@@ -86,7 +86,7 @@ mod tests {
         let (places, tag) = ([5; 32], [6; TAG_BYTES]);
         let hash =
             *blake3::Hasher::new_keyed(&places).update(b"spirea place v1").update(&tag).finalize().as_bytes();
-        let place = Place::new(&places, &tag);
+        let place = EntryPlace::new(&places, &tag);
         for bits in [1, 4, 8] {
             assert_eq!(place.bucket(1 << bits), u64::from(hash[0] >> (8 - bits)));
         }

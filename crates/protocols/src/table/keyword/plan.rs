@@ -1,6 +1,6 @@
 //! How many buckets a table gets.
 
-use super::{Bucket, Place};
+use super::{Bucket, EntryPlace};
 
 /// The most that a table may grow by padding.
 pub const MAX_PADDING: f64 = 3.0;
@@ -49,7 +49,7 @@ impl BucketPlanner {
     }
 
     /// Counts an entry of `entry_bytes` bytes.
-    pub fn add(&mut self, place: Place, entry_bytes: usize) {
+    pub fn add(&mut self, place: EntryPlace, entry_bytes: usize) {
         let bucket = place.bucket(self.loads.len() as u64) as usize;
         let load = &mut self.loads[bucket];
         *load = load.saturating_add(u32::try_from(entry_bytes).unwrap_or(u32::MAX));
@@ -119,10 +119,10 @@ mod tests {
     use crate::proof::Proofs;
 
     /// The place of entry `i`.
-    fn place(i: usize) -> Place {
+    fn place(i: usize) -> EntryPlace {
         let mut tag = [0; TAG_BYTES];
         tag[..8].copy_from_slice(&i.to_le_bytes());
-        Place::new(&[1; 32], &tag)
+        EntryPlace::new(&[1; 32], &tag)
     }
 
     fn planner(sizes: impl ExactSizeIterator<Item = usize>) -> BucketPlanner {
