@@ -296,7 +296,7 @@ fn changes() -> Vec<String> {
 fn places() -> Vec<String> {
     let of = |record_bytes: usize, spread: Spread, word: &str| {
         let grid = Grid { records: 60, record_bytes, unit_rows: 256, groups: 3, columns: 60 };
-        let (grid::Place { column, group, offset }, parts) = (grid.place(spread, 17), grid.parts());
+        let (grid::RecordPlace { column, group, offset }, parts) = (grid.place(spread, 17), grid.parts());
         let parts = format!("{parts} part{}", if parts > 1 { "s" } else { "" });
         format!(
             "records of {record_bytes} bytes, unit 256, 3 groups, {word}, record 17: column {column}, group {group}, offset {offset}, {parts}"

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spirea_protocols::signature::{Pin, PublicKey};
 
-use crate::{ClientError, Hint, Part};
+use crate::{ClientError, Hint, PartDescription};
 
 /// Where a client keeps hints between sessions, and what it has seen of databases under pinned keys.
 ///
@@ -15,25 +15,25 @@ pub trait HintCache: Send {
     ///
     /// # Errors
     /// If the cache fails.
-    fn load(&mut self, part: &Part) -> Result<Option<Hint>, ClientError>;
+    fn load(&mut self, part: &PartDescription) -> Result<Option<Hint>, ClientError>;
 
     /// The place of a download of a part's hint, with what an earlier one left. It may wait until others who share the cache
     /// are done with theirs.
     ///
     /// # Errors
     /// If the cache fails.
-    fn begin(&mut self, part: &Part) -> Result<Box<dyn Download>, ClientError>;
+    fn begin(&mut self, part: &PartDescription) -> Result<Box<dyn Download>, ClientError>;
 
     /// The bytes of the hint that was last used in `slot`, if there are as many as this part's has. They are not
     /// checked: what is made of them is.
-    fn former(&self, slot: &str, part: &Part) -> Option<Vec<u8>>;
+    fn former(&self, slot: &str, part: &PartDescription) -> Option<Vec<u8>>;
 
     /// Notes that a part's hint is used in `slot`, and removes the one that was before: versions may follow each other
     /// by the second.
     ///
     /// # Errors
     /// If the cache fails.
-    fn succeed(&mut self, slot: &str, part: &Part) -> Result<(), ClientError>;
+    fn succeed(&mut self, slot: &str, part: &PartDescription) -> Result<(), ClientError>;
 
     /// The highest sequence number that has been seen of a database under an operator's key; 0 if none has.
     fn seen(&self, database: &str, key: &PublicKey) -> u64;
@@ -66,7 +66,7 @@ pub trait Download: Send {
     ///
     /// # Errors
     /// [`ClientError::HintCorrupted`] if it is not the hint of `part`; if the cache fails.
-    fn finish(&mut self, part: &Part) -> Result<Hint, ClientError>;
+    fn finish(&mut self, part: &PartDescription) -> Result<Hint, ClientError>;
 }
 
 /// A cache in memory, which ends with the last of its clones: where there are no files, or none are to be left.
@@ -91,22 +91,22 @@ impl MemoryCache {
 }
 
 impl HintCache for MemoryCache {
-    fn load(&mut self, part: &Part) -> Result<Option<Hint>, ClientError> {
+    fn load(&mut self, part: &PartDescription) -> Result<Option<Hint>, ClientError> {
         let bytes = self.kept().hints.get(part.hint_blake3()).cloned();
         bytes.map(|bytes| part.hint(bytes)).transpose()
     }
 
-    fn begin(&mut self, _: &Part) -> Result<Box<dyn Download>, ClientError> {
+    fn begin(&mut self, _: &PartDescription) -> Result<Box<dyn Download>, ClientError> {
         Ok(Box::new(InMemory { bytes: Vec::new(), cache: self.clone() }))
     }
 
-    fn former(&self, slot: &str, part: &Part) -> Option<Vec<u8>> {
+    fn former(&self, slot: &str, part: &PartDescription) -> Option<Vec<u8>> {
         let kept = self.kept();
         let bytes = kept.hints.get(kept.latest.get(slot)?)?;
         (bytes.len() as u64 == part.hint_bytes()).then(|| bytes.clone())
     }
 
-    fn succeed(&mut self, slot: &str, part: &Part) -> Result<(), ClientError> {
+    fn succeed(&mut self, slot: &str, part: &PartDescription) -> Result<(), ClientError> {
         let mut kept = self.kept();
         let latest = *part.hint_blake3();
         if let Some(former) = kept.latest.insert(slot.into(), latest)
@@ -150,7 +150,7 @@ impl Download for InMemory {
         Ok(())
     }
 
-    fn finish(&mut self, part: &Part) -> Result<Hint, ClientError> {
+    fn finish(&mut self, part: &PartDescription) -> Result<Hint, ClientError> {
         let bytes = std::mem::take(&mut self.bytes);
         let hint = part.hint(bytes.clone())?;
         self.cache.kept().hints.insert(*part.hint_blake3(), bytes);

@@ -9,7 +9,7 @@ use crate::manifest::Manifest;
 
 /// A part of a database, read from untrusted bytes and checked: its base, or its delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct PartDescription {
     params: ProtocolParams,
     table: Table,
     hint_bytes: u64,
@@ -18,7 +18,7 @@ pub struct Part {
     snapshot: Option<Version>,
 }
 
-impl Part {
+impl PartDescription {
     /// The base of the dataset `name`, or its delta of the base `delta_of`.
     fn parse(name: &str, delta_of: Option<Version>, config: &PartConfig) -> Result<Self, ClientError> {
         let wrong = |detail: String| Err(ClientError::WrongConfig(detail));
@@ -85,8 +85,8 @@ impl Part {
 pub struct Description {
     name: String,
     version: Version,
-    base: Part,
-    delta: Option<Part>,
+    base: PartDescription,
+    delta: Option<PartDescription>,
     limits: Limits,
     party: Option<Party>,
     versions: Vec<Version>,
@@ -107,8 +107,12 @@ impl Description {
         if config.name != name {
             return wrong("it belongs to another database");
         }
-        let base = Part::parse(name, None, &config.base)?;
-        let delta = config.delta.as_ref().map(|delta| Part::parse(name, base.snapshot, delta)).transpose()?;
+        let base = PartDescription::parse(name, None, &config.base)?;
+        let delta = config
+            .delta
+            .as_ref()
+            .map(|delta| PartDescription::parse(name, base.snapshot, delta))
+            .transpose()?;
         let bound = match (base.snapshot, delta.as_ref().map(|delta| delta.snapshot)) {
             (Some(base), None) => Some(delta::version(base, None)),
             (Some(base), Some(Some(delta))) => Some(delta::version(base, Some(delta))),
@@ -123,7 +127,7 @@ impl Description {
                 "its records carry inclusion proofs, and no manifest binds their roots to its version",
             );
         }
-        if let Some(Part { params, table, .. }) = &delta {
+        if let Some(PartDescription { params, table, .. }) = &delta {
             if table.kind != TableKind::Keyword || table.fields != base.table.fields {
                 return wrong("its delta is not one of its base");
             }
@@ -216,12 +220,12 @@ impl Description {
     }
 
     /// The table as it was built.
-    pub fn base(&self) -> &Part {
+    pub fn base(&self) -> &PartDescription {
         &self.base
     }
 
     /// What has changed since, if anything has.
-    pub fn delta(&self) -> Option<&Part> {
+    pub fn delta(&self) -> Option<&PartDescription> {
         self.delta.as_ref()
     }
 
@@ -245,7 +249,7 @@ impl Description {
     }
 
     /// The base, then the delta.
-    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub fn parts(&self) -> impl Iterator<Item = &PartDescription> {
         [&self.base].into_iter().chain(&self.delta)
     }
 
@@ -265,7 +269,7 @@ impl Description {
     }
 }
 
-/// A hint whose hash has been checked: [`Part::hint`] makes it.
+/// A hint whose hash has been checked: [`PartDescription::hint`] makes it.
 pub struct Hint {
     pub(crate) bytes: Vec<u8>,
     pub(crate) blake3: [u8; 32],

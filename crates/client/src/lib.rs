@@ -31,7 +31,7 @@ pub use cache::{Download, HintCache, MemoryCache};
 pub use client::{Client, Lookups, Timings};
 pub use clock::Clock;
 pub use conversation::{Conversation, Head, Method, Received, Request, Step, TransportError};
-pub use description::{Description, Hint, Part};
+pub use description::{Description, Hint, PartDescription};
 pub use error::ClientError;
 #[cfg(feature = "http")]
 pub use http::{ClientOptions, HttpClient, check_address, root_certificates};

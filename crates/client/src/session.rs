@@ -6,11 +6,11 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::delta::Change;
 use spirea_protocols::table::LookupState;
 use spirea_protocols::{AnyIndexClient, ClientKeys, ProtocolError, TableClient};
-use spirea_wire::{KeysHash, Part as KeysPart, Queries, Request, Response};
+use spirea_wire::{KeysHash, Part, Queries, Request, Response};
 use zeroize::Zeroizing;
 
 use crate::wanted::Wanted;
-use crate::{ClientError, Clock, Description, Hint, Keys, Part, WeakPrf};
+use crate::{ClientError, Clock, Description, Hint, Keys, PartDescription, WeakPrf};
 
 /// The most bytes of a request's queries, unless a single query has more.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
@@ -65,7 +65,7 @@ struct Asker {
 impl Asker {
     /// Over the index protocol's client, whose keys are one of `known`'s or were made `now`.
     fn new(
-        part: &Part,
+        part: &PartDescription,
         index: Box<dyn AnyIndexClient>,
         known: &[Arc<Self>],
         now: Duration,
@@ -77,7 +77,7 @@ impl Asker {
 
     /// With the keys of one of `known` if they fit, or else with new ones; it is known from then on.
     fn open(
-        part: &Part,
+        part: &PartDescription,
         hint: &[u8],
         known: &mut Vec<Arc<Self>>,
         clock: &Clock,
@@ -227,7 +227,8 @@ impl Session {
                 return Err(ClientError::HintCorrupted);
             }
         }
-        let asker = |(part, hint): (&Part, &Hint)| Asker::open(part, &hint.bytes, &mut known, &clock);
+        let asker =
+            |(part, hint): (&PartDescription, &Hint)| Asker::open(part, &hint.bytes, &mut known, &clock);
         let mut askers = description.parts().zip(hints).map(asker);
         let base = askers.next().unwrap_or(Err(ClientError::HintCorrupted))?;
         let delta = askers.next().transpose()?;
@@ -264,7 +265,7 @@ impl Session {
     /// begun with new ones.
     pub fn keys(&self) -> Vec<Keys<'_>> {
         let mut all: Vec<Keys<'_>> = Vec::new();
-        for (asker, part) in self.askers().zip([KeysPart::Base, KeysPart::Delta]) {
+        for (asker, part) in self.askers().zip([Part::Base, Part::Delta]) {
             let (Some(keys), Some(blake3)) = (asker.client.index().keys(), asker.keys) else {
                 continue;
             };

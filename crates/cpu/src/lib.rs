@@ -30,7 +30,7 @@ use std::path::Path;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use spirea_backend::{Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, Residence, RingMatrix};
 
-pub use dpf::Strategy;
+pub use dpf::Traversal;
 pub use isa::Isa;
 pub use matrix::{CpuMatrix, CpuRows};
 pub use ring::{

@@ -44,7 +44,7 @@ pub struct Grid {
 
 /// Where a record lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordPlace {
     /// Its first column.
     pub column: usize,
     /// Its group.
@@ -100,10 +100,10 @@ impl Grid {
     }
 
     /// Where record `index` lies. The index is a client's secret: by it, nothing is divided.
-    pub fn place(&self, spread: Spread, index: u64) -> Place {
+    pub fn place(&self, spread: Spread, index: u64) -> RecordPlace {
         let (unit, within) = Divisor::new(self.records_per_unit() as u64).divide(index);
         let (column, group) = Divisor::new(self.groups as u64).divide(unit);
-        Place {
+        RecordPlace {
             column: column as usize * self.columns_of_record(spread),
             group: group as usize,
             offset: within as usize * self.record_bytes,
@@ -142,7 +142,7 @@ impl Grid {
 
     /// The pieces of record `index`, in the order of its bytes.
     pub fn runs(&self, spread: Spread, index: u64) -> impl Iterator<Item = Run> + use<> {
-        let (grid, Place { column, group, offset }) = (*self, self.place(spread, index));
+        let (grid, RecordPlace { column, group, offset }) = (*self, self.place(spread, index));
         (0..self.parts()).map(move |part| {
             let start = part * grid.unit_rows;
             Run {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use spirea_cpu::{CpuBackend, Strategy, rates};
+use spirea_cpu::{CpuBackend, Traversal, rates};
 use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
 use spirea_math::random::SecretRng;
 
@@ -44,10 +44,10 @@ pub fn run(request: &DpfOptions) -> anyhow::Result<()> {
     ensure!(options.batch > 0, "--batch must be at least 1");
     let domain = Domain::new(1 << log_domain, *output)?;
     let strategies = match &request.strategy {
-        None => Strategy::ALL.to_vec(),
+        None => Traversal::ALL.to_vec(),
         Some(name) => {
-            let known = Strategy::ALL.into_iter().find(|strategy| strategy.name() == name);
-            let names = Strategy::ALL.map(Strategy::name).join(", ");
+            let known = Traversal::ALL.into_iter().find(|strategy| strategy.name() == name);
+            let names = Traversal::ALL.map(Traversal::name).join(", ");
             vec![known.with_context(|| format!("no strategy is called {name:?}; there are {names}"))?]
         }
     };
@@ -82,7 +82,7 @@ fn evaluate(
     backend: &CpuBackend,
     keys: &[Key],
     prf: PrfKind,
-    strategy: Strategy,
+    strategy: Traversal,
     runs: usize,
     generation: f64,
 ) -> anyhow::Result<Report> {

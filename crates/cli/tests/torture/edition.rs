@@ -20,7 +20,7 @@ impl Edition {
             let reply = http.get(&service.data(name, "config")).unwrap();
             assert_eq!(reply.status, 200, "{:?}", reply.refusal());
             let description = Description::parse(name, reply.body).unwrap();
-            let hint = |part: &spirea_client::Part| {
+            let hint = |part: &spirea_client::PartDescription| {
                 if part.hint_bytes() == 0 {
                     return Some(part.hint(Vec::new()).unwrap());
                 }

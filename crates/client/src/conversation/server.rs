@@ -11,7 +11,7 @@ use spirea_wire::{
 };
 
 use super::{Head, Line, Method, Request, TransportError};
-use crate::{ClientError, Description, Part, Policy};
+use crate::{ClientError, Description, PartDescription, Policy};
 
 /// Pauses before the second, third, ... attempt begin here and double.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -131,13 +131,18 @@ impl Server {
     }
 
     /// The hashes of the hint's rows: one attempt.
-    pub async fn hint_rows(&mut self, part: &Part, rows: HintRows) -> Result<Bytes, Failure> {
+    pub async fn hint_rows(&mut self, part: &PartDescription, rows: HintRows) -> Result<Bytes, Failure> {
         let path = format!("hint/rows?blake3={}", hexadecimal(part.hint_blake3()));
         self.once(&Call::get(path, rows.list_bytes(part.hint_bytes()))).await
     }
 
     /// The hint from byte `start` to its end, or to before byte `end`: one attempt. [`Server::read`] gives the bytes.
-    pub async fn hint(&mut self, part: &Part, start: u64, end: Option<u64>) -> Result<HintPart, Failure> {
+    pub async fn hint(
+        &mut self,
+        part: &PartDescription,
+        start: u64,
+        end: Option<u64>,
+    ) -> Result<HintPart, Failure> {
         let hash = hexadecimal(part.hint_blake3());
         let tag = format!("\"{hash}\"");
         let mut call = Call::get(format!("hint?blake3={hash}"), part.hint_bytes());

@@ -9,7 +9,7 @@ use spirea_protocols::signature::Pin;
 use super::Servers;
 use super::server::{Failure, HintPart, Server};
 use crate::cache::{Download, HintCache};
-use crate::{ClientError, Description, Hint, Part, Policy};
+use crate::{ClientError, Description, Hint, PartDescription, Policy};
 
 /// How often a configuration is fetched while the database changes in between.
 const REFRESHES: u32 = 3;
@@ -67,7 +67,7 @@ async fn hints(
 async fn hint(
     server: &mut Server,
     cache: &mut dyn HintCache,
-    wanted: &Part,
+    wanted: &PartDescription,
     slot: &str,
     policy: &Policy,
 ) -> Result<Option<Hint>, ClientError> {
@@ -109,7 +109,7 @@ async fn hint(
 
 /// The hint's bytes, from those of a former one and what has changed since; `None` if that is most of it, or cannot be
 /// had. They are checked as a download is.
-async fn patch(server: &mut Server, wanted: &Part, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+async fn patch(server: &mut Server, wanted: &PartDescription, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     let rows = wanted.params().hint_rows()?;
     let list = server.hint_rows(wanted, rows).await.ok()?;
     let ranges = merged(rows.differing(&bytes, &list).ok()?);
@@ -147,7 +147,7 @@ fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 /// Downloads what is missing; `false` if the server has another hint by now.
 async fn complete(
     server: &mut Server,
-    wanted: &Part,
+    wanted: &PartDescription,
     download: &mut dyn Download,
     policy: &Policy,
 ) -> Result<bool, ClientError> {
@@ -172,7 +172,7 @@ async fn complete(
 /// One request for what is missing; `false` if the server has another hint by now.
 async fn once(
     server: &mut Server,
-    wanted: &Part,
+    wanted: &PartDescription,
     download: &mut dyn Download,
     policy: &Policy,
 ) -> Result<bool, Failure> {

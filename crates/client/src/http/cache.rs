@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use spirea_protocols::signature::{Pin, PublicKey};
 
-use crate::{ClientError, Download, Hint, HintCache, Part};
+use crate::{ClientError, Download, Hint, HintCache, PartDescription};
 
 /// A folder of hints.
 pub(super) struct FileCache(PathBuf);
@@ -40,7 +40,7 @@ impl FileCache {
         Ok(Self(folder))
     }
 
-    fn path(&self, part: &Part, extension: &str) -> PathBuf {
+    fn path(&self, part: &PartDescription, extension: &str) -> PathBuf {
         self.path_of(&blake3::Hash::from_bytes(*part.hint_blake3()).to_hex(), extension)
     }
 
@@ -60,7 +60,7 @@ impl FileCache {
 }
 
 impl HintCache for FileCache {
-    fn load(&mut self, part: &Part) -> Result<Option<Hint>, ClientError> {
+    fn load(&mut self, part: &PartDescription) -> Result<Option<Hint>, ClientError> {
         let path = self.path(part, "hint");
         let file = match File::open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -73,7 +73,7 @@ impl HintCache for FileCache {
         }
     }
 
-    fn begin(&mut self, part: &Part) -> Result<Box<dyn Download>, ClientError> {
+    fn begin(&mut self, part: &PartDescription) -> Result<Box<dyn Download>, ClientError> {
         // The lock has a file of its own, which is never renamed: all processes lock the same one.
         let lock_path = self.path(part, "lock");
         let lock = File::options().create(true).append(true).open(&lock_path);
@@ -90,12 +90,12 @@ impl HintCache for FileCache {
         Ok(Box::new(begun))
     }
 
-    fn former(&self, slot: &str, part: &Part) -> Option<Vec<u8>> {
+    fn former(&self, slot: &str, part: &PartDescription) -> Option<Vec<u8>> {
         let bytes = fs::read(self.path_of(&self.last(slot)?, "hint")).ok()?;
         (bytes.len() as u64 == part.hint_bytes()).then_some(bytes)
     }
 
-    fn succeed(&mut self, slot: &str, part: &Part) -> Result<(), ClientError> {
+    fn succeed(&mut self, slot: &str, part: &PartDescription) -> Result<(), ClientError> {
         let hash = blake3::Hash::from_bytes(*part.hint_blake3()).to_hex();
         let former = self.last(slot);
         if former.as_deref() == Some(hash.as_str()) {
@@ -126,7 +126,7 @@ impl HintCache for FileCache {
     }
 }
 
-fn read(file: File, path: &Path, part: &Part) -> Result<Hint, ClientError> {
+fn read(file: File, path: &Path, part: &PartDescription) -> Result<Hint, ClientError> {
     let expected = part.hint_bytes();
     let length = file.metadata().map_err(failed(path, "read"))?.len();
     let Some(capacity) = usize::try_from(expected).ok().filter(|_| length == expected) else {
@@ -165,7 +165,7 @@ impl Download for Begun {
         Ok(())
     }
 
-    fn finish(&mut self, part: &Part) -> Result<Hint, ClientError> {
+    fn finish(&mut self, part: &PartDescription) -> Result<Hint, ClientError> {
         self.file.sync_all().map_err(failed(&self.path, "write"))?;
         let file = File::open(&self.path).map_err(failed(&self.path, "read"))?;
         match read(file, &self.path, part) {

@@ -18,7 +18,7 @@ const TILE: usize = 256;
 
 /// In which order a tree is expanded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strategy {
+pub enum Traversal {
     /// Subtrees of as many leaves as the cache has room for, each breadth first: what folds do.
     #[default]
     MemoryBounded,
@@ -28,7 +28,7 @@ pub enum Strategy {
     BranchParallel,
 }
 
-impl Strategy {
+impl Traversal {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::MemoryBounded, Self::LevelByLevel, Self::BranchParallel];
 
@@ -45,13 +45,13 @@ impl Strategy {
 impl CpuBackend {
     /// Expands the whole domain of each key and returns the exclusive or of all its leaves' shares: each is computed,
     /// and none leaves the cache.
-    pub fn evaluate_domain(&self, prf: PrfKind, keys: &[Key], strategy: Strategy) -> Vec<Leaf> {
+    pub fn evaluate_domain(&self, prf: PrfKind, keys: &[Key], strategy: Traversal) -> Vec<Leaf> {
         let tree = trees::tree(self.isa(), prf);
         let evaluation = Evaluation { tree: &*tree, found: self.found };
         let of_key = match strategy {
-            Strategy::MemoryBounded => memory_bounded,
-            Strategy::LevelByLevel => level_by_level,
-            Strategy::BranchParallel => branch_parallel,
+            Traversal::MemoryBounded => memory_bounded,
+            Traversal::LevelByLevel => level_by_level,
+            Traversal::BranchParallel => branch_parallel,
         };
         self.pool.install(|| keys.par_iter().map(|key| of_key(evaluation, key)).collect())
     }

@@ -32,7 +32,7 @@ use std::path::Path;
 use spirea_backend::{BackendError, Residence, RowLayout, ShareBackend};
 use spirea_dpf::{Key, PrfKind};
 
-pub use evaluate::Strategy;
+pub use evaluate::Traversal;
 pub(crate) use trees::tree;
 
 use crate::isa::{Found, Portable, with_token};

@@ -7,7 +7,7 @@ use spirea_dpf::{
 };
 use spirea_math::random::SecretRng;
 
-use super::evaluate::Strategy;
+use super::evaluate::Traversal;
 use super::traverse::Descent;
 use super::tree::{TargetTree, Tree};
 use super::trees::tree;
@@ -98,7 +98,7 @@ fn every_strategy_function_and_instruction_set_evaluates_the_same() {
             assert_eq!(keys[1].party(), Party::One);
             for isa in Isa::available() {
                 let backend = CpuBackend::with_isa(isa, 2).unwrap();
-                for strategy in Strategy::ALL {
+                for strategy in Traversal::ALL {
                     let found = backend.evaluate_domain(prf, &keys, strategy);
                     assert!(found == expected, "{prf}, {output:?}, {isa}, {}", strategy.name());
                 }

@@ -112,12 +112,12 @@ struct Recombination {
     inverses: Vec<(ShoupWord, u32)>,
     /// The constant added to x + h, in limbs.
     constant: [u32; MOST_PRIMES],
-    digits: Vec<Place>,
+    digits: Vec<DigitBits>,
 }
 
 /// Where a digit lies in the recombined number.
 #[derive(Debug)]
-struct Place {
+struct DigitBits {
     /// Its lowest bit.
     bit: u32,
     /// What keeps it and takes higher digits away.
@@ -144,13 +144,13 @@ impl Recombination {
         if top_log > 30 || top + top_log + 1 > 32 * limbs {
             return Err(refused());
         }
-        let digits: Vec<Place> = (0..levels)
+        let digits: Vec<DigitBits> = (0..levels)
             .map(|i| {
                 let bit = dropped + i * base_log;
                 if i + 1 < levels {
-                    Place { bit, mask: (1 << base_log) - 1, offset: 1 << (base_log - 1) }
+                    DigitBits { bit, mask: (1 << base_log) - 1, offset: 1 << (base_log - 1) }
                 } else {
-                    Place { bit, mask: u32::MAX, offset: 1 << top_log }
+                    DigitBits { bit, mask: u32::MAX, offset: 1 << top_log }
                 }
             })
             .collect();

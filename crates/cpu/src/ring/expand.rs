@@ -12,7 +12,7 @@ use spirea_math::Expansion;
 
 use super::keys::RingKeys;
 use super::lanes::{Kernel, WordLanes};
-use super::layout::{BLOCK, LeafBlock, Place, Read, RingLeaves, in_tiles, store_tile};
+use super::layout::{BLOCK, LeafBlock, Read, RingLeaves, TilePlace, in_tiles, store_tile};
 use super::modular::{Factor, Prime};
 use super::pool::WorkingMemory;
 use super::product::{DigitKeys, Operands, Results, multiply};
@@ -157,7 +157,7 @@ impl<L> Tree<'_, L> {
 /// Where the children of some nodes go, an even one and an odd one for each, but none beyond the wanted.
 struct Children<'a> {
     words: &'a mut [u32],
-    first: Place,
+    first: TilePlace,
     /// How far it is to the next.
     step: usize,
     wanted: usize,
@@ -166,7 +166,7 @@ struct Children<'a> {
 
 impl<'a> Children<'a> {
     fn nodes(tables: &RingTables, words: &'a mut [u32]) -> Self {
-        let (first, step) = (Place::node(tables), 2 * tables.words());
+        let (first, step) = (TilePlace::node(tables), 2 * tables.words());
         Self { wanted: words.len() / step, words, first, step, read: Read::Soon }
     }
 

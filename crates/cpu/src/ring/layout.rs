@@ -23,7 +23,7 @@ pub struct RingLeaves {
 
 /// Where a ciphertext's tiles lie: the first one's start, and how far it is to the next.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct TilePlace {
     start: usize,
     stride: usize,
 }
@@ -90,8 +90,8 @@ impl LeafBlock<'_> {
         2 * self.tables.lanes()
     }
 
-    pub(super) fn place(&self, leaf: usize) -> Place {
-        Place { start: leaf * self.step(), stride: self.words.len() / self.tables.tiles() }
+    pub(super) fn place(&self, leaf: usize) -> TilePlace {
+        TilePlace { start: leaf * self.step(), stride: self.words.len() / self.tables.tiles() }
     }
 
     /// Sets a leaf to a ciphertext.
@@ -103,7 +103,7 @@ impl LeafBlock<'_> {
     }
 }
 
-impl Place {
+impl TilePlace {
     /// A ciphertext on its own.
     pub(super) fn node(tables: &RingTables) -> Self {
         Self { start: 0, stride: 2 * tables.lanes() }

@@ -24,7 +24,7 @@ use super::work::{Unit, Work};
 use crate::bytes::extend_words;
 use crate::client::{AnyIndexClient, IndexClient, Prepared};
 use crate::files::{Files, Outputs};
-use crate::grid::{Grid, Place, Spread};
+use crate::grid::{Grid, RecordPlace, Spread};
 use crate::keys::{ClientKeys, PreparedKeys};
 use crate::opening::Opening;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
@@ -250,7 +250,7 @@ impl IndexClient for Client {
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
         let PackedShape { grid, spread, .. } = self.shape;
         check_index(index, grid.records)?;
-        let Place { column, group, offset } = grid.place(spread, index);
+        let RecordPlace { column, group, offset } = grid.place(spread, index);
         let mut query = Vec::with_capacity(self.shape.sizes().query_bytes);
         for asked in 0..self.shape.asked() {
             let (bodies, secret) = self.encryptor.encrypt_unit(column + asked, rng);

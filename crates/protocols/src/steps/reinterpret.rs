@@ -26,7 +26,7 @@ use super::shape::malformed;
 use super::{Folded, LweHint, Unit, Work, noise};
 use crate::ProtocolError;
 use crate::files::Files;
-use crate::grid::{Grid, Place, Spread};
+use crate::grid::{Grid, RecordPlace, Spread};
 
 /// Where the parts of a large record lie: in neighbouring columns, each a first query of its own.
 pub(crate) const SPREAD: Spread = Spread::Columns;
@@ -303,7 +303,7 @@ impl TwoFoldsClient {
         rng: &mut SecretRng,
     ) -> Result<(TwoBodies, TwoFoldsState), ProtocolError> {
         check_index(index, self.grid.records)?;
-        let Place { column, group, offset } = self.grid.place(SPREAD, index);
+        let RecordPlace { column, group, offset } = self.grid.place(SPREAD, index);
         let parts = 0..self.grid.parts();
         let (bodies, first) = parts.map(|part| self.first.encrypt_unit(column + part, rng)).unzip();
         let (second_bodies, second) = self.second.encrypt_unit(group, rng);

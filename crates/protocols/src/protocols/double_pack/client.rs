@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::Params;
 use crate::client::{IndexClient, Prepared};
-use crate::grid::Place;
+use crate::grid::RecordPlace;
 use crate::keys::ClientKeys;
 use crate::parameters::Parameters;
 use crate::steps::check::{check_answers, check_index};
@@ -61,7 +61,7 @@ impl IndexClient for Client {
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
         let grid = self.params.0.grid;
         check_index(index, grid.records)?;
-        let Place { column, group, offset } = grid.place(Params::SPREAD, index);
+        let RecordPlace { column, group, offset } = grid.place(Params::SPREAD, index);
         let (bodies, secret) = self.first.encrypt_unit(column, rng);
         let second = self.second.encrypt_unit_under(&secret, group, rng);
         let ciphertext = self.ring.query_of_secret(&secret, 0, rng);

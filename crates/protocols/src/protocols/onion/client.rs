@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 use super::Params;
 use super::pad::Pad;
 use crate::client::{IndexClient, Prepared};
-use crate::grid::{Place, Spread};
+use crate::grid::{RecordPlace, Spread};
 use crate::keys::ClientKeys;
 use crate::parameters::Parameters;
 use crate::steps::check::{check_answers, check_index};
@@ -58,7 +58,7 @@ impl IndexClient for Client {
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
         let grid = self.params.grid;
         check_index(index, grid.records)?;
-        let Place { column, group, offset } = grid.place(Spread::Rows, index);
+        let RecordPlace { column, group, offset } = grid.place(Spread::Rows, index);
         // Every column computes the comparison, so that time and memory do not tell the one.
         let one_hot = (0..grid.columns).map(|i| (((i ^ column) as u64).wrapping_sub(1) >> 63) as i8);
         let unit = Zeroizing::new(group * grid.columns + column);
