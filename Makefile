@@ -93,7 +93,7 @@ check-cuda-pack:
 
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
 fuzz:
-	@for target in wire params manifest csv dpf_key changes; do \
+	@for target in wire params manifest csv dpf_key changes partial; do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
 	done
 

@@ -3,6 +3,8 @@
 //! A body takes a backend and parameters and panics, as a test does, where the two do not do what every
 //! backend and protocol must. Tests in this crate run the bodies for all of them.
 
+pub mod shards;
+
 use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, Residence};
@@ -11,6 +13,7 @@ use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{
     AnyIndexClient, ClientKeys, Files, Outputs, Prepared, PreparedKeys, Query, Responder,
 };
+use tempfile::TempDir;
 
 /// What the records of a database hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,15 @@ pub fn records(params: &ProtocolParams, content: Content) -> Vec<Vec<u8>> {
         }
     };
     (0..params.records()).map(record).collect()
+}
+
+/// Parameters with other members of their grid.
+pub fn with_grid(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
+    let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
+    for &(member, value) in members {
+        json["grid"][member] = value.into();
+    }
+    ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
 }
 
 /// The servers of a database with its records, and a client.
@@ -87,12 +99,15 @@ pub fn setup_prepared_by<P: ProtocolBackend, B: ProtocolBackend>(
     prepare(preparing, backend, params, records(params, content))
 }
 
-fn prepare<P: ProtocolBackend, B: ProtocolBackend>(
-    preparing: &Arc<P>,
-    backend: &Arc<B>,
-    params: &ProtocolParams,
-    records: Vec<Vec<u8>>,
-) -> Setup {
+/// A database in files, as a snapshot has them.
+struct Stored {
+    files: Files,
+    hint: Vec<u8>,
+    /// Where the files are, as long as this lives.
+    folder: TempDir,
+}
+
+fn stored<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, records: &[Vec<u8>]) -> Stored {
     let stored = params.stored();
     let mut matrix = vec![0; stored.bytes() as usize];
     for (index, record) in records.iter().enumerate() {
@@ -105,10 +120,20 @@ fn prepare<P: ProtocolBackend, B: ProtocolBackend>(
     std::fs::write(&files.matrix, matrix).unwrap();
     let (mut hint, mut server) = (Vec::new(), Vec::new());
     let outputs = Outputs { hint: &mut hint, server: &mut server };
-    params.on().precompute(preparing, &files.matrix, outputs, &mut |_| ()).unwrap();
+    params.on().precompute(backend, &files.matrix, outputs, &mut |_| ()).unwrap();
     assert_eq!(hint.len() as u64, params.sizes().hint_bytes);
     assert_eq!(server.len() as u64, params.server_bytes());
     std::fs::write(&files.server, server).unwrap();
+    Stored { files, hint, folder }
+}
+
+fn prepare<P: ProtocolBackend, B: ProtocolBackend>(
+    preparing: &Arc<P>,
+    backend: &Arc<B>,
+    params: &ProtocolParams,
+    records: Vec<Vec<u8>>,
+) -> Setup {
+    let Stored { files, hint, folder: _folder } = stored(preparing, params, &records);
     let open = |opening| params.on().open(backend, &files, opening).unwrap();
     let servers: Vec<_> = params.openings(Residence::Copied).into_iter().map(open).collect();
     assert_eq!(servers.len(), params.parties());

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, LazyLock};
 
-use spirea_backend::ProtocolBackend;
-use spirea_conformance::{Content, look_ups_agree, setup, setup_prepared_by};
+use spirea_backend::{ProtocolBackend, Residence, Strategy};
+use spirea_conformance::shards::divided;
+use spirea_conformance::{Content, look_ups_agree, setup, setup_prepared_by, with_grid};
 use spirea_cpu::CpuBackend;
-use spirea_cuda::{CudaBackend, DeviceGroup, Strategy};
+use spirea_cuda::{CudaBackend, DeviceGroup};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
 use spirea_math::random::SecretRng;
 use spirea_protocols::choice::{Choice, SecurityLevel};
@@ -84,6 +85,48 @@ fn two_devices_share_a_database() {
         emulated(|| {
             let group = DeviceGroup::new(&[0, 1], strategy).unwrap();
             agrees(group, &named(protocol), records, record_bytes, 7);
+        });
+    }
+}
+
+/// Databases of which two shares have rows each, whose steps an emulated device takes seconds for.
+fn divisible(protocol: &str) -> ProtocolParams {
+    let choose = |records, bytes| ProtocolParams::choose(&named(protocol), [7; 32], records, bytes).unwrap();
+    match protocol {
+        "simple" => choose(700, 150),
+        "double" => choose(40, 3),
+        "onion" => with_grid(&choose(3, 4000), &[("groups", 3), ("columns", 1)]),
+        _ => choose(2000, 33),
+    }
+}
+
+#[test]
+fn shares_of_devices_answer_as_the_whole() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for protocol in ["simple", "double", "onion", "dpf-xor", "dpf-sum"] {
+        let database = divided(&CPU, &divisible(protocol), 1, &mut rng);
+        emulated(|| {
+            let device = Arc::new(CudaBackend::new(0).unwrap());
+            database.shares_answer(&device, Residence::Copied, 2);
+            database.partials_agree(&*CPU, &device, 2);
+        });
+    }
+}
+
+/// A share of a database that a group of devices divides once more.
+#[test]
+fn a_share_is_divided_among_devices() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for (strategy, protocol) in [
+        (Strategy::Exchange, "simple"),
+        (Strategy::Replicate, "onion"),
+        (Strategy::Aggregate, "onion"),
+        (Strategy::Gather, "dpf-xor"),
+    ] {
+        let database = divided(&CPU, &divisible(protocol), 1, &mut rng);
+        emulated(|| {
+            let group = Arc::new(DeviceGroup::new(&[0, 1], strategy).unwrap());
+            database.shares_answer(&group, Residence::Copied, 2);
         });
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use spirea_backend::NaiveBackend;
 use spirea_conformance::{
     Content, Setup, look_ups_agree, malformed_queries_are_refused, queries_share_nothing, records_decode,
-    setup, slices,
+    setup, slices, with_grid,
 };
 use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
@@ -193,15 +193,6 @@ mod random_records_of_large_databases {
         simple: "simple", double: "double", exppack_simple: "exppack-simple", exppack_double: "exppack-double",
         double_pack: "double-pack", hybrid: "hybrid", onion: "onion", dpf_xor: "dpf-xor", dpf_sum: "dpf-sum"
     }
-}
-
-/// Parameters with other members of their grid.
-fn with_grid(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
-    let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
-    for &(member, value) in members {
-        json["grid"][member] = value.into();
-    }
-    ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
-use spirea_protocols::{Opening, Protocol as _, Table, TableKind, simple};
+use spirea_protocols::{Opening, Protocol as _, Role, Table, TableKind, simple};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{BuildOptions, FileEntry, Manifest, Protocol, Silent, Snapshot, Statistics, StoreError};
@@ -20,7 +20,7 @@ use spirea_store::{BuildOptions, FileEntry, Manifest, Protocol, Silent, Snapshot
 pub static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(1).unwrap()));
 
 /// How snapshots are opened that one server answers for.
-pub const MAPPED: Opening = Opening { residence: Residence::Mapped, party: None };
+pub const MAPPED: Opening = Opening { residence: Residence::Mapped, party: None, role: Role::WHOLE };
 
 /// Rows of a [written](write_snapshot) snapshot; `edition` tells versions apart.
 pub const ROWS: u64 = 300;

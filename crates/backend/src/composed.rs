@@ -1,5 +1,6 @@
 //! Backends made of others: the only place that hands operations on.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,13 +43,14 @@ pub trait Composed: Send + Sync + 'static {
     fn open_matrix(
         &self,
         layout: PanelLayout,
+        rows: Range<usize>,
         path: &Path,
         residence: Residence,
     ) -> Result<<Self::Rings as Backend>::Matrix, BackendError>
     where
         Self::Rings: Backend,
     {
-        self.rings().open(layout, path, residence)
+        self.rings().open(layout, rows, path, residence)
     }
 
     /// [`ShareBackend::open_rows`].
@@ -58,13 +60,14 @@ pub trait Composed: Send + Sync + 'static {
     fn open_records(
         &self,
         layout: RowLayout,
+        rows: Range<usize>,
         path: &Path,
         residence: Residence,
     ) -> Result<<Self::Shares as ShareBackend>::Rows, BackendError>
     where
         Self::Shares: ShareBackend,
     {
-        self.shares().open_rows(layout, path, residence)
+        self.shares().open_rows(layout, rows, path, residence)
     }
 
     /// [`RingBackend::encode`].
@@ -108,10 +111,12 @@ where
     fn open(
         &self,
         layout: PanelLayout,
+        rows: Range<usize>,
         path: &Path,
         residence: Residence,
     ) -> Result<Self::Matrix, BackendError> {
-        self.run(Operation::Open(layout), || self.open_matrix(layout, path, residence))
+        let part = layout.part(&rows)?;
+        self.run(Operation::Open(part), || self.open_matrix(layout, rows, path, residence))
     }
 
     fn layout(&self, matrix: &Self::Matrix) -> PanelLayout {
@@ -125,6 +130,10 @@ where
 
     fn words(&self, folded: Self::Folded) -> Result<Vec<u32>, BackendError> {
         self.run(Operation::Words, || self.rings().words(folded))
+    }
+
+    fn folded(&self, queries: usize, words: Vec<u32>) -> Result<Self::Folded, BackendError> {
+        self.run(Operation::Folded { queries }, || self.rings().folded(queries, words))
     }
 
     fn module_fold(&self, matrix: &Self::Matrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
@@ -147,10 +156,12 @@ where
     fn open_rows(
         &self,
         layout: RowLayout,
+        rows: Range<usize>,
         path: &Path,
         residence: Residence,
     ) -> Result<Self::Rows, BackendError> {
-        self.run(Operation::OpenRows(layout), || self.open_records(layout, path, residence))
+        let part = layout.part(&rows)?;
+        self.run(Operation::OpenRows(part), || self.open_records(layout, rows, path, residence))
     }
 
     fn row_layout(&self, rows: &Self::Rows) -> RowLayout {
@@ -256,6 +267,23 @@ where
         ciphertexts: Self::Ciphertexts,
     ) -> Result<Self::Ciphertexts, BackendError> {
         self.run(Operation::RgswFold, || self.rings().rgsw_fold(tables, selectors, ciphertexts))
+    }
+
+    fn ciphertext_words(
+        &self,
+        tables: &Self::Tables,
+        ciphertexts: &Self::Ciphertexts,
+    ) -> Result<Vec<u32>, BackendError> {
+        self.run(Operation::CiphertextWords, || self.rings().ciphertext_words(tables, ciphertexts))
+    }
+
+    fn ciphertexts(
+        &self,
+        tables: &Self::Tables,
+        queries: usize,
+        words: &[u32],
+    ) -> Result<Self::Ciphertexts, BackendError> {
+        self.run(Operation::Ciphertexts { queries }, || self.rings().ciphertexts(tables, queries, words))
     }
 
     fn mod_switch(

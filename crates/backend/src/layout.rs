@@ -14,6 +14,8 @@
 //! is one broadcast for 32 rows, so that a single query's traffic from the cache is an eighth of the
 //! database's. The same lanes serve number-theoretic transforms of many rows at once.
 
+use std::ops::Range;
+
 use crate::{BackendError, MAX_BATCH};
 
 /// Rows in a panel.
@@ -87,6 +89,24 @@ impl PanelLayout {
         ((row / PANEL_ROWS) * self.quads() + column / QUAD) * QUAD_BYTES
             + (row % PANEL_ROWS) * QUAD
             + column % QUAD
+    }
+
+    /// The layout of some of its rows, which are whole panels, by themselves.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if there are none, they are not whole panels, or not of this matrix.
+    pub fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
+        let whole = rows.start.is_multiple_of(PANEL_ROWS) && rows.end.is_multiple_of(PANEL_ROWS);
+        if rows.is_empty() || rows.end > self.rows || !whole {
+            let all = self.rows;
+            return Err(BackendError::Shape(format!("rows {rows:?} of {all}: whole panels, at least one")));
+        }
+        Ok(Self { rows: rows.len(), ..*self })
+    }
+
+    /// Where rows that are whole panels lie.
+    pub fn range(&self, rows: &Range<usize>) -> Range<usize> {
+        rows.start * self.columns..rows.end * self.columns
     }
 
     /// A matrix with the bytes of each column from its top, and zeros elsewhere.
@@ -177,6 +197,24 @@ mod tests {
                 }
             }
             assert!(taken.into_iter().all(|place| place));
+        }
+    }
+
+    #[test]
+    fn rows_of_whole_panels_lie_together() {
+        let layout = PanelLayout::covering(128, 8).unwrap();
+        let rows = 32..96;
+        let part = layout.part(&rows).unwrap();
+        assert_eq!((part.rows(), part.columns()), (64, 8));
+        let range = layout.range(&rows);
+        for row in rows {
+            for column in 0..8 {
+                assert_eq!(layout.offset(row, column), range.start + part.offset(row - 32, column));
+            }
+        }
+        assert_eq!(range.len(), part.bytes());
+        for rows in [0..0, 0..16, 16..64, 96..160] {
+            assert!(matches!(layout.part(&rows), Err(BackendError::Shape(_))), "{rows:?}");
         }
     }
 

@@ -12,8 +12,11 @@ mod observed;
 mod operation;
 mod ring;
 mod rows;
+mod shares;
 mod split;
+mod strategy;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,9 +27,12 @@ pub use observed::{Observed, Observer, StepTimes, Timed};
 pub use operation::Operation;
 pub use ring::{
     Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, RingBackend, SwitchedBits, centred, check_batches,
+    check_ciphertexts,
 };
 pub use rows::{Batch, MAX_KEYS, RowLayout, ShareBackend};
+pub use shares::Share;
 pub use split::Split;
+pub use strategy::{Demand, Division, Links, Strategy};
 
 /// Degree of the ring Z_q\[X\]/(X^256 + 1) over which the public matrix is structured.
 pub const RING_DEGREE: usize = 256;
@@ -119,6 +125,17 @@ impl RingMatrix<'_> {
     }
 }
 
+/// Checks that answers of `words` words in all are as long for each of `queries` queries.
+///
+/// # Errors
+/// [`BackendError::Shape`] if they are not.
+pub fn check_answers(queries: usize, words: usize) -> Result<(), BackendError> {
+    if queries > 0 && words.is_multiple_of(queries) {
+        return Ok(());
+    }
+    Err(BackendError::Shape(format!("{words} words of answers to {queries} queries")))
+}
+
 /// The operations of a PIR server on matrices it owns.
 ///
 /// All results are exact modulo 2^32 and the same on every backend, bit for bit.
@@ -140,13 +157,16 @@ pub trait Backend: Send + Sync + 'static {
     /// [`BackendError::Shape`] if the length is not `layout.bytes()`.
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<Self::Matrix, BackendError>;
 
-    /// Takes a matrix from a file whose whole content is the matrix in the order of `layout`.
+    /// Takes rows of a matrix, whole panels, from a file whose whole content is the matrix in the order of `layout`. What
+    /// it gives is a matrix of these rows alone, and nothing else of the file is read.
     ///
     /// # Errors
-    /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs.
+    /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs or as
+    /// [`PanelLayout::part`].
     fn open(
         &self,
         layout: PanelLayout,
+        rows: Range<usize>,
         path: &Path,
         residence: Residence,
     ) -> Result<Self::Matrix, BackendError>;
@@ -169,6 +189,13 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`BackendError::Device`] if what computed them failed.
     fn words(&self, folded: Self::Folded) -> Result<Vec<u32>, BackendError>;
+
+    /// Answers of these words, as many for each of `queries` queries: what [`Backend::words`] gives, of matrices here or
+    /// elsewhere, where this backend goes on with it.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if the words are not as many for each query.
+    fn folded(&self, queries: usize, words: Vec<u32>) -> Result<Self::Folded, BackendError>;
 
     /// Step `scalar_fold` against a structured public matrix: the database times A, through
     /// number-theoretic transforms. The result is row-major, `layout.rows()` x (`a.rank` * 256).

@@ -21,6 +21,11 @@ pub enum Operation {
     },
     /// [`Backend::words`].
     Words,
+    /// [`Backend::folded`].
+    Folded {
+        /// How many.
+        queries: usize,
+    },
     /// [`Backend::module_fold`].
     ModuleFold {
         /// Of the matrix.
@@ -73,6 +78,13 @@ pub enum Operation {
     },
     /// [`RingBackend::rgsw_fold`].
     RgswFold,
+    /// [`RingBackend::ciphertext_words`].
+    CiphertextWords,
+    /// [`RingBackend::ciphertexts`].
+    Ciphertexts {
+        /// How many.
+        queries: usize,
+    },
     /// [`RingBackend::mod_switch`].
     ModSwitch(SwitchedBits),
     /// [`RingBackend::reinterpret`].
@@ -94,7 +106,9 @@ impl Operation {
         match self {
             Self::Upload(_) | Self::Reinterpret(_) => "reinterpret",
             Self::Open(_) | Self::UploadRows(_) | Self::OpenRows(_) => "open",
-            Self::ScalarFold { .. } | Self::ScalarFoldOwn { .. } | Self::Words => "scalar_fold",
+            Self::ScalarFold { .. } | Self::ScalarFoldOwn { .. } | Self::Words | Self::Folded { .. } => {
+                "scalar_fold"
+            }
             Self::ModuleFold { .. } => "module_fold",
             Self::ShareFold { .. } => "share_fold",
             Self::Tables | Self::Columns(_) => "tables",
@@ -104,7 +118,7 @@ impl Operation {
             Self::PolyFold => "poly_fold",
             Self::AddBodies { .. } => "add_bodies",
             Self::Selectors { .. } => "selectors",
-            Self::RgswFold => "rgsw_fold",
+            Self::RgswFold | Self::CiphertextWords | Self::Ciphertexts { .. } => "rgsw_fold",
             Self::ModSwitch(_) => "mod_switch",
             Self::EncodeFold(_) => "encode_fold",
         }

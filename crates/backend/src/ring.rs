@@ -153,6 +153,29 @@ pub fn check_batches(one: usize, other: usize) -> Result<(), BackendError> {
     Err(BackendError::Shape(format!("operands of {one} and of {other} queries")))
 }
 
+/// How many ciphertexts of a ring each of `queries` queries has in these words, in the form of
+/// [`RingBackend::ciphertext_words`].
+///
+/// # Errors
+/// [`BackendError::Shape`] if they are not as many whole ciphertexts of each, or a value is not below its prime.
+pub fn check_ciphertexts(ring: &Ring, queries: usize, words: &[u32]) -> Result<usize, BackendError> {
+    let of_queries = queries.saturating_mul(2 * ring.words());
+    let below = |polynomial: &[u32]| {
+        let limbs = polynomial.chunks_exact(ring.degree()).zip(ring.limbs());
+        limbs.into_iter().all(|(values, limb)| values.iter().all(|&value| value < limb.prime().value()))
+    };
+    if of_queries == 0
+        || !words.len().is_multiple_of(of_queries)
+        || !words.chunks_exact(ring.words()).all(below)
+    {
+        let words = words.len();
+        return Err(BackendError::Shape(format!(
+            "{words} words that are not ciphertexts of {queries} queries, or not below the ring's primes"
+        )));
+    }
+    Ok(words.len() / of_queries)
+}
+
 /// The operations of a PIR server on rings.
 ///
 /// Leaves, selectors, ciphertexts and matrices are values of a whole batch: of one query after another, each of a client
@@ -267,6 +290,29 @@ pub trait RingBackend: Backend {
         ciphertexts: Self::Ciphertexts,
     ) -> Result<Self::Ciphertexts, BackendError>;
 
+    /// The words of ciphertexts, for whoever needs them beside the backend: query by query, of each ciphertext a's values
+    /// and then b's, prime by prime, below the primes, in the order of the ring's transform.
+    ///
+    /// # Errors
+    /// [`BackendError::Device`] if what computed them failed.
+    fn ciphertext_words(
+        &self,
+        tables: &Self::Tables,
+        ciphertexts: &Self::Ciphertexts,
+    ) -> Result<Vec<u32>, BackendError>;
+
+    /// Ciphertexts of these words, as many of each of `queries` queries: what [`Self::ciphertext_words`] gives, here or
+    /// elsewhere, where this backend goes on with it.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] as [`check_ciphertexts`]; [`BackendError::Unavailable`] if there is no room.
+    fn ciphertexts(
+        &self,
+        tables: &Self::Tables,
+        queries: usize,
+        words: &[u32],
+    ) -> Result<Self::Ciphertexts, BackendError>;
+
     /// Step `mod_switch`: coefficients x to round(x 2^bits / q) mod 2^bits, halves upwards, in the form of
     /// [`SwitchedBits::bytes`]. Gives the bytes of each query: those of its ciphertexts in each of `parts`, one after
     /// another. A device has all of them queued before the host waits for any.
@@ -333,7 +379,29 @@ pub trait RingBackend: Backend {
 mod tests {
     use proptest::prelude::*;
 
+    use std::sync::Arc;
+
+    use spirea_math::Modulus;
+
     use super::*;
+    use crate::NaiveBackend;
+
+    #[test]
+    fn words_are_ciphertexts_below_the_primes() {
+        let primes = [Modulus::new(12289), Modulus::new(7681)];
+        let ring = Arc::new(Ring::new(16, &primes));
+        // Two queries of three ciphertexts each, every value as large as it can be.
+        let limbs = [vec![12288; 16], vec![7680; 16]].concat();
+        let words = limbs.repeat(2 * 3 * 2);
+        assert_eq!(check_ciphertexts(&ring, 2, &words).unwrap(), 3);
+        let ciphertexts = NaiveBackend.ciphertexts(&ring, 2, &words).unwrap();
+        assert_eq!(NaiveBackend.ciphertext_words(&ring, &ciphertexts).unwrap(), words);
+        let mut large = words.clone();
+        large[31] = 7681;
+        for (queries, words) in [(0, &words[..]), (5, &words), (2, &words[1..]), (2, &large)] {
+            assert!(matches!(check_ciphertexts(&ring, queries, words), Err(BackendError::Shape(_))));
+        }
+    }
 
     proptest! {
         #[test]

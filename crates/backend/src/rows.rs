@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use spirea_dpf::{Domain, Key, OutputKind, Party, PrfKind};
+use spirea_dpf::{Domain, DpfError, Key, OutputKind, Party, PrfKind, Subtree};
 
 use crate::{BackendError, MAX_MATRIX_BYTES, Residence};
 
@@ -72,6 +72,26 @@ impl RowLayout {
         (first + rows.start) * self.row_bytes..(first + rows.end) * self.row_bytes
     }
 
+    /// The layout of some of the rows of each part by themselves.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if there are none, or they are not of this layout.
+    pub fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
+        if rows.is_empty() || rows.end > self.rows {
+            let all = self.rows;
+            return Err(BackendError::Shape(format!("rows {rows:?} of {all}: at least one")));
+        }
+        Ok(Self { rows: rows.len(), ..*self })
+    }
+
+    /// Where rows `rows` of each part lie: one range where they are all, or of one part.
+    pub fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>> {
+        if *rows == (0..self.rows) {
+            return std::iter::once(0..self.bytes()).collect();
+        }
+        (0..self.parts).map(|part| self.range(part, rows.clone())).collect()
+    }
+
     /// Checks that rows in this layout have `bytes` bytes.
     ///
     /// # Errors
@@ -129,6 +149,34 @@ pub struct Batch {
     pub rows: Range<usize>,
 }
 
+impl Batch {
+    /// What of a batch meets some rows: the keys of the subtrees whose points they are, and which of the rows, from the
+    /// first of them on, they meet first. `None` where it meets none of them.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if the rows that are met are not those of a whole subtree.
+    pub fn on(
+        &self,
+        rows: &Range<usize>,
+        prf: PrfKind,
+        keys: &[Key],
+    ) -> Result<Option<(usize, Vec<Key>)>, BackendError> {
+        let met = rows.start.max(self.rows.start)..rows.end.min(self.rows.end);
+        if met.is_empty() {
+            return Ok(None);
+        }
+        let points = (met.start - self.rows.start) as u64..(met.end - self.rows.start) as u64;
+        let subtree = |key| prf.visit(Subtree { key, points: points.clone() });
+        let subtrees = keys.iter().map(subtree).collect::<Result<_, DpfError>>().map_err(|_| {
+            BackendError::Shape(format!(
+                "rows {:?} cross rows {rows:?} of a share within a subtree",
+                self.rows
+            ))
+        })?;
+        Ok(Some((met.start - rows.start, subtrees)))
+    }
+}
+
 /// The operations of a server that holds shares of selections.
 ///
 /// All results are exact and the same on every backend, bit for bit.
@@ -142,13 +190,16 @@ pub trait ShareBackend: Send + Sync + 'static {
     /// [`BackendError::Shape`] if the length is not `layout.bytes()`.
     fn upload_rows(&self, layout: RowLayout, bytes: &[u8]) -> Result<Self::Rows, BackendError>;
 
-    /// Takes rows from a file whose whole content they are.
+    /// Takes some rows of each part from a file whose whole content is the rows in the order of `layout`, and reads
+    /// nothing else of it.
     ///
     /// # Errors
-    /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs.
+    /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs or as
+    /// [`RowLayout::part`].
     fn open_rows(
         &self,
         layout: RowLayout,
+        rows: Range<usize>,
         path: &Path,
         residence: Residence,
     ) -> Result<Self::Rows, BackendError>;

@@ -41,6 +41,7 @@ impl<R: Send + Sync + 'static, S: Send + Sync + 'static> Composed for Split<R, S
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -67,10 +68,11 @@ mod tests {
         fn open_rows(
             &self,
             layout: RowLayout,
+            rows: Range<usize>,
             path: &Path,
             residence: Residence,
         ) -> Result<Self::Rows, BackendError> {
-            NaiveBackend.open_rows(layout, path, residence)
+            NaiveBackend.open_rows(layout, rows, path, residence)
         }
 
         fn row_layout(&self, rows: &Self::Rows) -> RowLayout {

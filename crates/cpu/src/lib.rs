@@ -25,10 +25,13 @@ mod ring;
 #[path = "../tests/common/oracle.rs"]
 mod oracle;
 
+use std::ops::Range;
 use std::path::Path;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use spirea_backend::{Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, Residence, RingMatrix};
+use spirea_backend::{
+    Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, Residence, RingMatrix, check_answers,
+};
 
 pub use dpf::Traversal;
 pub use isa::Isa;
@@ -137,10 +140,11 @@ impl Backend for CpuBackend {
     fn open(
         &self,
         layout: PanelLayout,
+        rows: Range<usize>,
         path: &Path,
         residence: Residence,
     ) -> Result<CpuMatrix, BackendError> {
-        self.pool.install(|| CpuMatrix::open(layout, path, residence))
+        self.pool.install(|| CpuMatrix::open(layout, &rows, path, residence))
     }
 
     fn layout(&self, matrix: &CpuMatrix) -> PanelLayout {
@@ -159,6 +163,11 @@ impl Backend for CpuBackend {
 
     fn words(&self, folded: Vec<u32>) -> Result<Vec<u32>, BackendError> {
         Ok(folded)
+    }
+
+    fn folded(&self, queries: usize, words: Vec<u32>) -> Result<Vec<u32>, BackendError> {
+        check_answers(queries, words.len())?;
+        Ok(words)
     }
 
     fn module_fold(&self, matrix: &CpuMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {

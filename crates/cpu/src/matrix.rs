@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::path::Path;
 
 use spirea_backend::{BackendError, PanelLayout, QUAD_BYTES, Residence, RowLayout};
@@ -19,10 +20,17 @@ impl CpuMatrix {
         Ok(Self { layout, bytes: Bytes::copy_of(bytes)? })
     }
 
-    /// Takes the file at `path`.
-    pub(crate) fn open(layout: PanelLayout, path: &Path, residence: Residence) -> Result<Self, BackendError> {
-        let bytes = Bytes::open(path, residence, |length| layout.check_length(length))?;
-        Ok(Self { layout, bytes })
+    /// Takes rows of the matrix in the file at `path`.
+    pub(crate) fn open(
+        layout: PanelLayout,
+        rows: &Range<usize>,
+        path: &Path,
+        residence: Residence,
+    ) -> Result<Self, BackendError> {
+        let part = layout.part(rows)?;
+        let range = [layout.range(rows)];
+        let bytes = Bytes::open(path, residence, &range, |length| layout.check_length(length))?;
+        Ok(Self { layout: part, bytes })
     }
 
     /// The layout.
@@ -55,10 +63,16 @@ impl CpuRows {
         Ok(Self { layout, bytes: Bytes::copy_of(bytes)? })
     }
 
-    /// Takes the file at `path`.
-    pub(crate) fn open(layout: RowLayout, path: &Path, residence: Residence) -> Result<Self, BackendError> {
-        let bytes = Bytes::open(path, residence, |length| layout.check_length(length))?;
-        Ok(Self { layout, bytes })
+    /// Takes rows of each part in the file at `path`.
+    pub(crate) fn open(
+        layout: RowLayout,
+        rows: &Range<usize>,
+        path: &Path,
+        residence: Residence,
+    ) -> Result<Self, BackendError> {
+        let part = layout.part(rows)?;
+        let bytes = Bytes::open(path, residence, &layout.ranges(rows), |length| layout.check_length(length))?;
+        Ok(Self { layout: part, bytes })
     }
 
     /// The layout.

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,30 +32,26 @@ impl Bytes {
         Ok(Self::Owned(buffer))
     }
 
-    /// The file at `path`, once `check` has accepted its length.
+    /// Ranges of the file at `path`, one after another, once `check` has accepted its length. One range can be mapped;
+    /// several lie apart in the file and are copied.
     pub(crate) fn open(
         path: &Path,
         residence: Residence,
+        ranges: &[Range<usize>],
         check: impl FnOnce(u64) -> Result<(), BackendError>,
     ) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         check(length)?;
-        match residence {
-            Residence::Copied => {
-                let mut buffer = HugeBuffer::zeroed(length as usize).map_err(no_memory)?;
-                let pieces = buffer.bytes_mut().par_chunks_mut(PIECE).enumerate();
-                pieces
-                    .try_for_each(|(i, piece)| read_exact_at(&file, piece, (i * PIECE) as u64))
-                    .map_err(failed)?;
-                Ok(Self::Owned(buffer))
-            }
-            Residence::Mapped => {
+        match (residence, ranges) {
+            (Residence::Mapped, [range]) => {
                 // SAFETY: the mapping is read-only and private to this value. Should another process shorten
                 // the file meanwhile, reading would end this one by a signal; should it write, answers would
                 // be wrong. Files of a snapshot are never written again once they have their name.
-                let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+                let map =
+                    unsafe { MmapOptions::new().offset(range.start as u64).len(range.len()).map(&file) };
+                let map = map.map_err(failed)?;
                 #[cfg(unix)]
                 {
                     // Advice only: a file system that cannot follow it serves the scan all the same.
@@ -62,6 +59,22 @@ impl Bytes {
                     let _ = map.advise(memmap2::Advice::WillNeed);
                 }
                 Ok(Self::Mapped(map))
+            }
+            _ => {
+                let length = ranges.iter().map(Range::len).sum();
+                let mut buffer = HugeBuffer::zeroed(length).map_err(no_memory)?;
+                let mut rest = buffer.bytes_mut();
+                for range in ranges {
+                    let (bytes, others) = rest.split_at_mut(range.len());
+                    let pieces = bytes.par_chunks_mut(PIECE).enumerate();
+                    pieces
+                        .try_for_each(|(i, piece)| {
+                            read_exact_at(&file, piece, (range.start + i * PIECE) as u64)
+                        })
+                        .map_err(failed)?;
+                    rest = others;
+                }
+                Ok(Self::Owned(buffer))
             }
         }
     }

@@ -23,8 +23,8 @@ use upload::Staging;
 pub(crate) use driver::args;
 pub use fold::{CudaFolded, CudaMatrix, ScalarFoldKernel, ScalarFoldPlan};
 pub use group::{
-    DeviceGroup, Division, GroupCiphertexts, GroupFolded, GroupLeaves, GroupMatrices, GroupMatrix,
-    GroupPlain, GroupRows, GroupSelectors, Links, Load, Strategy,
+    DeviceGroup, GroupCiphertexts, GroupFolded, GroupLeaves, GroupMatrices, GroupMatrix, GroupPlain,
+    GroupRows, GroupSelectors,
 };
 pub use ring::{Butterfly, Direction, Form, Granularity, Plain, Tables, transform_with};
 pub use shares::{CudaRows, Evaluation, Tops};

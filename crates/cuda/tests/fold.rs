@@ -178,7 +178,7 @@ fn a_matrix_of_several_chunks_arrives_from_memory_and_from_a_file() {
     emulation().in_every_order(|| {
         let cuda = device();
         let uploaded = cuda.upload(case.layout, &case.bytes).unwrap();
-        let opened = cuda.open(case.layout, &path, Residence::Mapped).unwrap();
+        let opened = cuda.open(case.layout, 0..case.layout.rows(), &path, Residence::Mapped).unwrap();
         for matrix in [uploaded, opened] {
             assert!(fold(&cuda, &matrix, &case.queries).unwrap() == expected);
         }
@@ -195,14 +195,23 @@ fn wrong_lengths_and_missing_files_are_refused() {
     assert!(matches!(cuda.upload(case.layout, short), Err(BackendError::Shape(_))));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("matrix");
-    assert!(matches!(cuda.open(case.layout, &path, Residence::Copied), Err(BackendError::Io { .. })));
+    assert!(matches!(
+        cuda.open(case.layout, 0..case.layout.rows(), &path, Residence::Copied),
+        Err(BackendError::Io { .. })
+    ));
     std::fs::write(&path, short).unwrap();
-    assert!(matches!(cuda.open(case.layout, &path, Residence::Copied), Err(BackendError::Shape(_))));
+    assert!(matches!(
+        cuda.open(case.layout, 0..case.layout.rows(), &path, Residence::Copied),
+        Err(BackendError::Shape(_))
+    ));
     assert_eq!((emulation().live(0), emulation().live_pinned()), live);
 
     let vast = PanelLayout::covering(1 << 18, 1 << 18).unwrap();
     std::fs::File::create(&path).unwrap().set_len(vast.bytes() as u64).unwrap();
-    assert!(matches!(cuda.open(vast, &path, Residence::Copied), Err(BackendError::Unavailable(_))));
+    assert!(matches!(
+        cuda.open(vast, 0..vast.rows(), &path, Residence::Copied),
+        Err(BackendError::Unavailable(_))
+    ));
 
     let matrix = cuda.upload(case.layout, &case.bytes).unwrap();
     let too_many = vec![0; (MAX_BATCH + 1) * 64];

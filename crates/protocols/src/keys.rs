@@ -96,6 +96,11 @@ impl PreparedKeys {
         Self { value, bytes }
     }
 
+    /// What a server prepares that computes nothing with them.
+    pub(crate) fn unused() -> Self {
+        Self::new(Arc::new(()), 0)
+    }
+
     /// The keys, if they are of this type.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.value.downcast_ref()

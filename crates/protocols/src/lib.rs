@@ -2,6 +2,7 @@
 //!
 //! - [`protocol`]: what a protocol is; [`client`] and [`responder`]: its halves, which exchange bytes; [`keys`]: the
 //!   evaluation keys of both.
+//! - [`partial`]: what a share of a database answers; [`Sharded`]: the servers of all shares as one.
 //! - [`protocols`]: a folder for each; [`steps`]: what they are composed of; [`mod@registry`]: the list of them.
 //! - [`parameters`]: what the parameters of every protocol tell; [`grid`]: where records lie; [`choice`]: a protocol with
 //!   its parameter sets, at a level of security; [`planner`]: which to choose.
@@ -23,11 +24,13 @@ mod list;
 mod oblivious;
 mod opening;
 pub mod parameters;
+pub mod partial;
 pub mod planner;
 pub mod protocol;
 pub mod protocols;
 pub mod registry;
 pub mod responder;
+mod sharded;
 pub mod steps;
 pub mod table;
 
@@ -35,10 +38,12 @@ pub use client::{AnyIndexClient, IndexClient, Prepared};
 pub use error::ProtocolError;
 pub use files::{ChangedRecord, Files, Outputs, PatchedFiles};
 pub use keys::{ClientKeys, PreparedKeys};
-pub use opening::Opening;
+pub use opening::{Opening, Role};
 pub use parameters::Sizes;
+pub use partial::Partial;
 pub use protocol::{Protocol, Serve};
 pub use protocols::{double, double_pack, dpf, exppack_double, exppack_simple, hybrid, onion, simple};
 pub use responder::{Query, Responder};
+pub use sharded::Sharded;
 pub use spirea_dpf::{Party, PrfKind};
 pub use table::{Table, TableClient, TableKind, delta, hint_rows, keyword, proof, signature};

@@ -1,6 +1,6 @@
 //! How a server opens a database.
 
-use spirea_backend::Residence;
+use spirea_backend::{Residence, Share};
 use spirea_dpf::Party;
 
 use crate::ProtocolError;
@@ -12,14 +12,55 @@ pub struct Opening {
     pub residence: Residence,
     /// Which of two servers this is; a protocol with one server ignores it.
     pub party: Option<Party>,
+    /// Its part in answering.
+    pub role: Role,
+}
+
+/// A server's part in answering, where several have a share each of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It folds its share, and makes the answers of all shares' partials. It keeps what was computed of the whole
+    /// database for that.
+    Combines(Share),
+    /// It folds its share, and keeps nothing else.
+    Folds(Share),
+}
+
+impl Role {
+    /// Of the only server of an undivided database.
+    pub const WHOLE: Self = Self::Combines(Share::WHOLE);
+
+    /// Its share of the database.
+    pub fn share(self) -> Share {
+        match self {
+            Self::Combines(share) | Self::Folds(share) => share,
+        }
+    }
+
+    /// What it keeps to combine with, if it does.
+    pub(crate) fn keeps<T>(
+        self,
+        keep: impl FnOnce() -> Result<T, ProtocolError>,
+    ) -> Result<Option<T>, ProtocolError> {
+        match self {
+            Self::Combines(_) => keep().map(Some),
+            Self::Folds(_) => Ok(None),
+        }
+    }
+}
+
+impl Default for Role {
+    fn default() -> Self {
+        Self::WHOLE
+    }
 }
 
 impl Opening {
     /// How each server of a protocol with so many opens a database, in order.
     pub fn of_parties(parties: usize, residence: Residence) -> Vec<Self> {
         match parties {
-            1 => vec![Self { residence, party: None }],
-            _ => Party::BOTH.map(|party| Self { residence, party: Some(party) }).into(),
+            1 => vec![Self { residence, ..Self::default() }],
+            _ => Party::BOTH.map(|party| Self { residence, party: Some(party), ..Self::default() }).into(),
         }
     }
 

@@ -146,7 +146,7 @@ impl Server {
         }
         let keys = key_registry(&config)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
-        let opening = Opening { residence: config.residence, party: config.party };
+        let opening = Opening { residence: config.residence, party: config.party, ..Opening::default() };
         let open = |folder: &PathBuf| {
             let source = Source::open(folder, config.signing_key.as_deref())?;
             if let Some(version) = source.versions().first() {

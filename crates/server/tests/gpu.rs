@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fixture::{Running, connect, texts};
-use spirea_cuda::Strategy;
+use spirea_backend::Strategy;
 use spirea_cuda_emulation::{Config, Emulation};
 use spirea_protocols::TableKind;
 use spirea_server::{BackendChoice, ServeError, Server, ServerConfig};

@@ -3,13 +3,18 @@
 mod ring;
 mod rows;
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::LazyLock;
 
 pub use ring::{Ciphertext, NaiveColumns, NaiveKeys, NaivePlain, NaiveSelectors};
 pub use rows::NaiveRows;
 
-use crate::{Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, Residence, RingMatrix};
+use crate::{
+    Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, Residence, RingMatrix, check_answers,
+};
 
 /// A backend of plain loops, to compare others with and to test protocols without them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,9 +52,16 @@ impl Backend for NaiveBackend {
         Ok(NaiveMatrix { layout, bytes: bytes.to_vec() })
     }
 
-    fn open(&self, layout: PanelLayout, path: &Path, _: Residence) -> Result<NaiveMatrix, BackendError> {
-        let bytes = std::fs::read(path).map_err(|source| BackendError::Io { path: path.into(), source })?;
-        self.upload(layout, &bytes)
+    fn open(
+        &self,
+        layout: PanelLayout,
+        rows: Range<usize>,
+        path: &Path,
+        _: Residence,
+    ) -> Result<NaiveMatrix, BackendError> {
+        let part = layout.part(&rows)?;
+        let bytes = read(path, &[layout.range(&rows)], |length| layout.check_length(length))?;
+        self.upload(part, &bytes)
     }
 
     fn layout(&self, matrix: &NaiveMatrix) -> PanelLayout {
@@ -70,6 +82,11 @@ impl Backend for NaiveBackend {
 
     fn words(&self, folded: Vec<u32>) -> Result<Vec<u32>, BackendError> {
         Ok(folded)
+    }
+
+    fn folded(&self, queries: usize, words: Vec<u32>) -> Result<Vec<u32>, BackendError> {
+        check_answers(queries, words.len())?;
+        Ok(words)
     }
 
     fn module_fold(&self, matrix: &NaiveMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
@@ -94,4 +111,24 @@ impl Backend for NaiveBackend {
         }
         Ok(product)
     }
+}
+
+/// Ranges of a file, one after another, once `check` has accepted its length.
+fn read(
+    path: &Path,
+    ranges: &[Range<usize>],
+    check: impl FnOnce(u64) -> Result<(), BackendError>,
+) -> Result<Vec<u8>, BackendError> {
+    let failed = |source| BackendError::Io { path: path.into(), source };
+    let mut file = File::open(path).map_err(failed)?;
+    check(file.metadata().map_err(failed)?.len())?;
+    let mut bytes = vec![0; ranges.iter().map(Range::len).sum()];
+    let mut rest = &mut bytes[..];
+    for range in ranges {
+        let (piece, others) = rest.split_at_mut(range.len());
+        file.seek(SeekFrom::Start(range.start as u64)).map_err(failed)?;
+        file.read_exact(piece).map_err(failed)?;
+        rest = others;
+    }
+    Ok(bytes)
 }

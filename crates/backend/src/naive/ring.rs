@@ -7,7 +7,7 @@ use spirea_math::{Expansion, Gadget, Ring};
 use super::{NaiveBackend, NaiveMatrix};
 use crate::{
     Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, MAX_BATCH, PanelLayout,
-    RingBackend, SwitchedBits, centred, check_batches,
+    RingBackend, SwitchedBits, centred, check_batches, check_ciphertexts,
 };
 
 /// A ciphertext, as coefficients unless said otherwise.
@@ -290,6 +290,18 @@ impl RingBackend for NaiveBackend {
             Ok(ciphertexts)
         };
         selectors.0.iter().zip(ciphertexts).map(of_query).collect()
+    }
+
+    fn ciphertext_words(&self, ring: &Arc<Ring>, ciphertexts: &Batch) -> Result<Vec<u32>, BackendError> {
+        let polynomials = ciphertexts.iter().flatten().flat_map(|c| [&c.a, &c.b]);
+        Ok(polynomials.flat_map(|a| transformed(ring, a)).collect())
+    }
+
+    fn ciphertexts(&self, ring: &Arc<Ring>, queries: usize, words: &[u32]) -> Result<Batch, BackendError> {
+        let of_query = check_ciphertexts(ring, queries, words)?;
+        let ciphertext = |words| Ciphertext::split(words).map(|a| coefficients(ring, a));
+        let mut all = words.chunks_exact(2 * ring.words()).map(ciphertext);
+        Ok((0..queries).map(|_| all.by_ref().take(of_query).collect()).collect())
     }
 
     fn mod_switch(

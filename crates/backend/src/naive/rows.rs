@@ -1,10 +1,11 @@
 //! Folds by shares, by definition.
 
+use std::ops::Range;
 use std::path::Path;
 
 use spirea_dpf::{Bit, Key, Output, OutputKind, Prf, PrfKind, PrfVisitor, evaluate_all};
 
-use super::NaiveBackend;
+use super::{NaiveBackend, read};
 use crate::{BackendError, Batch, Residence, RowLayout, ShareBackend};
 
 /// Rows of bytes.
@@ -73,9 +74,16 @@ impl ShareBackend for NaiveBackend {
         Ok(NaiveRows { layout, bytes: bytes.to_vec() })
     }
 
-    fn open_rows(&self, layout: RowLayout, path: &Path, _: Residence) -> Result<NaiveRows, BackendError> {
-        let bytes = std::fs::read(path).map_err(|source| BackendError::Io { path: path.into(), source })?;
-        self.upload_rows(layout, &bytes)
+    fn open_rows(
+        &self,
+        layout: RowLayout,
+        rows: Range<usize>,
+        path: &Path,
+        _: Residence,
+    ) -> Result<NaiveRows, BackendError> {
+        let part = layout.part(&rows)?;
+        let bytes = read(path, &layout.ranges(&rows), |length| layout.check_length(length))?;
+        self.upload_rows(part, &bytes)
     }
 
     fn row_layout(&self, rows: &NaiveRows) -> RowLayout {

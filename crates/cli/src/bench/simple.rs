@@ -17,8 +17,8 @@ use spirea_engine::{Database, Engine, KeyRegistry};
 use spirea_math::random::SecretRng;
 use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::simple::{self, Client, Params};
-use spirea_protocols::{IndexClient as _, Opening, Prepared, Query, Responder as _, Table};
+use spirea_protocols::simple::{Client, Params};
+use spirea_protocols::{IndexClient as _, Opening, Prepared, Query, Serve as _, Table};
 use spirea_server::Server;
 use spirea_store::{Silent, Snapshot};
 
@@ -146,14 +146,20 @@ struct Alone {
 
 fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow::Result<Alone> {
     let backend = options.backend()?;
-    let matrix = backend.open(params.layout(), &snapshot.matrix_path(), Residence::Copied)?;
+    let matrix = backend.open(
+        params.layout(),
+        0..params.layout().rows(),
+        &snapshot.matrix_path(),
+        Residence::Copied,
+    )?;
     let words = super::random_words(params.columns * options.batch * params.record_columns())?;
     let scan_seconds = median_seconds(options.runs, || {
         std::hint::black_box(backend.scalar_fold(&matrix, &words)?);
         Ok(())
     })?;
     let limits = Limits::measure(&backend, &matrix)?;
-    let server = simple::Server::new(params.clone(), backend, matrix)?;
+    drop(matrix);
+    let server = params.open(&backend, &snapshot.files(), Opening::default())?;
     let client = Client::new(params.clone(), &std::fs::read(snapshot.hint_path())?)?;
     let mut rng = SecretRng::from_os()?;
     let (mut squares, mut count) = (0.0, 0.0);

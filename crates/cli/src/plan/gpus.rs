@@ -1,7 +1,7 @@
 //! What GPUs there are for a plan, and what they allow a protocol.
 
 use clap::{Args, ValueEnum};
-use spirea_cuda::{Division, Links, Strategy};
+use spirea_backend::{Division, Links, Strategy};
 use spirea_protocols::planner::Figures;
 use spirea_server::gpu_demand;
 

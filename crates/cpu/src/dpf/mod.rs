@@ -27,6 +27,7 @@ mod vaes;
 #[cfg(target_arch = "x86_64")]
 mod vaes512;
 
+use std::ops::Range;
 use std::path::Path;
 
 use spirea_backend::{BackendError, Residence, RowLayout, ShareBackend};
@@ -55,10 +56,11 @@ impl ShareBackend for CpuBackend {
     fn open_rows(
         &self,
         layout: RowLayout,
+        rows: Range<usize>,
         path: &Path,
         residence: Residence,
     ) -> Result<CpuRows, BackendError> {
-        self.pool.install(|| CpuRows::open(layout, path, residence))
+        self.pool.install(|| CpuRows::open(layout, &rows, path, residence))
     }
 
     fn row_layout(&self, rows: &CpuRows) -> RowLayout {

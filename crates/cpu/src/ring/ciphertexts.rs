@@ -7,7 +7,7 @@ use spirea_backend::{BackendError, Bodies, SwitchedBits, check_batches};
 use spirea_math::Ring;
 
 use super::lanes::{Kernel, WordLanes};
-use super::layout::polynomial;
+use super::layout::{in_tiles, polynomial};
 use super::modular::{Factor, Prime};
 use super::ntt::{Forward, Inverse};
 use super::pool::{Words, WorkingMemory};
@@ -31,9 +31,28 @@ impl RingCiphertexts {
         Ok(Self { count, words: memory.words(words, "the ciphertexts")? })
     }
 
+    /// Ciphertexts, each a and then b in the order of the plans.
+    pub(super) fn of(
+        tables: &RingTables,
+        memory: &WorkingMemory,
+        words: &[u32],
+    ) -> Result<Self, BackendError> {
+        let of_one = 2 * tables.words();
+        let mut ciphertexts = Self::room(tables, memory, words.len() / of_one)?;
+        let to = ciphertexts.words_mut().chunks_exact_mut(of_one);
+        to.zip(words.chunks_exact(of_one)).for_each(|(to, from)| in_tiles(tables, from, to));
+        Ok(ciphertexts)
+    }
+
     /// How many.
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// The words of each, a and then b in the order of the plans.
+    pub(super) fn in_order<'a>(&'a self, tables: &'a RingTables) -> impl Iterator<Item = u32> + 'a {
+        let polynomials = move |ciphertext| (0..2).flat_map(move |i| polynomial(tables, ciphertext, i));
+        self.words(tables).chunks_exact(2 * tables.words()).flat_map(polynomials).flatten().copied()
     }
 
     /// Keeps the first ciphertext alone.

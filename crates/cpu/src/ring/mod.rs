@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use spirea_backend::{
     Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
-    SwitchedBits, centred, check_batches,
+    SwitchedBits, centred, check_batches, check_ciphertexts,
 };
 use spirea_math::{Expansion, Gadget, Ring};
 
@@ -201,6 +201,28 @@ impl RingBackend for CpuBackend {
                 tournament::rgsw_fold(lanes, tables, &self.memory, selectors, ciphertexts)
             })
         })
+    }
+
+    fn ciphertext_words(
+        &self,
+        tables: &RingTables,
+        ciphertexts: &Vec<RingCiphertexts>,
+    ) -> Result<Vec<u32>, BackendError> {
+        Ok(ciphertexts.iter().flat_map(|ciphertexts| ciphertexts.in_order(tables)).collect())
+    }
+
+    fn ciphertexts(
+        &self,
+        tables: &RingTables,
+        queries: usize,
+        words: &[u32],
+    ) -> Result<Vec<RingCiphertexts>, BackendError> {
+        let count = check_ciphertexts(tables.ring(), queries, words)?;
+        let of_query = |query: usize| {
+            let words = &words[query * count * 2 * tables.words()..][..count * 2 * tables.words()];
+            RingCiphertexts::of(tables, &self.memory, words)
+        };
+        (0..queries).map(of_query).collect()
     }
 
     fn mod_switch(

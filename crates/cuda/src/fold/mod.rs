@@ -6,9 +6,10 @@ mod matrix;
 mod module;
 mod plan;
 
+use std::ops::Range;
 use std::path::Path;
 
-use spirea_backend::{Backend, BackendError, BackendId, PanelLayout, Residence, RingMatrix};
+use spirea_backend::{Backend, BackendError, BackendId, PanelLayout, Residence, RingMatrix, check_answers};
 
 use crate::CudaBackend;
 use crate::driver::Buffer;
@@ -114,9 +115,16 @@ impl Backend for CudaBackend {
     }
 
     /// A matrix is always in the device's memory: a [`Residence`] of the host means nothing here.
-    fn open(&self, layout: PanelLayout, path: &Path, _: Residence) -> Result<CudaMatrix, BackendError> {
+    fn open(
+        &self,
+        layout: PanelLayout,
+        rows: Range<usize>,
+        path: &Path,
+        _: Residence,
+    ) -> Result<CudaMatrix, BackendError> {
+        let part = layout.part(&rows)?;
         layout.check_length(file_length(path)?)?;
-        CudaMatrix::from_file(self.device(), layout, path, 0..layout.bytes())
+        CudaMatrix::from_file(self.device(), part, path, layout.range(&rows))
     }
 
     fn layout(&self, matrix: &CudaMatrix) -> PanelLayout {
@@ -131,6 +139,11 @@ impl Backend for CudaBackend {
 
     fn words(&self, folded: CudaFolded) -> Result<Vec<u32>, BackendError> {
         self.answers.download(&self.device().main(), &folded.words().all())
+    }
+
+    fn folded(&self, queries: usize, words: Vec<u32>) -> Result<CudaFolded, BackendError> {
+        check_answers(queries, words.len())?;
+        Ok(CudaFolded(self.device().upload(&words)?))
     }
 
     /// Through `scalar_fold`, not through transforms: the hint is computed once for a database.

@@ -20,17 +20,15 @@
 mod ring;
 mod scalar;
 mod shares;
-mod strategy;
 
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use spirea_backend::{BackendError, BackendId};
+use spirea_backend::{BackendError, BackendId, Links, Share, Strategy};
 
 pub use ring::{GroupCiphertexts, GroupLeaves, GroupMatrices, GroupPlain, GroupSelectors};
 pub use scalar::{GroupFolded, GroupMatrix};
 pub use shares::GroupRows;
-pub use strategy::{Division, Links, Load, Strategy};
 
 use crate::CudaBackend;
 use crate::driver::{Device, DriverError, View};
@@ -92,6 +90,11 @@ impl DeviceGroup {
     /// Its devices.
     pub fn members(&self) -> &[CudaBackend] {
         &self.members
+    }
+
+    /// The share of device `member` of what is divided among the devices.
+    fn share(&self, member: usize) -> Share {
+        Share::new(member, self.members.len()).expect("a group has as many shares as devices")
     }
 
     /// The device of the query at place `query` of a batch.

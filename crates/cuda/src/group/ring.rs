@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spirea_backend::{
-    BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
-    SwitchedBits, check_batches,
+    BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend, Strategy,
+    SwitchedBits, check_batches, check_ciphertexts,
 };
 use spirea_math::{Expansion, Gadget, Ring};
 
 use super::scalar::GroupFolded;
-use super::{DeviceGroup, Strategy, transfer};
+use super::{DeviceGroup, transfer};
 use crate::ring::{Ciphertexts, Columns, Keys, Leaves, Plain, Selectors, Tables};
 use crate::{CudaBackend, CudaMatrix};
 
@@ -53,14 +53,9 @@ impl<T> OfBatch<Option<T>> {
 pub struct GroupPlain(ByMember<Plain>);
 
 impl DeviceGroup {
-    /// The rows of plaintext polynomials of device `member`: a power of two, so that a device's tournament is a part
-    /// of the whole one; or all.
+    /// The rows of plaintext polynomials of device `member`.
     fn plain_rows(&self, rows: usize, member: usize) -> Range<usize> {
-        if !self.strategy.divides_plain() {
-            return 0..rows;
-        }
-        let share = rows.div_ceil(self.members.len()).next_power_of_two();
-        (member * share).min(rows)..((member + 1) * share).min(rows)
+        self.strategy.of_plain(self.share(member)).competitors(rows)
     }
 
     /// The places of a batch whose queries device `member` expands.
@@ -328,6 +323,48 @@ impl RingBackend for DeviceGroup {
         let winner = self.members[first].rgsw_fold_after(&tables[first], selectors, rounds, met)?;
         let mut parts: ByMember<Ciphertexts> = self.members.iter().map(|_| None).collect();
         parts[first] = Some(winner);
+        Ok(OfBatch { queries, parts })
+    }
+
+    /// Of each query those of the devices that have rows of it, one after another.
+    fn ciphertext_words(
+        &self,
+        tables: &Vec<Tables>,
+        ciphertexts: &GroupCiphertexts,
+    ) -> Result<Vec<u32>, BackendError> {
+        let words = self.each(|member, backend| {
+            let own = ciphertexts.parts[member].as_ref();
+            own.map_or_else(|| Ok(Vec::new()), |own| backend.ciphertext_words(&tables[member], own))
+        })?;
+        let mut of_queries = vec![Vec::new(); ciphertexts.queries];
+        for (member, words) in words.iter().enumerate().filter(|(_, words)| !words.is_empty()) {
+            let held = self.held(member, ciphertexts.queries);
+            let each = words.len() / held.len();
+            held.into_iter().zip(words.chunks_exact(each)).for_each(|(query, own)| {
+                of_queries[query].extend_from_slice(own);
+            });
+        }
+        Ok(of_queries.concat())
+    }
+
+    /// Each query's on its device, or on the first one where all devices have a part in every query.
+    fn ciphertexts(
+        &self,
+        tables: &Vec<Tables>,
+        queries: usize,
+        words: &[u32],
+    ) -> Result<GroupCiphertexts, BackendError> {
+        check_ciphertexts(tables[0].ring(), queries, words)?;
+        let of_query: Vec<&[u32]> = words.chunks_exact(words.len() / queries).collect();
+        let parts = self.each(|member, backend| {
+            let own: Vec<usize> = if self.strategy.divides_plain() {
+                (0..queries).filter(|_| member == 0).collect()
+            } else {
+                self.owned(member, queries).collect()
+            };
+            let words: Vec<u32> = own.iter().flat_map(|&query| of_query[query]).copied().collect();
+            (!own.is_empty()).then(|| backend.ciphertexts(&tables[member], own.len(), &words)).transpose()
+        })?;
         Ok(OfBatch { queries, parts })
     }
 

@@ -4,14 +4,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use spirea_backend::{
-    Backend, BackendError, BackendId, Bodies, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingMatrix,
+    Backend, BackendError, BackendId, Bodies, PanelLayout, RING_DEGREE, Residence, RingMatrix, check_answers,
 };
 
 use super::{DeviceGroup, transfer};
 use crate::CudaBackend;
 use crate::driver::View;
 use crate::fold::{CudaFolded, CudaMatrix};
-use crate::upload::file_length;
 
 /// A matrix on the devices of a group.
 #[derive(Debug)]
@@ -122,29 +121,18 @@ impl OnMember<'_> {
 }
 
 impl DeviceGroup {
-    /// The rows of device `member`: whole panels, as even as can be, or all.
-    fn rows_of(&self, layout: PanelLayout, member: usize) -> Range<usize> {
-        if !self.strategy.divides_matrices() {
-            return 0..layout.rows();
-        }
-        let bound = |member: usize| layout.panels() * member / self.members.len() * PANEL_ROWS;
-        bound(member)..bound(member + 1)
-    }
-
-    /// A matrix whose shares `take` gives, each by its layout and the range of the bytes of the whole.
+    /// A matrix of which each device has its share, as `take` gives it.
     fn divide(
         &self,
         layout: PanelLayout,
-        take: impl Fn(&CudaBackend, PanelLayout, Range<usize>) -> Result<CudaMatrix, BackendError> + Sync,
+        take: impl Fn(&CudaBackend, Range<usize>) -> Result<CudaMatrix, BackendError> + Sync,
     ) -> Result<GroupMatrix, BackendError> {
         let taken = self.each(|member, backend| {
-            let rows = self.rows_of(layout, member);
+            let rows = self.strategy.of_matrices(self.share(member)).rows(layout);
             if rows.is_empty() {
                 return Ok(None);
             }
-            let share = PanelLayout::covering(rows.len(), layout.columns())?;
-            let bytes = rows.start * layout.columns()..rows.end * layout.columns();
-            Ok(Some(Share { member, first_row: rows.start, matrix: take(backend, share, bytes)? }))
+            Ok(Some(Share { member, first_row: rows.start, matrix: take(backend, rows)? }))
         })?;
         let shares = taken.into_iter().flatten();
         let held = if self.strategy.divides_matrices() {
@@ -224,13 +212,18 @@ impl Backend for DeviceGroup {
 
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<GroupMatrix, BackendError> {
         layout.check_length(bytes.len() as u64)?;
-        self.divide(layout, |backend, share, range| backend.upload(share, &bytes[range]))
+        self.divide(layout, |backend, rows| backend.upload(layout.part(&rows)?, &bytes[layout.range(&rows)]))
     }
 
-    fn open(&self, layout: PanelLayout, path: &Path, _: Residence) -> Result<GroupMatrix, BackendError> {
-        layout.check_length(file_length(path)?)?;
-        self.divide(layout, |backend, share, range| {
-            CudaMatrix::from_file(backend.device(), share, path, range)
+    fn open(
+        &self,
+        layout: PanelLayout,
+        rows: Range<usize>,
+        path: &Path,
+        residence: Residence,
+    ) -> Result<GroupMatrix, BackendError> {
+        self.divide(layout.part(&rows)?, |backend, own| {
+            backend.open(layout, rows.start + own.start..rows.start + own.end, path, residence)
         })
     }
 
@@ -257,6 +250,22 @@ impl Backend for DeviceGroup {
             own.zip(answers.chunks_exact(rows)).for_each(|(to, from)| to.copy_from_slice(from));
         }
         Ok(words)
+    }
+
+    /// Each query's on its device.
+    fn folded(&self, queries: usize, words: Vec<u32>) -> Result<GroupFolded, BackendError> {
+        check_answers(queries, words.len())?;
+        let rows = words.len() / queries;
+        let holders = self.each(|member, backend| {
+            let own: Vec<u32> = self
+                .owned(member, queries)
+                .flat_map(|query| &words[query * rows..][..rows])
+                .copied()
+                .collect();
+            let answers = (!own.is_empty()).then(|| backend.folded(own.len() / rows, own)).transpose()?;
+            Ok((member, answers))
+        })?;
+        Ok(GroupFolded { rows, batch: queries, holders })
     }
 
     /// Each device its rows; where some have all of them, the first of these.

@@ -28,6 +28,16 @@ impl Ciphertexts {
         Ok(Self { buffer, queries, places: count, count })
     }
 
+    /// `count` ciphertexts of each query, of words below the primes.
+    pub(super) fn of_words(
+        tables: &Tables,
+        queries: usize,
+        count: usize,
+        words: &[u32],
+    ) -> Result<Self, BackendError> {
+        Ok(Self { buffer: tables.device.upload(words)?, queries, places: count, count })
+    }
+
     /// The words of one query.
     pub(crate) fn of(&self, tables: &Tables, query: usize) -> View<'_, u32> {
         let (start, one) = (query * self.places, tables.ciphertext());

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use spirea_backend::{
     BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
-    SwitchedBits, check_batches,
+    SwitchedBits, check_batches, check_ciphertexts,
 };
 use spirea_math::{Expansion, Gadget, Ring};
 
@@ -146,6 +146,22 @@ impl RingBackend for CudaBackend {
         ciphertexts: Ciphertexts,
     ) -> Result<Ciphertexts, BackendError> {
         tournament::rgsw_fold(tables, selectors, 0, ciphertexts)
+    }
+
+    fn ciphertext_words(&self, tables: &Tables, ciphertexts: &Ciphertexts) -> Result<Vec<u32>, BackendError> {
+        let of_query = |query| Ok(self.device().main().read(&ciphertexts.of(tables, query))?);
+        let words: Result<Vec<_>, BackendError> = (0..ciphertexts.queries()).map(of_query).collect();
+        Ok(words?.concat())
+    }
+
+    fn ciphertexts(
+        &self,
+        tables: &Tables,
+        queries: usize,
+        words: &[u32],
+    ) -> Result<Ciphertexts, BackendError> {
+        let count = check_ciphertexts(tables.ring(), queries, words)?;
+        Ciphertexts::of_words(tables, queries, count, words)
     }
 
     fn mod_switch(

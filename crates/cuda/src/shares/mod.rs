@@ -74,9 +74,16 @@ impl ShareBackend for CudaBackend {
     }
 
     /// Copies them to the device, whatever the residence: a mapping of the file would be read over the bus each time.
-    fn open_rows(&self, layout: RowLayout, path: &Path, _: Residence) -> Result<CudaRows, BackendError> {
+    fn open_rows(
+        &self,
+        layout: RowLayout,
+        rows: Range<usize>,
+        path: &Path,
+        _: Residence,
+    ) -> Result<CudaRows, BackendError> {
+        let part = layout.part(&rows)?;
         layout.check_length(file_length(path)?)?;
-        CudaRows::from_file(self, layout, path, std::slice::from_ref(&(0..layout.bytes())))
+        CudaRows::from_file(self, part, path, &layout.ranges(&rows))
     }
 
     fn row_layout(&self, rows: &CudaRows) -> RowLayout {

@@ -63,7 +63,12 @@ impl LweHint {
         matrix: &Path,
         progress: impl FnMut(f64),
     ) -> Result<Self, ProtocolError> {
-        Self::compute(backend, public, &backend.open(layout, matrix, Residence::Mapped)?, progress)
+        Self::compute(
+            backend,
+            public,
+            &backend.open(layout, 0..layout.rows(), matrix, Residence::Mapped)?,
+            progress,
+        )
     }
 
     /// The hint of a matrix: the matrix times `public`. `progress` is told the share that is done.

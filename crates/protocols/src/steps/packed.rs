@@ -14,14 +14,14 @@ use spirea_lattice::{LweEncryptor, LweSet};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
-use super::check::{check_answers, check_batch, check_index};
+use super::check::{check_answers, check_index};
 use super::folded::{Folded, FoldedParams, FoldedProtocol};
 use super::hint::LweHint;
 use super::query::QueryLayout;
 use super::ring::{RingClient, RingServer, RingShape};
+use super::scalar_fold::{FirstQueries, MatrixRows};
 use super::shape::validate_outcome;
 use super::work::{Unit, Work};
-use crate::bytes::extend_words;
 use crate::client::{AnyIndexClient, IndexClient, Prepared};
 use crate::files::{Files, Outputs};
 use crate::grid::{Grid, RecordPlace, Spread};
@@ -29,7 +29,7 @@ use crate::keys::{ClientKeys, PreparedKeys};
 use crate::opening::Opening;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::protocol::Serve;
-use crate::responder::{Query, Responder};
+use crate::responder::{Query, Responder, Shard, kept};
 use crate::{ProtocolError, Sizes};
 
 /// A protocol that packs what one fold leaves.
@@ -199,10 +199,13 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
         opening: Opening,
     ) -> Result<Box<dyn Responder>, ProtocolError> {
         self.validate()?;
-        let folded = &self.0;
-        let matrix = backend.open(folded.layout(P::SPREAD), &files.matrix, opening.residence)?;
-        let hint = folded.read_hint(P::SPREAD, &files.server)?;
-        Ok(Box::new(Server::new(self, backend, matrix, &hint)?))
+        let (folded, shape) = (&self.0, self.shape());
+        let query = FirstQueries { layout: shape.layout(), columns: shape.asked() };
+        let rows = MatrixRows::open(backend, folded.layout(P::SPREAD), query, &files.matrix, opening)?;
+        let packing = opening
+            .role
+            .keeps(|| Packing::new(shape, backend, &folded.read_hint(P::SPREAD, &files.server)?))?;
+        Ok(Box::new(Server { shape, max_batch: folded.max_batch(shape.asked()), rows, packing }))
     }
 }
 
@@ -276,28 +279,34 @@ impl IndexClient for Client {
 struct Server<B: RingBackend> {
     shape: PackedShape,
     max_batch: usize,
-    matrix: B::Matrix,
+    rows: MatrixRows<B>,
+    /// Where it combines.
+    packing: Option<Packing<B>>,
+}
+
+/// Packing, and selecting of what is packed.
+struct Packing<B: RingBackend> {
     ring: RingServer<B>,
     /// The hint of each part's blocks.
     parts: Vec<B::Plain>,
 }
 
-impl<B: RingBackend> Server<B> {
-    /// A server of `matrix`, with the LWE hint that was computed of it.
-    fn new<P: PackedProtocol>(
-        params: &FoldedParams<P>,
-        backend: &Arc<B>,
-        matrix: B::Matrix,
-        hint: &LweHint,
-    ) -> Result<Self, ProtocolError> {
-        let shape = params.shape();
+impl<B: RingBackend> Packing<B> {
+    /// Takes the LWE hint that was computed of the database.
+    fn new(shape: PackedShape, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
         let ring = RingServer::new(Arc::clone(backend), shape.ring)?;
         let parts = ring.encode_hint(shape.parts(), shape.blocks(), hint)?;
-        Ok(Self { shape, max_batch: params.0.max_batch(shape.asked()), matrix, ring, parts })
+        Ok(Self { ring, parts })
     }
 }
 
-impl<B: RingBackend> Responder for Server<B> {
+impl<B: RingBackend> Shard for Server<B> {
+    type Rows = MatrixRows<B>;
+
+    fn rows(&self) -> &MatrixRows<B> {
+        &self.rows
+    }
+
     fn sizes(&self) -> Sizes {
         self.shape.sizes()
     }
@@ -307,11 +316,11 @@ impl<B: RingBackend> Responder for Server<B> {
     }
 
     fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        self.ring.prepare_keys(bytes)
+        self.packing.as_ref().map_or_else(|| Ok(PreparedKeys::unused()), |it| it.ring.prepare_keys(bytes))
     }
 
-    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
+    fn finish(&self, queries: &[Query<'_>], folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let Packing { ring, parts } = kept(&self.packing)?;
         let PackedShape { grid, spread, .. } = self.shape;
         let (layout, asked) = (self.shape.layout(), self.shape.asked());
         // Each encrypted unit vector of a query goes the way of a query of its own.
@@ -319,23 +328,19 @@ impl<B: RingBackend> Responder for Server<B> {
             .iter()
             .flat_map(|query| query.bytes.chunks_exact(layout.bytes()).map(|bytes| Query { bytes, ..*query }))
             .collect();
-        let ciphertexts = self.ring.ciphertexts(&vectors, layout)?;
-        let groups = self.ring.expand_groups(&ciphertexts)?;
-        let mut bodies = Vec::with_capacity(vectors.len() * layout.first);
-        vectors.iter().for_each(|vector| extend_words(&mut bodies, layout.split(vector.bytes).first));
-        let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
+        let ciphertexts = ring.ciphertexts(&vectors, layout)?;
         let mut switched = Vec::with_capacity(vectors.len());
-        for group in groups {
+        for group in ring.expand_groups(&ciphertexts)? {
             let (vectors, leaves) = group?;
             let first = vectors.start;
-            let selectors = self.ring.selectors(&ciphertexts[vectors], &leaves)?;
+            let selectors = ring.selectors(&ciphertexts[vectors], &leaves, 0..self.shape.ring.depth)?;
             let mut selected = Vec::new();
-            for (part, plain) in self.parts.iter().enumerate() {
+            for (part, plain) in parts.iter().enumerate() {
                 let bodies = grid.folded_part(spread, first, part);
-                let packed = self.ring.pack(plain, &leaves, &folded, &bodies)?;
-                selected.push(self.ring.select(&selectors, packed)?);
+                let packed = ring.pack(plain, &leaves, &folded, &bodies)?;
+                selected.push(ring.select(&selectors, packed)?);
             }
-            switched.extend(self.ring.switch(&selected)?);
+            switched.extend(ring.switch(&selected)?);
         }
         Ok(switched.chunks_exact(asked).map(<[Vec<u8>]>::concat).collect())
     }

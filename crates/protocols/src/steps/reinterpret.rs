@@ -20,13 +20,15 @@ use super::check::check_index;
 use super::query::QueryLayout;
 use super::ring::RingServer;
 use super::scalar_fold::{
-    ROUNDED_BYTES, nearest_bytes, round, round_words, rounded_exceedance_log2, unround,
+    FirstQueries, MatrixRows, ROUNDED_BYTES, nearest_bytes, round, round_words, rounded_exceedance_log2,
+    unround,
 };
 use super::shape::malformed;
 use super::{Folded, LweHint, Unit, Work, noise};
 use crate::ProtocolError;
 use crate::files::Files;
 use crate::grid::{Grid, RecordPlace, Spread};
+use crate::opening::Opening;
 
 /// Where the parts of a large record lie: in neighbouring columns, each a first query of its own.
 pub(crate) const SPREAD: Spread = Spread::Columns;
@@ -71,19 +73,36 @@ impl Folded {
         (scan + second.fixed_rows() * second.groups) as f64
     }
 
-    /// The matrix of the first fold, and the fixed rows of the second.
+    /// The rows that the first fold meets, where queries lie so.
     ///
     /// # Errors
     /// The backend's.
-    pub(crate) fn open_two_folds<B: Backend>(
+    pub(crate) fn open_first<B: Backend>(
         &self,
-        backend: &B,
+        backend: &Arc<B>,
+        layout: QueryLayout,
+        files: &Files,
+        opening: Opening,
+    ) -> Result<MatrixRows<B>, ProtocolError> {
+        let query = FirstQueries { layout, columns: self.grid.parts() };
+        MatrixRows::open(backend, self.layout(SPREAD), query, &files.matrix, opening)
+    }
+
+    /// What the second fold takes beside the first one's answers.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub(crate) fn open_second<B: Backend>(
+        &self,
+        backend: &Arc<B>,
         files: &Files,
         residence: Residence,
-    ) -> Result<(B::Matrix, B::Matrix), ProtocolError> {
-        let matrix = backend.open(self.layout(SPREAD), &files.matrix, residence)?;
-        let fixed = backend.open(self.second().fixed_layout(), &files.server, residence)?;
-        Ok((matrix, fixed))
+    ) -> Result<SecondServer<B>, ProtocolError> {
+        let shape = self.second();
+        let layout = shape.fixed_layout();
+        let fixed = backend.open(layout, 0..layout.rows(), &files.server, residence)?;
+        let public = self.second_matrix(self.grid.groups);
+        Ok(SecondServer { backend: Arc::clone(backend), shape, fixed, public })
     }
 
     /// Work of two folds for a query: both scans, and the moving rows' hint.
@@ -139,6 +158,11 @@ pub(crate) struct SecondShape {
 impl SecondShape {
     pub fn of(set: LweSet, grid: &Grid) -> Self {
         Self { degree: set.degree(), unit_rows: grid.unit_rows, groups: grid.groups, parts: grid.parts() }
+    }
+
+    /// Most queries at once.
+    pub fn max_batch(&self) -> usize {
+        MAX_BATCH / self.parts
     }
 
     /// Rows that are the same for every query.
@@ -258,11 +282,6 @@ impl<B: Backend> SecondServer<B> {
             (query * rows..(query + 1) * rows).flat_map(ciphertext).collect()
         };
         Ok((0..batch).map(of_query).collect())
-    }
-
-    /// Most queries at once.
-    pub fn max_batch(&self) -> usize {
-        MAX_BATCH / self.shape.parts
     }
 }
 

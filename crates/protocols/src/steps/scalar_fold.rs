@@ -1,5 +1,9 @@
 //! Step `scalar_fold`: what it leaves, rounded, what a client reads of it, and its noise.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use spirea_backend::{Backend, PanelLayout, Share};
 use spirea_lattice::LweSet;
 use spirea_lattice::lwe::SCALE_BITS;
 use spirea_lattice::noise::worst_fold_deviation;
@@ -7,6 +11,11 @@ use spirea_lattice::rlwe::noise::lwe_rounding;
 use zeroize::Zeroizing;
 
 use super::noise::byte_exceedance_log2;
+use super::query::QueryLayout;
+use crate::ProtocolError;
+use crate::bytes::{extend_words, words_to_bytes};
+use crate::opening::Opening;
+use crate::responder::{Query, Rows};
 
 /// Bits of a word that a fold leaves on its way to another fold or to a client. The noise of the fold is far
 /// below 2^15; rounding the 1280 or 1536 words that a phase is made of adds a deviation of 8.4 or 9.2 units of
@@ -54,6 +63,83 @@ pub(crate) fn fold_variance(columns: usize) -> f64 {
 /// log2 of an estimate for `entries` bytes whose LWE ciphertexts under `set` are rounded as a whole.
 pub(crate) fn rounded_exceedance_log2(set: LweSet, columns: usize, entries: usize, share: f64) -> f64 {
     byte_exceedance_log2(fold_variance(columns) + lwe_rounding(set, ROUNDED_BITS), entries, share)
+}
+
+/// A share's rows of a database's matrix, which the first fold meets.
+pub(crate) struct MatrixRows<B: Backend> {
+    pub backend: Arc<B>,
+    share: Share,
+    /// Of the whole matrix.
+    layout: PanelLayout,
+    /// The rows, if there are any.
+    matrix: Option<B::Matrix>,
+    query: FirstQueries,
+}
+
+/// Where the first fold's columns lie in a query's bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstQueries {
+    /// How each of the queries lies that a query may consist of.
+    pub layout: QueryLayout,
+    /// Columns in all of them.
+    pub columns: usize,
+}
+
+impl<B: Backend> MatrixRows<B> {
+    /// Those of a matrix in a file.
+    pub fn open(
+        backend: &Arc<B>,
+        layout: PanelLayout,
+        query: FirstQueries,
+        path: &Path,
+        opening: Opening,
+    ) -> Result<Self, ProtocolError> {
+        let share = opening.role.share();
+        let rows = share.rows(layout);
+        let open = || backend.open(layout, rows.clone(), path, opening.residence);
+        let matrix = (!rows.is_empty()).then(open).transpose()?;
+        Ok(Self { backend: Arc::clone(backend), share, layout, matrix, query })
+    }
+}
+
+impl<B: Backend> Rows for MatrixRows<B> {
+    /// The answers' words.
+    type Folded = B::Folded;
+
+    fn share(&self) -> Share {
+        self.share
+    }
+
+    fn fold(&self, queries: &[Query<'_>]) -> Result<Option<B::Folded>, ProtocolError> {
+        let Some(matrix) = &self.matrix else { return Ok(None) };
+        let FirstQueries { layout, columns } = self.query;
+        let mut words = Vec::with_capacity(queries.len() * columns * self.layout.columns());
+        for query in queries.iter().flat_map(|query| query.bytes.chunks_exact(layout.bytes())) {
+            extend_words(&mut words, layout.split(query).first);
+        }
+        Ok(Some(self.backend.scalar_fold(matrix, &words)?))
+    }
+
+    fn folded_bytes(&self, share: Share) -> usize {
+        self.query.columns * share.rows(self.layout).len() * 4
+    }
+
+    fn to_bytes(&self, folded: B::Folded) -> Result<Vec<u8>, ProtocolError> {
+        Ok(words_to_bytes(&self.backend.words(folded)?))
+    }
+
+    /// Each answer's words, of the first share's rows and on.
+    fn join(&self, queries: &[Query<'_>], parts: &[(Share, &[u8])]) -> Result<B::Folded, ProtocolError> {
+        let answers = queries.len() * self.query.columns;
+        let mut words = Vec::with_capacity(answers * self.layout.rows());
+        for answer in 0..answers {
+            for (share, bytes) in parts {
+                let own = share.rows(self.layout).len() * 4;
+                extend_words(&mut words, &bytes[answer * own..(answer + 1) * own]);
+            }
+        }
+        Ok(self.backend.folded(answers, words)?)
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Step `rgsw_fold`: one of several ciphertexts by a tournament, with the selectors that the query's leaves make.
 
+use std::ops::Range;
+
 use spirea_backend::RingBackend;
 
 use super::expand::Encrypted;
@@ -27,22 +29,24 @@ impl RingShape {
 }
 
 impl<B: RingBackend> RingServer<B> {
-    /// The selectors of queries; `None` where there is but one group to select.
+    /// The selectors of queries for some rounds of the tournament; `None` for no round.
     pub fn selectors(
         &self,
         queries: &[Encrypted<'_, B>],
         leaves: &B::Leaves,
+        rounds: Range<usize>,
     ) -> Result<Option<B::Selectors>, ProtocolError> {
-        let RingShape { set, columns, depth } = self.shape;
-        if depth == 0 {
+        let RingShape { set, columns, .. } = self.shape;
+        if rounds.is_empty() {
             return Ok(None);
         }
         let keys: Vec<_> = queries.iter().map(|(keys, _)| *keys).collect();
         let gadget = set.selector_gadget();
-        Ok(Some(self.backend.selectors(&self.tables, &keys, leaves, columns, depth, gadget)?))
+        let first = columns + rounds.start * gadget.levels(set.ring());
+        Ok(Some(self.backend.selectors(&self.tables, &keys, leaves, first, rounds.len(), gadget)?))
     }
 
-    /// Step `rgsw_fold`: for each query, the ciphertext that its selectors name.
+    /// Step `rgsw_fold`: for each query, the ciphertext that its selectors name among those of their rounds.
     pub fn select(
         &self,
         selectors: &Option<B::Selectors>,

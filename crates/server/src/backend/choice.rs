@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use spirea_cuda::Strategy;
+use spirea_backend::Strategy;
 
 /// Which backend answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use spirea_backend::{Backend as _, BackendError};
+use spirea_backend::{Backend as _, BackendError, Demand, Strategy};
 use spirea_cuda::driver::{Device, device_count};
-use spirea_cuda::{CudaBackend, DeviceGroup, Load, Strategy};
+use spirea_cuda::{CudaBackend, DeviceGroup};
 use spirea_engine::{Database, LoadError};
 use spirea_protocols::Opening;
 use spirea_protocols::parameters::FirstFold;
@@ -116,8 +116,8 @@ fn choose(group: &DeviceGroup, params: &ProtocolParams) -> Result<Strategy, Back
 }
 
 /// What a database asks of GPUs that answer `batch` queries at once.
-pub fn gpu_demand(params: &ProtocolParams, batch: usize) -> Load {
-    Load {
+pub fn gpu_demand(params: &ProtocolParams, batch: usize) -> Demand {
+    Demand {
         whole_bytes: params.memory_bytes(),
         divided_bytes: params.folded_bytes(),
         folds_a_matrix: !matches!(params.first_fold(), FirstFold::Polynomials(_)),

@@ -1,5 +1,6 @@
 //! The device with databases of its own making: servers open what no file holds.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -75,12 +76,24 @@ impl Composed for StandIn {
         result
     }
 
-    fn open_matrix(&self, layout: PanelLayout, _: &Path, _: Residence) -> Result<CudaMatrix, BackendError> {
-        self.cuda.random_matrix(layout, 1)
+    fn open_matrix(
+        &self,
+        layout: PanelLayout,
+        rows: Range<usize>,
+        _: &Path,
+        _: Residence,
+    ) -> Result<CudaMatrix, BackendError> {
+        self.cuda.random_matrix(layout.part(&rows)?, 1)
     }
 
-    fn open_records(&self, layout: RowLayout, _: &Path, _: Residence) -> Result<CudaRows, BackendError> {
-        self.cuda.random_rows(layout, 2)
+    fn open_records(
+        &self,
+        layout: RowLayout,
+        rows: Range<usize>,
+        _: &Path,
+        _: Residence,
+    ) -> Result<CudaRows, BackendError> {
+        self.cuda.random_rows(layout.part(&rows)?, 2)
     }
 
     fn encode_plain(

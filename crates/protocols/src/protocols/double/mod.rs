@@ -17,4 +17,3 @@ mod server;
 
 pub use client::Client;
 pub use params::{Double, Params};
-pub use server::Server;

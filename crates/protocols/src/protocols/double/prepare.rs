@@ -12,13 +12,15 @@ use spirea_backend::{Backend, PANEL_ROWS, PanelLayout, Residence};
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
 
-use super::{Client, Double, Params, Server};
+use super::server::Server;
+use super::{Client, Double, Params};
 use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{ChangedRecord, File, Files, Outputs, PatchedFiles, read_exact};
 use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
+use crate::parameters::Parameters as _;
 use crate::protocol::{Serve, Specimens};
 use crate::steps::LweHint;
 use crate::steps::changes::differences;
@@ -87,8 +89,10 @@ impl<B: Backend> Serve<B> for Params {
         files: &Files,
         opening: Opening,
     ) -> Result<Box<dyn Responder>, ProtocolError> {
-        let (matrix, fixed) = self.0.open_two_folds(&**backend, files, opening.residence)?;
-        Ok(Box::new(Server::new(self.clone(), Arc::clone(backend), matrix, fixed)?))
+        self.validate()?;
+        let rows = self.0.open_first(backend, self.layout(), files, opening)?;
+        let second = opening.role.keeps(|| self.0.open_second(backend, files, opening.residence))?;
+        Ok(Box::new(Server { params: self.clone(), rows, second }))
     }
 }
 
@@ -132,7 +136,8 @@ impl Params {
     /// # Errors
     /// The backend's, [`ProtocolError::Write`].
     fn write_hint<B: Backend>(&self, backend: &B, files: &PatchedFiles<'_>) -> Result<(), ProtocolError> {
-        let fixed = backend.open(self.second().fixed_layout(), files.server, Residence::Mapped)?;
+        let layout = self.second().fixed_layout();
+        let fixed = backend.open(layout, 0..layout.rows(), files.server, Residence::Mapped)?;
         let public = self.0.second_matrix(self.0.grid.groups);
         let mut file = fs::File::create(files.hint).map_err(ProtocolError::Write)?;
         LweHint::compute(backend, &public, &fixed, |_| ())?.write(&mut file)

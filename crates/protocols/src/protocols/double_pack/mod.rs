@@ -16,4 +16,3 @@ mod server;
 
 pub use client::Client;
 pub use params::{DoublePack, Params};
-pub use server::Server;

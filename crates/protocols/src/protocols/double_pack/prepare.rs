@@ -6,14 +6,17 @@ use std::sync::Arc;
 use spirea_backend::RingBackend;
 use spirea_math::random::SecretRng;
 
-use super::{Client, DoublePack, Params, Server};
+use super::server::{Packing, Server};
+use super::{Client, DoublePack, Params};
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Outputs};
 use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
+use crate::parameters::Parameters as _;
 use crate::protocol::{Serve, Specimens};
 use crate::steps::folded::{FoldedProtocol, grids_of_blocks};
+use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
 use crate::{ProtocolError, Responder};
 
 /// Bytes of memory traffic that take as long as transforming a polynomial of the second hint.
@@ -65,8 +68,13 @@ impl<B: RingBackend> Serve<B> for Params {
         files: &Files,
         opening: Opening,
     ) -> Result<Box<dyn Responder>, ProtocolError> {
-        let matrix = backend.open(self.0.layout(Self::SPREAD), &files.matrix, opening.residence)?;
-        let hint = self.0.read_hint(Self::SPREAD, &files.server)?;
-        Ok(Box::new(Server::new(self.clone(), Arc::clone(backend), matrix, &hint)?))
+        self.validate()?;
+        let (query, layout) =
+            (FirstQueries { layout: self.layout(), columns: 1 }, self.0.layout(Self::SPREAD));
+        let rows = MatrixRows::open(backend, layout, query, &files.matrix, opening)?;
+        let packing = opening
+            .role
+            .keeps(|| Packing::new(self, backend, &self.0.read_hint(Self::SPREAD, &files.server)?))?;
+        Ok(Box::new(Server { params: self.clone(), rows, packing }))
     }
 }

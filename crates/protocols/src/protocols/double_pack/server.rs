@@ -8,43 +8,37 @@ use super::Params;
 use crate::bytes::extend_words;
 use crate::keys::PreparedKeys;
 use crate::parameters::Parameters;
-use crate::responder::{Query, Responder};
+use crate::responder::{Query, Shard, kept};
 use crate::steps::LweHint;
-use crate::steps::check::check_batch;
 use crate::steps::ring::RingServer;
+use crate::steps::scalar_fold::MatrixRows;
 use crate::{ProtocolError, Sizes};
 
 /// The server half of double packing over a backend.
-pub struct Server<B: RingBackend> {
+pub(super) struct Server<B: RingBackend> {
+    pub params: Params,
+    pub rows: MatrixRows<B>,
+    /// Where it combines.
+    pub packing: Option<Packing<B>>,
+}
+
+/// Both packings and the fold between them.
+pub(super) struct Packing<B: RingBackend> {
     params: Params,
-    matrix: B::Matrix,
     ring: RingServer<B>,
     /// The first hint, of each part's blocks.
     parts: Vec<B::Plain>,
-    /// Those of the second public matrix.
+    /// The columns of the second public matrix.
     columns: B::Columns,
 }
 
-impl<B: RingBackend> Server<B> {
-    /// A server of `matrix`, with the LWE hint that was computed of it.
-    ///
-    /// # Errors
-    /// [`ProtocolError::Malformed`] if the parameters are invalid or the matrix or the hint is of another
-    /// shape.
-    pub fn new(
-        params: Params,
-        backend: Arc<B>,
-        matrix: B::Matrix,
-        hint: &LweHint,
-    ) -> Result<Self, ProtocolError> {
-        params.validate()?;
-        if backend.layout(&matrix) != params.0.layout(Params::SPREAD) {
-            return Err(ProtocolError::malformed("parameters", "the matrix has another shape"));
-        }
-        let ring = RingServer::new(backend, params.ring_shape())?;
+impl<B: RingBackend> Packing<B> {
+    /// Takes the LWE hint that was computed of the database.
+    pub fn new(params: &Params, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
+        let ring = RingServer::new(Arc::clone(backend), params.ring_shape())?;
         let parts = ring.encode_hint(params.0.grid.parts(), params.0.grid.groups, hint)?;
-        let columns = ring.backend.columns(params.second_layout(), &second_columns(&params))?;
-        Ok(Self { params, matrix, ring, parts, columns })
+        let columns = ring.backend.columns(params.second_layout(), &second_columns(params))?;
+        Ok(Self { params: params.clone(), ring, parts, columns })
     }
 
     /// The second half for one part: each query's packed blocks' bytes as a matrix, folded with its own words and packed.
@@ -75,7 +69,13 @@ fn second_columns(params: &Params) -> Vec<u32> {
     queries
 }
 
-impl<B: RingBackend> Responder for Server<B> {
+impl<B: RingBackend> Shard for Server<B> {
+    type Rows = MatrixRows<B>;
+
+    fn rows(&self) -> &MatrixRows<B> {
+        &self.rows
+    }
+
     fn sizes(&self) -> Sizes {
         self.params.sizes()
     }
@@ -85,17 +85,14 @@ impl<B: RingBackend> Responder for Server<B> {
     }
 
     fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        self.ring.prepare_keys(bytes)
+        self.packing.as_ref().map_or_else(|| Ok(PreparedKeys::unused()), |it| it.ring.prepare_keys(bytes))
     }
 
-    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
-        let (grid, layout) = (self.params.0.grid, self.params.layout());
-        let ciphertexts = self.ring.ciphertexts(queries, layout)?;
-        let groups = self.ring.expand_groups(&ciphertexts)?;
-        let mut bodies = Vec::with_capacity(queries.len() * grid.columns);
-        queries.iter().for_each(|query| extend_words(&mut bodies, layout.split(query.bytes).first));
-        let folded = self.ring.backend.scalar_fold(&self.matrix, &bodies)?;
+    fn finish(&self, queries: &[Query<'_>], folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let packing = kept(&self.packing)?;
+        let (grid, layout, ring) = (self.params.0.grid, self.params.layout(), &packing.ring);
+        let ciphertexts = ring.ciphertexts(queries, layout)?;
+        let groups = ring.expand_groups(&ciphertexts)?;
         let width = self.params.second_layout().columns();
         let mut second = Vec::with_capacity(queries.len() * width);
         for (i, query) in queries.iter().enumerate() {
@@ -107,12 +104,12 @@ impl<B: RingBackend> Responder for Server<B> {
             let (queries, leaves) = group?;
             let second = &second[queries.start * width..queries.end * width];
             let mut seconds = Vec::new();
-            for (part, plain) in self.parts.iter().enumerate() {
+            for (part, plain) in packing.parts.iter().enumerate() {
                 let bodies = grid.folded_part(Params::SPREAD, queries.start, part);
-                let packed = self.ring.pack(plain, &leaves, &folded, &bodies)?;
-                seconds.push(self.second(&packed, second, &leaves)?);
+                let packed = ring.pack(plain, &leaves, &folded, &bodies)?;
+                seconds.push(packing.second(&packed, second, &leaves)?);
             }
-            answers.extend(self.ring.switch(&seconds)?);
+            answers.extend(ring.switch(&seconds)?);
         }
         Ok(answers)
     }

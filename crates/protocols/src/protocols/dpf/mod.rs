@@ -22,4 +22,3 @@ pub use client::Client;
 pub use params::{Bits, Params, Shares, SumParams, XorParams};
 
 pub use crate::choice::Words;
-pub use server::Server;

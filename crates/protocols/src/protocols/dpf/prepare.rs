@@ -5,8 +5,9 @@ use std::sync::Arc;
 use spirea_backend::{RowLayout, ShareBackend};
 use spirea_math::random::{SecretRng, Seed};
 
+use super::Client;
 use super::params::{Params, Shares, word_bytes};
-use super::{Client, Server};
+use super::server::{RecordRows, Server};
 use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::Files;
@@ -69,9 +70,7 @@ impl<S: Shares, B: ShareBackend> Serve<B> for Params<S> {
         files: &Files,
         opening: Opening,
     ) -> Result<Box<dyn Responder>, ProtocolError> {
-        let party = opening.one_of_two()?;
         self.validate()?;
-        let rows = backend.open_rows(self.layout(), &files.matrix, opening.residence)?;
-        Ok(Box::new(Server::new(self.clone(), party, Arc::clone(backend), rows)?))
+        Ok(Box::new(Server(RecordRows::open(self.clone(), backend, &files.matrix, opening)?)))
     }
 }

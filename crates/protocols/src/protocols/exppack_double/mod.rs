@@ -12,4 +12,3 @@ mod server;
 
 pub use client::Client;
 pub use params::{ExppackDouble, Params};
-pub use server::Server;

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use spirea_backend::RingBackend;
 use spirea_math::random::SecretRng;
 
-use super::{Client, ExppackDouble, Params, Server};
+use super::server::{Packing, Server};
+use super::{Client, ExppackDouble, Params};
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Outputs};
 use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
+use crate::parameters::Parameters as _;
 use crate::protocol::{Serve, Specimens};
 use crate::steps::folded::FoldedProtocol;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, write_fixed};
@@ -59,7 +61,11 @@ impl<B: RingBackend> Serve<B> for Params {
         files: &Files,
         opening: Opening,
     ) -> Result<Box<dyn Responder>, ProtocolError> {
-        let (matrix, fixed) = self.0.open_two_folds(&**backend, files, opening.residence)?;
-        Ok(Box::new(Server::new(self.clone(), Arc::clone(backend), matrix, fixed)?))
+        self.validate()?;
+        let rows = self.0.open_first(backend, self.layout(), files, opening)?;
+        let packing = opening
+            .role
+            .keeps(|| Packing::new(self, self.0.open_second(backend, files, opening.residence)?))?;
+        Ok(Box::new(Server { params: self.clone(), rows, packing }))
     }
 }

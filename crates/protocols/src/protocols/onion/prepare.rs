@@ -7,7 +7,8 @@ use spirea_backend::RingBackend;
 use spirea_math::random::{SecretRng, Seed};
 
 use super::params::{ring_sets, unit_bytes};
-use super::{Client, Params, Server};
+use super::server::{PolynomialRows, Server};
+use super::{Client, Params};
 use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Units};
@@ -73,11 +74,13 @@ impl<B: RingBackend> Serve<B> for Params {
         &self,
         backend: &Arc<B>,
         files: &Files,
-        _opening: Opening,
+        opening: Opening,
     ) -> Result<Box<dyn Responder>, ProtocolError> {
-        let units = Units::open(&files.matrix, self.stored())?;
-        let server = Server::new(self.clone(), Arc::clone(backend), |unit, bytes| units.read(unit, bytes))?;
+        self.validate()?;
+        let (units, share) = (Units::open(&files.matrix, self.stored())?, opening.role.share());
+        let read = |unit: usize, bytes: &mut [u8]| units.read(unit, bytes);
+        let rows = PolynomialRows::new(self.clone(), Arc::clone(backend), share, read)?;
         units.check()?;
-        Ok(Box::new(server))
+        Ok(Box::new(Server(rows)))
     }
 }

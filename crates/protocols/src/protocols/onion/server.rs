@@ -1,46 +1,49 @@
 //! The server half.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use spirea_backend::RingBackend;
+use spirea_backend::{RingBackend, Share};
 
 use super::Params;
+use crate::bytes::{extend_words, words_to_bytes};
 use crate::keys::PreparedKeys;
 use crate::parameters::Parameters;
-use crate::responder::{Query, Responder};
-use crate::steps::check::check_batch;
+use crate::responder::{Query, Rows, Shard};
 use crate::steps::ring::RingServer;
 use crate::{ProtocolError, Sizes};
 
-/// The server half of OnionPIRv2 over a backend.
-pub struct Server<B: RingBackend> {
+/// The plaintext polynomials of a share, over a backend: of each part the rows of some groups.
+pub(super) struct PolynomialRows<B: RingBackend> {
     params: Params,
+    share: Share,
     ring: RingServer<B>,
-    /// The plaintext polynomials of each part, a row for each group.
+    /// Of each part, a row for each group; of no part if the share has no group.
     parts: Vec<B::Plain>,
 }
 
-impl<B: RingBackend> Server<B> {
-    /// A server of the units that `read` gives: the bytes of unit number n of the file into a buffer. The pad is added
-    /// to them on the way.
+impl<B: RingBackend> PolynomialRows<B> {
+    /// The polynomials of the units that `read` gives: the bytes of unit number n of the file into a buffer. The pad is
+    /// added to them on the way.
     ///
     /// Transforming the polynomials when they are loaded takes less time than reading the four times larger
     /// result from a disk would.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if the parameters are invalid; the backend's, if there is no room.
+    /// The backend's, if there is no room.
     pub fn new(
         params: Params,
         backend: Arc<B>,
+        share: Share,
         read: impl Fn(usize, &mut [u8]) + Sync,
     ) -> Result<Self, ProtocolError> {
-        params.validate()?;
         let ring = RingServer::new(backend, params.ring_shape())?;
         let (grid, bits, pad) = (params.grid, params.ring_set().plaintext_bits(), params.pad());
-        let parts = (0..grid.parts()).map(|part| {
-            let fill = |group: usize, column: usize, coefficients: &mut [i32]| {
+        let own = share.competitors(grid.groups);
+        let parts = (0..grid.parts()).filter(|_| !own.is_empty()).map(|part| {
+            let fill = |row: usize, column: usize, coefficients: &mut [i32]| {
                 let mut bytes = vec![0; grid.unit_rows];
-                let unit = (part * grid.groups + group) * grid.columns + column;
+                let unit = (part * grid.groups + own.start + row) * grid.columns + column;
                 read(unit, &mut bytes);
                 let padding = pad.of_unit(unit, coefficients.len());
                 for (coefficient, (number, pad)) in
@@ -50,10 +53,91 @@ impl<B: RingBackend> Server<B> {
                     *coefficient = (((number + pad) << (64 - bits)) as i64 >> (64 - bits)) as i32;
                 }
             };
-            ring.backend.encode(&ring.tables, grid.groups, grid.columns, &fill)
+            ring.backend.encode(&ring.tables, own.len(), grid.columns, &fill)
         });
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { params, ring, parts })
+        Ok(Self { params, share, ring, parts })
+    }
+
+    /// Words of a ciphertext.
+    fn ciphertext_words(&self) -> usize {
+        2 * self.params.ring_set().ring().words()
+    }
+}
+
+impl<B: RingBackend> Rows for PolynomialRows<B> {
+    /// Of some queries after others, the winners in each part.
+    type Folded = Vec<Vec<B::Ciphertexts>>;
+
+    fn share(&self) -> Share {
+        self.share
+    }
+
+    /// Folds the rows and plays the rounds among them.
+    fn fold(&self, queries: &[Query<'_>]) -> Result<Option<Self::Folded>, ProtocolError> {
+        if self.parts.is_empty() {
+            return Ok(None);
+        }
+        let rounds = self.share.rounds(self.params.grid.groups);
+        let ciphertexts = self.ring.ciphertexts(queries, self.params.layout())?;
+        let mut won = Vec::new();
+        for group in self.ring.expand_groups(&ciphertexts)? {
+            let (queries, leaves) = group?;
+            let selectors = self.ring.selectors(&ciphertexts[queries], &leaves, 0..rounds)?;
+            let winner = |plain| {
+                let rows = self.ring.backend.poly_fold(&self.ring.tables, plain, &leaves)?;
+                self.ring.select(&selectors, rows)
+            };
+            won.push(self.parts.iter().map(winner).collect::<Result<_, _>>()?);
+        }
+        Ok(Some(won))
+    }
+
+    fn folded_bytes(&self, share: Share) -> usize {
+        let grid = self.params.grid;
+        if share.competitors(grid.groups).is_empty() { 0 } else { grid.parts() * self.ciphertext_words() * 4 }
+    }
+
+    fn to_bytes(&self, folded: Self::Folded) -> Result<Vec<u8>, ProtocolError> {
+        let mut bytes = Vec::new();
+        for parts in folded {
+            let words = parts.iter().map(|won| self.ring.backend.ciphertext_words(&self.ring.tables, won));
+            let words = words.collect::<Result<Vec<_>, _>>()?;
+            let of_part = |words: &Vec<u32>| words.len() / self.ciphertext_words();
+            for query in 0..words.first().map_or(0, of_part) {
+                let own = query * self.ciphertext_words()..(query + 1) * self.ciphertext_words();
+                words.iter().for_each(|words| bytes.extend(words_to_bytes(&words[own.clone()])));
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Plays the rounds among the winners of the shares.
+    fn join(&self, queries: &[Query<'_>], parts: &[(Share, &[u8])]) -> Result<Self::Folded, ProtocolError> {
+        let (grid, ring, bytes) = (self.params.grid, &self.ring, self.ciphertext_words() * 4);
+        let own: Vec<&[u8]> = parts.iter().map(|(_, own)| *own).filter(|own| !own.is_empty()).collect();
+        let met = |queries: Range<usize>, part: usize| {
+            let mut words = Vec::with_capacity(queries.len() * own.len() * self.ciphertext_words());
+            for query in queries.clone() {
+                let start = (query * grid.parts() + part) * bytes;
+                own.iter().for_each(|own| extend_words(&mut words, &own[start..start + bytes]));
+            }
+            ring.backend.ciphertexts(&ring.tables, queries.len(), &words)
+        };
+        let rounds = parts[0].0.rounds(grid.groups)..ring.shape.depth;
+        if rounds.is_empty() {
+            let won = (0..grid.parts()).map(|part| met(0..queries.len(), part));
+            return Ok(vec![won.collect::<Result<_, _>>()?]);
+        }
+        let ciphertexts = ring.ciphertexts(queries, self.params.layout())?;
+        let mut won = Vec::new();
+        for group in ring.expand_groups(&ciphertexts)? {
+            let (queries, leaves) = group?;
+            let selectors = ring.selectors(&ciphertexts[queries.clone()], &leaves, rounds.clone())?;
+            let winner = |part| ring.select(&selectors, met(queries.clone(), part)?);
+            won.push((0..grid.parts()).map(winner).collect::<Result<_, _>>()?);
+        }
+        Ok(won)
     }
 }
 
@@ -71,9 +155,18 @@ pub(super) fn split_bits(bytes: &[u8], bits: u32) -> impl Iterator<Item = u64> {
     })
 }
 
-impl<B: RingBackend> Responder for Server<B> {
+/// The server half of OnionPIRv2 over a backend.
+pub(super) struct Server<B: RingBackend>(pub PolynomialRows<B>);
+
+impl<B: RingBackend> Shard for Server<B> {
+    type Rows = PolynomialRows<B>;
+
+    fn rows(&self) -> &PolynomialRows<B> {
+        &self.0
+    }
+
     fn sizes(&self) -> Sizes {
-        self.params.sizes()
+        self.0.params.sizes()
     }
 
     fn max_batch(&self) -> usize {
@@ -81,22 +174,17 @@ impl<B: RingBackend> Responder for Server<B> {
     }
 
     fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        self.ring.prepare_keys(bytes)
+        self.0.ring.prepare_keys(bytes)
     }
 
-    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        check_batch(queries, self.sizes().query_bytes, self.max_batch())?;
-        let ciphertexts = self.ring.ciphertexts(queries, self.params.layout())?;
+    fn finish(
+        &self,
+        queries: &[Query<'_>],
+        won: Vec<Vec<B::Ciphertexts>>,
+    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let mut answers = Vec::with_capacity(queries.len());
-        for group in self.ring.expand_groups(&ciphertexts)? {
-            let (queries, leaves) = group?;
-            let selectors = self.ring.selectors(&ciphertexts[queries], &leaves)?;
-            let mut selected = Vec::new();
-            for plain in &self.parts {
-                let rows = self.ring.backend.poly_fold(&self.ring.tables, plain, &leaves)?;
-                selected.push(self.ring.select(&selectors, rows)?);
-            }
-            answers.extend(self.ring.switch(&selected)?);
+        for parts in won {
+            answers.extend(self.0.ring.switch(&parts)?);
         }
         Ok(answers)
     }

@@ -15,4 +15,3 @@ mod server;
 
 pub use client::Client;
 pub use params::Params;
-pub use server::Server;

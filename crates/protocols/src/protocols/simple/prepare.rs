@@ -6,7 +6,8 @@ use std::sync::Arc;
 use spirea_backend::{Backend, PANEL_ROWS, RING_DEGREE};
 use spirea_math::random::{SecretRng, Seed};
 
-use super::{Client, Params, Server};
+use super::server::Server;
+use super::{Client, Params};
 use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{ChangedRecord, Files, Outputs, PatchedFiles};
@@ -18,6 +19,7 @@ use crate::protocol::{Protocol, Serve};
 use crate::steps::LweHint;
 use crate::steps::changes::differences;
 use crate::steps::hint::patch_hint;
+use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
 use crate::steps::shape::lookup_cost;
 use crate::{ProtocolError, Responder};
 
@@ -117,7 +119,9 @@ impl<B: Backend> Serve<B> for Params {
         files: &Files,
         opening: Opening,
     ) -> Result<Box<dyn Responder>, ProtocolError> {
-        let matrix = backend.open(self.layout(), &files.matrix, opening.residence)?;
-        Ok(Box::new(Server::new(self.clone(), Arc::clone(backend), matrix)?))
+        self.validate()?;
+        let query = FirstQueries { layout: self.query_layout(), columns: self.record_columns() };
+        let rows = MatrixRows::open(backend, self.layout(), query, &files.matrix, opening)?;
+        Ok(Box::new(Server { params: self.clone(), rows }))
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::Share;
+
 /// How a group of devices divides what there is to hold and to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
@@ -21,13 +23,23 @@ impl Strategy {
     pub const ALL: [Self; 4] = [Self::Replicate, Self::Exchange, Self::Aggregate, Self::Gather];
 
     /// Whether each device has rows of its own of the database's matrix.
-    pub(super) fn divides_matrices(self) -> bool {
+    pub fn divides_matrices(self) -> bool {
         self != Self::Replicate
     }
 
     /// Whether each device has rows of its own of a matrix of plaintext polynomials.
-    pub(super) fn divides_plain(self) -> bool {
+    pub fn divides_plain(self) -> bool {
         matches!(self, Self::Aggregate | Self::Gather)
+    }
+
+    /// What a device has of the database's matrix, where `share` is its share: all, if matrices are not divided.
+    pub fn of_matrices(self, share: Share) -> Share {
+        if self.divides_matrices() { share } else { Share::WHOLE }
+    }
+
+    /// What a device has of a matrix of plaintext polynomials, where `share` is its share: all, if they are not divided.
+    pub fn of_plain(self, share: Share) -> Share {
+        if self.divides_plain() { share } else { Share::WHOLE }
     }
 }
 
@@ -62,7 +74,7 @@ pub enum Links {
 
 /// What a database asks of a group of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
+pub struct Demand {
     /// Bytes that every device needs to answer on its own.
     pub whole_bytes: u64,
     /// Bytes of these that divide: the database's matrix, or its plaintext polynomials where there is no matrix.
@@ -73,7 +85,7 @@ pub struct Load {
     pub batch: usize,
 }
 
-impl Load {
+impl Demand {
     /// Bytes that each of `devices` devices needs, at most.
     pub fn device_bytes(&self, devices: usize, strategy: Strategy) -> u64 {
         let divides = match strategy {
@@ -107,21 +119,21 @@ impl Strategy {
     /// is wanted. A fold of a matrix is exchanged. Polynomials are folded where they are; a batch's expansions are
     /// divided and gathered where devices reach each other directly, since leaves are large (1 GiB for 32 queries,
     /// GPIR section 6), and done by every device otherwise.
-    pub fn choose(devices: usize, memory_bytes: u64, links: Links, load: Load) -> Option<Division> {
-        let share = load.device_bytes(devices, Self::Gather);
-        let whole = load.whole_bytes <= memory_bytes;
-        if devices == 1 || (whole && load.batch >= devices) {
+    pub fn choose(devices: usize, memory_bytes: u64, links: Links, demand: Demand) -> Option<Division> {
+        let share = demand.device_bytes(devices, Self::Gather);
+        let whole = demand.whole_bytes <= memory_bytes;
+        if devices == 1 || (whole && demand.batch >= devices) {
             let reason = if devices == 1 { "there is one" } else { "each answers queries of its own" };
             return whole.then(|| Division {
                 strategy: Self::Replicate,
-                device_bytes: load.whole_bytes,
+                device_bytes: demand.whole_bytes,
                 reason: reason.into(),
             });
         }
         let divided = if whole { "a query is answered by all" } else { "too large for one" };
-        let (strategy, how) = match (load.folds_a_matrix, links) {
+        let (strategy, how) = match (demand.folds_a_matrix, links) {
             (true, _) => (Self::Exchange, "each folds its rows, and the parts of answers meet"),
-            (false, _) if load.batch == 1 => (Self::Aggregate, "a lone query is expanded on each"),
+            (false, _) if demand.batch == 1 => (Self::Aggregate, "a lone query is expanded on each"),
             (false, Links::Direct) => (Self::Gather, "each expands its queries and copies the leaves to all"),
             (false, Links::Host) => {
                 (Self::Aggregate, "leaves are too large for the link: each expands every query")
@@ -136,11 +148,11 @@ impl Strategy {
 mod tests {
     use super::*;
 
-    fn chosen(devices: usize, memory_bytes: u64, links: Links, load: Load) -> Option<Strategy> {
-        Strategy::choose(devices, memory_bytes, links, load).map(|division| division.strategy)
+    fn chosen(devices: usize, memory_bytes: u64, links: Links, demand: Demand) -> Option<Strategy> {
+        Strategy::choose(devices, memory_bytes, links, demand).map(|division| division.strategy)
     }
 
-    const LOAD: Load = Load { whole_bytes: 100, divided_bytes: 80, folds_a_matrix: true, batch: 32 };
+    const DEMAND: Demand = Demand { whole_bytes: 100, divided_bytes: 80, folds_a_matrix: true, batch: 32 };
 
     #[test]
     fn names_are_read_as_they_are_written() {
@@ -153,46 +165,46 @@ mod tests {
     #[test]
     fn what_fits_everywhere_is_replicated_for_a_batch() {
         for links in [Links::Direct, Links::Host] {
-            assert_eq!(chosen(4, 100, links, LOAD), Some(Strategy::Replicate));
-            assert_eq!(chosen(1, 100, links, Load { batch: 1, ..LOAD }), Some(Strategy::Replicate));
+            assert_eq!(chosen(4, 100, links, DEMAND), Some(Strategy::Replicate));
+            assert_eq!(chosen(1, 100, links, Demand { batch: 1, ..DEMAND }), Some(Strategy::Replicate));
         }
     }
 
     #[test]
     fn a_single_query_and_what_is_too_large_are_divided() {
-        let polynomials = Load { folds_a_matrix: false, ..LOAD };
-        assert_eq!(chosen(4, 99, Links::Direct, LOAD), Some(Strategy::Exchange));
-        assert_eq!(chosen(4, 100, Links::Host, Load { batch: 1, ..LOAD }), Some(Strategy::Exchange));
+        let polynomials = Demand { folds_a_matrix: false, ..DEMAND };
+        assert_eq!(chosen(4, 99, Links::Direct, DEMAND), Some(Strategy::Exchange));
+        assert_eq!(chosen(4, 100, Links::Host, Demand { batch: 1, ..DEMAND }), Some(Strategy::Exchange));
         assert_eq!(chosen(4, 99, Links::Direct, polynomials), Some(Strategy::Gather));
         assert_eq!(chosen(4, 99, Links::Host, polynomials), Some(Strategy::Aggregate));
-        let one = Load { batch: 1, ..polynomials };
+        let one = Demand { batch: 1, ..polynomials };
         assert_eq!(chosen(4, 99, Links::Direct, one), Some(Strategy::Aggregate));
     }
 
     #[test]
     fn what_does_not_fit_in_shares_is_refused() {
         // 20 bytes everywhere and 20 of 80 on each of four.
-        assert_eq!(chosen(4, 40, Links::Direct, LOAD), Some(Strategy::Exchange));
-        assert_eq!(chosen(4, 39, Links::Direct, LOAD), None);
-        assert_eq!(chosen(1, 99, Links::Direct, LOAD), None);
+        assert_eq!(chosen(4, 40, Links::Direct, DEMAND), Some(Strategy::Exchange));
+        assert_eq!(chosen(4, 39, Links::Direct, DEMAND), None);
+        assert_eq!(chosen(1, 99, Links::Direct, DEMAND), None);
     }
 
     #[test]
     fn what_is_divided_is_a_share_on_each() {
-        let bytes = |load: Load| Strategy::ALL.map(|strategy| load.device_bytes(4, strategy));
-        assert_eq!(bytes(LOAD), [100, 40, 40, 40]);
-        assert_eq!(bytes(Load { folds_a_matrix: false, ..LOAD }), [100, 100, 40, 40]);
+        let bytes = |demand: Demand| Strategy::ALL.map(|strategy| demand.device_bytes(4, strategy));
+        assert_eq!(bytes(DEMAND), [100, 40, 40, 40]);
+        assert_eq!(bytes(Demand { folds_a_matrix: false, ..DEMAND }), [100, 100, 40, 40]);
     }
 
     #[test]
     fn the_reason_says_what_decided() {
-        let reason = |memory, links, load| {
-            let division = Strategy::choose(4, memory, links, load).unwrap();
+        let reason = |memory, links, demand| {
+            let division = Strategy::choose(4, memory, links, demand).unwrap();
             (division.device_bytes, division.reason)
         };
-        let polynomials = Load { folds_a_matrix: false, ..LOAD };
-        assert_eq!(reason(100, Links::Host, LOAD), (100, "each answers queries of its own".into()));
-        let (bytes, one) = reason(100, Links::Host, Load { batch: 1, ..LOAD });
+        let polynomials = Demand { folds_a_matrix: false, ..DEMAND };
+        assert_eq!(reason(100, Links::Host, DEMAND), (100, "each answers queries of its own".into()));
+        let (bytes, one) = reason(100, Links::Host, Demand { batch: 1, ..DEMAND });
         assert!(bytes == 40 && one.starts_with("a query is answered by all; each folds its rows"), "{one}");
         let (bytes, link) = reason(99, Links::Host, polynomials);
         assert!(bytes == 40 && link.starts_with("too large for one; leaves are too large"), "{link}");

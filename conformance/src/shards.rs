@@ -1,0 +1,182 @@
+//! Shares of a database answer together what a server of the whole answers.
+
+use std::sync::Arc;
+
+use spirea_backend::{ProtocolBackend, Residence, Share};
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::{
+    AnyIndexClient, Opening, Partial, PreparedKeys, ProtocolError, Query, Responder, Role, Sharded,
+};
+
+use crate::{Content, Stored, records, stored};
+
+/// A database in files, with what a batch of look-ups asks each of its servers, and what a whole server answers.
+pub struct Divided {
+    params: ProtocolParams,
+    stored: Stored,
+    client: Box<dyn AnyIndexClient>,
+    /// The queries to each party.
+    queries: Vec<Vec<Vec<u8>>>,
+    /// The answers of each party's whole server.
+    expected: Vec<Vec<Vec<u8>>>,
+}
+
+/// A database that `oracle` answers look-ups of: of its first records, as many as asked.
+pub fn divided<B: ProtocolBackend>(
+    oracle: &Arc<B>,
+    params: &ProtocolParams,
+    look_ups: u64,
+    rng: &mut SecretRng,
+) -> Divided {
+    let records = records(params, Content::Random(5));
+    let stored = stored(oracle, params, &records);
+    let client = params.client(&stored.hint, &[], rng).unwrap();
+    let mut queries = vec![Vec::new(); params.parties()];
+    let mut states = Vec::new();
+    for index in 0..look_ups {
+        let prepared = client.query(index, rng).unwrap();
+        queries.iter_mut().zip(prepared.queries).for_each(|(queries, query)| queries.push(query));
+        states.push(prepared.state);
+    }
+    let mut divided = Divided { params: params.clone(), stored, client, queries, expected: Vec::new() };
+    let openings = params.openings(Residence::Copied);
+    for (party, opening) in openings.into_iter().enumerate() {
+        let server = divided.open(oracle, opening);
+        let keys = divided.keys(&*server);
+        divided.expected.push(server.answer(&divided.batch(party, keys.as_ref())).unwrap());
+    }
+    for (index, state) in states.into_iter().enumerate() {
+        let answers: Vec<&[u8]> = divided.expected.iter().map(|answers| answers[index].as_slice()).collect();
+        assert!(divided.client.decode(state, &answers).unwrap() == records[index]);
+    }
+    divided
+}
+
+impl Divided {
+    fn open<B: ProtocolBackend>(&self, backend: &Arc<B>, opening: Opening) -> Box<dyn Responder> {
+        self.params.on().open(backend, &self.stored.files, opening).unwrap()
+    }
+
+    fn keys(&self, server: &dyn Responder) -> Option<PreparedKeys> {
+        self.client.keys().map(|keys| server.prepare_keys(keys.bytes()).unwrap())
+    }
+
+    fn batch<'a>(&'a self, party: usize, keys: Option<&'a PreparedKeys>) -> Vec<Query<'a>> {
+        self.queries[party].iter().map(|bytes| Query { bytes, keys }).collect()
+    }
+
+    /// The servers of the shares of a party's database; the first combines.
+    fn shards<B: ProtocolBackend>(
+        &self,
+        backend: &Arc<B>,
+        opening: Opening,
+        count: usize,
+    ) -> Vec<Box<dyn Responder>> {
+        let role = |share: Share| if share.index() == 0 { Role::Combines(share) } else { Role::Folds(share) };
+        let shares = Share::new(0, count).unwrap().all();
+        shares.map(|share| self.open(backend, Opening { role: role(share), ..opening })).collect()
+    }
+
+    fn openings(&self, residence: Residence) -> impl Iterator<Item = (usize, Opening)> {
+        self.params.openings(residence).into_iter().enumerate()
+    }
+
+    /// The partials of each share, as they travel.
+    fn partials(&self, party: usize, shards: &[Box<dyn Responder>]) -> Vec<Vec<u8>> {
+        let partial = |shard: &Box<dyn Responder>| {
+            let keys = self.keys(&**shard);
+            let batch = self.batch(party, keys.as_ref());
+            let partial = shard.partial(&batch).unwrap();
+            assert_eq!(partial.share(), shard.share());
+            assert_eq!(partial.as_bytes().len(), shards[0].partial_bytes(partial.share(), batch.len()));
+            partial.as_bytes().to_vec()
+        };
+        shards.iter().map(partial).collect()
+    }
+
+    /// `count` shares answer what the whole does, through the bytes of their partials in any order, and as one.
+    pub fn shares_answer<B: ProtocolBackend>(&self, backend: &Arc<B>, residence: Residence, count: usize) {
+        for (party, opening) in self.openings(residence) {
+            let shards = self.shards(backend, opening, count);
+            let mut travelled = self.partials(party, &shards);
+            travelled.reverse();
+            let keys = self.keys(&*shards[0]);
+            let batch = self.batch(party, keys.as_ref());
+            let combined = shards[0].combine(&batch, &parsed(travelled)).unwrap();
+            assert!(combined == self.expected[party], "{count} shares of {:?}", self.params);
+            let together = Sharded::new(shards).unwrap();
+            assert_eq!(together.sizes(), self.params.sizes());
+            let keys = self.keys(&together);
+            let answers = together.answer(&self.batch(party, keys.as_ref())).unwrap();
+            assert!(answers == self.expected[party], "{count} shares of {:?} as one", self.params);
+        }
+    }
+
+    /// Partials are the same bytes on both backends.
+    pub fn partials_agree<A: ProtocolBackend, B: ProtocolBackend>(
+        &self,
+        a: &Arc<A>,
+        b: &Arc<B>,
+        count: usize,
+    ) {
+        for (party, opening) in self.openings(Residence::Mapped) {
+            let partials = self.partials(party, &self.shards(a, opening, count));
+            assert!(partials == self.partials(party, &self.shards(b, opening, count)), "{:?}", self.params);
+        }
+    }
+
+    /// What is not one partial of each share of the batch is refused, and so is asking a share for answers.
+    pub fn wrong_partials_are_refused<B: ProtocolBackend>(&self, backend: &Arc<B>) {
+        for (party, opening) in self.openings(Residence::Copied) {
+            let shards = self.shards(backend, opening, 2);
+            let keys = self.keys(&*shards[0]);
+            let batch = self.batch(party, keys.as_ref());
+            let right = self.partials(party, &shards);
+            let refused = |partials: Vec<Vec<u8>>| {
+                let error = shards[0].combine(&batch, &parsed(partials)).unwrap_err();
+                assert!(matches!(error, ProtocolError::Malformed { what: "partial", .. }), "{error}");
+            };
+            let (first, second) = (&right[0], &right[1]);
+            refused(vec![]);
+            refused(vec![first.clone()]);
+            refused(vec![first.clone(), first.clone()]);
+            refused(vec![first.clone(), [second, &[0][..]].concat()]);
+            refused(vec![first[..first.len() - 1].to_vec(), second.clone()]);
+            refused(vec![first[..Partial::HEADER_BYTES].to_vec(), second.clone()]);
+            let mut other_batch = second.clone();
+            other_batch[8] ^= 1;
+            refused(vec![first.clone(), other_batch]);
+            let of_three = self.partials(party, &self.shards(backend, opening, 3));
+            refused(vec![first.clone(), of_three[1].clone()]);
+            assert!(Partial::from_bytes(first[..Partial::HEADER_BYTES - 1].to_vec()).is_err());
+            // As long as it should be and of any content: answers as long as always, or an error.
+            for filling in [0, 0xff] {
+                let mut filled = first.clone();
+                filled[Partial::HEADER_BYTES..].fill(filling);
+                match shards[0].combine(&batch, &parsed(vec![filled, second.clone()])) {
+                    Ok(answers) => {
+                        assert!(answers.iter().all(|it| it.len() == self.params.sizes().answer_bytes));
+                    }
+                    Err(error) => assert!(error.to_string().contains("ciphertexts"), "{error}"),
+                }
+            }
+            for shard in &shards {
+                let keys = self.keys(&**shard);
+                assert!(matches!(
+                    shard.answer(&self.batch(party, keys.as_ref())),
+                    Err(ProtocolError::Backend(_))
+                ));
+            }
+            assert!(shards[0].partial(&batch[..0]).is_err());
+            assert!(shards[0].combine(&batch[..0], &parsed(right)).is_err());
+            let mut reversed = self.shards(backend, opening, 2);
+            reversed.reverse();
+            assert!(Sharded::new(reversed).is_err() && Sharded::new(Vec::new()).is_err());
+        }
+    }
+}
+
+fn parsed(partials: Vec<Vec<u8>>) -> Vec<Partial> {
+    partials.into_iter().map(|bytes| Partial::from_bytes(bytes).unwrap()).collect()
+}

@@ -1,0 +1,104 @@
+//! Shares of a database answer together, bit for bit, what a server of the whole answers, on every backend.
+
+use std::sync::Arc;
+
+use spirea_backend::{NaiveBackend, Residence};
+use spirea_conformance::shards::{Divided, divided};
+use spirea_conformance::with_grid;
+use spirea_cpu::{CpuBackend, Isa};
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
+
+fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+}
+
+/// Databases of several panels, subtrees or groups, whose numbers are no powers of two; and of fewer than shares.
+fn databases(protocol: &str) -> Vec<ProtocolParams> {
+    let shapes: &[(u64, usize)] = match protocol {
+        "simple" => &[(700, 150), (3, 20)],
+        "double" => &[(700, 1), (5, 40)],
+        "exppack-double" => &[(3, 11)],
+        "exppack-simple" | "double-pack" => &[(3, 9000)],
+        "hybrid" => &[(20, 900)],
+        "onion" => &[(100, 16384), (3, 40_000)],
+        _ => &[(1300, 33), (5, 9000)],
+    };
+    let chosen = shapes.iter().map(|&(records, record_bytes)| choose(protocol, records, record_bytes));
+    chosen.map(|params| if protocol == "onion" { of_five_groups(&params) } else { params }).collect()
+}
+
+/// The same records in five groups, so that winners of shares meet in several rounds.
+fn of_five_groups(params: &ProtocolParams) -> ProtocolParams {
+    let units = params.grid().groups * params.grid().columns;
+    with_grid(params, &[("groups", 5), ("columns", units.div_ceil(5) as u64)])
+}
+
+fn cpu(isa: Isa) -> Arc<CpuBackend> {
+    Arc::new(CpuBackend::with_isa(isa, 2).unwrap())
+}
+
+fn each_database(protocol: &str, look_ups: u64, check: impl Fn(&Divided)) {
+    let oracle = Arc::new(CpuBackend::new(2).unwrap());
+    let mut rng = SecretRng::from_os().unwrap();
+    for params in databases(protocol) {
+        let look_ups = look_ups.min(params.records());
+        check(&divided(&oracle, &params, look_ups, &mut rng));
+    }
+}
+
+/// Every number of shares on the best instruction set, mapped and copied, and three on each other one.
+fn shares_answer(database: &Divided) {
+    let best = Arc::new(CpuBackend::new(2).unwrap());
+    for (residence, count) in
+        [(Residence::Copied, 1), (Residence::Mapped, 2), (Residence::Copied, 3), (Residence::Mapped, 4)]
+    {
+        database.shares_answer(&best, residence, count);
+    }
+    for isa in Isa::available().into_iter().filter(|&isa| isa != best.isa()) {
+        database.shares_answer(&cpu(isa), Residence::Mapped, 3);
+    }
+    // More shares than panels, subtrees or groups: the last ones are empty.
+    database.shares_answer(&best, Residence::Mapped, 23);
+    database.wrong_partials_are_refused(&best);
+}
+
+macro_rules! shares_answer {
+    ($($test:ident: $protocol:literal),*) => {
+        $(#[test]
+        fn $test() {
+            each_database($protocol, 2, shares_answer);
+        })*
+
+        #[test]
+        fn no_protocol_is_left_out() {
+            assert_eq!([$($protocol),*], NAMES);
+        }
+    };
+}
+
+shares_answer! {
+    simple: "simple", double: "double", exppack_simple: "exppack-simple", exppack_double: "exppack-double",
+    double_pack: "double-pack", hybrid: "hybrid", onion: "onion", dpf_xor: "dpf-xor", dpf_sum: "dpf-sum"
+}
+
+#[test]
+fn shares_answer_by_definition_too() {
+    let naive = Arc::new(NaiveBackend);
+    for protocol in ["simple", "double", "exppack-simple", "onion", "dpf-xor", "dpf-sum"] {
+        each_database(protocol, 1, |database| database.shares_answer(&naive, Residence::Copied, 3));
+    }
+}
+
+#[test]
+fn partials_are_the_same_on_every_backend() {
+    let naive = Arc::new(NaiveBackend);
+    for protocol in ["simple", "onion", "dpf-sum"] {
+        each_database(protocol, 2, |database| {
+            for isa in Isa::available() {
+                database.partials_agree(&naive, &cpu(isa), 3);
+            }
+        });
+    }
+}

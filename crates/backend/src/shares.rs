@@ -1,0 +1,165 @@
+//! Shares of a database: which of its rows each of several holders has, be they devices or machines.
+//!
+//! A share is of consecutive rows. What is divided decides where they may end: a matrix of bytes after whole panels,
+//! rows for two servers after whole subtrees of a query's tree, polynomials so that the tournament of a share is a part
+//! of the whole one. A database with fewer such pieces than shares leaves the last ones empty.
+
+use std::ops::Range;
+
+use crate::{BackendError, PANEL_ROWS, PanelLayout, RowLayout};
+
+/// The most points of a leaf of a query's tree, which it has where outputs are bits: at a multiple of them, leaves of all
+/// outputs begin.
+const LEAF_POINTS: usize = 512;
+
+/// One share of a database that several holders have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Share {
+    index: usize,
+    count: usize,
+}
+
+impl Share {
+    /// The only share of an undivided database.
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
+    /// The most shares of a database.
+    pub const MOST: usize = 1 << 16;
+
+    /// Share number `index`, from 0 on, of `count`.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] unless there are 1 to [`Share::MOST`] and this is one of them.
+    pub fn new(index: usize, count: usize) -> Result<Self, BackendError> {
+        if index >= count || count > Self::MOST {
+            let most = Self::MOST;
+            return Err(BackendError::Shape(format!(
+                "share {index} of {count}: a database has 1 to {most} shares, numbered from 0 on"
+            )));
+        }
+        Ok(Self { index, count })
+    }
+
+    /// All shares of a database that has as many as this one's.
+    pub fn all(self) -> impl ExactSizeIterator<Item = Self> + use<> {
+        (0..self.count).map(move |index| Self { index, ..self })
+    }
+
+    /// Its number, from 0 on.
+    pub fn index(self) -> usize {
+        self.index
+    }
+
+    /// How many shares the database has.
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// The rows of a matrix that it has: whole panels, of which no share has two more than another.
+    pub fn rows(self, layout: PanelLayout) -> Range<usize> {
+        let bound = |index: usize| layout.panels() * index / self.count * PANEL_ROWS;
+        bound(self.index)..bound(self.index + 1)
+    }
+
+    /// The rows for two servers that it has: in every share but the last ones as many as a whole subtree has points.
+    pub fn records(self, layout: RowLayout) -> Range<usize> {
+        self.aligned(layout.rows(), LEAF_POINTS)
+    }
+
+    /// Which of `rows` competitors of a tournament it has: in every share but the last ones as many as play a whole
+    /// number of rounds, [`Share::rounds`], among themselves.
+    pub fn competitors(self, rows: usize) -> Range<usize> {
+        self.aligned(rows, 1)
+    }
+
+    /// The rounds of a tournament of `rows` competitors that are played within shares.
+    pub fn rounds(self, rows: usize) -> usize {
+        self.step(rows, 1).trailing_zeros() as usize
+    }
+
+    /// The least power of two, and at least `least`, with which the shares reach the last of `rows` rows.
+    fn step(self, rows: usize, least: usize) -> usize {
+        rows.div_ceil(self.count).next_power_of_two().max(least)
+    }
+
+    fn aligned(self, rows: usize, least: usize) -> Range<usize> {
+        let bound = |index: usize| self.step(rows, least).saturating_mul(index).min(rows);
+        bound(self.index)..bound(self.index + 1)
+    }
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self::WHOLE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Shares that lie one behind another, from the first row to the last.
+    fn covers(rows: usize, ranges: &[Range<usize>]) -> bool {
+        let ends = ranges.iter().map(|range| range.end);
+        ranges.iter().map(|range| range.start).eq(std::iter::once(0).chain(ends).take(ranges.len()))
+            && ranges.iter().all(|range| range.start <= range.end)
+            && ranges.last().is_some_and(|last| last.end == rows)
+    }
+
+    fn ranges(count: usize, range: impl Fn(Share) -> Range<usize>) -> Vec<Range<usize>> {
+        Share::new(0, count).unwrap().all().map(range).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn shares_of_a_matrix_are_whole_panels_and_as_even_as_can_be(rows in 1usize..4000, count in 1usize..40) {
+            let layout = PanelLayout::covering(rows, 4).unwrap();
+            let ranges = ranges(count, |share| share.rows(layout));
+            prop_assert!(covers(layout.rows(), &ranges));
+            prop_assert!(ranges.iter().all(|range| range.start.is_multiple_of(PANEL_ROWS)));
+            let panels = ranges.iter().map(|range| range.len() / PANEL_ROWS);
+            let (least, most) = (panels.clone().min().unwrap(), panels.max().unwrap());
+            prop_assert!(most - least <= 1, "{:?}", ranges);
+        }
+
+        #[test]
+        fn shares_of_rows_for_two_servers_are_whole_subtrees(rows in 1usize..100_000, count in 1usize..40) {
+            let layout = RowLayout::new(rows, 1, 2).unwrap();
+            let ranges = ranges(count, |share| share.records(layout));
+            prop_assert!(covers(rows, &ranges));
+            let step = ranges[0].len().next_power_of_two().max(LEAF_POINTS);
+            prop_assert!(ranges.iter().all(|range| range.start.is_multiple_of(step) || range.is_empty()));
+            prop_assert!(ranges.iter().all(|range| range.len() <= step));
+        }
+
+        #[test]
+        fn a_share_plays_whole_rounds_of_the_tournament(rows in 1usize..5000, count in 1usize..40) {
+            let ranges = ranges(count, |share| share.competitors(rows));
+            prop_assert!(covers(rows, &ranges));
+            let rounds = Share::new(0, count).unwrap().rounds(rows);
+            let of_rounds = |row: usize| row >> rounds;
+            // Who meets within the rounds has the same share; the winners meet in the order of the shares.
+            for (place, range) in ranges.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
+                prop_assert!(range.clone().all(|row| of_rounds(row) == place));
+            }
+            prop_assert!((1usize << rounds) < 2 * rows.div_ceil(count) || rounds == 0);
+        }
+    }
+
+    #[test]
+    fn a_whole_database_is_one_share() {
+        let layout = PanelLayout::covering(70, 4).unwrap();
+        assert_eq!(Share::default().rows(layout), 0..layout.rows());
+        assert_eq!(Share::WHOLE.competitors(5), 0..5);
+        assert_eq!(Share::WHOLE.rounds(5), 3);
+        assert_eq!(Share::WHOLE.all().collect::<Vec<_>>(), [Share::WHOLE]);
+    }
+
+    #[test]
+    fn shares_that_there_are_not_are_refused() {
+        for (index, count) in [(0, 0), (1, 1), (5, 4), (0, Share::MOST + 1)] {
+            assert!(matches!(Share::new(index, count), Err(BackendError::Shape(_))));
+        }
+    }
+}
