@@ -59,7 +59,7 @@ fn shares_answer(database: &Divided) {
     for isa in Isa::available().into_iter().filter(|&isa| isa != best.isa()) {
         database.shares_answer(&cpu(isa), Residence::Mapped, 3);
     }
-    // More shares than panels, subtrees or groups: the last ones are empty.
+    // More shares than panels, subtrees or groups: some are empty.
     database.shares_answer(&best, Residence::Mapped, 23);
     database.wrong_partials_are_refused(&best);
 }

@@ -2,7 +2,7 @@
 //!
 //! A share is of consecutive rows. What is divided decides where they may end: a matrix of bytes after whole panels,
 //! rows for two servers after whole subtrees of a query's tree, polynomials so that the tournament of a share is a part
-//! of the whole one. A database with fewer such pieces than shares leaves the last ones empty.
+//! of the whole one. Of a database with fewer such pieces than shares, some shares are empty.
 
 use std::ops::Range;
 
