@@ -14,7 +14,7 @@ use spirea_client::{ClientError, ClientOptions, HttpClient, Lookups, Timings, Va
 use spirea_protocols::signature::PublicKey;
 
 use crate::access::Access;
-use crate::output::{Format, bytes, print_bytes, print_error, print_line, seconds};
+use crate::output::{Format, bytes, escaped, is_watched, print_bytes, print_error, print_line, seconds};
 use crate::progress::byte_bar;
 
 /// What to look up.
@@ -54,6 +54,9 @@ pub struct Options {
     /// Folder in which hints are kept; the user's cache folder by default.
     #[arg(long)]
     cache: Option<PathBuf>,
+    /// Seconds that a server may leave a request without a byte, and that a request is tried again.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
     /// Seconds to wait for a server that is not reachable or still loading.
     #[arg(long, default_value_t = 0)]
     wait: u64,
@@ -85,10 +88,15 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     };
     let fields = client.table().fields.clone();
     let label = if options.index.is_empty() { "key" } else { "index" };
-    for (name, value) in labels.iter().zip(&values) {
-        match Format::from_flag(options.json) {
-            Format::Json => print_line(&as_json(label, name, value.as_ref(), &fields).to_string())?,
-            Format::Text => print_text(name, value.as_ref(), labels.len())?,
+    match (Format::from_flag(options.json), &labels[..], &values[..]) {
+        (Format::Text, [name], [value]) => print_alone(name, value.as_ref())?,
+        (format, ..) => {
+            for (name, value) in labels.iter().zip(&values) {
+                match format {
+                    Format::Json => print_line(&as_json(label, name, value.as_ref(), &fields).to_string())?,
+                    Format::Text => print_row(name, value.as_ref())?,
+                }
+            }
         }
     }
     if options.timings {
@@ -118,12 +126,17 @@ fn connect(options: &Options) -> anyhow::Result<HttpClient> {
         [Some(&options.url), options.other.as_ref()].into_iter().flatten().map(String::as_str).collect();
     let deadline = Instant::now() + Duration::from_secs(options.wait);
     loop {
+        let timeout = Duration::from_secs(options.timeout);
+        let default = ClientOptions::default();
         let settings = ClientOptions {
             cache: options.cache.clone(),
             progress: Some(hint_progress()),
             weak_prf: if options.accept_weak_prf { WeakPrf::Accept } else { WeakPrf::Refuse },
             pinned_key: options.pin_key,
-            attempts: if options.wait == 0 { ClientOptions::default().attempts } else { 1 },
+            attempts: if options.wait == 0 { default.attempts } else { 1 },
+            connect_timeout: default.connect_timeout.min(timeout),
+            timeout,
+            patience: timeout,
             replicas: match options.other {
                 Some(_) => vec![options.replica.clone(), options.other_replica.clone()],
                 None => vec![options.replica.clone()],
@@ -176,18 +189,33 @@ fn field_json(bytes: &[u8]) -> Json {
     }
 }
 
-/// One value alone is printed as it is; of several, each has its key before it, and fields stand in columns.
-fn print_text(name: &str, value: Option<&Value>, count: usize) -> anyhow::Result<()> {
-    let Some(value) = value else {
-        print_error(&format!("{name}: not found"));
-        return Ok(());
-    };
-    if count > 1 {
-        print_bytes(name.as_bytes())?;
-        print_bytes(b"\t")?;
+/// A value that was asked for alone. A field is printed as it is, to a program; to a person, and where there are several
+/// fields, as [`columns`].
+fn print_alone(name: &str, value: Option<&Value>) -> anyhow::Result<()> {
+    match value.map(Value::fields) {
+        None => print_error(&format!("{name}: not found")),
+        Some([field]) if !is_watched() => {
+            print_bytes(field)?;
+            print_bytes(b"\n")?;
+        }
+        Some(fields) => print_line(&columns(fields))?,
     }
-    print_bytes(&value.fields().join(&b'\t'))?;
-    print_bytes(b"\n")
+    Ok(())
+}
+
+/// One of several values, after its key.
+fn print_row(name: &str, value: Option<&Value>) -> anyhow::Result<()> {
+    let name = escaped(name.as_bytes());
+    match value {
+        None => print_error(&format!("{name}: not found")),
+        Some(value) => print_line(&format!("{name}\t{}", columns(value.fields())))?,
+    }
+    Ok(())
+}
+
+/// Fields with tabs between them, and none within.
+fn columns(fields: &[Vec<u8>]) -> String {
+    fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join("\t")
 }
 
 fn print_timings(connected: Duration, timings: &Timings) {

@@ -1,6 +1,7 @@
 //! What the command prints for people and for programs.
 
-use std::io::Write as _;
+use std::borrow::Cow;
+use std::io::{IsTerminal as _, Write as _};
 
 /// For whom output is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +19,48 @@ impl Format {
     }
 }
 
-/// Writes a line to standard output. A reader that has gone away ends the command quietly.
+/// Text as a terminal may get it, whoever wrote it: control characters, with which escape sequences begin and with which
+/// a line could pass for several, become `\u001b` and the like, as JSON would have them within a string.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return text.into();
+    }
+    let escape = |character: char| match character.is_control() {
+        true => format!("\\u{:04x}", u32::from(character)),
+        false => character.into(),
+    };
+    text.chars().map(escape).collect::<String>().into()
+}
+
+/// Bytes as text of one line in which every byte can be told: tabs, line feeds and carriage returns as `\t`, `\n`, `\r`, a
+/// backslash twice, other control characters as `\u001b`, bytes that are no text as `\xff`.
+pub fn escaped(bytes: &[u8]) -> String {
+    let mut line = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\t' => line += "\\t",
+                '\n' => line += "\\n",
+                '\r' => line += "\\r",
+                '\\' => line += "\\\\",
+                other => line += &printable(other.encode_utf8(&mut [0; 4])),
+            }
+        }
+        line.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    line
+}
+
+/// Whether standard output is read by a person.
+pub fn is_watched() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Writes a line to standard output, [printable](printable()) but for tabs. A reader that has gone away ends the command
+/// quietly.
 pub fn print_line(line: &str) -> anyhow::Result<()> {
-    print_bytes(line.as_bytes())?;
-    print_bytes(b"\n")
+    let columns: Vec<_> = line.split('\t').map(printable).collect();
+    print_bytes(format!("{}\n", columns.join("\t")).as_bytes())
 }
 
 /// Writes bytes to standard output, as they are.
@@ -56,12 +95,34 @@ pub fn seconds(time: f64) -> String {
     }
 }
 
-/// Writes a line to standard error, if it takes one: there is nowhere else to complain.
+/// Writes a line to standard error, [printable](printable()), if it takes one: there is nowhere else to complain.
 pub fn print_error(line: &str) {
-    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+    let _ = std::io::stderr().write_all(format!("{}\n", printable(line)).as_bytes());
 }
 
 /// As many threads as asked for; all there are for 0.
 pub fn threads(wanted: usize) -> usize {
     if wanted == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { wanted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_character_is_printable() {
+        assert_eq!(printable("plain, même 字"), "plain, même 字");
+        assert_eq!(printable("\u{1b}[2J\n\u{9b}1m\u{7f}"), "\\u001b[2J\\u000a\\u009b1m\\u007f");
+        let every: String = (0..0x300).filter_map(char::from_u32).collect();
+        assert!(!printable(&every).contains(char::is_control));
+    }
+
+    #[test]
+    fn escaped_bytes_are_one_line_and_differ_where_the_bytes_do() {
+        assert_eq!(escaped(b"a\tb\n\\n\x1b\xff"), "a\\tb\\n\\\\n\\u001b\\xff");
+        let all: std::collections::BTreeSet<_> =
+            (0..=u16::MAX).map(|pair| escaped(&pair.to_le_bytes())).collect();
+        assert_eq!(all.len(), 1 << 16);
+        assert!(all.iter().all(|line| !line.contains(char::is_control)));
+    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
-use spirea_client::check_address;
+use spirea_client::{ClientError, TransportError, check_address};
 use spirea_protocols::Table;
 use spirea_store::Snapshot;
 use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES, SIGNATURE_FILE};
@@ -95,7 +95,7 @@ impl Publisher {
     /// The versions that the server keeps, and the table of the newest.
     fn versions(&self) -> anyhow::Result<Value> {
         let response = self.authorized(self.agent.get(format!("{}/versions", self.url))).call();
-        self.read(response.with_context(|| self.url.clone())?, MAX_VERSIONS_BYTES)
+        self.read(response.map_err(failed).with_context(|| self.url.clone())?, MAX_VERSIONS_BYTES)
     }
 
     /// Sends changes, as lines of JSON.
@@ -118,6 +118,7 @@ impl Publisher {
         let started = Instant::now();
         let request = self.authorized(self.agent.post(format!("{}/{what}", self.url)));
         let response = content_type.into_iter().fold(request, RequestBuilder::content_type).send(body);
+        let response = response.map_err(failed);
         let response = response.with_context(|| format!("{}: nothing may have been published", self.url))?;
         let published = self.read(response, MAX_REFUSAL_BYTES)?;
         let taken = seconds(started.elapsed().as_secs_f64());
@@ -154,6 +155,11 @@ impl Publisher {
         }
         serde_json::from_slice(&body).context("the server's response is no JSON")
     }
+}
+
+/// What a client of any other endpoint is told, with what to do.
+fn failed(error: ureq::Error) -> ClientError {
+    TransportError::from(error).into()
 }
 
 /// Writes a snapshot's files as an archive, the manifest first.

@@ -60,15 +60,17 @@ pub fn run(Token::New(options): &Token) -> anyhow::Result<ExitCode> {
     let token = Secret::new()?;
     // The token alone goes to standard output, so that `> file` keeps it and nothing else.
     print_error(
-        "The token, which is not kept anywhere and is shown only now, is on standard output. Lines for the file of tokens:\n",
+        "The token, which is not kept anywhere and is shown only now, is on standard output. Lines for the file of tokens:",
     );
-    print_error(&entry(options, &token));
+    print_error("");
+    entry(options, &token).iter().for_each(|line| print_error(line));
+    print_error("");
     print_line(token.expose())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The token's lines in the file.
-fn entry(options: &New, token: &Secret) -> String {
+fn entry(options: &New, token: &Secret) -> Vec<String> {
     let scopes: Vec<String> =
         options.scopes.iter().map(|&scope| format!("\"{}\"", Scope::from(scope).name())).collect();
     let mut lines = vec![
@@ -79,5 +81,5 @@ fn entry(options: &New, token: &Secret) -> String {
     ];
     lines.extend(options.quota.map(|quota| format!("quota = \"{quota}\"")));
     lines.extend(options.concurrency.map(|concurrency| format!("concurrency = {concurrency}")));
-    lines.join("\n") + "\n"
+    lines
 }

@@ -3,11 +3,12 @@
 mod command;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use spirea_protocols::registry::NAMES;
 use tempfile::TempDir;
 
-use command::{Server, expect, folder_with, refusal, spirea, text};
+use command::{SPIREA, Server, expect, folder_with, refusal, spirea, text};
 
 #[test]
 fn a_table_is_built_served_and_looked_up_by_key() {
@@ -309,6 +310,62 @@ fn a_damaged_snapshot_is_not_served() {
     }
     assert!(state.starts_with("HTTP/1.1 503") && state.contains("matrix.bin"), "{state}");
     assert!(server.get("/healthz").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn nothing_that_a_server_or_a_table_says_reaches_a_terminal_as_a_command() {
+    let hostile = r#"{"k":"a\tb","v":"\u001b[2Jx\ny","w":"1"}"#;
+    let other = r#"{"k":"c","v":"plain","w":"2"}"#;
+    let folder = folder_with(&[("t.jsonl", &format!("{hostile}\n{other}\n"))]);
+    let folder = folder.path();
+    expect(folder, 0, &["build", "--input", "t.jsonl", "--key", "k", "--value", "v", "--out", "one"]);
+    expect(folder, 0, &["build", "--input", "t.jsonl", "--key", "k", "--value", "v", "w", "--out", "two"]);
+    let server = Server::ready(folder, &["one", "two"]);
+    let get =
+        |arguments: &[&str]| text(&expect(folder, 0, &[&["get", &server.url], arguments].concat()).stdout);
+    // Alone and to a program it is as it is; of several, each line is a key and its fields.
+    assert_eq!(get(&["one", "a\tb"]), "\u{1b}[2Jx\ny\n");
+    let line = "a\\tb\t\\u001b[2Jx\\ny";
+    assert_eq!(get(&["one", "a\tb", "c"]), format!("{line}\nc\tplain\n"));
+    assert_eq!(get(&["two", "a\tb"]), "\\u001b[2Jx\\ny\t1\n");
+    let watched = Command::new("script")
+        .args(["-qec", &format!("{SPIREA} get {} one 'a\tb'", server.url), "/dev/null"])
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .output()
+        .expect("util-linux has script");
+    assert_eq!(text(&watched.stdout), "\\u001b[2Jx\\ny\r\n");
+    // What a server says is printed in one line of plain characters.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let liar = std::thread::spawn(move || {
+        let refusal = spirea_wire::Refusal {
+            code: spirea_wire::Code::UnknownDatabase,
+            message: "\u{1b}]0;title\u{7}\nspirea: found".into(),
+            remedy: "\u{9b}31m".into(),
+            accepted: false,
+            current_version: None,
+        };
+        let body = refusal.encode();
+        let head = format!("HTTP/1.1 404 x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap();
+        std::io::Write::write_all(&mut stream, &[head.as_bytes(), &body].concat()).unwrap();
+    });
+    let said = refusal(folder, &["get", &url, "one", "a"]);
+    liar.join().unwrap();
+    assert!(said.contains("\\u001b]0;title\\u0007\\u000aspirea: found; \\u009b31m"), "{said}");
+    assert_eq!(said.matches(char::is_control).collect::<String>(), "\n");
+}
+
+#[test]
+fn a_silent_server_is_waited_for_as_long_as_was_said() {
+    let folder = folder_with(&[]);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let started = std::time::Instant::now();
+    let said = refusal(folder.path(), &["get", &url, "t", "a", "--timeout", "1"]);
+    assert!(said.contains("took too long"), "{said}");
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
 #[test]

@@ -78,6 +78,17 @@ pub enum ClientError {
     /// The server cannot be reached.
     #[error("cannot reach the server: {0}; check the address and that the server runs")]
     Unreachable(String),
+    /// The server's name leads nowhere.
+    #[error("the server's name has no address: {0}; check the name, and that this machine resolves others")]
+    UnknownHost(String),
+    /// The connection is not known to lead to the server that was meant; with what can be done about it.
+    #[error("the server cannot be trusted to be the one that was meant: {0}")]
+    Untrusted(String),
+    /// What answers speaks another protocol.
+    #[error(
+        "what answers does not speak HTTP: {0}; if the port is for TLS, give an address that begins with https://"
+    )]
+    Unusable(String),
     /// The server took too long.
     #[error("the server took too long: {0}; try again, or allow more time")]
     TimedOut(String),

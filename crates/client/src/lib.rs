@@ -34,7 +34,7 @@ pub use conversation::{Conversation, Head, Method, Received, Request, Step, Tran
 pub use description::{Description, Hint, PartDescription};
 pub use error::ClientError;
 #[cfg(feature = "http")]
-pub use http::{ClientOptions, HttpClient, check_address, root_certificates};
+pub use http::{ClientOptions, HttpClient, check_address, root_certificates, tls_cause, tls_remedy};
 pub use keys::Keys;
 pub use look_up::LookUp;
 pub use policy::{Policy, Progress};

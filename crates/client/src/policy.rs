@@ -13,6 +13,9 @@ pub struct Policy {
     pub attempts: u32,
     /// The longest pause before trying again; a server that asks for a longer one is not waited for.
     pub max_pause: Duration,
+    /// How long a request is tried again, counted from when it was made first. Each address of a server gets its turn
+    /// however long those before it took.
+    pub patience: Duration,
     /// The longest hint that is downloaded, in bytes.
     pub max_hint_bytes: u64,
     /// The operator's key: versions that it did not sign, and those that are older than what the cache has seen, are
@@ -25,11 +28,12 @@ pub struct Policy {
 }
 
 impl Default for Policy {
-    /// 5 attempts with pauses up to 30 seconds, hints up to 8 GiB, no weak function.
+    /// 5 attempts within a minute with pauses up to 30 seconds, hints up to 8 GiB, no weak function.
     fn default() -> Self {
         Self {
             attempts: 5,
             max_pause: Duration::from_secs(30),
+            patience: Duration::from_secs(60),
             max_hint_bytes: 8 << 30,
             pinned_key: None,
             weak_prf: WeakPrf::default(),

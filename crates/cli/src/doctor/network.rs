@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
+use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
-use rustls::{CertificateError, ClientConnection};
+use spirea_client::{check_address, tls_cause, tls_remedy};
 use ureq::http::Uri;
 
 use super::report::Report;
@@ -26,6 +27,10 @@ pub struct Address {
 
 /// Examines names, connections and certificates; `None` if there is no connection.
 pub fn examine(report: &mut Report, url: &str, ca: Option<&Path>) -> anyhow::Result<Option<Address>> {
+    if let Err(error) = check_address(url, false) {
+        report.fail("address", error.to_string(), "give one such as https://pir.example.org")?;
+        return Ok(None);
+    }
     let uri = url.parse::<Uri>().ok();
     let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.host()?, uri.port_u16())));
     let Some((scheme @ ("http" | "https"), host, port)) = parts else {
@@ -95,8 +100,7 @@ fn examine_tls(
     stream.set_write_timeout(Some(PATIENCE))?;
     while connection.is_handshaking() {
         if let Err(error) = connection.complete_io(&mut stream) {
-            let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-            report.fail("tls", error.to_string(), remedy(cause))?;
+            report.fail("tls", error.to_string(), tls_remedy(tls_cause(&error)))?;
             return Ok(false);
         }
     }
@@ -114,29 +118,4 @@ fn examine_tls(
         _ => report.ok("tls", detail)?,
     }
     Ok(true)
-}
-
-/// What to do about a certificate that is not trusted.
-fn remedy(cause: Option<&rustls::Error>) -> &'static str {
-    match cause {
-        Some(rustls::Error::InvalidCertificate(wrong)) => match wrong {
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "renew the certificate, or set this machine's clock"
-            }
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "set this machine's clock, or the one that made the certificate"
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "give the address by a name that the certificate has, or have the name added"
-            }
-            CertificateError::UnknownIssuer => {
-                "name the authority's certificate with --ca, and have the server send the certificates between (tls.certificate)"
-            }
-            _ => "have the certificate made anew",
-        },
-        Some(_) => {
-            "check that the port is for https://, and that no proxy in between speaks another protocol"
-        }
-        None => "check that the port is for https://, and try again",
-    }
 }

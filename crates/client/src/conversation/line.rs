@@ -130,6 +130,11 @@ impl Line {
         .await
     }
 
+    /// The time by the clock.
+    pub fn now(&self) -> Duration {
+        self.lines.clock.now()
+    }
+
     /// Lets so much time pass.
     pub async fn pause(&mut self, length: Duration) {
         let until = self.lines.clock.now().saturating_add(length);

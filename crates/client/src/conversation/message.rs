@@ -65,7 +65,9 @@ pub enum TransportError {
     TimedOut(String),
     /// The connection broke.
     Broken(String),
-    /// What came is not HTTP, or not over TLS that is to be trusted.
+    /// The server at the other end is not known to be the one that was meant; with what can be done about it.
+    Untrusted(String),
+    /// What came is not HTTP.
     Unusable(String),
     /// The address cannot be one.
     BadAddress(String),
@@ -81,11 +83,12 @@ impl TransportError {
 impl From<TransportError> for ClientError {
     fn from(error: TransportError) -> Self {
         match error {
-            TransportError::Unreachable(words) | TransportError::UnknownHost(words) => {
-                Self::Unreachable(words)
-            }
+            TransportError::Unreachable(words) => Self::Unreachable(words),
+            TransportError::UnknownHost(words) => Self::UnknownHost(words),
             TransportError::TimedOut(words) => Self::TimedOut(words),
-            TransportError::Broken(words) | TransportError::Unusable(words) => Self::Broken(words),
+            TransportError::Broken(words) => Self::Broken(words),
+            TransportError::Untrusted(words) => Self::Untrusted(words),
+            TransportError::Unusable(words) => Self::Unusable(words),
             TransportError::BadAddress(words) => Self::BadAddress(words),
         }
     }

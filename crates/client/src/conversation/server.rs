@@ -34,6 +34,13 @@ impl From<TransportError> for Failure {
     }
 }
 
+/// The failures of one request, in a row.
+pub(super) struct Failures {
+    count: u32,
+    /// When the request was made first, by the conversation's clock.
+    since: Duration,
+}
+
 /// What a request for a hint brings.
 pub(super) enum HintPart {
     /// The bytes from `start`, which are yet to be read.
@@ -89,14 +96,16 @@ pub(super) struct Server {
     party: Option<Party>,
     attempts: u32,
     max_pause: Duration,
+    patience: Duration,
 }
 
 impl Server {
     /// A server at these addresses, of which the first is asked first.
     pub fn new(line: Line, urls: &[String], name: &str, policy: &Policy) -> Self {
         let addresses = urls.iter().map(|url| Address { url: url.clone(), checked: true }).collect();
-        let (attempts, max_pause) = (policy.attempts.max(1), policy.max_pause);
-        Self { line, name: name.into(), addresses, current: 0, party: None, attempts, max_pause }
+        let Policy { attempts, max_pause, patience, .. } = *policy;
+        let attempts = attempts.max(1);
+        Self { line, name: name.into(), addresses, current: 0, party: None, attempts, max_pause, patience }
     }
 
     /// The server's address.
@@ -177,14 +186,11 @@ impl Server {
 
     /// The response to a request, in as many attempts as are allowed.
     async fn ask(&mut self, call: &Call) -> Result<Bytes, ClientError> {
-        let mut failures = 0;
+        let mut failures = self.no_failures();
         loop {
             match self.attempt(call).await {
                 Ok(response) => return Ok(response),
-                Err(failure) => {
-                    failures += 1;
-                    self.pause(failure, failures).await?;
-                }
+                Err(failure) => self.pause(failure, &mut failures).await?,
             }
         }
     }
@@ -265,9 +271,16 @@ impl Server {
         }
     }
 
-    /// Waits after a failure, the `failures`-th in a row, and turns to the next address if there is one; or gives
-    /// up. No address is waited for before all have been tried.
-    pub async fn pause(&mut self, failure: Failure, failures: u32) -> Result<(), ClientError> {
+    /// Of a request that is about to be made.
+    pub fn no_failures(&self) -> Failures {
+        Failures { count: 0, since: self.line.now() }
+    }
+
+    /// Waits after one more failure, and turns to the next address if there is one; or gives up. No address is waited for
+    /// before all have been tried.
+    pub async fn pause(&mut self, failure: Failure, failures: &mut Failures) -> Result<(), ClientError> {
+        failures.count += 1;
+        let count = failures.count;
         let (error, asked) = match failure {
             Failure::Again(error, asked) => (error, asked),
             // A database that failed here may do elsewhere.
@@ -275,17 +288,22 @@ impl Server {
             Failure::Final(error) => return Err(error),
         };
         let addresses = if is_down(&error) { self.addresses.len() } else { 1 };
-        let rounds = failures.div_ceil(addresses as u32);
-        if failures >= self.attempts.saturating_mul(addresses as u32) {
+        let rounds = count.div_ceil(addresses as u32);
+        if count >= self.attempts.saturating_mul(addresses as u32) {
+            return Err(error);
+        }
+        let asked = asked.unwrap_or_default();
+        let waited = self.line.now().saturating_sub(failures.since);
+        let all_tried = count >= addresses as u32;
+        if all_tried && waited.saturating_add(asked) >= self.patience {
             return Err(error);
         }
         if addresses > 1 {
             self.current = (self.current + 1) % addresses;
-            if !failures.is_multiple_of(addresses as u32) {
+            if !count.is_multiple_of(addresses as u32) {
                 return Ok(());
             }
         }
-        let asked = asked.unwrap_or_default();
         if asked > self.max_pause {
             return Err(error);
         }

@@ -262,6 +262,25 @@ fn a_pause_that_the_server_asks_for_is_kept_or_the_request_given_up() {
 }
 
 #[test]
+fn a_server_that_is_silent_costs_each_of_its_addresses_one_wait() {
+    let urls = ["http://a", "http://b", "http://c"].map(String::from).to_vec();
+    for addresses in [&urls[..1], &urls] {
+        let mut stage = Stage::new();
+        let server = honest::Server::of("onion");
+        let mut client = client(&stage, &[addresses.to_vec()], server.session());
+        let now = Arc::clone(&stage.now);
+        let result = stage.play(client.look_up_indices(&[3]), &mut |_, _| {
+            *now.lock().unwrap() += Policy::default().patience;
+            vec![Received::Failed(TransportError::TimedOut("nothing came".into()))]
+        });
+        assert!(matches!(result, Err(ClientError::TimedOut(_))));
+        let asked: Vec<_> = stage.sent.iter().map(|(_, request)| &request.url[..8]).collect();
+        assert_eq!(asked, addresses);
+        assert!(stage.pauses.is_empty());
+    }
+}
+
+#[test]
 fn a_response_without_an_end_is_read_no_further_than_it_may_go() {
     let mut stage = Stage::new();
     let mut client = keyed(&stage);

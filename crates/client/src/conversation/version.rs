@@ -152,17 +152,16 @@ async fn complete(
     policy: &Policy,
 ) -> Result<bool, ClientError> {
     let forgiven = wanted.hint_bytes().div_ceil(FORGIVEN_SHARE);
-    let (mut failures, mut reached) = (0, download.bytes());
+    let (mut failures, mut reached) = (server.no_failures(), download.bytes());
     while download.bytes() < wanted.hint_bytes() {
         match once(server, wanted, download, policy).await {
             Ok(true) => (),
             Ok(false) => return Ok(false),
             Err(failure) => {
                 if download.bytes() >= reached + forgiven {
-                    (failures, reached) = (0, download.bytes());
+                    (failures, reached) = (server.no_failures(), download.bytes());
                 }
-                failures += 1;
-                server.pause(failure, failures).await?;
+                server.pause(failure, &mut failures).await?;
             }
         }
     }

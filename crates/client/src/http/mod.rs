@@ -2,6 +2,7 @@
 
 mod cache;
 mod client;
+mod failure;
 mod options;
 #[cfg(test)]
 mod tests;
@@ -9,5 +10,6 @@ mod transport;
 mod trust;
 
 pub use client::HttpClient;
+pub use failure::{tls_cause, tls_remedy};
 pub use options::ClientOptions;
 pub use trust::{check_address, root_certificates};

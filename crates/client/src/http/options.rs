@@ -26,6 +26,9 @@ pub struct ClientOptions {
     pub attempts: u32,
     /// The longest pause before trying again; a server that asks for a longer one is not waited for.
     pub max_pause: Duration,
+    /// How long a request is tried again, counted from when it was made first. Each address of a server gets its turn
+    /// however long those before it took.
+    pub patience: Duration,
     /// The longest hint that is downloaded.
     pub max_hint_bytes: u64,
     /// The operator's key: versions that it did not sign, and those that are older than what has been seen, are
@@ -38,10 +41,10 @@ pub struct ClientOptions {
 }
 
 impl Default for ClientOptions {
-    /// 10 seconds to connect, 60 to wait, no token, no replicas, and what [`Policy`] has: 5 attempts with pauses up to 30
-    /// seconds, hints up to 8 GiB, no weak function.
+    /// 10 seconds to connect, 60 to wait, no token, no replicas, and what [`Policy`] has: 5 attempts within a minute with
+    /// pauses up to 30 seconds, hints up to 8 GiB, no weak function.
     fn default() -> Self {
-        let Policy { attempts, max_pause, max_hint_bytes, pinned_key, weak_prf, progress } =
+        let Policy { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress } =
             Policy::default();
         Self {
             cache: None,
@@ -52,6 +55,7 @@ impl Default for ClientOptions {
             timeout: Duration::from_secs(60),
             attempts,
             max_pause,
+            patience,
             max_hint_bytes,
             pinned_key,
             progress,
@@ -78,7 +82,7 @@ impl ClientOptions {
 
     /// What does not concern the way to the servers.
     pub(super) fn into_policy(self) -> Policy {
-        let Self { attempts, max_pause, max_hint_bytes, pinned_key, weak_prf, progress, .. } = self;
-        Policy { attempts, max_pause, max_hint_bytes, pinned_key, weak_prf, progress }
+        let Self { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress, .. } = self;
+        Policy { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress }
     }
 }

@@ -4,6 +4,7 @@
 mod connect;
 mod lies;
 mod pair;
+mod reach;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

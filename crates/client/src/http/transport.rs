@@ -12,7 +12,7 @@ use ureq::{Agent, Body, BodyReader, RequestBuilder};
 
 use super::ClientOptions;
 use super::trust::root_certificates;
-use crate::{ClientError, Conversation, Head, Method, Received, Request, Step, TransportError};
+use crate::{ClientError, Conversation, Head, Method, Received, Request, Step};
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 64 << 10;
@@ -69,7 +69,7 @@ impl Transport {
                 self.body = Some(response.into_body().into_reader());
                 Received::Head(head)
             }
-            Err(error) => Received::Failed(failed(error)),
+            Err(error) => Received::Failed(error.into()),
         }
     }
 
@@ -89,7 +89,7 @@ impl Transport {
                     return Received::Piece(piece.into());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                Err(error) => return Received::Failed(failed(ureq::Error::from(error))),
+                Err(error) => return Received::Failed(ureq::Error::from(error).into()),
             }
         }
     }
@@ -140,22 +140,4 @@ fn head(response: &Response<Body>) -> Head {
         response.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
     Head { status: response.status().as_u16(), etag: header(ETAG), retry_after: header(RETRY_AFTER) }
-}
-
-fn failed(error: ureq::Error) -> TransportError {
-    let words = error.to_string();
-    match error {
-        ureq::Error::HostNotFound => TransportError::UnknownHost(words),
-        ureq::Error::ConnectionFailed | ureq::Error::Timeout(ureq::Timeout::Connect) => {
-            TransportError::Unreachable(words)
-        }
-        ureq::Error::Timeout(_) => TransportError::TimedOut(words),
-        ureq::Error::Io(error) => match error.kind() {
-            ErrorKind::TimedOut => TransportError::TimedOut(words),
-            ErrorKind::ConnectionRefused => TransportError::Unreachable(words),
-            _ => TransportError::Broken(words),
-        },
-        ureq::Error::BadUri(_) | ureq::Error::Http(_) => TransportError::BadAddress(words),
-        _ => TransportError::Unusable(words),
-    }
 }

@@ -13,18 +13,29 @@ use crate::ClientError;
 /// # Errors
 /// [`ClientError::BadAddress`], [`ClientError::BadOption`].
 pub fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
+    let bad = |what: &str| ClientError::BadAddress(format!("{url}: {what}"));
     let plain = url.starts_with("http://");
     if !plain && !url.starts_with("https://") {
-        let text = "the server's address must begin with http:// or https://";
-        return Err(ClientError::BadAddress(text.into()));
+        return Err(bad("the server's address must begin with http:// or https://"));
     }
-    // Read as whoever sends the request reads it: what stands before an @ is no host.
-    let is_here = || {
-        let uri: Uri = url.parse().ok()?;
-        let host = uri.host()?.trim_matches(['[', ']']);
-        Some(host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback()))
+    // Read as whoever sends the request reads it.
+    let uri: Uri = url.parse().map_err(|error| bad(&format!("it is no address: {error}")))?;
+    let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
+        return Err(bad("there is no host in it"));
     };
-    if with_token && plain && is_here() != Some(true) {
+    let Some(port) = authority.as_str().strip_prefix(authority.host()) else {
+        return Err(bad("nothing may stand before the host; a token goes into a file (--token-file)"));
+    };
+    let is_port = |port: &str| port.parse().is_ok_and(|port: u16| port > 0);
+    if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
+        return Err(bad("what follows the host is no port; ports are 1 to 65535"));
+    }
+    if uri.query().is_some() {
+        return Err(bad("an address has no ? and what follows it"));
+    }
+    let host = authority.host().trim_matches(['[', ']']);
+    let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    if with_token && plain && !is_here {
         return Err(ClientError::BadOption(format!(
             "{url}: whoever sees the network would see the token; give an address that begins with https://"
         )));

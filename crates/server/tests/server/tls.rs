@@ -28,8 +28,12 @@ impl Authority {
 
     /// Writes a certificate for this machine that expires at the beginning of a year.
     fn issue(&self, files: &TlsFiles, year: i32) {
+        self.issue_for(["localhost", "127.0.0.1"], files, year);
+    }
+
+    fn issue_for<const N: usize>(&self, names: [&str; N], files: &TlsFiles, year: i32) {
         let pair = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(["localhost".into(), "127.0.0.1".into()]).unwrap();
+        let mut params = CertificateParams::new(names.map(String::from)).unwrap();
         params.not_after = date_time_ymd(year, 1, 1);
         let certificate = params.signed_by(&pair, &self.0).unwrap();
         std::fs::write(&files.certificate, certificate.pem() + &self.0.pem()).unwrap();
@@ -91,9 +95,13 @@ fn clients_that_trust_the_authority_are_served_and_others_do_not_trust() {
     let ca = authority.write(folder.path());
     let mut client = connect(&server, Some(ca.clone()), folder.path()).unwrap();
     assert_eq!(texts(client.get_keys(&[&key(7)]).unwrap()), [Some(value(7, 1))]);
-    assert!(connect(&server, None, folder.path()).is_err());
+    let untrusted = |ca| {
+        let error = connect(&server, ca, folder.path()).map(drop).unwrap_err();
+        assert!(matches!(&error, ClientError::Untrusted(text) if text.contains("--ca")), "{error:?}");
+    };
+    untrusted(None);
     Authority::new().write(folder.path());
-    assert!(connect(&server, Some(ca), folder.path()).is_err());
+    untrusted(Some(ca));
     for (content, wanted) in [("", "there is none"), ("not a certificate", "there is none")] {
         std::fs::write(folder.path().join("wrong.pem"), content).unwrap();
         let error =
@@ -106,7 +114,26 @@ fn clients_that_trust_the_authority_are_served_and_others_do_not_trust() {
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP/"));
+    let http = format!("http://localhost:{}", server.address.port());
+    let error = HttpClient::connect_with(&[&http], "urls", options(folder.path())).map(drop).unwrap_err();
+    assert!(matches!(error, ClientError::Unusable(_)), "{error:?}");
     assert!(authority.is_of(&server));
+}
+
+#[test]
+fn certificates_of_other_names_and_past_ones_are_refused_with_what_to_do() {
+    let folder = tempdir().unwrap();
+    let (authority, files) = (Authority::new(), files(folder.path()));
+    let ca = authority.write(folder.path());
+    for (names, year, wanted) in [
+        (["elsewhere.example"], 2100, "by a name that the certificate has"),
+        (["localhost"], 2001, "renew the certificate"),
+    ] {
+        authority.issue_for(names, &files, year);
+        let server = serve_config(&urls(folder.path(), no_hook()), with_tls(&files));
+        let error = connect(&server, Some(ca.clone()), folder.path()).map(drop).unwrap_err();
+        assert!(matches!(&error, ClientError::Untrusted(text) if text.contains(wanted)), "{error:?}");
+    }
 }
 
 #[test]
