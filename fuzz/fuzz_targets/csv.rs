@@ -9,8 +9,8 @@ use spirea_store::ingest::csv::CsvRows;
 use spirea_store::ingest::{Row, RowSource, Selection};
 
 fn rows(csv: &[u8]) -> Result<Vec<Row>, StoreError> {
-    let selection = Selection { key: Some("a".into()), values: vec!["b".into()] };
-    let mut source = CsvRows::new(csv, csv.len() as u64, Path::new("a.csv"), &selection)?;
+    let selection = Selection { key: Some("a".into()), values: vec!["b".into()], ..Selection::default() };
+    let mut source = CsvRows::new(csv, csv.len() as u64, Path::new("a.csv"), b',', &selection)?;
     let (mut rows, mut row) = (Vec::new(), Row::default());
     while source.next(&mut row)? {
         assert!(row.key().is_some() && row.fields().len() == 1);

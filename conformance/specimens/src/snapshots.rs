@@ -12,7 +12,7 @@ use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
 use spirea_protocols::{Opening, Protocol as _, Role, Table, TableKind, simple};
-use spirea_store::ingest::{Format, Selection};
+use spirea_store::ingest::{Format, FormatHints, Selection};
 use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{BuildOptions, FileEntry, Manifest, Protocol, Silent, Snapshot, Statistics, StoreError};
 
@@ -111,13 +111,15 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
 
 /// A selection of columns.
 pub fn columns(key: Option<&str>, values: &[&str]) -> Selection {
-    Selection { key: key.map(Into::into), values: values.iter().map(|&value| value.into()).collect() }
+    let values = values.iter().map(|&value| value.into()).collect();
+    Selection { key: key.map(Into::into), values, ..Selection::default() }
 }
 
 /// Options that build `input` into the folder `table` beside it, the same each time.
 pub fn options(input: &Path, key: Option<&str>, values: &[&str]) -> BuildOptions {
     let record_bytes = (input.extension().unwrap() == "raw").then_some(4);
-    let format = Format::choose(None, record_bytes, input).unwrap();
+    let hints = FormatHints { record_bytes, ..FormatHints::default() };
+    let format = Format::choose(hints, input).unwrap();
     let out = input.with_file_name("table");
     BuildOptions { seed: Some([7; 32]), ..BuildOptions::new(input, format, columns(key, values), out) }
 }
@@ -144,6 +146,6 @@ pub fn csv_options(out: &Path, protocol: &str, selection: Selection, lines: &str
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
     BuildOptions {
         protocol: Protocol::Named(choice),
-        ..BuildOptions::new(input, Format::Csv, selection, out)
+        ..BuildOptions::new(input, Format::CSV, selection, out)
     }
 }

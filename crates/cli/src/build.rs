@@ -18,6 +18,7 @@ use spirea_store::ingest::{Format, Selection};
 use spirea_store::signing::{read_key, sign};
 use spirea_store::{BuildOptions, Overwrite, Progress, Protocol, Proving, Silent, Snapshot, build};
 
+use crate::input::InputOptions;
 use crate::inspect::explain;
 use crate::output::{print_line, seconds, threads};
 use crate::progress::Bars;
@@ -25,7 +26,7 @@ use crate::progress::Bars;
 /// What to build.
 #[derive(Args)]
 pub struct Options {
-    /// The table: CSV, JSONL, Parquet, npy or fixed-width.
+    /// The table: CSV, TSV, JSONL, Parquet, npy or fixed-width; - for standard input, with --format.
     #[arg(long)]
     input: PathBuf,
     /// Column of the keys; without one the table is looked up by position.
@@ -40,12 +41,8 @@ pub struct Options {
     /// Name of the dataset, if not the folder's.
     #[arg(long)]
     name: Option<String>,
-    /// Format of the input, if its name does not tell: csv, jsonl, parquet, npy.
-    #[arg(long)]
-    format: Option<String>,
-    /// Bytes of a value in a fixed-width file.
-    #[arg(long)]
-    record_bytes: Option<usize>,
+    #[command(flatten)]
+    file: InputOptions,
     /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion; dpf-xor or dpf-sum, which
     /// two servers answer; or auto, for the one that `spirea plan` recommends.
     #[arg(long, default_value = "simple")]
@@ -122,8 +119,9 @@ impl Options {
 
 /// Builds and says what it built.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let format = Format::choose(options.format.as_deref(), options.record_bytes, &options.input)?;
-    let selection = Selection { key: options.key.clone(), values: options.value.clone() };
+    let format = options.file.format(&options.input)?;
+    let (key, values, nulls) = (options.key.clone(), options.value.clone(), options.file.nulls);
+    let selection = Selection { key, values, nulls };
     let build_options = BuildOptions {
         name: options.name.clone(),
         protocol: options.protocol()?,
@@ -152,8 +150,7 @@ fn build_with(options: &BuildOptions, wanted: usize, progress: &dyn Progress) ->
 
 /// A snapshot of a file of fixed-width values.
 pub fn fixed_width(input: &Path, bytes: usize, set: LweSet, out: &Path) -> anyhow::Result<Snapshot> {
-    let format = Format::choose(None, Some(bytes), input)?;
-    let selection = Selection { key: None, values: Vec::new() };
+    let (format, selection) = (Format::Raw { record_bytes: bytes }, Selection::default());
     let options = BuildOptions {
         protocol: Protocol::Named(Choice { set: Some(set.name().into()), ..Choice::default() }),
         ..BuildOptions::new(input, format, selection, out)

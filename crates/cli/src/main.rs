@@ -8,6 +8,7 @@ mod chart;
 mod doctor;
 mod get;
 mod gpu;
+mod input;
 mod inspect;
 mod key;
 mod latencies;

@@ -12,11 +12,11 @@ use clap::Args;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::{Table, TableKind};
 use spirea_store::changes::Input;
-use spirea_store::ingest::Format;
 use spirea_store::repository::Settings;
 use spirea_store::signing::read_key;
 use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
 
+use crate::input::InputOptions;
 use crate::output::{bytes, print_line, seconds, threads};
 use crate::progress::Bars;
 use crate::remote::Remote;
@@ -77,6 +77,8 @@ pub struct Publish {
     /// Column of the keys in both; of the rows' numbers for a table by position.
     #[arg(long, default_value = "key")]
     key: String,
+    #[command(flatten)]
+    file: InputOptions,
     /// Lines of JSON, `{"key": KEY, "value": VALUE}` or `{"key": KEY, "deleted": true}`, in place of the tables.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["put", "delete"])]
     changes: Option<PathBuf>,
@@ -92,8 +94,8 @@ impl Publish {
     }
 
     fn input(&self, path: &Path) -> anyhow::Result<Input> {
-        let format = Format::choose(None, None, path)?;
-        Ok(Input { path: path.into(), format, key: self.key.clone() })
+        let format = self.file.format(path)?;
+        Ok(Input { path: path.into(), format, key: self.key.clone(), nulls: self.file.nulls })
     }
 
     fn changes(&self, table: &Table) -> anyhow::Result<Changes> {

@@ -16,6 +16,13 @@ pub enum Location {
     File(PathBuf),
 }
 
+impl Location {
+    /// The line, of a place in a text.
+    fn line(&self) -> Option<u64> {
+        if let Self::Line(_, line) = self { Some(*line) } else { None }
+    }
+}
+
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,7 +69,9 @@ pub enum StoreError {
         columns: Vec<String>,
     },
     /// A value is missing.
-    #[error("{place}: column {column:?} is null; give it a value (an empty one is a value) or drop the row")]
+    #[error(
+        "{place}: column {column:?} is null; give it a value (an empty one is a value) or drop the row; --nulls empty or --nulls skip does so for all rows"
+    )]
     Null {
         /// The row.
         place: Location,
@@ -85,16 +94,14 @@ pub enum StoreError {
         /// Bytes of the value.
         bytes: usize,
     },
-    /// Two rows have one key.
-    #[error("{}: duplicate key in row {first} and row {second}{}; keep one", .path.display(), more(*.others))]
-    DuplicateKey {
+    /// Keys that stand in several rows.
+    #[error("{}: duplicate keys: {}{}; keep one row of each", .path.display(), repeats(.keys), more(*.others))]
+    DuplicateKeys {
         /// The input.
         path: PathBuf,
-        /// The earlier row.
-        first: u64,
-        /// The later row.
-        second: u64,
-        /// How many more rows repeat a key.
+        /// The first ones, in the order of their second rows.
+        keys: Vec<RepeatedKey>,
+        /// How many more keys there are in several rows.
         others: u64,
     },
     /// A few long values would make every record long.
@@ -238,9 +245,46 @@ fn list(columns: &[String]) -> String {
 fn more(others: u64) -> String {
     match others {
         0 => String::new(),
-        1 => " (and 1 more row repeats a key)".into(),
-        _ => format!(" (and {others} more rows repeat a key)"),
+        1 => "; and 1 more key".into(),
+        _ => format!("; and {others} more keys"),
     }
+}
+
+/// A key that stands in several rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepeatedKey {
+    /// The key, shortened, in quotes and without control characters; empty while it is not known.
+    pub key: String,
+    /// The numbers of the first rows that have it, from 1.
+    pub rows: Vec<u64>,
+    /// Where these stand, as far as it is known.
+    pub places: Vec<Location>,
+}
+
+impl RepeatedKey {
+    /// The most keys of a table that are named, and rows of each.
+    pub(crate) const NAMED: usize = 20;
+
+    /// The text for a key.
+    pub(crate) fn quoted(key: &[u8]) -> String {
+        const SHOWN: usize = 60;
+        let text = String::from_utf8_lossy(key);
+        match text.char_indices().nth(SHOWN) {
+            None => format!("{text:?}"),
+            Some((end, _)) => format!("{:?}…", &text[..end]),
+        }
+    }
+}
+
+fn repeats(keys: &[RepeatedKey]) -> String {
+    let of_key = |RepeatedKey { key, rows, places }: &RepeatedKey| {
+        let lines: Vec<u64> = places.iter().filter_map(Location::line).collect();
+        let (what, numbers) = if lines.len() == rows.len() { ("lines", &lines) } else { ("rows", rows) };
+        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        let place = format!("{what} {}", numbers.join(", "));
+        if key.is_empty() { place } else { format!("{key} in {place}") }
+    };
+    keys.iter().map(of_key).collect::<Vec<_>>().join("; ")
 }
 
 /// Names the file in an I/O error.

@@ -22,7 +22,7 @@ mod time;
 
 pub use build::{BuildOptions, Overwrite, Protocol, Proving, build};
 pub use changes::Changes;
-pub use error::{Location, StoreError};
+pub use error::{Location, RepeatedKey, StoreError};
 pub use manifest::{FileEntry, Manifest, Statistics};
 pub use progress::{Phase, Progress, Silent};
 pub use repository::{Repository, VersionRecord};

@@ -15,14 +15,18 @@ use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
-use spirea_store::ingest::{self, Format, Row, Selection};
+use spirea_store::ingest::{self, Format, FormatHints, Nulls, Row, Selection};
 use spirea_store::{Location, StoreError};
 
 type Rows = Vec<(Option<Vec<u8>>, Vec<Vec<u8>>)>;
 
 fn read(path: &Path, selection: &Selection) -> Result<Rows, StoreError> {
     let record_bytes = (path.extension().unwrap() == "raw").then_some(4);
-    let mut source = ingest::open(path, Format::choose(None, record_bytes, path)?, selection)?;
+    let mut source = ingest::open(
+        path,
+        Format::choose(FormatHints { record_bytes, ..FormatHints::default() }, path)?,
+        selection,
+    )?;
     let (mut rows, mut row) = (Vec::new(), Row::default());
     while source.next(&mut row)? {
         rows.push((row.key().map(<[u8]>::to_vec), row.fields().map(<[u8]>::to_vec).collect()));
@@ -69,10 +73,74 @@ fn malformed_csv_names_the_line_and_a_remedy() {
         ("k,v\r\na,1\r\n\r\nb,2\r\n", "data.csv:3: a blank line"),
         ("k,v\ra,1\rb,2\r", "data.csv:1: a carriage return without a line feed"),
         ("", "data.csv: it is empty"),
-        ("k;v\na;1\n", "data.csv:1: no column \"k\"; there are \"k;v\""),
+        ("k;v\na;1\n", "data.csv:1: the header is one column, \"k;v\"; if its fields"),
+        ("\u{feff}k\tv\na\t1\n", "data.csv:1: the header is one column"),
+        ("kv\na\n", "data.csv:1: no column \"k\"; there are \"kv\""),
     ] {
         let message = message("data.csv", content, &selection);
         assert!(message.starts_with(expected), "{message}");
+    }
+}
+
+#[test]
+fn any_delimiter_stands_between_fields_and_commas_are_text_then() {
+    let selection = columns(Some("k"), &["v"]);
+    let expected = [keyed("a,b", &["1;2"]), keyed("c", &["3\n4"])];
+    let tabs = "k\tv\na,b\t1;2\nc\t\"3\n4\"\n";
+    assert_eq!(read_bytes("data.tsv", tabs, &selection).unwrap(), expected);
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_file(folder.path(), "data.txt", "k;v\na,b;\"1;2\"\nc;\"3\n4\"\n");
+    let hints = FormatHints { delimiter: Some(b';'), ..FormatHints::default() };
+    let mut source = ingest::open(&path, Format::choose(hints, &path).unwrap(), &selection).unwrap();
+    let mut row = Row::default();
+    for (key, fields) in expected {
+        assert!(source.next(&mut row).unwrap());
+        assert_eq!(
+            (row.key().map(<[u8]>::to_vec), row.fields().map(<[u8]>::to_vec).collect()),
+            (key, fields)
+        );
+    }
+    assert!(!source.next(&mut row).unwrap());
+}
+
+#[test]
+fn wide_text_is_told_from_text() {
+    let wide = |unit: fn(u16) -> [u8; 2], mark: &[u16]| -> Vec<u8> {
+        mark.iter().copied().chain("k,v\na,1\n".encode_utf16()).flat_map(unit).collect()
+    };
+    for content in [
+        wide(u16::to_le_bytes, &[0xfeff]),
+        wide(u16::to_be_bytes, &[0xfeff]),
+        wide(u16::to_le_bytes, &[]),
+        wide(u16::to_be_bytes, &[]),
+    ] {
+        for name in ["data.csv", "data.jsonl"] {
+            let message = message(name, &content, &columns(Some("k"), &["v"]));
+            assert!(message.contains("iconv -f UTF-16"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn nulls_are_refused_empty_or_skipped_as_was_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = "{\"k\":\"a\",\"v\":null}\n{\"k\":\"b\",\"v\":\"1\"}\n";
+    let jsonl = write_file(folder.path(), "data.jsonl", lines);
+    let table = folder.path().join("data.parquet");
+    let keys = Arc::new(StringArray::from(vec!["a", "b"])) as ArrayRef;
+    let values = Arc::new(StringArray::from(vec![None, Some("1")])) as ArrayRef;
+    parquet(&table, vec![("k", keys), ("v", values)], Compression::SNAPPY);
+    for path in [&jsonl, &table] {
+        let rows = |key: &str, value: &str, nulls| {
+            read(path, &Selection { nulls, ..columns(Some(key), &[value]) })
+                .map_err(|error| error.to_string())
+        };
+        assert!(rows("k", "v", Nulls::Refuse).unwrap_err().contains("--nulls"));
+        assert_eq!(rows("k", "v", Nulls::Empty).unwrap(), [keyed("a", &[""]), keyed("b", &["1"])]);
+        assert_eq!(rows("k", "v", Nulls::Skip).unwrap(), [keyed("b", &["1"])]);
+        // A key has to be one.
+        assert!(rows("v", "k", Nulls::Empty).unwrap_err().contains("\"v\" is null"));
+        assert_eq!(rows("v", "k", Nulls::Skip).unwrap(), [keyed("1", &["b"])]);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use spirea_protocols::registry::Choice;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
 use spirea_store::Protocol;
-use spirea_store::ingest::Format;
+use spirea_store::ingest::{Format, FormatHints};
 use spirea_store::{BuildOptions, Overwrite, Snapshot, StoreError};
 
 /// The message of the error that building `content` gives, with the folder's path cut out.
@@ -26,14 +26,23 @@ fn assert_only(folder: &Path, names: &[&str]) {
 }
 
 #[test]
-fn duplicate_keys_name_both_rows() {
+fn duplicate_keys_are_named_with_all_their_lines() {
     let rows: String = (1..=500).map(|i| format!("k{},v\n", if i == 401 { 17 } else { i })).collect();
     let (error, message) = refusal(format!("key,value\n{rows}"), Some("key"), &["value"]);
-    assert!(matches!(error, StoreError::DuplicateKey { first: 17, second: 401, others: 0, .. }));
-    assert_eq!(message, "data.csv: duplicate key in row 17 and row 401; keep one");
+    let StoreError::DuplicateKeys { keys, others: 0, .. } = error else { panic!("{error}") };
+    assert_eq!(keys[0].rows, [17, 401]);
+    assert_eq!(message, "data.csv: duplicate keys: \"k17\" in lines 18, 402; keep one row of each");
     let (error, message) = refusal("key,value\na,1\nb,1\nb,1\na,2\na,3\n", Some("key"), &["value"]);
-    assert!(matches!(error, StoreError::DuplicateKey { first: 2, second: 3, others: 2, .. }));
-    assert!(message.contains("2 more rows"), "{message}");
+    assert!(matches!(&error, StoreError::DuplicateKeys { keys, others: 0, .. } if keys.len() == 2));
+    let keys = "\"b\" in lines 3, 4; \"a\" in lines 2, 5, 6";
+    assert_eq!(message, format!("data.csv: duplicate keys: {keys}; keep one row of each"));
+    // Many are counted, and long ones shortened.
+    let key = |i: usize| format!("{i}\u{1b}{}", "x".repeat(100));
+    let rows: String = (0..100).map(|i| format!("{},v\n", key(i % 50))).collect();
+    let (error, message) = refusal(format!("key,value\n{rows}"), Some("key"), &["value"]);
+    assert!(matches!(&error, StoreError::DuplicateKeys { keys, others: 30, .. } if keys.len() == 20));
+    assert!(message.contains("…") && message.contains("; and 30 more keys;"), "{message}");
+    assert!(message.len() < 3000 && !message.contains(char::is_control), "{message}");
 }
 
 #[test]
@@ -116,14 +125,27 @@ fn options_out_of_range() {
 
 #[test]
 fn formats_are_chosen_by_extension_or_name() {
-    let choose = |name, record_bytes, path: &str| Format::choose(name, record_bytes, Path::new(path));
-    assert_eq!(choose(None, None, "a.CSV").unwrap(), Format::Csv);
+    let choose = |name, record_bytes, path: &str| {
+        Format::choose(FormatHints { name, record_bytes, delimiter: None }, Path::new(path))
+    };
+    let delimited = |name, delimiter, path: &str| {
+        let hints = FormatHints { name, delimiter: Some(delimiter), record_bytes: None };
+        Format::choose(hints, Path::new(path))
+    };
+    assert_eq!(choose(None, None, "a.tsv").unwrap(), Format::TSV);
+    assert_eq!(choose(Some("tsv"), None, "-").unwrap(), Format::TSV);
+    assert_eq!(delimited(None, b'|', "a.txt").unwrap(), Format::Csv { delimiter: b'|' });
+    for (name, delimiter) in [(Some("jsonl"), b';'), (None, b'"'), (Some("tsv"), b';')] {
+        assert!(delimited(name, delimiter, "a.csv").is_err());
+    }
+    assert_eq!(choose(None, None, "a.CSV").unwrap(), Format::CSV);
     assert_eq!(choose(None, None, "a.ndjson").unwrap(), Format::Jsonl);
     assert_eq!(choose(Some("parquet"), None, "a.csv").unwrap(), Format::Parquet);
     assert_eq!(choose(None, Some(16), "a").unwrap(), Format::Raw { record_bytes: 16 });
     for (name, record_bytes, path, part) in [
         (None, None, "a.xls", "--format"),
         (None, None, "a", "--format"),
+        (None, None, "-", "standard input"),
         (Some("xls"), None, "a.csv", "there are csv"),
         (Some("raw"), None, "a", "--record-bytes"),
         (Some("raw"), Some(0), "a", "--record-bytes"),

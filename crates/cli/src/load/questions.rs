@@ -9,7 +9,9 @@ use clap::Args;
 use rand_core::{Rng as _, SeedableRng as _};
 use spirea_client::{ClientError, Round, Session};
 use spirea_protocols::{Table, TableKind};
-use spirea_store::ingest::{self, Format, Row, Selection};
+use spirea_store::ingest::{self, Row, Selection};
+
+use crate::input::InputOptions;
 
 /// The most rows of a table that are asked for, drawn from all of them.
 const SAMPLE: usize = 100_000;
@@ -31,12 +33,8 @@ pub struct Source {
     /// Columns of the values, as of `spirea build`.
     #[arg(long, num_args = 1.., requires = "expect")]
     value: Vec<String>,
-    /// Format of the tables, if their names do not tell.
-    #[arg(long, requires = "expect")]
-    format: Option<String>,
-    /// Bytes of a value in a fixed-width file.
-    #[arg(long, requires = "expect")]
-    record_bytes: Option<usize>,
+    #[command(flatten)]
+    file: InputOptions,
 }
 
 /// A value: its fields. `None` where a key has none.
@@ -172,9 +170,8 @@ impl Source {
     }
 
     fn each_row(&self, path: &Path, mut take: impl FnMut(Ask, Vec<Vec<u8>>)) -> anyhow::Result<()> {
-        let format = Format::choose(self.format.as_deref(), self.record_bytes, path)?;
-        let selection = Selection { key: self.key.clone(), values: self.value.clone() };
-        let mut source = ingest::open(path, format, &selection)?;
+        let (key, values, nulls) = (self.key.clone(), self.value.clone(), self.file.nulls);
+        let mut source = ingest::open(path, self.file.format(path)?, &Selection { key, values, nulls })?;
         let (mut row, mut index) = (Row::default(), 0);
         while source.next(&mut row)? {
             let ask = row.key().map_or(Ask::Index(index), |key| Ask::Key(key.into()));

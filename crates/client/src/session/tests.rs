@@ -58,11 +58,11 @@ impl Server {
         let input = folder.path().join("rows.csv");
         let rows: String = (0..ROWS).map(|row| String::from_utf8(value(row)).unwrap() + "\n").collect();
         std::fs::write(&input, format!("value\n{rows}")).unwrap();
-        let selection = Selection { key: None, values: vec!["value".into()] };
+        let selection = Selection { values: vec!["value".into()], ..Selection::default() };
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
         let options = BuildOptions {
             protocol: Protocol::Named(choice),
-            ..BuildOptions::new(input, Format::Csv, selection, folder.path().join("table"))
+            ..BuildOptions::new(input, Format::CSV, selection, folder.path().join("table"))
         };
         let snapshot = build(&options, &BACKEND, &Silent).unwrap();
         let opening = snapshot.manifest().protocol.openings(Residence::Copied)[0];

@@ -150,12 +150,12 @@ mod tests {
             let cpu = Arc::new(CpuBackend::new(1).unwrap());
             let group = DeviceGroup::new(&[0, 1], Strategy::Replicate).unwrap();
             let base = |name: &str, strategy| {
-                let selection = Selection { key: None, values: vec!["value".into()] };
+                let selection = Selection { values: vec!["value".into()], ..Selection::default() };
                 let choice = Choice { protocol: "onion".into(), ..Choice::default() };
                 let options = BuildOptions {
                     name: Some("test".into()),
                     protocol: Protocol::Named(choice),
-                    ..BuildOptions::new(&input, Format::Csv, selection, folder.path().join(name))
+                    ..BuildOptions::new(&input, Format::CSV, selection, folder.path().join(name))
                 };
                 let snapshot = spirea_store::build(&options, &cpu, &Silent).unwrap();
                 let opening = snapshot.manifest().protocol.openings(Residence::Copied)[0];

@@ -9,6 +9,7 @@ mod compact;
 mod delta;
 mod draft;
 mod draws;
+mod duplicates;
 mod folder;
 mod matrix;
 mod options;
@@ -25,7 +26,6 @@ use spirea_backend::ProtocolBackend;
 use spirea_protocols::registry::ProtocolParams;
 
 use crate::error::IoContext;
-use crate::ingest;
 use crate::manifest::MATRIX_FILE;
 use crate::{Progress, Snapshot, StoreError, time};
 
@@ -53,13 +53,20 @@ pub fn build<B: ProtocolBackend>(
         ProtocolParams::check(choice)?;
     }
     let draws = options.draws();
-    let mut source = ingest::open(&options.input, options.format, &options.selection)?;
+    // A file that cannot be read is refused before a folder is made.
+    let mut source = (!options.reads_standard_input()).then(|| options.open(&options.input)).transpose()?;
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
     let [spool, matrix_path] = ["spool", MATRIX_FILE].map(|name| folder.path().join(name));
 
     fs::create_dir(&spool).at("create", &spool)?;
-    let rows = Rows::read(&mut *source, options, &spool, draws.salt()?, progress)?;
-    let planned = rows.plan(options.proving, &draws, progress)?;
+    let input = options.input_in(&spool)?;
+    let source = match &mut source {
+        Some(source) => source,
+        None => source.insert(options.open(&input)?),
+    };
+    let rows = Rows::read(&mut **source, options, &spool, draws.salt()?, progress)?;
+    let planned = rows.plan(options.proving, &draws, progress);
+    let planned = planned.map_err(|error| duplicates::named(error, || options.open(&input)))?;
     let table = planned.table().clone();
     let choice = match &options.protocol {
         Protocol::Named(choice) => choice.clone(),

@@ -1,4 +1,6 @@
-use std::path::PathBuf;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use spirea_protocols::planner::Advice;
 use spirea_protocols::registry::Choice;
@@ -6,7 +8,8 @@ use spirea_protocols::registry::Choice;
 use super::draws::Draws;
 use super::prove::Proving;
 use crate::StoreError;
-use crate::ingest::{Format, Selection};
+use crate::error::IoContext;
+use crate::ingest::{Format, RowSource, Selection, is_standard_input, open_as};
 use crate::manifest::{NAME_RULE, valid_name};
 
 /// What to do if the target of a build exists.
@@ -31,7 +34,7 @@ pub enum Protocol {
 /// What to build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// The input file.
+    /// The input file; `-` for standard input, which is kept on disk until the table is built.
     pub input: PathBuf,
     /// Its format; see [`Format::choose`].
     pub format: Format,
@@ -86,6 +89,33 @@ impl BuildOptions {
                 Err(StoreError::BadOption(format!("{name:?} cannot name a dataset: give --name {NAME_RULE}")))
             }
         }
+    }
+
+    /// Whether the input is standard input.
+    pub(super) fn reads_standard_input(&self) -> bool {
+        is_standard_input(&self.input)
+    }
+
+    /// The input as a file: standard input is copied into one in `folder` first, because formats are read at any place and
+    /// rows that are refused are read again.
+    pub(super) fn input_in(&self, folder: &Path) -> Result<PathBuf, StoreError> {
+        if !self.reads_standard_input() {
+            return Ok(self.input.clone());
+        }
+        let path = folder.join("input");
+        let mut file = File::create(&path).at("create", &path)?;
+        io::copy(&mut io::stdin().lock(), &mut file).at("copy standard input to", &path)?;
+        Ok(path)
+    }
+
+    /// The rows of the input, which lies in `file`.
+    pub(super) fn open(&self, file: &Path) -> Result<Box<dyn RowSource>, StoreError> {
+        open_as(file, &self.input_name(), self.format, &self.selection)
+    }
+
+    /// What the input is called in messages.
+    pub(super) fn input_name(&self) -> PathBuf {
+        if self.reads_standard_input() { "standard input".into() } else { self.input.clone() }
     }
 
     /// Where the build's public random values come from.

@@ -1,5 +1,6 @@
 //! From rows to sealed records, in three steps: read, plan, encode.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use spirea_protocols::keyword::{
@@ -17,7 +18,7 @@ use super::spool::{IndexSpool, IndexValues, KeyedEntries, KeyedSpool, Partition}
 use super::test::Samples;
 use super::writer::RecordWriter;
 use crate::ingest::{Row, RowSource};
-use crate::{Location, Phase, Progress, Statistics, StoreError};
+use crate::{Location, Phase, Progress, RepeatedKey, Statistics, StoreError};
 
 /// Bytes of all records up to which a table by position is small however it is padded: an answer is at least
 /// of this order.
@@ -179,7 +180,7 @@ impl Rows {
     ) -> Result<Self, StoreError> {
         let kind = if options.selection.key.is_some() { TableKind::Keyword } else { TableKind::Index };
         let fields = options.selection.fields();
-        let mut collector = Collector::create(kind, folder, &options.input, salt, fields)?;
+        let mut collector = Collector::create(kind, folder, &options.input_name(), salt, fields)?;
         let mut row = Row::default();
         while source.next(&mut row)? {
             if collector.rows().is_multiple_of(REPORT_ROWS) {
@@ -259,25 +260,25 @@ impl Summary {
     }
 
     fn refuse_duplicates(&self, partitions: &[Partition]) -> Result<(), StoreError> {
-        // The pair whose second row comes first in the input, so that the message does not depend on the salt.
-        let (mut pair, mut repeats) = (None::<(u64, u64)>, 0);
+        // In the order of the second rows, so that the message does not depend on the salt.
+        let (mut repeated, mut count) = (BTreeMap::new(), 0);
         for partition in partitions {
             for same in partition.entries()?.chunk_by(|a, b| a.hash == b.hash) {
-                if let [first, second, ..] = same {
-                    repeats += same.len() as u64 - 1;
-                    if pair.is_none_or(|(_, row)| second.row < row) {
-                        pair = Some((first.row, second.row));
+                if let [_, second, ..] = same {
+                    count += 1;
+                    let rows = same.iter().map(|entry| entry.row).take(RepeatedKey::NAMED).collect();
+                    repeated.insert(second.row, RepeatedKey { rows, ..RepeatedKey::default() });
+                    if repeated.len() > RepeatedKey::NAMED {
+                        repeated.pop_last();
                     }
                 }
             }
         }
-        match pair {
-            Some((first, second)) => {
-                let (path, others) = (self.input.clone(), repeats - 1);
-                Err(StoreError::DuplicateKey { path, first, second, others })
-            }
-            None => Ok(()),
+        if count == 0 {
+            return Ok(());
         }
+        let (path, others) = (self.input.clone(), count - repeated.len() as u64);
+        Err(StoreError::DuplicateKeys { path, keys: repeated.into_values().collect(), others })
     }
 
     /// Bytes of the payloads of rows by position.

@@ -8,7 +8,7 @@ use spirea_protocols::table::MAX_VALUE_BYTES;
 use spirea_protocols::{Table, TableKind};
 
 use super::Changes;
-use crate::ingest::{self, Format, Row, RowSource, Selection};
+use crate::ingest::{self, Format, Nulls, Row, RowSource, Selection};
 use crate::{Location, StoreError};
 
 /// A file of changes. For a table by position the keys' column has the rows' numbers, from 0.
@@ -20,6 +20,8 @@ pub struct Input {
     pub format: Format,
     /// The column of the keys; those of the values are the table's fields.
     pub key: String,
+    /// What becomes of rows with nulls.
+    pub nulls: Nulls,
 }
 
 impl Changes {
@@ -40,7 +42,7 @@ impl Changes {
             // A file of deletions is read for its keys alone.
             let deletes = values.is_empty();
             let values = if deletes { vec![input.key.clone()] } else { values };
-            let selection = Selection { key: Some(input.key.clone()), values };
+            let selection = Selection { key: Some(input.key.clone()), values, nulls: input.nulls };
             let mut source = ingest::open(&input.path, input.format, &selection)?;
             let mut row = Row::default();
             while source.next(&mut row)? {

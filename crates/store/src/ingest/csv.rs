@@ -1,4 +1,4 @@
-//! CSV with a header, RFC 4180.
+//! Separated values with a header: RFC 4180, with any byte between fields.
 //!
 //! The parser of the `csv` crate accepts anything; what it would guess at (an unclosed quote, a quote inside
 //! an unquoted field, a blank line, a lone carriage return) is refused by a check in front of it.
@@ -24,16 +24,26 @@ impl<R: Read> CsvRows<R> {
     ///
     /// # Errors
     /// [`StoreError::NoSuchColumn`] that lists the header, [`StoreError::Malformed`], [`StoreError::Io`].
-    pub fn new(input: R, bytes: u64, path: &Path, selection: &Selection) -> Result<Self, StoreError> {
-        let mut reader =
-            csv::ReaderBuilder::new().buffer_capacity(1 << 18).from_reader(StrictQuotes::new(input));
+    pub fn new(
+        input: R,
+        bytes: u64,
+        path: &Path,
+        delimiter: u8,
+        selection: &Selection,
+    ) -> Result<Self, StoreError> {
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(delimiter)
+            .buffer_capacity(1 << 18)
+            .from_reader(StrictQuotes::new(input, delimiter));
         let header = reader.byte_headers().map_err(|error| explain(error, path))?;
         if header.is_empty() {
             let detail = "it is empty; the first line must name the columns";
             return Err(StoreError::malformed(Location::File(path.into()), detail));
         }
         let columns: Vec<_> = header.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        let cells = positions(&Location::Line(path.into(), 1), &columns, &selection.columns())?;
+        let place = Location::Line(path.into(), 1);
+        let cells = positions(&place, &columns, &selection.columns())
+            .map_err(|error| of_other_delimiter(&place, &columns).unwrap_or(error))?;
         let (record, keyed) = (csv::ByteRecord::new(), selection.key.is_some());
         Ok(Self { reader, record, path: path.into(), bytes, cells, keyed })
     }
@@ -60,6 +70,18 @@ impl<R: Read> RowSource for CsvRows<R> {
     }
 }
 
+/// The error for a header that is one column because something else stands between its fields, if that seems so.
+fn of_other_delimiter(place: &Location, columns: &[String]) -> Option<StoreError> {
+    let [column] = columns else { return None };
+    let (name, _) = [("';'", ';'), ("tab", '\t'), ("'|'", '|'), ("','", ',')]
+        .into_iter()
+        .find(|&(_, delimiter)| column.contains(delimiter))?;
+    let detail = format!(
+        "the header is one column, {column:?}; if its fields are separated otherwise, give --delimiter {name}"
+    );
+    Some(StoreError::malformed(place.clone(), detail))
+}
+
 fn explain(error: csv::Error, path: &Path) -> StoreError {
     let line = error.position().map(csv::Position::line);
     let place =
@@ -68,7 +90,7 @@ fn explain(error: csv::Error, path: &Path) -> StoreError {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => StoreError::malformed(
             place(line),
             format!(
-                "it has {len} fields where the header has {expected_len}; put fields that contain commas or line breaks in quotes"
+                "it has {len} fields where the header has {expected_len}; put fields that contain the delimiter or line breaks in quotes"
             ),
         ),
         csv::ErrorKind::Io(error) => match error.downcast::<Fault>() {
@@ -105,6 +127,7 @@ enum State {
 /// Passes CSV on and checks its quotes and line ends.
 struct StrictQuotes<R> {
     input: R,
+    delimiter: u8,
     state: State,
     line: u64,
     record_bytes: usize,
@@ -115,9 +138,9 @@ struct StrictQuotes<R> {
 }
 
 impl<R> StrictQuotes<R> {
-    fn new(input: R) -> Self {
+    fn new(input: R, delimiter: u8) -> Self {
         let (state, mark) = (State::RecordStart, b"\xef\xbb\xbf".as_slice());
-        Self { input, state, line: 1, record_bytes: 0, quote_opened: 0, blank: None, mark }
+        Self { input, delimiter, state, line: 1, record_bytes: 0, quote_opened: 0, blank: None, mark }
     }
 
     fn fault(line: u64, detail: &'static str) -> io::Error {
@@ -173,7 +196,7 @@ impl<R> StrictQuotes<R> {
                 return Err(Self::fault(self.line, detail));
             }
             (_, b'\r' | b'\n') => self.end_line(byte),
-            (QuoteInQuoted, b',') | (RecordStart | FieldStart | Unquoted, b',') => {
+            (QuoteInQuoted | RecordStart | FieldStart | Unquoted, byte) if byte == self.delimiter => {
                 self.check_blank()?;
                 FieldStart
             }

@@ -21,7 +21,7 @@ pub struct JsonlRows<R> {
     done: u64,
     bytes: u64,
     columns: Vec<String>,
-    keyed: bool,
+    selection: Selection,
 }
 
 impl<R: Read> JsonlRows<R> {
@@ -35,7 +35,7 @@ impl<R: Read> JsonlRows<R> {
             done: 0,
             bytes,
             columns: selection.columns(),
-            keyed: selection.key.is_some(),
+            selection: selection.clone(),
         }
     }
 
@@ -77,30 +77,12 @@ impl<R: Read> JsonlRows<R> {
 
 impl<R: Read> RowSource for JsonlRows<R> {
     fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
-        loop {
-            if !self.read_line()? {
-                return Ok(false);
-            }
-            if !self.line.iter().all(u8::is_ascii_whitespace) {
-                break;
+        while self.read_line()? {
+            if !self.line.iter().all(u8::is_ascii_whitespace) && self.fill(row)? {
+                return Ok(true);
             }
         }
-        let mut parser = serde_json::Deserializer::from_slice(&self.line);
-        let values = Wanted(&self.columns)
-            .deserialize(&mut parser)
-            .and_then(|values| parser.end().map(|()| values))
-            .map_err(|error| self.explain(&error))?;
-        let cells = row.reset(self.columns.len(), self.keyed);
-        for ((slot, value), column) in cells.iter_mut().zip(values).zip(&self.columns) {
-            match value.map(RawValue::get) {
-                None => return Err(self.missing(column)),
-                Some("null") => {
-                    return Err(StoreError::Null { place: self.place(), column: column.clone() });
-                }
-                Some(text) => *slot = cell(text).map_err(|error| self.malformed(error))?,
-            }
-        }
-        Ok(true)
+        Ok(false)
     }
 
     fn place(&self) -> Location {
@@ -109,6 +91,30 @@ impl<R: Read> RowSource for JsonlRows<R> {
 
     fn progress(&self) -> (u64, u64) {
         (self.done, self.bytes)
+    }
+}
+
+impl<R: Read> JsonlRows<R> {
+    /// Fills a row from the line; `false` if it is left out.
+    fn fill(&self, row: &mut Row) -> Result<bool, StoreError> {
+        let mut parser = serde_json::Deserializer::from_slice(&self.line);
+        let values = Wanted(&self.columns)
+            .deserialize(&mut parser)
+            .and_then(|values| parser.end().map(|()| values))
+            .map_err(|error| self.explain(&error))?;
+        let cells = row.reset(self.columns.len(), self.selection.key.is_some());
+        for (i, (slot, value)) in cells.iter_mut().zip(values).enumerate() {
+            match value.map(RawValue::get) {
+                None => return Err(self.missing(&self.columns[i])),
+                Some("null") => {
+                    if !self.selection.takes_null(i, || self.place())? {
+                        return Ok(false);
+                    }
+                }
+                Some(text) => *slot = cell(text).map_err(|error| self.malformed(error))?,
+            }
+        }
+        Ok(true)
     }
 }
 

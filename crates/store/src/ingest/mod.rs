@@ -8,6 +8,7 @@ pub mod parquet;
 pub mod raw;
 
 use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::path::Path;
 
 use spirea_protocols::table::join_fields;
@@ -22,8 +23,11 @@ pub(crate) const MAX_LINE_BYTES: usize = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// Comma-separated values with a header, RFC 4180.
-    Csv,
+    /// Separated values with a header, RFC 4180 but for the delimiter.
+    Csv {
+        /// The byte between two fields.
+        delimiter: u8,
+    },
     /// One JSON object a line.
     Jsonl,
     /// Apache Parquet.
@@ -37,45 +41,109 @@ pub enum Format {
     },
 }
 
+/// What is said of a file's format beside its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormatHints<'a> {
+    /// The format's name: `csv`, `tsv`, `jsonl`, `parquet`, `npy` or `raw`. Without one the file's extension tells.
+    pub name: Option<&'a str>,
+    /// The byte between two fields, of `csv`, which it implies.
+    pub delimiter: Option<u8>,
+    /// Bytes of a value, of `raw`, which it implies.
+    pub record_bytes: Option<usize>,
+}
+
 impl Format {
-    /// The format called `name` (`csv`, `jsonl`, `parquet`, `npy`, `raw`), or without a name the one of the
-    /// file's extension. `record_bytes` belongs to `raw` and alone implies it.
+    /// Values with commas between them.
+    pub const CSV: Self = Self::Csv { delimiter: b',' };
+    /// Values with tabs between them.
+    pub const TSV: Self = Self::Csv { delimiter: b'\t' };
+
+    /// The format of the file `input`, of which these hints are given.
     ///
     /// # Errors
     /// [`StoreError::BadOption`] that lists the formats.
-    pub fn choose(name: Option<&str>, record_bytes: Option<usize>, input: &Path) -> Result<Self, StoreError> {
+    pub fn choose(hints: FormatHints<'_>, input: &Path) -> Result<Self, StoreError> {
         let bad = |detail: String| Err(StoreError::BadOption(detail));
         let extension = input.extension().and_then(|extension| extension.to_str()).map(str::to_lowercase);
-        let format = match (name, record_bytes) {
-            (Some(name), _) => name,
-            (None, Some(_)) => "raw",
-            (None, None) => extension.as_deref().unwrap_or(""),
+        let implied = || match (hints.record_bytes, hints.delimiter) {
+            (Some(_), _) => Some("raw"),
+            (None, Some(_)) => Some("csv"),
+            (None, None) => extension.as_deref(),
         };
-        let format = match (format, record_bytes) {
-            ("raw", Some(record_bytes)) if record_bytes > 0 => Self::Raw { record_bytes },
-            ("raw", _) => return bad("the format raw needs --record-bytes of at least 1".into()),
-            (_, Some(_)) => return bad("--record-bytes belongs to the format raw".into()),
-            ("csv", None) => Self::Csv,
+        let named = hints.name.or_else(implied).unwrap_or("");
+        let format = match (named, hints.delimiter) {
+            ("csv", None) => Self::CSV,
+            ("tsv" | "tab", None) => Self::TSV,
+            ("csv", Some(b'"' | b'\r' | b'\n')) => {
+                return bad("a quote or the end of a line cannot be the delimiter".into());
+            }
+            ("csv", Some(delimiter)) => Self::Csv { delimiter },
             ("jsonl" | "ndjson", None) => Self::Jsonl,
             ("parquet" | "pq", None) => Self::Parquet,
             ("npy", None) => Self::Npy,
-            (other, None) => {
-                let formats = "csv, jsonl, parquet, npy, or raw with --record-bytes N";
-                return bad(match name {
-                    Some(_) => format!("no format is called {other:?}; there are {formats}"),
-                    None => format!(
+            ("raw", None) => match hints.record_bytes {
+                Some(record_bytes) if record_bytes > 0 => Self::Raw { record_bytes },
+                _ => return bad("the format raw needs --record-bytes of at least 1".into()),
+            },
+            ("tsv" | "tab" | "jsonl" | "ndjson" | "parquet" | "pq" | "npy" | "raw", Some(_)) => {
+                return bad("--delimiter belongs to the format csv".into());
+            }
+            (other, _) => {
+                let formats = "csv, tsv, jsonl, parquet, npy, or raw with --record-bytes N";
+                return bad(match (hints.name, is_standard_input(input)) {
+                    (Some(_), _) => format!("no format is called {other:?}; there are {formats}"),
+                    (None, true) => format!("standard input has no extension; give --format: {formats}"),
+                    (None, false) => format!(
                         "{}: its extension names no format; give --format: {formats}",
                         input.display()
                     ),
                 });
             }
         };
-        Ok(format)
+        match (format, hints.record_bytes) {
+            (Self::Raw { .. }, _) | (_, None) => Ok(format),
+            _ => bad("--record-bytes belongs to the format raw".into()),
+        }
     }
 
     /// Whether it has named columns.
     pub fn has_columns(self) -> bool {
-        matches!(self, Self::Csv | Self::Jsonl | Self::Parquet)
+        matches!(self, Self::Csv { .. } | Self::Jsonl | Self::Parquet)
+    }
+
+    /// Whether a file of it is text.
+    fn is_text(self) -> bool {
+        matches!(self, Self::Csv { .. } | Self::Jsonl)
+    }
+}
+
+/// Whether this name stands for standard input: `-`.
+pub fn is_standard_input(input: &Path) -> bool {
+    input == Path::new("-")
+}
+
+/// What becomes of a row of which a column is null: `null` in JSON, or null in Parquet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nulls {
+    /// The table is refused, with the row named.
+    #[default]
+    Refuse,
+    /// A null among the values is an empty value; a null for a key is refused.
+    Empty,
+    /// The row is left out.
+    Skip,
+}
+
+impl std::str::FromStr for Nulls {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "refuse" => Ok(Self::Refuse),
+            "empty" => Ok(Self::Empty),
+            "skip" => Ok(Self::Skip),
+            _ => Err("nulls are refused, taken as empty or skipped: refuse, empty or skip".into()),
+        }
     }
 }
 
@@ -86,6 +154,8 @@ pub struct Selection {
     pub key: Option<String>,
     /// The columns of values; none for a format without columns.
     pub values: Vec<String>,
+    /// What becomes of rows with nulls.
+    pub nulls: Nulls,
 }
 
 impl Selection {
@@ -119,6 +189,18 @@ impl Selection {
             }
         }
         Ok(())
+    }
+
+    /// Whether a row is taken of which the cell number `cell` is null.
+    ///
+    /// # Errors
+    /// [`StoreError::Null`] if that is refused.
+    fn takes_null(&self, cell: usize, place: impl FnOnce() -> Location) -> Result<bool, StoreError> {
+        match self.nulls {
+            Nulls::Skip => Ok(false),
+            Nulls::Empty if cell >= usize::from(self.key.is_some()) => Ok(true),
+            _ => Err(StoreError::Null { place: place(), column: self.columns()[cell].clone() }),
+        }
     }
 
     /// All columns: the key's first, if there is one.
@@ -181,16 +263,32 @@ pub trait RowSource {
 /// [`StoreError::BadOption`] if the columns do not suit the format, [`StoreError::NoSuchColumn`] that lists the
 /// columns there are, [`StoreError::Malformed`] for a file of another format, [`StoreError::Io`].
 pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dyn RowSource>, StoreError> {
+    open_as(path, path, format, selection)
+}
+
+/// Opens the table in the file `file`, which is called `path` in messages.
+///
+/// # Errors
+/// Those of [`open`].
+pub(crate) fn open_as(
+    file: &Path,
+    path: &Path,
+    format: Format,
+    selection: &Selection,
+) -> Result<Box<dyn RowSource>, StoreError> {
     selection.check(format)?;
-    let file = File::open(path).at("open", path)?;
+    let mut file = File::open(file).at("open", path)?;
     let metadata = file.metadata().at("read", path)?;
     if metadata.is_dir() {
         let detail = "it is a folder; name one file";
         return Err(StoreError::malformed(Location::File(path.into()), detail));
     }
+    if format.is_text() {
+        refuse_wide_text(&mut file, path)?;
+    }
     let bytes = metadata.len();
     Ok(match format {
-        Format::Csv => Box::new(csv::CsvRows::new(file, bytes, path, selection)?),
+        Format::Csv { delimiter } => Box::new(csv::CsvRows::new(file, bytes, path, delimiter, selection)?),
         Format::Jsonl => Box::new(jsonl::JsonlRows::new(file, bytes, path, selection)),
         #[cfg(feature = "parquet")]
         Format::Parquet => Box::new(parquet::ParquetRows::new(file, path, selection)?),
@@ -203,6 +301,21 @@ pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dy
         Format::Npy => Box::new(npy::open(file, bytes, path)?),
         Format::Raw { record_bytes } => Box::new(raw::FixedRows::of_file(file, bytes, path, record_bytes)?),
     })
+}
+
+/// Refuses text in units of two or four bytes, as some programs save it: as bytes it would be a table of nonsense.
+fn refuse_wide_text(file: &mut File, path: &Path) -> Result<(), StoreError> {
+    let mut start = Vec::new();
+    file.take(4).read_to_end(&mut start).at("read", path)?;
+    file.rewind().at("read", path)?;
+    let is_wide = matches!(start[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..]);
+    match is_wide {
+        false => Ok(()),
+        true => {
+            let detail = "its text is UTF-16 or UTF-32, not UTF-8; save it as UTF-8, or convert it: iconv -f UTF-16 -t UTF-8 OLD > NEW";
+            Err(StoreError::malformed(Location::File(path.into()), detail))
+        }
+    }
 }
 
 /// The positions of `wanted` among `columns`.

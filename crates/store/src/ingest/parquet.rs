@@ -27,11 +27,10 @@ pub struct ParquetRows {
     columns: Vec<ArrayRef>,
     /// For each cell, its column in a batch.
     cells: Vec<usize>,
-    names: Vec<String>,
+    selection: Selection,
     in_batch: usize,
     done: u64,
     rows: u64,
-    keyed: bool,
 }
 
 impl ParquetRows {
@@ -48,8 +47,7 @@ impl ParquetRows {
         let builder = unpanicked(|| ParquetRecordBatchReaderBuilder::try_new(file))
             .map_err(|cause| malformed(&cause))?;
         let columns: Vec<_> = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
-        let names = selection.columns();
-        let wanted = positions(&place, &columns, &names)?;
+        let wanted = positions(&place, &columns, &selection.columns())?;
         let projected = BTreeSet::from_iter(wanted.iter().copied());
         let cells = wanted.iter().map(|column| projected.range(..column).count()).collect();
         let metadata = builder.metadata();
@@ -63,8 +61,8 @@ impl ParquetRows {
         let mask = ProjectionMask::roots(builder.parquet_schema(), projected);
         let reader = builder.with_projection(mask).with_batch_size(batch as usize).build();
         let reader = reader.map_err(|error| malformed(&error))?;
-        let (path, keyed) = (path.into(), selection.key.is_some());
-        Ok(Self { reader, path, columns: Vec::new(), cells, names, in_batch: 0, done: 0, rows, keyed })
+        let (path, selection) = (path.into(), selection.clone());
+        Ok(Self { reader, path, columns: Vec::new(), cells, selection, in_batch: 0, done: 0, rows })
     }
 
     fn malformed(&self, cause: &str) -> StoreError {
@@ -99,23 +97,21 @@ fn unpanicked<T, E: std::fmt::Display>(read: impl FnOnce() -> Result<T, E>) -> R
 
 impl RowSource for ParquetRows {
     fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
-        let exhausted = self.columns.first().is_none_or(|column| self.in_batch == column.len());
-        if exhausted && !self.next_batch()? {
-            return match self.done == self.rows {
-                true => Ok(false),
-                false => Err(self.malformed(&format!("the file says it has {} rows", self.rows))),
-            };
-        }
-        self.done += 1;
-        let cells = row.reset(self.columns.len(), self.keyed);
-        for (cell, (column, name)) in cells.iter_mut().zip(self.columns.iter().zip(&self.names)) {
-            if column.is_null(self.in_batch) {
-                return Err(StoreError::Null { place: self.place(), column: name.clone() });
+        loop {
+            let exhausted = self.columns.first().is_none_or(|column| self.in_batch == column.len());
+            if exhausted && !self.next_batch()? {
+                return match self.done == self.rows {
+                    true => Ok(false),
+                    false => Err(self.malformed(&format!("the file says it has {} rows", self.rows))),
+                };
             }
-            cell.extend_from_slice(bytes_at(column, self.in_batch));
+            self.done += 1;
+            let is_taken = self.fill(row)?;
+            self.in_batch += 1;
+            if is_taken {
+                return Ok(true);
+            }
         }
-        self.in_batch += 1;
-        Ok(true)
     }
 
     fn place(&self) -> Location {
@@ -124,6 +120,21 @@ impl RowSource for ParquetRows {
 
     fn progress(&self) -> (u64, u64) {
         (self.done, self.rows)
+    }
+}
+
+impl ParquetRows {
+    /// Fills a row from the batch; `false` if it is left out.
+    fn fill(&self, row: &mut Row) -> Result<bool, StoreError> {
+        let cells = row.reset(self.columns.len(), self.selection.key.is_some());
+        for (i, (cell, column)) in cells.iter_mut().zip(&self.columns).enumerate() {
+            if !column.is_null(self.in_batch) {
+                cell.extend_from_slice(bytes_at(column, self.in_batch));
+            } else if !self.selection.takes_null(i, || self.place())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

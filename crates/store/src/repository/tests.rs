@@ -33,10 +33,10 @@ fn base(folder: &Path) -> Snapshot {
     let rows: String = (0..ROWS).map(|row| format!("value {row}\n")).collect();
     let input = folder.join("rows.csv");
     fs::write(&input, format!("value\n{rows}")).unwrap();
-    let selection = Selection { key: None, values: vec!["value".into()] };
+    let selection = Selection { values: vec!["value".into()], ..Selection::default() };
     let out = folder.join("rows");
     let options =
-        BuildOptions { seed: Some([3; 32]), ..BuildOptions::new(input, Format::Csv, selection, out) };
+        BuildOptions { seed: Some([3; 32]), ..BuildOptions::new(input, Format::CSV, selection, out) };
     build(&options, backend(), &Silent).unwrap()
 }
 
