@@ -20,8 +20,9 @@ use spirea_store::{BuildOptions, Overwrite, Progress, Protocol, Proving, Silent,
 
 use crate::input::InputOptions;
 use crate::inspect::explain;
-use crate::output::{print_line, seconds, threads};
+use crate::output::{is_quiet, print_line, seconds};
 use crate::progress::Bars;
+use crate::threads::Threads;
 
 /// What to build.
 #[derive(Args)]
@@ -80,8 +81,8 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     sign: Option<PathBuf>,
     /// Threads; 0 for all.
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
+    #[arg(long, default_value = "0")]
+    threads: Threads,
 }
 
 impl Options {
@@ -91,7 +92,7 @@ impl Options {
                 self.set.is_none() && self.ring.is_none(),
                 "--protocol auto chooses the parameter sets too: leave --set and --ring away"
             );
-            let rates = Rates::measure(&CpuBackend::new(threads(self.threads))?, &self.security.ring_sets())?;
+            let rates = Rates::measure(&CpuBackend::new(self.threads.count())?, &self.security.ring_sets())?;
             let needs = Needs { security: self.security, ..Needs::default() };
             return Ok(Protocol::Planned(Advice { needs, rates }));
         }
@@ -136,6 +137,9 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if let Some(key) = &key {
         sign(&snapshot, key)?;
     }
+    if is_quiet() {
+        return Ok(ExitCode::SUCCESS);
+    }
     print_line(&format!("built {} in {}", options.out.display(), seconds(started.elapsed().as_secs_f64())))?;
     for (label, text) in explain(&snapshot) {
         print_line(&format!("{label:>16}  {text}"))?;
@@ -143,8 +147,8 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn build_with(options: &BuildOptions, wanted: usize, progress: &dyn Progress) -> anyhow::Result<Snapshot> {
-    let backend = Arc::new(CpuBackend::new(threads(wanted))?);
+fn build_with(options: &BuildOptions, wanted: Threads, progress: &dyn Progress) -> anyhow::Result<Snapshot> {
+    let backend = Arc::new(CpuBackend::new(wanted.count())?);
     Ok(build(options, &backend, progress)?)
 }
 
@@ -155,5 +159,5 @@ pub fn fixed_width(input: &Path, bytes: usize, set: LweSet, out: &Path) -> anyho
         protocol: Protocol::Named(Choice { set: Some(set.name().into()), ..Choice::default() }),
         ..BuildOptions::new(input, format, selection, out)
     };
-    build_with(&options, 0, &Silent)
+    build_with(&options, Threads::all(), &Silent)
 }

@@ -14,6 +14,7 @@ mod key;
 mod latencies;
 mod leaks;
 mod load;
+mod manual;
 mod output;
 mod plan;
 mod progress;
@@ -21,16 +22,20 @@ mod publish;
 mod remote;
 mod serve;
 mod simulate_load;
+mod threads;
 mod token;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Private information retrieval: serve a table, look records up, and the server does not learn which.
 #[derive(Parser)]
 #[command(name = "spirea", version, max_term_width = 110)]
 struct Command {
+    /// Print results and errors alone: no progress, and nothing of what was built.
+    #[arg(long, short, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     action: Action,
 }
@@ -73,10 +78,18 @@ enum Action {
     Load(load::Options),
     /// Simulate latency against load, by the server's own scheduler.
     SimulateLoad(simulate_load::Options),
+    /// Print the completions of a shell: bash, elvish, fish, powershell, zsh.
+    Completions(manual::Completions),
+    /// Write man pages, one for each command.
+    Man(manual::Man),
 }
 
 fn main() -> ExitCode {
-    let result = match Command::parse().action {
+    let command = Command::parse();
+    if command.quiet {
+        output::be_quiet();
+    }
+    let result = match command.action {
         Action::Build(options) => build::run(&options),
         Action::Plan(options) => plan::run(&options),
         Action::Inspect(options) => inspect::run(&options),
@@ -93,6 +106,8 @@ fn main() -> ExitCode {
         Action::Gpu(gpu) => gpu::run(&gpu),
         Action::Load(options) => load::run(&options),
         Action::SimulateLoad(options) => simulate_load::run(&options),
+        Action::Completions(options) => manual::completions(&options, Command::command()),
+        Action::Man(options) => manual::man(&options, Command::command()),
     };
     result.unwrap_or_else(|error| {
         output::print_error(&format!("spirea: {error:#}"));

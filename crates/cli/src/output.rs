@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// For whom output is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +84,7 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// The size that a text such as `512MiB` or `4096` tells.
-pub use spirea_server::settings::parse_size as parse_bytes;
+pub use spirea_server::settings::{parse_count, parse_size as parse_bytes};
 
 /// A time in the unit that suits it.
 pub fn seconds(time: f64) -> String {
@@ -95,14 +95,36 @@ pub fn seconds(time: f64) -> String {
     }
 }
 
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From here on [`note`]s are left out, and bars.
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether only results and errors are wanted.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Writes a line to standard error that is neither a result nor an error, unless only those are wanted.
+pub fn note(line: &str) {
+    if !is_quiet() {
+        print_error(line);
+    }
+}
+
 /// Writes a line to standard error, [printable](printable()), if it takes one: there is nowhere else to complain.
 pub fn print_error(line: &str) {
     let _ = std::io::stderr().write_all(format!("{}\n", printable(line)).as_bytes());
 }
 
-/// As many threads as asked for; all there are for 0.
-pub fn threads(wanted: usize) -> usize {
-    if wanted == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { wanted }
+/// A size of what fits memory, as [`parse_bytes`] reads it.
+///
+/// # Errors
+/// Those of [`parse_bytes`].
+pub fn parse_length(text: &str) -> Result<usize, String> {
+    parse_bytes(text).and_then(|bytes| usize::try_from(bytes).map_err(|error| error.to_string()))
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
-//! Bars for steps that take long; nothing where standard error is not a terminal.
+//! Bars for steps that take long; nothing where standard error is not a terminal, or only results are
+//! wanted.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use spirea_store::{Phase, Progress};
+
+use crate::output::is_quiet;
 
 /// One bar at a time, that of the current phase.
 pub struct Bars {
@@ -26,7 +29,9 @@ pub fn byte_bar(label: String, total: u64) -> ProgressBar {
 fn bar(label: String, total: u64, counts: &str) -> ProgressBar {
     let template = format!("{{prefix:>8}} {{bar:40}} {counts} {{eta}}");
     let style = ProgressStyle::with_template(&template).expect("the template is constant");
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+    let target =
+        if is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
+    let bar = ProgressBar::with_draw_target(Some(total), target);
     bar.set_style(style);
     bar.set_prefix(label);
     bar.enable_steady_tick(Duration::from_millis(200));

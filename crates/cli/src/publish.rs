@@ -17,9 +17,10 @@ use spirea_store::signing::read_key;
 use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
 
 use crate::input::InputOptions;
-use crate::output::{bytes, print_line, seconds, threads};
+use crate::output::{bytes, print_line, seconds};
 use crate::progress::Bars;
 use crate::remote::Remote;
+use crate::threads::Threads;
 
 /// The repository, and how it is worked on.
 #[derive(Args)]
@@ -36,8 +37,8 @@ pub struct Target {
     #[arg(long, default_value_t = 2)]
     keep: usize,
     /// Threads; 0 for all.
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
+    #[arg(long, default_value = "0")]
+    threads: Threads,
 }
 
 impl Target {
@@ -56,7 +57,7 @@ impl Target {
     }
 
     fn backend(&self) -> anyhow::Result<Arc<CpuBackend>> {
-        Ok(Arc::new(CpuBackend::new(threads(self.threads))?))
+        Ok(Arc::new(CpuBackend::new(self.threads.count())?))
     }
 }
 

@@ -11,6 +11,7 @@ use spirea_server::settings::Configured;
 use spirea_server::{Addresses, BackendChoice, LogFormat, Party, ServerConfig, TlsFiles, init_logs, serve};
 
 use crate::output::{parse_bytes, print_line};
+use crate::threads::Threads;
 
 /// What to serve. What is not given here is as the environment says (SPIREA_LISTEN, SPIREA_LIMITS__BODY_MEMORY, ...),
 /// else as the file of --config says, else as it is by default.
@@ -52,7 +53,7 @@ pub struct Options {
     backend: Option<BackendChoice>,
     /// Threads that answer; 0 for all. [default: 0]
     #[arg(long)]
-    threads: Option<usize>,
+    threads: Option<Threads>,
     /// How tables are held: copied into huge pages of memory, or mapped from their files. [default: copied]
     #[arg(long, value_enum)]
     memory: Option<Memory>,
@@ -145,7 +146,9 @@ impl Options {
         let development = self.insecure_no_auth.then_some(true);
         set.to("development", "--insecure-no-auth", development, |config, value| config.development = value);
         set.to("backend", "--backend", self.backend, |config, value| config.backend = value);
-        set.to("threads", "--threads", self.threads, |config, value| config.threads = value);
+        set.to("threads", "--threads", self.threads.map(Threads::count), |config, value| {
+            config.threads = value
+        });
         set.to("memory", "--memory", self.memory, |config, value| {
             config.residence = match value {
                 Memory::Copied => Residence::Copied,

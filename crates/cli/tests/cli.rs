@@ -214,7 +214,7 @@ fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
         refusal(folder, &["build", "--input", input, "--key", key, "--value", "v", "--out", "out"])
     };
     for (input, key, parts) in [
-        ("twice.csv", "k", &["twice.csv", "1", "3", "duplicate"][..]),
+        ("twice.csv", "k", &["twice.csv: duplicate keys", "\"a\" in lines 2, 4"][..]),
         ("ragged.csv", "k", &["ragged.csv:3"]),
         ("bad.jsonl", "k", &["bad.jsonl:2"]),
         ("empty.csv", "k", &["empty.csv", "no rows"]),

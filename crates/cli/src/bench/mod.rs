@@ -19,7 +19,8 @@ use spirea_cpu::{CpuBackend, CpuMatrix, Isa};
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
 
-use crate::output::{Format, threads};
+use crate::output::Format;
+use crate::threads::Threads;
 
 /// What to measure.
 #[derive(Subcommand)]
@@ -54,8 +55,8 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     batch: usize,
     /// Threads of the server's computation; 0 for all.
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
+    #[arg(long, default_value = "1")]
+    threads: Threads,
     /// Timed runs, after one that does not count.
     #[arg(long, default_value_t = 5)]
     runs: usize,
@@ -89,7 +90,7 @@ impl Options {
     }
 
     fn backend(&self) -> anyhow::Result<Arc<CpuBackend>> {
-        Ok(Arc::new(CpuBackend::with_isa(self.isa()?, threads(self.threads))?))
+        Ok(Arc::new(CpuBackend::with_isa(self.isa()?, self.threads.count())?))
     }
 
     fn set(&self) -> anyhow::Result<LweSet> {

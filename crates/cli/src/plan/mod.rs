@@ -12,17 +12,18 @@ use spirea_protocols::choice::SecurityLevel;
 use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
 
-use crate::output::{bytes, parse_bytes, print_error, print_line, seconds, threads};
+use crate::output::{bytes, note, parse_bytes, parse_count, parse_length, print_line, seconds};
+use crate::threads::Threads;
 use gpus::{Gpu, GpuGroup, GpuOptions};
 
 /// What to plan for.
 #[derive(Args)]
 pub struct Options {
-    /// Number of records.
-    #[arg(long)]
+    /// Number of records, such as 5000 or 1e6.
+    #[arg(long, value_parser = parse_count)]
     records: u64,
-    /// Bytes of a record.
-    #[arg(long)]
+    /// Bytes of a record, such as 256 or 4KiB.
+    #[arg(long, value_parser = parse_length)]
     record_bytes: usize,
     /// Look-ups a second that the server must answer.
     #[arg(long)]
@@ -52,8 +53,8 @@ pub struct Options {
     #[command(flatten)]
     gpus: GpuOptions,
     /// Threads of the server; 0 for all.
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
+    #[arg(long, default_value = "0")]
+    threads: Threads,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
@@ -129,8 +130,17 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         "--uplink, --downlink, --lookups and --qps must be above 0"
     );
     anyhow::ensure!((1..=2).contains(&options.servers), "--servers must be 1 or 2");
-    let backend = CpuBackend::new(threads(options.threads))?;
-    print_error(&format!("measuring {} with {} thread(s)", backend.name(), backend.threads()));
+    anyhow::ensure!(
+        options.records > 0 && options.record_bytes > 0,
+        "a table has records, and records have bytes"
+    );
+    let Options { records, record_bytes, security, .. } = *options;
+    anyhow::ensure!(
+        !planner::is_too_large(records, record_bytes, security),
+        "{records} records of {record_bytes} bytes: no protocol takes a table so large, on whatever machine; split it"
+    );
+    let backend = CpuBackend::new(options.threads.count())?;
+    note(&format!("measuring {} with {} thread(s)", backend.name(), backend.threads()));
     let rates = Rates::measure(&backend, &options.security.ring_sets())?;
     let needs = Needs {
         queries_per_second: options.qps,

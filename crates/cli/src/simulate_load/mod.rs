@@ -14,6 +14,7 @@ use self::path::{Path, Point};
 use self::service::Service;
 use crate::chart::{Axis, Chart, Series};
 use crate::output::{Format, print_line, seconds};
+use crate::threads::Threads;
 
 /// What to simulate.
 #[derive(Args)]
@@ -44,8 +45,8 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Threads that batches are timed with; 0 for all.
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
+    #[arg(long, default_value = "0")]
+    threads: Threads,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,

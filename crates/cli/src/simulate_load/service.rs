@@ -12,7 +12,7 @@ use spirea_protocols::Query;
 use spirea_store::{Silent, Snapshot};
 
 use crate::bench::report::median_seconds;
-use crate::output::threads;
+use crate::threads::Threads;
 
 /// Timed runs of a batch, after one that does not count.
 const RUNS: usize = 5;
@@ -50,11 +50,11 @@ impl Service {
     }
 
     /// Times batches of 1, 2, 4 and so on up to the largest, at most `most`, of a snapshot's database on this machine.
-    pub fn measure(folder: &Path, wanted: usize, most: usize) -> anyhow::Result<Self> {
+    pub fn measure(folder: &Path, wanted: Threads, most: usize) -> anyhow::Result<Self> {
         let snapshot = Snapshot::open(folder)?;
         snapshot.verify(&Silent)?;
         let protocol = &snapshot.manifest().protocol;
-        let backend = Arc::new(CpuBackend::new(threads(wanted))?);
+        let backend = Arc::new(CpuBackend::new(wanted.count())?);
         let opening = protocol.openings(Residence::Copied)[0];
         let server = protocol.on().open(&backend, &snapshot.files(), opening)?;
         let hint = std::fs::read(snapshot.hint_path())

@@ -105,13 +105,26 @@ pub fn sets(params: &ProtocolParams) -> Vec<RingSet> {
 
 /// What every protocol costs, in the order of [`NAMES`].
 pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> Vec<Plan> {
-    let figures = |protocol: &'static str| {
-        let choice = Choice { protocol: protocol.into(), security: needs.security, ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [0; 32], records, record_bytes)?;
-        Ok(weigh(params, needs, rates))
+    let outcome = |protocol| match choose(protocol, records, record_bytes, needs.security) {
+        Ok(params) => Ok(weigh(params, needs, rates)),
+        Err(error) => Err(error.to_string()),
     };
-    let outcome = |protocol| figures(protocol).map_err(|error: ProtocolError| error.to_string());
     NAMES.into_iter().map(|protocol| Plan { protocol, outcome: outcome(protocol) }).collect()
+}
+
+/// Whether no protocol takes such a table, on whatever machine.
+pub fn is_too_large(records: u64, record_bytes: usize, security: SecurityLevel) -> bool {
+    NAMES.into_iter().all(|protocol| choose(protocol, records, record_bytes, security).is_err())
+}
+
+fn choose(
+    protocol: &str,
+    records: u64,
+    record_bytes: usize,
+    security: SecurityLevel,
+) -> Result<ProtocolParams, ProtocolError> {
+    let choice = Choice { protocol: protocol.into(), security, ..Choice::default() };
+    ProtocolParams::choose(&choice, [0; 32], records, record_bytes)
 }
 
 fn weigh(params: ProtocolParams, needs: &Needs, rates: &Rates) -> Figures {

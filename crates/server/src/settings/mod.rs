@@ -16,7 +16,7 @@ use spirea_protocols::Party;
 pub(crate) use self::document::Document;
 pub use self::document::SettingError;
 use self::units::{named, parsed, size, time};
-pub use self::units::{parse_size, parse_time};
+pub use self::units::{parse_count, parse_size, parse_time};
 use crate::{BackendChoice, Collector, LogFormat, ServerConfig, TlsFiles};
 
 /// What a file or the environment sets; what it does not set stays as it is.

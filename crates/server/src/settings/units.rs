@@ -6,20 +6,57 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// The number of bytes that a text such as `512MiB` or `4096` tells.
+/// The number of bytes that a text tells, such as `512MiB`, `4096`, `1.5GiB` or `1e6`. Units are those of Unix's tools: `1M`
+/// is 1MiB, 2^20 bytes, and `1MB` is 10^6.
 ///
 /// # Errors
 /// What a size looks like.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    const UNITS: [&str; 5] = ["", "KiB", "MiB", "GiB", "TiB"];
-    let (number, unit) = split(text);
-    let unit = UNITS.iter().position(|&known| known == unit);
-    number
-        .parse::<u64>()
-        .ok()
-        .zip(unit)
-        .and_then(|(number, unit)| number.checked_mul(1 << (10 * unit)))
-        .ok_or_else(|| "a size is a number of bytes, or of KiB, MiB, GiB or TiB, such as 512MiB".into())
+    let unit = |unit: &str| {
+        let (prefix, base) = match unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B')) {
+            Some(prefix) if unit.ends_with("iB") => (prefix, 1024),
+            Some(prefix) => (prefix, 1000),
+            None => (unit, 1024),
+        };
+        Some(u128::pow(base, power(prefix)?)).filter(|_| !prefix.is_empty() || unit.len() <= 1)
+    };
+    quantity(text, unit).ok_or_else(|| {
+        "a size is a number of bytes, or of KiB, MiB, GiB or TiB, such as 512MiB; or of kB, MB, GB or TB"
+            .into()
+    })
+}
+
+/// The number that a text tells, such as `5000`, `1e6`, `1.5M` or `100k`: units are powers of 1000.
+///
+/// # Errors
+/// What a number looks like.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    quantity(text, |unit| Some(u128::pow(1000, power(unit)?)))
+        .ok_or_else(|| "a number is digits, or such as 1e6, 100k, 1.5M or 2G".into())
+}
+
+/// Which power of 1000 or 1024 a prefix stands for.
+fn power(prefix: &str) -> Option<u32> {
+    ["", "K", "M", "G", "T"]
+        .iter()
+        .position(|&known| known == prefix.to_uppercase())
+        .map(|power| power as u32)
+}
+
+/// A whole number: decimal digits, perhaps with a point and an exponent, times a unit. Exact, and `None` if it is not
+/// whole.
+fn quantity(text: &str, unit: impl Fn(&str) -> Option<u128>) -> Option<u64> {
+    let end = |text: &str, of: fn(char) -> bool| text.find(|c| !of(c)).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end(text, |c| c.is_ascii_digit() || c == '.'));
+    let exponent = rest.strip_prefix(['e', 'E']).map(|rest| rest.split_at(end(rest, |c| c.is_ascii_digit())));
+    let (exponent, rest) = exponent.filter(|(digits, _)| !digits.is_empty()).unwrap_or(("0", rest));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mantissa: u128 = [whole, fraction].concat().parse().ok()?;
+    let scale = |digits: u32| 10u128.checked_pow(digits);
+    let times = scale(exponent.parse().ok()?)?.checked_mul(unit(rest)?)?;
+    let of = scale(fraction.len().try_into().ok()?)?;
+    let number = mantissa.checked_mul(times)?;
+    if whole.is_empty() || !number.is_multiple_of(of) { None } else { u64::try_from(number / of).ok() }
 }
 
 /// The time that a text such as `500ms`, `30s`, `2m`, `1h` or `30d` tells.
@@ -110,11 +147,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_binary_units() {
-        let sizes = ["0", "4096", "3KiB", "512MiB", "16GiB", "2TiB"].map(parse_size);
-        assert_eq!(sizes, [0, 4096, 3 << 10, 512 << 20, 16 << 30, 2 << 40].map(Ok));
-        for wrong in ["", "MiB", "5MB", "-1", "1.5GiB", "5 MiB", "18446744073709551616", "16777216TiB"] {
+    fn sizes_have_the_units_of_unix() {
+        let sizes =
+            ["0", "4096", "7B", "3KiB", "512MiB", "16GiB", "2TiB", "18446744073709551615"].map(parse_size);
+        assert_eq!(sizes, [0, 4096, 7, 3 << 10, 512 << 20, 16 << 30, 2 << 40, u64::MAX].map(Ok));
+        let sizes =
+            ["1K", "1k", "1M", "1MB", "5kB", "1.5GiB", "1e6", "2.5e3", "1e3K", "0.5K"].map(parse_size);
+        let expected = [1024, 1024, 1 << 20, 1_000_000, 5000, 3 << 29, 1_000_000, 2500, 1_024_000, 512];
+        assert_eq!(sizes, expected.map(Ok));
+        for wrong in [
+            "",
+            "MiB",
+            "-1",
+            "+1",
+            "5 MiB",
+            "iB",
+            "5iB",
+            "1.5",
+            "0.3K",
+            ".5M",
+            "1e",
+            "1e-3",
+            "1.2.3",
+            "5X",
+            "5MiBB",
+            "18446744073709551616",
+            "16777216TiB",
+            "1e40",
+            "1e99999999999",
+        ] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn counts_have_powers_of_a_thousand() {
+        let counts = ["17", "1e6", "100k", "1.5M", "2G", "1T"].map(parse_count);
+        assert_eq!(counts, [17, 1_000_000, 100_000, 1_500_000, 2_000_000_000, 1_000_000_000_000].map(Ok));
+        for wrong in ["", "1MB", "1.5", "k", "1e", "-5", "1 000"] {
+            assert!(parse_count(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -18,7 +18,8 @@ use spirea_cuda::CudaBackend;
 
 use super::device::{DeviceOptions, Scale};
 use crate::bench::report::{Report, Step};
-use crate::output::{Format, print_line, threads};
+use crate::output::{Format, print_line};
+use crate::threads::Threads;
 use limits::{Bound, Limits};
 use results::Results;
 
@@ -122,7 +123,7 @@ impl Bench {
             params,
             shape,
             backend: self.backend.name(),
-            threads: threads(0),
+            threads: Threads::all().count(),
             batch,
             seconds,
             floor: bound.floor,

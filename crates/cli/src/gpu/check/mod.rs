@@ -18,7 +18,8 @@ use spirea_cuda::CudaBackend;
 use spirea_cuda::probe::SelfTest;
 
 use super::device::{DeviceOptions, Scale};
-use crate::output::{Format, print_line, threads};
+use crate::output::{Format, print_line};
+use crate::threads::Threads;
 use outcome::{Outcome, Watch};
 
 /// What to check.
@@ -69,7 +70,7 @@ pub fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
         Err(code) => return Ok(code),
     };
     let (format, scale) = (options.device.format(), options.device.scale(&cuda));
-    let cpu = Arc::new(CpuBackend::new(threads(0))?);
+    let cpu = Arc::new(CpuBackend::new(Threads::all().count())?);
     let subject = Subject { cuda, cpu, scale };
     let checks = all(&subject, options);
     let minutes = options.minutes.unwrap_or(if scale == Scale::Full { MINUTES } else { f64::INFINITY });

@@ -1,0 +1,48 @@
+//! `spirea completions` and `spirea man`: what the command's options are, for shells and for `man`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Command};
+use clap_complete::Shell;
+
+use crate::output::{print_bytes, print_line};
+
+/// For which shell.
+#[derive(Args)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Where to.
+#[derive(Args)]
+pub struct Man {
+    /// Folder for the pages, such as /usr/local/share/man/man1; it is made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "man1")]
+    out: PathBuf,
+}
+
+/// Prints the completions.
+pub fn completions(options: &Completions, mut command: Command) -> anyhow::Result<ExitCode> {
+    let (name, mut script) = (command.get_name().to_owned(), Vec::new());
+    clap_complete::generate(options.shell, &mut command, name, &mut script);
+    print_bytes(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the pages and says where.
+pub fn man(options: &Man, command: Command) -> anyhow::Result<ExitCode> {
+    let folder = &options.out;
+    std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(command, folder))
+        .with_context(|| format!("{}: the pages cannot be written", folder.display()))?;
+    print_line(&format!(
+        "man pages in {}: read one with man {}/spirea.1",
+        folder.display(),
+        folder.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
