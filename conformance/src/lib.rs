@@ -11,7 +11,7 @@ use spirea_backend::{ProtocolBackend, Residence};
 use spirea_math::random::{SecretRng, public_row};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{
-    AnyIndexClient, ClientKeys, Files, Outputs, Prepared, PreparedKeys, Query, Responder,
+    AnyIndexClient, ClientKeys, Files, Precomputation, Prepared, PreparedKeys, Query, Responder,
 };
 use tempfile::TempDir;
 
@@ -119,8 +119,9 @@ fn stored<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, records
     let files = Files { matrix: folder.path().join("matrix"), server: folder.path().join("server") };
     std::fs::write(&files.matrix, matrix).unwrap();
     let (mut hint, mut server) = (Vec::new(), Vec::new());
-    let outputs = Outputs { hint: &mut hint, server: &mut server };
-    params.on().precompute(backend, &files.matrix, outputs, &mut |_| ()).unwrap();
+    let (matrix, progress) = (&*files.matrix, &mut |_| ());
+    let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress };
+    params.on().precompute(backend, job).unwrap();
     assert_eq!(hint.len() as u64, params.sizes().hint_bytes);
     assert_eq!(server.len() as u64, params.server_bytes());
     std::fs::write(&files.server, server).unwrap();

@@ -2,6 +2,9 @@ use spirea_backend::BackendError;
 use spirea_lattice::LatticeError;
 use spirea_math::random::NoEntropy;
 
+/// What a protocol gives, or why it refused or failed.
+pub type Result<T, E = ProtocolError> = std::result::Result<T, E>;
+
 /// Why a protocol refused or failed. No variant carries anything of a query's content.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

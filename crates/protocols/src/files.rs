@@ -19,12 +19,16 @@ pub struct Files {
     pub server: PathBuf,
 }
 
-/// Where what is computed of a database goes.
-pub struct Outputs<'a> {
-    /// For clients.
+/// What is computed of a database beforehand: from what, and where it goes.
+pub struct Precomputation<'a> {
+    /// The database.
+    pub matrix: &'a Path,
+    /// Takes what is for clients.
     pub hint: &'a mut dyn Write,
-    /// For the server.
+    /// Takes what is for the server.
     pub server: &'a mut dyn Write,
+    /// Is told the share that is done.
+    pub progress: &'a mut dyn FnMut(f64),
 }
 
 /// A record before and after it changed, sealed.

@@ -35,8 +35,8 @@ pub mod steps;
 pub mod table;
 
 pub use client::{AnyIndexClient, IndexClient, Prepared};
-pub use error::ProtocolError;
-pub use files::{ChangedRecord, Files, Outputs, PatchedFiles};
+pub use error::{ProtocolError, Result};
+pub use files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 pub use keys::{ClientKeys, PreparedKeys};
 pub use opening::{Opening, Role};
 pub use parameters::Sizes;

@@ -1,18 +1,17 @@
 //! What a protocol is: parameters that choose their own shape, make both halves, and compute what a database needs
 //! beforehand.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use spirea_math::random::{SecretRng, Seed};
 
 use crate::choice::Choice;
 use crate::client::AnyIndexClient;
-use crate::files::{ChangedRecord, Files, Outputs, PatchedFiles};
+use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::Parameters;
-use crate::{ProtocolError, Responder};
+use crate::{ProtocolError, Responder, Result};
 
 /// Tables that reach every case of a protocol's shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,13 +111,7 @@ pub trait Serve<B>: Protocol {
     ///
     /// # Errors
     /// The backend's; [`ProtocolError::Write`] if an output fails.
-    fn precompute(
-        &self,
-        _backend: &Arc<B>,
-        _matrix: &Path,
-        _outputs: Outputs<'_>,
-        _progress: &mut dyn FnMut(f64),
-    ) -> Result<(), ProtocolError> {
+    fn precompute(&self, _backend: &Arc<B>, _job: Precomputation<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -130,12 +123,7 @@ pub trait Serve<B>: Protocol {
     /// # Errors
     /// [`ProtocolError::BadRequest`] if the hint does not last; the backend's; [`ProtocolError::Malformed`] if a file is
     /// not as long as the parameters say or a change is of no record; [`ProtocolError::Write`].
-    fn patch(
-        &self,
-        _backend: &Arc<B>,
-        _files: &PatchedFiles<'_>,
-        _changes: &[ChangedRecord],
-    ) -> Result<(), ProtocolError> {
+    fn patch(&self, _backend: &Arc<B>, _files: &PatchedFiles<'_>, _changes: &[ChangedRecord]) -> Result<()> {
         let name = self.name();
         Err(ProtocolError::BadRequest(format!("{name} computes everything anew when records change")))
     }
@@ -145,10 +133,5 @@ pub trait Serve<B>: Protocol {
     /// # Errors
     /// If the files are not what the parameters say or the backend fails; [`ProtocolError::BadRequest`] if the protocol
     /// has two servers and `opening` does not say which.
-    fn open(
-        &self,
-        backend: &Arc<B>,
-        files: &Files,
-        opening: Opening,
-    ) -> Result<Box<dyn Responder>, ProtocolError>;
+    fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>>;
 }

@@ -13,8 +13,8 @@ use spirea_protocols::grid::{Grid, Spread};
 use spirea_protocols::parameters::{Failure, Parameters, Sets, Stored};
 use spirea_protocols::steps::Work;
 use spirea_protocols::{
-    AnyIndexClient, ClientKeys, Files, IndexClient, Opening, Outputs, Prepared, Protocol, ProtocolError,
-    Query, Responder, Serve, Sizes, onion, simple,
+    AnyIndexClient, ClientKeys, Files, IndexClient, Opening, Precomputation, Prepared, Protocol,
+    ProtocolError, Query, Responder, Serve, Sizes, onion, simple,
 };
 
 /// The toy.
@@ -179,8 +179,9 @@ fn every_record_comes_back<B: ProtocolBackend>(params: &Extended, backend: &Arc<
     let folder = tempfile::tempdir().unwrap();
     let (files, records) = database(params, folder.path());
     let (mut hint, mut server) = (Vec::new(), Vec::new());
-    let outputs = Outputs { hint: &mut hint, server: &mut server };
-    params.on().precompute(backend, &files.matrix, outputs, &mut |_| ()).unwrap();
+    let (matrix, progress) = (&*files.matrix, &mut |_| ());
+    let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress };
+    params.on().precompute(backend, job).unwrap();
     std::fs::write(&files.server, server).unwrap();
     let server = params.on().open(backend, &files, Opening::default()).unwrap();
     let mut rng = SecretRng::from_os().unwrap();

@@ -12,7 +12,7 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Rates};
 use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{Files, Outputs, PreparedKeys, Query};
+use spirea_protocols::{Files, Precomputation, PreparedKeys, Query};
 
 use super::Options;
 use super::report::median;
@@ -93,8 +93,9 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let expected = write_database(&params, &files, &indices, &mut rng)?;
     let started = Instant::now();
     let (mut hint, mut server) = (Vec::new(), Vec::new());
-    let outputs = Outputs { hint: &mut hint, server: &mut server };
-    params.on().precompute(&timed, &files.matrix, outputs, &mut |_| ())?;
+    let (matrix, progress) = (&*files.matrix, &mut |_| ());
+    let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress };
+    params.on().precompute(&timed, job)?;
     std::fs::write(&files.server, server)?;
     let openings = params.openings(Residence::Copied);
     let server = params.on().open(&timed, &files, openings[0])?;

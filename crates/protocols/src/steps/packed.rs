@@ -5,7 +5,6 @@
 //! for by itself. Under the hybrid protocol they lie below each other in one column, one query brings all, and selects
 //! the block in each.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::RingBackend;
@@ -23,14 +22,14 @@ use super::scalar_fold::{FirstQueries, MatrixRows};
 use super::shape::validate_outcome;
 use super::work::{Unit, Work};
 use crate::client::{AnyIndexClient, IndexClient, Prepared};
-use crate::files::{Files, Outputs};
+use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, RecordPlace, Spread};
 use crate::keys::{ClientKeys, PreparedKeys};
 use crate::opening::Opening;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::protocol::Serve;
 use crate::responder::{Query, Responder, Shard, kept};
-use crate::{ProtocolError, Sizes};
+use crate::{ProtocolError, Result, Sizes};
 
 /// A protocol that packs what one fold leaves.
 pub trait PackedProtocol: FoldedProtocol {
@@ -182,22 +181,11 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
 }
 
 impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
-    fn precompute(
-        &self,
-        backend: &Arc<B>,
-        matrix: &Path,
-        outputs: Outputs<'_>,
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<(), ProtocolError> {
-        self.0.hint(P::SPREAD, &**backend, matrix, progress)?.write(outputs.server)
+    fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
+        self.0.hint(P::SPREAD, &**backend, job.matrix, job.progress)?.write(job.server)
     }
 
-    fn open(
-        &self,
-        backend: &Arc<B>,
-        files: &Files,
-        opening: Opening,
-    ) -> Result<Box<dyn Responder>, ProtocolError> {
+    fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let (folded, shape) = (&self.0, self.shape());
         let query = FirstQueries { layout: shape.layout(), columns: shape.asked() };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Files, Outputs, ProtocolError, Table};
+use spirea_protocols::{Files, Precomputation, ProtocolError, Table};
 
 use super::test::Samples;
 use crate::error::IoContext;
@@ -51,8 +51,9 @@ impl Draft {
         report(0.0);
         let mut hint = Output::create(folder, HINT_FILE)?;
         let mut server = Output::create(folder, SERVER_FILE)?;
-        let outputs = Outputs { hint: &mut hint, server: &mut server };
-        let outcome = self.protocol.on().precompute(backend, &folder.join(MATRIX_FILE), outputs, &mut report);
+        let matrix = &folder.join(MATRIX_FILE);
+        let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress: &mut report };
+        let outcome = self.protocol.on().precompute(backend, job);
         report(1.0);
         match outcome {
             Err(ProtocolError::Write(source)) => {

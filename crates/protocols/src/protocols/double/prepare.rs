@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::{Backend, PANEL_ROWS, PanelLayout, Residence};
@@ -16,7 +15,7 @@ use super::server::Server;
 use super::{Client, Double, Params};
 use crate::choice::Choice;
 use crate::client::AnyIndexClient;
-use crate::files::{ChangedRecord, File, Files, Outputs, PatchedFiles, read_exact};
+use crate::files::{ChangedRecord, File, Files, PatchedFiles, Precomputation, read_exact};
 use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
@@ -26,7 +25,7 @@ use crate::steps::LweHint;
 use crate::steps::changes::differences;
 use crate::steps::folded::FoldedProtocol;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, put_fixed};
-use crate::{ProtocolError, Responder};
+use crate::{ProtocolError, Responder, Result};
 
 /// Bytes of panels that are folded again at once.
 const FOLDED_AT_ONCE: usize = 64 << 20;
@@ -61,34 +60,18 @@ impl FoldedProtocol for Double {
 }
 
 impl<B: Backend> Serve<B> for Params {
-    fn precompute(
-        &self,
-        backend: &Arc<B>,
-        matrix: &Path,
-        outputs: Outputs<'_>,
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<(), ProtocolError> {
-        let first = self.0.hint(SPREAD, &**backend, matrix, progress)?;
+    fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
+        let first = self.0.hint(SPREAD, &**backend, job.matrix, job.progress)?;
         let public = self.0.second_matrix(self.0.grid.groups);
-        precompute(&**backend, &self.second(), &first, &public, outputs.server)?.write(outputs.hint)
+        precompute(&**backend, &self.second(), &first, &public, job.server)?.write(job.hint)
     }
 
-    fn patch(
-        &self,
-        backend: &Arc<B>,
-        files: &PatchedFiles<'_>,
-        changes: &[ChangedRecord],
-    ) -> Result<(), ProtocolError> {
+    fn patch(&self, backend: &Arc<B>, files: &PatchedFiles<'_>, changes: &[ChangedRecord]) -> Result<()> {
         self.patch_fixed(&**backend, files, changes)?;
         self.write_hint(&**backend, files)
     }
 
-    fn open(
-        &self,
-        backend: &Arc<B>,
-        files: &Files,
-        opening: Opening,
-    ) -> Result<Box<dyn Responder>, ProtocolError> {
+    fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let rows = self.0.open_first(backend, self.layout(), files, opening)?;
         let second = opening.role.keeps(|| self.0.open_second(backend, files, opening.residence))?;

@@ -1,6 +1,5 @@
 //! The shape that is chosen, and what is computed of a database beforehand.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::RingBackend;
@@ -9,7 +8,7 @@ use spirea_math::random::SecretRng;
 use super::server::{Packing, Server};
 use super::{Client, DoublePack, Params};
 use crate::client::AnyIndexClient;
-use crate::files::{Files, Outputs};
+use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
@@ -17,7 +16,7 @@ use crate::parameters::Parameters as _;
 use crate::protocol::{Serve, Specimens};
 use crate::steps::folded::{FoldedProtocol, grids_of_blocks};
 use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
-use crate::{ProtocolError, Responder};
+use crate::{ProtocolError, Responder, Result};
 
 /// Bytes of memory traffic that take as long as transforming a polynomial of the second hint.
 const POLYNOMIAL_BYTES: f64 = (1 << 18) as f64;
@@ -52,22 +51,11 @@ impl FoldedProtocol for DoublePack {
 }
 
 impl<B: RingBackend> Serve<B> for Params {
-    fn precompute(
-        &self,
-        backend: &Arc<B>,
-        matrix: &Path,
-        outputs: Outputs<'_>,
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<(), ProtocolError> {
-        self.0.hint(Self::SPREAD, &**backend, matrix, progress)?.write(outputs.server)
+    fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
+        self.0.hint(Self::SPREAD, &**backend, job.matrix, job.progress)?.write(job.server)
     }
 
-    fn open(
-        &self,
-        backend: &Arc<B>,
-        files: &Files,
-        opening: Opening,
-    ) -> Result<Box<dyn Responder>, ProtocolError> {
+    fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let (query, layout) =
             (FirstQueries { layout: self.layout(), columns: 1 }, self.0.layout(Self::SPREAD));

@@ -16,7 +16,7 @@ use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::Parameters;
 use crate::protocol::{Protocol, Serve};
-use crate::{ProtocolError, Responder};
+use crate::{ProtocolError, Responder, Result};
 
 impl<S: Shares> Protocol for Params<S> {
     fn check(choice: &Choice) -> Result<(), ProtocolError> {
@@ -64,12 +64,7 @@ impl<S: Shares> Protocol for Params<S> {
 }
 
 impl<S: Shares, B: ShareBackend> Serve<B> for Params<S> {
-    fn open(
-        &self,
-        backend: &Arc<B>,
-        files: &Files,
-        opening: Opening,
-    ) -> Result<Box<dyn Responder>, ProtocolError> {
+    fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         Ok(Box::new(Server(RecordRows::open(self.clone(), backend, &files.matrix, opening)?)))
     }

@@ -1,6 +1,5 @@
 //! The shape that is chosen, and what is computed of a database beforehand.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::RingBackend;
@@ -9,7 +8,7 @@ use spirea_math::random::SecretRng;
 use super::server::{Packing, Server};
 use super::{Client, ExppackDouble, Params};
 use crate::client::AnyIndexClient;
-use crate::files::{Files, Outputs};
+use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
@@ -17,7 +16,7 @@ use crate::parameters::Parameters as _;
 use crate::protocol::{Serve, Specimens};
 use crate::steps::folded::FoldedProtocol;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, write_fixed};
-use crate::{ProtocolError, Responder};
+use crate::{ProtocolError, Responder, Result};
 
 impl FoldedProtocol for ExppackDouble {
     const NAME: &'static str = "exppack-double";
@@ -44,23 +43,12 @@ impl FoldedProtocol for ExppackDouble {
 }
 
 impl<B: RingBackend> Serve<B> for Params {
-    fn precompute(
-        &self,
-        backend: &Arc<B>,
-        matrix: &Path,
-        outputs: Outputs<'_>,
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<(), ProtocolError> {
-        let first = self.0.hint(SPREAD, &**backend, matrix, progress)?;
-        write_fixed(&self.second(), &first, outputs.server)
+    fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
+        let first = self.0.hint(SPREAD, &**backend, job.matrix, job.progress)?;
+        write_fixed(&self.second(), &first, job.server)
     }
 
-    fn open(
-        &self,
-        backend: &Arc<B>,
-        files: &Files,
-        opening: Opening,
-    ) -> Result<Box<dyn Responder>, ProtocolError> {
+    fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let rows = self.0.open_first(backend, self.layout(), files, opening)?;
         let packing = opening

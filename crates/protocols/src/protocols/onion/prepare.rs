@@ -18,7 +18,7 @@ use crate::opening::Opening;
 use crate::parameters::Parameters;
 use crate::protocol::{Protocol, Serve, Specimens};
 use crate::steps::shape::{cheapest, lookup_cost};
-use crate::{ProtocolError, Responder};
+use crate::{ProtocolError, Responder, Result};
 
 impl Protocol for Params {
     fn specimens() -> Specimens {
@@ -70,12 +70,7 @@ impl Protocol for Params {
 }
 
 impl<B: RingBackend> Serve<B> for Params {
-    fn open(
-        &self,
-        backend: &Arc<B>,
-        files: &Files,
-        opening: Opening,
-    ) -> Result<Box<dyn Responder>, ProtocolError> {
+    fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let (units, share) = (Units::open(&files.matrix, self.stored())?, opening.role.share());
         let read = |unit: usize, bytes: &mut [u8]| units.read(unit, bytes);

@@ -1,6 +1,5 @@
 //! The shape that is chosen, what is computed of a database beforehand, and how it is brought up to date.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::{Backend, PANEL_ROWS, RING_DEGREE};
@@ -10,7 +9,7 @@ use super::server::Server;
 use super::{Client, Params};
 use crate::choice::Choice;
 use crate::client::AnyIndexClient;
-use crate::files::{ChangedRecord, Files, Outputs, PatchedFiles};
+use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 use crate::grid::Spread;
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
@@ -21,7 +20,7 @@ use crate::steps::changes::differences;
 use crate::steps::hint::patch_hint;
 use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
 use crate::steps::shape::lookup_cost;
-use crate::{ProtocolError, Responder};
+use crate::{ProtocolError, Responder, Result};
 
 impl Protocol for Params {
     fn check(choice: &Choice) -> Result<(), ProtocolError> {
@@ -92,33 +91,18 @@ impl Protocol for Params {
 }
 
 impl<B: Backend> Serve<B> for Params {
-    fn precompute(
-        &self,
-        backend: &Arc<B>,
-        matrix: &Path,
-        outputs: Outputs<'_>,
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<(), ProtocolError> {
-        let hint = LweHint::of_file(&**backend, self.layout(), &self.public_matrix(), matrix, progress)?;
-        hint.write(outputs.hint)
+    fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
+        let hint =
+            LweHint::of_file(&**backend, self.layout(), &self.public_matrix(), job.matrix, job.progress)?;
+        hint.write(job.hint)
     }
 
-    fn patch(
-        &self,
-        _backend: &Arc<B>,
-        files: &PatchedFiles<'_>,
-        changes: &[ChangedRecord],
-    ) -> Result<(), ProtocolError> {
+    fn patch(&self, _backend: &Arc<B>, files: &PatchedFiles<'_>, changes: &[ChangedRecord]) -> Result<()> {
         let differences = differences(self.grid(), Spread::Columns, changes)?;
         patch_hint(files.hint, self.rows, self.public_matrix(), differences)
     }
 
-    fn open(
-        &self,
-        backend: &Arc<B>,
-        files: &Files,
-        opening: Opening,
-    ) -> Result<Box<dyn Responder>, ProtocolError> {
+    fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let query = FirstQueries { layout: self.query_layout(), columns: self.record_columns() };
         let rows = MatrixRows::open(backend, self.layout(), query, &files.matrix, opening)?;
