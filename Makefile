@@ -4,14 +4,28 @@ FUZZ_SECONDS ?= 60
 
 .PHONY: build demo demo-two-server test lint test-docs test-rust test-page test-avx512 fuzz bench clean
 
+# Says in one line what is missing where Rust is not there, or too old.
+.PHONY: check-rust
+check-rust:
+	@CARGO="$(CARGO)" scripts/check-rust.sh
+build demo-build lint check-32-bit deny audit test-rust: | check-rust
+
 build:
 	$(CARGO) build --release --locked --package spirea-cli
 
-demo: build
-	python3 scripts/demo.py target/release/spirea
+# The demos run the program of the tests: its kernels are compiled as for a release, and all around them with little or no
+# optimization, which takes so many seconds of processor time in place of some 900.
+DEMO_SECONDS = 430
+.PHONY: demo-build
+demo-build:
+	@scripts/say-build-time.sh $(DEMO_SECONDS)
+	$(CARGO) build --locked --package spirea-cli
 
-demo-two-server: build
-	python3 scripts/demo_two_server.py target/release/spirea
+demo: demo-build
+	python3 scripts/demo.py target/debug/spirea
+
+demo-two-server: demo-build
+	python3 scripts/demo_two_server.py target/debug/spirea
 
 test: lint deny test-rust test-cuda-asan test-docs test-reference-client test-page test-constant-time test-deploy check-cuda-pack test-avx512
 
