@@ -1,10 +1,18 @@
 //! Instruction sets: what the machine has, found once, and tokens that prove it.
 //!
 //! A kernel's functions take the token of their instruction set by value. A token can only be made by
-//! detection, so holding one is the proof that the instructions exist, and the `unsafe` of every intrinsic
-//! rests on it.
+//! detection, so holding one is the proof that the instructions exist. [`compiled`] and [`operations`] write a token's
+//! functions with the instructions that it proves; vectors come from memory by [`load`] and go there by [`store`].
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use std::fmt;
+
+use bytemuck::{Pod, bytes_of, cast_slice, cast_slice_mut, pod_read_unaligned};
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{compiled, enabled, operations, or_vector};
 
 /// A family of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,3 +144,21 @@ macro_rules! with_token {
     };
 }
 pub(crate) use with_token;
+
+/// The vector that the first words of a slice are.
+///
+/// # Panics
+/// If they are fewer than a vector's.
+#[inline(always)]
+pub(crate) fn load<V: Pod, W: Pod>(words: &[W]) -> V {
+    pod_read_unaligned(cast_slice(&words[..size_of::<V>() / size_of::<W>()]))
+}
+
+/// Writes a vector to the first words of a slice.
+///
+/// # Panics
+/// If they are fewer than a vector's.
+#[inline(always)]
+pub(crate) fn store<V: Pod, W: Pod>(vector: V, words: &mut [W]) {
+    cast_slice_mut(&mut words[..size_of::<V>() / size_of::<W>()]).copy_from_slice(bytes_of(&vector));
+}

@@ -8,8 +8,10 @@
 //! So nothing is rearranged behind the cipher, and before it sigma of a seed is read from memory as often as it has
 //! blocks, which costs no arithmetic.
 
+use bytemuck::Pod;
 use spirea_dpf::{Bit, Block, CONTROL, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Party};
 
+use crate::isa::{load, store};
 use crate::prefetch::reread;
 
 /// Rounds of AES-128.
@@ -24,7 +26,7 @@ const NODES: usize = 32;
 /// Vectors of blocks over the token of an instruction set.
 pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
     /// A register.
-    type Vector: Copy;
+    type Vector: Pod;
     /// Blocks of a vector: 1, 2 or 4.
     const BLOCKS: usize;
 
@@ -33,11 +35,17 @@ pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
     /// A block everywhere.
     fn splat(self, block: Block) -> Self::Vector;
     /// The first [`Self::BLOCKS`] blocks.
-    fn load(self, blocks: &[Block]) -> Self::Vector;
+    #[inline(always)]
+    fn load(self, blocks: &[Block]) -> Self::Vector {
+        load(blocks)
+    }
     /// The first [`Self::BLOCKS`] of the sequence that repeats every block N times, 2 or 4.
     fn repeat<const N: usize>(self, blocks: &[Block]) -> Self::Vector;
     /// Writes the first [`Self::BLOCKS`] blocks.
-    fn store(self, vector: Self::Vector, blocks: &mut [Block]);
+    #[inline(always)]
+    fn store(self, vector: Self::Vector, blocks: &mut [Block]) {
+        store(vector, blocks);
+    }
     /// Exclusive or.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// And.
@@ -341,31 +349,38 @@ pub(crate) fn only_encrypt<L: AesLanes>(lanes: L, rounds: u64) -> u64 {
 
 /// The tree over AES lanes, each function compiled for the lanes' instruction set.
 macro_rules! aes_tree {
-    ($token:ty, $features:literal) => {
+    ($token:ident) => {
+        #[allow(unsafe_code)]
         impl $crate::dpf::tree::Tree for $token {
             fn expand(&self, nodes: &mut [Block], count: usize, level: &Level) {
-                #[target_feature(enable = $features)]
-                fn compiled(lanes: $token, nodes: &mut [Block], count: usize, level: &Level) {
-                    $crate::dpf::aes::expand(lanes, nodes, count, level);
-                }
+                $crate::isa::enabled!(
+                    $token,
+                    fn compiled(lanes: $token, nodes: &mut [Block], count: usize, level: &Level) {
+                        $crate::dpf::aes::expand(lanes, nodes, count, level);
+                    }
+                );
                 // SAFETY: `self` proves the features.
                 unsafe { compiled(*self, nodes, count, level) }
             }
 
             fn leaves(&self, nodes: &[Block], key: &Key, shares: &mut [Leaf]) {
-                #[target_feature(enable = $features)]
-                fn compiled<O: Output>(lanes: $token, nodes: &[Block], key: &Key, shares: &mut [Leaf]) {
-                    $crate::dpf::aes::leaves::<$token, O>(lanes, nodes, key, shares);
-                }
+                $crate::isa::enabled!(
+                    $token,
+                    fn compiled<O: Output>(lanes: $token, nodes: &[Block], key: &Key, shares: &mut [Leaf]) {
+                        $crate::dpf::aes::leaves::<$token, O>(lanes, nodes, key, shares);
+                    }
+                );
                 // SAFETY: `self` proves the features.
                 unsafe { $crate::dpf::tree::with_output!(key, compiled(*self, nodes, key, shares)) }
             }
 
             fn only_expand(&self, rounds: u64) -> u64 {
-                #[target_feature(enable = $features)]
-                fn compiled(lanes: $token, rounds: u64) -> u64 {
-                    $crate::dpf::aes::only_encrypt(lanes, rounds)
-                }
+                $crate::isa::enabled!(
+                    $token,
+                    fn compiled(lanes: $token, rounds: u64) -> u64 {
+                        $crate::dpf::aes::only_encrypt(lanes, rounds)
+                    }
+                );
                 // SAFETY: `self` proves the features.
                 unsafe { compiled(*self, rounds) }
             }

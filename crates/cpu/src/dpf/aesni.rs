@@ -4,10 +4,12 @@
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
+use bytemuck::cast;
 use spirea_dpf::prf::AES_KEY;
 use spirea_dpf::{Bit, Block, Key, Leaf, Level, Output, OutputKind};
 
 use super::aes::{AesLanes, ROUNDS, RoundKeys, TURNED, aes_tree};
+use crate::isa::{load, operations};
 
 /// Proof that AES-NI is there, with the round keys: by reference, since a token is copied wherever it goes.
 #[derive(Clone, Copy)]
@@ -63,8 +65,7 @@ fn _mm_extract_epi32_1(vector: __m128i) -> u32 {
 /// One block.
 #[inline(always)]
 pub(crate) fn block(block: &Block) -> __m128i {
-    // SAFETY: SSE2, which every x86-64 has; a block is 16 bytes.
-    unsafe { _mm_loadu_si128(std::ptr::from_ref(block).cast()) }
+    load(std::slice::from_ref(block))
 }
 
 impl AesLanes for AesNi {
@@ -76,79 +77,25 @@ impl AesLanes for AesNi {
         self.0
     }
 
-    #[inline(always)]
-    fn splat(self, value: Block) -> __m128i {
-        block(&value)
-    }
-
-    #[inline(always)]
-    fn load(self, blocks: &[Block]) -> __m128i {
-        block(&blocks[0])
-    }
-
-    #[inline(always)]
-    fn repeat<const N: usize>(self, blocks: &[Block]) -> __m128i {
-        block(&blocks[0])
-    }
-
-    #[inline(always)]
-    fn store(self, vector: __m128i, blocks: &mut [Block]) {
-        // SAFETY: SSE2; a block is 16 bytes.
-        unsafe { _mm_storeu_si128(std::ptr::from_mut(&mut blocks[0]).cast(), vector) }
-    }
-
-    #[inline(always)]
-    fn xor(self, a: __m128i, b: __m128i) -> __m128i {
-        // SAFETY: SSE2.
-        unsafe { _mm_xor_si128(a, b) }
-    }
-
-    #[inline(always)]
-    fn and(self, a: __m128i, b: __m128i) -> __m128i {
-        // SAFETY: SSE2.
-        unsafe { _mm_and_si128(a, b) }
-    }
-
-    #[inline(always)]
-    fn sigma(self, nodes: __m128i) -> __m128i {
-        // SAFETY: SSE2.
-        unsafe {
+    operations! { AesNi, __m128i:
+        splat(value: Block) = block(&value);
+        repeat<const N: usize>(blocks: &[Block]) = block(&blocks[0]);
+        xor(a, b) = _mm_xor_si128(a, b);
+        and(a, b) = _mm_and_si128(a, b);
+        sigma(nodes) = {
             let seeds = _mm_and_si128(nodes, _mm_set_epi64x(-1, -2));
             _mm_xor_si128(_mm_shuffle_epi32::<0xEE>(seeds), _mm_bslli_si128::<8>(seeds))
-        }
-    }
-
-    #[inline(always)]
-    fn round(self, state: __m128i, key: __m128i) -> __m128i {
-        // SAFETY: `self` proves AES-NI.
-        unsafe { _mm_aesenc_si128(state, key) }
-    }
-
-    #[inline(always)]
-    fn last_round(self, state: __m128i, key: __m128i) -> __m128i {
-        // SAFETY: `self` proves AES-NI.
-        unsafe { _mm_aesenclast_si128(state, key) }
-    }
-
-    #[inline(always)]
-    fn add32(self, a: __m128i, b: __m128i) -> __m128i {
-        // SAFETY: SSE2.
-        unsafe { _mm_add_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn add64(self, a: __m128i, b: __m128i) -> __m128i {
-        // SAFETY: SSE2.
-        unsafe { _mm_add_epi64(a, b) }
-    }
-
-    #[inline(always)]
-    fn add128(self, a: __m128i, b: __m128i, _: __m128i) -> __m128i {
-        let mut blocks = [[0; 1]; 2];
-        self.store(a, &mut blocks[0]);
-        self.store(b, &mut blocks[1]);
-        block(&(blocks[0][0] ^ TURNED).wrapping_add(blocks[1][0] ^ TURNED))
+        };
+        round(state, key) = _mm_aesenc_si128(state, key);
+        last_round(state, key) = _mm_aesenclast_si128(state, key);
+        add32(a, b) = _mm_add_epi32(a, b);
+        add64(a, b) = _mm_add_epi64(a, b);
+        // SSE2 compares no words of 64 bits: the processor adds blocks with a carry of its own.
+        add128(a, b, _not_b) = {
+            let (a, b): (Block, Block) = (cast(a), cast(b));
+            cast((a ^ TURNED).wrapping_add(b ^ TURNED))
+        };
     }
 }
 
-aes_tree!(AesNi, "aes");
+aes_tree!(AesNi);

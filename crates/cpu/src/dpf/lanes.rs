@@ -2,6 +2,8 @@
 
 use bytemuck::Pod;
 
+use crate::isa::{load, store};
+
 /// An algorithm to be compiled for every instruction set; [`ByteLanes::run`] runs it.
 pub(crate) trait RowKernel {
     /// What it returns.
@@ -15,7 +17,7 @@ pub(crate) trait RowKernel {
 /// Vectors of bytes over the token of an instruction set, as words of 32 or 64 bits, little-endian, too.
 pub(crate) trait ByteLanes: Copy + Send + Sync + 'static {
     /// A register.
-    type Vector: Copy;
+    type Vector: Pod;
     /// Its bytes: 32 or 64.
     const BYTES: usize;
 
@@ -25,9 +27,15 @@ pub(crate) trait ByteLanes: Copy + Send + Sync + 'static {
     /// All zero.
     fn zero(self) -> Self::Vector;
     /// The first [`Self::BYTES`] bytes.
-    fn load(self, bytes: &[u8]) -> Self::Vector;
+    #[inline(always)]
+    fn load(self, bytes: &[u8]) -> Self::Vector {
+        load(bytes)
+    }
     /// Writes the first [`Self::BYTES`] bytes.
-    fn store(self, vector: Self::Vector, bytes: &mut [u8]);
+    #[inline(always)]
+    fn store(self, vector: Self::Vector, bytes: &mut [u8]) {
+        store(vector, bytes);
+    }
     /// Exclusive or.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// And.

@@ -31,18 +31,6 @@ impl ByteLanes for Portable<8> {
     }
 
     #[inline(always)]
-    fn load(self, bytes: &[u8]) -> Words {
-        let words = bytes[..32].as_chunks::<4>().0;
-        std::array::from_fn(|i| u32::from_le_bytes(words[i]))
-    }
-
-    #[inline(always)]
-    fn store(self, vector: Words, bytes: &mut [u8]) {
-        let words = bytes[..32].as_chunks_mut::<4>().0;
-        words.iter_mut().zip(vector).for_each(|(to, word)| *to = word.to_le_bytes());
-    }
-
-    #[inline(always)]
     fn xor(self, a: Words, b: Words) -> Words {
         each(a, b, |a, b| a ^ b)
     }

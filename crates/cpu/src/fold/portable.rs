@@ -2,8 +2,8 @@
 //!
 //! One column and the whole word of the query at a time: no digits at all.
 
-use super::tile::{Tile, fold_tile, read, tile_from_cache};
-use super::{Microkernel, PanelSums, Quad, RowLanes};
+use super::tile::{Tile, fold_tile, read};
+use super::{Microkernel, Quad, RowLanes};
 use crate::isa::Portable;
 
 impl<const N: usize> RowLanes for Portable<N> {
@@ -17,8 +17,8 @@ impl<const N: usize> RowLanes for Portable<N> {
     }
 
     #[inline(always)]
-    fn load(self, quad: &Quad, first_row: usize, phase: usize) -> [u32; N] {
-        std::array::from_fn(|lane| u32::from(quad[4 * (first_row + lane) + phase]))
+    fn columns(self, quad: [u32; N], phase: usize) -> [u32; N] {
+        quad.map(|columns| columns >> (8 * phase) & 0xFF)
     }
 
     #[inline(always)]
@@ -35,13 +35,6 @@ impl<const N: usize> RowLanes for Portable<N> {
     fn join<const BITS: i32>(self, low: [u32; N], high: [u32; N]) -> [u32; N] {
         std::array::from_fn(|lane| low[lane].wrapping_add(high[lane] << BITS))
     }
-
-    #[inline(always)]
-    fn add_to(self, vector: [u32; N], sums: &mut PanelSums, first_row: usize) {
-        for (sum, lane) in sums[first_row..first_row + N].iter_mut().zip(vector) {
-            *sum = sum.wrapping_add(lane);
-        }
-    }
 }
 
 impl<const N: usize> Microkernel for Portable<N> {
@@ -57,9 +50,5 @@ impl<const N: usize> Microkernel for Portable<N> {
 
     fn read(self, quads: &[Quad], ahead: usize) -> u32 {
         read(self, quads, ahead)
-    }
-
-    fn multiply_adds(self, rounds: u64) -> u64 {
-        tile_from_cache(self, rounds)
     }
 }

@@ -3,8 +3,8 @@
 
 use spirea_backend::PanelLayout;
 
-use super::tile::{Tile, fold_tile, read};
-use super::{Microkernel, PanelSums, Quad, RowLanes, driver};
+use super::tile::{Tile, fold_up_to_3, read};
+use super::{Microkernel, Quad, RowLanes, driver};
 use crate::isa::Portable;
 use crate::oracle::{Fill, matrix, naive_scalar_fold, words};
 
@@ -21,8 +21,8 @@ impl RowLanes for Vpdpbusd {
         [0; 16]
     }
 
-    fn load(self, quad: &Quad, first_row: usize, _phase: usize) -> [u32; 16] {
-        std::array::from_fn(|lane| u32::from_le_bytes(quad.as_chunks().0[first_row + lane]))
+    fn columns(self, quad: [u32; 16], _phase: usize) -> [u32; 16] {
+        quad
     }
 
     fn splat(self, word: u32) -> [u32; 16] {
@@ -40,31 +40,17 @@ impl RowLanes for Vpdpbusd {
     fn join<const BITS: i32>(self, low: [u32; 16], high: [u32; 16]) -> [u32; 16] {
         std::array::from_fn(|lane| low[lane].wrapping_add(high[lane] << BITS))
     }
-
-    fn add_to(self, vector: [u32; 16], sums: &mut PanelSums, first_row: usize) {
-        for (sum, lane) in sums[first_row..].iter_mut().zip(vector) {
-            *sum = sum.wrapping_add(lane);
-        }
-    }
 }
 
 impl Microkernel for Vpdpbusd {
     const TILE: usize = 3;
 
     fn fold(self, tile: Tile<'_>) {
-        match tile.sums.len() {
-            1 => fold_tile::<_, 2, 1, 2>(self, tile),
-            2 => fold_tile::<_, 2, 2, 1>(self, tile),
-            _ => fold_tile::<_, 2, 3, 1>(self, tile),
-        }
+        fold_up_to_3::<_, 2, 2>(self, tile);
     }
 
     fn read(self, quads: &[Quad], ahead: usize) -> u32 {
         read(self, quads, ahead)
-    }
-
-    fn multiply_adds(self, rounds: u64) -> u64 {
-        rounds
     }
 }
 

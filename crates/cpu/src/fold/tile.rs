@@ -59,6 +59,17 @@ pub(super) fn fold_tile<L: RowLanes, const V: usize, const Q: usize, const U: us
     }
 }
 
+/// Computes a tile of 1 to 3 queries: a lone one `V` vectors of rows and `U` quads at a time.
+#[inline(always)]
+pub(super) fn fold_up_to_3<L: RowLanes, const V: usize, const U: usize>(lanes: L, tile: Tile<'_>) {
+    match tile.sums.len() {
+        1 => fold_tile::<L, V, 1, U>(lanes, tile),
+        2 => fold_tile::<L, 2, 2, 1>(lanes, tile),
+        3 => fold_tile::<L, 2, 3, 1>(lanes, tile),
+        _ => unreachable!("a tile has 1 to 3 queries"),
+    }
+}
+
 /// One quad of columns times `Q` queries.
 #[inline(always)]
 fn accumulate<L: RowLanes, const V: usize, const Q: usize>(
@@ -129,11 +140,13 @@ pub(crate) trait Microkernel: RowLanes + Send + Sync + 'static {
     /// Multiplies and adds, as the tile does, for a number of rounds; returns the number of products of a
     /// byte and a word. For the kernels with an instruction of their own it does nothing else: the ceiling
     /// of the arithmetic.
-    fn multiply_adds(self, rounds: u64) -> u64;
+    fn multiply_adds(self, rounds: u64) -> u64 {
+        tile_from_cache(self, rounds)
+    }
 }
 
 /// The tile of `kernel` over operands in the first-level cache; returns the number of products.
-pub(super) fn tile_from_cache<K: Microkernel>(kernel: K, iterations: u64) -> u64 {
+fn tile_from_cache<K: Microkernel>(kernel: K, iterations: u64) -> u64 {
     const QUADS: usize = 64;
     let block = vec![[1u8; QUAD_BYTES] as Quad; QUADS];
     let operands = vec![[3; 4]; QUADS * K::TILE];

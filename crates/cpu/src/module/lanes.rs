@@ -1,21 +1,30 @@
 //! What transforms are written over: vectors whose lanes are rows, two words of 16 bits each.
 
+use bytemuck::Pod;
+
 use crate::fold::Quad;
+use crate::isa::{load, store};
 
 /// A vector of 32-bit lanes, one lane a row, two signed 16-bit words a lane, over the token of an
 /// instruction set.
 pub(crate) trait PairLanes: Copy {
     /// A register.
-    type Vector: Copy + Send;
+    type Vector: Pod + Send;
     /// Rows of a vector.
     const LANES: usize;
 
     /// The same lane everywhere.
     fn splat(self, lane: u32) -> Self::Vector;
     /// The quad's four bytes in each lane, lowest column lowest, of rows `first_row` onward.
-    fn load(self, quad: &Quad, first_row: usize) -> Self::Vector;
+    #[inline(always)]
+    fn load(self, quad: &Quad, first_row: usize) -> Self::Vector {
+        load(&quad[4 * first_row..])
+    }
     /// The lanes as words.
-    fn store(self, vector: Self::Vector, lanes: &mut [u32]);
+    #[inline(always)]
+    fn store(self, vector: Self::Vector, lanes: &mut [u32]) {
+        store(vector, lanes);
+    }
 
     /// 16-bit words: sum modulo 2^16.
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;

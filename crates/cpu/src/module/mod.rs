@@ -48,7 +48,7 @@ use spirea_backend::{PANEL_ROWS, PanelLayout, RING_DEGREE, RingMatrix};
 use crate::fold::Quad;
 pub(crate) use lanes::PairLanes;
 use prepare::Prepared;
-use rows::Scratch;
+use rows::{Rows, Scratch};
 
 /// Blocks of 256 columns whose sum four primes still recover.
 pub(crate) const CHUNK_BLOCKS: usize = 128;
@@ -61,17 +61,8 @@ const _: () = assert!(
 
 /// The algorithm compiled for an instruction set.
 pub(crate) trait ModuleKernel: PairLanes + Send + Sync + 'static {
-    /// Adds a chunk's product for rows `first_row` to `first_row + LANES` of `panel` to `hint`, these rows of
-    /// the result.
-    fn fold_rows(
-        self,
-        prepared: &Prepared,
-        chunk: usize,
-        panel: &[Quad],
-        first_row: usize,
-        scratch: &mut Scratch<Self::Vector>,
-        hint: &mut [u32],
-    );
+    /// Adds the product of some rows and a chunk of the public matrix to the rows of the result.
+    fn fold_rows(self, rows: Rows<'_, Self::Vector>);
 }
 
 /// The database times the public matrix, row by row, on the current thread pool, `chunk_blocks` blocks of
@@ -92,8 +83,9 @@ pub(crate) fn module_fold<K: ModuleKernel>(
         || Scratch::new(kernel, a.rank),
         |scratch, (group, hint)| {
             let panel = &quads[group / groups * layout.quads()..][..layout.quads()];
+            let first_row = group % groups * K::LANES;
             for chunk in 0..prepared.chunks() {
-                kernel.fold_rows(&prepared, chunk, panel, group % groups * K::LANES, scratch, hint);
+                kernel.fold_rows(Rows { prepared: &prepared, chunk, panel, first_row, scratch, hint });
             }
         },
     );

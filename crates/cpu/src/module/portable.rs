@@ -1,9 +1,7 @@
 //! Lanes in plain Rust: the portable kernel of machines other than x86-64.
 
-use super::prepare::Prepared;
-use super::rows::{self, Scratch};
+use super::rows::{self, Rows};
 use super::{ModuleKernel, PairLanes};
-use crate::fold::Quad;
 use crate::isa::Portable;
 
 type Lanes<const N: usize> = [u32; N];
@@ -25,17 +23,6 @@ impl<const N: usize> PairLanes for Portable<N> {
     #[inline(always)]
     fn splat(self, lane: u32) -> Lanes<N> {
         [lane; N]
-    }
-
-    #[inline(always)]
-    fn load(self, quad: &Quad, first_row: usize) -> Lanes<N> {
-        let rows = quad.as_chunks::<4>().0;
-        std::array::from_fn(|lane| u32::from_le_bytes(rows[first_row + lane]))
-    }
-
-    #[inline(always)]
-    fn store(self, vector: Lanes<N>, lanes: &mut [u32]) {
-        lanes[..N].copy_from_slice(&vector);
     }
 
     #[inline(always)]
@@ -117,15 +104,7 @@ impl<const N: usize> PairLanes for Portable<N> {
 }
 
 impl<const N: usize> ModuleKernel for Portable<N> {
-    fn fold_rows(
-        self,
-        prepared: &Prepared,
-        chunk: usize,
-        panel: &[Quad],
-        first_row: usize,
-        scratch: &mut Scratch<Lanes<N>>,
-        hint: &mut [u32],
-    ) {
-        rows::fold_rows(self, prepared, chunk, panel, first_row, scratch, hint);
+    fn fold_rows(self, rows: Rows<'_, Lanes<N>>) {
+        rows::fold_rows(self, rows);
     }
 }

@@ -37,16 +37,27 @@ impl<V: Copy> Scratch<V> {
     }
 }
 
+/// The rows of one vector, and a chunk of the public matrix.
+pub(crate) struct Rows<'a, V> {
+    /// The public matrix.
+    pub prepared: &'a Prepared,
+    /// Which of its chunks.
+    pub chunk: usize,
+    /// The panel that the rows are in.
+    pub panel: &'a [Quad],
+    /// The first of them.
+    pub first_row: usize,
+    /// What the thread computes in.
+    pub scratch: &'a mut Scratch<V>,
+    /// These rows of the result.
+    pub hint: &'a mut [u32],
+}
+
 /// See [`super::ModuleKernel::fold_rows`].
 #[inline(always)]
 pub(super) fn fold_rows<L: PairLanes>(
     lanes: L,
-    prepared: &Prepared,
-    chunk: usize,
-    panel: &[Quad],
-    first_row: usize,
-    scratch: &mut Scratch<L::Vector>,
-    hint: &mut [u32],
+    Rows { prepared, chunk, panel, first_row, scratch, hint }: Rows<'_, L::Vector>,
 ) {
     let rank = prepared.rank;
     for sums in &mut scratch.sums {

@@ -4,34 +4,17 @@
 use std::arch::x86_64::*;
 
 use super::lanes::{Kernel, WordLanes};
-use crate::isa::Avx2;
+use crate::isa::{Avx2, compiled, operations};
 
 impl WordLanes<8> for Avx2 {
     type Vector = __m256i;
     type Wide = __m256i;
     const FOLD_ROWS: usize = 2;
 
-    fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        // SAFETY: `self` proves AVX2.
-        unsafe { run(self, kernel) }
-    }
-
-    #[inline(always)]
-    fn splat(self, word: u32) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_set1_epi32(word as i32) }
-    }
-
-    #[inline(always)]
-    fn load(self, words: &[u32; 8]) -> __m256i {
-        // SAFETY: `self` proves AVX2; the array has 32 bytes.
-        unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    fn store(self, a: __m256i, words: &mut [u32; 8]) {
-        // SAFETY: `self` proves AVX2; the array has 32 bytes.
-        unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), a) }
+    compiled! { Avx2:
+        fn run<K: Kernel>(lanes, kernel: K) -> K::Output {
+            kernel.run(lanes)
+        }
     }
 
     #[inline(always)]
@@ -45,63 +28,27 @@ impl WordLanes<8> for Avx2 {
         }
     }
 
-    #[inline(always)]
-    fn fence(self) {
-        // SAFETY: part of SSE, which every x86-64 has.
-        unsafe { _mm_sfence() }
-    }
+    operations! { Avx2, __m256i:
+        fence() -> () = _mm_sfence();
+        splat(word: u32) = _mm256_set1_epi32(word as i32);
+        add(a, b) = _mm256_add_epi32(a, b);
+        sub(a, b) = _mm256_sub_epi32(a, b);
+        min(a, b) = _mm256_min_epu32(a, b);
+        mul_low(a, b) = _mm256_mullo_epi32(a, b);
+        shift_right(a, bits: u32) = _mm256_srl_epi32(a, _mm_cvtsi32_si128(bits as i32));
+        shift_left(a, bits: u32) = _mm256_sll_epi32(a, _mm_cvtsi32_si128(bits as i32));
+        and(a, b) = _mm256_and_si256(a, b);
+        permute(a, places) = _mm256_permutevar8x32_epi32(a, places);
 
-    #[inline(always)]
-    fn add(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_add_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn sub(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_sub_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn min(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_min_epu32(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul_low(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_mullo_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul_high(self, a: __m256i, b: __m256i) -> __m256i {
-        self.join_high(self.mul_wide(a, b), self.mul_wide(self.odd(a), self.odd(b)))
-    }
-
-    #[inline(always)]
-    fn shift_right(self, a: __m256i, bits: u32) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_srl_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
-    }
-
-    #[inline(always)]
-    fn shift_left(self, a: __m256i, bits: u32) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_sll_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
-    }
-
-    #[inline(always)]
-    fn and(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_and_si256(a, b) }
-    }
-
-    #[inline(always)]
-    fn permute(self, a: __m256i, places: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_permutevar8x32_epi32(a, places) }
+        zeros() = _mm256_setzero_si256();
+        even(a) = a;
+        // A shuffle, not a shift: the compiler knows that it leaves a splat as it is.
+        odd(a) = _mm256_shuffle_epi32::<0xF5>(a);
+        mul_wide(a, b) = _mm256_mul_epu32(a, b);
+        add_wide(a, b) = _mm256_add_epi64(a, b);
+        high(a) = _mm256_srli_epi64::<32>(a);
+        join_low(even, odd) = _mm256_blend_epi32::<0xAA>(even, _mm256_slli_epi64::<32>(odd));
+        join_high(even, odd) = _mm256_blend_epi32::<0xAA>(_mm256_srli_epi64::<32>(even), odd);
     }
 
     #[inline(always)]
@@ -127,56 +74,4 @@ impl WordLanes<8> for Avx2 {
             y
         }
     }
-
-    #[inline(always)]
-    fn zeros(self) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_setzero_si256() }
-    }
-
-    #[inline(always)]
-    fn even(self, a: __m256i) -> __m256i {
-        a
-    }
-
-    #[inline(always)]
-    fn odd(self, a: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2. A shuffle, not a shift: the compiler knows that it leaves a splat as it is.
-        unsafe { _mm256_shuffle_epi32::<0xF5>(a) }
-    }
-
-    #[inline(always)]
-    fn mul_wide(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_mul_epu32(a, b) }
-    }
-
-    #[inline(always)]
-    fn add_wide(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_add_epi64(a, b) }
-    }
-
-    #[inline(always)]
-    fn high(self, a: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_srli_epi64::<32>(a) }
-    }
-
-    #[inline(always)]
-    fn join_low(self, even: __m256i, odd: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_blend_epi32::<0xAA>(even, _mm256_slli_epi64::<32>(odd)) }
-    }
-
-    #[inline(always)]
-    fn join_high(self, even: __m256i, odd: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_blend_epi32::<0xAA>(_mm256_srli_epi64::<32>(even), odd) }
-    }
-}
-
-#[target_feature(enable = "avx2")]
-fn run<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
-    kernel.run(lanes)
 }

@@ -4,34 +4,17 @@
 use std::arch::x86_64::*;
 
 use super::lanes::{Kernel, WordLanes};
-use crate::isa::Avx512;
+use crate::isa::{Avx512, compiled, operations};
 
 impl WordLanes<16> for Avx512 {
     type Vector = __m512i;
     type Wide = __m512i;
     const FOLD_ROWS: usize = 4;
 
-    fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { run(self, kernel) }
-    }
-
-    #[inline(always)]
-    fn splat(self, word: u32) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_set1_epi32(word as i32) }
-    }
-
-    #[inline(always)]
-    fn load(self, words: &[u32; 16]) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI; the array has 64 bytes.
-        unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    fn store(self, a: __m512i, words: &mut [u32; 16]) {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI; the array has 64 bytes.
-        unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), a) }
+    compiled! { Avx512:
+        fn run<K: Kernel>(lanes, kernel: K) -> K::Output {
+            kernel.run(lanes)
+        }
     }
 
     #[inline(always)]
@@ -45,63 +28,27 @@ impl WordLanes<16> for Avx512 {
         }
     }
 
-    #[inline(always)]
-    fn fence(self) {
-        // SAFETY: part of SSE, which every x86-64 has.
-        unsafe { _mm_sfence() }
-    }
+    operations! { Avx512, __m512i:
+        fence() -> () = _mm_sfence();
+        splat(word: u32) = _mm512_set1_epi32(word as i32);
+        add(a, b) = _mm512_add_epi32(a, b);
+        sub(a, b) = _mm512_sub_epi32(a, b);
+        min(a, b) = _mm512_min_epu32(a, b);
+        mul_low(a, b) = _mm512_mullo_epi32(a, b);
+        shift_right(a, bits: u32) = _mm512_srl_epi32(a, _mm_cvtsi32_si128(bits as i32));
+        shift_left(a, bits: u32) = _mm512_sll_epi32(a, _mm_cvtsi32_si128(bits as i32));
+        and(a, b) = _mm512_and_si512(a, b);
+        permute(a, places) = _mm512_permutexvar_epi32(places, a);
 
-    #[inline(always)]
-    fn add(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_add_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn sub(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_sub_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn min(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_min_epu32(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul_low(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_mullo_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul_high(self, a: __m512i, b: __m512i) -> __m512i {
-        self.join_high(self.mul_wide(a, b), self.mul_wide(self.odd(a), self.odd(b)))
-    }
-
-    #[inline(always)]
-    fn shift_right(self, a: __m512i, bits: u32) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_srl_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
-    }
-
-    #[inline(always)]
-    fn shift_left(self, a: __m512i, bits: u32) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_sll_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
-    }
-
-    #[inline(always)]
-    fn and(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_and_si512(a, b) }
-    }
-
-    #[inline(always)]
-    fn permute(self, a: __m512i, places: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_permutexvar_epi32(places, a) }
+        zeros() = _mm512_setzero_si512();
+        even(a) = a;
+        // A shuffle, not a shift: the compiler knows that it leaves a splat as it is.
+        odd(a) = _mm512_shuffle_epi32::<0xF5>(a);
+        mul_wide(a, b) = _mm512_mul_epu32(a, b);
+        add_wide(a, b) = _mm512_add_epi64(a, b);
+        high(a) = _mm512_srli_epi64::<32>(a);
+        join_low(even, odd) = _mm512_mask_shuffle_epi32::<0xA0>(even, 0xAAAA, odd);
+        join_high(even, odd) = _mm512_mask_shuffle_epi32::<0xF5>(odd, 0x5555, even);
     }
 
     #[inline(always)]
@@ -134,57 +81,4 @@ impl WordLanes<16> for Avx512 {
             y
         }
     }
-
-    #[inline(always)]
-    fn zeros(self) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_setzero_si512() }
-    }
-
-    #[inline(always)]
-    fn even(self, a: __m512i) -> __m512i {
-        a
-    }
-
-    #[inline(always)]
-    fn odd(self, a: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI. A shuffle, not a shift: the compiler knows that it leaves
-        // a splat as it is.
-        unsafe { _mm512_shuffle_epi32::<0xF5>(a) }
-    }
-
-    #[inline(always)]
-    fn mul_wide(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_mul_epu32(a, b) }
-    }
-
-    #[inline(always)]
-    fn add_wide(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_add_epi64(a, b) }
-    }
-
-    #[inline(always)]
-    fn high(self, a: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_srli_epi64::<32>(a) }
-    }
-
-    #[inline(always)]
-    fn join_low(self, even: __m512i, odd: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_mask_shuffle_epi32::<0xA0>(even, 0xAAAA, odd) }
-    }
-
-    #[inline(always)]
-    fn join_high(self, even: __m512i, odd: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F, BW and VNNI.
-        unsafe { _mm512_mask_shuffle_epi32::<0xF5>(odd, 0x5555, even) }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn run<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
-    kernel.run(lanes)
 }

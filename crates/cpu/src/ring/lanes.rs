@@ -1,5 +1,9 @@
 //! What an instruction set supplies: vectors of 32-bit lanes, and products of 64 bits.
 
+use bytemuck::Pod;
+
+use crate::isa::{load, store};
+
 /// An algorithm to be compiled for every instruction set; [`WordLanes::run`] runs it.
 pub(super) trait Kernel {
     /// What it returns.
@@ -15,7 +19,7 @@ pub(super) trait Kernel {
 /// A *wide* number has 64 bits and takes the place of two lanes, an even one and the odd one after it.
 pub(crate) trait WordLanes<const W: usize>: Copy + Send + Sync + 'static {
     /// `W` lanes.
-    type Vector: Copy;
+    type Vector: Pod;
     /// `W / 2` wide numbers.
     type Wide: Copy;
 
@@ -28,9 +32,15 @@ pub(crate) trait WordLanes<const W: usize>: Copy + Send + Sync + 'static {
     /// The same word in every lane.
     fn splat(self, word: u32) -> Self::Vector;
     /// Words from memory.
-    fn load(self, words: &[u32; W]) -> Self::Vector;
+    #[inline(always)]
+    fn load(self, words: &[u32; W]) -> Self::Vector {
+        load(words)
+    }
     /// Words to memory.
-    fn store(self, a: Self::Vector, words: &mut [u32; W]);
+    #[inline(always)]
+    fn store(self, a: Self::Vector, words: &mut [u32; W]) {
+        store(a, words);
+    }
     /// Words to memory past the caches, in no order with other stores until [`Self::fence`].
     fn stream(self, a: Self::Vector, words: &mut [u32; W]);
     /// Puts the streamed words before all that is stored from here on.
@@ -44,7 +54,11 @@ pub(crate) trait WordLanes<const W: usize>: Copy + Send + Sync + 'static {
     /// Low half of the product.
     fn mul_low(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// High half of the unsigned product.
-    fn mul_high(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    #[inline(always)]
+    fn mul_high(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        let odd = self.mul_wide(self.odd(a), self.odd(b));
+        self.join_high(self.mul_wide(self.even(a), self.even(b)), odd)
+    }
     /// a shifted right by `bits`, 0 to 32, zeros coming in.
     fn shift_right(self, a: Self::Vector, bits: u32) -> Self::Vector;
     /// a shifted left by `bits`, 0 to 32, zeros coming in.

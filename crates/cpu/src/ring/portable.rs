@@ -20,16 +20,6 @@ macro_rules! portable {
             }
 
             #[inline(always)]
-            fn load(self, words: &[u32; $lanes]) -> Self::Vector {
-                *words
-            }
-
-            #[inline(always)]
-            fn store(self, a: Self::Vector, words: &mut [u32; $lanes]) {
-                *words = a;
-            }
-
-            #[inline(always)]
             fn stream(self, a: Self::Vector, words: &mut [u32; $lanes]) {
                 self.store(a, words);
             }

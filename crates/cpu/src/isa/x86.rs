@@ -1,0 +1,80 @@
+//! Functions of a token, compiled with the features that it proves.
+//!
+//! Inside such a function an intrinsic that takes and gives values is safe, so the function is safe code, and an
+//! intrinsic that takes a pointer does not compile there without an `unsafe` of its own.
+
+/// Gives a function the features that a token proves, which whoever calls it must hold: it is compiled with them, and to
+/// call it is unsafe. The tokens of AES are in `dpf`.
+#[rustfmt::skip]
+macro_rules! enabled {
+    ($features:literal, $function:item) => { #[target_feature(enable = $features)] $function };
+    (Sse2,    $function:item) => { $crate::isa::enabled! { "sse2", $function } };
+    (Avx2,    $function:item) => { $crate::isa::enabled! { "avx2", $function } };
+    (Avx512,  $function:item) => { $crate::isa::enabled! { "avx512f,avx512bw,avx512vnni", $function } };
+    (AesNi,   $function:item) => { $crate::isa::enabled! { "aes", $function } };
+    (Vaes,    $function:item) => { $crate::isa::enabled! { "avx2,vaes", $function } };
+    (Vaes512, $function:item) => { $crate::isa::enabled! { "avx512f,avx512bw,vaes", $function } };
+}
+pub(crate) use enabled;
+
+/// Writes methods of a token whose bodies are compiled with its features. The first argument is the token.
+macro_rules! compiled {
+    ($token:ident: $(
+        $(#[$attribute:meta])*
+        fn $name:ident $(<$generic:ident: $bound:path>)? (
+            $lanes:ident $(, $argument:ident: $type:ty)*
+        ) $(-> $output:ty)? $body:block
+    )*) => {$(
+        $(#[$attribute])*
+        #[allow(unsafe_code)]
+        fn $name $(<$generic: $bound>)? (self $(, $argument: $type)*) $(-> $output)? {
+            $crate::isa::enabled!($token,
+                fn compiled $(<$generic: $bound>)? ($lanes: $token $(, $argument: $type)*) $(-> $output)? $body
+            );
+            // SAFETY: `self` proves the features.
+            unsafe { compiled(self $(, $argument)*) }
+        }
+    )*};
+}
+pub(crate) use compiled;
+
+/// Writes a token's operations on vectors as a table: `name(operands) = expression;`. Operands and results are vectors
+/// of the type that heads the table, where no other type is given.
+///
+/// Methods are always inlined, so that operations are compiled with the instructions of whoever calls them.
+macro_rules! operations {
+    ($token:ident, $vector:ty: $(
+        $name:ident $(<const $constant:ident: $number:ty>)? (
+            $($operand:ident $(: $type:ty)?),*
+        ) $(-> $output:ty)? = $expression:expr;
+    )*) => {$(
+        #[inline(always)]
+        #[allow(unsafe_code)]
+        fn $name $(<const $constant: $number>)? (
+            self $(, $operand: $crate::isa::or_vector!($vector $(, $type)?))*
+        ) -> $crate::isa::or_vector!($vector $(, $output)?) {
+            $crate::isa::enabled!($token,
+                #[inline]
+                fn compiled $(<const $constant: $number>)? (
+                    _: $token $(, $operand: $crate::isa::or_vector!($vector $(, $type)?))*
+                ) -> $crate::isa::or_vector!($vector $(, $output)?) {
+                    $expression
+                }
+            );
+            // SAFETY: `self` proves the features.
+            unsafe { compiled $(::<$constant>)? (self $(, $operand)*) }
+        }
+    )*};
+}
+pub(crate) use operations;
+
+/// The type of an operand or a result in a table: a vector, unless another is given.
+macro_rules! or_vector {
+    ($vector:ty) => {
+        $vector
+    };
+    ($vector:ty, $type:ty) => {
+        $type
+    };
+}
+pub(crate) use or_vector;
