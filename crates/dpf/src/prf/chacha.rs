@@ -1,57 +1,42 @@
-use super::lanes::{self, Lanes};
-use super::stream::{CONSTANTS, LANES, Words, keystream};
-use super::{Prf, PrfKind};
-use crate::Block;
+use super::PrfKind;
+use super::stream::{CONSTANTS, Cipher, LANES, Stream, Words};
 
 /// ChaCha in Bernstein's form for 128-bit keys ("ChaCha, a variant of Salsa20", 2008): constants
-/// "expand 16-byte k", the seed twice, a 64-bit block counter, the nonce 0. `F(s, i)` is the i-th 16 bytes of
-/// the keystream, four to a block of it.
+/// "expand 16-byte k", the seed twice, a 64-bit block counter, the nonce 0.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ChaCha<const ROUNDS: usize>;
+pub struct ChaCha;
 
-/// With 20 rounds, those of TLS.
-pub type ChaCha20 = ChaCha<20>;
+/// ChaCha with 20 rounds: those of TLS.
+pub type ChaCha20 = Stream<ChaCha, 20>;
 
-/// With 12 rounds.
-pub type ChaCha12 = ChaCha<12>;
+/// ChaCha with 12 rounds.
+pub type ChaCha12 = Stream<ChaCha, 12>;
 
-impl<const ROUNDS: usize> Prf for ChaCha<ROUNDS> {
-    const KIND: PrfKind = match ROUNDS {
-        20 => PrfKind::ChaCha20,
-        12 => PrfKind::ChaCha12,
-        _ => panic!("ChaCha has 20 or 12 rounds"),
-    };
+impl Cipher for ChaCha {
+    const KINDS: [PrfKind; 2] = [PrfKind::ChaCha20, PrfKind::ChaCha12];
 
     #[inline(always)]
-    fn blocks<const N: usize>(self, seeds: &[Block], expanded: &mut [[Block; N]]) {
-        lanes::blocks::<Self, u32, LANES, 4, 16, N>(seeds, expanded);
-    }
-}
-
-impl<const ROUNDS: usize> Lanes<u32, LANES, 4, 16> for ChaCha<ROUNDS> {
-    #[inline(always)]
-    fn call(seeds: &[Words; 4], call: u64) -> [Words; 16] {
-        let initial = std::array::from_fn(|i| match i {
+    fn initial(seeds: &[Words; 4], call: u64) -> [Words; 16] {
+        std::array::from_fn(|i| match i {
             0..4 => [CONSTANTS[i]; LANES],
             4..12 => seeds[i % 4],
             12 => [call as u32; LANES],
             13 => [(call >> 32) as u32; LANES],
             _ => [0; LANES],
-        });
-        keystream::<ROUNDS>(initial, double_round)
+        })
     }
-}
 
-/// Along the columns, then along the diagonals.
-#[inline(always)]
-fn double_round(mut x: [u32; 16]) -> [u32; 16] {
-    for i in 0..4 {
-        quarter(&mut x, [i, 4 + i, 8 + i, 12 + i]);
+    /// Along the columns, then along the diagonals.
+    #[inline(always)]
+    fn double_round(mut x: [u32; 16]) -> [u32; 16] {
+        for i in 0..4 {
+            quarter(&mut x, [i, 4 + i, 8 + i, 12 + i]);
+        }
+        for i in 0..4 {
+            quarter(&mut x, [i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4]);
+        }
+        x
     }
-    for i in 0..4 {
-        quarter(&mut x, [i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4]);
-    }
-    x
 }
 
 #[inline(always)]

@@ -24,6 +24,7 @@ pub use kind::PrfKind;
 pub use salsa::{Salsa, Salsa12, Salsa20};
 pub use sha256::Sha256;
 pub use siphash::SipHash24;
+pub use stream::Stream;
 pub use visit::PrfVisitor;
 
 use crate::Block;

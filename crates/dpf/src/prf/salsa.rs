@@ -1,58 +1,43 @@
-use super::lanes::{self, Lanes};
-use super::stream::{CONSTANTS, LANES, Words, keystream};
-use super::{Prf, PrfKind};
-use crate::Block;
+use super::PrfKind;
+use super::stream::{CONSTANTS, Cipher, LANES, Stream, Words};
 
 /// Salsa20 in its form for 128-bit keys ("The Salsa20 family of stream ciphers", 2008): constants
-/// "expand 16-byte k", the seed twice, the nonce 0, a 64-bit block counter. `F(s, i)` is the i-th 16 bytes of
-/// the keystream, four to a block of it.
+/// "expand 16-byte k", the seed twice, the nonce 0, a 64-bit block counter.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Salsa<const ROUNDS: usize>;
+pub struct Salsa;
 
-/// With 20 rounds: Salsa20/20.
-pub type Salsa20 = Salsa<20>;
+/// Salsa20 with 20 rounds: Salsa20/20.
+pub type Salsa20 = Stream<Salsa, 20>;
 
-/// With 12 rounds: Salsa20/12.
-pub type Salsa12 = Salsa<12>;
+/// Salsa20 with 12 rounds: Salsa20/12.
+pub type Salsa12 = Stream<Salsa, 12>;
 
-impl<const ROUNDS: usize> Prf for Salsa<ROUNDS> {
-    const KIND: PrfKind = match ROUNDS {
-        20 => PrfKind::Salsa20,
-        12 => PrfKind::Salsa12,
-        _ => panic!("Salsa20 has 20 or 12 rounds"),
-    };
+impl Cipher for Salsa {
+    const KINDS: [PrfKind; 2] = [PrfKind::Salsa20, PrfKind::Salsa12];
 
     #[inline(always)]
-    fn blocks<const N: usize>(self, seeds: &[Block], expanded: &mut [[Block; N]]) {
-        lanes::blocks::<Self, u32, LANES, 4, 16, N>(seeds, expanded);
-    }
-}
-
-impl<const ROUNDS: usize> Lanes<u32, LANES, 4, 16> for Salsa<ROUNDS> {
-    #[inline(always)]
-    fn call(seeds: &[Words; 4], call: u64) -> [Words; 16] {
-        let initial = std::array::from_fn(|i| match i {
+    fn initial(seeds: &[Words; 4], call: u64) -> [Words; 16] {
+        std::array::from_fn(|i| match i {
             0 | 5 | 10 | 15 => [CONSTANTS[i / 5]; LANES],
             1..5 => seeds[i - 1],
             11..15 => seeds[i - 11],
             8 => [call as u32; LANES],
             9 => [(call >> 32) as u32; LANES],
             _ => [0; LANES],
-        });
-        keystream::<ROUNDS>(initial, double_round)
+        })
     }
-}
 
-/// Down the columns, then along the rows, each from the diagonal on.
-#[inline(always)]
-fn double_round(mut x: [u32; 16]) -> [u32; 16] {
-    for i in 0..4 {
-        quarter(&mut x, [0, 4, 8, 12].map(|down| (5 * i + down) % 16));
+    /// Down the columns, then along the rows, each from the diagonal on.
+    #[inline(always)]
+    fn double_round(mut x: [u32; 16]) -> [u32; 16] {
+        for i in 0..4 {
+            quarter(&mut x, [0, 4, 8, 12].map(|down| (5 * i + down) % 16));
+        }
+        for i in 0..4 {
+            quarter(&mut x, [0, 1, 2, 3].map(|along| 4 * i + (i + along) % 4));
+        }
+        x
     }
-    for i in 0..4 {
-        quarter(&mut x, [0, 1, 2, 3].map(|along| 4 * i + (i + along) % 4));
-    }
-    x
 }
 
 #[inline(always)]

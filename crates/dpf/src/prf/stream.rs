@@ -1,7 +1,11 @@
 //! What ChaCha and Salsa20 have in common: 16 words, of which 4 say "expand 16-byte k", rounds of additions,
 //! rotations and exclusive ors, and at their end the sum with the beginning.
 
-use super::lanes::{load, store};
+use std::marker::PhantomData;
+
+use super::lanes::{self, Lanes, load, store};
+use super::{Prf, PrfKind};
+use crate::Block;
 
 pub(super) const LANES: usize = 8;
 
@@ -11,9 +15,45 @@ pub(super) type Words = [u32; LANES];
 /// "expand 16-byte k".
 pub(super) const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3120_646e, 0x7962_2d36, 0x6b20_6574];
 
+/// What makes a stream cipher of this form.
+pub trait Cipher: Copy + Default + Send + Sync + 'static {
+    /// With 20 rounds, and with 12.
+    const KINDS: [PrfKind; 2];
+
+    /// The state that block number `call` of the keystream begins with: the seed twice, constants, the number.
+    fn initial(seeds: &[Words; 4], call: u64) -> [Words; 16];
+
+    /// Two rounds for one seed.
+    fn double_round(state: [u32; 16]) -> [u32; 16];
+}
+
+/// A stream cipher with 20 or 12 rounds: `F(s, i)` is the i-th 16 bytes of the keystream, four to a block of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stream<C, const ROUNDS: usize>(PhantomData<C>);
+
+impl<C: Cipher, const ROUNDS: usize> Prf for Stream<C, ROUNDS> {
+    const KIND: PrfKind = match ROUNDS {
+        20 => C::KINDS[0],
+        12 => C::KINDS[1],
+        _ => panic!("stream ciphers have 20 or 12 rounds"),
+    };
+
+    #[inline(always)]
+    fn blocks<const N: usize>(self, seeds: &[Block], expanded: &mut [[Block; N]]) {
+        lanes::blocks::<Self, u32, LANES, 4, 16, N>(seeds, expanded);
+    }
+}
+
+impl<C: Cipher, const ROUNDS: usize> Lanes<u32, LANES, 4, 16> for Stream<C, ROUNDS> {
+    #[inline(always)]
+    fn call(seeds: &[Words; 4], call: u64) -> [Words; 16] {
+        keystream::<ROUNDS>(C::initial(seeds, call), C::double_round)
+    }
+}
+
 /// The keystream of a state.
 #[inline(always)]
-pub(super) fn keystream<const ROUNDS: usize>(
+fn keystream<const ROUNDS: usize>(
     initial: [Words; 16],
     double_round: impl Fn([u32; 16]) -> [u32; 16],
 ) -> [Words; 16] {
