@@ -40,7 +40,11 @@ pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
         load(blocks)
     }
     /// The first [`Self::BLOCKS`] of the sequence that repeats every block N times, 2 or 4.
-    fn repeat<const N: usize>(self, blocks: &[Block]) -> Self::Vector;
+    #[inline(always)]
+    fn repeat<const N: usize>(self, blocks: &[Block]) -> Self::Vector {
+        const { assert!(N >= Self::BLOCKS, "a vector of several blocks") };
+        self.splat(blocks[0])
+    }
     /// Writes the first [`Self::BLOCKS`] blocks.
     #[inline(always)]
     fn store(self, vector: Self::Vector, blocks: &mut [Block]) {

@@ -79,7 +79,6 @@ impl AesLanes for AesNi {
 
     operations! { AesNi, __m128i:
         splat(value: Block) = block(&value);
-        repeat<const N: usize>(blocks: &[Block]) = block(&blocks[0]);
         xor(a, b) = _mm_xor_si128(a, b);
         and(a, b) = _mm_and_si128(a, b);
         sigma(nodes) = {

@@ -31,7 +31,6 @@ impl AesLanes for Vaes {
 
     operations! { Vaes, __m256i:
         splat(value: Block) = _mm256_broadcastsi128_si256(block(&value));
-        repeat<const N: usize>(blocks: &[Block]) = _mm256_broadcastsi128_si256(block(&blocks[0]));
         xor(a, b) = _mm256_xor_si256(a, b);
         and(a, b) = _mm256_and_si256(a, b);
         sigma(nodes) = {

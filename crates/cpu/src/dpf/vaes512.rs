@@ -18,6 +18,13 @@ impl Vaes512 {
         let keys = AesNi::detect()?.keys();
         is_x86_feature_detected!("vaes").then_some(Self(keys))
     }
+
+    operations! { Vaes512, __m512i:
+        repeat_pair(pair: __m256i) = _mm512_permutexvar_epi64(
+            _mm512_setr_epi64(0, 1, 0, 1, 2, 3, 2, 3),
+            _mm512_castsi256_si512(pair),
+        );
+    }
 }
 
 impl AesLanes for Vaes512 {
@@ -29,15 +36,13 @@ impl AesLanes for Vaes512 {
         self.0
     }
 
+    #[inline(always)]
+    fn repeat<const N: usize>(self, blocks: &[Block]) -> __m512i {
+        if N == 4 { self.splat(blocks[0]) } else { self.repeat_pair(load(blocks)) }
+    }
+
     operations! { Vaes512, __m512i:
         splat(value: Block) = _mm512_broadcast_i32x4(block(&value));
-        repeat<const N: usize>(blocks: &[Block]) = match N {
-            4 => _mm512_broadcast_i32x4(block(&blocks[0])),
-            _ => {
-                let pair = _mm512_castsi256_si512(load(blocks));
-                _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 1, 0, 1, 2, 3, 2, 3), pair)
-            }
-        };
         xor(a, b) = _mm512_xor_si512(a, b);
         and(a, b) = _mm512_and_si512(a, b);
         sigma(nodes) = {

@@ -91,14 +91,27 @@ impl<V: Copy> Prime<V> {
     pub(super) fn reduce<L: WordLanes<W, Vector = V>, const W: usize>(
         self,
         lanes: L,
-        a: V,
+        mut a: V,
         from: u32,
         to: u32,
     ) -> V {
-        let step = |a, half| {
-            if from > half && to <= half { lanes.min(a, lanes.sub(a, self.multiple(half))) } else { a }
-        };
-        step(step(step(step(a, 16), 8), 4), 2)
+        a = self.halve(lanes, a, 16, from, to);
+        a = self.halve(lanes, a, 8, from, to);
+        a = self.halve(lanes, a, 4, from, to);
+        self.halve(lanes, a, 2, from, to)
+    }
+
+    /// The step of [`Self::reduce`] to below `half` q, where it is on the way.
+    #[inline(always)]
+    fn halve<L: WordLanes<W, Vector = V>, const W: usize>(
+        self,
+        lanes: L,
+        a: V,
+        half: u32,
+        from: u32,
+        to: u32,
+    ) -> V {
+        if from > half && to <= half { lanes.min(a, lanes.sub(a, self.multiple(half))) } else { a }
     }
 
     /// a - b plus a multiple of q, which b does not exceed.

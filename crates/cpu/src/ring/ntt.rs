@@ -22,6 +22,43 @@ use super::lanes::{Kernel, WordLanes};
 use super::modular::{Factor, Prime};
 use super::tables::RingTables;
 
+/// A transform of one polynomial modulo one prime: what its two directions do each in its own way.
+trait Transform: Sized {
+    /// The tables, and the number of the prime.
+    fn modulo(&self) -> (&RingTables, usize);
+
+    /// Transforms polynomials without a whole block.
+    fn one_by_one(self);
+
+    /// Transforms the others.
+    fn by_vectors<L: WordLanes<W>, H: Headroom, const W: usize>(self, lanes: L);
+
+    /// Two layers in registers, with the factor of the coarser layer and the two of the finer one.
+    fn two_layers<L: WordLanes<W>, H: Headroom, const W: usize>(
+        lanes: L,
+        prime: Prime<L::Vector>,
+        x: [L::Vector; 4],
+        w: [Factor<L::Vector>; 3],
+    ) -> [L::Vector; 4];
+}
+
+impl<T: Transform> Kernel for T {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+        let (tables, prime) = self.modulo();
+        if tables.degree() < W * W {
+            return self.one_by_one();
+        }
+        match headroom(tables, prime) {
+            FourMultiples::WORD => self.by_vectors::<L, FourMultiples, W>(lanes),
+            EightMultiples::WORD => self.by_vectors::<L, EightMultiples, W>(lanes),
+            _ => self.by_vectors::<L, ManyMultiples, W>(lanes),
+        }
+    }
+}
+
 /// The forward transform: `from` (coefficients) plus `lift`, word by word modulo 2^32, which must be below 4q,
 /// to `to` (values): any words congruent to them.
 pub(super) struct Forward<'a> {
@@ -32,24 +69,11 @@ pub(super) struct Forward<'a> {
     pub to: &'a mut [u32],
 }
 
-impl Kernel for Forward<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
-        if self.tables.degree() < W * W {
-            return self.one_by_one();
-        }
-        match headroom(self.tables, self.prime) {
-            FourMultiples::WORD => self.by_vectors::<L, FourMultiples, W>(lanes),
-            EightMultiples::WORD => self.by_vectors::<L, EightMultiples, W>(lanes),
-            _ => self.by_vectors::<L, ManyMultiples, W>(lanes),
-        }
+impl Transform for Forward<'_> {
+    fn modulo(&self) -> (&RingTables, usize) {
+        (self.tables, self.prime)
     }
-}
 
-impl Forward<'_> {
-    /// For polynomials without a whole block.
     fn one_by_one(self) {
         self.to.iter_mut().zip(self.from).for_each(|(to, from)| *to = from.wrapping_add(self.lift));
         self.tables.ring().limbs()[self.prime].plan.forward(self.to);
@@ -61,8 +85,7 @@ impl Forward<'_> {
         let twiddles = self.tables.ring().limbs()[self.prime].plan.forward_twiddles();
         let (from, to) = (self.from.as_chunks::<W>().0, self.to.as_chunks_mut::<W>().0);
         assert!(from.len() == to.len() && to.len() * W == self.tables.degree());
-        let (lift, zero) = (lanes.splat(self.lift), lanes.splat(0));
-        let vectors = to.len();
+        let (lift, vectors) = (lanes.splat(self.lift), to.len());
 
         // One layer first where their number is odd, else a pair.
         let mut groups = if vectors.trailing_zeros() % 2 == 1 {
@@ -83,26 +106,32 @@ impl Forward<'_> {
             for (i, quads) in quads(to).enumerate() {
                 let x =
                     load(lanes, [i, i + quarter, i + 2 * quarter, i + 3 * quarter].map(|i| &from[i]), lift);
-                store(lanes, two_layers::<L, H, W>(lanes, prime, x, w), quads);
+                store(lanes, Self::two_layers::<L, H, W>(lanes, prime, x, w), quads);
             }
             4
         };
         while groups < vectors / 4 {
-            for (group, words) in to.chunks_exact_mut(vectors / groups).enumerate() {
-                let w = factors(lanes, twiddles, groups + group);
-                for quad in quads(words) {
-                    let x = load(lanes, [quad[0], quad[1], quad[2], quad[3]], zero);
-                    store(lanes, two_layers::<L, H, W>(lanes, prime, x, w), quad);
-                }
-            }
+            pass::<Self, L, H, W>(lanes, prime, twiddles, groups, to);
             groups *= 4;
         }
-        for (group, [x0, x1, x2, x3]) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            let w = factors(lanes, twiddles, groups + group);
-            let x = load(lanes, [x0, x1, x2, x3], zero);
-            store(lanes, two_layers::<L, H, W>(lanes, prime, x, w), [x0, x1, x2, x3]);
-        }
+        finest_pass::<Self, L, H, W>(lanes, prime, twiddles, to);
         forward_blocks::<L, H, W>(lanes, prime, &self.tables.primes()[self.prime].forward_tail, to);
+    }
+
+    #[inline(always)]
+    fn two_layers<L: WordLanes<W>, H: Headroom, const W: usize>(
+        lanes: L,
+        prime: Prime<L::Vector>,
+        x: [L::Vector; 4],
+        w: [Factor<L::Vector>; 3],
+    ) -> [L::Vector; 4] {
+        let first = |x| prime.reduce(lanes, x, H::WORD, H::FIRST);
+        let second = |x| prime.reduce(lanes, x, H::WORD, H::SECOND);
+        let (a, c) = butterfly::<L, W>(lanes, prime, first(x[0]), x[2], w[0]);
+        let (b, d) = butterfly::<L, W>(lanes, prime, first(x[1]), x[3], w[0]);
+        let (y0, y1) = butterfly::<L, W>(lanes, prime, second(a), b, w[1]);
+        let (y2, y3) = butterfly::<L, W>(lanes, prime, second(c), d, w[2]);
+        [y0, y1, y2, y3]
     }
 }
 
@@ -116,11 +145,7 @@ fn forward_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
 ) {
     let tail = tail.as_chunks::<W>().0.chunks_exact(2 * (W - 1));
     for (words, tail) in to.as_chunks_mut::<W>().0.iter_mut().zip(tail) {
-        let mut x = [lanes.splat(0); W];
-        for (x, words) in x.iter_mut().zip(&*words) {
-            *x = lanes.load(words);
-        }
-        x = lanes.transpose(x);
+        let mut x = load_block(lanes, words);
         // One after another: of a loop over layers the compiler sometimes makes one that keeps the block in memory.
         const { assert!(W == 4 || W == 8 || W == 16) };
         forward_layer::<L, H, W>(lanes, prime, tail, &mut x, 0);
@@ -131,9 +156,7 @@ fn forward_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
         if W > 8 {
             forward_layer::<L, H, W>(lanes, prime, tail, &mut x, 3);
         }
-        for (x, words) in lanes.transpose(x).into_iter().zip(words) {
-            lanes.store(x, words);
-        }
+        store_block(lanes, x, words);
     }
 }
 
@@ -172,23 +195,6 @@ fn butterfly<L: WordLanes<W>, const W: usize>(
     (lanes.add(u, v), prime.sub_lazy(lanes, u, v))
 }
 
-/// Two layers in registers, with the first layer's factor and the two of the second.
-#[inline(always)]
-fn two_layers<L: WordLanes<W>, H: Headroom, const W: usize>(
-    lanes: L,
-    prime: Prime<L::Vector>,
-    x: [L::Vector; 4],
-    w: [Factor<L::Vector>; 3],
-) -> [L::Vector; 4] {
-    let first = |x| prime.reduce(lanes, x, H::WORD, H::FIRST);
-    let second = |x| prime.reduce(lanes, x, H::WORD, H::SECOND);
-    let (a, c) = butterfly::<L, W>(lanes, prime, first(x[0]), x[2], w[0]);
-    let (b, d) = butterfly::<L, W>(lanes, prime, first(x[1]), x[3], w[0]);
-    let (y0, y1) = butterfly::<L, W>(lanes, prime, second(a), b, w[1]);
-    let (y2, y3) = butterfly::<L, W>(lanes, prime, second(c), d, w[2]);
-    [y0, y1, y2, y3]
-}
-
 /// The inverse transform: `from` (values below 2q), times N `scale`, to `to` (coefficients), plus `shift` below
 /// q; below q. Whatever else a coefficient is to be multiplied by is part of `scale`, with 1/N.
 pub(super) struct Inverse<'a> {
@@ -200,28 +206,17 @@ pub(super) struct Inverse<'a> {
     pub to: &'a mut [u32],
 }
 
-impl Kernel for Inverse<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
-        if self.tables.degree() < W * W {
-            return self.one_by_one();
-        }
-        match headroom(self.tables, self.prime) {
-            FourMultiples::WORD => self.by_vectors::<L, FourMultiples, W>(lanes),
-            EightMultiples::WORD => self.by_vectors::<L, EightMultiples, W>(lanes),
-            _ => self.by_vectors::<L, ManyMultiples, W>(lanes),
-        }
-    }
-}
-
 impl Inverse<'_> {
     fn q(&self) -> Modulus {
         self.tables.primes()[self.prime].q
     }
+}
 
-    /// For polynomials without a whole block.
+impl Transform for Inverse<'_> {
+    fn modulo(&self) -> (&RingTables, usize) {
+        (self.tables, self.prime)
+    }
+
     fn one_by_one(self) {
         let (q, plan) = (self.q(), &self.tables.ring().limbs()[self.prime].plan);
         self.to.copy_from_slice(self.from);
@@ -240,23 +235,13 @@ impl Inverse<'_> {
         let twiddles = self.tables.ring().limbs()[self.prime].plan.inverse_twiddles();
         let (from, to) = (self.from.as_chunks::<W>().0, self.to.as_chunks_mut::<W>().0);
         assert!(from.len() == to.len() && to.len() * W == self.tables.degree());
-        let (vectors, zero) = (to.len(), lanes.splat(0));
+        let vectors = to.len();
         let mut groups = vectors / 4;
         inverse_blocks::<L, H, W>(lanes, prime, &self.tables.primes()[self.prime].inverse_tail, from, to);
-        for (group, [x0, x1, x2, x3]) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            let w = factors(lanes, twiddles, groups + group);
-            let x = load(lanes, [x0, x1, x2, x3], zero);
-            store(lanes, inverse_two_layers::<L, H, W>(lanes, prime, x, w), [x0, x1, x2, x3]);
-        }
+        finest_pass::<Self, L, H, W>(lanes, prime, twiddles, to);
         while groups > 4 {
             groups /= 4;
-            for (group, words) in to.chunks_exact_mut(vectors / groups).enumerate() {
-                let w = factors(lanes, twiddles, groups + group);
-                for quad in quads(words) {
-                    let x = load(lanes, [quad[0], quad[1], quad[2], quad[3]], zero);
-                    store(lanes, inverse_two_layers::<L, H, W>(lanes, prime, x, w), quad);
-                }
-            }
+            pass::<Self, L, H, W>(lanes, prime, twiddles, groups, to);
         }
         // The last layer, or pair of layers, with the scale: what it multiplies has it in the twiddle.
         let scale = Factor::splat(lanes, self.scale);
@@ -274,7 +259,7 @@ impl Inverse<'_> {
         } else {
             let [_, w1, w2] = factors(lanes, twiddles, 1);
             for quad in quads(to) {
-                let x = load(lanes, [quad[0], quad[1], quad[2], quad[3]], zero);
+                let x = load(lanes, [quad[0], quad[1], quad[2], quad[3]], lanes.splat(0));
                 let (a, b) = inverse_butterfly::<L, H, W>(lanes, prime, x[0], x[1], w1, H::BETWEEN);
                 let (c, d) = inverse_butterfly::<L, H, W>(lanes, prime, x[2], x[3], w2, H::BETWEEN);
                 let (y0, y2) = last_butterfly::<L, H, W>(lanes, prime, a, c, scale);
@@ -282,6 +267,23 @@ impl Inverse<'_> {
                 store(lanes, [y0, y1, y2, y3], quad);
             }
         }
+    }
+
+    #[inline(always)]
+    fn two_layers<L: WordLanes<W>, H: Headroom, const W: usize>(
+        lanes: L,
+        prime: Prime<L::Vector>,
+        x: [L::Vector; 4],
+        w: [Factor<L::Vector>; 3],
+    ) -> [L::Vector; 4] {
+        let (a, b) = inverse_butterfly::<L, H, W>(lanes, prime, x[0], x[1], w[1], H::BETWEEN);
+        let (c, d) = inverse_butterfly::<L, H, W>(lanes, prime, x[2], x[3], w[2], H::BETWEEN);
+        let of_sums = least(2 * H::BETWEEN, H::TERM);
+        let (y0, y2) = inverse_butterfly::<L, H, W>(lanes, prime, a, c, w[0], of_sums);
+        let (y1, y3) = inverse_butterfly::<L, H, W>(lanes, prime, b, d, w[0], PRODUCT);
+        let y0 = prime.reduce(lanes, y0, least(2 * of_sums, H::TERM), H::BETWEEN);
+        let y1 = prime.reduce(lanes, y1, least(2 * PRODUCT, H::TERM), H::BETWEEN);
+        [y0, y1, y2, y3]
     }
 }
 
@@ -297,11 +299,7 @@ fn inverse_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
     let tail = tail.as_chunks::<W>().0.chunks_exact(2 * (W - 1));
     let blocks = from.as_chunks::<W>().0.iter().zip(to.as_chunks_mut::<W>().0);
     for ((from, to), tail) in blocks.zip(tail) {
-        let mut x = [lanes.splat(0); W];
-        for (x, from) in x.iter_mut().zip(from) {
-            *x = lanes.load(from);
-        }
-        x = lanes.transpose(x);
+        let mut x = load_block(lanes, from);
         const { assert!(W == 4 || W == 8 || W == 16) };
         if W > 8 {
             inverse_layer::<L, H, W>(lanes, prime, tail, &mut x, 3);
@@ -314,9 +312,7 @@ fn inverse_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
         for (i, x) in x.iter_mut().enumerate() {
             *x = prime.reduce(lanes, *x, H::BLOCK[W.ilog2() as usize][i], H::BETWEEN);
         }
-        for (x, to) in lanes.transpose(x).into_iter().zip(to) {
-            lanes.store(x, to);
-        }
+        store_block(lanes, x, to);
     }
 }
 
@@ -340,23 +336,6 @@ fn inverse_layer<L: WordLanes<W>, H: Headroom, const W: usize>(
     }
 }
 
-/// Two layers in registers, with the second layer's factor and the two of the first.
-#[inline(always)]
-fn inverse_two_layers<L: WordLanes<W>, H: Headroom, const W: usize>(
-    lanes: L,
-    prime: Prime<L::Vector>,
-    x: [L::Vector; 4],
-    w: [Factor<L::Vector>; 3],
-) -> [L::Vector; 4] {
-    let (a, b) = inverse_butterfly::<L, H, W>(lanes, prime, x[0], x[1], w[1], H::BETWEEN);
-    let (c, d) = inverse_butterfly::<L, H, W>(lanes, prime, x[2], x[3], w[2], H::BETWEEN);
-    let of_sums = least(2 * H::BETWEEN, H::TERM);
-    let (y0, y2) = inverse_butterfly::<L, H, W>(lanes, prime, a, c, w[0], of_sums);
-    let (y1, y3) = inverse_butterfly::<L, H, W>(lanes, prime, b, d, w[0], PRODUCT);
-    let between = |y, terms| prime.reduce(lanes, y, least(2 * terms, H::TERM), H::BETWEEN);
-    [between(y0, of_sums), between(y1, PRODUCT), y2, y3]
-}
-
 /// Gentleman and Sande's butterfly of words below `bound` q: u + v, as a term below 2 `bound` q and [`Headroom::TERM`] q,
 /// and (u - v) w, below 2q.
 #[inline(always)]
@@ -370,6 +349,59 @@ fn inverse_butterfly<L: WordLanes<W>, H: Headroom, const W: usize>(
 ) -> (L::Vector, L::Vector) {
     let sum = prime.reduce(lanes, lanes.add(u, v), 2 * bound, H::TERM);
     (sum, prime.mul_lazy(lanes, prime.difference(lanes, u, v, H::TERM), w))
+}
+
+/// A pair of layers in place, the coarser one of so many groups.
+#[inline(always)]
+fn pass<T: Transform, L: WordLanes<W>, H: Headroom, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    twiddles: &[ShoupWord],
+    groups: usize,
+    to: &mut [[u32; W]],
+) {
+    let of_group = to.len() / groups;
+    for (group, words) in to.chunks_exact_mut(of_group).enumerate() {
+        let w = factors(lanes, twiddles, groups + group);
+        for quad in quads(words) {
+            let x = load(lanes, [quad[0], quad[1], quad[2], quad[3]], lanes.splat(0));
+            store(lanes, T::two_layers::<L, H, W>(lanes, prime, x, w), quad);
+        }
+    }
+}
+
+/// The pair of layers on whole vectors whose groups are finest: four vectors each.
+#[inline(always)]
+fn finest_pass<T: Transform, L: WordLanes<W>, H: Headroom, const W: usize>(
+    lanes: L,
+    prime: Prime<L::Vector>,
+    twiddles: &[ShoupWord],
+    to: &mut [[u32; W]],
+) {
+    let groups = to.len() / 4;
+    for (group, [x0, x1, x2, x3]) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let w = factors(lanes, twiddles, groups + group);
+        let x = load(lanes, [x0, x1, x2, x3], lanes.splat(0));
+        store(lanes, T::two_layers::<L, H, W>(lanes, prime, x, w), [x0, x1, x2, x3]);
+    }
+}
+
+/// A block, such that vector i has word i of every vector in memory.
+#[inline(always)]
+fn load_block<L: WordLanes<W>, const W: usize>(lanes: L, words: &[[u32; W]; W]) -> [L::Vector; W] {
+    let mut x = [lanes.splat(0); W];
+    for (x, words) in x.iter_mut().zip(words) {
+        *x = lanes.load(words);
+    }
+    lanes.transpose(x)
+}
+
+/// A block back to memory.
+#[inline(always)]
+fn store_block<L: WordLanes<W>, const W: usize>(lanes: L, x: [L::Vector; W], words: &mut [[u32; W]; W]) {
+    for (x, words) in lanes.transpose(x).into_iter().zip(words) {
+        lanes.store(x, words);
+    }
 }
 
 /// Four vectors plus one.
