@@ -457,7 +457,7 @@ def test_http(world):
         ("POST", "query", protobuf, bytes(1 << 26), 413, "TOO_LARGE"),
         ("POST", "query", protobuf, envelope.query_request(bytes([1] * 32), [b"x"], b"", [], b""), 409, "STALE_VERSION"),
         ("POST", "keys", protobuf, b"x", 404, "NO_KEYS_NEEDED"),
-        ("DELETE", "query", {}, None, 404, "NO_SUCH_ENDPOINT"),
+        ("DELETE", "query", {}, None, 405, "METHOD_NOT_ALLOWED"),
         ("GET", "nothing", {}, None, 404, "NO_SUCH_ENDPOINT"),
     ):
         try:

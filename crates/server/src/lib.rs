@@ -25,8 +25,9 @@
 //!
 //! HTTP/1.1, and HTTP/2 where TLS negotiates it. Endpoints below `/v1` need a token where there is a file of them.
 //! Every response with a status of 400 or above carries a protobuf [`Error`](spirea_wire::proto::Error) with the cause
-//! and a remedy.
+//! and a remedy, or the same as problem details (RFC 9457) where `Accept` prefers JSON.
 
+mod accept;
 mod access;
 mod activity;
 mod app;
@@ -42,6 +43,7 @@ mod library;
 mod logs;
 mod metrics;
 mod observe;
+mod problem;
 mod range;
 mod refused;
 mod reload;

@@ -13,6 +13,7 @@ use spirea_wire::Code;
 
 use crate::body::BodyMemory;
 use crate::logs::LostLines;
+use crate::refused::name;
 
 /// The metrics of a server.
 pub(crate) struct Metrics {
@@ -230,8 +231,7 @@ impl Metrics {
 
     /// Notes a refusal.
     pub fn refused(&self, code: Code) {
-        let name = code.as_str_name().trim_start_matches("ERROR_CODE_").to_ascii_lowercase();
-        self.refusals.with_label_values(&[&name]).inc();
+        self.refusals.with_label_values(&[&name(code).to_ascii_lowercase()]).inc();
     }
 
     /// Notes that a file was read again, or could not be.

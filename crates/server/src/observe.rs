@@ -9,9 +9,9 @@ use axum::http::header::CONTENT_LENGTH;
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body::Body as _;
+use spirea_wire::Refusal;
 
 use crate::app::App;
-use crate::refused::Cause;
 use crate::traces::{Stages, Trace};
 
 /// The endpoint of requests that match none.
@@ -46,7 +46,7 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next:
 
     let response = next.run(request).await;
 
-    if let Some(Cause(code)) = response.extensions().get() {
+    if let Some(Refusal { code, .. }) = response.extensions().get() {
         app.metrics.refused(*code);
     }
     let status = response.status().as_u16();

@@ -1,4 +1,5 @@
-//! Refusals as HTTP responses: one table of status codes, and a remedy for every cause.
+//! Refusals as HTTP responses: one table of status codes, and a remedy for every cause. A response keeps its refusal
+//! among its extensions, for what gives it another form and for the metrics.
 
 use std::time::Duration;
 
@@ -20,9 +21,10 @@ const MEMORY_RETRY: Duration = Duration::from_secs(1);
 /// When to ask again when too many requests are being served.
 const PLACE_RETRY: Duration = Duration::from_secs(1);
 
-/// The cause of a refusal, kept with its response for the metrics.
-#[derive(Clone, Copy)]
-pub(crate) struct Cause(pub Code);
+/// What a code is called outside of `proto`, where names of all enumerations stand side by side.
+pub(crate) fn name(code: Code) -> &'static str {
+    code.as_str_name().trim_start_matches("ERROR_CODE_")
+}
 
 /// A request that was refused or failed.
 #[derive(Debug)]
@@ -46,8 +48,16 @@ impl Refused {
     pub fn no_such_endpoint() -> Self {
         Self::new(
             Code::NoSuchEndpoint,
-            "there is no such endpoint, or it has no such method",
+            "there is no such endpoint",
             "GET /v1/databases lists the databases; each has config, hint, keys and query below its name",
+        )
+    }
+
+    pub fn method_not_allowed() -> Self {
+        Self::new(
+            Code::MethodNotAllowed,
+            "the endpoint has no such method",
+            "use one that the header Allow lists",
         )
     }
 
@@ -223,6 +233,7 @@ impl Refused {
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Code::UnknownDatabase | Code::NoKeysNeeded | Code::NoSuchEndpoint => StatusCode::NOT_FOUND,
+            Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Code::StaleVersion | Code::NotPublishable | Code::Busy => StatusCode::CONFLICT,
             Code::UnknownHint => StatusCode::GONE,
             Code::Overloaded | Code::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
@@ -249,7 +260,7 @@ impl IntoResponse for Refused {
         if self.refusal.code == Code::Unauthenticated {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        response.extensions_mut().insert(Cause(self.refusal.code));
+        response.extensions_mut().insert(self.refusal);
         response
     }
 }

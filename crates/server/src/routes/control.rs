@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use spirea_wire::{Config, DatabaseState, Listing, PartConfig, Summary};
 use super::lengths::lengths;
 use super::request::{Name, lists_tag, named_hash};
 use super::response::{entity_tag, json_body, protobuf};
+use crate::accept::{JSON, prefers};
 use crate::app::App;
 use crate::refused::Refused;
 
@@ -40,11 +41,10 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response()
 }
 
-/// The list of databases, as JSON unless protobuf is asked for.
+/// The list of databases, as JSON unless protobuf is preferred.
 pub(super) async fn databases(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let statuses = app.engine.statuses();
-    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if accepts.contains(spirea_wire::CONTENT_TYPE) {
+    let mut response = if prefers(&headers, spirea_wire::CONTENT_TYPE, JSON) {
         let summary = |status: Status| Summary {
             state: match status.state {
                 Loading::Loading => DatabaseState::Loading,
@@ -54,9 +54,12 @@ pub(super) async fn databases(State(app): State<Arc<App>>, headers: HeaderMap) -
             name: status.name,
             version: status.version,
         };
-        return protobuf(Listing { databases: statuses.into_iter().map(summary).collect() }.encode());
-    }
-    json_body(&json!({ "databases": statuses.iter().map(describe).collect::<Vec<_>>() }))
+        protobuf(Listing { databases: statuses.into_iter().map(summary).collect() }.encode())
+    } else {
+        json_body(&json!({ "databases": statuses.iter().map(describe).collect::<Vec<_>>() }))
+    };
+    response.headers_mut().insert(VARY, HeaderValue::from(ACCEPT));
+    response
 }
 
 /// A database's description, with the cause if it could not be loaded: for operators.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use axum::handler::Handler;
-use axum::http::Method;
+use axum::http::{HeaderValue, Method};
 use axum::routing::{MethodRouter, get};
 use spirea_wire::Code;
 
@@ -16,7 +16,7 @@ pub(super) struct Endpoint {
     pub scope: Option<Scope>,
     pub summary: &'static str,
     pub parameters: &'static [Parameter],
-    /// The content type of the request's body; none if it has no body.
+    /// The content type of the request's body, which it must have; none if it has no body.
     pub body: Option<&'static str>,
     pub successes: Vec<Success>,
     /// Why it may refuse, beside what any endpoint may.
@@ -45,15 +45,43 @@ impl Endpoint {
             handler,
         }
     }
+
+    /// The methods that its path takes: `HEAD` goes where `GET` goes, and `OPTIONS` tells of them.
+    pub fn allow(&self) -> HeaderValue {
+        let head = if self.method == Method::GET { "HEAD, " } else { "" };
+        let methods = format!("{}, {head}OPTIONS", self.method);
+        HeaderValue::try_from(methods).expect("names of methods are a header's value")
+    }
 }
 
-/// What an endpoint gives when it does not refuse.
+/// What an endpoint gives when it does not refuse. One status may have several, of different types.
+#[derive(Clone, Copy)]
 pub(super) struct Success {
     pub status: u16,
     /// The type of its body; empty if there is none.
     pub content_type: &'static str,
+    /// The name of the body's schema in `schemas.json`; empty if it is no JSON.
+    pub schema: &'static str,
+    /// The headers that it always has.
+    pub headers: &'static [Header],
     pub text: &'static str,
 }
 
-/// What may be said beside the path: its name, where it stands, and what it means.
-pub(super) type Parameter = (&'static str, &'static str, &'static str);
+impl Success {
+    pub const fn with(self, headers: &'static [Header]) -> Self {
+        Self { headers, ..self }
+    }
+}
+
+/// What may be said beside the path.
+pub(super) struct Parameter {
+    pub name: &'static str,
+    /// `query` or `header`.
+    pub place: &'static str,
+    /// What it must match; empty if it may be anything.
+    pub pattern: &'static str,
+    pub text: &'static str,
+}
+
+/// A header of a response: its name, what it matches, and what it means.
+pub(super) type Header = (&'static str, &'static str, &'static str);

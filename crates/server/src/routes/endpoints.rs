@@ -7,21 +7,48 @@ use axum::routing::{MethodRouter, get, post};
 use serde_json::Value;
 use spirea_wire::Code;
 
-use super::endpoint::{Endpoint, Parameter, Success};
+use super::endpoint::{Endpoint, Header, Parameter, Success};
+use super::openapi::{self, FORM};
 use super::publish::{CHANGES_TYPE, SNAPSHOT_TYPE};
 use super::response::json_body;
-use super::{admin, control, hint, keys, openapi, page, publish, query};
+use super::{admin, control, hint, keys, page, publish, query};
+use crate::accept::JSON;
 use crate::access::{self, Scope};
 use crate::app::App;
 
-const JSON: &str = "application/json";
+/// A hash as a client may write it.
+const HASH: &str = "^[0-9a-fA-F]{64}$";
 
-fn ok(content_type: &'static str, text: &'static str) -> Success {
-    Success { status: 200, content_type, text }
+const ETAG: Header = ("ETag", "^\"[0-9a-f]{64}\"$", "The hash of what is here, in quotes.");
+const ASK_AGAIN: Header =
+    ("Cache-Control", "^no-cache$", "A copy is good for as long as the entity tag is the same.");
+const RANGES: Header = ("Accept-Ranges", "^bytes$", "Ranges may be asked for.");
+const RANGE: Header = ("Content-Range", "^bytes [0-9]+-[0-9]+/[0-9]+$", "Which bytes, and of how many.");
+
+const IF_NONE_MATCH: Parameter = Parameter {
+    name: "If-None-Match",
+    place: "header",
+    pattern: "",
+    text: "The entity tag of what the client has.",
+};
+const HINT: Parameter = Parameter {
+    name: "blake3",
+    place: "query",
+    pattern: HASH,
+    text: "The hint's hash; without, that of the newest version's base.",
+};
+
+/// A body that is no JSON.
+const fn ok(content_type: &'static str, text: &'static str) -> Success {
+    Success { status: 200, content_type, schema: "", headers: &[], text }
+}
+
+const fn ok_json(schema: &'static str, text: &'static str) -> Success {
+    Success { schema, ..ok(JSON, text) }
 }
 
 const NOT_MODIFIED: Success =
-    Success { status: 304, content_type: "", text: "what the client has, by If-None-Match" };
+    Success { status: 304, ..ok("", "what the client has, by If-None-Match") }.with(&[ETAG, ASK_AGAIN]);
 
 /// Why a database may not answer.
 const NO_DATABASE: [Code; 3] = [Code::UnknownDatabase, Code::Loading, Code::Failed];
@@ -39,11 +66,10 @@ const WRONG_BODY: [Code; 6] = [
 fn open_endpoints() -> Vec<Endpoint> {
     let alive = || vec![ok("text/plain", "it runs")];
     let ready = vec![
-        ok(JSON, "they do"),
+        ok_json("Readiness", "they do"),
         Success {
             status: 503,
-            content_type: JSON,
-            text: "some do not, or the server is leaving; with the causes",
+            ..ok_json("Readiness", "some do not, or the server is leaving; with the causes")
         },
     ];
     let metrics = vec![ok("text/plain", "in the text format of Prometheus")];
@@ -58,7 +84,7 @@ fn open_endpoints() -> Vec<Endpoint> {
 /// The endpoint that describes all of a port's.
 fn described(document: fn() -> Value) -> Endpoint {
     let handler = move || async move { json_body(&document()) };
-    Endpoint::open("/openapi.json", "This document.", vec![ok(JSON, "OpenAPI 3.1")], handler)
+    Endpoint::open("/openapi.json", "This document.", vec![ok_json("Document", "OpenAPI 3.1")], handler)
 }
 
 fn data_document() -> Value {
@@ -72,6 +98,7 @@ fn admin_document() -> Value {
 /// What clients ask.
 pub(super) fn data_endpoints() -> Vec<Endpoint> {
     const PROTOBUF: &str = spirea_wire::CONTENT_TYPE;
+    const BYTES: &str = "application/octet-stream";
     let mut endpoints = open_endpoints();
     endpoints.extend([
         described(data_document),
@@ -80,9 +107,12 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             path: "/v1/databases",
             scope: Some(Scope::Query),
             summary: "The databases.",
-            parameters: &[("Accept", "header", "application/x-protobuf for a message spirea.v1.DatabaseList.")],
+            parameters: &[],
             body: None,
-            successes: vec![ok(JSON, "the databases with their states and versions")],
+            successes: vec![
+                ok_json("DatabaseList", "the databases with their states and versions, or a message spirea.v1.DatabaseList where Accept prefers that").with(&[FORM]),
+                ok(PROTOBUF, ""),
+            ],
             causes: Vec::new(),
             handler: get(control::databases),
         },
@@ -91,9 +121,20 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             path: "/v1/databases/{name}/config",
             scope: Some(Scope::Query),
             summary: "What a client must know before it can ask. Its entity tag is the version.",
-            parameters: &[("version", "query", "The version; without, the newest.")],
+            parameters: &[
+                Parameter {
+                    name: "version",
+                    place: "query",
+                    pattern: HASH,
+                    text: "The version; without, the newest.",
+                },
+                IF_NONE_MATCH,
+            ],
             body: None,
-            successes: vec![ok(PROTOBUF, "a message spirea.v1.DatabaseConfig"), NOT_MODIFIED],
+            successes: vec![
+                ok(PROTOBUF, "a message spirea.v1.DatabaseConfig").with(&[ETAG, ASK_AGAIN]),
+                NOT_MODIFIED,
+            ],
             causes: [&NO_DATABASE[..], &[Code::StaleVersion, Code::Malformed]].concat(),
             handler: get(control::config),
         },
@@ -113,11 +154,26 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             path: "/v1/databases/{name}/hint",
             scope: Some(Scope::Query),
             summary: "A hint, whole or in ranges. Its entity tag is its hash.",
-            parameters: &[("blake3", "query", "The hint's hash; without, that of the newest version's base.")],
+            parameters: &[
+                HINT,
+                IF_NONE_MATCH,
+                Parameter {
+                    name: "Range",
+                    place: "header",
+                    pattern: "",
+                    text: "One range of bytes; the whole comes where it has another form.",
+                },
+                Parameter {
+                    name: "If-Range",
+                    place: "header",
+                    pattern: "",
+                    text: "The entity tag of what the client has a part of; the whole comes where it is another.",
+                },
+            ],
             body: None,
             successes: vec![
-                ok("application/octet-stream", "the hint"),
-                Success { status: 206, content_type: "application/octet-stream", text: "a range of it" },
+                ok(BYTES, "the hint").with(&[ETAG, ASK_AGAIN, RANGES]),
+                Success { status: 206, ..ok(BYTES, "a range of it") }.with(&[ETAG, ASK_AGAIN, RANGES, RANGE]),
                 NOT_MODIFIED,
             ],
             causes: [&NO_DATABASE[..], &[Code::UnknownHint, Code::WrongRange, Code::Malformed]].concat(),
@@ -128,9 +184,12 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             path: "/v1/databases/{name}/hint/rows",
             scope: Some(Scope::Query),
             summary: "Hashes of a hint's rows, by which a client that has another version's finds what changed.",
-            parameters: &[("blake3", "query", "The hint's hash; without, that of the newest version's base.")],
+            parameters: &[HINT],
             body: None,
-            successes: vec![ok("application/octet-stream", "16 bytes of BLAKE3 for each row: 5120 bytes, or 6144 under module-1536")],
+            successes: vec![
+                ok(BYTES, "16 bytes of BLAKE3 for each row: 5120 bytes, or 6144 under module-1536")
+                    .with(&[ASK_AGAIN]),
+            ],
             causes: [&NO_DATABASE[..], &[Code::UnknownHint, Code::Malformed]].concat(),
             handler: get(hint::rows),
         },
@@ -139,11 +198,12 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             path: "/v1/databases/{name}/query",
             scope: Some(Scope::Query),
             summary: "Answers queries (spirea.v1.QueryRequest).",
-            parameters: &[(
-                access::REQUEST_ID,
-                "header",
-                "32 hexadecimal digits drawn at random for a request and repeated by its retries, which cost no quota.",
-            )],
+            parameters: &[Parameter {
+                name: access::REQUEST_ID,
+                place: "header",
+                pattern: "^[0-9a-fA-F]{32}$",
+                text: "Digits drawn at random for a request and repeated by its retries, which cost no quota.",
+            }],
             body: Some(PROTOBUF),
             successes: vec![ok(PROTOBUF, "a message spirea.v1.QueryResponse")],
             causes: [
@@ -165,6 +225,9 @@ fn publication(
     body: Option<&'static str>,
     handler: MethodRouter<Arc<App>>,
 ) -> Endpoint {
+    let mut causes =
+        vec![Code::UnknownDatabase, Code::NotPublishable, Code::Malformed, Code::Busy, Code::Internal];
+    causes.extend(body.map(|_| Code::WrongContentType));
     Endpoint {
         method: Method::POST,
         path,
@@ -172,16 +235,8 @@ fn publication(
         summary,
         parameters,
         body,
-        successes: vec![ok(JSON, "the version, with its sequence number and changes")],
-        causes: vec![
-            Code::UnknownDatabase,
-            Code::NotPublishable,
-            Code::Malformed,
-            Code::WrongContentType,
-            Code::TooLarge,
-            Code::Busy,
-            Code::Internal,
-        ],
+        successes: vec![ok_json("Version", "the version, with its sequence number and changes")],
+        causes,
         handler,
     }
 }
@@ -202,7 +257,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             summary: "The databases with their versions and states.",
             parameters: &[],
             body: None,
-            successes: vec![ok(JSON, "the databases, and why any failed")],
+            successes: vec![ok_json("DatabaseList", "the databases, and why any failed")],
             causes: Vec::new(),
             handler: get(admin::databases),
         },
@@ -213,7 +268,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             summary: "Load, keys, connections and uptime.",
             parameters: &[],
             body: None,
-            successes: vec![ok(JSON, "how the server does")],
+            successes: vec![ok_json("Status", "how the server does")],
             causes: Vec::new(),
             handler: get(admin::status),
         },
@@ -224,7 +279,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             summary: "The versions that are kept, newest first.",
             parameters: &[],
             body: None,
-            successes: vec![ok(JSON, "versions with their sequence numbers and changes, and the table")],
+            successes: vec![ok_json("Versions", "versions with their sequence numbers and changes, and the table")],
             causes: vec![Code::UnknownDatabase, Code::NotPublishable],
             handler: get(publish::versions),
         },
@@ -245,7 +300,12 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
         publication(
             "/v1/admin/databases/{name}/rollback",
             "Makes an earlier version answer again.",
-            &[("to", "query", "The version; without, the one before.")],
+            &[Parameter {
+                name: "to",
+                place: "query",
+                pattern: HASH,
+                text: "The version; without, the one before.",
+            }],
             None,
             post(publish::rollback),
         ),
@@ -257,5 +317,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             post(publish::compact),
         ),
     ]);
+    // Requests that pages of other origins may have made.
+    endpoints.iter_mut().for_each(|endpoint| endpoint.causes.push(Code::Forbidden));
     endpoints
 }

@@ -25,6 +25,8 @@ use crate::refused::Refused;
 
 /// Bytes read from the file at a time.
 const CHUNK_BYTES: usize = 256 << 10;
+/// One address for all versions: a cache must ask whether its copy is still the hint.
+const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub(super) async fn hint(
     State(app): State<Arc<App>>,
@@ -35,7 +37,7 @@ pub(super) async fn hint(
     let hint = &named(&app, &name, &uri)?;
     let tag = entity_tag(&hint.blake3);
     if lists_tag(&headers, IF_NONE_MATCH, &tag) {
-        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
+        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag), (CACHE_CONTROL, ASK_AGAIN)]).into_response());
     }
     // A range is for the hint that the client began with; for another one it gets the whole.
     let same_hint = headers.get(IF_RANGE).is_none_or(|known| *known == tag);
@@ -57,8 +59,7 @@ pub(super) async fn hint(
     let headers = response.headers_mut();
     headers.insert(ETAG, tag);
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    // All versions have one address, so a cache must ask whether its copy is still the hint.
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(CACHE_CONTROL, ASK_AGAIN);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(slice.length));
     if status == StatusCode::PARTIAL_CONTENT {
@@ -81,7 +82,7 @@ pub(super) async fn rows(
     let body = open(&hint.rows, length, Slice { start: 0, length }).await.map_err(unreadable)?;
     let mut response = body.into_response();
     let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(CACHE_CONTROL, ASK_AGAIN);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     Ok(response)

@@ -1,89 +1,69 @@
 //! The description of the endpoints in the form OpenAPI 3.1, made from the table that the routers are made from.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use spirea_wire::Code;
 
-use super::endpoint::Endpoint;
-use crate::refused::Refused;
+use super::endpoint::{Endpoint, Header, Parameter, Success};
+use crate::problem::{PROBLEM, PROBLEMS, title};
+use crate::refused::{Refused, name};
 
 /// What may refuse a request with a token before its endpoint sees it.
 const AT_THE_GATE: [Code; 4] = [Code::Unauthenticated, Code::Forbidden, Code::Overloaded, Code::Malformed];
 
+const DESCRIPTION: &str = "\
+    Messages are those of proto/spirea/v1. HEAD works wherever GET does; OPTIONS, and a method that a path does not have \
+    (405), get a header Allow with those that it has. A refusal has a status of 400 or above, a code, the cause and a \
+    remedy: as a message spirea.v1.Error, or as application/problem+json (RFC 9457) where Accept prefers JSON.";
+
+/// What a response has whose form depends on what its request accepts.
+pub(super) const FORM: Header = ("Vary", "accept", "The form depends on Accept.");
+
 /// The document of some endpoints.
-pub(super) fn document(title: &str, endpoints: &[Endpoint]) -> Value {
+pub(super) fn document(heading: &str, endpoints: &[Endpoint]) -> Value {
     let mut paths = Map::new();
     for endpoint in endpoints {
         let path = paths.entry(endpoint.path).or_insert_with(|| json!({}));
         path[endpoint.method.as_str().to_ascii_lowercase()] = operation(endpoint);
     }
-    let mut codes: Vec<i32> = endpoints.iter().flat_map(causes).map(|code| code as i32).collect();
-    codes.sort_unstable();
-    codes.dedup();
+    let schemas: Value = serde_json::from_str(include_str!("schemas.json")).expect("the file is JSON");
     json!({
         "openapi": "3.1.0",
         "info": {
-            "title": title,
+            "title": heading,
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-            "description": "Messages are those of proto/spirea/v1. Every response with a status of 400 or above has a message spirea.v1.Error with a code, the cause and a remedy.",
+            "description": DESCRIPTION,
         },
         "paths": paths,
         "components": {
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer", "description": "Where the server has a file of tokens." } },
-            "schemas": {
-                "Error": {
-                    "type": "string",
-                    "format": "binary",
-                    "description": "A message spirea.v1.Error.",
-                    "x-codes": codes.into_iter().filter_map(|code| Code::try_from(code).ok()).map(|code| code.as_str_name()).collect::<Vec<_>>(),
-                },
-            },
+            "schemas": schemas,
+            PROBLEMS: problems(),
         },
     })
 }
 
-/// Why an endpoint may refuse.
-fn causes(endpoint: &Endpoint) -> impl Iterator<Item = Code> {
-    let gate = endpoint.scope.into_iter().flat_map(|_| AT_THE_GATE);
-    // A defect may be anywhere.
-    endpoint.causes.iter().copied().chain(gate).chain([Code::Internal])
+/// Every code with its title and status.
+fn problems() -> Map<String, Value> {
+    let codes = (Code::Malformed as i32..).map_while(|code| Code::try_from(code).ok());
+    let kind = |code| json!({ "title": title(code), "status": Refused::status(code).as_u16() });
+    codes.map(|code| (name(code).to_owned(), kind(code))).collect()
 }
 
 fn operation(endpoint: &Endpoint) -> Value {
-    let mut responses = Map::new();
-    for success in &endpoint.successes {
-        let mut response = json!({ "description": success.text });
-        if !success.content_type.is_empty() {
-            response["content"] = json!({ success.content_type: {} });
-        }
-        responses.insert(success.status.to_string(), response);
-    }
-    let mut causes: Vec<(u16, Code)> =
-        causes(endpoint).map(|code| (Refused::status(code).as_u16(), code)).collect();
-    causes.sort_by_key(|&(status, code)| (status, code as i32));
-    causes.dedup();
-    for same in causes.chunk_by(|a, b| a.0 == b.0) {
-        let names: Vec<&str> = same.iter().map(|(_, code)| code.as_str_name()).collect();
-        let mut response = json!({
-            "description": names.join(", "),
-            "content": { spirea_wire::CONTENT_TYPE: { "schema": { "$ref": "#/components/schemas/Error" } } },
-        });
-        if same.iter().any(|(status, _)| matches!(status, 429 | 503)) {
-            response["headers"] =
-                json!({ "Retry-After": { "description": "Seconds.", "schema": { "type": "integer" } } });
-        }
-        responses.entry(same[0].0.to_string()).or_insert(response);
-    }
     let in_path = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let in_path = in_path
-        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }));
-    let others = endpoint.parameters.iter().map(|(name, place, text)| {
-        json!({ "name": name, "in": place, "description": text, "schema": { "type": "string" } })
+    let in_path = in_path.map(|name| {
+        json!({ "name": name, "in": "path", "required": true, "description": "A database.", "schema": text("") })
+    });
+    let others = endpoint.parameters.iter().map(|Parameter { name, place, pattern, text: means }| {
+        json!({ "name": name, "in": place, "description": means, "schema": text(pattern) })
     });
     let mut operation = json!({
         "summary": endpoint.summary,
         "parameters": in_path.chain(others).collect::<Vec<_>>(),
-        "responses": responses,
+        "responses": responses(endpoint),
     });
     if let Some(scope) = endpoint.scope {
         operation["security"] = json!([{ "token": [scope.name()] }]);
@@ -92,4 +72,70 @@ fn operation(endpoint: &Endpoint) -> Value {
         operation["requestBody"] = json!({ "required": true, "content": { content_type: {} } });
     }
     operation
+}
+
+/// What an endpoint may respond with, by status.
+fn responses(endpoint: &Endpoint) -> Map<String, Value> {
+    let mut responses: BTreeMap<u16, Value> = BTreeMap::new();
+    for Success { status, content_type, schema, headers, text } in &endpoint.successes {
+        let response = responses.entry(*status).or_insert_with(|| json!({ "description": text }));
+        for (name, pattern, text) in *headers {
+            response["headers"][*name] = header(pattern, text);
+        }
+        if !content_type.is_empty() {
+            response["content"][*content_type] = if schema.is_empty() { json!({}) } else { refers(schema) };
+        }
+    }
+    let gate = endpoint.scope.into_iter().flat_map(|_| AT_THE_GATE);
+    // A defect may be anywhere.
+    let causes = endpoint.causes.iter().copied().chain(gate).chain([Code::Internal]);
+    let mut refusals: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    for code in causes {
+        let names = refusals.entry(Refused::status(code).as_u16()).or_default();
+        if !names.contains(&name(code)) {
+            names.push(name(code));
+        }
+    }
+    for (status, names) in refusals {
+        responses.entry(status).or_insert_with(|| refusal(status, &names.join(", ")));
+    }
+    responses.into_iter().map(|(status, response)| (status.to_string(), response)).collect()
+}
+
+/// A response that refuses for one of some causes.
+fn refusal(status: u16, causes: &str) -> Value {
+    let (name, pattern, text) = FORM;
+    let mut headers = json!({ name: header(pattern, text) });
+    match status {
+        401 => headers["WWW-Authenticate"] = header("^Bearer$", "What is missing."),
+        416 => headers["Content-Range"] = header("^bytes [*]/[0-9]+$", "The length of the whole."),
+        429 | 503 => {
+            let schema = json!({ "type": "integer", "minimum": 1 });
+            headers["Retry-After"] =
+                json!({ "description": "Seconds; where trying again may help.", "schema": schema });
+        }
+        _ => (),
+    }
+    json!({
+        "description": causes,
+        "headers": headers,
+        "content": { spirea_wire::CONTENT_TYPE: {}, PROBLEM: refers("Problem") },
+    })
+}
+
+fn header(pattern: &str, means: &str) -> Value {
+    json!({ "description": means, "required": true, "schema": text(pattern) })
+}
+
+fn refers(schema: &str) -> Value {
+    json!({ "schema": { "$ref": format!("#/components/schemas/{schema}") } })
+}
+
+/// The schema of a text that matches a pattern, if there is one.
+fn text(pattern: &str) -> Value {
+    if pattern.is_empty() {
+        json!({ "type": "string" })
+    } else {
+        json!({ "type": "string", "pattern": pattern })
+    }
 }

@@ -3,6 +3,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
+use crate::accept::JSON;
+
 /// A response with a message.
 pub(super) fn protobuf(message: Vec<u8>) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(spirea_wire::CONTENT_TYPE))], message).into_response()
@@ -16,5 +18,5 @@ pub(super) fn entity_tag(hash: &[u8; 32]) -> HeaderValue {
 
 /// A response with a value of JSON.
 pub(super) fn json_body(value: &Value) -> Response {
-    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], value.to_string()).into_response()
+    ([(CONTENT_TYPE, HeaderValue::from_static(JSON))], value.to_string()).into_response()
 }

@@ -9,6 +9,7 @@ mod keys;
 mod limits;
 mod openapi;
 mod operations;
+mod problems;
 mod proxy;
 mod publish;
 mod redis;

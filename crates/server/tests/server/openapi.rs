@@ -43,16 +43,37 @@ fn what_is_committed_is_served_and_what_happens_is_described() {
     let mut seen = BTreeSet::new();
     let mut check = |document: &Value, method: &str, path: &str, reply: &Reply| {
         let responses = &document["paths"][path][method]["responses"];
-        assert!(responses.get(reply.status.to_string()).is_some(), "{method} {path} gives {}", reply.status);
+        let response = responses.get(reply.status.to_string());
+        let response = response.unwrap_or_else(|| panic!("{method} {path} gives {}", reply.status));
+        let essence = reply.header("content-type").and_then(|content_type| content_type.split(';').next());
+        match (&response["content"], essence) {
+            (Value::Null, None) => (),
+            (content, Some(essence)) => assert!(content.get(essence).is_some(), "{method} {path}: {essence}"),
+            (content, None) => panic!("{method} {path} gives {} without {content}", reply.status),
+        }
+        for (name, header) in response["headers"].as_object().into_iter().flatten() {
+            let there = reply.header(&name.to_ascii_lowercase()).is_some();
+            assert!(
+                there || header["required"] != true,
+                "{method} {path} gives {} without {name}",
+                reply.status
+            );
+        }
         seen.insert(reply.status);
     };
     for (i, document) in documents.iter().enumerate() {
         let paths = document["paths"].as_object().unwrap();
         for path in paths.iter().filter(|(_, methods)| methods.get("get").is_some()).map(|(path, _)| path) {
             for name in ["urls", "keyed", "loading", "absent"] {
-                for headers in
-                    ["", "range: bytes=0-0\r\n", "range: bytes=99999999999-\r\n", "if-none-match: *\r\n"]
-                {
+                for headers in [
+                    "",
+                    "accept: application/json\r\n",
+                    "accept: application/x-protobuf\r\n",
+                    "range: bytes=0-0\r\n",
+                    "range: bytes=99999999999-\r\n",
+                    "if-none-match: *\r\n",
+                    "origin: https://page.example\r\n",
+                ] {
                     for query in ["", "?version=11", "?blake3=11"] {
                         let asked = path.replace("{name}", name) + query;
                         let reply = if i == 0 {
@@ -79,14 +100,18 @@ fn what_is_committed_is_served_and_what_happens_is_described() {
     for path in ["/v1/databases/{name}/query", "/v1/databases/{name}/keys"] {
         for name in ["urls", "keyed", "loading", "absent"] {
             for body in &bodies {
-                for headers in ["", "content-type: application/x-protobuf\r\n"] {
+                for headers in [
+                    "",
+                    "content-type: application/x-protobuf\r\n",
+                    "content-type: application/x-protobuf\r\naccept: application/json\r\n",
+                ] {
                     let reply = server.post_with(&path.replace("{name}", name), headers, body);
                     check(&documents[0], "post", path, &reply);
                 }
             }
         }
     }
-    let expected = [200, 206, 304, 400, 404, 409, 413, 415, 416, 424, 503];
+    let expected = [200, 206, 304, 400, 403, 404, 409, 413, 415, 416, 424, 503];
     assert!(expected.iter().all(|status| seen.contains(status)), "{seen:?}");
 }
 

@@ -11,7 +11,9 @@ use spirea_specimens::snapshots::write_snapshot;
 use spirea_wire::{Code, DatabaseState, Listing};
 use tempfile::tempdir;
 
-use crate::fixture::{Reply, Running, config, dial, engine, read, request, serve_engine, serve_urls};
+use crate::fixture::{
+    Reply, Running, config, dial, engine, exchange, read, request, serve_config, serve_engine, serve_urls,
+};
 
 fn urls() -> (tempfile::TempDir, Running) {
     let folder = tempdir().unwrap();
@@ -55,12 +57,54 @@ fn names_and_endpoints_that_do_not_exist_get_404() {
         let reply = server.post(&format!("/v1/databases/other/{path}"), &request(&server, 1).encode());
         assert_eq!((reply.status, reply.refusal().code), (404, Code::UnknownDatabase));
     }
-    let keys = server.get("/v1/databases/urls/keys");
-    for reply in [server.get("/"), server.get("/v1/databases/urls"), server.post("/healthz", b""), keys] {
+    for reply in [server.get("/"), server.get("/v1/databases/urls"), server.post("/v1/databases/urls", b"")] {
         assert_eq!((reply.status, reply.refusal().code), (404, Code::NoSuchEndpoint));
     }
     let reply = server.post("/v1/databases/urls/keys", b"key");
     assert_eq!((reply.status, reply.refusal().code), (404, Code::NoKeysNeeded));
+}
+
+#[test]
+fn other_methods_get_405_with_those_that_there_are() {
+    let folder = tempdir().unwrap();
+    let engine = crate::fixture::urls(folder.path(), no_hook());
+    let server = serve_config(&engine, ServerConfig::default());
+    let admin = server.admin.unwrap();
+    let ask = |address, method: &str, path: &str| {
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        exchange(address, head.as_bytes())
+    };
+    let (get, post) = ("get, head, options", "post, options");
+    let mut refused = 0;
+    for (address, path, allow) in [
+        (server.address, "/healthz", get),
+        (server.address, "/v1/databases", get),
+        (server.address, "/v1/databases/urls/config", get),
+        (server.address, QUERY, post),
+        (server.address, "/v1/databases/urls/keys", post),
+        (admin, "/", get),
+        (admin, "/v1/admin/status", get),
+        (admin, "/v1/admin/databases/urls/rollback", post),
+    ] {
+        let others = if allow == get { ["POST", "PUT", "BREW"] } else { ["GET", "HEAD", "DELETE"] };
+        for method in others {
+            let reply = ask(address, method, path);
+            assert_eq!((reply.status, reply.header("allow")), (405, Some(allow)), "{method} {path}");
+            if method != "HEAD" {
+                assert_eq!(reply.refusal().code, Code::MethodNotAllowed);
+            }
+            refused += 1;
+        }
+        let reply = ask(address, "OPTIONS", path);
+        assert_eq!((reply.status, reply.header("allow"), reply.body.len()), (200, Some(allow), 0), "{path}");
+    }
+    assert_eq!(server.metric("spirea_refusals_total{code=\"method_not_allowed\"}"), Some(f64::from(refused)));
+    for method in ["DELETE", "OPTIONS"] {
+        assert_eq!(ask(server.address, method, "/nowhere").refusal().code, Code::NoSuchEndpoint);
+    }
+    let (whole, head) = (server.get("/v1/databases"), ask(server.address, "HEAD", "/v1/databases"));
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.header("content-length"), Some(whole.body.len().to_string().as_str()));
 }
 
 #[test]
@@ -198,9 +242,12 @@ fn databases_are_listed_as_json_or_protobuf() {
         (&"urls".into(), &"simple".into(), &300.into())
     );
     let reply = server.get_with("/v1/databases", "accept: application/x-protobuf\r\n");
+    assert_eq!(reply.header("vary"), Some("accept"));
     let listing = Listing::decode(reply.body.into()).unwrap();
     assert_eq!(listing.databases[0].state, DatabaseState::Ready);
     assert_eq!(listing.databases[0].version, config(&server).version);
+    let both = "accept: application/x-protobuf;q=0.5, application/json\r\n";
+    assert_eq!(server.get_with("/v1/databases", both).header("content-type"), Some("application/json"));
 }
 
 #[test]
@@ -257,7 +304,7 @@ fn hints_are_served_whole_and_in_parts() {
 fn browsers_may_call() {
     let (_folder, server) = urls();
     let preflight = "OPTIONS /v1/databases/urls/query HTTP/1.1\r\nhost: x\r\norigin: https://page.example\r\naccess-control-request-method: POST\r\naccess-control-request-headers: authorization, content-type\r\nconnection: close\r\n\r\n";
-    let reply = crate::fixture::exchange(server.address, preflight.as_bytes());
+    let reply = exchange(server.address, preflight.as_bytes());
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, Some("*")));
     assert!(reply.header("access-control-allow-methods").unwrap().contains("post"));
     // Not `*`, among which browsers do not count the header with the token.

@@ -182,7 +182,7 @@ pub enum ErrorCode {
     NoKeysNeeded = 13,
     /// The range lies outside the hint.
     WrongRange = 14,
-    /// There is no such endpoint, or it has no such method.
+    /// There is no such endpoint.
     NoSuchEndpoint = 15,
     /// The server does not have the evaluation keys that the queries name, or no longer: upload them and send the
     /// same request again.
@@ -199,6 +199,8 @@ pub enum ErrorCode {
     Forbidden = 21,
     /// The token's quota is used up.
     QuotaExceeded = 22,
+    /// The endpoint has no such method: the header Allow lists those that it has.
+    MethodNotAllowed = 23,
 }
 impl ErrorCode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -230,6 +232,7 @@ impl ErrorCode {
             Self::Unauthenticated => "ERROR_CODE_UNAUTHENTICATED",
             Self::Forbidden => "ERROR_CODE_FORBIDDEN",
             Self::QuotaExceeded => "ERROR_CODE_QUOTA_EXCEEDED",
+            Self::MethodNotAllowed => "ERROR_CODE_METHOD_NOT_ALLOWED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -258,6 +261,7 @@ impl ErrorCode {
             "ERROR_CODE_UNAUTHENTICATED" => Some(Self::Unauthenticated),
             "ERROR_CODE_FORBIDDEN" => Some(Self::Forbidden),
             "ERROR_CODE_QUOTA_EXCEEDED" => Some(Self::QuotaExceeded),
+            "ERROR_CODE_METHOD_NOT_ALLOWED" => Some(Self::MethodNotAllowed),
             _ => None,
         }
     }

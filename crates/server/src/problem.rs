@@ -1,0 +1,59 @@
+//! Refusals as JSON, for whoever asks for it: problem details, RFC 9457.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use axum::middleware::Next;
+use axum::response::Response;
+use serde_json::{Value, json};
+use spirea_wire::{Code, Refusal};
+
+use crate::accept::{JSON, prefers};
+use crate::held::Held;
+use crate::refused::{Refused, name};
+
+/// The media type of a problem.
+pub(crate) const PROBLEM: &str = "application/problem+json";
+/// What a port's description calls its list of problems: `type` leads there.
+pub(crate) const PROBLEMS: &str = "x-problems";
+
+/// Gives a refusal the form that its request prefers, wherever in the server it was made.
+pub(crate) async fn negotiate(request: Request, next: Next) -> Response {
+    let wanted =
+        [PROBLEM, JSON].iter().any(|json| prefers(request.headers(), json, spirea_wire::CONTENT_TYPE));
+    let mut response = next.run(request).await;
+    let Some(refusal) = response.extensions().get::<Refusal>() else { return response };
+    let problem = problem(refusal);
+    response.headers_mut().append(VARY, HeaderValue::from(ACCEPT));
+    if !wanted {
+        return response;
+    }
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
+    let (parts, message) = response.into_parts();
+    // A place among the requests is held by the message.
+    Held::attach(Response::from_parts(parts, Body::from(problem.to_string())), message)
+}
+
+fn problem(refusal: &Refusal) -> Value {
+    let Refusal { code, message, remedy, accepted, current_version } = refusal;
+    let mut problem = json!({
+        "type": format!("/openapi.json#/components/{PROBLEMS}/{}", name(*code)),
+        "title": title(*code),
+        "status": Refused::status(*code).as_u16(),
+        "detail": message,
+        "code": name(*code),
+        "remedy": remedy,
+        "accepted": accepted,
+    });
+    if let Some(version) = current_version {
+        problem["current_version"] = json!(blake3::Hash::from_bytes(*version).to_hex().as_str());
+    }
+    problem
+}
+
+/// What all problems of one code are called.
+pub(crate) fn title(code: Code) -> String {
+    let (first, rest) = name(code).split_at(1);
+    format!("{first}{}", rest.replace('_', " ").to_ascii_lowercase())
+}

@@ -1,0 +1,36 @@
+//! Pages of other origins: any may ask the port for clients. There are no cookies, and a page that has a token got it
+//! from its user.
+
+use axum::extract::Request;
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+};
+use axum::http::{HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+
+const METHODS: HeaderValue = HeaderValue::from_static("GET,HEAD,POST");
+/// What a page may read of a response's headers, beside those that any page may.
+const READABLE: HeaderValue = HeaderValue::from_static("accept-ranges,content-range,etag,retry-after");
+/// How long a browser may remember what it may ask for: a day, in seconds.
+const MEMORY: HeaderValue = HeaderValue::from_static("86400");
+
+/// Tells browsers that pages may ask, and what they may read. An `OPTIONS` may be a preflight, by which a browser asks
+/// first.
+pub(super) async fn admit_pages(request: Request, next: Next) -> Response {
+    let preflight = request.method() == Method::OPTIONS;
+    let asked = request.headers().get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    if preflight {
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+        headers.insert(ACCESS_CONTROL_MAX_AGE, MEMORY);
+        // Mirrored, since a browser does not count Authorization among any.
+        headers.extend(asked.map(|asked| (ACCESS_CONTROL_ALLOW_HEADERS, asked)));
+    } else {
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, READABLE);
+    }
+    response
+}
