@@ -27,7 +27,7 @@ demo: demo-build
 demo-two-server: demo-build
 	python3 scripts/demo_two_server.py target/debug/spirea
 
-test: lint deny test-rust test-cuda-asan test-docs test-reference-client test-page test-constant-time test-deploy check-cuda-pack test-avx512
+test: lint deny test-rust test-cuda-asan test-docs test-reference-client test-openapi test-page test-constant-time test-deploy check-cuda-pack test-avx512
 
 # Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec, which audit reads besides, come
 # from the network and change by themselves.
@@ -66,15 +66,25 @@ test-docs: test-rust
 	python3 scripts/run_docs.py target/debug/spirea README.md docs
 
 # The client that was written from docs/wire.md, against tables of all protocols that the binary of test-rust serves. What
-# it needs of others is pinned, and kept in a folder of its own.
+# it needs of others is pinned, and kept in a folder of its own, here and below.
 REFERENCE = target/reference-client
 .PHONY: test-reference-client
 test-reference-client: test-rust $(REFERENCE)/installed
 	$(REFERENCE)/bin/python conformance/client/test_reference_client.py target/debug/spirea
 
+# Both ports asked by their OpenAPI documents, by Schemathesis; a longer run draws more requests for each endpoint:
+# make test-openapi SPIREA_OPENAPI_EXAMPLES=500
+OPENAPI = target/openapi
+.PHONY: test-openapi
+test-openapi: test-rust $(OPENAPI)/installed
+	$(OPENAPI)/bin/python scripts/test_openapi.py target/debug/spirea
+
+# What these two need of others.
 $(REFERENCE)/installed: conformance/client/requirements.txt
-	python3 -m venv --clear $(REFERENCE)
-	$(REFERENCE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+$(OPENAPI)/installed: conformance/openapi/requirements.txt
+$(REFERENCE)/installed $(OPENAPI)/installed:
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
 	touch $@
 
 # The operator's page in Chromium without a window, which the script installs where it may.

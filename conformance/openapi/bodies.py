@@ -1,0 +1,29 @@
+"""Bodies for Schemathesis, of the types that endpoints take: good ones, good ones that are damaged, and any bytes.
+
+Schemathesis imports this (SCHEMATHESIS_HOOKS); test_openapi.py has written the good ones into a folder.
+"""
+
+import os
+from pathlib import Path
+
+import schemathesis
+from hypothesis import strategies
+
+GOOD = Path(os.environ["SPIREA_OPENAPI_BODIES"])
+
+
+@strategies.composite
+def damaged(draw, bodies):
+    """A body that is cut off, or has another byte."""
+    body = bytearray(draw(bodies))
+    at = draw(strategies.integers(0, len(body) - 1))
+    if draw(strategies.booleans()):
+        return bytes(body[:at])
+    body[at] = draw(strategies.integers(0, 255))
+    return bytes(body)
+
+
+for folder in sorted(GOOD.iterdir()):
+    good = strategies.sampled_from([path.read_bytes() for path in sorted(folder.iterdir())])
+    kinds = strategies.one_of(good, damaged(good), strategies.binary(max_size=200))
+    schemathesis.openapi.media_type(f"application/{folder.name}", kinds)
