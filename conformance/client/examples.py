@@ -7,6 +7,7 @@ An example is a block that begins with ```example NAME. --write puts what is com
 conformance/tests/wire_examples.rs says whether the implementation computes the same.
 """
 
+import base64
 import json
 import re
 import sys
@@ -151,6 +152,29 @@ def bucket():
         sys.exit("the bucket of the example is read otherwise")
     entries = f"entries: {'aa' * 12} with 0102, {'bb' * 12} with nothing"
     return [entries, f"payload: {payload.hex()}"]
+
+
+WIDTHS = bytes([3, 1, 4, 2])
+
+
+def widths():
+    said = {"records": 4, "places": of(0x44).hex(), "widths": base64.b64encode(WIDTHS).decode()}
+    lines = ["salt: 00..1f", "places: 32 bytes 44", f"widths: {said['widths']}, which is {WIDTHS.hex()}"]
+    for key in ("alpha", "beta"):
+        tag = table.tag(COUNTED, key.encode())
+        lines.append(f"{key}: unit {table.place(said, tag) * sum(WIDTHS) >> 64}, record {table.bucket(said, tag)}")
+    said = {"entries": 25, "widths": said["widths"]}
+    for index in (0, 9, 10, 24):
+        record, number = table.row(said, index)
+        lines.append(f"row {index} of 25: record {record}, number {number}")
+    return lines
+
+
+def rows():
+    payload = b"\5first\x80\0\0\2\1\2"
+    if [table.row_value(payload + bytes(3), number) for number in range(4)] != [b"first", None, b"", b"\1\2"]:
+        sys.exit("the rows of the example are read otherwise")
+    return ["rows: first, a deleted one, an empty one, 0102", f"payload: {payload.hex()}"]
 
 
 def changes():
@@ -326,6 +350,8 @@ EXAMPLES = {
     "fields": fields,
     "keys": keys,
     "bucket": bucket,
+    "widths": widths,
+    "rows": rows,
     "changes": changes,
     "places": places,
     "matrix": matrix,

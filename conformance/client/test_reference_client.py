@@ -42,6 +42,8 @@ NAMES = list(PROTOCOLS)
 # Tables with inclusion proofs: one of each kind of protocol, by key and by index.
 PROVEN = ("simple", "hybrid", "onion", "dpf-xor")
 ROWS = 60
+# Under the other protocols one row of the tables by index is long, so that records are buckets of rows.
+LONG_ROW = 30
 
 
 def value(i):
@@ -69,12 +71,14 @@ class Tables:
 
     def write(self):
         """The tables and their changes."""
-        keyed, rows = ["key,note,size"], ["note"]
+        keyed, rows, uneven = ["key,note,size"], ["note"], ["note"]
         for i in range(ROWS):
             keyed.append(f"k{i},{value(i)},{i}")
             rows.append(value(i))
+            uneven.append("x" * 900 if i == LONG_ROW else value(i))
         (self.folder / "keyed.csv").write_text("\n".join(keyed) + "\n")
         (self.folder / "rows.csv").write_text("\n".join(rows) + "\n")
+        (self.folder / "uneven.csv").write_text("\n".join(uneven) + "\n")
         changed = {"note": "changed", "size": "7"}
         changes = {
             "keyed": [{"key": "k1", "value": changed}, {"key": "k2", "deleted": True}, {"key": "new", "value": changed}],
@@ -91,7 +95,8 @@ class Tables:
         name = f"{protocol}-{kind}"
         columns = ["--key", "key", "--value", "note", "size"] if kind == "keyed" else ["--value", "note"]
         options = ["--protocol", protocol] + ["--proofs"] * (protocol in PROVEN)
-        self.run("build", "--input", f"{kind}.csv", *columns, *options, "--out", f"base-{name}", "--name", name, "--threads", "1")
+        table_file = "uneven.csv" if kind == "rows" and protocol not in PROVEN else f"{kind}.csv"
+        self.run("build", "--input", table_file, *columns, *options, "--out", f"base-{name}", "--name", name, "--threads", "1")
         repository = ["--repository", f"repository-{name}", "--sign", "operator.key", "--threads", "1"]
         self.run("publish", *repository, "--base", f"base-{name}")
         self.run("publish", *repository, "--changes", f"{kind}.jsonl")

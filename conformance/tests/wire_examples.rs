@@ -14,8 +14,10 @@ use spirea_math::{Expansion, Gadget, Modulus, NttPlan};
 use spirea_protocols::delta::{self, Change};
 use spirea_protocols::grid::{self, Grid, Spread};
 use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
+use spirea_protocols::layout::Widths;
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::{NAMES, ProtocolParams};
+use spirea_protocols::rows::push_row;
 use spirea_protocols::signature::{PrivateKey, Signature};
 use spirea_protocols::table::{Table, TableKind, join_fields};
 use spirea_wire::{Code, KeysRequest, Part, Queries, Refusal, Request};
@@ -92,6 +94,8 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("fields", fields());
     add("keys", keys());
     add("bucket", bucket());
+    add("widths", widths());
+    add("rows", rows());
     add("changes", changes());
     add("places", places());
     add("matrix", matrix());
@@ -271,7 +275,7 @@ fn keys() -> Vec<String> {
         let tag = KeyHash::new(&COUNTED, key.as_bytes()).tag;
         let place = EntryPlace::new(&[0x44; 32], &tag);
         // The bucket among 2^40 is the upper 40 bits of a place.
-        let (upper, record) = (place.bucket(1 << 40), place.bucket(1000));
+        let (upper, record) = (place.part(1 << 40), place.part(1000));
         format!("{key}: tag {}, place {upper:010x}..., record {record}", hex(tag))
     };
     vec!["salt: 00..1f".into(), "places: 32 bytes 44".into(), "records: 1000".into(), of("alpha"), of("beta")]
@@ -283,6 +287,40 @@ fn bucket() -> Vec<String> {
     bucket.push(&[0xbb; 12], &[]);
     let (a, b) = (hex([0xaa; 12]), hex([0xbb; 12]));
     vec![format!("entries: {a} with 0102, {b} with nothing"), format!("payload: {}", hex(bucket.payload()))]
+}
+
+fn widths() -> Vec<String> {
+    const WIDTHS: [u8; 4] = [3, 1, 4, 2];
+    let widths = Widths::new(WIDTHS.to_vec()).unwrap();
+    let text = serde_json::to_string(&widths).unwrap();
+    let of_keys = Table {
+        places: Some([0x44; 32]),
+        widths: Some(widths.clone()),
+        ..spirea_specimens::table(TableKind::Keyword, 4, 8)
+    };
+    let of_rows = Table { entries: 25, kind: TableKind::Index, places: None, ..of_keys.clone() }.boundaries();
+    let key = |key: &str| {
+        let hash = KeyHash::new(&COUNTED, key.as_bytes());
+        let unit = EntryPlace::new(&[0x44; 32], &hash.tag).part(widths.units());
+        format!("{key}: unit {unit}, record {}", of_keys.bucket(&hash).unwrap())
+    };
+    let row = |row: u64| {
+        let record = of_rows.of_row(row);
+        format!("row {row} of 25: record {record}, number {}", row - of_rows.rows(record).start)
+    };
+    let said = format!("widths: {}, which is {}", text.trim_matches('"'), hex(WIDTHS));
+    [
+        vec!["salt: 00..1f".into(), "places: 32 bytes 44".into(), said, key("alpha"), key("beta")],
+        [0, 9, 10, 24].map(row).into(),
+    ]
+    .concat()
+}
+
+fn rows() -> Vec<String> {
+    let mut payload = Vec::new();
+    let values = [Some(&b"first"[..]), None, Some(b""), Some(&[1, 2])];
+    values.into_iter().for_each(|value| push_row(&mut payload, value));
+    vec!["rows: first, a deleted one, an empty one, 0102".into(), format!("payload: {}", hex(payload))]
 }
 
 fn changes() -> Vec<String> {

@@ -75,18 +75,21 @@ class Client:
 
     def ask(self, part, key, index):
         """The queries of one look-up to one part, and what decoding needs (wire.md 5.6, 6.1)."""
-        key_tag = None
         if part.table["kind"] == "keyword":
-            key_tag = table.tag(bytes.fromhex(part.table["salt"]), key)
-            record = table.bucket(part.table, key_tag)
+            entry = table.tag(bytes.fromhex(part.table["salt"]), key)
+            record = table.bucket(part.table, entry)
+        elif self.beyond_base(index):
+            record, entry = table.row(part.table, 0)
+        elif index < part.table["entries"]:
+            record, entry = table.row(part.table, index)
         else:
-            record = 0 if self.beyond_base(index) else index
+            raise BadRequest(f"no such record: the table has records 0 to {part.table['entries'] - 1}")
         queries, state = part.protocol.query(record, self.rng)
-        return queries, (part, record, key_tag, state)
+        return queries, (part, record, entry, state)
 
     def beyond_base(self, index):
         """Whether only a delta can have the row: the base is asked for row 0 then (wire.md 6.3)."""
-        return self.found.delta is not None and index is not None and index >= self.found.base.table["records"]
+        return self.found.delta is not None and index is not None and index >= self.found.base.table["entries"]
 
     def request(self, wanted):
         """Asks all servers for some look-ups; returns their states with their answers."""
@@ -137,7 +140,9 @@ class Client:
             raise BadRequest("the table has no such entry")
         return None if value is None else table.split_fields(self.found.base.table, value)
 
-    def value(self, part, record, key_tag, state, answers):
+    def value(self, part, record, entry, state, answers):
         """What one part says; all of an answer is checked before anything of it is used (wire.md 5)."""
         payload = table.unseal(part.table, record, part.protocol.decode(state, answers))
-        return table.index_value(payload) if key_tag is None else table.bucket_value(payload, key_tag)
+        if part.table["kind"] == "keyword":
+            return table.bucket_value(payload, entry)
+        return table.row_value(payload, entry)

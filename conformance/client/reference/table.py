@@ -1,11 +1,18 @@
 """Tables: records with checksums and proofs, values, keys (wire.md 5)."""
 
+import base64
+import binascii
+from bisect import bisect_right
+from itertools import accumulate
+
 import blake3
 
 from .errors import Malformed, Unverified
 from .streams import take_length
 
 TAG_BYTES, CHECKSUM_BYTES, HASH_BYTES = 12, 8, 32
+# wire.md 5.8: bytes, and characters of their base64.
+MAX_WIDTHS, MAX_WIDTHS_TEXT = 65536, 87384
 
 
 # wire.md 4.4.
@@ -14,11 +21,17 @@ MEMBERS = {"kind", "entries", "records", "payload_bytes", "salt", "fields"}
 
 def check(table):
     """Checks a table's members (wire.md 4.4)."""
-    others = set(table) - {"proofs"}
+    others = set(table) - {"proofs", "widths", "max_value_bytes"}
     if others != (MEMBERS | {"places"} if table["kind"] == "keyword" else MEMBERS):
         raise Malformed("the table has other members than those of its kind")
     if table["kind"] not in ("index", "keyword") or min(table["records"], table["payload_bytes"], len(table["fields"])) < 1:
         raise Malformed("the table's kind or one of its numbers is out of range")
+    of_widths = widths(table)
+    if of_widths:
+        if len(of_widths) != table["records"] or (table["kind"] == "index" and sum(of_widths) > table["entries"]):
+            raise Malformed("the table's widths are not those of its records")
+    elif table["kind"] == "index" and table["entries"] != table["records"]:
+        raise Malformed("an index table without widths has a record for each row")
     proofs = table.get("proofs")
     if proofs and len(proofs["roots"]) != -(-table["records"] // 2 ** proofs["levels"]):
         raise Malformed("the table's proofs do not have the roots of its records")
@@ -42,9 +55,34 @@ def place(table, key_tag):
     return int.from_bytes(keyed(bytes.fromhex(table["places"]), b"spirea place v1", key_tag).digest(length=8), "big")
 
 
+def widths(table):
+    """The widths of the table's buckets, or nothing (wire.md 5.8)."""
+    text = table.get("widths", "")
+    try:
+        found = base64.b64decode(text, validate=True) if len(text) <= MAX_WIDTHS_TEXT else b""
+    except binascii.Error as error:
+        raise Malformed("the widths are no base64") from error
+    if ("widths" in table and not 1 <= len(found) <= MAX_WIDTHS) or 0 in found:
+        raise Malformed("the widths are out of range")
+    return found
+
+
 def bucket(table, key_tag):
-    """The bucket of a tag (wire.md 5.6)."""
-    return place(table, key_tag) * table["records"] >> 64
+    """The bucket of a tag (wire.md 5.6, 5.8)."""
+    of_widths = widths(table)
+    unit = place(table, key_tag) * (sum(of_widths) or table["records"]) >> 64
+    return bisect_right(list(accumulate(of_widths)), unit) if of_widths else unit
+
+
+def row(table, index):
+    """The record of a row, and the row's number in it (wire.md 5.4, 5.8)."""
+    of_widths, rows = widths(table), table["entries"]
+    if not of_widths:
+        return index, 0
+    units = sum(of_widths)
+    ends = [-(-end * rows // units) for end in accumulate(of_widths)]
+    record = bisect_right(ends, index)
+    return record, index - (ends[record - 1] if record else 0)
 
 
 def proof_bytes(table):
@@ -109,6 +147,14 @@ def index_value(payload):
     if payload[:1] == b"\x80" and payload[1:2] in (b"", b"\0"):
         return None
     return _take(payload, 0)[0]
+
+
+def row_value(payload, number):
+    """The value of a row in a bucket of rows, or None for one that was deleted (wire.md 5.4)."""
+    at = 0
+    for _ in range(number):
+        at = at + 2 if payload[at : at + 2] == b"\x80\0" else _take(payload, at)[1]
+    return index_value(payload[at:])
 
 
 def bucket_value(payload, key_tag):

@@ -12,7 +12,7 @@ use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::table::LookupState;
 use spirea_protocols::{Party, ProtocolError, TableClient, TableKind};
 
-use crate::tables::{Sealed, Size, key, sealed, value};
+use crate::tables::{Sealed, Size, Spread, key, sealed, value};
 
 const SENT: &str = "queries and evaluation keys are what a server sees";
 const RECEIVED: &str = "a value is the application's";
@@ -38,9 +38,13 @@ fn sizes(protocol: &str) -> (Size, Size) {
 /// Looks up values under `protocol`.
 pub fn of(protocol: &str) {
     let (small, large) = sizes(protocol);
-    for (kind, size, proof_levels) in [(TableKind::Keyword, small, None), (TableKind::Index, large, Some(2))]
-    {
-        let (setup, client, rng) = &mut halves(protocol, sealed(kind, size, proof_levels));
+    for (kind, spread, size, proof_levels) in [
+        (TableKind::Keyword, Spread::Even, small, None),
+        (TableKind::Keyword, Spread::Wide, small, None),
+        (TableKind::Index, Spread::Even, large, Some(2)),
+        (TableKind::Index, Spread::Wide, small, None),
+    ] {
+        let (setup, client, rng) = &mut halves(protocol, sealed(kind, spread, size, proof_levels));
         // One that is there, and one that is not.
         for number in [size.values * 2 / 3, size.values + 5] {
             let expected = (number < size.values).then(|| value(number, size));

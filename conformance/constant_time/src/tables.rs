@@ -1,7 +1,10 @@
 //! Small tables, by key and by position.
 
 use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
+use spirea_protocols::layout::Widths;
 use spirea_protocols::proof::Proofs;
+use spirea_protocols::rows::push_row;
+use spirea_protocols::table::Boundaries;
 use spirea_protocols::{Table, TableKind};
 
 /// A table with its sealed records.
@@ -28,23 +31,38 @@ pub fn value(number: u64, size: Size) -> Vec<u8> {
     (0..bytes).map(|i| (number as usize * 7 + i) as u8).collect()
 }
 
+/// How the values of a table lie in records.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// In buckets as wide as another, or a row in each.
+    Even,
+    /// In buckets of widths.
+    Wide,
+}
+
 /// A table of `kind`; one with proofs has some levels of them.
-pub fn sealed(kind: TableKind, size: Size, proof_levels: Option<u32>) -> Sealed {
+pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<u32>) -> Sealed {
     let (salt, places) = ([5; 32], (kind == TableKind::Keyword).then_some([6; 32]));
-    let payloads: Vec<Vec<u8>> = match places {
-        None => (0..size.values).map(|i| Table::index_payload(&value(i, size))).collect(),
-        Some(places) => {
-            let count = size.values.div_ceil(2);
-            let mut buckets = vec![Bucket::default(); count as usize];
-            for i in 0..size.values {
-                let hash = KeyHash::new(&salt, &key(i));
-                let bucket = EntryPlace::new(&places, &hash.tag).bucket(count);
-                buckets[bucket as usize].push(&hash.tag, &value(i, size));
+    let of_keys = kind == TableKind::Keyword;
+    // Rows or buckets of two values, some a little wider than others.
+    let records = if of_keys || spread == Spread::Wide { size.values.div_ceil(2) } else { size.values };
+    let widths = (0..records).map(|i| 1 + u8::from(i + 1 < records && i % 3 == 1));
+    let widths = (spread == Spread::Wide).then(|| Widths::new(widths.collect()).unwrap());
+    let boundaries = Boundaries::new(records, size.values, widths.as_ref());
+    let mut buckets = vec![Bucket::default(); records as usize];
+    let mut rows = vec![Vec::new(); records as usize];
+    for i in 0..size.values {
+        let value = value(i, size);
+        match places {
+            Some(places) => {
+                let tag = KeyHash::new(&salt, &key(i)).tag;
+                let bucket = boundaries.of_place(EntryPlace::new(&places, &tag));
+                buckets[bucket as usize].push(&tag, &value);
             }
-            buckets.iter().map(Bucket::payload).collect()
+            None => push_row(&mut rows[boundaries.of_row(i) as usize], Some(&value)),
         }
-    };
-    let records = payloads.len() as u64;
+    }
+    let payloads: Vec<_> = if of_keys { buckets.iter().map(Bucket::payload).collect() } else { rows };
     let mut table = Table {
         kind,
         entries: size.values,
@@ -52,6 +70,8 @@ pub fn sealed(kind: TableKind, size: Size, proof_levels: Option<u32>) -> Sealed 
         payload_bytes: payloads.iter().map(Vec::len).max().unwrap_or_default(),
         salt,
         places,
+        widths,
+        max_value_bytes: None,
         fields: vec!["value".into()],
         proofs: proof_levels.map(|levels| Proofs { levels, ..Proofs::blank(records) }),
     };

@@ -47,7 +47,7 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
             let mut buckets = vec![Bucket::default(); 16];
             for (row, value) in values.iter().enumerate() {
                 let hash = KeyHash::new(&salt, &key(row as u64));
-                buckets[EntryPlace::new(&places, &hash.tag).bucket(16) as usize].push(&hash.tag, value);
+                buckets[EntryPlace::new(&places, &hash.tag).part(16) as usize].push(&hash.tag, value);
             }
             buckets.iter().map(Bucket::payload).collect()
         }
@@ -59,6 +59,8 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         payload_bytes: payloads.iter().map(Vec::len).max().unwrap(),
         salt,
         places: (kind == TableKind::Keyword).then_some(places),
+        widths: None,
+        max_value_bytes: None,
         fields: vec!["text".into(), "more".into()],
         proofs: None,
     };
@@ -103,6 +105,7 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
             entry_bytes: value_bytes * 2,
             longest_value_bytes: values.iter().map(Vec::len).max().unwrap() as u64,
             longest_value_row: Some(1),
+            without_longest: None,
         },
     };
     entry(MANIFEST_FILE, &manifest.to_bytes());

@@ -10,6 +10,8 @@ pub fn table(kind: TableKind, records: u64, payload_bytes: usize) -> Table {
         payload_bytes,
         salt: [0; 32],
         places: (kind == TableKind::Keyword).then_some([1; 32]),
+        widths: None,
+        max_value_bytes: None,
         fields: vec!["value".into()],
         proofs: None,
     }

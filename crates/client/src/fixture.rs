@@ -29,6 +29,8 @@ pub(crate) fn table() -> Table {
         payload_bytes: 24,
         salt: [0; 32],
         places: None,
+        widths: None,
+        max_value_bytes: None,
         fields: vec!["value".into()],
         proofs: None,
     }

@@ -337,8 +337,8 @@ impl Session {
         };
         let mut look_ups = Vec::with_capacity(count);
         for (key, index) in wanted.each() {
-            let records = self.base.client.table().records;
-            let beyond_base = self.delta.is_some() && index.is_some_and(|index| index >= records);
+            let entries = self.base.client.table().entries;
+            let beyond_base = self.delta.is_some() && index.is_some_and(|index| index >= entries);
             let (queries, base) = match index {
                 // The base is asked whatever it has, so that the server does not learn where the answer is.
                 Some(index) => self.base.client.query_index(index * u64::from(!beyond_base), rng)?,

@@ -32,6 +32,8 @@ fn config() -> Config {
         payload_bytes: 1 + VALUE_BYTES,
         salt: [0; 32],
         places: None,
+        widths: None,
+        max_value_bytes: None,
         fields: vec!["value".into()],
         proofs: None,
     };

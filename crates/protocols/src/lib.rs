@@ -46,4 +46,4 @@ pub use protocols::{double, double_pack, dpf, exppack_double, exppack_simple, hy
 pub use responder::{Query, Responder};
 pub use sharded::Sharded;
 pub use spirea_dpf::{Party, PrfKind};
-pub use table::{Table, TableClient, TableKind, delta, hint_rows, keyword, proof, signature};
+pub use table::{Table, TableClient, TableKind, delta, hint_rows, keyword, layout, proof, rows, signature};

@@ -2,7 +2,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use spirea_protocols::ProtocolError;
-use spirea_protocols::keyword::MAX_PADDING;
 use spirea_protocols::table::MAX_VALUE_BYTES;
 
 /// Where in an input file something is wrong: `data.csv:1042`, or `data.parquet: row 17`.
@@ -84,15 +83,19 @@ pub enum StoreError {
         /// The input.
         path: PathBuf,
     },
-    /// A value above [`MAX_VALUE_BYTES`].
+    /// A value that is longer than the table takes.
     #[error(
-        "{place}: its value has {bytes} bytes, above the limit of {MAX_VALUE_BYTES}; drop the row, or split the value over several keys"
+        "{place}: {what} has {bytes} bytes, above the limit of {most}: drop it, split it over several keys, or build the table with a --max-value of up to {MAX_VALUE_BYTES}"
     )]
     Oversize {
-        /// The row.
+        /// Where it stands.
         place: Location,
-        /// Bytes of the value.
+        /// Which value it is.
+        what: String,
+        /// Its bytes.
         bytes: usize,
+        /// The most that the table takes.
+        most: usize,
     },
     /// Keys that stand in several rows.
     #[error("{}: duplicate keys: {}{}; keep one row of each", .path.display(), repeats(.keys), more(*.others))]
@@ -103,20 +106,6 @@ pub enum StoreError {
         keys: Vec<RepeatedKey>,
         /// How many more keys there are in several rows.
         others: u64,
-    },
-    /// A few long values would make every record long.
-    #[error(
-        "{place}: the longest value, row {row} with {longest_bytes} bytes, would make the table {padding:.1} times larger than its values (at most {MAX_PADDING} is allowed): drop or split the longest values, or make separate tables by size class, which reveals to the server the class of what is asked for"
-    )]
-    Outliers {
-        /// Where the longest value stands.
-        place: Location,
-        /// Its row, counted from 1.
-        row: u64,
-        /// Its bytes.
-        longest_bytes: u64,
-        /// Bytes of all records over bytes of what they hold.
-        padding: f64,
     },
     /// The target of a build exists.
     #[error("{}: {detail}", .path.display())]

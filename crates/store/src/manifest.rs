@@ -5,6 +5,7 @@
 //! refused, so no change to it goes unseen. The hash is the snapshot's version.
 
 use serde::{Deserialize, Serialize};
+use spirea_protocols::keyword::TAG_BYTES;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::MAX_VALUE_BYTES;
 use spirea_protocols::{ProtocolError, Table, TableKind};
@@ -62,6 +63,19 @@ pub struct Statistics {
     /// from an input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_value_row: Option<u64>,
+    /// What the longest hundredth of the values costs; none if the table was changed in place since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_longest: Option<WithoutLongest>,
+}
+
+/// What a table would be without the longest hundredth of its values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WithoutLongest {
+    /// Bytes of the longest of the others.
+    pub longest_value_bytes: u64,
+    /// Bytes of a record.
+    pub record_bytes: u64,
 }
 
 /// What a snapshot holds. Public as a whole: clients receive the table and the parameters.
@@ -217,7 +231,7 @@ impl Manifest {
                 ));
             }
         }
-        let Statistics { rows, value_bytes, entry_bytes, longest_value_bytes, longest_value_row } =
+        let Statistics { rows, value_bytes, entry_bytes, longest_value_bytes, longest_value_row, .. } =
             self.statistics;
         if rows != self.table.entries || rows == 0 {
             return wrong("statistics.rows must be the table's entries, at least 1".into());
@@ -248,9 +262,13 @@ impl Manifest {
             / self.statistics.entry_bytes.max(1) as f64
     }
 
-    /// Bytes of the matrix over bytes of all values.
+    /// Bytes of the matrix over bytes of all tags and values.
     pub fn expansion(&self) -> f64 {
-        self.matrix.bytes as f64 / self.statistics.value_bytes.max(1) as f64
+        let tags = match self.table.kind {
+            TableKind::Keyword => self.table.entries * TAG_BYTES as u64,
+            TableKind::Index => 0,
+        };
+        self.matrix.bytes as f64 / (tags + self.statistics.value_bytes).max(1) as f64
     }
 }
 
@@ -301,6 +319,7 @@ mod tests {
             entry_bytes: 99,
             longest_value_bytes: 30,
             longest_value_row: Some(2),
+            without_longest: None,
         };
         Manifest {
             format: FORMAT,

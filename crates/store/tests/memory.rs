@@ -46,7 +46,7 @@ fn child() {
 #[test]
 fn peak_memory_stays_below_one_and_a_half_times_the_encoded_size() {
     let mib: usize =
-        std::env::var("SPIREA_MEMORY_MIB").map_or(128, |text| text.parse().expect("a number of MiB"));
+        std::env::var("SPIREA_MEMORY_MIB").map_or(160, |text| text.parse().expect("a number of MiB"));
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("data.csv");
     let mut csv = BufWriter::new(File::create(&input).unwrap());

@@ -50,28 +50,24 @@ fn oversize_values_name_the_row() {
     let long = "x".repeat((1 << 20) + 1);
     let (error, message) = refusal(format!("key,value\na,1\nb,{long}\n"), Some("key"), &["value"]);
     assert!(matches!(error, StoreError::Oversize { bytes: 1_048_577, .. }));
-    assert!(message.starts_with("data.csv:3: its value has 1048577 bytes"), "{message}");
+    assert!(message.starts_with("data.csv:3: the value has 1048577 bytes"), "{message}");
 }
 
 #[test]
-fn an_outlier_is_named_with_its_remedies() {
-    let rows: String =
-        (1..=20_000).map(|i| format!("{i},{}\n", "v".repeat(if i == 777 { 300_000 } else { 8 }))).collect();
-    for key in [Some("key"), None] {
-        let (error, message) = refusal(format!("key,value\n{rows}"), key, &["value"]);
-        assert!(
-            matches!(error, StoreError::Outliers { row: 777, longest_bytes: 300_000, padding, .. } if padding > 3.0)
-        );
-        for part in ["data.csv:778", "row 777 with 300000 bytes", "times larger", "drop or split", "reveals"]
-        {
-            assert!(message.contains(part), "{message}");
-        }
-    }
-    // A table that is small as a whole is not refused, however it is padded.
+fn a_value_above_the_limit_that_the_build_is_given_is_named_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
-    let input =
-        write_file(folder.path(), "data.csv", format!("value\na\nb\nc\nd\ne\nf\n{}\n", "g".repeat(5000)));
-    assert!(try_build(&options(&input, None, &["value"])).unwrap().manifest().padding() > 3.0);
+    let input = write_file(folder.path(), "data.csv", format!("key,value\na,1\nb,{}\n", "x".repeat(300)));
+    let mut options = options(&input, Some("key"), &["value"]);
+    options.max_value = Some(299);
+    let message = try_build(&options).unwrap_err().to_string();
+    for part in ["data.csv:3", "the value has 300 bytes, above the limit of 299", "--max-value"] {
+        assert!(message.contains(part), "{message}");
+    }
+    options.max_value = Some((1 << 20) + 1);
+    let message = try_build(&options).unwrap_err().to_string();
+    assert!(message.contains("--max-value is 1048577 bytes"), "{message}");
+    options.max_value = Some(300);
+    assert_eq!(try_build(&options).unwrap().manifest().table.max_value_bytes, Some(300));
 }
 
 #[test]

@@ -11,17 +11,24 @@ use spirea_math::secret::declassify;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+mod boundaries;
 pub mod delta;
 pub mod hint_rows;
 pub mod keyword;
+pub mod layout;
 pub mod proof;
+pub mod rows;
 pub mod signature;
 
+pub use self::boundaries::Boundaries;
 use self::keyword::{EntryPlace, KeyHash, MAX_ENTRIES, TAG_BYTES, find};
+use self::layout::Widths;
 use self::proof::{Hash, Proofs, Tree};
+use self::rows::{find_row, push_row, rows};
 use crate::ProtocolError;
 use crate::bytes::{LENGTH_IS_TOLD, length_bytes, push_length, take, take_length};
 use crate::client::{AnyIndexClient, Prepared};
+use crate::steps::check::check_index;
 
 /// Bytes of a record's checksum.
 pub const CHECKSUM_BYTES: usize = 8;
@@ -35,7 +42,7 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TableKind {
-    /// By position: record i is row i of the input.
+    /// By position: a record is a row, or a bucket of neighbouring ones.
     Index,
     /// By key: records are buckets.
     Keyword,
@@ -49,7 +56,7 @@ pub struct Table {
     pub kind: TableKind,
     /// Values in the table: its anonymity set.
     pub entries: u64,
-    /// Records of the index protocol: the entries, or the buckets.
+    /// Records of the index protocol: the rows, or the buckets.
     pub records: u64,
     /// Bytes of a record's payload.
     pub payload_bytes: usize,
@@ -59,6 +66,14 @@ pub struct Table {
     /// Where entries lie ([`EntryPlace`]), if the table has keys; public.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::hex::optional")]
     pub places: Option<[u8; 32]>,
+    /// What each bucket covers of the places or of the rows. Without them all buckets of places are as wide as another,
+    /// and each record is a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub widths: Option<Widths>,
+    /// The most bytes of a value that changes may bring; [`MAX_VALUE_BYTES`] if nothing is said. See
+    /// [`Table::value_limit`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_value_bytes: Option<usize>,
     /// Names of a value's fields. With one field a value is its bytes; with several, each is preceded by its
     /// length.
     pub fields: Vec<String>,
@@ -90,8 +105,23 @@ impl Table {
         if self.payload_bytes == 0 || self.payload_bytes > 1 << 30 {
             return wrong("payload_bytes must be between 1 and 2^30");
         }
-        if self.kind == TableKind::Index && self.entries != self.records {
-            return wrong("an index table has one entry in each record");
+        match &self.widths {
+            Some(widths) if widths.count() as u64 != self.records => {
+                return wrong("widths must be those of its records");
+            }
+            Some(widths) if self.kind == TableKind::Index && self.entries < widths.units() => {
+                return wrong("widths must not have more units than there are rows");
+            }
+            None if self.kind == TableKind::Index && self.entries != self.records => {
+                return wrong("an index table without widths has one entry in each record");
+            }
+            _ => {}
+        }
+        if self.entries > 1 << 40 {
+            return wrong("a table has at most 2^40 entries");
+        }
+        if self.max_value_bytes.is_some_and(|bytes| bytes > MAX_VALUE_BYTES) {
+            return wrong("max_value_bytes must be at most 2^20");
         }
         if self.entries > MAX_ENTRIES && self.kind == TableKind::Keyword {
             return wrong("a keyword table has at most 2^32 entries");
@@ -105,9 +135,18 @@ impl Table {
         self.proofs.as_ref().map_or(Ok(()), |proofs| proofs.validate(self.records))
     }
 
-    /// The record that has the entry of a key, or none if the table is looked up by position.
+    /// The most bytes of a value that the table takes, by changes or when it is made anew.
+    pub fn value_limit(&self) -> usize {
+        self.max_value_bytes.unwrap_or(MAX_VALUE_BYTES)
+    }
+
+    /// The record that has the entry of a secret key, or none if the table is looked up by position.
     pub fn bucket(&self, hash: &KeyHash) -> Option<u64> {
-        self.places.map(|places| EntryPlace::new(&places, &hash.tag).bucket(self.records))
+        let place = EntryPlace::new(self.places.as_ref()?, &hash.tag);
+        Some(match &self.widths {
+            Some(widths) => widths.bucket(place.part(widths.units())),
+            None => place.part(self.records),
+        })
     }
 
     /// Record `index` with this payload, in a table without proofs.
@@ -224,6 +263,36 @@ impl Table {
         }
     }
 
+    /// The values of the `count` rows in a padded payload of an index table, without one those that have been deleted.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if it has fewer rows.
+    pub fn row_values<'p>(
+        &self,
+        payload: &'p [u8],
+        count: usize,
+    ) -> Result<Vec<Option<&'p [u8]>>, ProtocolError> {
+        let values = match self.widths {
+            None => vec![Self::index_value(payload)?],
+            Some(_) => rows(payload).take(count).collect::<Result<_, _>>()?,
+        };
+        match values.len() == count {
+            true => Ok(values),
+            false => Err(ProtocolError::malformed("record", "it has fewer rows than the table says")),
+        }
+    }
+
+    /// The payload of an index table's record with these rows: one, unless the table has widths.
+    pub fn rows_payload(&self, values: &[Option<&[u8]>]) -> Vec<u8> {
+        match (&self.widths, values) {
+            (None, [value]) => value.map_or_else(Self::absent_payload, Self::index_payload),
+            _ => values.iter().fold(Vec::new(), |mut payload, value| {
+                push_row(&mut payload, *value);
+                payload
+            }),
+        }
+    }
+
     /// Joins the fields of a value.
     ///
     /// # Panics
@@ -281,7 +350,17 @@ pub struct LookupState {
 /// What is looked up.
 struct Wanted {
     record: Zeroizing<u64>,
-    tag: Option<Zeroizing<[u8; TAG_BYTES]>>,
+    entry: WantedEntry,
+}
+
+/// Which of a record's entries is looked up.
+enum WantedEntry {
+    /// The only one.
+    Row,
+    /// The row of this rank.
+    RowOfBucket(Zeroizing<u64>),
+    /// The one with this tag.
+    Tagged(Zeroizing<[u8; TAG_BYTES]>),
 }
 
 impl TableClient {
@@ -321,7 +400,7 @@ impl TableClient {
             .table
             .bucket(&hash)
             .ok_or_else(|| ProtocolError::BadRequest("this table has no keys: look up by index".into()))?;
-        self.query(bucket, Some(hash.tag), rng)
+        self.query(bucket, WantedEntry::Tagged(Zeroizing::new(hash.tag)), rng)
     }
 
     /// Queries for the value at `index`, one to each party.
@@ -338,17 +417,20 @@ impl TableClient {
                 "this table has keys and no positions: look up by key".into(),
             ));
         }
-        self.query(index, None, rng)
+        let Some(widths) = &self.table.widths else { return self.query(index, WantedEntry::Row, rng) };
+        check_index(index, self.table.entries)?;
+        let (record, rank) = widths.row(index, self.table.entries);
+        self.query(record, WantedEntry::RowOfBucket(Zeroizing::new(rank)), rng)
     }
 
     fn query(
         &self,
         record: u64,
-        tag: Option<[u8; TAG_BYTES]>,
+        entry: WantedEntry,
         rng: &mut SecretRng,
     ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
         let Prepared { queries, state } = self.index.query(record, rng)?;
-        let wanted = Wanted { record: Zeroizing::new(record), tag: tag.map(Zeroizing::new) };
+        let wanted = Wanted { record: Zeroizing::new(record), entry };
         Ok((queries, LookupState { wanted: Box::new(wanted), state }))
     }
 
@@ -362,9 +444,10 @@ impl TableClient {
         let LookupState { wanted, state } = lookup;
         let record = Zeroizing::new(self.index.decode(state, answers)?);
         let payload = self.table.unseal(*wanted.record, &record)?;
-        match &wanted.tag {
-            Some(tag) => find(payload, tag),
-            None => Ok(Table::index_value(payload)?.map(<[u8]>::to_vec)),
+        match &wanted.entry {
+            WantedEntry::Row => Ok(Table::index_value(payload)?.map(<[u8]>::to_vec)),
+            WantedEntry::RowOfBucket(rank) => find_row(payload, **rank),
+            WantedEntry::Tagged(tag) => find(payload, tag),
         }
     }
 }
@@ -383,6 +466,8 @@ mod tests {
             payload_bytes,
             salt: [9; 32],
             places: Some([8; 32]),
+            widths: None,
+            max_value_bytes: None,
             fields,
             proofs: None,
         }

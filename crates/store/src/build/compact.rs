@@ -13,17 +13,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
 use spirea_protocols::delta::{Change, index_key};
-use spirea_protocols::keyword::{Bucket, KeyHash, entries, entry_bytes};
+use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash, entries, entry_bytes};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{ChangedRecord, PatchedFiles, ProtocolError, Table, TableKind};
 
 use super::draft::{Computed, Draft};
 use super::draws::Draws;
+use super::options::ValueLimit;
 use super::prove::Proving;
 use super::records::Collector;
 use super::test::Samples;
@@ -42,8 +44,7 @@ const REPORT_RECORDS: u64 = 1 << 13;
 /// Builds `base` with these changes into `folder`, which exists and is empty.
 ///
 /// # Errors
-/// See [`StoreError`]; [`StoreError::Empty`] if nothing would be left, [`StoreError::Outliers`] if the values have
-/// become too uneven for a table.
+/// See [`StoreError`]; [`StoreError::Empty`] if nothing would be left.
 pub(crate) fn compact<B: ProtocolBackend>(
     base: &Snapshot,
     changes: &Changes,
@@ -74,11 +75,16 @@ impl Edits {
         if changes.rows_of(table) > table.entries && table.kind == TableKind::Index {
             return Ok(None);
         }
-        let mut touched = BTreeMap::<u64, Vec<(KeyHash, Change<'_>)>>::new();
+        let boundaries = table.boundaries();
+        let mut touched = BTreeMap::<u64, Vec<(&[u8], Change<'_>)>>::new();
         for (key, change) in changes.iter() {
-            let hash = KeyHash::new(&table.salt, key);
-            let record = table.bucket(&hash).unwrap_or_else(|| row_of(key));
-            touched.entry(record).or_default().push((hash, change));
+            let record = match &table.places {
+                Some(places) => {
+                    boundaries.of_place(EntryPlace::new(places, &KeyHash::new(&table.salt, key).tag))
+                }
+                None => boundaries.of_row(row_of(key)),
+            };
+            touched.entry(record).or_default().push((key, change));
         }
         if touched.len() as u64 * STAYING > table.records {
             return Ok(None);
@@ -89,8 +95,8 @@ impl Edits {
             let old = file.read(index)?;
             let payload = unseal(base, index, &old)?;
             let changed = match table.kind {
-                TableKind::Keyword => edits.bucket(payload, changes)?,
-                TableKind::Index => edits.row(payload, changes[0].1)?,
+                TableKind::Keyword => edits.bucket(table, payload, changes)?,
+                TableKind::Index => edits.rows(table, boundaries.rows(index), payload, changes)?,
             };
             if changed.len() > table.payload_bytes {
                 return Ok(None);
@@ -100,24 +106,27 @@ impl Edits {
         }
         edits.statistics.rows = edits.entries;
         edits.statistics.longest_value_row = None;
+        edits.statistics.without_longest = None;
         Ok((edits.entries > 0).then_some(edits))
     }
 
     /// The payload of a bucket with its changes. Entries keep their places where they can: fewer bytes change.
     fn bucket(
         &mut self,
+        table: &Table,
         payload: &[u8],
-        changes: Vec<(KeyHash, Change<'_>)>,
+        changes: Vec<(&[u8], Change<'_>)>,
     ) -> Result<Vec<u8>, ProtocolError> {
         let mut values = entries(payload).collect::<Result<Vec<_>, _>>()?;
-        for (hash, change) in &changes {
-            let place = values.iter().position(|(tag, _)| **tag == hash.tag);
+        let tags: Vec<_> = changes.iter().map(|(key, _)| KeyHash::new(&table.salt, key).tag).collect();
+        for (new, (_, change)) in tags.iter().zip(&changes) {
+            let place = values.iter().position(|(tag, _)| *tag == new);
             if let Some(place) = place {
                 self.count_out(values[place].1.len(), entry_bytes);
             }
             match (place, change) {
                 (Some(place), Change::Put(value)) => values[place].1 = value,
-                (None, Change::Put(value)) => values.push((&hash.tag, value)),
+                (None, Change::Put(value)) => values.push((new, value)),
                 (Some(place), Change::Delete) => {
                     values.remove(place);
                     self.entries -= 1;
@@ -134,20 +143,25 @@ impl Edits {
         Ok(bucket.payload())
     }
 
-    /// The payload of a row with its change.
-    fn row(&mut self, payload: &[u8], change: Change<'_>) -> Result<Vec<u8>, ProtocolError> {
-        let old = Table::index_value(payload)?.map_or(0, <[u8]>::len);
-        self.count_out(old, Table::index_payload_bytes);
-        match change {
-            Change::Put(value) => {
-                self.count_in(value.len(), Table::index_payload_bytes);
-                Ok(Table::index_payload(value))
-            }
-            Change::Delete => {
-                self.count_in(0, Table::index_payload_bytes);
-                Ok(Table::absent_payload())
-            }
+    /// The payload of a record of these rows with its changes.
+    fn rows(
+        &mut self,
+        table: &Table,
+        present: Range<u64>,
+        payload: &[u8],
+        changes: Vec<(&[u8], Change<'_>)>,
+    ) -> Result<Vec<u8>, ProtocolError> {
+        let mut values = table.row_values(payload, (present.end - present.start) as usize)?;
+        for (key, change) in changes {
+            let value = &mut values[(row_of(key) - present.start) as usize];
+            self.count_out(value.map_or(0, <[u8]>::len), Table::index_payload_bytes);
+            *value = match change {
+                Change::Put(new) => Some(new),
+                Change::Delete => None,
+            };
+            self.count_in(value.map_or(0, <[u8]>::len), Table::index_payload_bytes);
         }
+        Ok(table.rows_payload(&values))
     }
 
     fn count_out(&mut self, bytes: usize, framed: fn(usize) -> usize) {
@@ -247,10 +261,12 @@ fn rebuild<B: ProtocolBackend>(
     let spool = folder.join("spool");
     fs::create_dir(&spool).at("create", &spool)?;
     let fields = table.fields.clone();
-    let mut collector = Collector::create(table.kind, &spool, base.folder(), table.salt, fields)?;
+    let limit = ValueLimit::Given(table.value_limit());
+    let mut collector = Collector::create(table.kind, &spool, base.folder(), table.salt, fields, limit)?;
     let place = || Location::File(base.folder().into());
     let by_hash: HashMap<KeyHash, Change<'_>> =
         changes.iter().map(|(key, change)| (KeyHash::new(&table.salt, key), change)).collect();
+    let boundaries = table.boundaries();
     let mut file = RecordFile::open(manifest.protocol.stored(), &base.matrix_path())?;
     file.scan(|index, record| {
         if index.is_multiple_of(REPORT_RECORDS) {
@@ -267,12 +283,16 @@ fn rebuild<B: ProtocolBackend>(
                 }
             }),
             TableKind::Index => {
-                let value = match changes.get(&index_key(index)) {
-                    Some(Change::Put(value)) => Some(value),
-                    Some(Change::Delete) => None,
-                    None => Table::index_value(payload)?,
-                };
-                collector.push(None, value, place)
+                let present = boundaries.rows(index);
+                let values = table.row_values(payload, (present.end - present.start) as usize)?;
+                present.zip(values).try_for_each(|(row, former)| {
+                    let value = match changes.get(&index_key(row)) {
+                        Some(Change::Put(value)) => Some(value),
+                        Some(Change::Delete) => None,
+                        None => former,
+                    };
+                    collector.push(None, value, place)
+                })
             }
         }
     })?;

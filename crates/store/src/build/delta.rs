@@ -54,7 +54,7 @@ impl Shape {
         if let Some(before) = before.filter(|before| before.holds(entries)) {
             return Ok(before);
         }
-        let places = Draws::System.places(0)?;
+        let places = Draws::System.places()?;
         let elsewhere = before.map(|before| Self { places, ..before });
         if let Some(elsewhere) = elsewhere.filter(|elsewhere| elsewhere.holds(entries)) {
             return Ok(elsewhere);
@@ -101,7 +101,7 @@ impl Shape {
 fn fullest(records: u64, sizes: impl Iterator<Item = (EntryPlace, usize)>) -> usize {
     let mut loads = vec![Bucket::COUNT_BYTES; records as usize];
     for (place, bytes) in sizes {
-        loads[place.bucket(records) as usize] += bytes;
+        loads[place.part(records) as usize] += bytes;
     }
     loads.into_iter().max().unwrap_or_default()
 }
@@ -171,6 +171,8 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         payload_bytes: shape.payload_bytes,
         salt,
         places: Some(shape.places),
+        widths: None,
+        max_value_bytes: None,
         fields: base.manifest().table.fields.clone(),
         proofs: proving.blank(shape.records),
     };
@@ -182,8 +184,9 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         false => Draws::System.seed()?,
     };
     let protocol = of_base.of_delta(seed, table.records, table.record_bytes())?;
+    let boundaries = table.boundaries();
     let payloads = |take: &mut Taker<'_>| {
-        let mut filler = BucketFiller::new(shape.records);
+        let mut filler = BucketFiller::new(&boundaries, shape.records);
         for entry in &entries {
             filler.push(entry.place(&shape.places), &entry.hash.tag, &entry.value, take)?;
         }
@@ -201,6 +204,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         entry_bytes: lengths().map(entry_bytes).sum::<usize>() as u64,
         longest_value_bytes: lengths().max().unwrap_or_default() as u64,
         longest_value_row: None,
+        without_longest: None,
     };
     let draft = Draft {
         name: base.manifest().name.clone(),

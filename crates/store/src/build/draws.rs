@@ -14,23 +14,22 @@ impl Draws {
     /// Salt of keys and checksums. Keys are hashed while they are read, so it comes first: content may follow from it
     /// when a table is made anew.
     pub(super) fn salt(&self) -> Result<[u8; 32], StoreError> {
-        self.draw("spirea build v2: salt of the table", 0)
+        self.draw("spirea build v2: salt of the table")
     }
 
-    /// One of several draws of where entries lie. To be drawn when all keys are read: otherwise keys could be aimed at
-    /// one bucket.
-    pub(super) fn places(&self, number: u32) -> Result<[u8; 32], StoreError> {
-        self.draw("spirea build v2: places of the table", number)
+    /// Where entries lie. To be drawn when all keys are read: otherwise keys could be aimed at one bucket.
+    pub(super) fn places(&self) -> Result<[u8; 32], StoreError> {
+        self.draw("spirea build v2: places of the table")
     }
 
     /// Seed of the public matrix, to be drawn when all values are read: otherwise content could be aimed at it.
     pub(super) fn seed(&self) -> Result<[u8; 32], StoreError> {
-        self.draw("spirea build v2: seed of the public matrix", 0)
+        self.draw("spirea build v2: seed of the public matrix")
     }
 
-    fn draw(&self, name: &str, number: u32) -> Result<[u8; 32], StoreError> {
+    fn draw(&self, name: &str) -> Result<[u8; 32], StoreError> {
         match self {
-            Self::Derived(seed) => Ok(blake3::derive_key(name, &[&seed[..], &number.to_le_bytes()].concat())),
+            Self::Derived(seed) => Ok(blake3::derive_key(name, seed)),
             Self::System => {
                 let mut bytes = [0; 32];
                 getrandom::fill(&mut bytes).map_err(StoreError::NoEntropy)?;
@@ -46,14 +45,12 @@ mod tests {
 
     #[test]
     fn draws_are_new_ones_unless_a_seed_repeats_them() {
-        let all = |draws: &Draws| {
-            [draws.salt().unwrap(), draws.seed().unwrap(), draws.places(0).unwrap(), draws.places(1).unwrap()]
-        };
+        let all = |draws: &Draws| [draws.salt().unwrap(), draws.seed().unwrap(), draws.places().unwrap()];
         let derived = Draws::Derived([1; 32]);
         assert_eq!(all(&derived), all(&derived));
         let several =
             [all(&derived), all(&Draws::Derived([2; 32])), all(&Draws::System), all(&Draws::System)];
         let different: std::collections::BTreeSet<_> = several.into_iter().flatten().collect();
-        assert_eq!(different.len(), 16);
+        assert_eq!(different.len(), 12);
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use spirea_protocols::planner::Advice;
 use spirea_protocols::registry::Choice;
+use spirea_protocols::table::MAX_VALUE_BYTES;
 
 use super::draws::Draws;
 use super::prove::Proving;
@@ -31,6 +32,37 @@ pub enum Protocol {
     Planned(Advice),
 }
 
+/// How long a table's values may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ValueLimit {
+    /// So many bytes.
+    Given(usize),
+    /// As many as the longest of those that the table is built from has, and [`ValueLimit::LEAST`] in any case.
+    Longest,
+}
+
+impl ValueLimit {
+    /// Bytes up to which a value may be longer than all values of the input, unless the operator says otherwise: so
+    /// long a value does not make the records of any table large.
+    const LEAST: usize = 4 << 10;
+
+    /// The most bytes of a value that is taken while the table is built.
+    pub(super) fn most(self) -> usize {
+        match self {
+            Self::Given(bytes) => bytes,
+            Self::Longest => MAX_VALUE_BYTES,
+        }
+    }
+
+    /// What a table says of the values that it takes, whose longest has so many bytes.
+    pub(super) fn of_table(self, longest: usize) -> usize {
+        match self {
+            Self::Given(bytes) => bytes,
+            Self::Longest => longest.max(Self::LEAST),
+        }
+    }
+}
+
 /// What to build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
@@ -46,6 +78,8 @@ pub struct BuildOptions {
     pub name: Option<String>,
     /// The protocol and its parameter sets.
     pub protocol: Protocol,
+    /// The most bytes of a value, now and in changes; those of the longest and at least 4 KiB if `None`.
+    pub max_value: Option<usize>,
     /// Whether records carry inclusion proofs.
     pub proving: Proving,
     /// What to do if the folder exists.
@@ -70,6 +104,7 @@ impl BuildOptions {
             out: out.into(),
             name: None,
             protocol: Protocol::Named(Choice::default()),
+            max_value: None,
             proving: Proving::default(),
             overwrite: Overwrite::default(),
             seed: None,
@@ -116,6 +151,20 @@ impl BuildOptions {
     /// What the input is called in messages.
     pub(super) fn input_name(&self) -> PathBuf {
         if self.reads_standard_input() { "standard input".into() } else { self.input.clone() }
+    }
+
+    /// How long the table's values may be.
+    ///
+    /// # Errors
+    /// [`StoreError::BadOption`] above [`MAX_VALUE_BYTES`].
+    pub(super) fn value_limit(&self) -> Result<ValueLimit, StoreError> {
+        match self.max_value {
+            None => Ok(ValueLimit::Longest),
+            Some(bytes) if bytes <= MAX_VALUE_BYTES => Ok(ValueLimit::Given(bytes)),
+            Some(bytes) => Err(StoreError::BadOption(format!(
+                "--max-value is {bytes} bytes, above the limit of {MAX_VALUE_BYTES} of any table"
+            ))),
+        }
     }
 
     /// Where the build's public random values come from.

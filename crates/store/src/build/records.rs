@@ -3,32 +3,28 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use spirea_protocols::keyword::{
-    self, Bucket, BucketPlan, BucketPlanner, KeyHash, MAX_PADDING, Overpadded, TAG_BYTES, entry_bytes,
-};
+use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash, TAG_BYTES, entry_bytes};
+use spirea_protocols::layout::{Cut, Framing, Lengths, Loads, SPARSE, Shape};
 use spirea_protocols::parameters::Stored;
 use spirea_protocols::proof::Tree;
-use spirea_protocols::table::MAX_VALUE_BYTES;
+use spirea_protocols::rows::{push_row, row_bytes};
+use spirea_protocols::table::{Boundaries, CHECKSUM_BYTES};
 use spirea_protocols::{Table, TableKind};
 
 use super::draws::Draws;
-use super::options::BuildOptions;
+use super::options::{BuildOptions, ValueLimit};
 use super::prove::{Batch, Proving, Taker, prove};
 use super::spool::{IndexSpool, IndexValues, KeyedEntries, KeyedSpool, Partition};
 use super::test::Samples;
 use super::writer::RecordWriter;
 use crate::ingest::{Row, RowSource};
+use crate::manifest::WithoutLongest;
 use crate::{Location, Phase, Progress, RepeatedKey, Statistics, StoreError};
 
-/// Bytes of all records up to which a table by position is small however it is padded: an answer is at least
-/// of this order.
-const SMALL_TABLE_BYTES: u64 = 64 << 10;
 /// Rows between two reports of progress.
 const REPORT_ROWS: u64 = 1 << 13;
-/// Draws of where entries lie, of which the one is kept whose buckets cost a look-up least. They differ in how full the
-/// fullest bucket is: the best of four costs 0.82 to 0.90 of the average one for a thousand to 100,000 entries, 0.97 for
-/// a million. Each draw costs a hash for every entry.
-const DRAWS: u32 = 4;
+/// One value in so many is among the longest, of which an operator is told what they cost.
+const LONGEST_SHARE: u64 = 100;
 
 enum Spool {
     Keyed(KeyedSpool),
@@ -40,18 +36,60 @@ enum Spooled {
     Indexed(IndexValues),
 }
 
+impl Spooled {
+    /// The loads of at most `units` units: of places, or of rows.
+    fn loads(&mut self, units: u64, places: &[u8; 32], rows: u64) -> Result<Loads, StoreError> {
+        match self {
+            Self::Keyed(entries) => {
+                let mut loads = Loads::new(units);
+                entries.scan(|hash, bytes| {
+                    loads.add(EntryPlace::new(places, &hash.tag).part(units), entry_bytes(bytes))
+                })?;
+                Ok(loads)
+            }
+            Self::Indexed(values) => {
+                let units = units.min(rows);
+                let mut loads = Loads::new(units);
+                values.rewind()?;
+                let mut value = Vec::new();
+                for row in 0..rows {
+                    let bytes = values.next(&mut value)?.map(<[u8]>::len);
+                    loads.add(row * units / rows, row_bytes(bytes));
+                }
+                Ok(loads)
+            }
+        }
+    }
+
+    /// The rows in the order of their records.
+    fn order(self, places: [u8; 32], layout: &Layout) -> Result<Ordered, StoreError> {
+        Ok(match (self, layout) {
+            (Self::Keyed(entries), _) => Ordered::Keyed(entries.place(places)?),
+            (Self::Indexed(values), Layout::Rows(_)) => Ordered::Rows(values),
+            (Self::Indexed(values), Layout::Buckets(_)) => Ordered::BucketsOfRows(values),
+        })
+    }
+}
+
 /// Rows in the order of their records.
 enum Ordered {
     Keyed(Vec<Partition>),
-    Indexed(IndexValues),
+    /// One in each record.
+    Rows(IndexValues),
+    BucketsOfRows(IndexValues),
 }
 
 impl Ordered {
     /// Gives the payloads of so many records in order. A bucket may span partitions if there are few.
-    fn payloads(&mut self, records: u64, take: &mut Taker<'_>) -> Result<(), StoreError> {
+    fn payloads(
+        &mut self,
+        boundaries: &Boundaries,
+        records: u64,
+        take: &mut Taker<'_>,
+    ) -> Result<(), StoreError> {
         match self {
             Self::Keyed(partitions) => {
-                let mut filler = BucketFiller::new(records);
+                let mut filler = BucketFiller::new(boundaries, records);
                 for partition in partitions {
                     let (entries, values) = (partition.entries()?, partition.values()?);
                     for entry in entries {
@@ -60,7 +98,7 @@ impl Ordered {
                 }
                 filler.finish(take)
             }
-            Self::Indexed(values) => {
+            Self::Rows(values) => {
                 values.rewind()?;
                 let mut value = Vec::new();
                 for _ in 0..records {
@@ -69,14 +107,65 @@ impl Ordered {
                 }
                 Ok(())
             }
+            Self::BucketsOfRows(values) => {
+                values.rewind()?;
+                let mut value = Vec::new();
+                for record in 0..records {
+                    let mut payload = Vec::new();
+                    for _ in boundaries.rows(record) {
+                        push_row(&mut payload, values.next(&mut value)?);
+                    }
+                    take(payload)?;
+                }
+                Ok(())
+            }
         }
+    }
+}
+
+/// How records hold entries.
+enum Layout {
+    /// A row in each, of so many bytes of payload.
+    Rows(usize),
+    Buckets(Shape),
+}
+
+impl Layout {
+    /// The layout of values of these lengths.
+    fn choose(kind: TableKind, lengths: &Lengths, proving: Proving) -> Self {
+        let framing = framing(kind, proving);
+        let bytes: u64 = lengths.iter().map(|(bytes, count)| framing.entry(bytes) as u64 * count).sum();
+        let longest = framing.entry(lengths.longest());
+        let padded = lengths.values() as f64 * longest as f64;
+        match kind {
+            TableKind::Index if padded <= SPARSE * bytes as f64 => Self::Rows(longest),
+            _ => Self::Buckets(Shape::choose(lengths, &framing)),
+        }
+    }
+
+    /// Bytes of a record, of which there are `rows` if each has a row.
+    fn record_bytes(&self, rows: u64, proving: Proving) -> usize {
+        match self {
+            Self::Rows(payload_bytes) => payload_bytes + proving.bytes_of()(rows) + CHECKSUM_BYTES,
+            Self::Buckets(shape) => shape.record_bytes,
+        }
+    }
+}
+
+/// What the buckets of a table of this kind take beside their values.
+fn framing(kind: TableKind, proving: Proving) -> Framing {
+    match kind {
+        TableKind::Keyword => Framing::keyed(proving.bytes_of()),
+        TableKind::Index => Framing::of_rows(proving.bytes_of()),
     }
 }
 
 /// What is known of rows beside themselves.
 struct Summary {
+    kind: TableKind,
     statistics: Statistics,
-    longest: Location,
+    lengths: Lengths,
+    limit: ValueLimit,
     input: PathBuf,
     salt: [u8; 32],
     fields: Vec<String>,
@@ -96,6 +185,7 @@ impl Collector {
         input: &Path,
         salt: [u8; 32],
         fields: Vec<String>,
+        limit: ValueLimit,
     ) -> Result<Self, StoreError> {
         let spool = match kind {
             TableKind::Keyword => Spool::Keyed(KeyedSpool::create(folder)?),
@@ -107,9 +197,10 @@ impl Collector {
             entry_bytes: 0,
             longest_value_bytes: 0,
             longest_value_row: None,
+            without_longest: None,
         };
-        let longest = Location::File(input.into());
-        Ok(Self { spool, summary: Summary { statistics, longest, input: input.into(), salt, fields } })
+        let (lengths, input) = (Lengths::default(), input.into());
+        Ok(Self { spool, summary: Summary { kind, statistics, lengths, limit, input, salt, fields } })
     }
 
     /// Adds a row: its key's hash, if the table has keys, and its value, if it has one.
@@ -119,17 +210,18 @@ impl Collector {
         value: Option<&[u8]>,
         place: impl Fn() -> Location,
     ) -> Result<(), StoreError> {
-        let Summary { statistics, longest, .. } = &mut self.summary;
+        let Summary { statistics, lengths, limit, .. } = &mut self.summary;
         let bytes = value.map_or(0, <[u8]>::len);
-        if bytes > MAX_VALUE_BYTES {
-            return Err(StoreError::Oversize { place: place(), bytes });
+        let most = limit.most();
+        if bytes > most {
+            return Err(StoreError::Oversize { place: place(), what: "the value".into(), bytes, most });
         }
+        lengths.add(bytes);
         statistics.rows += 1;
         statistics.value_bytes += bytes as u64;
         if bytes as u64 > statistics.longest_value_bytes || statistics.rows == 1 {
             statistics.longest_value_bytes = bytes as u64;
             statistics.longest_value_row = Some(statistics.rows);
-            *longest = place();
         }
         match (&mut self.spool, hash) {
             (Spool::Keyed(spool), Some(hash)) => {
@@ -180,7 +272,8 @@ impl Rows {
     ) -> Result<Self, StoreError> {
         let kind = if options.selection.key.is_some() { TableKind::Keyword } else { TableKind::Index };
         let fields = options.selection.fields();
-        let mut collector = Collector::create(kind, folder, &options.input_name(), salt, fields)?;
+        let limit = options.value_limit()?;
+        let mut collector = Collector::create(kind, folder, &options.input_name(), salt, fields, limit)?;
         let mut row = Row::default();
         while source.next(&mut row)? {
             if collector.rows().is_multiple_of(REPORT_ROWS) {
@@ -195,68 +288,62 @@ impl Rows {
         collector.finish()
     }
 
-    /// Chooses records and their size, and refuses duplicate keys and outliers; hashes them if they are to carry proofs.
+    /// Chooses records and their size, and refuses duplicate keys; hashes them if they are to carry proofs.
     pub(super) fn plan(
         self,
         proving: Proving,
         draws: &Draws,
         progress: &dyn Progress,
     ) -> Result<Planned, StoreError> {
-        let Self { spooled, summary } = self;
-        let (entries, salt, fields) = (summary.statistics.rows, summary.salt, summary.fields.clone());
-        let (mut ordered, mut table) = match spooled {
-            Spooled::Keyed(keyed) => {
-                let (places, planned) = summary.draw_places(&keyed, proving, draws, progress)?;
-                let partitions = keyed.place(places)?;
-                // Before an uneven plan is refused: many rows of one key may be why it is.
-                summary.refuse_duplicates(&partitions)?;
-                let BucketPlan { buckets: records, payload_bytes, .. } =
-                    planned.map_err(|Overpadded(plan)| summary.outliers(plan.padding))?;
-                let (kind, places, proofs) = (TableKind::Keyword, Some(places), proving.blank(records));
-                let table = Table { kind, entries, records, payload_bytes, salt, places, fields, proofs };
-                (Ordered::Keyed(partitions), table)
-            }
-            Spooled::Indexed(values) => {
-                let (kind, records) = (TableKind::Index, entries);
-                let payload_bytes = summary.row_bytes()?;
-                let (places, proofs) = (None, proving.blank(records));
-                let table = Table { kind, entries, records, payload_bytes, salt, places, fields, proofs };
-                (Ordered::Indexed(values), table)
+        let Self { mut spooled, mut summary } = self;
+        let (kind, entries) = (summary.kind, summary.statistics.rows);
+        summary.weigh_longest(proving);
+        let layout = Layout::choose(kind, &summary.lengths, proving);
+        progress.update(Phase::Plan, 0, entries);
+        let places = draws.places()?;
+        let (payload_bytes, widths) = match &layout {
+            Layout::Rows(payload_bytes) => (*payload_bytes, None),
+            Layout::Buckets(shape) => {
+                let loads = spooled.loads(shape.units(), &places, entries)?;
+                let Cut { payload_bytes, widths } = loads.cut(shape, &framing(kind, proving));
+                (payload_bytes, Some(widths))
             }
         };
+        progress.update(Phase::Plan, entries, entries);
+        let mut ordered = spooled.order(places, &layout)?;
+        if let Ordered::Keyed(partitions) = &ordered {
+            summary.refuse_duplicates(partitions)?;
+        }
+        let records = widths.as_ref().map_or(entries, |widths| widths.count() as u64);
+        let mut table = Table {
+            kind,
+            entries,
+            records,
+            payload_bytes,
+            salt: summary.salt,
+            places: (kind == TableKind::Keyword).then_some(places),
+            widths,
+            max_value_bytes: Some(summary.limit.of_table(summary.lengths.longest())),
+            fields: summary.fields.clone(),
+            proofs: proving.blank(records),
+        };
         table.validate()?;
-        let records = table.records;
-        let tree = prove(&mut table, progress, |take| ordered.payloads(records, take))?;
-        Ok(Planned { ordered, statistics: summary.statistics, table, tree })
+        let boundaries = table.boundaries();
+        let payloads = |take: &mut Taker<'_>| ordered.payloads(&boundaries, records, take);
+        let tree = prove(&mut table, progress, payloads)?;
+        Ok(Planned { ordered, boundaries, statistics: summary.statistics, table, tree })
     }
 }
 
 impl Summary {
-    /// Where entries lie, and the number and size of buckets that this makes best.
-    fn draw_places(
-        &self,
-        entries: &KeyedEntries,
-        proving: Proving,
-        draws: &Draws,
-        progress: &dyn Progress,
-    ) -> Result<([u8; 32], Result<BucketPlan, Overpadded>), StoreError> {
-        let rows = self.statistics.rows;
-        let cost = |planned: &Result<BucketPlan, Overpadded>| planned.map_or(f64::INFINITY, |plan| plan.cost);
-        let mut best = None;
-        for number in 0..DRAWS {
-            progress.update(Phase::Plan, u64::from(number) * rows, u64::from(DRAWS) * rows);
-            let places = draws.places(number)?;
-            let mut planner = BucketPlanner::new(rows, proving.bytes_of());
-            entries.scan(|hash, bytes| {
-                planner.add(keyword::EntryPlace::new(&places, &hash.tag), entry_bytes(bytes))
-            })?;
-            let planned = planner.choose();
-            if best.as_ref().is_none_or(|(_, best)| cost(&planned) < cost(best)) {
-                best = Some((places, planned));
-            }
-        }
-        progress.update(Phase::Plan, rows, rows);
-        Ok(best.expect("there are draws"))
+    /// Notes what records would take without the longest values.
+    fn weigh_longest(&mut self, proving: Proving) {
+        let kept = self.lengths.without_longest(LONGEST_SHARE);
+        let layout = Layout::choose(self.kind, &kept, proving);
+        self.statistics.without_longest = Some(WithoutLongest {
+            longest_value_bytes: kept.longest() as u64,
+            record_bytes: layout.record_bytes(kept.values(), proving) as u64,
+        });
     }
 
     fn refuse_duplicates(&self, partitions: &[Partition]) -> Result<(), StoreError> {
@@ -280,31 +367,12 @@ impl Summary {
         let (path, others) = (self.input.clone(), count - repeated.len() as u64);
         Err(StoreError::DuplicateKeys { path, keys: repeated.into_values().collect(), others })
     }
-
-    /// Bytes of the payloads of rows by position.
-    fn row_bytes(&self) -> Result<usize, StoreError> {
-        let payload_bytes = Table::index_payload_bytes(self.statistics.longest_value_bytes as usize);
-        let stored = u128::from(self.statistics.rows) * payload_bytes as u128;
-        let padding = stored as f64 / self.statistics.entry_bytes as f64;
-        match padding > MAX_PADDING && stored > u128::from(SMALL_TABLE_BYTES) {
-            true => Err(self.outliers(padding)),
-            false => Ok(payload_bytes),
-        }
-    }
-
-    fn outliers(&self, padding: f64) -> StoreError {
-        StoreError::Outliers {
-            place: self.longest.clone(),
-            row: self.statistics.longest_value_row.unwrap_or_default(),
-            longest_bytes: self.statistics.longest_value_bytes,
-            padding,
-        }
-    }
 }
 
 /// Rows whose records have a shape.
 pub(super) struct Planned {
     ordered: Ordered,
+    boundaries: Boundaries,
     statistics: Statistics,
     table: Table,
     tree: Option<Tree>,
@@ -323,35 +391,36 @@ impl Planned {
         matrix: &Path,
         progress: &dyn Progress,
     ) -> Result<(Statistics, Samples), StoreError> {
-        let Self { mut ordered, statistics, table, tree } = self;
+        let Self { mut ordered, boundaries, statistics, table, tree } = self;
         let mut sink = Sink::create(&table, tree.as_ref(), stored, matrix, progress)?;
-        ordered.payloads(table.records, &mut |payload| sink.push(payload))?;
+        ordered.payloads(&boundaries, table.records, &mut |payload| sink.push(payload))?;
         Ok((statistics, sink.finish()?))
     }
 }
 
 /// Fills buckets from entries in the order of their places.
-pub(super) struct BucketFiller {
+pub(super) struct BucketFiller<'b> {
     bucket: Bucket,
     current: u64,
+    boundaries: &'b Boundaries,
     buckets: u64,
 }
 
-impl BucketFiller {
-    /// For so many buckets.
-    pub(super) fn new(buckets: u64) -> Self {
-        Self { bucket: Bucket::default(), current: 0, buckets }
+impl<'b> BucketFiller<'b> {
+    /// For so many buckets with these boundaries.
+    pub(super) fn new(boundaries: &'b Boundaries, buckets: u64) -> Self {
+        Self { bucket: Bucket::default(), current: 0, boundaries, buckets }
     }
 
     /// Adds the next entry, after the buckets before its own.
     pub(super) fn push(
         &mut self,
-        place: keyword::EntryPlace,
+        place: EntryPlace,
         tag: &[u8; TAG_BYTES],
         value: &[u8],
         take: &mut Taker<'_>,
     ) -> Result<(), StoreError> {
-        self.advance(place.bucket(self.buckets), take)?;
+        self.advance(self.boundaries.of_place(place), take)?;
         self.bucket.push(tag, value);
         Ok(())
     }

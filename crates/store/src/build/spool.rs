@@ -151,7 +151,7 @@ impl KeyedEntries {
         self.headers(|header| {
             value.resize(header.value_bytes as usize, 0);
             values.read_exact(&mut value).at("read", path)?;
-            let partition = EntryPlace::new(&places, &header.hash.tag).bucket(1 << bits);
+            let partition = EntryPlace::new(&places, &header.hash.tag).part(1 << bits);
             partitions[partition as usize].push(&header, &value)
         })?;
         for path in [&self.files.headers, &self.files.values] {

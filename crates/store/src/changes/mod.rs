@@ -7,7 +7,6 @@ mod stream;
 use std::collections::BTreeMap;
 
 use spirea_protocols::delta::{Change, index_key};
-use spirea_protocols::table::MAX_VALUE_BYTES;
 use spirea_protocols::{Table, TableKind};
 
 pub use read::Input;
@@ -84,12 +83,12 @@ impl Changes {
         };
         for (key, value) in &self.by_key {
             let Some(value) = value else { continue };
-            if value.len() > MAX_VALUE_BYTES {
-                let bytes = value.len();
-                return refuse(
-                    key,
-                    format!("its value has {bytes} bytes, above the limit of {MAX_VALUE_BYTES}"),
+            let (bytes, most) = (value.len(), table.value_limit());
+            if bytes > most {
+                let detail = format!(
+                    "its value has {bytes} bytes, above the table's limit of {most}: split it over several keys, or build the table with a larger --max-value"
                 );
+                return refuse(key, detail);
             }
             if table.split_fields(value).is_err() {
                 let fields = table.fields.join(", ");

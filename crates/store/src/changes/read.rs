@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use spirea_protocols::delta::index_key;
-use spirea_protocols::table::MAX_VALUE_BYTES;
 use spirea_protocols::{Table, TableKind};
 
 use super::Changes;
@@ -78,9 +77,6 @@ impl<'t> Reader<'t> {
         value: Option<Vec<u8>>,
         place: Location,
     ) -> Result<(), StoreError> {
-        if let Some(bytes) = value.as_ref().map(Vec::len).filter(|&bytes| bytes > MAX_VALUE_BYTES) {
-            return Err(StoreError::Oversize { place, bytes });
-        }
         let key = match self.table.kind {
             TableKind::Keyword => key.to_vec(),
             TableKind::Index => {
@@ -97,6 +93,11 @@ impl<'t> Reader<'t> {
                 }
             }
         };
+        let most = self.table.value_limit();
+        if let Some(bytes) = value.as_ref().map(Vec::len).filter(|&bytes| bytes > most) {
+            let what = format!("the value of {}", super::key_text(self.table.kind, &key));
+            return Err(StoreError::Oversize { place, what, bytes, most });
+        }
         if let Some(first) = self.places.insert(key.clone(), place.clone()) {
             let key = super::key_text(self.table.kind, &key);
             let detail = format!("{key} is changed in {first} already; keep one of the two");

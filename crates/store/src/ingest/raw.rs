@@ -35,7 +35,12 @@ impl FixedRows {
     /// `rows` rows of `row_bytes` bytes from where the file stands.
     pub(super) fn new(file: File, path: &Path, row_bytes: usize, rows: u64) -> Result<Self, StoreError> {
         if row_bytes > MAX_VALUE_BYTES {
-            return Err(StoreError::Oversize { place: Location::Row(path.into(), 1), bytes: row_bytes });
+            return Err(StoreError::Oversize {
+                place: Location::Row(path.into(), 1),
+                what: "the value".into(),
+                bytes: row_bytes,
+                most: MAX_VALUE_BYTES,
+            });
         }
         let reader = BufReader::with_capacity(1 << 18, file);
         Ok(Self { reader, path: path.into(), row_bytes, rows, done: 0 })

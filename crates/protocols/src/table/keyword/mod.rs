@@ -10,10 +10,8 @@
 //! nobody knows before its content is fixed.
 
 mod bucket;
-mod plan;
 
 pub use bucket::{Bucket, entries, entry_bytes, find};
-pub use plan::{BucketPlan, BucketPlanner, MAX_PADDING, Overpadded};
 
 /// Bytes of a key's hash, the tag of its entry.
 pub const TAG_BYTES: usize = 12;
@@ -57,10 +55,10 @@ impl EntryPlace {
         Self(u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer")))
     }
 
-    /// The bucket among `buckets`: the upper bits of a product, so that it grows with the place and the
-    /// buckets of any range of places are contiguous.
-    pub fn bucket(self, buckets: u64) -> u64 {
-        ((u128::from(self.0) * u128::from(buckets)) >> 64) as u64
+    /// The part in which it lies of so many equal ones: the upper bits of a product, so that it grows with the place
+    /// and the parts of any range of places are contiguous. Parts are buckets, or the units of buckets' widths.
+    pub fn part(self, parts: u64) -> u64 {
+        ((u128::from(self.0) * u128::from(parts)) >> 64) as u64
     }
 }
 
@@ -74,9 +72,9 @@ mod tests {
         let (salt, known, fresh) = ([1; 32], [2; 32], [3; 32]);
         let tags = (0u64..).map(|i| KeyHash::new(&salt, &i.to_le_bytes()).tag);
         let aimed: Vec<_> =
-            tags.filter(|tag| EntryPlace::new(&known, tag).bucket(BUCKETS) == 7).take(640).collect();
+            tags.filter(|tag| EntryPlace::new(&known, tag).part(BUCKETS) == 7).take(640).collect();
         let mut loads = [0; BUCKETS as usize];
-        aimed.iter().for_each(|tag| loads[EntryPlace::new(&fresh, tag).bucket(BUCKETS) as usize] += 1);
+        aimed.iter().for_each(|tag| loads[EntryPlace::new(&fresh, tag).part(BUCKETS) as usize] += 1);
         let fullest = loads.into_iter().max().unwrap();
         assert!(fullest < 30, "{fullest} of 640 in one of 64 buckets");
     }
@@ -88,8 +86,8 @@ mod tests {
             *blake3::Hasher::new_keyed(&places).update(b"spirea place v1").update(&tag).finalize().as_bytes();
         let place = EntryPlace::new(&places, &tag);
         for bits in [1, 4, 8] {
-            assert_eq!(place.bucket(1 << bits), u64::from(hash[0] >> (8 - bits)));
+            assert_eq!(place.part(1 << bits), u64::from(hash[0] >> (8 - bits)));
         }
-        assert_eq!(place.bucket(1), 0);
+        assert_eq!(place.part(1), 0);
     }
 }

@@ -1,0 +1,156 @@
+//! Where buckets end.
+
+use super::{Framing, MAX_WIDTHS, Shape, Widths};
+
+/// The bytes of the entries in each unit.
+///
+/// Memory: 4 bytes for each unit.
+pub struct Loads {
+    units: Vec<u32>,
+}
+
+/// A table cut into buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Bytes of a bucket's payload: those of the shape, unless one unit needs more.
+    pub payload_bytes: usize,
+    /// The widths of the buckets.
+    pub widths: Widths,
+}
+
+impl Loads {
+    /// So many empty units, at least one.
+    pub fn new(units: u64) -> Self {
+        Self { units: vec![0; units as usize] }
+    }
+
+    /// How many units there are.
+    pub fn units(&self) -> u64 {
+        self.units.len() as u64
+    }
+
+    /// Adds an entry of `bytes` bytes to a unit.
+    pub fn add(&mut self, unit: u64, bytes: usize) {
+        let load = &mut self.units[unit as usize];
+        *load = load.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+
+    /// Cuts the units into buckets of `shape`, or of fewer and larger ones where it would take more than
+    /// [`MAX_WIDTHS`]. They are filled evenly: no further than it takes to need no more buckets than the shape has.
+    pub fn cut(&self, shape: &Shape, framing: &Framing) -> Cut {
+        let fullest = u64::from(self.units.iter().copied().max().unwrap_or(0));
+        let mut most = fullest.max((shape.payload_bytes - framing.head()) as u64);
+        while self.widths(most).count() > MAX_WIDTHS {
+            most += most.div_ceil(8);
+        }
+        let buckets = self.widths(most).count().max(shape.buckets as usize);
+        // The least fill that needs no more: `most` does, and what is up to `more` does not.
+        let (mut fill, mut more) = (most, 0);
+        while fill - more > 1 {
+            let middle = more.midpoint(fill);
+            if self.widths(middle).count() > buckets {
+                more = middle;
+            } else {
+                fill = middle;
+            }
+        }
+        let widths = Widths::new(self.widths(fill).collect()).expect("they are counted, and none is 0");
+        Cut { payload_bytes: framing.head() + most as usize, widths }
+    }
+
+    /// The widths of buckets that hold as many units as a byte counts and `fill` bytes allow, but at least one.
+    fn widths(&self, fill: u64) -> impl Iterator<Item = u8> {
+        let mut rest = &self.units[..];
+        std::iter::from_fn(move || {
+            let (&first, others) = rest.split_first()?;
+            let mut load = u64::from(first);
+            let more = others.iter().take(usize::from(u8::MAX) - 1).take_while(|&&unit| {
+                load += u64::from(unit);
+                load <= fill
+            });
+            let width = 1 + more.count();
+            rest = &rest[width..];
+            Some(width as u8)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyword::{EntryPlace, TAG_BYTES};
+    use crate::layout::Lengths;
+    use proptest::prelude::*;
+
+    /// Units of entries with these lengths under the places of build number `build`, and their shape.
+    fn keyed(lengths: &[usize], build: u8) -> (Shape, Loads) {
+        let framing = Framing::keyed(|_| 0);
+        let shape = Shape::choose(&lengths.iter().copied().collect::<Lengths>(), &framing);
+        let mut loads = Loads::new(shape.units());
+        for (i, &bytes) in lengths.iter().enumerate() {
+            let mut tag = [0; TAG_BYTES];
+            tag[..8].copy_from_slice(&i.to_le_bytes());
+            let place = EntryPlace::new(&[build; 32], &tag);
+            loads.add(place.part(loads.units()), framing.entry(bytes));
+        }
+        (shape, loads)
+    }
+
+    /// Bytes of the buckets that `widths` make of `loads`.
+    fn filled(loads: &Loads, widths: &Widths) -> Vec<u64> {
+        let ends = widths.ends();
+        let starts = std::iter::once(0).chain(ends.clone());
+        let bucket =
+            |(start, end)| loads.units[start as usize..end as usize].iter().map(|&unit| u64::from(unit));
+        starts.zip(ends).map(|bounds| bucket(bounds).sum()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn every_bucket_fits_its_payload_and_every_unit_is_in_one(
+            lengths in proptest::collection::vec(prop_oneof![0usize..50, 0usize..5000, Just(100_000usize)], 1..800), build: u8,
+        ) {
+            let framing = Framing::keyed(|_| 0);
+            let (shape, loads) = keyed(&lengths, build);
+            let Cut { payload_bytes, widths } = loads.cut(&shape, &framing);
+            prop_assert_eq!(widths.units(), loads.units());
+            let buckets = filled(&loads, &widths);
+            let total: usize = lengths.iter().map(|&bytes| framing.entry(bytes)).sum();
+            prop_assert_eq!(buckets.iter().sum::<u64>(), total as u64);
+            prop_assert!(buckets.iter().all(|&bytes| bytes <= (payload_bytes - framing.head()) as u64));
+            prop_assert!(payload_bytes >= framing.entry(*lengths.iter().max().unwrap()));
+        }
+    }
+
+    #[test]
+    fn more_buckets_than_a_description_holds_are_made_larger() {
+        let loads = Loads { units: vec![100; 4 * MAX_WIDTHS] };
+        let framing = Framing::of_rows(|_| 0);
+        let shape = Shape::choose(&[98].into_iter().collect(), &framing);
+        let Cut { payload_bytes, widths } = loads.cut(&shape, &framing);
+        assert!(widths.count() <= MAX_WIDTHS && (400..700).contains(&payload_bytes), "{payload_bytes}");
+    }
+
+    #[test]
+    fn room_is_left_for_one_percent_of_changes() {
+        let (shape, loads) = keyed(&[64; 1_000_000], 0);
+        let framing = Framing::keyed(|_| 0);
+        let Cut { payload_bytes, widths } = loads.cut(&shape, &framing);
+        let (most, base) = ((payload_bytes - framing.head()) as u64, filled(&loads, &widths));
+        let ends: Vec<_> = widths.ends().collect();
+        let fits = |trial: u64| {
+            let mut buckets = base.clone();
+            (0..10_000).all(|i| {
+                let tag = blake3::hash(&[trial, i].map(u64::to_le_bytes).concat());
+                let place = EntryPlace::new(&[0; 32], tag.as_bytes().first_chunk().unwrap());
+                let unit = place.part(loads.units());
+                let bucket = &mut buckets[ends.partition_point(|&end| end <= unit)];
+                *bucket += framing.entry(64) as u64;
+                *bucket <= most
+            })
+        };
+        let trials = (0..20).filter(|&trial| fits(trial)).count();
+        assert_eq!(trials, 20);
+    }
+}

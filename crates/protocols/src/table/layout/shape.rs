@@ -1,0 +1,183 @@
+//! How many buckets a table gets, and how large they are.
+
+use std::iter::successors;
+
+use super::{Lengths, MAX_WIDTHS};
+use crate::keyword::{Bucket, entry_bytes};
+use crate::table::{CHECKSUM_BYTES, Table};
+
+/// The most that a table grows by padding where a shape does without more, in bytes of records over bytes of entries.
+pub const SPARSE: f64 = 1.5;
+
+/// One byte in so many of a bucket is left free: new entries then fit their buckets, and compaction changes these in
+/// place. Of a million rows of 64 bytes, 1% more fit so in each of 20 trials
+/// (`room_is_left_for_one_percent_of_changes`).
+const ROOM: usize = 8;
+
+/// The average width of a bucket, in units. With fewer, a bucket ends further from where it is full; with more, one byte
+/// would not hold the widths of buckets that are wider than the average.
+const MEAN_WIDTH: u64 = 96;
+
+/// What a byte of a bucket costs a client, in bytes that a server scans: to decode it, a client reads 5 KiB of hint, and
+/// its memory is counted four times as dear.
+const CLIENT_COST: f64 = 4.0 * 5120.0;
+
+/// What a width costs, in bytes that a server scans: each client downloads it once for each version.
+const WIDTH_COST: f64 = 7000.0;
+
+/// What a bucket takes beside its values.
+#[derive(Clone, Copy)]
+pub struct Framing {
+    head: usize,
+    entry: fn(usize) -> usize,
+    proof: fn(u64) -> usize,
+}
+
+impl Framing {
+    /// Of buckets of entries with keys, in records that carry `proof` bytes of so many of them.
+    pub fn keyed(proof: fn(u64) -> usize) -> Self {
+        Self { head: Bucket::COUNT_BYTES, entry: entry_bytes, proof }
+    }
+
+    /// Of buckets of rows, in records that carry `proof` bytes of so many of them.
+    pub fn of_rows(proof: fn(u64) -> usize) -> Self {
+        Self { head: 0, entry: Table::index_payload_bytes, proof }
+    }
+
+    /// Bytes of a bucket that are none of its entries'.
+    pub fn head(&self) -> usize {
+        self.head
+    }
+
+    /// Bytes of an entry with a value of so many.
+    pub fn entry(&self, value_bytes: usize) -> usize {
+        (self.entry)(value_bytes)
+    }
+
+    /// Bytes of a record beside its payload, of so many of them.
+    fn beside(&self, records: u64) -> usize {
+        (self.proof)(records) + CHECKSUM_BYTES
+    }
+}
+
+/// A number of buckets and their size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Number of buckets that leaves each the room it is to have.
+    pub buckets: u64,
+    /// Bytes of a bucket's payload.
+    pub payload_bytes: usize,
+    /// Bytes of a record: the payload, its proof and its checksum.
+    pub record_bytes: usize,
+    /// Bytes of all records over bytes of all entries.
+    pub growth: f64,
+    cost: f64,
+}
+
+impl Shape {
+    /// The shape of a table with values of these lengths, at least one: the one that costs a look-up the least, among
+    /// those that pad the table at most [`SPARSE`] times if there are any.
+    ///
+    /// Buckets are filled in order, so that one is left when the next unit does not fit any more. What is lost at its
+    /// end is, on average, half of the load of the unit that a random byte lies in: half of the mean square of loads
+    /// over their mean.
+    pub fn choose(lengths: &Lengths, framing: &Framing) -> Self {
+        let sum = |of: fn(f64) -> f64| -> f64 {
+            lengths.iter().map(|(bytes, count)| count as f64 * of(framing.entry(bytes) as f64)).sum()
+        };
+        let (total, squares) = (sum(|bytes| bytes), sum(|bytes| bytes * bytes));
+        let longest = framing.entry(lengths.longest());
+        // Whole numbers of the longest entry, since entries of one length fill nothing between them.
+        let fills = successors(Some(1usize), |&entries| Some(entries + (entries / 2).max(1)))
+            .map(|entries| (entries * longest) as f64);
+        let mut best = None::<Self>;
+        for fill in fills {
+            let lost = (squares / total + fill / MEAN_WIDTH as f64) / 2.0;
+            let (fill, buckets) =
+                if fill < total { (fill, (total / (fill - lost)).ceil()) } else { (total, 1.0) };
+            // A fill may turn out worse than it is on average: some widths are kept back.
+            if buckets < MAX_WIDTHS as f64 * 0.9 {
+                let shape = Self::new(fill as usize, buckets as u64, total, framing);
+                if best.is_none_or(|best| shape.is_better(&best)) {
+                    best = Some(shape);
+                }
+            }
+            if fill == total {
+                break;
+            }
+        }
+        best.expect("everything in one bucket is a shape")
+    }
+
+    fn new(fill: usize, buckets: u64, total: f64, framing: &Framing) -> Self {
+        let payload_bytes = framing.head + fill + fill.div_ceil(ROOM - 1);
+        let record_bytes = payload_bytes + framing.beside(buckets);
+        let (records, bytes) = (buckets as f64, record_bytes as f64);
+        let cost = (records + CLIENT_COST) * bytes + records * WIDTH_COST;
+        Self { buckets, payload_bytes, record_bytes, growth: records * bytes / total, cost }
+    }
+
+    fn is_better(&self, other: &Self) -> bool {
+        match [self, other].map(|shape| shape.growth <= SPARSE) {
+            [true, true] => self.cost < other.cost,
+            [false, false] => self.growth < other.growth,
+            [fits, _] => fits,
+        }
+    }
+
+    /// Units for the widths of these buckets.
+    pub fn units(&self) -> u64 {
+        self.buckets * MEAN_WIDTH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proof::Proofs;
+
+    fn shape(lengths: impl IntoIterator<Item = usize>) -> Shape {
+        Shape::choose(&lengths.into_iter().collect(), &Framing::keyed(|_| 0))
+    }
+
+    #[test]
+    fn tables_of_even_lengths_are_padded_little() {
+        for (entries, bytes) in [(100, 10), (1000, 1), (100_000, 32), (3000, 1 << 16), (300, 1 << 20)] {
+            let shape = shape(std::iter::repeat_n(bytes, entries));
+            assert!(shape.growth <= SPARSE, "{entries} of {bytes}: {shape:?}");
+            assert!(shape.record_bytes < (1 << 17).max(5 * bytes), "{entries} of {bytes}: {shape:?}");
+        }
+    }
+
+    #[test]
+    fn a_few_long_values_are_laid_out_with_many_short_ones() {
+        for long in [1, 10, 1000] {
+            let shape = shape((0..100_000).map(|i| if i < long { 1 << 20 } else { 10 }));
+            assert!(shape.growth <= SPARSE, "{long}: {shape:?}");
+            assert!(shape.record_bytes < 5 << 20, "{long}: {shape:?}");
+        }
+    }
+
+    #[test]
+    fn a_million_rows_of_64_bytes_have_some_16384_buckets() {
+        let shape = shape(std::iter::repeat_n(64, 1_000_000));
+        assert!((1 << 13..1 << 15).contains(&shape.buckets), "{shape:?}");
+    }
+
+    #[test]
+    fn buckets_with_proofs_are_fewer_and_no_table_has_more_than_its_description_holds() {
+        let lengths: Lengths = std::iter::repeat_n(4, 1 << 12).collect();
+        let [without, with]: [fn(u64) -> usize; 2] = [|_| 0, |records| Proofs::blank(records).bytes()];
+        let [without, with] = [without, with].map(|proof| Shape::choose(&lengths, &Framing::keyed(proof)));
+        assert!(with.buckets < without.buckets, "{with:?} and {without:?}");
+        let large = shape(std::iter::repeat_n(64, 100_000_000));
+        assert!(large.buckets < MAX_WIDTHS as u64 && large.growth < 1.3, "{large:?}");
+    }
+
+    #[test]
+    fn a_table_of_a_few_entries_is_one_bucket() {
+        for lengths in [vec![0], vec![20, 20], vec![0, 1 << 20]] {
+            assert_eq!(shape(lengths.clone()).buckets, 1, "{lengths:?}");
+        }
+    }
+}

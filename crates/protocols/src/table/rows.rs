@@ -1,0 +1,137 @@
+//! Buckets of rows, in tables by position whose rows are of uneven lengths: rows one after another, each the length of
+//! its value and the value.
+
+use spirea_math::secret::declassify;
+use zeroize::Zeroizing;
+
+use crate::ProtocolError;
+use crate::bytes::{LENGTH_IS_TOLD, MAX_LENGTH_BYTES, masked_length, push_length, take_length};
+use crate::bytes::{length_bytes, take};
+use crate::oblivious::{self, above, equal, select};
+
+/// Stands for a row that has been deleted: a length of 0 in another than its shortest form, so that no value begins so.
+const ABSENT: [u8; 2] = [0x80, 0];
+
+/// Bytes of a row with a value of so many, or of one that has been deleted.
+pub fn row_bytes(value_bytes: Option<usize>) -> usize {
+    value_bytes.map_or(ABSENT.len(), |bytes| length_bytes(bytes) + bytes)
+}
+
+/// Appends a row, or one that has been deleted, to the payload of a bucket.
+pub fn push_row(payload: &mut Vec<u8>, value: Option<&[u8]>) {
+    match value {
+        None => payload.extend(ABSENT),
+        Some(value) => {
+            push_length(payload, value.len());
+            payload.extend_from_slice(value);
+        }
+    }
+}
+
+/// The rows in the payload of a bucket, in order, without a value those that have been deleted. Padding reads as empty
+/// values behind the last one.
+///
+/// # Errors
+/// [`ProtocolError::Malformed`], as the last item, if a row is cut off.
+pub fn rows(payload: &[u8]) -> impl Iterator<Item = Result<Option<&[u8]>, ProtocolError>> {
+    let mut rest = payload;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        if let Some(behind) = rest.strip_prefix(&ABSENT) {
+            rest = behind;
+            return Some(Ok(None));
+        }
+        let value = take_length(&mut rest).and_then(|length| take(&mut rest, length));
+        if value.is_none() {
+            rest = &[];
+        }
+        Some(value.map(Some).ok_or_else(cut_off))
+    })
+}
+
+fn cut_off() -> ProtocolError {
+    ProtocolError::malformed("bucket", "a row is cut off")
+}
+
+/// The value of the row of a secret rank in the payload of a bucket, or `None` if it has been deleted.
+///
+/// Every byte is looked at as if a row began there, and masks say whether one does. What shows is whether the row has a
+/// value, and its length.
+///
+/// # Errors
+/// [`ProtocolError::Malformed`] if that row or one before it is cut off.
+pub(crate) fn find_row(payload: &[u8], rank: u64) -> Result<Option<Vec<u8>>, ProtocolError> {
+    let size = payload.len();
+    // Zeros behind the end: a row that is cut off ends beyond it.
+    let mut padded = Zeroizing::new(Vec::with_capacity(size + MAX_LENGTH_BYTES));
+    padded.extend_from_slice(payload);
+    padded.resize(size + MAX_LENGTH_BYTES, 0);
+
+    let (mut row, mut next, mut reached, mut malformed) = (0, 0, 0, 0);
+    let (mut absent, mut place, mut length) = (0, 0, 0);
+    for (start, head) in (0..size as u64).zip(padded.windows(MAX_LENGTH_BYTES)) {
+        let value = masked_length(head);
+        let none = equal(head[0].into(), ABSENT[0].into()) & equal(head[1].into(), ABSENT[1].into());
+        let end = start + value.bytes + value.length;
+        let here = equal(start, next);
+        let hit = here & equal(row, rank);
+        let wrong = (value.malformed & !none) | above(end, size as u64);
+        malformed |= here & !above(row, rank) & wrong;
+        reached |= hit;
+        absent = select(hit, none, absent);
+        place = select(hit, start + value.bytes, place);
+        length = select(hit, value.length, length);
+        next = select(here, end, next);
+        row += here & 1;
+    }
+    if declassify(malformed | !reached != 0, "a bucket that is none is reported") {
+        return Err(cut_off());
+    }
+    if declassify(absent != 0, "the application is told whether the table has the key") {
+        return Ok(None);
+    }
+    let length = declassify(length as usize, LENGTH_IS_TOLD);
+    Ok(Some(oblivious::take(&mut padded, place as usize, length).to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn found_by_rows(payload: &[u8], rank: usize) -> Option<Option<Vec<u8>>> {
+        let mut found = None;
+        for row in rows(payload).take(rank + 1) {
+            found = Some(row.ok()?.map(<[u8]>::to_vec));
+        }
+        found.filter(|_| rows(payload).take(rank + 1).count() == rank + 1)
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_is_found_by_its_rank(
+            values in proptest::collection::vec(proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300)), 1..20),
+            padding in 0usize..64,
+        ) {
+            let mut payload = Vec::new();
+            values.iter().for_each(|value| push_row(&mut payload, value.as_deref()));
+            let bytes: usize = values.iter().map(|value| row_bytes(value.as_ref().map(Vec::len))).sum();
+            prop_assert_eq!(payload.len(), bytes);
+            payload.resize(bytes + padding, 0);
+            for (rank, value) in values.iter().enumerate() {
+                prop_assert_eq!(&find_row(&payload, rank as u64).unwrap(), value);
+            }
+            let listed: Vec<_> = rows(&payload).take(values.len()).map(Result::unwrap).collect();
+            prop_assert!(listed.into_iter().eq(values.iter().map(Option::as_deref)));
+        }
+
+        #[test]
+        fn damaged_rows_are_read_alike_with_masks_and_with_branches(
+            payload in proptest::collection::vec(prop_oneof![Just(0u8), Just(0x80), 0u8..9, any::<u8>()], 0..60), rank in 0usize..30,
+        ) {
+            prop_assert_eq!(find_row(&payload, rank as u64).ok(), found_by_rows(&payload, rank));
+        }
+    }
+}
