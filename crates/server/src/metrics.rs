@@ -12,6 +12,7 @@ use spirea_engine::{Answers, Engine, KeyEvents, KeyUsage, State, Status};
 use spirea_wire::Code;
 
 use crate::body::BodyMemory;
+use crate::library::{FailedCompactions, Library};
 use crate::logs::LostLines;
 use crate::refused::name;
 
@@ -46,6 +47,8 @@ pub(crate) struct Metrics {
     databases: IntGaugeVec,
     served: IntGaugeVec,
     behind: IntGaugeVec,
+    failed_compactions: IntCounterVec,
+    compaction_failed: IntGaugeVec,
     served_version: IntGaugeVec,
     expected_version: IntGaugeVec,
     /// Held while what others count is read and written down.
@@ -210,6 +213,16 @@ impl Metrics {
                 "1 while the newest version that answers is not the one that was published last.",
                 &["database"],
             )?,
+            failed_compactions: counters(
+                "spirea_compactions_failed_total",
+                "Compactions of a database that failed.",
+                &["database"],
+            )?,
+            compaction_failed: gauges(
+                "spirea_compaction_failed",
+                "1 if the last compaction of a database failed: its delta stays and grows.",
+                &["database"],
+            )?,
             served_version: gauges(
                 "spirea_version_served_info",
                 "The newest version that answers, by its first digits.",
@@ -264,6 +277,7 @@ impl Metrics {
     pub fn render(
         &self,
         engine: &Engine,
+        library: Option<&Library>,
         bodies: &BodyMemory,
         expiry: Option<SystemTime>,
     ) -> (&'static str, String) {
@@ -284,6 +298,12 @@ impl Metrics {
         let LostLines { failed, dropped } = LostLines::now();
         for (cause, value) in [("failed", failed), ("dropped", dropped)] {
             raise(&self.lost_lines.with_label_values(&[cause]), value);
+        }
+        for (database, FailedCompactions { count, last }) in
+            library.into_iter().flat_map(Library::failed_compactions)
+        {
+            raise(&self.failed_compactions.with_label_values(&[database]), count);
+            self.compaction_failed.with_label_values(&[database]).set(i64::from(last.is_some()));
         }
         let statuses = engine.statuses();
         self.describe_versions(&statuses);

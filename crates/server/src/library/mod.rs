@@ -14,7 +14,7 @@ mod signer;
 mod source;
 mod thread;
 
-pub(crate) use self::entries::Library;
+pub(crate) use self::entries::{FailedCompactions, Library};
 pub(crate) use self::error::PublishError;
 pub(crate) use self::loader::{Loader, Loss};
 pub(crate) use self::publish::Published;

@@ -110,18 +110,33 @@ impl Library {
         Ok(Published::from(&record))
     }
 
-    /// Makes a new base of the base and its delta. Changes are taken in meanwhile.
+    /// Makes a new base of the base and its delta. Changes are taken in meanwhile. Operators are told of a failure until
+    /// a compaction succeeds.
     ///
     /// # Errors
     /// See [`PublishError`].
     pub fn compact(self: &Arc<Self>, name: &str) -> Result<Published, PublishError> {
         let (entry, repository) = self.entry(name)?;
-        let record = repository.compact(&self.loader.cpu(), &Silent)?;
-        self.bring_up(name, entry, repository)?;
-        Ok(Published::from(&record))
+        let compact = || {
+            let record = repository.compact(&self.loader.cpu(), &Silent)?;
+            self.bring_up(name, entry, repository)?;
+            Ok(Published::from(&record))
+        };
+        let compacted = compact();
+        match &compacted {
+            Ok(_) => entry.compactions().last = None,
+            // Another one is at work, or the version is no longer current: that is no failure.
+            Err(PublishError::Store(StoreError::Busy { .. })) => (),
+            Err(error) => {
+                let mut failed = entry.compactions();
+                failed.count += 1;
+                failed.last = Some(error.to_string());
+            }
+        }
+        compacted
     }
 
-    /// Compacts on a thread of its own; what comes of it is in the log.
+    /// Compacts on a thread of its own.
     fn spawn_compaction(self: &Arc<Self>, name: &str) {
         let (library, name) = (Arc::clone(self), name.to_owned());
         let compaction = move || match library.compact(&name) {

@@ -85,6 +85,7 @@ function drawDatabases(databases) {
     const row = document.createElement("tr");
     const cause = database.error || database.refused;
     const state = database.refused ? `ready; the next version failed: ${cause}` : cause ? `failed: ${cause}` : database.state;
+    const compaction = database.compaction_failed ? `; its compaction failed: ${database.compaction_failed}` : "";
     const [current, ...former] = database.versions || [database.version];
     const version = document.createElement("td");
     version.append(element("code", short(current)));
@@ -93,7 +94,7 @@ function drawDatabases(databases) {
     older.append(element("code", former.slice(0, 3).map(short).join(" ") + (former.length > 3 ? " …" : "")));
     row.append(
       element("td", database.name),
-      element("td", state, cause ? "bad" : ""),
+      element("td", state + compaction, cause || compaction ? "bad" : ""),
       element("td", database.protocol || ""),
       element("td", (database.entries ?? "").toLocaleString("en"), "number"),
       element("td", (database.changes ?? "").toLocaleString("en"), "number"),

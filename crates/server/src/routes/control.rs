@@ -37,7 +37,8 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
 }
 
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let (content_type, text) = app.metrics.render(&app.engine, &app.memory, app.certificate_expiry());
+    let (content_type, text) =
+        app.metrics.render(&app.engine, app.library.as_deref(), &app.memory, app.certificate_expiry());
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response()
 }
 

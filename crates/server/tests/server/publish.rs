@@ -298,6 +298,32 @@ fn a_snapshot_s_folder_stays_as_it_is_and_an_empty_repository_gets_its_first_ver
 }
 
 #[test]
+fn a_compaction_that_fails_is_counted_and_shown_until_one_succeeds() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let server = serve(&path);
+    let failed = || server.metric("spirea_compaction_failed{database=\"table\"}");
+    let counted = || server.metric("spirea_compactions_failed_total{database=\"table\"}");
+    assert_eq!((failed(), counted()), (Some(0.0), Some(0.0)));
+    published(&publish(&server, "changes", br#"{"key": "new", "value": "added"}"#));
+    // The base's matrix is gone from the disk: what is served of it is in memory.
+    let bases: Vec<_> = std::fs::read_dir(path.join("bases")).unwrap().collect();
+    let matrix = bases[0].as_ref().unwrap().path().join("matrix.bin");
+    let aside = folder.path().join("aside");
+    std::fs::rename(&matrix, &aside).unwrap();
+    assert_eq!(publish(&server, "compact", b"").status, 500);
+    assert_eq!((failed(), counted()), (Some(1.0), Some(1.0)));
+    for path in ["/v1/admin/databases", "/v1/admin/status"] {
+        let described: Json = serde_json::from_slice(&server.get_admin(path, "").body).unwrap();
+        let cause = described["databases"][0]["compaction_failed"].as_str().unwrap();
+        assert!(cause.contains("matrix.bin"), "{cause}");
+    }
+    std::fs::rename(&aside, &matrix).unwrap();
+    published(&publish(&server, "compact", b""));
+    assert_eq!((failed(), counted()), (Some(0.0), Some(1.0)));
+}
+
+#[test]
 fn a_client_that_pins_a_key_takes_what_it_signed_and_nothing_older() {
     let folder = tempdir().unwrap();
     let first = snapshot(folder.path(), "simple", true, 1);
