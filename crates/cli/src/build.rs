@@ -20,7 +20,7 @@ use spirea_store::{BuildOptions, Overwrite, Progress, Protocol, Proving, Silent,
 
 use crate::input::InputOptions;
 use crate::inspect::explain;
-use crate::output::{is_quiet, print_line, seconds};
+use crate::output::{is_quiet, parse_length, print_line, seconds};
 use crate::progress::Bars;
 use crate::threads::Threads;
 
@@ -70,6 +70,10 @@ pub struct Options {
     /// Bits of the words of dpf-sum: 32 or 64.
     #[arg(long, default_value_t = 32)]
     word_bits: u32,
+    /// The most bytes of a value, in the input and in later changes, such as 64KiB, up to 1MiB; without it as many as the
+    /// longest value has, and at least 4 KiB. Every record has room for the longest.
+    #[arg(long, value_name = "SIZE", value_parser = parse_length)]
+    max_value: Option<usize>,
     /// Give each record an inclusion proof, by which a client sees that it is the one built here: 32 bytes for each level
     /// of a tree over the records, but the upper six.
     #[arg(long)]
@@ -126,6 +130,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let build_options = BuildOptions {
         name: options.name.clone(),
         protocol: options.protocol()?,
+        max_value: options.max_value,
         proving: if options.proofs { Proving::Include } else { Proving::Omit },
         overwrite: if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
         ..BuildOptions::new(&options.input, format, selection, &options.out)

@@ -10,6 +10,7 @@ use spirea_protocols::keyword::FALSE_MATCH_LOG2;
 use spirea_protocols::parameters::{Claim, Failure, Stored};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::{Sizes, Table, TableKind};
+use spirea_store::manifest::WithoutLongest;
 use spirea_store::repository::VERSIONS;
 use spirea_store::{Manifest, Repository, Snapshot};
 
@@ -109,7 +110,14 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let Manifest { table, protocol, statistics, .. } = manifest;
     let sizes = protocol.sizes();
     let found = match table.kind {
-        TableKind::Index => format!("by index, 0 to {}", table.records - 1),
+        TableKind::Index => format!(
+            "by index, 0 to {}{}",
+            table.entries - 1,
+            match table.widths {
+                Some(_) => format!(", in {} buckets", table.records),
+                None => String::new(),
+            }
+        ),
         TableKind::Keyword => {
             format!(
                 "by key, in {} buckets; an absent key is found with probability below 2^{FALSE_MATCH_LOG2}",
@@ -142,13 +150,15 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         (
             "records",
             format!(
-                "{} of {}: padded {:.2} times; stored {} for each byte of a value",
+                "{} of {}: padded {:.2} times; stored {:.2} for each byte of {}",
                 table.records,
                 bytes(table.record_bytes() as u64),
                 manifest.padding(),
-                format_args!("{:.2}", manifest.expansion())
+                manifest.expansion(),
+                if table.kind == TableKind::Keyword { "tags and values" } else { "values" }
             ),
         ),
+        ("longest value", explain_longest(manifest)),
         (
             "protocol",
             format!(
@@ -189,6 +199,20 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     lines.extend(table.proofs.as_ref().map(|proofs| ("proofs", explain_proofs(table, proofs))));
     lines.extend(function);
     lines
+}
+
+/// What the longest values cost, and how long those may be that changes bring.
+pub fn explain_longest(Manifest { table, statistics, .. }: &Manifest) -> String {
+    let takes = format!("the table takes values of up to {}", bytes(table.value_limit() as u64));
+    match &statistics.without_longest {
+        Some(WithoutLongest { longest_value_bytes, record_bytes }) => format!(
+            "a record has {}; without the longest hundredth of the values, which end at {}, it would have {}; {takes}",
+            bytes(table.record_bytes() as u64),
+            bytes(*longest_value_bytes),
+            bytes(*record_bytes)
+        ),
+        None => takes,
+    }
 }
 
 /// What attacks on a parameter set cost.

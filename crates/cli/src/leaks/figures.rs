@@ -65,7 +65,7 @@ pub struct Figures {
     pub records: u64,
     /// Bytes of such a record.
     pub record_bytes: usize,
-    /// Values in a bucket on average; none in a table by position.
+    /// Values in a bucket on average; none in a table by position whose records are rows.
     pub values_in_bucket: Option<f64>,
     /// Records whose bytes an answer has: those that share the asked one's unit.
     pub records_in_answer: u64,
@@ -108,7 +108,7 @@ impl Figures {
             values: table.entries,
             records: table.records,
             record_bytes: table.record_bytes(),
-            values_in_bucket: (table.kind == TableKind::Keyword)
+            values_in_bucket: (table.kind == TableKind::Keyword || table.widths.is_some())
                 .then(|| table.entries as f64 / table.records as f64),
             records_in_answer: (base.protocol.grid().records_per_unit() as u64).min(table.records),
             changes: delta.map(|delta| delta.table.entries),

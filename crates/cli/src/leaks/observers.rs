@@ -109,12 +109,18 @@ impl Subject<'_> {
 
     fn together(&self) -> Observer {
         let Figures { records, values_in_bucket, .. } = self.figures;
-        let (what, not) = match values_in_bucket {
-            None => (format!("which of the {records} rows is asked for"), Vec::new()),
-            Some(mean) => (
-                format!("which of the {records} buckets is asked for, of {mean:.1} values on average"),
-                vec!["the key itself, unless they guess it: whoever does can test the guess against the bucket".into()],
-            ),
+        let what = match values_in_bucket {
+            None => format!("which of the {records} rows is asked for"),
+            Some(mean) => {
+                format!("which of the {records} buckets is asked for, of {mean:.1} values on average")
+            }
+        };
+        let not = match self.base.table.kind {
+            TableKind::Index => Vec::new(),
+            TableKind::Keyword => vec![
+                "the key itself, unless they guess it: whoever does can test the guess against the bucket"
+                    .into(),
+            ],
         };
         Observer {
             who: "the two servers, if they work together, or whoever reads both",
@@ -161,9 +167,20 @@ impl Subject<'_> {
                     "with its value, the others of its bucket, {mean:.1} on average, and the hashes of their keys, which tell a key to whoever guesses it"
                 )
             }
-            TableKind::Index => "its value".into(),
+            TableKind::Index => match values_in_bucket {
+                Some(mean) => {
+                    format!("with its value, those of the rows beside it in its bucket, {mean:.1} on average")
+                }
+                None => "its value".into(),
+            },
         };
         learns.push(neighbours);
+        if manifest.table.widths.is_some() {
+            learns.push(
+                "from the widths of the buckets, which are public: how the bytes of the values are spread over places or rows, and so about where long ones lie"
+                    .into(),
+            );
+        }
         if records_in_answer > 1 {
             learns.push(format!(
                 "if it decodes all of an answer: {records_in_answer} whole records of {records}, those stored in one unit"

@@ -102,7 +102,7 @@ impl Questions {
                 );
                 source.tables(first, others, seed)?
             }
-            (None, None, TableKind::Index) => return Ok(Self::Indices(table.records)),
+            (None, None, TableKind::Index) => return Ok(Self::Indices(table.entries)),
             (None, None, TableKind::Keyword) => {
                 bail!(
                     "this table has keys: give some with --keys FILE, or the whole table with --expect FILE"

@@ -2,6 +2,7 @@
 
 mod gpus;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -11,7 +12,9 @@ use spirea_cpu::CpuBackend;
 use spirea_protocols::choice::SecurityLevel;
 use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
+use spirea_store::Snapshot;
 
+use crate::inspect::explain_longest;
 use crate::output::{bytes, note, parse_bytes, parse_count, parse_length, print_line, seconds};
 use crate::threads::Threads;
 use gpus::{Gpu, GpuGroup, GpuOptions};
@@ -20,11 +23,14 @@ use gpus::{Gpu, GpuGroup, GpuOptions};
 #[derive(Args)]
 pub struct Options {
     /// Number of records, such as 5000 or 1e6.
-    #[arg(long, value_parser = parse_count)]
-    records: u64,
+    #[arg(long, value_parser = parse_count, required_unless_present = "snapshot")]
+    records: Option<u64>,
     /// Bytes of a record, such as 256 or 4KiB.
-    #[arg(long, value_parser = parse_length)]
-    record_bytes: usize,
+    #[arg(long, value_parser = parse_length, required_unless_present = "snapshot")]
+    record_bytes: Option<usize>,
+    /// Take both from the snapshot in this folder, and say what its longest values cost.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["records", "record_bytes"])]
+    snapshot: Option<PathBuf>,
     /// Look-ups a second that the server must answer.
     #[arg(long)]
     qps: Option<f64>,
@@ -130,13 +136,14 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         "--uplink, --downlink, --lookups and --qps must be above 0"
     );
     anyhow::ensure!((1..=2).contains(&options.servers), "--servers must be 1 or 2");
+    let snapshot = options.snapshot.as_ref().map(Snapshot::open).transpose()?;
+    let (records, record_bytes) = match &snapshot {
+        Some(snapshot) => (snapshot.manifest().table.records, snapshot.manifest().table.record_bytes()),
+        None => (options.records.unwrap_or_default(), options.record_bytes.unwrap_or_default()),
+    };
+    anyhow::ensure!(records > 0 && record_bytes > 0, "a table has records, and records have bytes");
     anyhow::ensure!(
-        options.records > 0 && options.record_bytes > 0,
-        "a table has records, and records have bytes"
-    );
-    let Options { records, record_bytes, security, .. } = *options;
-    anyhow::ensure!(
-        !planner::is_too_large(records, record_bytes, security),
+        !planner::is_too_large(records, record_bytes, options.security),
         "{records} records of {record_bytes} bytes: no protocol takes a table so large, on whatever machine; split it"
     );
     let backend = CpuBackend::new(options.threads.count())?;
@@ -151,7 +158,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         servers: options.servers,
         security: options.security,
     };
-    let plans = planner::plan(options.records, options.record_bytes, &needs, &rates);
+    let plans = planner::plan(records, record_bytes, &needs, &rates);
     let best = planner::recommended(&plans);
     if options.json {
         for (i, plan) in plans.iter().enumerate() {
@@ -159,6 +166,9 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
     } else {
         table(&plans, best, options.gpus())?;
+        if let Some(snapshot) = &snapshot {
+            print_line(&format!("longest value: {}", explain_longest(snapshot.manifest())))?;
+        }
     }
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
