@@ -38,7 +38,7 @@ impl AesLanes for Vaes512 {
 
     #[inline(always)]
     fn repeat<const N: usize>(self, blocks: &[Block]) -> __m512i {
-        if N == 4 { self.splat(blocks[0]) } else { self.repeat_pair(load(blocks)) }
+        if N == 4 { self.splat(blocks[0]) } else { self.repeat_pair(load(&blocks[..2])) }
     }
 
     operations! { Vaes512, __m512i:
