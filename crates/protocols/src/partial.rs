@@ -4,7 +4,7 @@ use spirea_backend::Share;
 
 use crate::ProtocolError;
 use crate::bytes::take;
-use crate::responder::Query;
+use crate::query::Query;
 
 /// What the rows of one share make of a batch of queries, as bytes that machines exchange:
 ///

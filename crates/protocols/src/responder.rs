@@ -4,17 +4,9 @@ use spirea_backend::{BackendError, Share};
 
 use crate::keys::PreparedKeys;
 use crate::partial::{Partial, contents};
+use crate::query::Query;
 use crate::steps::check::check_batch;
 use crate::{ProtocolError, Sizes};
-
-/// One query of a batch, with the keys of the client that sent it.
-#[derive(Clone, Copy)]
-pub struct Query<'a> {
-    /// The query's bytes.
-    pub bytes: &'a [u8],
-    /// The client's evaluation keys; `None` if the protocol needs none.
-    pub keys: Option<&'a PreparedKeys>,
-}
 
 /// The server half: bytes in, bytes out, for queries of clients that know nothing of each other.
 ///

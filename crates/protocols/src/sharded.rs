@@ -6,7 +6,8 @@ use spirea_backend::Share;
 
 use crate::keys::PreparedKeys;
 use crate::partial::Partial;
-use crate::responder::{Query, Responder};
+use crate::query::Query;
+use crate::responder::Responder;
 use crate::{ProtocolError, Sizes};
 
 /// Servers of all shares of a database, on backends that may differ: they fold at the same time, and the first one

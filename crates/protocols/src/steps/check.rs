@@ -2,7 +2,7 @@
 
 use spirea_math::secret::declassify;
 
-use crate::responder::Query;
+use crate::query::Query;
 use crate::{ProtocolError, Sizes};
 
 /// Refuses an index that no record has.

@@ -13,7 +13,7 @@ use super::query::QueryLayout;
 use super::ring::{RingClient, RingServer, RingShape};
 use super::work::{Unit, Work};
 use crate::ProtocolError;
-use crate::responder::Query;
+use crate::query::Query;
 
 impl RingShape {
     /// The expansion: leaves for columns, then for each bit and digit of the selectors' gadget.

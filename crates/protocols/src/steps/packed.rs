@@ -28,7 +28,8 @@ use crate::keys::{ClientKeys, PreparedKeys};
 use crate::opening::Opening;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::protocol::Serve;
-use crate::responder::{Query, Responder, Shard, kept};
+use crate::query::Query;
+use crate::responder::{Responder, Shard, kept};
 use crate::{ProtocolError, Result, Sizes};
 
 /// A protocol that packs what one fold leaves.

@@ -8,7 +8,7 @@ use spirea_math::random::SecretRng;
 
 use crate::ProtocolError;
 use crate::keys::{ClientKeys, PreparedKeys};
-use crate::responder::Query;
+use crate::query::Query;
 
 /// What both halves of a protocol with a ring must agree on; follows from its parameters.
 #[derive(Clone, Copy, Debug)]

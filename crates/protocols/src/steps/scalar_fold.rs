@@ -15,7 +15,8 @@ use super::query::QueryLayout;
 use crate::ProtocolError;
 use crate::bytes::{extend_words, words_to_bytes};
 use crate::opening::Opening;
-use crate::responder::{Query, Rows};
+use crate::query::Query;
+use crate::responder::Rows;
 
 /// Bits of a word that a fold leaves on its way to another fold or to a client. The noise of the fold is far
 /// below 2^15; rounding the 1280 or 1536 words that a phase is made of adds a deviation of 8.4 or 9.2 units of

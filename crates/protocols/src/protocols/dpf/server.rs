@@ -10,7 +10,8 @@ use spirea_dpf::{Domain, Key, Party};
 use super::params::{Params, Shares};
 use crate::opening::Opening;
 use crate::parameters::Parameters;
-use crate::responder::{Query, Rows, Shard};
+use crate::query::Query;
+use crate::responder::{Rows, Shard};
 use crate::{ProtocolError, Sizes};
 
 /// The rows of a share, of one of the two servers, over a backend. (Not what a key gives for a row, which is called a

@@ -9,7 +9,8 @@ use super::Params;
 use crate::bytes::{extend_words, words_to_bytes};
 use crate::keys::PreparedKeys;
 use crate::parameters::Parameters;
-use crate::responder::{Query, Rows, Shard};
+use crate::query::Query;
+use crate::responder::{Rows, Shard};
 use crate::steps::ring::RingServer;
 use crate::{ProtocolError, Sizes};
 

@@ -4,7 +4,8 @@ use spirea_backend::Backend;
 
 use super::Params;
 use crate::parameters::Parameters;
-use crate::responder::{Query, Shard};
+use crate::query::Query;
+use crate::responder::Shard;
 use crate::steps::scalar_fold::{MatrixRows, round_words};
 use crate::{ProtocolError, Sizes};
 
