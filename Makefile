@@ -29,6 +29,12 @@ demo-two-server: demo-build
 
 test: lint deny test-rust test-cuda-asan test-docs test-reference-client test-openapi test-page test-constant-time test-deploy check-cuda-pack test-avx512
 
+# And what takes longer than anyone waits for: hours.
+.PHONY: test-all
+test-all: test torture
+	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
+	$(MAKE) fuzz
+
 # Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec, which audit reads besides, come
 # from the network and change by themselves.
 .PHONY: deny audit
