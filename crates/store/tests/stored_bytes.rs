@@ -1,5 +1,6 @@
 //! What a table's records take, for each byte of its tags and values, from build to build. A build is planned only:
 //! nothing is computed of the records.
+#![allow(clippy::print_stdout)]
 
 use spirea_protocols::Table;
 use spirea_protocols::keyword::{EntryPlace, KeyHash, TAG_BYTES};
