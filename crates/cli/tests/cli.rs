@@ -219,7 +219,6 @@ fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
         ("bad.jsonl", "k", &["bad.jsonl:2"]),
         ("empty.csv", "k", &["empty.csv", "no rows"]),
         ("twice.csv", "nokey", &["nokey", "\"k\", \"v\""]),
-        ("outlier.csv", "k", &["30001", "split"]),
         ("oversize.csv", "k", &["oversize.csv:2", "1048576"]),
         ("missing.csv", "k", &["missing.csv"]),
         ("data.xyz", "k", &["data.xyz", "--format"]),
@@ -230,6 +229,12 @@ fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
         }
         assert!(!folder.join("out").exists(), "{input} left something behind");
     }
+    // A value that is much longer than the others is one of the table, unless it is too long by what was said.
+    let outlier = ["build", "--input", "outlier.csv", "--key", "k", "--value", "v", "--out", "out"];
+    let said = refusal(folder, &[&outlier[..], &["--max-value", "64K"]].concat());
+    assert!(said.contains("outlier.csv:30002") && said.contains("65536"), "{said}");
+    let said = text(&expect(folder, 0, &outlier).stdout);
+    assert!(said.contains("(row 30001)"), "{said}");
 }
 
 #[test]
