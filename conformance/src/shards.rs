@@ -84,15 +84,15 @@ impl Divided {
 
     /// The partials of each share, as they travel.
     fn partials(&self, party: usize, shards: &[Box<dyn Responder>]) -> Vec<Vec<u8>> {
-        let partial = |shard: &Box<dyn Responder>| {
-            let keys = self.keys(&**shard);
+        let partial = |shard: &dyn Responder| {
+            let keys = self.keys(shard);
             let batch = self.batch(party, keys.as_ref());
             let partial = shard.partial(&batch).unwrap();
             assert_eq!(partial.share(), shard.share());
             assert_eq!(partial.as_bytes().len(), shards[0].partial_bytes(partial.share(), batch.len()));
             partial.as_bytes().to_vec()
         };
-        shards.iter().map(partial).collect()
+        shards.iter().map(|shard| partial(&**shard)).collect()
     }
 
     /// `count` shares answer what the whole does, through the bytes of their partials in any order, and as one.
