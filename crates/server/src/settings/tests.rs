@@ -44,7 +44,7 @@ fn what_is_wrong_is_told_with_file_line_key_and_remedy() {
         ("\n\nlimits.body_memroy = 5", "spirea.toml:3: limits.body_memroy", "did you mean body_memory?"),
         ("[limits]\nconections = 5", "spirea.toml:2: limits.conections", "did you mean connections?"),
         ("[limits]\n\nread_timeout = 30", "spirea.toml:3: limits.read_timeout", "such as 30s"),
-        ("[limits]\nbody_memory = \"1GB\"", "spirea.toml:2: limits.body_memory", "such as 512MiB"),
+        ("[limits]\nbody_memory = \"1XB\"", "spirea.toml:2: limits.body_memory", "such as 512MiB"),
         ("queue = \"many\"", "spirea.toml:1: queue", "expected usize"),
         ("[colour]\nx = 1", "spirea.toml:1: colour", "the keys here are listen, admin_listen"),
         ("memory = \"paper\"", "spirea.toml:1: memory", "none of copied, mapped"),

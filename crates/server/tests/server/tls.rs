@@ -97,9 +97,10 @@ fn clients_that_trust_the_authority_are_served_and_others_do_not_trust() {
     assert_eq!(texts(client.get_keys(&[&key(7)]).unwrap()), [Some(value(7, 1))]);
     let untrusted = |ca| {
         let error = connect(&server, ca, folder.path()).map(drop).unwrap_err();
-        assert!(matches!(&error, ClientError::Untrusted(text) if text.contains("--ca")), "{error:?}");
+        let ClientError::Untrusted(text) = error else { panic!("{error:?}") };
+        text
     };
-    untrusted(None);
+    assert!(untrusted(None).contains("--ca"));
     Authority::new().write(folder.path());
     untrusted(Some(ca));
     for (content, wanted) in [("", "there is none"), ("not a certificate", "there is none")] {
@@ -121,19 +122,15 @@ fn clients_that_trust_the_authority_are_served_and_others_do_not_trust() {
 }
 
 #[test]
-fn certificates_of_other_names_and_past_ones_are_refused_with_what_to_do() {
+fn a_certificate_of_another_name_is_refused_with_what_to_do() {
     let folder = tempdir().unwrap();
     let (authority, files) = (Authority::new(), files(folder.path()));
     let ca = authority.write(folder.path());
-    for (names, year, wanted) in [
-        (["elsewhere.example"], 2100, "by a name that the certificate has"),
-        (["localhost"], 2001, "renew the certificate"),
-    ] {
-        authority.issue_for(names, &files, year);
-        let server = serve_config(&urls(folder.path(), no_hook()), with_tls(&files));
-        let error = connect(&server, Some(ca.clone()), folder.path()).map(drop).unwrap_err();
-        assert!(matches!(&error, ClientError::Untrusted(text) if text.contains(wanted)), "{error:?}");
-    }
+    authority.issue_for(["elsewhere.example"], &files, 2100);
+    let server = serve_config(&urls(folder.path(), no_hook()), with_tls(&files));
+    let error = connect(&server, Some(ca), folder.path()).map(drop).unwrap_err();
+    let wanted = "by a name that the certificate has";
+    assert!(matches!(&error, ClientError::Untrusted(text) if text.contains(wanted)), "{error:?}");
 }
 
 #[test]

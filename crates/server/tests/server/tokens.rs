@@ -219,7 +219,7 @@ fn a_token_is_not_sent_where_others_would_see_it() {
     {
         for (first, second) in [(there, here), (here, there)] {
             let error = HttpClient::connect_with(&[first], "urls", options(second)).map(drop).unwrap_err();
-            assert!(matches!(error, ClientError::BadOption(_)), "{error}");
+            assert!(matches!(error, ClientError::BadOption(_) | ClientError::BadAddress(_)), "{error}");
             assert!(!error.to_string().contains("spirea_secret"));
         }
     }
