@@ -95,8 +95,20 @@ impl Divided {
         shards.iter().map(|shard| partial(&**shard)).collect()
     }
 
-    /// `count` shares answer what the whole does, through the bytes of their partials in any order, and as one.
+    /// `count` shares answer what the whole does, through the bytes of their partials and as one.
     pub fn shares_answer<B: ProtocolBackend>(&self, backend: &Arc<B>, residence: Residence, count: usize) {
+        self.partials_combine(backend, residence, count);
+        for (party, opening) in self.openings(residence) {
+            let together = Sharded::new(self.shards(backend, opening, count)).unwrap();
+            assert_eq!(together.sizes(), self.params.sizes());
+            let keys = self.keys(&together);
+            let answers = together.answer(&self.batch(party, keys.as_ref())).unwrap();
+            assert!(answers == self.expected[party], "{count} shares of {:?} as one", self.params);
+        }
+    }
+
+    /// The partials of `count` shares, through their bytes and in any order, make the answers of the whole.
+    pub fn partials_combine<B: ProtocolBackend>(&self, backend: &Arc<B>, residence: Residence, count: usize) {
         for (party, opening) in self.openings(residence) {
             let shards = self.shards(backend, opening, count);
             let mut travelled = self.partials(party, &shards);
@@ -105,11 +117,6 @@ impl Divided {
             let batch = self.batch(party, keys.as_ref());
             let combined = shards[0].combine(&batch, &parsed(travelled)).unwrap();
             assert!(combined == self.expected[party], "{count} shares of {:?}", self.params);
-            let together = Sharded::new(shards).unwrap();
-            assert_eq!(together.sizes(), self.params.sizes());
-            let keys = self.keys(&together);
-            let answers = together.answer(&self.batch(party, keys.as_ref())).unwrap();
-            assert!(answers == self.expected[party], "{count} shares of {:?} as one", self.params);
         }
     }
 
@@ -126,8 +133,9 @@ impl Divided {
         }
     }
 
-    /// What is not one partial of each share of the batch is refused, and so is asking a share for answers.
-    pub fn wrong_partials_are_refused<B: ProtocolBackend>(&self, backend: &Arc<B>) {
+    /// What is not one partial of each share of the batch is refused, and so is asking a share for answers. Of wrong
+    /// content, wrong answers are made.
+    pub fn wrong_partials_are_refused<B: ProtocolBackend>(&self, backend: &Arc<B>, rng: &mut SecretRng) {
         for (party, opening) in self.openings(Residence::Copied) {
             let shards = self.shards(backend, opening, 2);
             let keys = self.keys(&*shards[0]);
@@ -154,15 +162,27 @@ impl Divided {
             let of_three = self.partials(party, &self.shards(backend, opening, 3));
             refused(vec![first.clone(), of_three[1].clone()]);
             assert!(Partial::from_bytes(first[..Partial::HEADER_BYTES - 1].to_vec()).is_err());
-            // As long as it should be and of any content: answers as long as always, or an error.
-            for filling in [0, 0xff] {
-                let mut filled = first.clone();
-                filled[Partial::HEADER_BYTES..].fill(filling);
-                match shards[0].combine(&batch, &parsed(vec![filled, second.clone()])) {
+            for bit in 0..Partial::HEADER_BYTES * 8 {
+                if let Ok(partial) = Partial::from_bytes(flipped(first, bit)) {
+                    let partials = [partial, Partial::from_bytes(second.clone()).unwrap()];
+                    let refused = matches!(
+                        shards[0].combine(&batch, &partials),
+                        Err(ProtocolError::Malformed { what: "partial", .. })
+                    );
+                    assert!(refused, "bit {bit} of a header");
+                }
+            }
+            let content = Partial::HEADER_BYTES..first.len();
+            let anywhere = || content.start * 8 + (rng.next_u64() % (content.len() as u64 * 8)) as usize;
+            let damaged = std::iter::repeat_with(anywhere).take(4).map(|bit| flipped(first, bit));
+            let filled = [0, 0xff].map(|byte| [&first[..content.start], &vec![byte; content.len()]].concat());
+            for wrong in damaged.chain(filled) {
+                match shards[0].combine(&batch, &parsed(vec![wrong, second.clone()])) {
                     Ok(answers) => {
+                        assert_eq!(answers.len(), batch.len());
                         assert!(answers.iter().all(|it| it.len() == self.params.sizes().answer_bytes));
                     }
-                    Err(error) => assert!(error.to_string().contains("ciphertexts"), "{error}"),
+                    Err(error) => assert!(error.to_string().contains("below the ring's primes"), "{error}"),
                 }
             }
             for shard in &shards {
@@ -183,4 +203,11 @@ impl Divided {
 
 fn parsed(partials: Vec<Vec<u8>>) -> Vec<Partial> {
     partials.into_iter().map(|bytes| Partial::from_bytes(bytes).unwrap()).collect()
+}
+
+/// Bytes with one bit flipped.
+fn flipped(bytes: &[u8], bit: usize) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[bit / 8] ^= 1 << (bit % 8);
+    bytes
 }

@@ -89,14 +89,16 @@ fn two_devices_share_a_database() {
     }
 }
 
-/// Databases of which two shares have rows each, whose steps an emulated device takes seconds for.
+/// Databases of which two shares have rows each.
 fn divisible(protocol: &str) -> ProtocolParams {
     let choose = |records, bytes| ProtocolParams::choose(&named(protocol), [7; 32], records, bytes).unwrap();
     match protocol {
         "simple" => choose(700, 150),
         "double" => choose(40, 3),
+        "exppack-double" => choose(2, 2),
         "onion" => with_grid(&choose(3, 4000), &[("groups", 3), ("columns", 1)]),
-        _ => choose(2000, 33),
+        "dpf-xor" | "dpf-sum" => choose(2000, 33),
+        _ => choose(2, 900),
     }
 }
 
@@ -109,6 +111,19 @@ fn shares_of_devices_answer_as_the_whole() {
             let device = Arc::new(CudaBackend::new(0).unwrap());
             database.shares_answer(&device, Residence::Copied, 2);
             database.partials_agree(&*CPU, &device, 2);
+        });
+    }
+}
+
+/// What begins with an expansion to 1280 leaves, once.
+#[test]
+fn devices_combine_what_is_packed() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for protocol in ["exppack-simple", "exppack-double", "double-pack", "hybrid"] {
+        let database = divided(&CPU, &divisible(protocol), 1, &mut rng);
+        emulated(|| {
+            let device = Arc::new(CudaBackend::new(0).unwrap());
+            database.partials_combine(&device, Residence::Copied, 2);
         });
     }
 }

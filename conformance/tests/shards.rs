@@ -61,7 +61,7 @@ fn shares_answer(database: &Divided) {
     }
     // More shares than panels, subtrees or groups: some are empty.
     database.shares_answer(&best, Residence::Mapped, 23);
-    database.wrong_partials_are_refused(&best);
+    database.wrong_partials_are_refused(&best, &mut SecretRng::from_os().unwrap());
 }
 
 macro_rules! shares_answer {
@@ -86,8 +86,12 @@ shares_answer! {
 #[test]
 fn shares_answer_by_definition_too() {
     let naive = Arc::new(NaiveBackend);
-    for protocol in ["simple", "double", "exppack-simple", "onion", "dpf-xor", "dpf-sum"] {
-        each_database(protocol, 1, |database| database.shares_answer(&naive, Residence::Copied, 3));
+    for protocol in NAMES {
+        each_database(protocol, 1, |database| {
+            for count in [1, 2, 3, 4, 23] {
+                database.partials_combine(&naive, Residence::Copied, count);
+            }
+        });
     }
 }
 

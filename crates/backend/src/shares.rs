@@ -56,7 +56,9 @@ impl Share {
 
     /// The rows of a matrix that it has: whole panels, of which no share has two more than another.
     pub fn rows(self, layout: PanelLayout) -> Range<usize> {
-        let bound = |index: usize| layout.panels() * index / self.count * PANEL_ROWS;
+        // In 64 bits, whatever a word has: the product is larger than any number of panels.
+        let bound =
+            |index: usize| (layout.panels() as u64 * index as u64 / self.count as u64) as usize * PANEL_ROWS;
         bound(self.index)..bound(self.index + 1)
     }
 

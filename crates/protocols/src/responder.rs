@@ -101,6 +101,10 @@ pub(crate) trait Rows: Send + Sync {
 pub(crate) trait Shard: Send + Sync {
     /// What it has of the database.
     type Rows: Rows;
+    /// The ciphertexts of a batch, where the steps behind the rows take any.
+    type Ciphertexts<'a>
+    where
+        Self: 'a;
 
     /// What it has of the database.
     fn rows(&self) -> &Self::Rows;
@@ -121,10 +125,14 @@ pub(crate) trait Shard: Send + Sync {
         vec![0; self.sizes().query_bytes]
     }
 
+    /// Parses the ciphertexts. It comes before the fold: a query that cannot be read costs no scan.
+    fn parse<'a>(&'a self, queries: &[Query<'a>]) -> Result<Self::Ciphertexts<'a>, ProtocolError>;
+
     /// The answers, of what all rows make of a batch.
     fn finish(
         &self,
         queries: &[Query<'_>],
+        ciphertexts: Self::Ciphertexts<'_>,
         folded: <Self::Rows as Rows>::Folded,
     ) -> Result<Vec<Vec<u8>>, ProtocolError>;
 }
@@ -149,6 +157,7 @@ impl<S: Shard> Responder for S {
     /// Combines the only partial there is, which stays where the backend left it.
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         check_batch(queries, Shard::sizes(self).query_bytes, Shard::max_batch(self))?;
+        let ciphertexts = self.parse(queries)?;
         let share = self.rows().share();
         let whole = (share == Share::WHOLE).then(|| self.rows().fold(queries)).transpose()?.flatten();
         let Some(folded) = whole else {
@@ -157,7 +166,7 @@ impl<S: Shard> Responder for S {
                 "share {index} of {count} alone has no answers: combine all partials"
             )));
         };
-        self.finish(queries, folded)
+        self.finish(queries, ciphertexts, folded)
     }
 
     fn share(&self) -> Share {
@@ -179,7 +188,8 @@ impl<S: Shard> Responder for S {
         check_batch(queries, Shard::sizes(self).query_bytes, Shard::max_batch(self))?;
         let rows = self.rows();
         let parts = contents(queries, partials, |share| queries.len() * rows.folded_bytes(share))?;
-        self.finish(queries, rows.join(queries, &parts)?)
+        let ciphertexts = self.parse(queries)?;
+        self.finish(queries, ciphertexts, rows.join(queries, &parts)?)
     }
 }
 

@@ -70,36 +70,35 @@ impl RingClient {
     }
 }
 
-/// A query's ciphertext with its client's keys.
-pub(crate) type Encrypted<'a, B> = (&'a <B as RingBackend>::Keys, &'a [u8]);
+/// The words of a query's ciphertext, with its client's keys.
+pub(crate) type Encrypted<'a, B> = (&'a <B as RingBackend>::Keys, Vec<u32>);
 
 /// Queries of a batch with their leaves.
 type Expanded<B> = (Range<usize>, <B as RingBackend>::Leaves);
 
 impl<B: RingBackend> RingServer<B> {
-    /// The ciphertexts of queries of this layout, each with its client's keys.
+    /// Parses the ciphertexts of queries of this layout.
     pub fn ciphertexts<'a>(
         &self,
         queries: &[Query<'a>],
         layout: QueryLayout,
     ) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
-        queries.iter().map(|query| Ok((self.keys_of(query)?, layout.split(query.bytes).ciphertext))).collect()
+        let parse = |query: &Query<'a>| {
+            let keys = self.keys_of(query)?;
+            Ok((keys, rlwe::parse_query(self.shape.set, layout.split(query.bytes).ciphertext)?))
+        };
+        queries.iter().map(parse).collect()
     }
 
     /// Step `expand`, for the ciphertexts of several queries.
     fn expand(&self, queries: &[Encrypted<'_, B>]) -> Result<B::Leaves, ProtocolError> {
-        let words = queries
-            .iter()
-            .map(|(_, bytes)| rlwe::parse_query(self.shape.set, bytes))
-            .collect::<Result<Vec<_>, _>>()?;
-        let queries: Vec<_> =
-            queries.iter().zip(&words).map(|((keys, _), words)| (*keys, &words[..])).collect();
+        let queries: Vec<_> = queries.iter().map(|(keys, words)| (*keys, &words[..])).collect();
         Ok(self.backend.expand(&self.tables, self.shape.expansion(), &queries)?)
     }
 
     /// Step `expand` for a whole batch, in as few and as even groups as the backend has memory for the leaves of: which
-    /// queries, and their leaves. The first group is expanded at once, so that a device does it while the host writes
-    /// down what else the batch needs; each other one when it is asked for.
+    /// queries, and their leaves. The first group is expanded at once, so that a device does it while the host goes
+    /// on; each other one when it is asked for.
     pub fn expand_groups<'a>(
         &'a self,
         queries: &'a [Encrypted<'a, B>],

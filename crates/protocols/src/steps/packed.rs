@@ -14,6 +14,7 @@ use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
 use super::check::{check_answers, check_index};
+use super::expand::Encrypted;
 use super::folded::{Folded, FoldedParams, FoldedProtocol};
 use super::hint::LweHint;
 use super::query::QueryLayout;
@@ -291,6 +292,7 @@ impl<B: RingBackend> Packing<B> {
 
 impl<B: RingBackend> Shard for Server<B> {
     type Rows = MatrixRows<B>;
+    type Ciphertexts<'a> = Vec<Encrypted<'a, B>>;
 
     fn rows(&self) -> &MatrixRows<B> {
         &self.rows
@@ -308,17 +310,25 @@ impl<B: RingBackend> Shard for Server<B> {
         self.packing.as_ref().map_or_else(|| Ok(PreparedKeys::unused()), |it| it.ring.prepare_keys(bytes))
     }
 
-    fn finish(&self, queries: &[Query<'_>], folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let Packing { ring, parts } = kept(&self.packing)?;
-        let PackedShape { grid, spread, .. } = self.shape;
-        let (layout, asked) = (self.shape.layout(), self.shape.asked());
-        // Each encrypted unit vector of a query goes the way of a query of its own.
-        let vectors: Vec<Query<'_>> = queries
+    /// Each encrypted unit vector of a query goes the way of a query of its own.
+    fn parse<'a>(&'a self, queries: &[Query<'a>]) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
+        let layout = self.shape.layout();
+        let vectors: Vec<Query<'a>> = queries
             .iter()
             .flat_map(|query| query.bytes.chunks_exact(layout.bytes()).map(|bytes| Query { bytes, ..*query }))
             .collect();
-        let ciphertexts = ring.ciphertexts(&vectors, layout)?;
-        let mut switched = Vec::with_capacity(vectors.len());
+        kept(&self.packing)?.ring.ciphertexts(&vectors, layout)
+    }
+
+    fn finish(
+        &self,
+        _: &[Query<'_>],
+        ciphertexts: Vec<Encrypted<'_, B>>,
+        folded: B::Folded,
+    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let Packing { ring, parts } = kept(&self.packing)?;
+        let PackedShape { grid, spread, .. } = self.shape;
+        let mut switched = Vec::with_capacity(ciphertexts.len());
         for group in ring.expand_groups(&ciphertexts)? {
             let (vectors, leaves) = group?;
             let first = vectors.start;
@@ -331,6 +341,6 @@ impl<B: RingBackend> Shard for Server<B> {
             }
             switched.extend(ring.switch(&selected)?);
         }
-        Ok(switched.chunks_exact(asked).map(<[Vec<u8>]>::concat).collect())
+        Ok(switched.chunks_exact(self.shape.asked()).map(<[Vec<u8>]>::concat).collect())
     }
 }

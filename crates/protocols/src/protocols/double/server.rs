@@ -21,6 +21,7 @@ pub(super) struct Server<B: Backend> {
 
 impl<B: Backend> Shard for Server<B> {
     type Rows = MatrixRows<B>;
+    type Ciphertexts<'a> = ();
 
     fn rows(&self) -> &MatrixRows<B> {
         &self.rows
@@ -34,7 +35,16 @@ impl<B: Backend> Shard for Server<B> {
         self.params.second().max_batch()
     }
 
-    fn finish(&self, queries: &[Query<'_>], folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn parse(&self, _: &[Query<'_>]) -> Result<(), ProtocolError> {
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        queries: &[Query<'_>],
+        (): (),
+        folded: B::Folded,
+    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let (second, backend) = (kept(&self.second)?, &self.rows.backend);
         let folded = backend.words(folded)?;
         let mut words = Vec::new();

@@ -11,6 +11,7 @@ use crate::parameters::Parameters;
 use crate::query::Query;
 use crate::responder::{Shard, kept};
 use crate::steps::LweHint;
+use crate::steps::expand::Encrypted;
 use crate::steps::ring::RingServer;
 use crate::steps::scalar_fold::MatrixRows;
 use crate::{ProtocolError, Sizes};
@@ -72,6 +73,7 @@ fn second_columns(params: &Params) -> Vec<u32> {
 
 impl<B: RingBackend> Shard for Server<B> {
     type Rows = MatrixRows<B>;
+    type Ciphertexts<'a> = Vec<Encrypted<'a, B>>;
 
     fn rows(&self) -> &MatrixRows<B> {
         &self.rows
@@ -89,10 +91,18 @@ impl<B: RingBackend> Shard for Server<B> {
         self.packing.as_ref().map_or_else(|| Ok(PreparedKeys::unused()), |it| it.ring.prepare_keys(bytes))
     }
 
-    fn finish(&self, queries: &[Query<'_>], folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn parse<'a>(&'a self, queries: &[Query<'a>]) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
+        kept(&self.packing)?.ring.ciphertexts(queries, self.params.layout())
+    }
+
+    fn finish(
+        &self,
+        queries: &[Query<'_>],
+        ciphertexts: Vec<Encrypted<'_, B>>,
+        folded: B::Folded,
+    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let packing = kept(&self.packing)?;
         let (grid, layout, ring) = (self.params.0.grid, self.params.layout(), &packing.ring);
-        let ciphertexts = ring.ciphertexts(queries, layout)?;
         let groups = ring.expand_groups(&ciphertexts)?;
         let width = self.params.second_layout().columns();
         let mut second = Vec::with_capacity(queries.len() * width);

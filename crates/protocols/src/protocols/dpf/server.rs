@@ -95,6 +95,7 @@ pub(super) struct Server<S, B: ShareBackend>(pub RecordRows<S, B>);
 
 impl<S: Shares, B: ShareBackend> Shard for Server<S, B> {
     type Rows = RecordRows<S, B>;
+    type Ciphertexts<'a> = ();
 
     fn rows(&self) -> &RecordRows<S, B> {
         &self.0
@@ -115,7 +116,11 @@ impl<S: Shares, B: ShareBackend> Shard for Server<S, B> {
         key
     }
 
-    fn finish(&self, _: &[Query<'_>], answers: Vec<u8>) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn parse(&self, _: &[Query<'_>]) -> Result<(), ProtocolError> {
+        Ok(())
+    }
+
+    fn finish(&self, _: &[Query<'_>], (): (), answers: Vec<u8>) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let answer_bytes = self.0.params.sizes().answer_bytes;
         Ok(answers.chunks_exact(answer_bytes).map(<[u8]>::to_vec).collect())
     }

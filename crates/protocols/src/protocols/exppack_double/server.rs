@@ -11,6 +11,7 @@ use crate::parameters::Parameters;
 use crate::query::Query;
 use crate::responder::{Shard, kept};
 use crate::steps::LweHint;
+use crate::steps::expand::Encrypted;
 use crate::steps::reinterpret::SecondServer;
 use crate::steps::ring::RingServer;
 use crate::steps::scalar_fold::MatrixRows;
@@ -47,6 +48,7 @@ impl<B: RingBackend> Packing<B> {
 
 impl<B: RingBackend> Shard for Server<B> {
     type Rows = MatrixRows<B>;
+    type Ciphertexts<'a> = Vec<Encrypted<'a, B>>;
 
     fn rows(&self) -> &MatrixRows<B> {
         &self.rows
@@ -64,9 +66,17 @@ impl<B: RingBackend> Shard for Server<B> {
         self.packing.as_ref().map_or_else(|| Ok(PreparedKeys::unused()), |it| it.ring.prepare_keys(bytes))
     }
 
-    fn finish(&self, queries: &[Query<'_>], folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn parse<'a>(&'a self, queries: &[Query<'a>]) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
+        kept(&self.packing)?.ring.ciphertexts(queries, self.params.layout())
+    }
+
+    fn finish(
+        &self,
+        queries: &[Query<'_>],
+        ciphertexts: Vec<Encrypted<'_, B>>,
+        folded: B::Folded,
+    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let (layout, Packing { second, ring, hint }) = (self.params.layout(), kept(&self.packing)?);
-        let ciphertexts = ring.ciphertexts(queries, layout)?;
         let groups = ring.expand_groups(&ciphertexts)?;
         let mut words = Vec::new();
         queries.iter().for_each(|query| extend_words(&mut words, layout.split(query.bytes).second));

@@ -161,6 +161,7 @@ pub(super) struct Server<B: RingBackend>(pub PolynomialRows<B>);
 
 impl<B: RingBackend> Shard for Server<B> {
     type Rows = PolynomialRows<B>;
+    type Ciphertexts<'a> = ();
 
     fn rows(&self) -> &PolynomialRows<B> {
         &self.0
@@ -178,9 +179,14 @@ impl<B: RingBackend> Shard for Server<B> {
         self.0.ring.prepare_keys(bytes)
     }
 
+    fn parse(&self, _: &[Query<'_>]) -> Result<(), ProtocolError> {
+        Ok(())
+    }
+
     fn finish(
         &self,
         queries: &[Query<'_>],
+        (): (),
         won: Vec<Vec<B::Ciphertexts>>,
     ) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let mut answers = Vec::with_capacity(queries.len());

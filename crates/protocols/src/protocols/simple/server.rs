@@ -17,6 +17,7 @@ pub(super) struct Server<B: Backend> {
 
 impl<B: Backend> Shard for Server<B> {
     type Rows = MatrixRows<B>;
+    type Ciphertexts<'a> = ();
 
     fn rows(&self) -> &MatrixRows<B> {
         &self.rows
@@ -30,7 +31,11 @@ impl<B: Backend> Shard for Server<B> {
         self.params.max_batch()
     }
 
-    fn finish(&self, _: &[Query<'_>], folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn parse(&self, _: &[Query<'_>]) -> Result<(), ProtocolError> {
+        Ok(())
+    }
+
+    fn finish(&self, _: &[Query<'_>], (): (), folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let answers = self.rows.backend.words(folded)?;
         Ok(answers
             .chunks_exact(self.params.record_columns() * self.params.rows)
