@@ -1,7 +1,5 @@
 //! Backends made of others: the only place that hands operations on.
 
-use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use spirea_dpf::{Key, PrfKind};
@@ -9,7 +7,7 @@ use spirea_math::{Expansion, Gadget, Ring};
 
 use crate::{
     Backend, BackendError, BackendId, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, Operation,
-    PanelLayout, Residence, RingBackend, RingMatrix, RowLayout, ShareBackend, SwitchedBits,
+    PanelLayout, RingBackend, RingMatrix, RowLayout, ShareBackend, Stored, SwitchedBits,
 };
 
 /// A backend made of others: which one has an operation, and what happens around it. It is a [`Backend`] and a
@@ -42,15 +40,12 @@ pub trait Composed: Send + Sync + 'static {
     /// Those of the operation.
     fn open_matrix(
         &self,
-        layout: PanelLayout,
-        rows: Range<usize>,
-        path: &Path,
-        residence: Residence,
+        stored: Stored<'_, PanelLayout>,
     ) -> Result<<Self::Rings as Backend>::Matrix, BackendError>
     where
         Self::Rings: Backend,
     {
-        self.rings().open(layout, rows, path, residence)
+        self.rings().open(stored)
     }
 
     /// [`ShareBackend::open_rows`].
@@ -59,15 +54,12 @@ pub trait Composed: Send + Sync + 'static {
     /// Those of the operation.
     fn open_records(
         &self,
-        layout: RowLayout,
-        rows: Range<usize>,
-        path: &Path,
-        residence: Residence,
+        stored: Stored<'_, RowLayout>,
     ) -> Result<<Self::Shares as ShareBackend>::Rows, BackendError>
     where
         Self::Shares: ShareBackend,
     {
-        self.shares().open_rows(layout, rows, path, residence)
+        self.shares().open_rows(stored)
     }
 
     /// [`RingBackend::encode`].
@@ -108,15 +100,9 @@ where
         self.run(Operation::Upload(layout), || self.rings().upload(layout, bytes))
     }
 
-    fn open(
-        &self,
-        layout: PanelLayout,
-        rows: Range<usize>,
-        path: &Path,
-        residence: Residence,
-    ) -> Result<Self::Matrix, BackendError> {
-        let part = layout.part(&rows)?;
-        self.run(Operation::Open(part), || self.open_matrix(layout, rows, path, residence))
+    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<Self::Matrix, BackendError> {
+        let part = stored.part()?;
+        self.run(Operation::Open(part), || self.open_matrix(stored))
     }
 
     fn layout(&self, matrix: &Self::Matrix) -> PanelLayout {
@@ -153,15 +139,9 @@ where
         self.run(Operation::UploadRows(layout), || self.shares().upload_rows(layout, bytes))
     }
 
-    fn open_rows(
-        &self,
-        layout: RowLayout,
-        rows: Range<usize>,
-        path: &Path,
-        residence: Residence,
-    ) -> Result<Self::Rows, BackendError> {
-        let part = layout.part(&rows)?;
-        self.run(Operation::OpenRows(part), || self.open_records(layout, rows, path, residence))
+    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<Self::Rows, BackendError> {
+        let part = stored.part()?;
+        self.run(Operation::OpenRows(part), || self.open_records(stored))
     }
 
     fn row_layout(&self, rows: &Self::Rows) -> RowLayout {

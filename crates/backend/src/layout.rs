@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use crate::{BackendError, MAX_BATCH};
+use crate::{BackendError, Layout, MAX_BATCH};
 
 /// Rows in a panel.
 pub const PANEL_ROWS: usize = 32;
@@ -91,19 +91,6 @@ impl PanelLayout {
             + column % QUAD
     }
 
-    /// The layout of some of its rows, which are whole panels, by themselves.
-    ///
-    /// # Errors
-    /// [`BackendError::Shape`] if there are none, they are not whole panels, or not of this matrix.
-    pub fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
-        let whole = rows.start.is_multiple_of(PANEL_ROWS) && rows.end.is_multiple_of(PANEL_ROWS);
-        if rows.is_empty() || rows.end > self.rows || !whole {
-            let all = self.rows;
-            return Err(BackendError::Shape(format!("rows {rows:?} of {all}: whole panels, at least one")));
-        }
-        Ok(Self { rows: rows.len(), ..*self })
-    }
-
     /// Where rows that are whole panels lie.
     pub fn range(&self, rows: &Range<usize>) -> Range<usize> {
         rows.start * self.columns..rows.end * self.columns
@@ -155,18 +142,6 @@ impl PanelLayout {
         Ok(words.len() / self.columns)
     }
 
-    /// Checks that a matrix in this layout has `bytes` bytes.
-    ///
-    /// # Errors
-    /// [`BackendError::Shape`] if it does not.
-    pub fn check_length(&self, bytes: u64) -> Result<(), BackendError> {
-        if bytes == self.bytes() as u64 {
-            return Ok(());
-        }
-        let (rows, columns, expected) = (self.rows(), self.columns(), self.bytes());
-        Err(BackendError::Shape(format!("a {rows} x {columns} matrix has {expected} bytes, not {bytes}")))
-    }
-
     /// The number of queries in `queries`, 1 to [`MAX_BATCH`].
     ///
     /// # Errors
@@ -179,6 +154,34 @@ impl PanelLayout {
             return Err(BackendError::Shape(format!("{words} words where {expected} were expected")));
         }
         Ok(batch)
+    }
+}
+
+impl Layout for PanelLayout {
+    fn all(&self) -> Range<usize> {
+        0..self.rows
+    }
+
+    /// Units are panels.
+    fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
+        let whole = rows.start.is_multiple_of(PANEL_ROWS) && rows.end.is_multiple_of(PANEL_ROWS);
+        if rows.is_empty() || rows.end > self.rows || !whole {
+            let all = self.rows;
+            return Err(BackendError::Shape(format!("rows {rows:?} of {all}: whole panels, at least one")));
+        }
+        Ok(Self { rows: rows.len(), ..*self })
+    }
+
+    fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>> {
+        std::iter::once(self.range(rows)).collect()
+    }
+
+    fn check_length(&self, bytes: u64) -> Result<(), BackendError> {
+        if bytes == self.bytes() as u64 {
+            return Ok(());
+        }
+        let (rows, columns, expected) = (self.rows, self.columns, self.bytes());
+        Err(BackendError::Shape(format!("a {rows} x {columns} matrix has {expected} bytes, not {bytes}")))
     }
 }
 

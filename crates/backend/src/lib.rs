@@ -14,10 +14,10 @@ mod ring;
 mod rows;
 mod shares;
 mod split;
+mod stored;
 mod strategy;
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use composed::Composed;
@@ -32,6 +32,7 @@ pub use ring::{
 pub use rows::{Batch, MAX_KEYS, RowLayout, ShareBackend};
 pub use shares::Share;
 pub use split::Split;
+pub use stored::{Layout, Residence, Stored};
 pub use strategy::{Demand, Division, Links, Strategy};
 
 /// Degree of the ring Z_q\[X\]/(X^256 + 1) over which the public matrix is structured.
@@ -80,16 +81,6 @@ impl BackendId {
 pub trait ProtocolBackend: RingBackend + ShareBackend {}
 
 impl<B: RingBackend + ShareBackend> ProtocolBackend for B {}
-
-/// How a backend holds a matrix that lies in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Residence {
-    /// Copied into memory the backend owns, in huge pages where the system has them: the fastest scan.
-    #[default]
-    Copied,
-    /// Mapped: starts at once and shares the page cache; a scan pays for small pages.
-    Mapped,
-}
 
 /// The public matrix A of a hint in ring form: `block_rows` x `rank` polynomials of degree below
 /// [`RING_DEGREE`] with coefficients modulo 2^32, row-major, coefficient 0 first.
@@ -157,19 +148,13 @@ pub trait Backend: Send + Sync + 'static {
     /// [`BackendError::Shape`] if the length is not `layout.bytes()`.
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<Self::Matrix, BackendError>;
 
-    /// Takes rows of a matrix, whole panels, from a file whose whole content is the matrix in the order of `layout`. What
-    /// it gives is a matrix of these rows alone, and nothing else of the file is read.
+    /// Takes rows of a matrix, whole panels, from a file. What it gives is a matrix of these rows alone, and nothing else
+    /// of the file is read.
     ///
     /// # Errors
     /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs or as
-    /// [`PanelLayout::part`].
-    fn open(
-        &self,
-        layout: PanelLayout,
-        rows: Range<usize>,
-        path: &Path,
-        residence: Residence,
-    ) -> Result<Self::Matrix, BackendError>;
+    /// [`Layout::part`].
+    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<Self::Matrix, BackendError>;
 
     /// The layout of a matrix.
     fn layout(&self, matrix: &Self::Matrix) -> PanelLayout;

@@ -1,11 +1,10 @@
 //! Folds of records by shares: the steps of protocols with two servers.
 
 use std::ops::Range;
-use std::path::Path;
 
 use spirea_dpf::{Domain, DpfError, Key, OutputKind, Party, PrfKind, Subtree};
 
-use crate::{BackendError, MAX_MATRIX_BYTES, Residence};
+use crate::{BackendError, Layout, MAX_MATRIX_BYTES, Stored};
 
 /// The most keys that one call of [`ShareBackend::share_fold`] takes.
 pub const MAX_KEYS: usize = 512;
@@ -72,41 +71,6 @@ impl RowLayout {
         (first + rows.start) * self.row_bytes..(first + rows.end) * self.row_bytes
     }
 
-    /// The layout of some of the rows of each part by themselves.
-    ///
-    /// # Errors
-    /// [`BackendError::Shape`] if there are none, or they are not of this layout.
-    pub fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
-        if rows.is_empty() || rows.end > self.rows {
-            let all = self.rows;
-            return Err(BackendError::Shape(format!("rows {rows:?} of {all}: at least one")));
-        }
-        Ok(Self { rows: rows.len(), ..*self })
-    }
-
-    /// Where rows `rows` of each part lie: one range where they are all, or of one part.
-    pub fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>> {
-        if *rows == (0..self.rows) {
-            return std::iter::once(0..self.bytes()).collect();
-        }
-        (0..self.parts).map(|part| self.range(part, rows.clone())).collect()
-    }
-
-    /// Checks that rows in this layout have `bytes` bytes.
-    ///
-    /// # Errors
-    /// [`BackendError::Shape`] if they have not.
-    pub fn check_length(&self, bytes: u64) -> Result<(), BackendError> {
-        if bytes == self.bytes() as u64 {
-            return Ok(());
-        }
-        let Self { rows, row_bytes, parts } = self;
-        let expected = self.bytes();
-        Err(BackendError::Shape(format!(
-            "{parts} x {rows} rows of {row_bytes} bytes have {expected} bytes, not {bytes}"
-        )))
-    }
-
     /// What the keys of a batch have in common, and the rows that their points meet, from `first_row` on.
     ///
     /// # Errors
@@ -135,6 +99,40 @@ impl RowLayout {
             return wrong("rows that are not whole words");
         }
         Ok(Batch { domain, party, rows: first_row..end })
+    }
+}
+
+impl Layout for RowLayout {
+    fn all(&self) -> Range<usize> {
+        0..self.rows
+    }
+
+    /// Of each part.
+    fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
+        if rows.is_empty() || rows.end > self.rows {
+            let all = self.rows;
+            return Err(BackendError::Shape(format!("rows {rows:?} of {all}: at least one")));
+        }
+        Ok(Self { rows: rows.len(), ..*self })
+    }
+
+    /// One range where they are all, or of one part.
+    fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>> {
+        if *rows == self.all() {
+            return std::iter::once(0..self.bytes()).collect();
+        }
+        (0..self.parts).map(|part| self.range(part, rows.clone())).collect()
+    }
+
+    fn check_length(&self, bytes: u64) -> Result<(), BackendError> {
+        if bytes == self.bytes() as u64 {
+            return Ok(());
+        }
+        let Self { rows, row_bytes, parts } = self;
+        let expected = self.bytes();
+        Err(BackendError::Shape(format!(
+            "{parts} x {rows} rows of {row_bytes} bytes have {expected} bytes, not {bytes}"
+        )))
     }
 }
 
@@ -190,19 +188,12 @@ pub trait ShareBackend: Send + Sync + 'static {
     /// [`BackendError::Shape`] if the length is not `layout.bytes()`.
     fn upload_rows(&self, layout: RowLayout, bytes: &[u8]) -> Result<Self::Rows, BackendError>;
 
-    /// Takes some rows of each part from a file whose whole content is the rows in the order of `layout`, and reads
-    /// nothing else of it.
+    /// Takes some rows of each part from a file, and reads nothing else of it.
     ///
     /// # Errors
     /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs or as
-    /// [`RowLayout::part`].
-    fn open_rows(
-        &self,
-        layout: RowLayout,
-        rows: Range<usize>,
-        path: &Path,
-        residence: Residence,
-    ) -> Result<Self::Rows, BackendError>;
+    /// [`Layout::part`].
+    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<Self::Rows, BackendError>;
 
     /// The layout of rows.
     fn row_layout(&self, rows: &Self::Rows) -> RowLayout;

@@ -41,17 +41,14 @@ impl<R: Send + Sync + 'static, S: Send + Sync + 'static> Composed for Split<R, S
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
-    use std::path::Path;
+
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
     use spirea_math::random::SecretRng;
 
     use super::*;
-    use crate::{
-        Backend as _, NaiveBackend, PanelLayout, ProtocolBackend, Residence, RowLayout, ShareBackend,
-    };
+    use crate::{Backend as _, NaiveBackend, PanelLayout, ProtocolBackend, RowLayout, ShareBackend, Stored};
 
     /// A backend that has nothing but folds by shares, and counts them by the keys that it was given.
     struct Shares {
@@ -65,14 +62,8 @@ mod tests {
             NaiveBackend.upload_rows(layout, bytes)
         }
 
-        fn open_rows(
-            &self,
-            layout: RowLayout,
-            rows: Range<usize>,
-            path: &Path,
-            residence: Residence,
-        ) -> Result<Self::Rows, BackendError> {
-            NaiveBackend.open_rows(layout, rows, path, residence)
+        fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<Self::Rows, BackendError> {
+            NaiveBackend.open_rows(stored)
         }
 
         fn row_layout(&self, rows: &Self::Rows) -> RowLayout {

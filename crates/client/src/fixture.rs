@@ -22,18 +22,7 @@ pub(crate) static KEYS: LazyLock<ClientKeys> = LazyLock::new(|| {
 });
 
 pub(crate) fn table() -> Table {
-    Table {
-        kind: TableKind::Index,
-        entries: 10,
-        records: 10,
-        payload_bytes: 24,
-        salt: [0; 32],
-        places: None,
-        widths: None,
-        max_value_bytes: None,
-        fields: vec!["value".into()],
-        proofs: None,
-    }
+    spirea_specimens::table(TableKind::Index, 10, 24)
 }
 
 pub(crate) fn params() -> ProtocolParams {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use spirea_client::{Description, Session};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{Sizes, Table, TableKind};
+use spirea_protocols::{Sizes, TableKind};
 use spirea_wire::{Config, Lengths, Limits, PartConfig, Request};
 
 const VALUE_BYTES: usize = 23;
@@ -25,18 +25,7 @@ const NOISE: u32 = 1 << 8;
 const ROWS: [u64; 2] = [3, 98_765];
 
 fn config() -> Config {
-    let table = Table {
-        kind: TableKind::Index,
-        entries: RECORDS,
-        records: RECORDS,
-        payload_bytes: 1 + VALUE_BYTES,
-        salt: [0; 32],
-        places: None,
-        widths: None,
-        max_value_bytes: None,
-        fields: vec!["value".into()],
-        proofs: None,
-    };
+    let table = spirea_specimens::table(TableKind::Index, RECORDS, 1 + VALUE_BYTES);
     let params = ProtocolParams::choose(&Choice::default(), [0; 32], RECORDS, table.record_bytes()).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
     let base = PartConfig {

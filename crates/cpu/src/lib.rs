@@ -25,12 +25,9 @@ mod ring;
 #[path = "../tests/common/oracle.rs"]
 mod oracle;
 
-use std::ops::Range;
-use std::path::Path;
-
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use spirea_backend::{
-    Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, Residence, RingMatrix, check_answers,
+    Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, RingMatrix, Stored, check_answers,
 };
 
 pub use dpf::Traversal;
@@ -137,14 +134,8 @@ impl Backend for CpuBackend {
         self.pool.install(|| CpuMatrix::copy_of(layout, bytes))
     }
 
-    fn open(
-        &self,
-        layout: PanelLayout,
-        rows: Range<usize>,
-        path: &Path,
-        residence: Residence,
-    ) -> Result<CpuMatrix, BackendError> {
-        self.pool.install(|| CpuMatrix::open(layout, &rows, path, residence))
+    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<CpuMatrix, BackendError> {
+        self.pool.install(|| CpuMatrix::open(&stored))
     }
 
     fn layout(&self, matrix: &CpuMatrix) -> PanelLayout {

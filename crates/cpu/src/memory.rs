@@ -4,12 +4,11 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use rayon::prelude::*;
-use spirea_backend::{BackendError, MAX_MATRIX_BYTES, Residence};
+use spirea_backend::{BackendError, Layout, MAX_MATRIX_BYTES, Residence, Stored};
 
 /// The size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
@@ -32,19 +31,12 @@ impl Bytes {
         Ok(Self::Owned(buffer))
     }
 
-    /// Ranges of the file at `path`, one after another, once `check` has accepted its length. One range can be mapped;
-    /// several lie apart in the file and are copied.
-    pub(crate) fn open(
-        path: &Path,
-        residence: Residence,
-        ranges: &[Range<usize>],
-        check: impl FnOnce(u64) -> Result<(), BackendError>,
-    ) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Io { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
-        check(length)?;
-        match (residence, ranges) {
+    /// Those of rows in a file. One range of it can be mapped; several lie apart and are copied.
+    pub(crate) fn open<L: Layout>(stored: &Stored<'_, L>) -> Result<Self, BackendError> {
+        let failed = |source| BackendError::Io { path: stored.path.to_owned(), source };
+        let file = File::open(stored.path).map_err(failed)?;
+        stored.layout.check_length(file.metadata().map_err(failed)?.len())?;
+        match (stored.residence, &stored.ranges()[..]) {
             (Residence::Mapped, [range]) => {
                 // SAFETY: the mapping is read-only and private to this value. Should another process shorten
                 // the file meanwhile, reading would end this one by a signal; should it write, answers would
@@ -60,7 +52,7 @@ impl Bytes {
                 }
                 Ok(Self::Mapped(map))
             }
-            _ => {
+            (_, ranges) => {
                 let length = ranges.iter().map(Range::len).sum();
                 let mut buffer = HugeBuffer::zeroed(length).map_err(no_memory)?;
                 let mut rest = buffer.bytes_mut();

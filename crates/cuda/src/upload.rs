@@ -5,12 +5,11 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
 use rayon::prelude::*;
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, Layout, Stored};
 
 use crate::driver::{Buffer, Device, Event, Pinned, Stream, View};
 
@@ -165,29 +164,26 @@ fn copy_words(rows: &[&[u32]], first: usize, mut to: &mut [u32]) {
     }
 }
 
-/// The bytes of a file.
+/// Copies rows in a file to the `bytes` of what there is `room` for once the file's length is right, and gives it when
+/// they are there: one chunk is read, by all threads, while the one before is copied.
 ///
 /// # Errors
-/// [`BackendError::Io`] with what the system said.
-pub(crate) fn file_length(path: &Path) -> Result<u64, BackendError> {
-    std::fs::metadata(path).map(|data| data.len()).map_err(|source| io_error(path, source))
-}
-
-/// Copies ranges of a file, one after another, to the front of a buffer, and returns when they are there: one chunk is
-/// read, by all threads, while the one before is copied.
-///
-/// # Errors
-/// [`BackendError::Io`] if it cannot be read, or is shorter.
+/// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] as [`Layout::part`] and
+/// [`Layout::check_length`], and those of `room`.
 ///
 /// # Panics
 /// If the buffer is shorter.
-pub(crate) fn upload_file(
+pub(crate) fn upload_file<L: Layout, T>(
     device: &Arc<Device>,
-    path: &Path,
-    ranges: &[Range<usize>],
-    buffer: &Buffer<u8>,
-) -> Result<(), BackendError> {
-    let file = File::open(path).map_err(|source| io_error(path, source))?;
+    stored: &Stored<'_, L>,
+    room: impl FnOnce(L) -> Result<T, BackendError>,
+    bytes: impl FnOnce(&T) -> &Buffer<u8>,
+) -> Result<T, BackendError> {
+    let failed = |source| BackendError::Io { path: stored.path.into(), source };
+    let file = File::open(stored.path).map_err(failed)?;
+    stored.layout.check_length(file.metadata().map_err(failed)?.len())?;
+    let rows = room(stored.part()?)?;
+    let (buffer, ranges) = (bytes(&rows), stored.ranges());
     let longest = ranges.iter().map(Range::len).max().unwrap_or(0).min(CHUNK);
     let mut conveyor = Conveyor::new(device, longest)?;
     let mut chunks = ranges
@@ -202,17 +198,14 @@ pub(crate) fn upload_file(
                 .par_chunks_mut(PIECE)
                 .enumerate()
                 .try_for_each(|(i, piece)| read_exact_at(&file, piece, (chunk.start + i * PIECE) as u64))
-                .map_err(|source| io_error(path, source))
+                .map_err(failed)
         })
     });
     // Whatever came of it: the lanes stay until their copies have run.
     let ended = conveyor.streams().try_for_each(Stream::synchronize);
     copied?;
-    Ok(ended?)
-}
-
-fn io_error(path: &Path, source: std::io::Error) -> BackendError {
-    BackendError::Io { path: path.into(), source }
+    ended?;
+    Ok(rows)
 }
 
 #[cfg(unix)]

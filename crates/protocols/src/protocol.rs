@@ -76,16 +76,11 @@ pub trait Protocol: Parameters + Send + Sync {
     }
 
     /// The client half, with a hint as long as [`Parameters::sizes`] says. A protocol with evaluation keys takes those
-    /// among `known` that fit, or else draws the client's long-lived secret from `rng`.
+    /// among the known ones that fit, or else draws the client's long-lived secret from `rng`.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
-    fn client_of(
-        &self,
-        hint: &[u8],
-        known: &[ClientKeys],
-        rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError>;
+    fn client_of(&self, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>>;
 
     /// [`Protocol::client_of`] a hint that may be too short or too long.
     ///
@@ -94,14 +89,23 @@ pub trait Protocol: Parameters + Send + Sync {
     fn client(
         &self,
         hint: &[u8],
-        known: &[ClientKeys],
+        keys: &[ClientKeys],
         rng: &mut SecretRng,
     ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
         if hint.len() as u64 != self.sizes().hint_bytes {
             return Err(ProtocolError::malformed("hint", "it is not as long as the parameters say"));
         }
-        self.client_of(hint, known, rng)
+        self.client_of(Known { hint, keys }, rng)
     }
+}
+
+/// What a client has before it asks.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// The database's hint; empty if the protocol has none.
+    pub hint: &'a [u8],
+    /// Keys that it made before, for whichever parameters.
+    pub keys: &'a [ClientKeys],
 }
 
 /// A protocol on a backend with the operations that it needs.

@@ -13,8 +13,8 @@ use spirea_protocols::grid::{Grid, Spread};
 use spirea_protocols::parameters::{Failure, Parameters, Sets, Stored};
 use spirea_protocols::steps::Work;
 use spirea_protocols::{
-    AnyIndexClient, ClientKeys, Files, IndexClient, Opening, Precomputation, Prepared, Protocol,
-    ProtocolError, Query, Responder, Serve, Sizes, onion, simple,
+    AnyIndexClient, Files, IndexClient, Known, Opening, Precomputation, Prepared, Protocol, ProtocolError,
+    Query, Responder, Serve, Sizes, onion, simple,
 };
 
 /// The toy.
@@ -83,12 +83,7 @@ impl Protocol for Everything {
         Choice { protocol: self.name().into(), ..Choice::default() }
     }
 
-    fn client_of(
-        &self,
-        _: &[u8],
-        _: &[ClientKeys],
-        _: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+    fn client_of(&self, _: Known<'_>, _: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
         Ok(Box::new(Client(self.clone())))
     }
 }

@@ -6,14 +6,13 @@ mod rows;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::LazyLock;
 
 pub use ring::{Ciphertext, NaiveColumns, NaiveKeys, NaivePlain, NaiveSelectors};
 pub use rows::NaiveRows;
 
 use crate::{
-    Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, Residence, RingMatrix, check_answers,
+    Backend, BackendError, BackendId, Layout, PanelLayout, RING_DEGREE, RingMatrix, Stored, check_answers,
 };
 
 /// A backend of plain loops, to compare others with and to test protocols without them.
@@ -52,16 +51,8 @@ impl Backend for NaiveBackend {
         Ok(NaiveMatrix { layout, bytes: bytes.to_vec() })
     }
 
-    fn open(
-        &self,
-        layout: PanelLayout,
-        rows: Range<usize>,
-        path: &Path,
-        _: Residence,
-    ) -> Result<NaiveMatrix, BackendError> {
-        let part = layout.part(&rows)?;
-        let bytes = read(path, &[layout.range(&rows)], |length| layout.check_length(length))?;
-        self.upload(part, &bytes)
+    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<NaiveMatrix, BackendError> {
+        self.upload(stored.part()?, &read(&stored)?)
     }
 
     fn layout(&self, matrix: &NaiveMatrix) -> PanelLayout {
@@ -113,15 +104,12 @@ impl Backend for NaiveBackend {
     }
 }
 
-/// Ranges of a file, one after another, once `check` has accepted its length.
-fn read(
-    path: &Path,
-    ranges: &[Range<usize>],
-    check: impl FnOnce(u64) -> Result<(), BackendError>,
-) -> Result<Vec<u8>, BackendError> {
-    let failed = |source| BackendError::Io { path: path.into(), source };
-    let mut file = File::open(path).map_err(failed)?;
-    check(file.metadata().map_err(failed)?.len())?;
+/// The bytes of rows in a file.
+fn read<L: Layout>(stored: &Stored<'_, L>) -> Result<Vec<u8>, BackendError> {
+    let failed = |source| BackendError::Io { path: stored.path.into(), source };
+    let mut file = File::open(stored.path).map_err(failed)?;
+    stored.layout.check_length(file.metadata().map_err(failed)?.len())?;
+    let ranges = stored.ranges();
     let mut bytes = vec![0; ranges.iter().map(Range::len).sum()];
     let mut rest = &mut bytes[..];
     for range in ranges {

@@ -1,12 +1,9 @@
 //! Folds by shares, by definition.
 
-use std::ops::Range;
-use std::path::Path;
-
 use spirea_dpf::{Bit, Key, Output, OutputKind, Prf, PrfKind, PrfVisitor, evaluate_all};
 
 use super::{NaiveBackend, read};
-use crate::{BackendError, Batch, Residence, RowLayout, ShareBackend};
+use crate::{BackendError, Batch, Layout, RowLayout, ShareBackend, Stored};
 
 /// Rows of bytes.
 #[derive(Clone, Debug)]
@@ -74,16 +71,8 @@ impl ShareBackend for NaiveBackend {
         Ok(NaiveRows { layout, bytes: bytes.to_vec() })
     }
 
-    fn open_rows(
-        &self,
-        layout: RowLayout,
-        rows: Range<usize>,
-        path: &Path,
-        _: Residence,
-    ) -> Result<NaiveRows, BackendError> {
-        let part = layout.part(&rows)?;
-        let bytes = read(path, &layout.ranges(&rows), |length| layout.check_length(length))?;
-        self.upload_rows(part, &bytes)
+    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<NaiveRows, BackendError> {
+        self.upload_rows(stored.part()?, &read(&stored)?)
     }
 
     fn row_layout(&self, rows: &NaiveRows) -> RowLayout {

@@ -87,7 +87,7 @@ pub async fn run(traffic: Traffic) -> Tally {
         }
         let Ok((lookup, prepared)) = ready.await else { continue };
         shared.note(|tally| {
-            tally.sent += 1;
+            tally.counts.sent += 1;
             tally.behind = tally.behind.max(due.elapsed().as_secs_f64());
         });
         open.spawn(Arc::clone(&shared).look_up(due, lookup, prepared));
@@ -136,9 +136,9 @@ impl Shared {
             Verdict::Unusable => tally.failed(&Failure::Unusable),
             verdict => {
                 tally.latencies.push(latency);
-                tally.checked += u64::from(matches!(verdict, Verdict::Right | Verdict::Wrong));
-                tally.wrong += u64::from(matches!(verdict, Verdict::Wrong));
-                tally.corrupted += u64::from(matches!(verdict, Verdict::Corrupted));
+                tally.counts.checked += u64::from(matches!(verdict, Verdict::Right | Verdict::Wrong));
+                tally.counts.wrong += u64::from(matches!(verdict, Verdict::Wrong));
+                tally.counts.corrupted += u64::from(matches!(verdict, Verdict::Corrupted));
             }
         });
     }
@@ -158,13 +158,13 @@ impl Shared {
                 Err(failure) => failure,
             };
             if failure.refused_for() == Some(Code::UnknownKeys) {
-                self.note(|tally| tally.keys_sent_again += 1);
+                self.note(|tally| tally.counts.keys_sent_again += 1);
                 fleet.send_keys_again(&prepared.client).await.map_err(unprepared)?;
             } else if may_be_stale(&failure) {
                 if !fleet.refresh(&prepared.version).await.map_err(unprepared)? {
                     return Err(failure.to_string());
                 }
-                self.note(|tally| tally.refreshed += 1);
+                self.note(|tally| tally.counts.refreshed += 1);
                 prepared = fleet.prepare(lookup.client, &lookup.ask).await.map_err(unprepared)?;
             } else {
                 return Err(failure.to_string());
@@ -186,8 +186,9 @@ impl Shared {
             }
         };
         self.note(|tally| {
-            tally.sent_bytes += requests.iter().map(|request| request.len() as u64).sum::<u64>();
-            tally.received_bytes += responses.iter().map(|response| response.len() as u64).sum::<u64>();
+            tally.counts.sent_bytes += requests.iter().map(|request| request.len() as u64).sum::<u64>();
+            tally.counts.received_bytes +=
+                responses.iter().map(|response| response.len() as u64).sum::<u64>();
         });
         Ok(responses)
     }

@@ -125,7 +125,7 @@ fn print(report: &Report, known: bool) -> anyhow::Result<()> {
         "{} ({}): {} look-ups of {} client(s) in {}, {:.1} a second; {} answered, {:.1} a second",
         report.database,
         report.protocol,
-        report.sent,
+        report.counts.sent,
         report.clients,
         seconds(report.seconds),
         report.rate,
@@ -143,22 +143,25 @@ fn print(report: &Report, known: bool) -> anyhow::Result<()> {
     ))?;
     print_line(&format!(
         "  sent {}, received {}; at most {} behind time",
-        bytes(report.sent_bytes),
-        bytes(report.received_bytes),
+        bytes(report.counts.sent_bytes),
+        bytes(report.counts.received_bytes),
         seconds(report.behind_seconds)
     ))?;
     let compared = match known {
-        true => format!("{} compared with the table", report.checked),
+        true => format!("{} compared with the table", report.counts.checked),
         false => "none compared, as the values are not known: only checksums tell a wrong one".into(),
     };
-    print_line(&format!("  answers: {} wrong, {} corrupted, {compared}", report.wrong, report.corrupted))?;
-    if report.refreshed + report.keys_sent_again > 0 {
+    print_line(&format!(
+        "  answers: {} wrong, {} corrupted, {compared}",
+        report.counts.wrong, report.counts.corrupted
+    ))?;
+    if report.counts.refreshed + report.counts.keys_sent_again > 0 {
         print_line(&format!(
             "  made anew for a new version: {}; keys sent again: {}",
-            report.refreshed, report.keys_sent_again
+            report.counts.refreshed, report.counts.keys_sent_again
         ))?;
     }
-    for (why, count) in &report.errors {
+    for (why, count) in &report.counts.errors {
         print_line(&format!("  {count} not answered: {why}"))?;
     }
     Ok(())

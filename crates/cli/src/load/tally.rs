@@ -7,13 +7,11 @@ use serde::Serialize;
 use super::endpoint::Failure;
 use crate::latencies::Latencies;
 
-/// Counts while the load runs.
-#[derive(Debug, Default)]
-pub struct Tally {
+/// Look-ups and what came of them.
+#[derive(Debug, Default, Serialize)]
+pub struct Counts {
     /// Look-ups whose time came.
     pub sent: u64,
-    /// Seconds from when a look-up was due to when its answer was there.
-    pub latencies: Vec<f64>,
     /// Answers that were compared with the right one.
     pub checked: u64,
     /// Answers that are not the right one.
@@ -30,6 +28,14 @@ pub struct Tally {
     pub sent_bytes: u64,
     /// Bytes of answers' bodies.
     pub received_bytes: u64,
+}
+
+/// What is noted while the load runs.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub counts: Counts,
+    /// Seconds from when a look-up was due to when its answer was there.
+    pub latencies: Vec<f64>,
     /// The longest delay of a look-up beyond the time it was due, in seconds: how far this machine fell behind.
     pub behind: f64,
     /// When the last look-up ended, in seconds from the beginning.
@@ -44,7 +50,7 @@ impl Tally {
 
     /// Notes a look-up without an answer.
     pub fn error(&mut self, why: String) {
-        *self.errors.entry(why).or_default() += 1;
+        *self.counts.errors.entry(why).or_default() += 1;
     }
 }
 
@@ -63,24 +69,13 @@ pub struct Report {
     pub rate: f64,
     /// For how long.
     pub seconds: f64,
-    /// Look-ups whose time came.
-    pub sent: u64,
-    /// Those that were answered, right or wrong.
+    /// Look-ups and what came of them.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Look-ups that were answered, right or wrong.
     pub answered: u64,
     /// Answers a second, until the last one.
     pub achieved_rate: f64,
-    /// Answers that were compared with the right one.
-    pub checked: u64,
-    /// Answers that are not the right one.
-    pub wrong: u64,
-    /// Answers that failed their checksum or cannot be decoded.
-    pub corrupted: u64,
-    /// Look-ups without an answer, by why.
-    pub errors: BTreeMap<String, u64>,
-    /// Look-ups that were made anew for a new version.
-    pub refreshed: u64,
-    /// Look-ups that were sent again since the server had forgotten their keys.
-    pub keys_sent_again: u64,
     /// From when a look-up was due to when its answer was there.
     pub mean_seconds: f64,
     /// The median.
@@ -93,10 +88,6 @@ pub struct Report {
     pub p999_seconds: f64,
     /// The longest.
     pub max_seconds: f64,
-    /// Bytes of requests' bodies.
-    pub sent_bytes: u64,
-    /// Bytes of answers' bodies.
-    pub received_bytes: u64,
     /// The longest that a look-up left later than it was due.
     pub behind_seconds: f64,
 }
@@ -104,7 +95,7 @@ pub struct Report {
 impl Report {
     /// Look-ups that were answered wrongly, found out or not by a real client.
     pub fn bad(&self) -> u64 {
-        self.wrong + self.corrupted
+        self.counts.wrong + self.counts.corrupted
     }
 }
 
@@ -134,23 +125,15 @@ impl Plan {
             clients: self.clients,
             rate: self.rate,
             seconds: self.seconds,
-            sent: tally.sent,
+            counts: tally.counts,
             answered,
             achieved_rate: if tally.ended > 0.0 { answered as f64 / tally.ended } else { 0.0 },
-            checked: tally.checked,
-            wrong: tally.wrong,
-            corrupted: tally.corrupted,
-            errors: tally.errors,
-            refreshed: tally.refreshed,
-            keys_sent_again: tally.keys_sent_again,
             mean_seconds: latencies.mean(),
             p50_seconds: latencies.quantile(0.5),
             p90_seconds: latencies.quantile(0.9),
             p99_seconds: latencies.quantile(0.99),
             p999_seconds: latencies.quantile(0.999),
             max_seconds: latencies.max(),
-            sent_bytes: tally.sent_bytes,
-            received_bytes: tally.received_bytes,
             behind_seconds: tally.behind,
         };
         (report, latencies)

@@ -26,20 +26,7 @@ fn hexadecimal(bytes: [u8; 32]) -> String {
 
 /// A table under a choice, as a server tells of it; `manifest` is what its snapshot's would have of interest.
 fn part(kind: TableKind, delta_of: Option<Version>, proofs: Option<Proofs>) -> (PartConfig, Value) {
-    let fields = vec!["value".into()];
-    let places = (kind == TableKind::Keyword).then_some([4; 32]);
-    let table = Table {
-        kind,
-        entries: 10,
-        records: 10,
-        payload_bytes: 24,
-        salt: [3; 32],
-        places,
-        widths: None,
-        max_value_bytes: None,
-        fields,
-        proofs,
-    };
+    let table = Table { salt: [3; 32], proofs, ..spirea_specimens::table(kind, 10, 24) };
     let choice = Choice { protocol: "onion".into(), ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [0; 32], 10, table.record_bytes()).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();

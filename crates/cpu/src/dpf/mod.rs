@@ -27,10 +27,7 @@ mod vaes;
 #[cfg(target_arch = "x86_64")]
 mod vaes512;
 
-use std::ops::Range;
-use std::path::Path;
-
-use spirea_backend::{BackendError, Residence, RowLayout, ShareBackend};
+use spirea_backend::{BackendError, RowLayout, ShareBackend, Stored};
 use spirea_dpf::{Key, PrfKind};
 
 pub use evaluate::Traversal;
@@ -53,14 +50,8 @@ impl ShareBackend for CpuBackend {
         self.pool.install(|| CpuRows::copy_of(layout, bytes))
     }
 
-    fn open_rows(
-        &self,
-        layout: RowLayout,
-        rows: Range<usize>,
-        path: &Path,
-        residence: Residence,
-    ) -> Result<CpuRows, BackendError> {
-        self.pool.install(|| CpuRows::open(layout, &rows, path, residence))
+    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<CpuRows, BackendError> {
+        self.pool.install(|| CpuRows::open(&stored))
     }
 
     fn row_layout(&self, rows: &CpuRows) -> RowLayout {

@@ -1,13 +1,10 @@
 //! A database matrix in a device's memory.
 
-use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::{BackendError, PanelLayout, QUAD_BYTES};
+use spirea_backend::{BackendError, Layout, PanelLayout, QUAD_BYTES};
 
 use crate::driver::{Buffer, Device};
-use crate::upload::upload_file;
 
 /// Quads that kernels read behind the last panel, whatever they hold.
 pub(super) const QUADS_BEHIND: usize = 31;
@@ -31,19 +28,6 @@ impl CudaMatrix {
         layout.check_length(bytes.len() as u64)?;
         let matrix = Self::held(device, layout)?;
         device.main().upload(bytes, &matrix.bytes.range(0..bytes.len()))?;
-        Ok(matrix)
-    }
-
-    /// The panels at `range` of a file of matrix bytes.
-    pub(crate) fn from_file(
-        device: &Arc<Device>,
-        layout: PanelLayout,
-        path: &Path,
-        range: Range<usize>,
-    ) -> Result<Self, BackendError> {
-        layout.check_length(range.len() as u64)?;
-        let matrix = Self::held(device, layout)?;
-        upload_file(device, path, std::slice::from_ref(&range), &matrix.bytes)?;
         Ok(matrix)
     }
 

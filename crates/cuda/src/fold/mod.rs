@@ -6,14 +6,11 @@ mod matrix;
 mod module;
 mod plan;
 
-use std::ops::Range;
-use std::path::Path;
-
-use spirea_backend::{Backend, BackendError, BackendId, PanelLayout, Residence, RingMatrix, check_answers};
+use spirea_backend::{Backend, BackendError, BackendId, PanelLayout, RingMatrix, Stored, check_answers};
 
 use crate::CudaBackend;
 use crate::driver::Buffer;
-use crate::upload::file_length;
+use crate::upload::upload_file;
 
 pub(crate) use answers::Arrivals;
 pub use kernel::ScalarFoldKernel;
@@ -115,16 +112,13 @@ impl Backend for CudaBackend {
     }
 
     /// A matrix is always in the device's memory: a [`Residence`] of the host means nothing here.
-    fn open(
-        &self,
-        layout: PanelLayout,
-        rows: Range<usize>,
-        path: &Path,
-        _: Residence,
-    ) -> Result<CudaMatrix, BackendError> {
-        let part = layout.part(&rows)?;
-        layout.check_length(file_length(path)?)?;
-        CudaMatrix::from_file(self.device(), part, path, layout.range(&rows))
+    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<CudaMatrix, BackendError> {
+        upload_file(
+            self.device(),
+            &stored,
+            |layout| CudaMatrix::held(self.device(), layout),
+            CudaMatrix::bytes,
+        )
     }
 
     fn layout(&self, matrix: &CudaMatrix) -> PanelLayout {

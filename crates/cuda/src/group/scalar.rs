@@ -1,10 +1,10 @@
 //! Folds of matrices of bytes: queries are divided, or rows are and the answers exchanged.
 
 use std::ops::Range;
-use std::path::Path;
 
 use spirea_backend::{
-    Backend, BackendError, BackendId, Bodies, PanelLayout, RING_DEGREE, Residence, RingMatrix, check_answers,
+    Backend, BackendError, BackendId, Bodies, Layout, PanelLayout, RING_DEGREE, RingMatrix, Stored,
+    check_answers,
 };
 
 use super::{DeviceGroup, transfer};
@@ -215,16 +215,8 @@ impl Backend for DeviceGroup {
         self.divide(layout, |backend, rows| backend.upload(layout.part(&rows)?, &bytes[layout.range(&rows)]))
     }
 
-    fn open(
-        &self,
-        layout: PanelLayout,
-        rows: Range<usize>,
-        path: &Path,
-        residence: Residence,
-    ) -> Result<GroupMatrix, BackendError> {
-        self.divide(layout.part(&rows)?, |backend, own| {
-            backend.open(layout, rows.start + own.start..rows.start + own.end, path, residence)
-        })
+    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<GroupMatrix, BackendError> {
+        self.divide(stored.part()?, |backend, own| backend.open(stored.some(own)))
     }
 
     fn layout(&self, matrix: &GroupMatrix) -> PanelLayout {

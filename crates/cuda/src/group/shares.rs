@@ -1,9 +1,8 @@
 //! Folds by shares of distributed point functions: keys are divided, or rows are and the answers added up.
 
 use std::ops::Range;
-use std::path::Path;
 
-use spirea_backend::{BackendError, Residence, RowLayout, ShareBackend};
+use spirea_backend::{BackendError, Layout, RowLayout, ShareBackend, Stored};
 use spirea_dpf::{Key, OutputKind, PrfKind};
 
 use super::DeviceGroup;
@@ -44,16 +43,8 @@ impl ShareBackend for DeviceGroup {
         })
     }
 
-    fn open_rows(
-        &self,
-        layout: RowLayout,
-        rows: Range<usize>,
-        path: &Path,
-        residence: Residence,
-    ) -> Result<GroupRows, BackendError> {
-        self.divide_rows(layout.part(&rows)?, |backend, own| {
-            backend.open_rows(layout, rows.start + own.start..rows.start + own.end, path, residence)
-        })
+    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<GroupRows, BackendError> {
+        self.divide_rows(stored.part()?, |backend, own| backend.open_rows(stored.some(own)))
     }
 
     fn row_layout(&self, rows: &GroupRows) -> RowLayout {

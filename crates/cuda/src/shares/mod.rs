@@ -11,10 +11,7 @@ mod functions;
 mod keys;
 mod plan;
 
-use std::ops::Range;
-use std::path::Path;
-
-use spirea_backend::{BackendError, Residence, RowLayout, ShareBackend};
+use spirea_backend::{BackendError, Layout, RowLayout, ShareBackend, Stored};
 use spirea_dpf::{Key, PrfKind};
 
 pub use evaluate::Evaluation;
@@ -22,7 +19,7 @@ pub use plan::Tops;
 
 use crate::CudaBackend;
 use crate::driver::Buffer;
-use crate::upload::{file_length, upload_file};
+use crate::upload::upload_file;
 use constants::Constants;
 
 /// Bytes behind the last row, which kernels read along with it.
@@ -45,19 +42,6 @@ impl CudaBackend {
 }
 
 impl CudaRows {
-    /// The rows at `ranges` of a file, one after another.
-    pub(crate) fn from_file(
-        backend: &CudaBackend,
-        layout: RowLayout,
-        path: &Path,
-        ranges: &[Range<usize>],
-    ) -> Result<Self, BackendError> {
-        layout.check_length(ranges.iter().map(|range| range.len() as u64).sum())?;
-        let rows = backend.rows(layout)?;
-        upload_file(backend.device(), path, ranges, &rows.bytes)?;
-        Ok(rows)
-    }
-
     pub(crate) fn bytes(&self) -> &Buffer<u8> {
         &self.bytes
     }
@@ -74,16 +58,8 @@ impl ShareBackend for CudaBackend {
     }
 
     /// Copies them to the device, whatever the residence: a mapping of the file would be read over the bus each time.
-    fn open_rows(
-        &self,
-        layout: RowLayout,
-        rows: Range<usize>,
-        path: &Path,
-        _: Residence,
-    ) -> Result<CudaRows, BackendError> {
-        let part = layout.part(&rows)?;
-        layout.check_length(file_length(path)?)?;
-        CudaRows::from_file(self, part, path, &layout.ranges(&rows))
+    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<CudaRows, BackendError> {
+        upload_file(self.device(), &stored, |layout| self.rows(layout), CudaRows::bytes)
     }
 
     fn row_layout(&self, rows: &CudaRows) -> RowLayout {

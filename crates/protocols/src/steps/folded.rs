@@ -11,13 +11,12 @@ use spirea_math::random::{SecretRng, Seed};
 
 use super::LweHint;
 use super::shape::{cheapest, lookup_cost, malformed};
-use crate::ProtocolError;
 use crate::choice::{Choice, packing_sets};
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
-use crate::keys::ClientKeys;
 use crate::parameters::{Parameters, Sets, Stored};
-use crate::protocol::{Protocol, Specimens};
+use crate::protocol::{Known, Protocol, Specimens};
+use crate::{ProtocolError, Result};
 
 /// Parameters that the protocols with a first fold have in common. Public; part of a snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,10 +220,9 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
     /// Those of [`Protocol::client_of`].
     fn client(
         params: &FoldedParams<Self>,
-        hint: &[u8],
-        known: &[ClientKeys],
+        known: Known<'_>,
         rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError>;
+    ) -> Result<Box<dyn AnyIndexClient>>;
 }
 
 impl<P: FoldedProtocol> Protocol for FoldedParams<P>
@@ -269,12 +267,7 @@ where
         P::HINT_LASTS
     }
 
-    fn client_of(
-        &self,
-        hint: &[u8],
-        known: &[ClientKeys],
-        rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        P::client(self, hint, known, rng)
+    fn client_of(&self, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+        P::client(self, known, rng)
     }
 }

@@ -17,6 +17,7 @@ use super::check::{check_answers, check_index};
 use super::expand::Encrypted;
 use super::folded::{Folded, FoldedParams, FoldedProtocol};
 use super::hint::LweHint;
+use super::packed_server::{PackedServer, Packing};
 use super::query::QueryLayout;
 use super::ring::{RingClient, RingServer, RingShape};
 use super::scalar_fold::{FirstQueries, MatrixRows};
@@ -25,12 +26,12 @@ use super::work::{Unit, Work};
 use crate::client::{AnyIndexClient, IndexClient, Prepared};
 use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, RecordPlace, Spread};
-use crate::keys::{ClientKeys, PreparedKeys};
+use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::protocol::Serve;
 use crate::query::Query;
-use crate::responder::{Responder, Shard, kept};
+use crate::responder::Responder;
 use crate::{ProtocolError, Result, Sizes};
 
 /// A protocol that packs what one fold leaves.
@@ -194,8 +195,9 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
         let rows = MatrixRows::open(backend, folded.layout(P::SPREAD), query, &files.matrix, opening)?;
         let packing = opening
             .role
-            .keeps(|| Packing::new(shape, backend, &folded.read_hint(P::SPREAD, &files.server)?))?;
-        Ok(Box::new(Server { shape, max_batch: folded.max_batch(shape.asked()), rows, packing }))
+            .keeps(|| PackAndSelect::new(shape, backend, &folded.read_hint(P::SPREAD, &files.server)?))?;
+        let max_batch = folded.max_batch(shape.asked());
+        Ok(Box::new(PackedServer { sizes: shape.sizes(), max_batch, rows, packing }))
     }
 }
 
@@ -265,82 +267,48 @@ impl IndexClient for Client {
     }
 }
 
-/// The server half over a backend.
-struct Server<B: RingBackend> {
-    shape: PackedShape,
-    max_batch: usize,
-    rows: MatrixRows<B>,
-    /// Where it combines.
-    packing: Option<Packing<B>>,
-}
-
 /// Packing, and selecting of what is packed.
-struct Packing<B: RingBackend> {
+struct PackAndSelect<B: RingBackend> {
+    shape: PackedShape,
     ring: RingServer<B>,
     /// The hint of each part's blocks.
     parts: Vec<B::Plain>,
 }
 
-impl<B: RingBackend> Packing<B> {
+impl<B: RingBackend> PackAndSelect<B> {
     /// Takes the LWE hint that was computed of the database.
     fn new(shape: PackedShape, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
         let ring = RingServer::new(Arc::clone(backend), shape.ring)?;
         let parts = ring.encode_hint(shape.parts(), shape.blocks(), hint)?;
-        Ok(Self { ring, parts })
+        Ok(Self { shape, ring, parts })
     }
 }
 
-impl<B: RingBackend> Shard for Server<B> {
-    type Rows = MatrixRows<B>;
-    type Ciphertexts<'a> = Vec<Encrypted<'a, B>>;
-
-    fn rows(&self) -> &MatrixRows<B> {
-        &self.rows
+impl<B: RingBackend> Packing<B> for PackAndSelect<B> {
+    fn ring(&self) -> &RingServer<B> {
+        &self.ring
     }
 
-    fn sizes(&self) -> Sizes {
-        self.shape.sizes()
-    }
-
-    fn max_batch(&self) -> usize {
-        self.max_batch
-    }
-
-    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        self.packing.as_ref().map_or_else(|| Ok(PreparedKeys::unused()), |it| it.ring.prepare_keys(bytes))
-    }
-
-    /// Each encrypted unit vector of a query goes the way of a query of its own.
-    fn parse<'a>(&'a self, queries: &[Query<'a>]) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
-        let layout = self.shape.layout();
-        let vectors: Vec<Query<'a>> = queries
-            .iter()
-            .flat_map(|query| query.bytes.chunks_exact(layout.bytes()).map(|bytes| Query { bytes, ..*query }))
-            .collect();
-        kept(&self.packing)?.ring.ciphertexts(&vectors, layout)
-    }
-
-    fn finish(
+    fn pack(
         &self,
         _: &[Query<'_>],
-        ciphertexts: Vec<Encrypted<'_, B>>,
+        ciphertexts: &[Encrypted<'_, B>],
         folded: B::Folded,
     ) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let Packing { ring, parts } = kept(&self.packing)?;
-        let PackedShape { grid, spread, .. } = self.shape;
+        let Self { shape, ring, parts } = self;
         let mut switched = Vec::with_capacity(ciphertexts.len());
-        for group in ring.expand_groups(&ciphertexts)? {
+        for group in ring.expand_groups(ciphertexts)? {
             let (vectors, leaves) = group?;
             let first = vectors.start;
-            let selectors = ring.selectors(&ciphertexts[vectors], &leaves, 0..self.shape.ring.depth)?;
+            let selectors = ring.selectors(&ciphertexts[vectors], &leaves, 0..shape.ring.depth)?;
             let mut selected = Vec::new();
             for (part, plain) in parts.iter().enumerate() {
-                let bodies = grid.folded_part(spread, first, part);
+                let bodies = shape.grid.folded_part(shape.spread, first, part);
                 let packed = ring.pack(plain, &leaves, &folded, &bodies)?;
                 selected.push(ring.select(&selectors, packed)?);
             }
             switched.extend(ring.switch(&selected)?);
         }
-        Ok(switched.chunks_exact(self.shape.asked()).map(<[Vec<u8>]>::concat).collect())
+        Ok(switched.chunks_exact(shape.asked()).map(<[Vec<u8>]>::concat).collect())
     }
 }

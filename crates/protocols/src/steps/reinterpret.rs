@@ -11,7 +11,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingBackend};
+use spirea_backend::{
+    Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingBackend, Stored,
+};
 use spirea_lattice::{LweEncryptor, LweSecret, LweSet, PublicMatrix};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
@@ -100,7 +102,7 @@ impl Folded {
     ) -> Result<SecondServer<B>, ProtocolError> {
         let shape = self.second();
         let layout = shape.fixed_layout();
-        let fixed = backend.open(layout, 0..layout.rows(), &files.server, residence)?;
+        let fixed = backend.open(Stored::all(layout, &files.server, residence))?;
         let public = self.second_matrix(self.grid.groups);
         Ok(SecondServer { backend: Arc::clone(backend), shape, fixed, public })
     }

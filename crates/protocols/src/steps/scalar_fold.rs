@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::{Backend, PanelLayout, Share};
+use spirea_backend::{Backend, PanelLayout, Share, Stored};
 use spirea_lattice::LweSet;
 use spirea_lattice::lwe::SCALE_BITS;
 use spirea_lattice::noise::worst_fold_deviation;
@@ -97,9 +97,14 @@ impl<B: Backend> MatrixRows<B> {
     ) -> Result<Self, ProtocolError> {
         let share = opening.role.share();
         let rows = share.rows(layout);
-        let open = || backend.open(layout, rows.clone(), path, opening.residence);
-        let matrix = (!rows.is_empty()).then(open).transpose()?;
+        let stored = Stored { layout, rows, path, residence: opening.residence };
+        let matrix = (!stored.rows.is_empty()).then(|| backend.open(stored)).transpose()?;
         Ok(Self { backend: Arc::clone(backend), share, layout, matrix, query })
+    }
+
+    /// Where the columns that it is folded with lie in a query.
+    pub fn query(&self) -> FirstQueries {
+        self.query
     }
 }
 

@@ -1,11 +1,9 @@
 //! The device with databases of its own making: servers open what no file holds.
 
-use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spirea_backend::{
-    BackendError, Composed, FillPolynomial, Operation, PanelLayout, Residence, RingBackend, RowLayout,
+    BackendError, Composed, FillPolynomial, Operation, PanelLayout, RingBackend, RowLayout, Stored,
 };
 use spirea_cuda::{CudaBackend, CudaMatrix, CudaRows, Plain, Tables};
 
@@ -76,24 +74,12 @@ impl Composed for StandIn {
         result
     }
 
-    fn open_matrix(
-        &self,
-        layout: PanelLayout,
-        rows: Range<usize>,
-        _: &Path,
-        _: Residence,
-    ) -> Result<CudaMatrix, BackendError> {
-        self.cuda.random_matrix(layout.part(&rows)?, 1)
+    fn open_matrix(&self, stored: Stored<'_, PanelLayout>) -> Result<CudaMatrix, BackendError> {
+        self.cuda.random_matrix(stored.part()?, 1)
     }
 
-    fn open_records(
-        &self,
-        layout: RowLayout,
-        rows: Range<usize>,
-        _: &Path,
-        _: Residence,
-    ) -> Result<CudaRows, BackendError> {
-        self.cuda.random_rows(layout.part(&rows)?, 2)
+    fn open_records(&self, stored: Stored<'_, RowLayout>) -> Result<CudaRows, BackendError> {
+        self.cuda.random_rows(stored.part()?, 2)
     }
 
     fn encode_plain(

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 
-use spirea_backend::{Backend, PANEL_ROWS, PanelLayout, Residence};
+use spirea_backend::{Backend, PANEL_ROWS, PanelLayout, Residence, Stored};
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
 
@@ -17,10 +17,9 @@ use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{ChangedRecord, File, Files, PatchedFiles, Precomputation, read_exact};
 use crate::grid::{Grid, Spread};
-use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::Parameters as _;
-use crate::protocol::{Serve, Specimens};
+use crate::protocol::{Known, Serve, Specimens};
 use crate::steps::LweHint;
 use crate::steps::changes::differences;
 use crate::steps::folded::FoldedProtocol;
@@ -49,13 +48,8 @@ impl FoldedProtocol for Double {
         params.0.two_folds_read_bytes()
     }
 
-    fn client(
-        params: &Params,
-        hint: &[u8],
-        _known: &[ClientKeys],
-        _rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        Ok(Box::new(Client::new(params.clone(), hint)?))
+    fn client(params: &Params, known: Known<'_>, _rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+        Ok(Box::new(Client::new(params.clone(), known.hint)?))
     }
 }
 
@@ -120,7 +114,7 @@ impl Params {
     /// The backend's, [`ProtocolError::Write`].
     fn write_hint<B: Backend>(&self, backend: &B, files: &PatchedFiles<'_>) -> Result<(), ProtocolError> {
         let layout = self.second().fixed_layout();
-        let fixed = backend.open(layout, 0..layout.rows(), files.server, Residence::Mapped)?;
+        let fixed = backend.open(Stored::all(layout, files.server, Residence::Mapped))?;
         let public = self.0.second_matrix(self.0.grid.groups);
         let mut file = fs::File::create(files.hint).map_err(ProtocolError::Write)?;
         LweHint::compute(backend, &public, &fixed, |_| ())?.write(&mut file)

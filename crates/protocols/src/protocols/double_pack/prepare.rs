@@ -5,18 +5,18 @@ use std::sync::Arc;
 use spirea_backend::RingBackend;
 use spirea_math::random::SecretRng;
 
-use super::server::{Packing, Server};
+use super::server::DoublePacking;
 use super::{Client, DoublePack, Params};
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, Spread};
-use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::Parameters as _;
-use crate::protocol::{Serve, Specimens};
+use crate::protocol::{Known, Serve, Specimens};
 use crate::steps::folded::{FoldedProtocol, grids_of_blocks};
+use crate::steps::packed_server::PackedServer;
 use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
-use crate::{ProtocolError, Responder, Result};
+use crate::{Responder, Result};
 
 /// Bytes of memory traffic that take as long as transforming a polynomial of the second hint.
 const POLYNOMIAL_BYTES: f64 = (1 << 18) as f64;
@@ -40,13 +40,8 @@ impl FoldedProtocol for DoublePack {
         scan + shape.pack_read_bytes(grid.parts() * grid.groups) + parts * second
     }
 
-    fn client(
-        params: &Params,
-        _hint: &[u8],
-        known: &[ClientKeys],
-        rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        Ok(Box::new(Client::new(params.clone(), known, rng)?))
+    fn client(params: &Params, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+        Ok(Box::new(Client::new(params.clone(), known.keys, rng)?))
     }
 }
 
@@ -62,7 +57,7 @@ impl<B: RingBackend> Serve<B> for Params {
         let rows = MatrixRows::open(backend, layout, query, &files.matrix, opening)?;
         let packing = opening
             .role
-            .keeps(|| Packing::new(self, backend, &self.0.read_hint(Self::SPREAD, &files.server)?))?;
-        Ok(Box::new(Server { params: self.clone(), rows, packing }))
+            .keeps(|| DoublePacking::new(self, backend, &self.0.read_hint(Self::SPREAD, &files.server)?))?;
+        Ok(Box::new(PackedServer { sizes: self.sizes(), max_batch: self.0.max_batch(1), rows, packing }))
     }
 }

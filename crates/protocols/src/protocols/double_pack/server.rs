@@ -5,27 +5,16 @@ use std::sync::Arc;
 use spirea_backend::{Bodies, RingBackend};
 
 use super::Params;
+use crate::ProtocolError;
 use crate::bytes::extend_words;
-use crate::keys::PreparedKeys;
-use crate::parameters::Parameters;
 use crate::query::Query;
-use crate::responder::{Shard, kept};
 use crate::steps::LweHint;
 use crate::steps::expand::Encrypted;
+use crate::steps::packed_server::Packing;
 use crate::steps::ring::RingServer;
-use crate::steps::scalar_fold::MatrixRows;
-use crate::{ProtocolError, Sizes};
-
-/// The server half of double packing over a backend.
-pub(super) struct Server<B: RingBackend> {
-    pub params: Params,
-    pub rows: MatrixRows<B>,
-    /// Where it combines.
-    pub packing: Option<Packing<B>>,
-}
 
 /// Both packings and the fold between them.
-pub(super) struct Packing<B: RingBackend> {
+pub(super) struct DoublePacking<B: RingBackend> {
     params: Params,
     ring: RingServer<B>,
     /// The first hint, of each part's blocks.
@@ -34,7 +23,7 @@ pub(super) struct Packing<B: RingBackend> {
     columns: B::Columns,
 }
 
-impl<B: RingBackend> Packing<B> {
+impl<B: RingBackend> DoublePacking<B> {
     /// Takes the LWE hint that was computed of the database.
     pub fn new(params: &Params, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
         let ring = RingServer::new(Arc::clone(backend), params.ring_shape())?;
@@ -71,39 +60,19 @@ fn second_columns(params: &Params) -> Vec<u32> {
     queries
 }
 
-impl<B: RingBackend> Shard for Server<B> {
-    type Rows = MatrixRows<B>;
-    type Ciphertexts<'a> = Vec<Encrypted<'a, B>>;
-
-    fn rows(&self) -> &MatrixRows<B> {
-        &self.rows
+impl<B: RingBackend> Packing<B> for DoublePacking<B> {
+    fn ring(&self) -> &RingServer<B> {
+        &self.ring
     }
 
-    fn sizes(&self) -> Sizes {
-        self.params.sizes()
-    }
-
-    fn max_batch(&self) -> usize {
-        self.params.0.max_batch(1)
-    }
-
-    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        self.packing.as_ref().map_or_else(|| Ok(PreparedKeys::unused()), |it| it.ring.prepare_keys(bytes))
-    }
-
-    fn parse<'a>(&'a self, queries: &[Query<'a>]) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
-        kept(&self.packing)?.ring.ciphertexts(queries, self.params.layout())
-    }
-
-    fn finish(
+    fn pack(
         &self,
         queries: &[Query<'_>],
-        ciphertexts: Vec<Encrypted<'_, B>>,
+        ciphertexts: &[Encrypted<'_, B>],
         folded: B::Folded,
     ) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let packing = kept(&self.packing)?;
-        let (grid, layout, ring) = (self.params.0.grid, self.params.layout(), &packing.ring);
-        let groups = ring.expand_groups(&ciphertexts)?;
+        let (grid, layout, ring) = (self.params.0.grid, self.params.layout(), &self.ring);
+        let groups = ring.expand_groups(ciphertexts)?;
         let width = self.params.second_layout().columns();
         let mut second = Vec::with_capacity(queries.len() * width);
         for (i, query) in queries.iter().enumerate() {
@@ -115,10 +84,10 @@ impl<B: RingBackend> Shard for Server<B> {
             let (queries, leaves) = group?;
             let second = &second[queries.start * width..queries.end * width];
             let mut seconds = Vec::new();
-            for (part, plain) in packing.parts.iter().enumerate() {
+            for (part, plain) in self.parts.iter().enumerate() {
                 let bodies = grid.folded_part(Params::SPREAD, queries.start, part);
                 let packed = ring.pack(plain, &leaves, &folded, &bodies)?;
-                seconds.push(packing.second(&packed, second, &leaves)?);
+                seconds.push(self.second(&packed, second, &leaves)?);
             }
             answers.extend(ring.switch(&seconds)?);
         }

@@ -12,10 +12,9 @@ use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::Files;
 use crate::grid::{Grid, Spread};
-use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::Parameters;
-use crate::protocol::{Protocol, Serve};
+use crate::protocol::{Known, Protocol, Serve};
 use crate::{ProtocolError, Responder, Result};
 
 impl<S: Shares> Protocol for Params<S> {
@@ -53,12 +52,7 @@ impl<S: Shares> Protocol for Params<S> {
         self.shares.choose(Choice { protocol: self.name().into(), prf: self.prf, ..Choice::default() })
     }
 
-    fn client_of(
-        &self,
-        _hint: &[u8],
-        _known: &[ClientKeys],
-        _rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+    fn client_of(&self, _: Known<'_>, _: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
         Ok(Box::new(Client::new(self.clone())?))
     }
 }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use spirea_backend::RingBackend;
 use spirea_math::random::SecretRng;
 
-use super::server::{Packing, Server};
+use super::server::SecondPacking;
 use super::{Client, ExppackDouble, Params};
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, Spread};
-use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::Parameters as _;
-use crate::protocol::{Serve, Specimens};
+use crate::protocol::{Known, Serve, Specimens};
 use crate::steps::folded::FoldedProtocol;
+use crate::steps::packed_server::PackedServer;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, write_fixed};
-use crate::{ProtocolError, Responder, Result};
+use crate::{Responder, Result};
 
 impl FoldedProtocol for ExppackDouble {
     const NAME: &'static str = "exppack-double";
@@ -32,13 +32,8 @@ impl FoldedProtocol for ExppackDouble {
         params.0.two_folds_read_bytes() + params.ring_shape().pack_read_bytes(params.blocks())
     }
 
-    fn client(
-        params: &Params,
-        _hint: &[u8],
-        known: &[ClientKeys],
-        rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        Ok(Box::new(Client::new(params.clone(), known, rng)?))
+    fn client(params: &Params, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+        Ok(Box::new(Client::new(params.clone(), known.keys, rng)?))
     }
 }
 
@@ -53,7 +48,8 @@ impl<B: RingBackend> Serve<B> for Params {
         let rows = self.0.open_first(backend, self.layout(), files, opening)?;
         let packing = opening
             .role
-            .keeps(|| Packing::new(self, self.0.open_second(backend, files, opening.residence)?))?;
-        Ok(Box::new(Server { params: self.clone(), rows, packing }))
+            .keeps(|| SecondPacking::new(self, self.0.open_second(backend, files, opening.residence)?))?;
+        let max_batch = self.0.max_batch(self.second().parts);
+        Ok(Box::new(PackedServer { sizes: self.sizes(), max_batch, rows, packing }))
     }
 }

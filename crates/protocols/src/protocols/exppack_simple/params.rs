@@ -4,15 +4,14 @@ use spirea_backend::RING_DEGREE;
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
 
-use crate::ProtocolError;
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
-use crate::keys::ClientKeys;
-use crate::protocol::Specimens;
+use crate::protocol::{Known, Specimens};
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol};
 use crate::steps::packed::PackedProtocol;
 use crate::steps::shape::malformed;
+use crate::{ProtocolError, Result};
 
 /// ExpPack (S).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +41,8 @@ impl FoldedProtocol for ExppackSimple {
         shape.scanned_bytes() as f64 + shape.asked() as f64 * pack
     }
 
-    fn client(
-        params: &Params,
-        _hint: &[u8],
-        known: &[ClientKeys],
-        rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        params.packed_client(known, rng)
+    fn client(params: &Params, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+        params.packed_client(known.keys, rng)
     }
 }
 

@@ -2,14 +2,13 @@
 
 use spirea_math::random::SecretRng;
 
-use crate::ProtocolError;
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
-use crate::keys::ClientKeys;
-use crate::protocol::Specimens;
+use crate::protocol::{Known, Specimens};
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol, grids_of_blocks};
 use crate::steps::packed::PackedProtocol;
+use crate::{ProtocolError, Result};
 
 /// The hybrid protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +35,8 @@ impl FoldedProtocol for Hybrid {
             + shape.ring.select_read_bytes(blocks)
     }
 
-    fn client(
-        params: &Params,
-        _hint: &[u8],
-        known: &[ClientKeys],
-        rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        params.packed_client(known, rng)
+    fn client(params: &Params, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+        params.packed_client(known.keys, rng)
     }
 }
 

@@ -13,10 +13,9 @@ use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Units};
 use crate::grid::Grid;
-use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::Parameters;
-use crate::protocol::{Protocol, Serve, Specimens};
+use crate::protocol::{Known, Protocol, Serve, Specimens};
 use crate::steps::shape::{cheapest, lookup_cost};
 use crate::{ProtocolError, Responder, Result};
 
@@ -59,13 +58,8 @@ impl Protocol for Params {
         self.pad = seed;
     }
 
-    fn client_of(
-        &self,
-        _hint: &[u8],
-        known: &[ClientKeys],
-        rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        Ok(Box::new(Client::new(self.clone(), known, rng)?))
+    fn client_of(&self, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+        Ok(Box::new(Client::new(self.clone(), known.keys, rng)?))
     }
 }
 

@@ -11,10 +11,9 @@ use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 use crate::grid::Spread;
-use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::Parameters;
-use crate::protocol::{Protocol, Serve};
+use crate::protocol::{Known, Protocol, Serve};
 use crate::steps::LweHint;
 use crate::steps::changes::differences;
 use crate::steps::hint::patch_hint;
@@ -80,13 +79,8 @@ impl Protocol for Params {
         true
     }
 
-    fn client_of(
-        &self,
-        hint: &[u8],
-        _known: &[ClientKeys],
-        _rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        Ok(Box::new(Client::new(self.clone(), hint)?))
+    fn client_of(&self, known: Known<'_>, _: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+        Ok(Box::new(Client::new(self.clone(), known.hint)?))
     }
 }
 
