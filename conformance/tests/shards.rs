@@ -88,9 +88,7 @@ fn shares_answer_by_definition_too() {
     let naive = Arc::new(NaiveBackend);
     for protocol in NAMES {
         each_database(protocol, 1, |database| {
-            for count in [1, 2, 3, 4, 23] {
-                database.partials_combine(&naive, Residence::Copied, count);
-            }
+            database.partials_combine(&naive, Residence::Copied, 3);
         });
     }
 }

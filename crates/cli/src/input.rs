@@ -6,6 +6,8 @@ use clap::Args;
 use spirea_store::StoreError;
 use spirea_store::ingest::{Format, FormatHints, Nulls};
 
+use crate::output::parse_length;
+
 /// What is said of a file beside its name.
 #[derive(Args)]
 pub struct InputOptions {
@@ -16,8 +18,8 @@ pub struct InputOptions {
     #[arg(long, value_name = "CHARACTER", value_parser = parse_delimiter)]
     delimiter: Option<u8>,
     /// Bytes of a value in a fixed-width file.
-    #[arg(long)]
-    record_bytes: Option<usize>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_length)]
+    pub record_bytes: Option<usize>,
     /// Rows of JSON or Parquet in which a column is null: refuse the table, take the value as empty, or skip the row.
     #[arg(long, default_value = "refuse", value_name = "refuse|empty|skip")]
     pub nulls: Nulls,

@@ -12,7 +12,7 @@ use spirea_protocols::proof::Proofs;
 use spirea_protocols::{Sizes, Table, TableKind};
 use spirea_store::manifest::WithoutLongest;
 use spirea_store::repository::VERSIONS;
-use spirea_store::{Manifest, Repository, Snapshot};
+use spirea_store::{Manifest, Repository, Snapshot, Statistics};
 
 use crate::leaks::{Report, SetSecurity, set_securities};
 use crate::output::{bytes, print_line};
@@ -150,15 +150,14 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         (
             "records",
             format!(
-                "{} of {}: padded {:.2} times; stored {:.2} for each byte of {}",
-                table.records,
-                bytes(table.record_bytes() as u64),
+                "{}: padded {:.2} times; stored {:.2} for each byte of {}",
+                explain_records(table),
                 manifest.padding(),
                 manifest.expansion(),
                 if table.kind == TableKind::Keyword { "tags and values" } else { "values" }
             ),
         ),
-        ("longest value", explain_longest(manifest)),
+        ("longest value", explain_longest(table, statistics)),
         (
             "protocol",
             format!(
@@ -201,8 +200,13 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// How many records there are, and of which size.
+pub fn explain_records(table: &Table) -> String {
+    format!("{} of {}", table.records, bytes(table.record_bytes() as u64))
+}
+
 /// What the longest values cost, and how long those may be that changes bring.
-pub fn explain_longest(Manifest { table, statistics, .. }: &Manifest) -> String {
+pub fn explain_longest(table: &Table, statistics: &Statistics) -> String {
     let takes = format!("the table takes values of up to {}", bytes(table.value_limit() as u64));
     match &statistics.without_longest {
         Some(WithoutLongest { longest_value_bytes, record_bytes }) => format!(

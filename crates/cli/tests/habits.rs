@@ -142,3 +142,29 @@ fn shells_complete_and_man_has_a_page_for_each_command() {
         assert!(page(name).contains(part), "{name}");
     }
 }
+
+#[test]
+fn a_plan_is_made_of_the_file_that_would_be_built() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\nb,22\nc,333\n"), ("twice.csv", "k,v\na,1\na,2\n")]);
+    let folder = folder.path();
+    let plan = |more: &[&str]| {
+        let arguments = [&["plan", "--threads", "1", "--input", "t.csv", "--value", "v"], more].concat();
+        text(&expect(folder, 0, &arguments).stdout)
+    };
+    expect(folder, 0, &["build", "--input", "t.csv", "--value", "v", "--out", "rows"]);
+    let built = text(&expect(folder, 0, &["inspect", "rows"]).stdout);
+    let planned = plan(&[]);
+    let records = planned.lines().find_map(|line| line.strip_prefix("records: ")).unwrap();
+    let (records, values) = records.split_once(", of ").unwrap();
+    assert_eq!(values, "3 values");
+    assert!(built.contains(&format!("records  {records}: padded")), "{built}");
+    let longest = planned.lines().find_map(|line| line.strip_prefix("longest value: ")).unwrap();
+    assert!(built.contains(longest), "{planned}{built}");
+    assert!(plan(&["--key", "k", "--proofs"]).contains("recommended: "));
+    let said = refusal(folder, &["plan", "--input", "twice.csv", "--key", "k", "--value", "v"]);
+    assert!(said.contains("\"a\" in lines 2, 3"), "{said}");
+    let said = refusal(folder, &["plan", "--records", "9"]);
+    assert!(said.contains("--record-bytes"), "{said}");
+    let names: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+}

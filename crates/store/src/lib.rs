@@ -20,7 +20,7 @@ pub mod signing;
 pub mod snapshot;
 mod time;
 
-pub use build::{BuildOptions, Overwrite, Protocol, Proving, build};
+pub use build::{BuildOptions, Overwrite, Protocol, Proving, build, survey};
 pub use changes::Changes;
 pub use error::{Location, RepeatedKey, StoreError};
 pub use manifest::{FileEntry, Manifest, Statistics};

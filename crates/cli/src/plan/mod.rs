@@ -9,28 +9,47 @@ use clap::Args;
 use serde::Serialize;
 use spirea_backend::Backend as _;
 use spirea_cpu::CpuBackend;
+use spirea_protocols::Table;
 use spirea_protocols::choice::SecurityLevel;
 use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
-use spirea_store::Snapshot;
+use spirea_store::ingest::Selection;
+use spirea_store::{BuildOptions, Manifest, Proving, Snapshot, Statistics, survey};
 
-use crate::inspect::explain_longest;
-use crate::output::{bytes, note, parse_bytes, parse_count, parse_length, print_line, seconds};
+use crate::input::InputOptions;
+use crate::inspect::{explain_longest, explain_records};
+use crate::output::{bytes, note, parse_bytes, parse_count, print_line, seconds};
+use crate::progress::Bars;
 use crate::threads::Threads;
 use gpus::{Gpu, GpuGroup, GpuOptions};
 
 /// What to plan for.
 #[derive(Args)]
+#[command(mut_arg("record_bytes", |arg| arg
+    .help("Bytes of a record, such as 256 or 4KiB; of a value in a fixed-width --input")
+    .required_unless_present_any(["snapshot", "input"])))]
 pub struct Options {
     /// Number of records, such as 5000 or 1e6.
-    #[arg(long, value_parser = parse_count, required_unless_present = "snapshot")]
+    #[arg(long, value_parser = parse_count, required_unless_present_any = ["snapshot", "input"])]
     records: Option<u64>,
-    /// Bytes of a record, such as 256 or 4KiB.
-    #[arg(long, value_parser = parse_length, required_unless_present = "snapshot")]
-    record_bytes: Option<usize>,
     /// Take both from the snapshot in this folder, and say what its longest values cost.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["records", "record_bytes"])]
     snapshot: Option<PathBuf>,
+    /// Take both from the table that `spirea build` would make of this file, and say what its longest values cost; - for
+    /// standard input, with --format.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["records", "snapshot"])]
+    input: Option<PathBuf>,
+    /// Column of the keys of --input; without one the table is looked up by position.
+    #[arg(long, requires = "input")]
+    key: Option<String>,
+    /// Columns of the values of --input.
+    #[arg(long, num_args = 1.., requires = "input")]
+    value: Vec<String>,
+    #[command(flatten)]
+    file: InputOptions,
+    /// Give each record of --input room for an inclusion proof.
+    #[arg(long, requires = "input")]
+    proofs: bool,
     /// Look-ups a second that the server must answer.
     #[arg(long)]
     qps: Option<f64>,
@@ -69,6 +88,23 @@ pub struct Options {
 impl Options {
     fn gpus(&self) -> Gpus {
         Gpus { one: self.gpu, several: self.gpus.group() }
+    }
+
+    /// The table that is built or would be, with what is known of its values, where there is one.
+    fn table(&self) -> anyhow::Result<Option<(Table, Statistics)>> {
+        if let Some(folder) = &self.snapshot {
+            let Manifest { table, statistics, .. } = Snapshot::open(folder)?.manifest().clone();
+            return Ok(Some((table, statistics)));
+        }
+        let Some(input) = &self.input else { return Ok(None) };
+        let selection =
+            Selection { key: self.key.clone(), values: self.value.clone(), nulls: self.file.nulls };
+        let folder = tempfile::tempdir()?;
+        let options = BuildOptions {
+            proving: if self.proofs { Proving::Include } else { Proving::Omit },
+            ..BuildOptions::new(input, self.file.format(input)?, selection, folder.path())
+        };
+        Ok(Some(survey(&options, folder.path(), &Bars::new())?))
     }
 }
 
@@ -136,10 +172,10 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         "--uplink, --downlink, --lookups and --qps must be above 0"
     );
     anyhow::ensure!((1..=2).contains(&options.servers), "--servers must be 1 or 2");
-    let snapshot = options.snapshot.as_ref().map(Snapshot::open).transpose()?;
-    let (records, record_bytes) = match &snapshot {
-        Some(snapshot) => (snapshot.manifest().table.records, snapshot.manifest().table.record_bytes()),
-        None => (options.records.unwrap_or_default(), options.record_bytes.unwrap_or_default()),
+    let table = options.table()?;
+    let (records, record_bytes) = match &table {
+        Some((table, _)) => (table.records, table.record_bytes()),
+        None => (options.records.unwrap_or_default(), options.file.record_bytes.unwrap_or_default()),
     };
     anyhow::ensure!(records > 0 && record_bytes > 0, "a table has records, and records have bytes");
     anyhow::ensure!(
@@ -165,9 +201,12 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
             print_line(&serde_json::to_string(&line(plan, best == Some(i), options.gpus()))?)?;
         }
     } else {
-        table(&plans, best, options.gpus())?;
-        if let Some(snapshot) = &snapshot {
-            print_line(&format!("longest value: {}", explain_longest(snapshot.manifest())))?;
+        if let Some((table, _)) = &table {
+            print_line(&format!("records: {}, of {} values", explain_records(table), table.entries))?;
+        }
+        print_plans(&plans, best, options.gpus())?;
+        if let Some((table, statistics)) = &table {
+            print_line(&format!("longest value: {}", explain_longest(table, statistics)))?;
         }
     }
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -219,7 +258,7 @@ fn division(group: GpuGroup, figures: &Figures) -> String {
     )
 }
 
-fn table(plans: &[Plan], best: Option<usize>, gpus: Gpus) -> anyhow::Result<()> {
+fn print_plans(plans: &[Plan], best: Option<usize>, gpus: Gpus) -> anyhow::Result<()> {
     let header = ["protocol", "upload", "download", "keys", "hint", "server", "memory", "look-up"];
     let row = |cells: [String; 8], gpu: Option<String>| {
         let [name, rest @ ..] = cells;

@@ -20,22 +20,26 @@ mod test;
 mod writer;
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
+use spirea_protocols::Table;
 use spirea_protocols::registry::ProtocolParams;
 
 use crate::error::IoContext;
-use crate::manifest::MATRIX_FILE;
+use crate::ingest::RowSource;
+use crate::manifest::{MATRIX_FILE, Statistics};
 use crate::{Progress, Snapshot, StoreError, time};
 
 pub(crate) use compact::compact;
 pub(crate) use delta::{Shape, build_delta};
 use draft::Draft;
+use draws::Draws;
 use folder::PartialFolder;
 pub use options::{BuildOptions, Overwrite, Protocol};
 pub use prove::Proving;
-use records::Rows;
+use records::{Planned, Rows};
 #[cfg(test)]
 pub(crate) use writer::RecordWriter;
 
@@ -54,19 +58,11 @@ pub fn build<B: ProtocolBackend>(
     }
     let draws = options.draws();
     // A file that cannot be read is refused before a folder is made.
-    let mut source = (!options.reads_standard_input()).then(|| options.open(&options.input)).transpose()?;
+    let source = options.open_file()?;
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
     let [spool, matrix_path] = ["spool", MATRIX_FILE].map(|name| folder.path().join(name));
 
-    fs::create_dir(&spool).at("create", &spool)?;
-    let input = options.input_in(&spool)?;
-    let source = match &mut source {
-        Some(source) => source,
-        None => source.insert(options.open(&input)?),
-    };
-    let rows = Rows::read(&mut **source, options, &spool, draws.salt()?, progress)?;
-    let planned = rows.plan(options.proving, &draws, progress);
-    let planned = planned.map_err(|error| duplicates::named(error, || options.open(&input)))?;
+    let planned = lay_out(options, source, &spool, &draws, progress)?;
     let table = planned.table().clone();
     let choice = match &options.protocol {
         Protocol::Named(choice) => choice.clone(),
@@ -81,4 +77,34 @@ pub fn build<B: ProtocolBackend>(
     draft.complete(folder.path(), computed, backend, progress)?;
     folder.publish()?;
     Snapshot::open(&options.out)
+}
+
+/// The table that [`build`] would make of the same input, and what is known of its values. Nothing is built: the input is
+/// read into files in `folder`, which are the caller's to remove.
+///
+/// # Errors
+/// See [`StoreError`]: those of [`build`] that the input or its layout have.
+pub fn survey(
+    options: &BuildOptions,
+    folder: &Path,
+    progress: &dyn Progress,
+) -> Result<(Table, Statistics), StoreError> {
+    let (source, spool) = (options.open_file()?, folder.join("spool"));
+    Ok(lay_out(options, source, &spool, &options.draws(), progress)?.into_parts())
+}
+
+/// Reads the input into the folder `spool`, which it makes, and lays out the table. Standard input has no source yet.
+fn lay_out(
+    options: &BuildOptions,
+    source: Option<Box<dyn RowSource>>,
+    spool: &Path,
+    draws: &Draws,
+    progress: &dyn Progress,
+) -> Result<Planned, StoreError> {
+    fs::create_dir(spool).at("create", spool)?;
+    let input = options.input_in(spool)?;
+    let mut source = source.map_or_else(|| options.open(&input), Ok)?;
+    let rows = Rows::read(&mut *source, options, spool, draws.salt()?, progress)?;
+    let planned = rows.plan(options.proving, draws, progress);
+    planned.map_err(|error| duplicates::named(error, || options.open(&input)))
 }

@@ -131,6 +131,11 @@ impl BuildOptions {
         is_standard_input(&self.input)
     }
 
+    /// The rows of the input, if it is a file.
+    pub(super) fn open_file(&self) -> Result<Option<Box<dyn RowSource>>, StoreError> {
+        (!self.reads_standard_input()).then(|| self.open(&self.input)).transpose()
+    }
+
     /// The input as a file: standard input is copied into one in `folder` first, because formats are read at any place and
     /// rows that are refused are read again.
     pub(super) fn input_in(&self, folder: &Path) -> Result<PathBuf, StoreError> {

@@ -384,6 +384,11 @@ impl Planned {
         &self.table
     }
 
+    /// The table, and what is known of its values.
+    pub(super) fn into_parts(self) -> (Table, Statistics) {
+        (self.table, self.statistics)
+    }
+
     /// Seals the records and writes the matrix.
     pub(super) fn encode(
         self,
