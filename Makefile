@@ -31,7 +31,8 @@ test: lint deny test-rust test-cuda-asan test-docs test-reference-client test-op
 
 # And what takes longer than anyone waits for: hours.
 .PHONY: test-all
-test-all: test torture
+test-all: test torture check-whole-cuda-pack
+	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
 	$(MAKE) fuzz
 
@@ -113,12 +114,17 @@ test-avx512:
 	scripts/test-avx512.sh
 
 # The compiled CUDA kernels, which are committed: docs/kernels/pack.md. Neither needs a GPU.
-.PHONY: cuda-pack check-cuda-pack
+.PHONY: cuda-pack check-cuda-pack check-whole-cuda-pack
 cuda-pack:
 	python3 scripts/cuda_pack.py build
 
-check-cuda-pack:
+check-whole-cuda-pack:
 	python3 scripts/cuda_pack.py check
+
+# The same for one architecture, the one with the most kernels; of the others, that the pack holds what its manifest says of
+# the same sources.
+check-cuda-pack:
+	python3 scripts/cuda_pack.py check --arch 90a
 	python3 scripts/test_cuda_pack.py
 
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz

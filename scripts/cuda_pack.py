@@ -8,7 +8,8 @@ Usage: cuda_pack.py build     compiles every kernel for every architecture and w
 Options: --kernels DIR          where the sources are (crates/cuda/kernels)
          --pack DIR             where the pack is (crates/cuda/pack)
          --only FILE,...        these sources only (budgets)
-         --arch 80,90a          these architectures only (budgets)
+         --arch 80,90a          these architectures only (check, budgets); of the others, check compares what the
+                                pack holds with the manifest
 
 Each verb fails if a kernel exceeds its budget. The compiler is installed under target/ when it is not there, from
 the package index that pip is set up with: it needs no CUDA and no GPU, but a C++ compiler as its preprocessor.
@@ -510,16 +511,42 @@ def differing_kernels(one, other):
     return "kernel " + ", ".join(differ) if differ else "not the kernels' code but what is around it"
 
 
-def differences(cubins, text, folder):
-    """How the pack and the manifest in a folder differ from what was built, a line each."""
+def restricted(text, architectures):
+    """The text of a manifest with the cubins for these architectures alone."""
+    content = json.loads(text)
+    for name, cubins in content["cubins"].items():
+        content["cubins"][name] = {key: cubins[key] for key in cubins if key in architectures}
+    content["cubins"] = {name: cubins for name, cubins in content["cubins"].items() if cubins}
+    return render(content) + "\n"
+
+
+def unmade(there, written, architectures):
+    """How the cubins of a pack for other architectures than these differ from its manifest, a line each."""
+    told = {(name, architecture): cubin["sha256"]
+            for name, cubins in json.loads(written)["cubins"].items() for architecture, cubin in cubins.items()}
+    found = {key: digest(cubin) for key, cubin in there.items()}
+    return [f"{name}.cu: sm_{architecture} is another in the pack than in the manifest"
+            for name, architecture in sorted(told.keys() | found.keys())
+            if architecture not in architectures
+            and told.get((name, architecture)) != found.get((name, architecture))]
+
+
+def differences(cubins, text, folder, architectures):
+    """How the pack and the manifest in a folder differ from what was built for these architectures, a line each."""
+    found = []
     try:
         there = unpack((folder / "kernels.pack").read_bytes())
         written = (folder / "manifest.json").read_text(encoding="utf-8")
+        if architectures != ARCHITECTURES:
+            found = unmade(there, written, architectures)
+            there = {key: there[key] for key in there if key[1] in architectures}
+            written = restricted(written, architectures)
     except OSError as error:
         return [f"{error.filename}: {error.strerror}"]
     except PackError as error:
         return [f"kernels.pack: {error}"]
-    found = []
+    except (ValueError, KeyError) as error:
+        return [f"manifest.json: {error}"]
     for name, architecture in sorted(cubins.keys() | there.keys()):
         key, place = (name, architecture), f"{name}.cu: sm_{architecture}"
         if key not in there:
@@ -551,7 +578,7 @@ def main():
     parser.add_argument("--only", type=words, default=[])
     parser.add_argument("--arch", type=words, default=ARCHITECTURES)
     options = parser.parse_args()
-    if options.verb != "budgets" and (options.only or options.arch != ARCHITECTURES):
+    if options.verb != "budgets" and options.only or options.verb == "build" and options.arch != ARCHITECTURES:
         parser.error("a pack holds all sources for all architectures")
     for unknown in set(options.arch) - set(ARCHITECTURES):
         parser.error(f"no architecture {unknown!r}; there are {', '.join(ARCHITECTURES)}")
@@ -570,7 +597,7 @@ def main():
 
     cubins = {(name.removesuffix(".cu"), architecture): one.cubin for (name, architecture), one in built.items()}
     text = manifest(sources, built)
-    differ = differences(cubins, text, options.pack)
+    differ = differences(cubins, text, options.pack, options.arch)
     if options.verb == "check":
         if differ:
             sys.exit("\n".join([*differ, REMEDY]))

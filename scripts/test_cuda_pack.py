@@ -276,6 +276,26 @@ class Running(unittest.TestCase):
         self.assertIn("plain.cu: sm_86 is not in the pack", said)
         self.assertIn("plain.cu: sm_80 is in the pack, but not among the sources", said)
 
+    def test_some_architectures_can_be_checked_alone(self):
+        self.write("// architectures: 80, 90a\n" + PLAIN)
+        self.run_script("build")
+        self.assertIn("1 sources, 1 cubins", self.run_script("check", "--arch", "90a"))
+        self.assertIn("all architectures", self.run_script("build", "--arch", "90a", status=2))
+        pack = self.folder / "pack" / "kernels.pack"
+        whole = pack.read_bytes()
+        cubins = cuda_pack.unpack(whole)
+        cubins["plain", "80"] = cubins["plain", "80"][:-1]
+        pack.write_bytes(cuda_pack.pack(cubins))
+        said = self.run_script("check", "--arch", "90a", status=1)
+        self.assertIn("plain.cu: sm_80 is another in the pack than in the manifest", said)
+        self.assertNotIn("90a", said)
+        self.assertNotIn("sm_90a", self.run_script("check", "--arch", "80", status=1))
+        pack.write_bytes(whole)
+        self.write("// architectures: 80, 90a\n" + PLAIN.replace("+ by", "- by"))
+        said = self.run_script("check", "--arch", "90a", status=1)
+        self.assertIn("plain.cu: sm_90a differs: kernel scale", said)
+        self.assertIn("manifest.json: sources plain.cu: ", said)
+
     def test_a_changed_header_is_compiled_again(self):
         self.write("#define BY 3\n", "by.cuh")
         text = '#include "by.cuh"\n// architectures: 80\n' + PLAIN.replace("+ by", "+ BY")

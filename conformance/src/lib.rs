@@ -15,6 +15,12 @@ use spirea_protocols::{
 };
 use tempfile::TempDir;
 
+/// Whether tests whose oracle takes minutes ask it of everything, as `SPIREA_CONFORMANCE=long` says, and not of the one or
+/// two protocols alone that have all of the steps in question between them.
+pub fn is_long() -> bool {
+    std::env::var("SPIREA_CONFORMANCE").is_ok_and(|wanted| wanted == "long")
+}
+
 /// What the records of a database hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use spirea_backend::NaiveBackend;
 use spirea_conformance::{
-    Content, Setup, look_ups_agree, malformed_queries_are_refused, queries_share_nothing, records_decode,
-    setup, slices, with_grid,
+    Content, Setup, is_long, look_ups_agree, malformed_queries_are_refused, queries_share_nothing,
+    records_decode, setup, slices, with_grid,
 };
 use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
@@ -148,8 +148,10 @@ fn conservative_sets_decode_as_the_definition_says() {
         let margin = records_decode(&found, &[0, records / 2, records - 1], &mut rng);
         println!("{protocol}: {margin:.2} bits of margin, failure {:?}", params.failure());
         malformed_queries_are_refused(&found, &mut rng);
-        let oracle = setup(&Arc::new(NaiveBackend), &params, Content::Random(3));
-        look_ups_agree(&oracle, &found, &[records - 1], &mut rng);
+        if is_long() || ["hybrid", "onion"].contains(&protocol) {
+            let oracle = setup(&Arc::new(NaiveBackend), &params, Content::Random(3));
+            look_ups_agree(&oracle, &found, &[records - 1], &mut rng);
+        }
     }
     let params = choose("hybrid", 700, 9000);
     let choice = Choice { set: Some("module-1536".into()), ..params.choice() };
