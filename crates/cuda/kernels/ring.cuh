@@ -238,18 +238,22 @@ DEVICE Split split(const Expanded& query, uint32_t node, Level level, const Ring
             level.number};
 }
 
-// Games, the firsts of which are `stride` words apart, and a second `distance` words from its first; the selector has
-// `of_source` words for each source.
-struct Games {
+// A query whose ciphertexts play: where they are, and the selector that decides.
+struct Playing {
     uint32_t* ciphertexts;
     const uint32_t* selector;
+};
+
+// Games, the same ones of every query: the firsts are `stride` words apart, and a second is `distance` words from its
+// first; a selector has `of_source` words for each source.
+struct Games {
     uint64_t of_source, stride, distance;
 
-    DEVICE uint32_t* first(uint32_t game) const { return ciphertexts + game * stride; }
+    DEVICE uint32_t* first(const Playing& query, uint32_t game) const { return query.ciphertexts + game * stride; }
     // The selector's first rows are for the digits of b (source 0), the others for those of a.
-    DEVICE Difference source(uint32_t game, uint32_t source, const RingTables& tables) const {
+    DEVICE Difference source(const Playing& query, uint32_t game, uint32_t source, const RingTables& tables) const {
         const uint64_t polynomial = source == 0 ? (uint64_t)tables.limbs << tables.log_degree : 0;
-        return {first(game) + polynomial, distance, tables.log_degree};
+        return {first(query, game) + polynomial, distance, tables.log_degree};
     }
 };
 

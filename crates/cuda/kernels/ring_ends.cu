@@ -35,27 +35,49 @@ DEVICE void encode_kernel(const uint32_t* words, Rounding rounding, uint32_t* va
     for (uint32_t i = 0; i < 16; ++i) rows[N::ROW * i] = x[i];
 }
 
-// The upper `bits` bits of words, rounded, times the scale, added to b; a block a limb of a ciphertext. Words from
-// `count` on are zeros.
+// Ciphertexts of a batch (`ring/ciphertexts.rs`): of each query, which has `places` of them, the first `count`. They
+// are numbered through all queries.
+struct Batch {
+    uint32_t* words;
+    uint32_t count, places;
+
+    DEVICE uint32_t query(uint32_t ciphertext) const { return ciphertext / count; }
+    DEVICE uint32_t of_query(uint32_t ciphertext) const { return ciphertext % count; }
+    DEVICE uint32_t* polynomial(uint32_t ciphertext, uint32_t number, const RingTables& tables) const {
+        const uint64_t place = (uint64_t)query(ciphertext) * places + of_query(ciphertext);
+        return words + (((2 * place + number) * tables.limbs) << tables.log_degree);
+    }
+};
+
+// Bodies of a batch (`ring/ends.rs`): `count` words of each query, `stride` words behind those of the one before it.
+struct BodyWords {
+    const uint32_t* words;
+    uint64_t count, stride;
+};
+
+// The upper `bits` bits of words, rounded, times the scale, added to b; a block a limb of a ciphertext. A query's words
+// from `count` on are zeros.
 template <uint32_t LOG>
-DEVICE void bodies_kernel(const uint32_t* words, uint64_t count, uint32_t* ciphertexts, uint32_t bits,
-                          const RingTables& tables, const Factor* scales, uint32_t* exchange) {
+DEVICE void bodies_kernel(const BodyWords& bodies, const Batch& batch, uint32_t bits, const RingTables& tables,
+                          const Factor* scales, uint32_t* exchange) {
     using N = Ntt<LOG>;
     const uint32_t limb = blockIdx.x % tables.limbs, ciphertext = blockIdx.x / tables.limbs;
+    const uint64_t skipped = (uint64_t)batch.of_query(ciphertext) * N::DEGREE;
+    const uint32_t* const words = bodies.words + batch.query(ciphertext) * bodies.stride + skipped;
+    const uint64_t count = bodies.count - skipped;
     const Prime p = tables.primes[limb];
     const Factor scale = scales[limb];
     uint32_t x[16];
 #pragma unroll
     for (uint32_t i = 0; i < 16; ++i) {
-        const uint64_t at = (uint64_t)ciphertext * N::DEGREE + N::THREADS * i + threadIdx.x;
+        const uint32_t at = N::THREADS * i + threadIdx.x;
         const uint64_t raised = (uint64_t)(at < count ? words[at] : 0) + (1u << (31 - bits));
         const uint32_t rounded = (uint32_t)(raised >> (32 - bits)) & ((1u << bits) - 1);
         x[i] = multiply_lazy(rounded, scale.value, scale.companion, p.q);
     }
     N::template forward<Shoup>(x, exchange, tables.forward + limb * N::TABLE, p);
     N::own_to_rows(x, exchange);
-    uint32_t* const rows = ciphertexts + ((uint64_t)ciphertext * 2 * tables.limbs + tables.limbs + limb) * N::DEGREE +
-                           N::first_of_rows();
+    uint32_t* const rows = batch.polynomial(ciphertext, 1, tables) + limb * N::DEGREE + N::first_of_rows();
 #pragma unroll
     for (uint32_t i = 0; i < 16; ++i) rows[N::ROW * i] = add(rows[N::ROW * i], x[i], p);
 }
@@ -88,22 +110,18 @@ DEVICE uint64_t switched(const uint32_t (&y)[MOST_PRIMES], uint32_t bits, const 
     return (fraction + (1ull << (63 - bits))) >> (64 - bits);
 }
 
-// Where the words of switched ciphertexts go: one ciphertext after another,
+// Where the words of a switched ciphertext go: one after another,
 struct InOrder {
     uint32_t* to;
-    uint32_t words;  // of a ciphertext
-    DEVICE void store(uint32_t ciphertext, uint32_t word, uint32_t value) const {
-        to[(uint64_t)ciphertext * words + word] = value;
-    }
+    DEVICE void store(uint32_t word, uint32_t value) const { to[word] = value; }
 };
-// or, byte by byte, down the columns of a matrix in panels: a word is four of a panel's 32 rows, and a row's next one
-// is four bytes on.
+// or, byte by byte, down a column of a matrix in panels: a word is four of a panel's 32 rows, and a row's next one is
+// four bytes on.
 struct InPanels {
-    unsigned char* to;
+    unsigned char* column;
     uint32_t quads;  // of a panel
-    DEVICE void store(uint32_t ciphertext, uint32_t word, uint32_t value) const {
-        const uint64_t quad = (uint64_t)(word / 8) * quads + ciphertext / 4;
-        unsigned char* const bytes = to + quad * 128 + word % 8 * 16 + ciphertext % 4;
+    DEVICE void store(uint32_t word, uint32_t value) const {
+        unsigned char* const bytes = column + (uint64_t)(word / 8) * quads * 128 + word % 8 * 16;
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i) bytes[4 * i] = (unsigned char)(value >> 8 * i);
     }
@@ -111,15 +129,15 @@ struct InPanels {
 
 // One polynomial of a ciphertext; shared memory holds its residues and then its switched coefficients.
 template <uint32_t LOG, class Place>
-DEVICE void switch_kernel(const uint32_t* ciphertexts, const Place& place, const RingTables& tables,
-                          const Switch& method, uint32_t* shared) {
+DEVICE void switch_kernel(const Batch& batch, const Place& place, const RingTables& tables, const Switch& method,
+                          uint32_t* shared) {
     using N = Ntt<LOG>;
     const uint32_t polynomial = blockIdx.x % 2, bits = method.bits[polynomial];
+    const uint32_t* const values = batch.polynomial(blockIdx.x / 2, polynomial, tables);
     uint32_t* const exchange = shared + (tables.limbs < 2 ? 2 : tables.limbs) * N::DEGREE;
 #pragma unroll 1
     for (uint32_t limb = 0; limb < tables.limbs; ++limb) {
-        const uint32_t* const rows =
-            ciphertexts + ((uint64_t)blockIdx.x * tables.limbs + limb) * N::DEGREE + N::first_of_rows();
+        const uint32_t* const rows = values + limb * N::DEGREE + N::first_of_rows();
         uint32_t x[16];
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = rows[N::ROW * i];
@@ -155,7 +173,7 @@ DEVICE void switch_kernel(const uint32_t* ciphertexts, const Place& place, const
             have = next;
             next += bits;
         }
-        place.store(blockIdx.x / 2, first + word, packed);
+        place.store(first + word, packed);
     }
 }
 
@@ -163,13 +181,15 @@ DEVICE void switch_kernel(const uint32_t* ciphertexts, const Place& place, const
 
 using namespace spirea;
 
-// Blocks of the first two: limbs of polynomials or ciphertexts, limb fastest; of the others: polynomials.
+// Blocks of the first two: limbs of polynomials or ciphertexts, limb fastest; of the others: polynomials. Ciphertexts are
+// those of all queries of a batch.
 //
 //     ring_encode   words [polynomial][N], rounded, to values [polynomial][limb][N]; `ones` 1 as a factor for each limb
-//     ring_bodies   words [ciphertext][N], `count` in all, of which the upper `bits` < 32 bits count; `scales` for each limb
-//     ring_switch   ciphertexts to their switched polynomials, bit after bit (`SwitchedBits::bytes`), 1 to 56 bits;
-//                   shared memory: limbs, or at least 2, times N words and those of an exchange
-//     ring_columns  the same to the columns of a matrix in panels of `quads` quads, from its first row on
+//     ring_bodies   words [ciphertext][N] of each query, of which the upper `bits` < 32 bits count; `scales` for each limb
+//     ring_switch   ciphertexts to their switched polynomials, bit after bit (`SwitchedBits::bytes`), 1 to 56 bits, those
+//                   of one query behind those of another; shared memory: limbs, or at least 2, times N words and those
+//                   of an exchange
+//     ring_columns  the same to the columns of a matrix of each query in panels of `quads` quads, from its first row on
 #define ENDS(degree, log)                                                                                       \
     KERNEL(ring_encode_##degree, degree / 16, 16384 / degree,                                                   \
            (const uint32_t* words, Rounding rounding, uint32_t* values, RingTables tables,                      \
@@ -178,22 +198,24 @@ using namespace spirea;
         encode_kernel<log>(words, rounding, values, tables, ones, exchange);                                    \
     }                                                                                                           \
     KERNEL(ring_bodies_##degree, degree / 16, 16384 / degree,                                                   \
-           (const uint32_t* words, uint64_t count, uint32_t* ciphertexts, uint32_t bits, RingTables tables,     \
-            const Factor* scales)) {                                                                            \
+           (BodyWords bodies, Batch batch, uint32_t bits, RingTables tables, const Factor* scales)) {           \
         SHARED(uint32_t, exchange);                                                                             \
-        bodies_kernel<log>(words, count, ciphertexts, bits, tables, scales, exchange);                          \
+        bodies_kernel<log>(bodies, batch, bits, tables, scales, exchange);                                      \
     }                                                                                                           \
     KERNEL(ring_switch_##degree, degree / 16, 12288 / degree,                                                   \
-           (const uint32_t* ciphertexts, uint32_t* to, RingTables tables, Switch method)) {                     \
+           (Batch batch, uint32_t* to, RingTables tables, Switch method)) {                                     \
         SHARED(uint32_t, shared);                                                                               \
-        const InOrder place{to, (method.bits[0] + method.bits[1]) * (degree / 32)};                             \
-        switch_kernel<log>(ciphertexts, place, tables, method, shared);                                         \
+        const uint32_t words = (method.bits[0] + method.bits[1]) * (degree / 32);                               \
+        const InOrder place{to + (uint64_t)(blockIdx.x / 2) * words};                                           \
+        switch_kernel<log>(batch, place, tables, method, shared);                                               \
     }                                                                                                           \
     KERNEL(ring_columns_##degree, degree / 16, 12288 / degree,                                                  \
-           (const uint32_t* ciphertexts, unsigned char* matrix, uint32_t quads, RingTables tables,              \
-            Switch method)) {                                                                                   \
+           (Batch batch, unsigned char* const* matrices, uint32_t quads, RingTables tables, Switch method)) {   \
         SHARED(uint32_t, shared);                                                                               \
-        switch_kernel<log>(ciphertexts, InPanels{matrix, quads}, tables, method, shared);                       \
+        unsigned char* const matrix = matrices[batch.query(blockIdx.x / 2)];                                    \
+        const uint32_t column = batch.of_query(blockIdx.x / 2);                                                 \
+        const InPanels place{matrix + (uint64_t)(column / 4) * 128 + column % 4, quads};                        \
+        switch_kernel<log>(batch, place, tables, method, shared);                                               \
     }
 
 // budget ring_encode_4096: 64 registers

@@ -68,10 +68,10 @@ DEVICE void decompose(const Source& source, const RingTables& tables, const Deco
     }
 }
 
-// The products of a source's digits with the rows of a key, value by value to what `sink().values` gives: a sink is
-// made when it is wanted, because its addresses would take registers from the sums.
-template <uint32_t LOG, class Source, class Sink>
-DEVICE void stage(const Source& source, const Sink& sink, const uint32_t* key, const RingTables& tables,
+// The products of a source's digits with the rows of `key()`, value by value to what `sink().values` gives: a sink is
+// made when it is wanted, because its addresses would take registers from the sums, and so may the key be.
+template <uint32_t LOG, class Source, class Sink, class Key>
+DEVICE void stage(const Source& source, const Sink& sink, const Key& key, const RingTables& tables,
                   const Decomposition& decomposition, uint32_t* shared) {
     using N = Ntt<LOG>;
     uint32_t *const residues = shared, *const exchange = shared + tables.limbs * N::DEGREE;
@@ -97,7 +97,7 @@ DEVICE void stage(const Source& source, const Sink& sink, const uint32_t* key, c
                 N::template forward<Shoup>(x, exchange, tables.forward + limb * N::TABLE, p);
             }
             const uint32_t row = (2 * number * tables.limbs + limb) * (N::DEGREE / 4);
-            sums.add(x, reinterpret_cast<const Words4*>(key) + row, of_polynomial);
+            sums.add(x, reinterpret_cast<const Words4*>(key()) + row, of_polynomial);
             if (number % LAZY_PRODUCTS == LAZY_PRODUCTS - 1) sums.settle(p);
         }
         sums.settle(p);
@@ -141,13 +141,29 @@ struct Winner {
     }
 };
 
+// The source of a game's digits, whose address is read whenever values are wanted: it, too, would take registers.
+struct Rivals {
+    const Playing* queries;
+    const Games& games;
+    const RingTables& tables;
+    uint32_t source;
+
+    DEVICE Difference::Values values(uint32_t limb, uint32_t place) const {
+        const Playing query = queries[opaque(blockIdx.y)];
+        return games.source(query, opaque(blockIdx.x), source, tables).values(limb, place);
+    }
+};
+
 template <uint32_t LOG>
-DEVICE void play(const Games& games, const RingTables& tables, const Decomposition& decomposition, uint32_t* shared) {
+DEVICE void play(const Playing* queries, const Games& games, const RingTables& tables,
+                 const Decomposition& decomposition, uint32_t* shared) {
 #pragma unroll 1
     for (uint32_t source = 0; source < 2; ++source) {
-        const auto sink = [&] { return Winner{games.first(blockIdx.x), games.distance, source}; };
-        stage<LOG>(games.source(blockIdx.x, source, tables), sink, games.selector + source * games.of_source, tables,
-                   decomposition, shared);
+        const auto sink = [&] {
+            return Winner{games.first(queries[opaque(blockIdx.y)], opaque(blockIdx.x)), games.distance, source};
+        };
+        const auto selector = [&] { return queries[opaque(blockIdx.y)].selector + source * games.of_source; };
+        stage<LOG>(Rivals{queries, games, tables, source}, sink, selector, tables, decomposition, shared);
     }
 }
 
@@ -155,7 +171,7 @@ DEVICE void play(const Games& games, const RingTables& tables, const Decompositi
 
 using namespace spirea;
 
-// Blocks: x = node, y = query; or x = game. Shared memory: limbs N words and those of an exchange.
+// Blocks: x = node or game, y = query. Shared memory: limbs N words and those of an exchange.
 #define STAGES(degree, log)                                                                                     \
     KERNEL(ring_split_##degree, degree / 16, 8192 / degree,                                                     \
            (const Expanded* queries, Level level, RingTables tables, Decomposition decomposition)) {            \
@@ -164,12 +180,13 @@ using namespace spirea;
         const auto sink = [&] {                                                                                 \
             return split(queries[opaque(blockIdx.y)], opaque(blockIdx.x), level, tables);                       \
         };                                                                                                      \
-        stage<log>(image(query, blockIdx.x, level, tables), sink, query.key, tables, decomposition, shared);    \
+        const auto key = [&] { return query.key; };                                                             \
+        stage<log>(image(query, blockIdx.x, level, tables), sink, key, tables, decomposition, shared);          \
     }                                                                                                           \
     KERNEL(ring_game_##degree, degree / 16, 8192 / degree,                                                      \
-           (Games games, RingTables tables, Decomposition decomposition)) {                                     \
+           (const Playing* queries, Games games, RingTables tables, Decomposition decomposition)) {             \
         SHARED(uint32_t, shared);                                                                               \
-        play<log>(games, tables, decomposition, shared);                                                        \
+        play<log>(queries, games, tables, decomposition, shared);                                               \
     }
 
 // budget ring_split_4096: 128 registers

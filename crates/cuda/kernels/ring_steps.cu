@@ -2,7 +2,7 @@
 // than the kernels of `ring_stages.cu` have, for where the second-level cache holds what goes between them (GPIR,
 // section 4).
 //
-// Items are nodes of queries, or games; [item] is query by query. Between the operations:
+// Items are nodes or games of queries; [item] is query by query. Between the operations:
 //     residues  [item][source][limb][N]    coefficients, scaled and shifted
 //     fields    [item][row][N]             of digits; the residues themselves where the gadget's digits are residues
 //     terms     [item][row][limb][N]       digits' values, in fragments
@@ -92,12 +92,14 @@ using namespace spirea;
                              exchange);                                                                         \
     }                                                                                                           \
     KERNEL(ring_game_residues_##degree, degree / 16, 16384 / degree,                                            \
-           (Games games, uint32_t* residues, RingTables tables, Decomposition decomposition)) {                 \
+           (const Playing* queries, Games games, uint32_t* residues, RingTables tables,                         \
+            Decomposition decomposition)) {                                                                     \
         SHARED(uint32_t, exchange);                                                                             \
-        residues_kernel<log>(games.source(blockIdx.y, blockIdx.x / tables.limbs, tables),                       \
+        const uint64_t item = blockIdx.z * gridDim.y + blockIdx.y;                                              \
+        residues_kernel<log>(games.source(queries[blockIdx.z], blockIdx.y, blockIdx.x / tables.limbs, tables),  \
                              blockIdx.x % tables.limbs,                                                         \
-                             residues + ((uint64_t)blockIdx.y * gridDim.x + blockIdx.x) * degree, tables,       \
-                             decomposition, exchange);                                                          \
+                             residues + (item * gridDim.x + blockIdx.x) * degree, tables, decomposition,        \
+                             exchange);                                                                         \
     }
 
 // budget ring_split_residues_4096: 64 registers
@@ -143,15 +145,16 @@ KERNEL(ring_recombine, 256, 4, (const uint32_t* residues, uint32_t* fields, Ring
                           terms + (item * gridDim.x + blockIdx.x) * degree, tables, decomposition, exchange);   \
     }                                                                                                           \
     KERNEL(ring_game_terms_##degree, degree / 16, 16384 / degree,                                               \
-           (Games games, const uint32_t* fields, uint32_t* terms, RingTables tables,                            \
+           (const Playing* queries, Games games, const uint32_t* fields, uint32_t* terms, RingTables tables,    \
             Decomposition decomposition)) {                                                                     \
         SHARED(uint32_t, exchange);                                                                             \
-        const uint64_t item = blockIdx.y;                                                                       \
+        const uint64_t item = blockIdx.z * gridDim.y + blockIdx.y;                                              \
         const uint32_t row = blockIdx.x / tables.limbs, rows = gridDim.x / tables.limbs;                        \
         const uint32_t source = row / decomposition.levels;                                                     \
-        terms_kernel<log>(games.source(blockIdx.y, source, tables), fields + (item * rows + row) * degree,      \
-                          row - source * decomposition.levels, blockIdx.x % tables.limbs,                       \
-                          terms + (item * gridDim.x + blockIdx.x) * degree, tables, decomposition, exchange);   \
+        terms_kernel<log>(games.source(queries[blockIdx.z], blockIdx.y, source, tables),                        \
+                          fields + (item * rows + row) * degree, row - source * decomposition.levels,           \
+                          blockIdx.x % tables.limbs, terms + (item * gridDim.x + blockIdx.x) * degree, tables,  \
+                          decomposition, exchange);                                                             \
     }
 
 // budget ring_split_terms_4096: 64 registers
@@ -178,17 +181,19 @@ KERNEL(ring_split_children, 128, 6, (const Expanded* queries, Level level, const
     for (uint32_t i = 0; i < 4; ++i) children.put(i, a[i], b[i], p);
 }
 
-// Terms times a selector, added to the first of two: blocks: x = limbs and quadruples, y = game.
+// Terms times a selector, added to the first of two: blocks: x = limbs and quadruples, y = game, z = query.
 // budget: 64 registers
-KERNEL(ring_game_sums, 128, 6, (Games games, const uint32_t* terms, RingTables tables, Decomposition decomposition)) {
+KERNEL(ring_game_sums, 128, 6, (const Playing* queries, Games games, const uint32_t* terms, RingTables tables,
+                                Decomposition decomposition)) {
     const uint32_t log = tables.log_degree, thread = blockIdx.x * 128 + threadIdx.x;
     const uint32_t limb = thread >> (log - 2), number = thread & ((1u << (log - 2)) - 1);
     const uint32_t rows = 2 * decomposition.levels;
+    const uint64_t item = blockIdx.z * gridDim.y + blockIdx.y;
+    const Playing query = queries[blockIdx.z];
     const Prime p = tables.primes[limb];
     uint32_t a[4], b[4];
-    sum_rows(a, b, terms + (((uint64_t)blockIdx.y * rows * tables.limbs) << log), games.selector, rows, limb, number, p,
-             tables);
-    uint32_t* const first_a = games.first(blockIdx.y) + ((uint64_t)limb << log) + 4 * number;
+    sum_rows(a, b, terms + ((item * rows * tables.limbs) << log), query.selector, rows, limb, number, p, tables);
+    uint32_t* const first_a = games.first(query, blockIdx.y) + ((uint64_t)limb << log) + 4 * number;
     uint32_t* const first_b = first_a + ((uint64_t)tables.limbs << log);
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {

@@ -318,6 +318,52 @@ fn tournaments_of_the_shorter_degree_agree() {
     }
 }
 
+/// What a batch of clients has of selectors of its own, by conversion keys of one gadget or another, and what is made of
+/// the winners, which have gaps between them: with bodies, as matrices, and switched beside what has no gaps.
+fn of_clients<B: RingBackend>(backend: &B, tables: &B::Tables, clients: &[(&Case, Data)]) -> Vec<u8> {
+    const DEPTH: usize = 2;
+    let (case, _) = clients[0];
+    let (ring, degree) = (&case.ring, case.ring.degree());
+    let expansion = Expansion::covering(DEPTH * case.selector.levels(ring));
+    let keys: Vec<B::Keys> =
+        clients.iter().map(|(case, data)| case.keys(backend, tables, expansion.levels(), *data)).collect();
+    let data: Vec<Data> = clients.iter().map(|&(_, data)| data).collect();
+    let queries: Vec<_> = data.iter().map(|&data| polynomials(ring, data, 2)).collect();
+    let queries: Vec<(&B::Keys, &[u32])> = keys.iter().zip(queries.iter().map(Vec::as_slice)).collect();
+    let leaves = backend.expand(tables, expansion, &queries).unwrap();
+    let keys: Vec<&B::Keys> = keys.iter().collect();
+    let selectors = backend.selectors(tables, &keys, &leaves, 0, DEPTH, case.selector).unwrap();
+    let ciphertexts = || case.ciphertexts(backend, tables, 3, &data);
+    let mut winners = backend.rgsw_fold(tables, &selectors, ciphertexts()).unwrap();
+
+    let layout = PanelLayout::covering(degree + 100, 4).unwrap();
+    let matrix = backend.upload(layout, &vec![77; layout.bytes()]).unwrap();
+    let folded = backend.scalar_fold(&matrix, &words(clients.len() * layout.columns(), 3)).unwrap();
+    let bodies = Bodies { first: 9..degree, stride: layout.rows() };
+    backend.add_bodies(tables, &mut winners, &folded, &bodies, 18).unwrap();
+    let bits = SwitchedBits { a: 18, b: 14 };
+    let layout = PanelLayout::covering(bits.bytes(degree), 4).unwrap();
+    let matrices = backend.reinterpret(tables, &winners, bits, layout).unwrap();
+    let own = vec![1; clients.len() * layout.columns()];
+    let seen = backend.words(backend.scalar_fold_own(&matrices, &own).unwrap()).unwrap();
+    let switched = backend.mod_switch(tables, &[&winners, &ciphertexts()], ALL_BITS).unwrap().concat();
+    seen.iter().flat_map(|word| word.to_le_bytes()).chain(switched).collect()
+}
+
+#[test]
+fn batches_of_clients_agree() {
+    let digits = Gadget::Digits { levels: 3, base_log: 28, dropped: 2 };
+    let case = Case { expansion: Gadget::Residues, ..Case::short() };
+    let other = Case { conversion: digits, ..Case::short() };
+    let clients = [&case, &case, &other, &case].into_iter().zip((1..).map(Data::Random)).collect::<Vec<_>>();
+    compare(
+        &case,
+        "a batch of clients",
+        |backend, tables| of_clients(backend, tables, &clients),
+        |backend, tables| of_clients(backend, tables, &clients),
+    );
+}
+
 #[test]
 fn sums_of_many_large_products_do_not_overflow() {
     for data in [Data::Random(7), Data::Largest] {
@@ -392,18 +438,19 @@ fn bodies_agree() {
     }
 }
 
-/// What the kernels take at once is launched once, however many queries there are.
+/// Every step is launched once, however many queries there are, with gaps between their ciphertexts too.
 #[test]
 fn a_batch_is_launched_once() {
     let case = Case::short();
     let emulation = emulation();
     emulation.with(device(), || {
         let backend = CudaBackend::new(0).unwrap();
-        let tables = backend.tables(&case.ring).unwrap();
         let degree = case.ring.degree();
         let layout = PanelLayout::covering(2 * degree, 4).unwrap();
         let matrix = backend.upload(layout, &vec![5; layout.bytes()]).unwrap();
-        let launches = |queries: usize| {
+        let switched = SwitchedBits { a: 9, b: 7 };
+        let launches = |queries: usize, granularity| {
+            let tables = backend.tables(&case.ring).unwrap().with_granularity(granularity);
             let data: Vec<Data> = (0..queries as u64).map(|query| Data::Random(query as u8)).collect();
             let folded = backend.scalar_fold(&matrix, &words(queries * layout.columns(), 3)).unwrap();
             let keys = case.keys(&backend, &tables, 1, Data::Random(4));
@@ -414,10 +461,20 @@ fn a_batch_is_launched_once() {
             let plain = backend.encode(&tables, 2, 1, &|_, _, to: &mut [i32]| to.fill(1)).unwrap();
             let mut packed = backend.poly_fold(&tables, &plain, &leaves).unwrap();
             backend.add_bodies(&tables, &mut packed, &folded, &Bodies::whole(0, 2 * degree), 18).unwrap();
+            backend.reinterpret(&tables, &packed, switched, layout).unwrap();
             backend.mod_switch(&tables, &[&packed], ALL_BITS).unwrap();
+            let keys = vec![&keys; queries];
+            let selectors = backend.selectors(&tables, &keys, &leaves, 0, 1, case.selector).unwrap();
+            let mut winners = backend.rgsw_fold(&tables, &selectors, packed).unwrap();
+            let bodies = Bodies { first: 3..degree, stride: 2 * degree };
+            backend.add_bodies(&tables, &mut winners, &folded, &bodies, 18).unwrap();
+            backend.reinterpret(&tables, &winners, switched, layout).unwrap();
+            backend.mod_switch(&tables, &[&winners], ALL_BITS).unwrap();
             emulation.all_launches()
         };
-        assert_eq!(launches(5), launches(1));
+        for granularity in GRANULARITIES {
+            assert_eq!(launches(5, granularity), launches(1, granularity), "{granularity:?}");
+        }
     });
 }
 
@@ -510,8 +567,8 @@ fn second_halves_stay_on_the_device() {
         assert_eq!((copied.to_host, copied.to_device), (0, 0), "nothing was waited for");
         backend.device().main().synchronize().unwrap();
         let copied = emulation.copied();
-        // Of each of three times two queries the words, and the addresses of 64 queries' leaves and results.
-        let sent = 3 * 2 * (4 * layout.columns() + 2 * 8 * 64) as u64;
+        // Of each of three times two queries the words, its matrix's address, and those of 64 queries' leaves and results.
+        let sent = 3 * 2 * (4 * layout.columns() + 8 + 2 * 8 * 64) as u64;
         assert_eq!((copied.to_host, copied.to_device), (0, sent));
         assert_eq!((emulation.live(0), emulation.live_pinned()), (live, pinned));
     });

@@ -33,16 +33,15 @@ impl CudaMatrix {
 
     /// Room for a matrix that stays ([`Device::hold`]), with zeros behind it.
     pub(crate) fn held(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
-        Self::in_room(layout, device.hold(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?)
+        let bytes = device.hold(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?;
+        device.main().zero(&bytes.range(layout.bytes()..bytes.len()))?;
+        Ok(Self { layout, bytes })
     }
 
-    /// Room for a matrix that queries make, with zeros behind it.
-    pub(crate) fn passing(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
-        Self::in_room(layout, device.alloc(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?)
-    }
-
-    fn in_room(layout: PanelLayout, bytes: Buffer<u8>) -> Result<Self, BackendError> {
-        bytes.device().main().zero(&bytes.range(layout.bytes()..bytes.len()))?;
+    /// Zeros, for a matrix that queries make, and behind it.
+    pub(crate) fn zeros(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
+        let bytes = device.alloc(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?;
+        device.main().zero(&bytes.all())?;
         Ok(Self { layout, bytes })
     }
 

@@ -1,9 +1,10 @@
 //! Ciphertexts on a device.
 
+use bytemuck::{Pod, Zeroable};
 use spirea_backend::BackendError;
 
 use super::tables::Tables;
-use crate::driver::{Buffer, View};
+use crate::driver::{Arg, Buffer, View};
 
 /// Ciphertexts of a batch: `[query][place][a, b][limb][N]`, values below the primes in the order of
 /// [`spirea_math::NttPlan`]. Every query has as many places, and ciphertexts in the first ones, in order.
@@ -15,6 +16,15 @@ pub struct Ciphertexts {
     places: usize,
     /// Ciphertexts of a query.
     count: usize,
+}
+
+/// Ciphertexts of a batch as kernels take them (`ring_ends.cu`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct Batch {
+    words: u64,
+    count: u32,
+    places: u32,
 }
 
 /// The leaves of a batch of expanded queries, in order.
@@ -44,9 +54,15 @@ impl Ciphertexts {
         self.buffer.range(start * one..(start + self.count) * one)
     }
 
-    /// The words of all queries, unless there are places without ciphertexts between them.
-    pub(super) fn gapless(&self) -> Option<View<'_, u32>> {
-        (self.count == self.places).then(|| self.buffer.all())
+    /// The first `count` ciphertexts of every query as an argument of kernels.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub(super) fn arg(&self, count: usize) -> Arg {
+        assert!(count <= self.count, "ciphertexts that are there");
+        // Ciphertexts of 16 KiB at least: no device has room for 2^32 of them.
+        let [count, places] = [count, self.places].map(|n| n as u32);
+        Arg::structure(&Batch { words: self.buffer.all().address(), count, places })
     }
 
     /// Keeps the first ciphertext of each query alone.

@@ -13,7 +13,7 @@ use super::product::Plain;
 use super::tables::{MOST_BODY_BITS, Tables, by_degree};
 use super::twiddles::Factor;
 use crate::args;
-use crate::driver::{Arg, Buffer, Grid, Pinned, Stream, View};
+use crate::driver::{Arg, Buffer, Grid, Pinned, Stream};
 use crate::fold::CudaMatrix;
 
 /// Bytes of values that are transformed at once, as far as whole rows allow.
@@ -104,8 +104,16 @@ fn too_large(rows: usize, columns: usize) -> BackendError {
     BackendError::Shape(format!("a matrix of {rows} x {columns} polynomials"))
 }
 
-/// `add_bodies`: of all queries at once where neither their words nor their ciphertexts have gaps, for which the kernel
-/// has no arguments; otherwise of one after another.
+/// Bodies as kernels take them (`ring_ends.cu`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct BodyWords {
+    words: u64,
+    count: u64,
+    stride: u64,
+}
+
+/// `add_bodies`: the words of all queries, the upper `bits` bits of each, in one launch.
 pub(super) fn add_bodies(
     tables: &Tables,
     ciphertexts: &mut Ciphertexts,
@@ -121,38 +129,26 @@ pub(super) fn add_bodies(
     if bodies.first.is_empty() || queries == 0 {
         return Ok(());
     }
-    let full = bodies.first.len() == of_query && bodies.stride == of_query;
-    if let (true, Some(all)) = (full, ciphertexts.gapless()) {
-        let words = folded.range(bodies.first.start..bodies.of(queries - 1).end);
-        return add_words(tables, &all, words, bits);
-    }
-    (0..queries).try_for_each(|query| {
-        add_words(tables, &ciphertexts.of(tables, query), folded.range(bodies.of(query)), bits)
-    })
-}
-
-/// Adds words, the upper `bits` bits of each, to ciphertexts one after another.
-fn add_words(
-    tables: &Tables,
-    ciphertexts: &View<'_, u32>,
-    words: View<'_, u32>,
-    bits: u32,
-) -> Result<(), BackendError> {
     let limbs = tables.limbs();
+    let with_bodies = bodies.first.len().div_ceil(tables.degree());
+    let grid = tables.grid([blocks(&[queries, with_bodies, limbs])?, 1, 1], 0);
+    let words = BodyWords {
+        words: folded.range(bodies.first.clone()).address(),
+        count: bodies.first.len() as u64,
+        stride: bodies.stride as u64,
+    };
     let scales = tables.body_scales.range(bits as usize * limbs..(bits as usize + 1) * limbs);
-    let blocks = words.len().div_ceil(tables.degree()) * limbs;
-    check_blocks(blocks)?;
-    let grid = tables.grid([blocks, 1, 1], 0);
-    let args: &[Arg] = args![&words, words.len() as u64, ciphertexts, bits, tables.arg(), scales];
+    let args: &[Arg] =
+        args![Arg::structure(&words), ciphertexts.arg(with_bodies), bits, tables.arg(), scales];
     Ok(tables.launch(by_degree!("ring_bodies"), grid, args)?)
 }
 
-/// What a grid takes.
-fn check_blocks(blocks: usize) -> Result<(), BackendError> {
-    if blocks >= 1 << 31 {
-        return Err(BackendError::Shape(format!("{blocks} polynomials at once")));
-    }
-    Ok(())
+/// Blocks of a grid in its first dimension.
+fn blocks(counts: &[usize]) -> Result<usize, BackendError> {
+    let product = counts.iter().try_fold(1usize, |product, &count| product.checked_mul(count));
+    product
+        .filter(|&blocks| blocks < 1 << 31)
+        .ok_or_else(|| BackendError::Shape(format!("{counts:?} polynomials at once")))
 }
 
 /// Most bits of a switched coefficient.
@@ -198,39 +194,35 @@ fn switching(tables: &Tables, bits: SwitchedBits) -> Result<Arg, BackendError> {
     Ok(Arg::structure(&Switch::new(tables.ring(), bits)))
 }
 
-/// Blocks that switch ciphertexts of so many words.
-fn switch_grid(tables: &Tables, words: usize) -> Result<Grid, BackendError> {
-    let blocks = 2 * (words / tables.ciphertext());
-    check_blocks(blocks)?;
+/// Blocks that switch all ciphertexts of a batch.
+fn switch_grid(tables: &Tables, ciphertexts: &Ciphertexts) -> Result<Grid, BackendError> {
+    let blocks = blocks(&[ciphertexts.queries(), ciphertexts.count(), 2])?;
     Ok(tables.grid([blocks, 1, 1], tables.limbs().max(2)))
 }
 
-/// `reinterpret`.
+/// `reinterpret`: one launch for the matrices of all queries.
 pub(super) fn reinterpret(
     tables: &Tables,
     ciphertexts: &Ciphertexts,
     bits: SwitchedBits,
     layout: PanelLayout,
 ) -> Result<Vec<CudaMatrix>, BackendError> {
-    let switch = switching(tables, bits)?;
+    let (switch, device) = (switching(tables, bits)?, &tables.device);
     layout.check_room(ciphertexts.count(), bits.bytes(tables.degree()))?;
     let quads = u32::try_from(layout.quads()).map_err(|_| too_large(1, layout.columns()))?;
-    let matrix = |query: usize| {
-        let matrix = CudaMatrix::passing(&tables.device, layout)?;
-        tables.device.main().zero(&matrix.bytes().range(0..layout.bytes()))?;
-        if ciphertexts.count() > 0 {
-            let columns = ciphertexts.of(tables, query);
-            let grid = switch_grid(tables, columns.len())?;
-            let args: &[Arg] = args![columns, matrix.bytes(), quads, tables.arg(), switch.clone()];
-            tables.launch(by_degree!("ring_columns"), grid, args)?;
-        }
-        Ok(matrix)
-    };
-    (0..ciphertexts.queries()).map(matrix).collect()
+    let matrices = (0..ciphertexts.queries()).map(|_| CudaMatrix::zeros(device, layout));
+    let matrices = matrices.collect::<Result<Vec<_>, _>>()?;
+    if ciphertexts.count() > 0 && !matrices.is_empty() {
+        let addresses: Vec<u64> = matrices.iter().map(|matrix| matrix.bytes().all().address()).collect();
+        let (addresses, grid) = (device.upload(&addresses)?, switch_grid(tables, ciphertexts)?);
+        let args: &[Arg] =
+            args![ciphertexts.arg(ciphertexts.count()), &addresses, quads, tables.arg(), switch];
+        tables.launch(by_degree!("ring_columns"), grid, args)?;
+    }
+    Ok(matrices)
 }
 
-/// `mod_switch`: one launch for each part, or for each query of a part that has gaps; the host waits once, for the bytes
-/// of all.
+/// `mod_switch`: one launch for each part; the host waits once, for the bytes of all.
 pub(super) fn mod_switch(
     tables: &Tables,
     parts: &[&Ciphertexts],
@@ -243,17 +235,12 @@ pub(super) fn mod_switch(
     // Part by part, then query by query.
     let switched = tables.device.alloc::<u32>(parts.iter().map(|part| queries * words_of(part)).sum())?;
     let mut end = 0;
-    for part in parts.iter().filter(|part| part.count() > 0) {
-        let pieces = match part.gapless() {
-            Some(all) => vec![all],
-            None => (0..queries).map(|query| part.of(tables, query)).collect(),
-        };
-        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-            let start = end;
-            end += piece.len() / tables.ciphertext() * bits.bytes(tables.degree()) / 4;
-            let args: &[Arg] = args![piece, &switched.range(start..end), tables.arg(), switch.clone()];
-            tables.launch(by_degree!("ring_switch"), switch_grid(tables, piece.len())?, args)?;
-        }
+    for part in parts.iter().filter(|part| queries * part.count() > 0) {
+        let start = end;
+        end += queries * words_of(part);
+        let (grid, to) = (switch_grid(tables, part)?, switched.range(start..end));
+        let args: &[Arg] = args![part.arg(part.count()), to, tables.arg(), switch.clone()];
+        tables.launch(by_degree!("ring_switch"), grid, args)?;
     }
     let words = tables.device.main().read(&switched.all())?;
     let mut rest = bytemuck::cast_slice::<u32, u8>(&words);

@@ -11,7 +11,7 @@ use spirea_math::Expansion;
 
 use super::ciphertexts::Leaves;
 use super::keys::Keys;
-use super::stages::{SPLITS, Stage};
+use super::stages::{self, SPLITS, Stage};
 use super::tables::Tables;
 use crate::driver::{Arg, Buffer, View};
 use crate::upload::Staging;
@@ -34,13 +34,6 @@ struct Level {
     children: u32,
 }
 
-/// One stage of the walk: nodes of one level, the same ones of every query.
-struct Splits {
-    level: Level,
-    nodes: usize,
-    queries: Vec<Expanded>,
-}
-
 /// `expand`: queries whose keys have the same gadget go together.
 pub(super) fn expand(
     tables: &Tables,
@@ -54,7 +47,7 @@ pub(super) fn expand(
     if !queries.iter().all(served) || expansion.levels() > tables.degree().ilog2() {
         return Err(BackendError::Shape("a ciphertext or keys that do not serve the expansion".into()));
     }
-    let gadget = |keys: &Keys| keys.expansion.decomposition.gadget;
+    let gadget = |keys: &Keys| keys.expansion.gadget();
     let leaves = Leaves::room(tables, queries.len(), expansion.leaves())?;
     let mut first = 0;
     for queries in queries.chunk_by(|(one, _), (other, _)| gadget(one) == gadget(other)) {
@@ -145,14 +138,14 @@ impl Walk<'_> {
                     },
                     key: keys.expansion.key(level as usize).address(),
                 };
-                walk.push(Splits {
-                    level: Level {
+                walk.push(Stage {
+                    items: below(level),
+                    queries: queries.iter().enumerate().map(expanded).collect(),
+                    common: Arg::structure(&Level {
                         number: level,
                         exponent: Expansion::exponent(tables.degree(), level) as u32,
                         children: below(level + 1) as u32,
-                    },
-                    nodes: below(level),
-                    queries: queries.iter().enumerate().map(expanded).collect(),
+                    }),
                 });
             }
         };
@@ -171,29 +164,8 @@ impl Walk<'_> {
                 None => descend(0..levels, 0, &root, &to),
             }
         }
-        self.split(&walk)
-    }
-
-    /// Queues the stages of a walk; the addresses of all of them go to the device at once.
-    fn split(&self, walk: &[Splits]) -> Result<(), BackendError> {
-        let Some((keys, _)) = self.queries.first() else { return Ok(()) };
-        let batch = self.queries.len();
-        let addresses: Vec<Expanded> =
-            walk.iter().flat_map(|splits| splits.queries.iter().copied()).collect();
-        let addresses = self.tables.device.upload(&addresses)?;
-        for (i, splits) in walk.iter().enumerate() {
-            let of_stage = addresses.range(i * batch..(i + 1) * batch);
-            let stage = Stage {
-                tables: self.tables,
-                decomposition: &keys.expansion.decomposition,
-                kernels: &SPLITS,
-                items: splits.nodes,
-                queries: batch,
-                named: &[Arg::from(of_stage), Arg::structure(&splits.level)],
-            };
-            stage.run()?;
-        }
-        Ok(())
+        let Some((keys, _)) = queries.first() else { return Ok(()) };
+        stages::run(tables, &keys.expansion.decomposition, &SPLITS, &walk)
     }
 }
 

@@ -39,6 +39,11 @@ impl DigitKeys {
         Ok(Self { decomposition, rows, key })
     }
 
+    /// What the digits are of.
+    pub(super) fn gadget(&self) -> Gadget {
+        self.decomposition.gadget
+    }
+
     /// How many.
     pub(super) fn count(&self) -> usize {
         self.rows.len() / self.key

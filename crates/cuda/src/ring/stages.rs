@@ -1,12 +1,13 @@
 //! Stages: what multiplies digits by keys, as one kernel or as several.
 
+use bytemuck::Pod;
 use spirea_backend::BackendError;
 
 use super::decomposition::Decomposition;
 use super::granularity::{Granularity, WorkingSet};
 use super::primes::MOST_PRIMES;
 use super::tables::{Tables, by_degree};
-use crate::driver::{Arg, Buffer, DriverError, Grid};
+use crate::driver::{Arg, Buffer, DriverError, Grid, View};
 
 /// The kernels of a kind of stage.
 #[derive(Debug)]
@@ -41,16 +42,45 @@ pub(super) const GAMES: Kernels = Kernels {
     stage: by_degree!("ring_game"),
 };
 
-/// A stage: a number of items of a number of queries, whose digits meet their keys.
-pub(super) struct Stage<'a> {
-    pub tables: &'a Tables,
-    pub decomposition: &'a Decomposition,
-    pub kernels: &'static Kernels,
+/// A stage: as many items of each query of a batch, whose digits meet their keys.
+pub(super) struct Stage<Query> {
     /// Of one query.
     pub items: usize,
-    pub queries: usize,
-    /// What names the items and their keys: the first arguments of every kernel.
-    pub named: &'a [Arg],
+    /// Where the items and keys of each are, as kernels take it.
+    pub queries: Vec<Query>,
+    /// What is the same for all of them, as kernels take it.
+    pub common: Arg,
+}
+
+/// Queues stages of one kind, one after another, by keys of one gadget. What names their queries goes to the device at
+/// once.
+pub(super) fn run<Query: Pod>(
+    tables: &Tables,
+    decomposition: &Decomposition,
+    kernels: &'static Kernels,
+    stages: &[Stage<Query>],
+) -> Result<(), BackendError> {
+    let queries: Vec<Query> = stages.iter().flat_map(|stage| stage.queries.iter().copied()).collect();
+    if queries.is_empty() {
+        return Ok(());
+    }
+    let queries = tables.device.upload(&queries)?;
+    let mut end = 0;
+    stages.iter().try_for_each(|stage| {
+        let start = end;
+        end += stage.queries.len();
+        let Stage { items, common, .. } = stage;
+        Work { tables, decomposition, kernels, items: *items, common }.run(&queries.range(start..end))
+    })
+}
+
+/// A stage, but for its queries.
+struct Work<'a> {
+    tables: &'a Tables,
+    decomposition: &'a Decomposition,
+    kernels: &'static Kernels,
+    items: usize,
+    common: &'a Arg,
 }
 
 /// Threads of the kernels that take a coefficient, or four values, a thread.
@@ -58,31 +88,35 @@ const RECOMBINE_THREADS: usize = 256;
 const SUM_THREADS: usize = 128;
 const SUM_VALUES: usize = 4;
 
-impl Stage<'_> {
-    /// Queues it.
-    pub(super) fn run(&self) -> Result<(), BackendError> {
-        if self.items == 0 || self.queries == 0 {
+impl Work<'_> {
+    /// Queues it for queries that the device has: one launch of each kernel, or one for each of as few parts of them as
+    /// grids take.
+    fn run<Query: Pod>(&self, queries: &View<'_, Query>) -> Result<(), BackendError> {
+        if self.items == 0 {
             return Ok(());
         }
-        let chosen = self.working_set().granularity(self.tables.cache, self.tables.processors());
+        let working_set = self.working_set(queries.len());
+        let chosen = working_set.granularity(self.tables.cache, self.tables.processors());
         let granularity = self.tables.granularity.unwrap_or(chosen);
-        let most = match granularity {
-            Granularity::Operations => self.items.saturating_mul(self.queries * self.kernels.sources),
-            Granularity::Stages => self.queries,
+        // Of the kernels by operations, recombination has the most blocks beyond the first dimension.
+        let of_query = match granularity {
+            Granularity::Operations => self.items.saturating_mul(self.kernels.sources),
+            Granularity::Stages => 1,
         };
-        if most >= 1 << 16 || self.items >= 1 << 31 {
-            return Err(BackendError::Shape(format!(
-                "{} ciphertexts of {} queries at once",
-                self.items, self.queries
-            )));
+        let at_once = self.tables.most_blocks / of_query;
+        if at_once == 0 || self.items >= 1 << 31 {
+            return Err(BackendError::Shape(format!("{} ciphertexts of a query at once", self.items)));
         }
-        match granularity {
-            Granularity::Operations => self.run_operations()?,
-            Granularity::Stages => {
-                let grid = self.tables.grid([self.items, self.queries, 1], self.tables.limbs());
-                self.tables.launch(self.kernels.stage, grid, &self.args(&[]))?;
+        (0..queries.len()).step_by(at_once).try_for_each(|first| {
+            let queries = queries.range(first..queries.len().min(first + at_once));
+            match granularity {
+                Granularity::Operations => self.run_operations(&queries),
+                Granularity::Stages => {
+                    let grid = self.tables.grid([self.items, queries.len(), 1], self.tables.limbs());
+                    self.tables.launch(self.kernels.stage, grid, &self.args(&queries, &[]))
+                }
             }
-        }
+        })?;
         Ok(())
     }
 
@@ -90,26 +124,26 @@ impl Stage<'_> {
         self.kernels.sources * self.decomposition.levels
     }
 
-    fn working_set(&self) -> WorkingSet {
+    fn working_set(&self, queries: usize) -> WorkingSet {
         let (words, degree) = (self.tables.words(), self.tables.degree());
         let fields = if self.decomposition.recombines() { self.rows() * degree } else { 0 };
         let between = self.kernels.sources * words + fields + self.rows() * words;
         WorkingSet {
-            items: self.items.saturating_mul(self.queries),
+            items: self.items.saturating_mul(queries),
             of_item: 4 * (self.kernels.ciphertexts * 2 * words + between),
-            keys: 4 * self.queries * self.rows() * 2 * words,
+            keys: 4 * queries * self.rows() * 2 * words,
         }
     }
 
-    fn run_operations(&self) -> Result<(), DriverError> {
-        let Self { tables, decomposition, kernels, items, queries, .. } = self;
-        let (limbs, degree, all) = (tables.limbs(), tables.degree(), items * queries);
+    fn run_operations<Query: Pod>(&self, queries: &View<'_, Query>) -> Result<(), DriverError> {
+        let Self { tables, decomposition, kernels, items, .. } = self;
+        let (limbs, degree, all) = (tables.limbs(), tables.degree(), items * queries.len());
         let alloc = |polynomials: usize| tables.device.alloc::<u32>(polynomials * degree);
         let stream = tables.device.main();
 
         let residues = alloc(all * kernels.sources * limbs)?;
-        let grid = tables.grid([kernels.sources * limbs, *items, *queries], 0);
-        tables.launch(kernels.residues, grid, &self.args(&[&residues]))?;
+        let grid = tables.grid([kernels.sources * limbs, *items, queries.len()], 0);
+        tables.launch(kernels.residues, grid, &self.args(queries, &[&residues]))?;
 
         let fields = if decomposition.recombines() {
             let fields = alloc(all * self.rows())?;
@@ -123,22 +157,92 @@ impl Stage<'_> {
         };
 
         let terms = alloc(all * self.rows() * limbs)?;
-        let grid = tables.grid([self.rows() * limbs, *items, *queries], 0);
-        tables.launch(kernels.terms, grid, &self.args(&[&fields, &terms]))?;
+        let grid = tables.grid([self.rows() * limbs, *items, queries.len()], 0);
+        tables.launch(kernels.terms, grid, &self.args(queries, &[&fields, &terms]))?;
 
         let threads = limbs * degree / SUM_VALUES;
-        let grid = Grid::cube([threads / SUM_THREADS, *items, *queries], SUM_THREADS);
-        stream.launch(&tables.device.kernel(kernels.sums)?, grid, &self.args(&[&terms]))
+        let grid = Grid::cube([threads / SUM_THREADS, *items, queries.len()], SUM_THREADS);
+        stream.launch(&tables.device.kernel(kernels.sums)?, grid, &self.args(queries, &[&terms]))
     }
 
-    /// The arguments of a kernel: what names the items, buffers, the ring and the gadget.
-    fn args(&self, buffers: &[&Buffer<u32>]) -> Vec<Arg> {
+    /// The arguments of a kernel: the queries, what they have in common, buffers, the ring and the gadget.
+    fn args<Query: Pod>(&self, queries: &View<'_, Query>, buffers: &[&Buffer<u32>]) -> Vec<Arg> {
+        let named = [Arg::from(queries), self.common.clone()];
         let buffers = buffers.iter().map(|&buffer| Arg::from(buffer));
-        let constants = [self.tables.arg(), self.constants()];
-        self.named.iter().cloned().chain(buffers).chain(constants).collect()
+        named.into_iter().chain(buffers).chain([self.tables.arg(), self.constants()]).collect()
     }
 
     fn constants(&self) -> Arg {
         Arg::structure(&self.decomposition.constants)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use spirea_backend::{EvaluationKeys, RingBackend};
+    use spirea_cuda_emulation::{Config, Emulation};
+    use spirea_math::{Expansion, Gadget, Modulus, Ring};
+
+    use super::*;
+    use crate::CudaBackend;
+
+    const Q: u32 = 536_608_769;
+    const GADGET: Gadget = Gadget::Digits { levels: 2, base_log: 15, dropped: 0 };
+    const QUERIES: usize = 5;
+
+    fn random(count: usize, seed: u32) -> Vec<u32> {
+        (0..count as u32).map(|i| (i ^ seed << 16).wrapping_mul(0x9e37_79b1) % Q).collect()
+    }
+
+    /// The winners of tournaments between leaves, by selectors of the same leaves; each client has keys of its own.
+    fn winners(backend: &CudaBackend, tables: &Tables) -> Result<Vec<u32>, BackendError> {
+        let one = tables.ciphertext();
+        let keys: Vec<_> = (0..QUERIES as u32)
+            .map(|client| {
+                let (expansion, conversion) = (random(2 * one, client), random(4 * one, 100 + client));
+                let keys = EvaluationKeys {
+                    expansion_gadget: GADGET,
+                    expansion: &expansion,
+                    conversion_gadget: GADGET,
+                    conversion: &conversion,
+                };
+                backend.keys(tables, keys).unwrap()
+            })
+            .collect();
+        let words: Vec<_> = (0..QUERIES as u32).map(|query| random(one, 200 + query)).collect();
+        let queries: Vec<_> = keys.iter().zip(words.iter().map(Vec::as_slice)).collect();
+        let leaves = backend.expand(tables, Expansion::covering(2), &queries)?;
+        let keys: Vec<_> = keys.iter().collect();
+        let selectors = backend.selectors(tables, &keys, &leaves, 0, 1, GADGET)?;
+        let winners = backend.rgsw_fold(tables, &selectors, leaves)?;
+        backend.ciphertext_words(tables, &winners)
+    }
+
+    /// Grids of few blocks take a batch in parts, and what is no part is refused.
+    #[test]
+    fn batches_are_divided_where_grids_end() {
+        let emulation = Emulation::install(Config { compute: (8, 6), ..Config::default() });
+        let ring = Arc::new(Ring::new(2048, &[Modulus::new(Q)]));
+        emulation.in_every_order(|| {
+            let backend = CudaBackend::new(0).unwrap();
+            let found = |granularity, most_blocks| {
+                let mut tables = backend.tables(&ring).unwrap().with_granularity(granularity);
+                tables.most_blocks = most_blocks;
+                winners(&backend, &tables)
+            };
+            let launches = |names: [&str; 2]| names.map(|name| emulation.launches(name));
+
+            let expected = found(Granularity::Operations, 100).unwrap();
+            emulation.reset();
+            // A node has a block of each query; its two games for a selector have two each, and its last game two.
+            assert!(found(Granularity::Operations, 4).unwrap() == expected);
+            assert_eq!(launches(["ring_split_children", "ring_game_sums"]), [2, 5 + 3]);
+            assert!(matches!(found(Granularity::Operations, 3), Err(BackendError::Shape(_))));
+            emulation.reset();
+            assert!(found(Granularity::Stages, 4).unwrap() == expected);
+            assert_eq!(launches(["ring_split_2048", "ring_game_2048"]), [2, 2 + 2]);
+        });
     }
 }

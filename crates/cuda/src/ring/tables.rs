@@ -73,6 +73,8 @@ pub struct Tables {
     pub(super) granularity: Option<Granularity>,
     /// Bytes of second-level cache that stages count on.
     pub(super) cache: usize,
+    /// Blocks of a stage's grids in each dimension but the first, at most.
+    pub(super) most_blocks: usize,
 }
 
 impl Tables {
@@ -117,6 +119,7 @@ impl Tables {
             body_scales: device.hold_values(&body_scales)?,
             granularity: None,
             cache: device.properties().l2_bytes,
+            most_blocks: (1 << 16) - 1,
             ring: Arc::clone(ring),
             device: Arc::clone(device),
         })

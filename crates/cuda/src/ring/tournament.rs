@@ -5,52 +5,62 @@ use spirea_backend::{BackendError, check_batches};
 use spirea_math::Gadget;
 
 use super::ciphertexts::{Ciphertexts, Leaves};
+use super::decomposition::Decomposition;
 use super::keys::{DigitKeys, Keys};
-use super::stages::{GAMES, Stage};
+use super::stages::{self, GAMES, Stage};
 use super::tables::Tables;
 use crate::driver::{Arg, View};
 
-/// Games as kernels take them (`ring.cuh`): addresses, and distances in words.
+/// A query whose ciphertexts play, as kernels take it (`ring.cuh`): addresses.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct Playing {
+    ciphertexts: u64,
+    selector: u64,
+}
+
+/// Games as kernels take them: words.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct Games {
-    ciphertexts: u64,
-    selector: u64,
     of_source: u64,
     stride: u64,
     distance: u64,
 }
 
-/// Plays `count` games by the key `selector`: each first, `stride` ciphertexts apart, becomes first plus
+/// A round: `count` games of each query, at least one, by its selector. Each first, `stride` ciphertexts apart, becomes first plus
 /// selector times (second - first), and of the second, `distance` ciphertexts further on, nothing is left.
-fn play(
-    tables: &Tables,
-    ciphertexts: &View<'_, u32>,
-    keys: &DigitKeys,
-    selector: View<'_, u32>,
+#[derive(Clone, Copy)]
+struct Round {
     count: usize,
-    [stride, distance]: [usize; 2],
-) -> Result<(), BackendError> {
-    let one = tables.ciphertext();
-    if count > 0 && ((count - 1) * stride + distance + 1) * one > ciphertexts.len() {
-        return Err(BackendError::Shape("fewer ciphertexts than players".into()));
+    stride: usize,
+    distance: usize,
+}
+
+impl Round {
+    /// As a stage, for queries of ciphertexts and a selector each.
+    fn stage<'a>(
+        self,
+        tables: &Tables,
+        decomposition: &Decomposition,
+        queries: impl Iterator<Item = (View<'a, u32>, View<'a, u32>)>,
+    ) -> Result<Stage<Playing>, BackendError> {
+        let Self { count, stride, distance } = self;
+        let one = tables.ciphertext();
+        let (of_source, players) = (decomposition.levels * one, (count - 1) * stride + distance + 1);
+        let playing = |(ciphertexts, selector): (View<'a, u32>, View<'a, u32>)| {
+            if players * one > ciphertexts.len() || selector.len() != 2 * of_source {
+                return Err(BackendError::Shape("fewer ciphertexts than players, or another key".into()));
+            }
+            Ok(Playing { ciphertexts: ciphertexts.address(), selector: selector.address() })
+        };
+        let [of_source, stride, distance] = [of_source, stride * one, distance * one].map(|n| n as u64);
+        Ok(Stage {
+            items: count,
+            queries: queries.map(playing).collect::<Result<_, _>>()?,
+            common: Arg::structure(&Games { of_source, stride, distance }),
+        })
     }
-    let games = Games {
-        ciphertexts: ciphertexts.address(),
-        selector: selector.address(),
-        of_source: (keys.decomposition.levels * one) as u64,
-        stride: (stride * one) as u64,
-        distance: (distance * one) as u64,
-    };
-    let stage = Stage {
-        tables,
-        decomposition: &keys.decomposition,
-        kernels: &GAMES,
-        items: count,
-        queries: 1,
-        named: &[Arg::structure(&games)],
-    };
-    stage.run()
 }
 
 /// RGSW encryptions of the bits of each query's index, lowest first: rows for the digits of b, then for those of a.
@@ -63,7 +73,7 @@ pub struct Selectors {
 }
 
 /// `selectors`: rows of b are the leaves themselves, rows of a their products with the conversion key, which are games
-/// against zeros. A game's kernel knows one key: each client's games are played by themselves.
+/// against zeros. Queries whose keys have the same gadget go together.
 pub(super) fn selectors(
     tables: &Tables,
     keys: &[&Keys],
@@ -87,14 +97,22 @@ pub(super) fn selectors(
         let players = tables.device.alloc(2 * all * one)?;
         let (products, rows) = (players.range(0..all * one), players.range(all * one..2 * all * one));
         stream.zero(&products)?;
+        // Games leave nothing of a second, and the leaves stay. A copy for each query, queued, which nobody waits for:
+        // the driver promises copies of several rows at once only of memory whose rows it has placed itself.
         for query in 0..queries {
             let to = rows.range(query * of_query * one..(query + 1) * of_query * one);
             stream.copy(&leaves.of(tables, query).range(first * one..end * one), &to)?;
         }
         bits.set(tables, 0, &rows)?;
-        for (query, conversion) in conversions.into_iter().enumerate() {
-            let players = players.range(query * of_query * one..players.len());
-            play(tables, &players, conversion, conversion.key(0), of_query, [1, all])?;
+        let round = Round { count: of_query, stride: 1, distance: all };
+        let mut first = 0;
+        for conversions in conversions.chunk_by(|one, other| one.gadget() == other.gadget()) {
+            let queries = conversions.iter().zip(first..).map(|(conversion, query)| {
+                (players.range(query * of_query * one..players.len()), conversion.key(0))
+            });
+            let decomposition = &conversions[0].decomposition;
+            stages::run(tables, decomposition, &GAMES, &[round.stage(tables, decomposition, queries)?])?;
+            first += conversions.len();
         }
         bits.set(tables, 1, &products)?;
     }
@@ -113,18 +131,14 @@ pub(super) fn rgsw_fold(
     if count == 0 || rounds < usize::BITS as usize && count > 1 << rounds {
         return Err(BackendError::Shape("more ciphertexts than the selectors tell apart, or none".into()));
     }
-    for query in 0..selectors.queries {
-        let players = ciphertexts.of(tables, query);
-        let mut distance = 1;
-        for bit in first..selectors.depth {
-            let games = count.div_ceil(distance) / 2;
-            if games == 0 {
-                break;
-            }
-            let selector = selectors.bits.key(query * selectors.depth + bit);
-            play(tables, &players, &selectors.bits, selector, games, [2 * distance, distance])?;
-            distance *= 2;
-        }
-    }
+    let (bits, decomposition) = (&selectors.bits, &selectors.bits.decomposition);
+    let distances = (0..).map(|round| 1 << round).take_while(|&distance| distance < count);
+    let rounds = (first..selectors.depth).zip(distances).map(|(bit, distance)| {
+        let round = Round { count: count.div_ceil(distance) / 2, stride: 2 * distance, distance };
+        let queries = (0..selectors.queries)
+            .map(|query| (ciphertexts.of(tables, query), bits.key(query * selectors.depth + bit)));
+        round.stage(tables, decomposition, queries)
+    });
+    stages::run(tables, decomposition, &GAMES, &rounds.collect::<Result<Vec<_>, _>>()?)?;
     Ok(ciphertexts.firsts())
 }
