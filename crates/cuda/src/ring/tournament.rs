@@ -28,8 +28,8 @@ struct Games {
     distance: u64,
 }
 
-/// A round: `count` games of each query, at least one, by its selector. Each first, `stride` ciphertexts apart, becomes first plus
-/// selector times (second - first), and of the second, `distance` ciphertexts further on, nothing is left.
+/// A round: `count` games of each query, at least one, by its selector. Each first, `stride` ciphertexts apart, becomes
+/// first plus selector times (second - first), and of the second, `distance` ciphertexts further on, nothing is left.
 #[derive(Clone, Copy)]
 struct Round {
     count: usize,
