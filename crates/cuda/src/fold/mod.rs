@@ -111,7 +111,7 @@ impl Backend for CudaBackend {
         CudaMatrix::from_memory(self.device(), layout, bytes)
     }
 
-    /// A matrix is always in the device's memory: a [`Residence`] of the host means nothing here.
+    /// A matrix is always in the device's memory: a [residence](spirea_backend::Residence) in the host means nothing here.
     fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<CudaMatrix, BackendError> {
         upload_file(
             self.device(),
