@@ -6,8 +6,8 @@ use spirea_dpf::{Key, PrfKind};
 use spirea_math::{Expansion, Gadget, Ring};
 
 use crate::{
-    Backend, BackendError, BackendId, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, Operation,
-    PanelLayout, RingBackend, RingMatrix, RowLayout, ShareBackend, Stored, SwitchedBits,
+    Backend, BackendError, BackendId, Bodies, EvaluationKeys, FileRows, FillPolynomial, FoldedBlocks,
+    Operation, PanelLayout, RingBackend, RingMatrix, RowLayout, ShareBackend, SwitchedBits,
 };
 
 /// A backend made of others: which one has an operation, and what happens around it. It is a [`Backend`] and a
@@ -40,7 +40,7 @@ pub trait Composed: Send + Sync + 'static {
     /// Those of the operation.
     fn open_matrix(
         &self,
-        stored: Stored<'_, PanelLayout>,
+        stored: FileRows<'_, PanelLayout>,
     ) -> Result<<Self::Rings as Backend>::Matrix, BackendError>
     where
         Self::Rings: Backend,
@@ -54,7 +54,7 @@ pub trait Composed: Send + Sync + 'static {
     /// Those of the operation.
     fn open_records(
         &self,
-        stored: Stored<'_, RowLayout>,
+        stored: FileRows<'_, RowLayout>,
     ) -> Result<<Self::Shares as ShareBackend>::Rows, BackendError>
     where
         Self::Shares: ShareBackend,
@@ -100,7 +100,7 @@ where
         self.run(Operation::Upload(layout), || self.rings().upload(layout, bytes))
     }
 
-    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<Self::Matrix, BackendError> {
+    fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<Self::Matrix, BackendError> {
         let part = stored.part()?;
         self.run(Operation::Open(part), || self.open_matrix(stored))
     }
@@ -139,7 +139,7 @@ where
         self.run(Operation::UploadRows(layout), || self.shares().upload_rows(layout, bytes))
     }
 
-    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<Self::Rows, BackendError> {
+    fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<Self::Rows, BackendError> {
         let part = stored.part()?;
         self.run(Operation::OpenRows(part), || self.open_records(stored))
     }

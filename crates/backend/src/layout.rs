@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use crate::{BackendError, Layout, MAX_BATCH};
+use crate::{BackendError, FileLayout, MAX_BATCH};
 
 /// Rows in a panel.
 pub const PANEL_ROWS: usize = 32;
@@ -157,7 +157,7 @@ impl PanelLayout {
     }
 }
 
-impl Layout for PanelLayout {
+impl FileLayout for PanelLayout {
     fn all(&self) -> Range<usize> {
         0..self.rows
     }

@@ -6,6 +6,7 @@
 //! ring's primes in [`RingBackend`], and in the shares' group in [`ShareBackend`].
 
 mod composed;
+mod file_rows;
 mod layout;
 pub mod naive;
 mod observed;
@@ -14,13 +15,13 @@ mod ring;
 mod rows;
 mod shares;
 mod split;
-mod stored;
 mod strategy;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use composed::Composed;
+pub use file_rows::{FileLayout, FileRows, Residence};
 pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
 pub use observed::{Observed, Observer, StepTimes, Timed};
@@ -32,7 +33,6 @@ pub use ring::{
 pub use rows::{Batch, MAX_KEYS, RowLayout, ShareBackend};
 pub use shares::Share;
 pub use split::Split;
-pub use stored::{Layout, Residence, Stored};
 pub use strategy::{Demand, Division, Links, Strategy};
 
 /// Degree of the ring Z_q\[X\]/(X^256 + 1) over which the public matrix is structured.
@@ -153,8 +153,8 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs or as
-    /// [`Layout::part`].
-    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<Self::Matrix, BackendError>;
+    /// [`FileLayout::part`].
+    fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<Self::Matrix, BackendError>;
 
     /// The layout of a matrix.
     fn layout(&self, matrix: &Self::Matrix) -> PanelLayout;

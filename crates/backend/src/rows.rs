@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use spirea_dpf::{Domain, DpfError, Key, OutputKind, Party, PrfKind, Subtree};
 
-use crate::{BackendError, Layout, MAX_MATRIX_BYTES, Stored};
+use crate::{BackendError, FileLayout, FileRows, MAX_MATRIX_BYTES};
 
 /// The most keys that one call of [`ShareBackend::share_fold`] takes.
 pub const MAX_KEYS: usize = 512;
@@ -102,7 +102,7 @@ impl RowLayout {
     }
 }
 
-impl Layout for RowLayout {
+impl FileLayout for RowLayout {
     fn all(&self) -> Range<usize> {
         0..self.rows
     }
@@ -192,8 +192,8 @@ pub trait ShareBackend: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs or as
-    /// [`Layout::part`].
-    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<Self::Rows, BackendError>;
+    /// [`FileLayout::part`].
+    fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<Self::Rows, BackendError>;
 
     /// The layout of rows.
     fn row_layout(&self, rows: &Self::Rows) -> RowLayout;

@@ -48,7 +48,9 @@ mod tests {
     use spirea_math::random::SecretRng;
 
     use super::*;
-    use crate::{Backend as _, NaiveBackend, PanelLayout, ProtocolBackend, RowLayout, ShareBackend, Stored};
+    use crate::{
+        Backend as _, FileRows, NaiveBackend, PanelLayout, ProtocolBackend, RowLayout, ShareBackend,
+    };
 
     /// A backend that has nothing but folds by shares, and counts them by the keys that it was given.
     struct Shares {
@@ -62,7 +64,7 @@ mod tests {
             NaiveBackend.upload_rows(layout, bytes)
         }
 
-        fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<Self::Rows, BackendError> {
+        fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<Self::Rows, BackendError> {
             NaiveBackend.open_rows(stored)
         }
 

@@ -27,7 +27,7 @@ mod oracle;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use spirea_backend::{
-    Backend, BackendError, BackendId, PanelLayout, RING_DEGREE, RingMatrix, Stored, check_answers,
+    Backend, BackendError, BackendId, FileRows, PanelLayout, RING_DEGREE, RingMatrix, check_answers,
 };
 
 pub use dpf::Traversal;
@@ -134,7 +134,7 @@ impl Backend for CpuBackend {
         self.pool.install(|| CpuMatrix::copy_of(layout, bytes))
     }
 
-    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<CpuMatrix, BackendError> {
+    fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<CpuMatrix, BackendError> {
         self.pool.install(|| CpuMatrix::open(&stored))
     }
 

@@ -1,4 +1,4 @@
-use spirea_backend::{BackendError, Layout, PanelLayout, QUAD_BYTES, RowLayout, Stored};
+use spirea_backend::{BackendError, FileLayout, FileRows, PanelLayout, QUAD_BYTES, RowLayout};
 
 use crate::fold::Quad;
 use crate::memory::Bytes;
@@ -16,7 +16,7 @@ pub type CpuMatrix = LaidOut<PanelLayout>;
 /// Rows of bytes.
 pub type CpuRows = LaidOut<RowLayout>;
 
-impl<L: Layout> LaidOut<L> {
+impl<L: FileLayout> LaidOut<L> {
     /// Copies `bytes` to memory of its own.
     pub(crate) fn copy_of(layout: L, bytes: &[u8]) -> Result<Self, BackendError> {
         layout.check_length(bytes.len() as u64)?;
@@ -24,7 +24,7 @@ impl<L: Layout> LaidOut<L> {
     }
 
     /// Takes rows of a file.
-    pub(crate) fn open(stored: &Stored<'_, L>) -> Result<Self, BackendError> {
+    pub(crate) fn open(stored: &FileRows<'_, L>) -> Result<Self, BackendError> {
         Ok(Self { layout: stored.part()?, bytes: Bytes::open(stored)? })
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use rayon::prelude::*;
-use spirea_backend::{BackendError, Layout, MAX_MATRIX_BYTES, Residence, Stored};
+use spirea_backend::{BackendError, FileLayout, FileRows, MAX_MATRIX_BYTES, Residence};
 
 /// The size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
@@ -32,7 +32,7 @@ impl Bytes {
     }
 
     /// Those of rows in a file. One range of it can be mapped; several lie apart and are copied.
-    pub(crate) fn open<L: Layout>(stored: &Stored<'_, L>) -> Result<Self, BackendError> {
+    pub(crate) fn open<L: FileLayout>(stored: &FileRows<'_, L>) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Io { path: stored.path.to_owned(), source };
         let file = File::open(stored.path).map_err(failed)?;
         stored.layout.check_length(file.metadata().map_err(failed)?.len())?;

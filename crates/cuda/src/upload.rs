@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
 use rayon::prelude::*;
-use spirea_backend::{BackendError, Layout, Stored};
+use spirea_backend::{BackendError, FileLayout, FileRows};
 
 use crate::driver::{Buffer, Device, Event, Pinned, Stream, View};
 
@@ -168,14 +168,14 @@ fn copy_words(rows: &[&[u32]], first: usize, mut to: &mut [u32]) {
 /// they are there: one chunk is read, by all threads, while the one before is copied.
 ///
 /// # Errors
-/// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] as [`Layout::part`] and
-/// [`Layout::check_length`], and those of `room`.
+/// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] as [`FileLayout::part`] and
+/// [`FileLayout::check_length`], and those of `room`.
 ///
 /// # Panics
 /// If the buffer is shorter.
-pub(crate) fn upload_file<L: Layout, T>(
+pub(crate) fn upload_file<L: FileLayout, T>(
     device: &Arc<Device>,
-    stored: &Stored<'_, L>,
+    stored: &FileRows<'_, L>,
     room: impl FnOnce(L) -> Result<T, BackendError>,
     bytes: impl FnOnce(&T) -> &Buffer<u8>,
 ) -> Result<T, BackendError> {

@@ -1,8 +1,8 @@
 //! Groups of devices give what one backend gives, bit for bit, under every strategy.
 
 use spirea_backend::{
-    Backend as _, Bodies, EvaluationKeys, FoldedBlocks, Links, PanelLayout, ProtocolBackend, RING_DEGREE,
-    Residence, RingBackend as _, RingMatrix, RowLayout, Stored, Strategy, SwitchedBits,
+    Backend as _, Bodies, EvaluationKeys, FileRows, FoldedBlocks, Links, PanelLayout, ProtocolBackend,
+    RING_DEGREE, Residence, RingBackend as _, RingMatrix, RowLayout, Strategy, SwitchedBits,
 };
 use spirea_cpu::CpuBackend;
 use spirea_cuda::DeviceGroup;
@@ -52,7 +52,7 @@ fn folds<B: ProtocolBackend>(backend: &B) -> Vec<Vec<u32>> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &content).unwrap();
         let uploaded = backend.upload(layout, &content).unwrap();
-        let opened = backend.open(Stored::all(layout, file.path(), Residence::Copied)).unwrap();
+        let opened = backend.open(FileRows::all(layout, file.path(), Residence::Copied)).unwrap();
         for batch in [1, BATCH, 33] {
             let queries = words(batch * layout.columns(), batch as u32);
             for matrix in [&uploaded, &opened] {
@@ -66,7 +66,7 @@ fn folds<B: ProtocolBackend>(backend: &B) -> Vec<Vec<u32>> {
             results.push(backend.module_fold(&opened, a).unwrap());
         }
         std::fs::write(file.path(), &content[1..]).unwrap();
-        assert!(backend.open(Stored::all(layout, file.path(), Residence::Copied)).is_err());
+        assert!(backend.open(FileRows::all(layout, file.path(), Residence::Copied)).is_err());
     }
     results
 }
@@ -219,7 +219,7 @@ fn shares<B: ProtocolBackend>(backend: &B, keys: &[(OutputKind, usize, Vec<Key>)
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), &content).unwrap();
     let uploaded = backend.upload_rows(layout, &content).unwrap();
-    let opened = backend.open_rows(Stored::all(layout, file.path(), Residence::Copied)).unwrap();
+    let opened = backend.open_rows(FileRows::all(layout, file.path(), Residence::Copied)).unwrap();
     let mut results = Vec::new();
     for (_, first_row, keys) in keys {
         for rows in [&uploaded, &opened] {

@@ -42,7 +42,7 @@ pub use keys::{ClientKeys, PreparedKeys};
 pub use opening::{Opening, Role};
 pub use parameters::Sizes;
 pub use partial::Partial;
-pub use protocol::{Known, Protocol, Serve};
+pub use protocol::{Holdings, Protocol, Serve};
 pub use protocols::{double, double_pack, dpf, exppack_double, exppack_simple, hybrid, onion, simple};
 pub use query::Query;
 pub use responder::Responder;

@@ -80,7 +80,7 @@ pub trait Protocol: Parameters + Send + Sync {
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
-    fn client_of(&self, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>>;
+    fn client_of(&self, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>>;
 
     /// [`Protocol::client_of`] a hint that may be too short or too long.
     ///
@@ -95,13 +95,13 @@ pub trait Protocol: Parameters + Send + Sync {
         if hint.len() as u64 != self.sizes().hint_bytes {
             return Err(ProtocolError::malformed("hint", "it is not as long as the parameters say"));
         }
-        self.client_of(Known { hint, keys }, rng)
+        self.client_of(Holdings { hint, keys }, rng)
     }
 }
 
 /// What a client has before it asks.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct Holdings<'a> {
     /// The database's hint; empty if the protocol has none.
     pub hint: &'a [u8],
     /// Keys that it made before, for whichever parameters.

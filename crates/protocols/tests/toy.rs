@@ -13,7 +13,7 @@ use spirea_protocols::grid::{Grid, Spread};
 use spirea_protocols::parameters::{Failure, Parameters, Sets, Stored};
 use spirea_protocols::steps::Work;
 use spirea_protocols::{
-    AnyIndexClient, Files, IndexClient, Known, Opening, Precomputation, Prepared, Protocol, ProtocolError,
+    AnyIndexClient, Files, Holdings, IndexClient, Opening, Precomputation, Prepared, Protocol, ProtocolError,
     Query, Responder, Serve, Sizes, onion, simple,
 };
 
@@ -83,7 +83,11 @@ impl Protocol for Everything {
         Choice { protocol: self.name().into(), ..Choice::default() }
     }
 
-    fn client_of(&self, _: Known<'_>, _: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
+    fn client_of(
+        &self,
+        _: Holdings<'_>,
+        _: &mut SecretRng,
+    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
         Ok(Box::new(Client(self.clone())))
     }
 }

@@ -12,7 +12,8 @@ pub use ring::{Ciphertext, NaiveColumns, NaiveKeys, NaivePlain, NaiveSelectors};
 pub use rows::NaiveRows;
 
 use crate::{
-    Backend, BackendError, BackendId, Layout, PanelLayout, RING_DEGREE, RingMatrix, Stored, check_answers,
+    Backend, BackendError, BackendId, FileLayout, FileRows, PanelLayout, RING_DEGREE, RingMatrix,
+    check_answers,
 };
 
 /// A backend of plain loops, to compare others with and to test protocols without them.
@@ -51,7 +52,7 @@ impl Backend for NaiveBackend {
         Ok(NaiveMatrix { layout, bytes: bytes.to_vec() })
     }
 
-    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<NaiveMatrix, BackendError> {
+    fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<NaiveMatrix, BackendError> {
         self.upload(stored.part()?, &read(&stored)?)
     }
 
@@ -105,7 +106,7 @@ impl Backend for NaiveBackend {
 }
 
 /// The bytes of rows in a file.
-fn read<L: Layout>(stored: &Stored<'_, L>) -> Result<Vec<u8>, BackendError> {
+fn read<L: FileLayout>(stored: &FileRows<'_, L>) -> Result<Vec<u8>, BackendError> {
     let failed = |source| BackendError::Io { path: stored.path.into(), source };
     let mut file = File::open(stored.path).map_err(failed)?;
     stored.layout.check_length(file.metadata().map_err(failed)?.len())?;

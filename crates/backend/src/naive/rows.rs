@@ -3,7 +3,7 @@
 use spirea_dpf::{Bit, Key, Output, OutputKind, Prf, PrfKind, PrfVisitor, evaluate_all};
 
 use super::{NaiveBackend, read};
-use crate::{BackendError, Batch, Layout, RowLayout, ShareBackend, Stored};
+use crate::{BackendError, Batch, FileLayout, FileRows, RowLayout, ShareBackend};
 
 /// Rows of bytes.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl ShareBackend for NaiveBackend {
         Ok(NaiveRows { layout, bytes: bytes.to_vec() })
     }
 
-    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<NaiveRows, BackendError> {
+    fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<NaiveRows, BackendError> {
         self.upload_rows(stored.part()?, &read(&stored)?)
     }
 

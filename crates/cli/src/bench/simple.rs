@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use spirea_backend::{Backend as _, Residence, Stored};
+use spirea_backend::{Backend as _, FileRows, Residence};
 use spirea_client::{ClientOptions, HttpClient};
 use spirea_engine::{Database, Engine, KeyRegistry};
 use spirea_math::random::SecretRng;
@@ -146,7 +146,7 @@ struct Alone {
 
 fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow::Result<Alone> {
     let backend = options.backend()?;
-    let matrix = backend.open(Stored::all(params.layout(), &snapshot.matrix_path(), Residence::Copied))?;
+    let matrix = backend.open(FileRows::all(params.layout(), &snapshot.matrix_path(), Residence::Copied))?;
     let words = super::random_words(params.columns * options.batch * params.record_columns())?;
     let scan_seconds = median_seconds(options.runs, || {
         std::hint::black_box(backend.scalar_fold(&matrix, &words)?);

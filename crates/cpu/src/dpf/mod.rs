@@ -27,7 +27,7 @@ mod vaes;
 #[cfg(target_arch = "x86_64")]
 mod vaes512;
 
-use spirea_backend::{BackendError, RowLayout, ShareBackend, Stored};
+use spirea_backend::{BackendError, FileRows, RowLayout, ShareBackend};
 use spirea_dpf::{Key, PrfKind};
 
 pub use evaluate::Traversal;
@@ -50,7 +50,7 @@ impl ShareBackend for CpuBackend {
         self.pool.install(|| CpuRows::copy_of(layout, bytes))
     }
 
-    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<CpuRows, BackendError> {
+    fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<CpuRows, BackendError> {
         self.pool.install(|| CpuRows::open(&stored))
     }
 

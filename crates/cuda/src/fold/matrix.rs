@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spirea_backend::{BackendError, Layout, PanelLayout, QUAD_BYTES};
+use spirea_backend::{BackendError, FileLayout, PanelLayout, QUAD_BYTES};
 
 use crate::driver::{Buffer, Device};
 

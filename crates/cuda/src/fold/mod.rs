@@ -6,7 +6,7 @@ mod matrix;
 mod module;
 mod plan;
 
-use spirea_backend::{Backend, BackendError, BackendId, PanelLayout, RingMatrix, Stored, check_answers};
+use spirea_backend::{Backend, BackendError, BackendId, FileRows, PanelLayout, RingMatrix, check_answers};
 
 use crate::CudaBackend;
 use crate::driver::Buffer;
@@ -112,7 +112,7 @@ impl Backend for CudaBackend {
     }
 
     /// A matrix is always in the device's memory: a [residence](spirea_backend::Residence) in the host means nothing here.
-    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<CudaMatrix, BackendError> {
+    fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<CudaMatrix, BackendError> {
         upload_file(
             self.device(),
             &stored,

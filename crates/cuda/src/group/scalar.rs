@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use spirea_backend::{
-    Backend, BackendError, BackendId, Bodies, Layout, PanelLayout, RING_DEGREE, RingMatrix, Stored,
+    Backend, BackendError, BackendId, Bodies, FileLayout, FileRows, PanelLayout, RING_DEGREE, RingMatrix,
     check_answers,
 };
 
@@ -215,7 +215,7 @@ impl Backend for DeviceGroup {
         self.divide(layout, |backend, rows| backend.upload(layout.part(&rows)?, &bytes[layout.range(&rows)]))
     }
 
-    fn open(&self, stored: Stored<'_, PanelLayout>) -> Result<GroupMatrix, BackendError> {
+    fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<GroupMatrix, BackendError> {
         self.divide(stored.part()?, |backend, own| backend.open(stored.some(own)))
     }
 

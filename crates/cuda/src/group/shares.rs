@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use spirea_backend::{BackendError, Layout, RowLayout, ShareBackend, Stored};
+use spirea_backend::{BackendError, FileLayout, FileRows, RowLayout, ShareBackend};
 use spirea_dpf::{Key, OutputKind, PrfKind};
 
 use super::DeviceGroup;
@@ -43,7 +43,7 @@ impl ShareBackend for DeviceGroup {
         })
     }
 
-    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<GroupRows, BackendError> {
+    fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<GroupRows, BackendError> {
         self.divide_rows(stored.part()?, |backend, own| backend.open_rows(stored.some(own)))
     }
 

@@ -11,7 +11,7 @@ mod functions;
 mod keys;
 mod plan;
 
-use spirea_backend::{BackendError, Layout, RowLayout, ShareBackend, Stored};
+use spirea_backend::{BackendError, FileLayout, FileRows, RowLayout, ShareBackend};
 use spirea_dpf::{Key, PrfKind};
 
 pub use evaluate::Evaluation;
@@ -58,7 +58,7 @@ impl ShareBackend for CudaBackend {
     }
 
     /// Copies them to the device, whatever the residence: a mapping of the file would be read over the bus each time.
-    fn open_rows(&self, stored: Stored<'_, RowLayout>) -> Result<CudaRows, BackendError> {
+    fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<CudaRows, BackendError> {
         upload_file(self.device(), &stored, |layout| self.rows(layout), CudaRows::bytes)
     }
 

@@ -15,7 +15,7 @@ use crate::choice::{Choice, packing_sets};
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Parameters, Sets, Stored};
-use crate::protocol::{Known, Protocol, Specimens};
+use crate::protocol::{Holdings, Protocol, Specimens};
 use crate::{ProtocolError, Result};
 
 /// Parameters that the protocols with a first fold have in common. Public; part of a snapshot's identity.
@@ -220,7 +220,7 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
     /// Those of [`Protocol::client_of`].
     fn client(
         params: &FoldedParams<Self>,
-        known: Known<'_>,
+        known: Holdings<'_>,
         rng: &mut SecretRng,
     ) -> Result<Box<dyn AnyIndexClient>>;
 }
@@ -267,7 +267,7 @@ where
         P::HINT_LASTS
     }
 
-    fn client_of(&self, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+    fn client_of(&self, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
         P::client(self, known, rng)
     }
 }

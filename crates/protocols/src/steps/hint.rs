@@ -8,7 +8,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use spirea_backend::{Backend, MAX_BATCH, PanelLayout, RING_DEGREE, Residence, RingMatrix, Stored};
+use spirea_backend::{Backend, FileRows, MAX_BATCH, PanelLayout, RING_DEGREE, Residence, RingMatrix};
 use spirea_lattice::lwe::PublicRows;
 use spirea_lattice::{LweSet, PublicMatrix, Structure};
 
@@ -66,7 +66,7 @@ impl LweHint {
         Self::compute(
             backend,
             public,
-            &backend.open(Stored::all(layout, matrix, Residence::Mapped))?,
+            &backend.open(FileRows::all(layout, matrix, Residence::Mapped))?,
             progress,
         )
     }

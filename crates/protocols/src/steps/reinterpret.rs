@@ -12,7 +12,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use spirea_backend::{
-    Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingBackend, Stored,
+    Backend, FileRows, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingBackend,
 };
 use spirea_lattice::{LweEncryptor, LweSecret, LweSet, PublicMatrix};
 use spirea_math::random::SecretRng;
@@ -102,7 +102,7 @@ impl Folded {
     ) -> Result<SecondServer<B>, ProtocolError> {
         let shape = self.second();
         let layout = shape.fixed_layout();
-        let fixed = backend.open(Stored::all(layout, &files.server, residence))?;
+        let fixed = backend.open(FileRows::all(layout, &files.server, residence))?;
         let public = self.second_matrix(self.grid.groups);
         Ok(SecondServer { backend: Arc::clone(backend), shape, fixed, public })
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::{Backend, PanelLayout, Share, Stored};
+use spirea_backend::{Backend, FileRows, PanelLayout, Share};
 use spirea_lattice::LweSet;
 use spirea_lattice::lwe::SCALE_BITS;
 use spirea_lattice::noise::worst_fold_deviation;
@@ -97,7 +97,7 @@ impl<B: Backend> MatrixRows<B> {
     ) -> Result<Self, ProtocolError> {
         let share = opening.role.share();
         let rows = share.rows(layout);
-        let stored = Stored { layout, rows, path, residence: opening.residence };
+        let stored = FileRows { layout, rows, path, residence: opening.residence };
         let matrix = (!stored.rows.is_empty()).then(|| backend.open(stored)).transpose()?;
         Ok(Self { backend: Arc::clone(backend), share, layout, matrix, query })
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spirea_backend::{
-    BackendError, Composed, FillPolynomial, Operation, PanelLayout, RingBackend, RowLayout, Stored,
+    BackendError, Composed, FileRows, FillPolynomial, Operation, PanelLayout, RingBackend, RowLayout,
 };
 use spirea_cuda::{CudaBackend, CudaMatrix, CudaRows, Plain, Tables};
 
@@ -74,11 +74,11 @@ impl Composed for StandIn {
         result
     }
 
-    fn open_matrix(&self, stored: Stored<'_, PanelLayout>) -> Result<CudaMatrix, BackendError> {
+    fn open_matrix(&self, stored: FileRows<'_, PanelLayout>) -> Result<CudaMatrix, BackendError> {
         self.cuda.random_matrix(stored.part()?, 1)
     }
 
-    fn open_records(&self, stored: Stored<'_, RowLayout>) -> Result<CudaRows, BackendError> {
+    fn open_records(&self, stored: FileRows<'_, RowLayout>) -> Result<CudaRows, BackendError> {
         self.cuda.random_rows(stored.part()?, 2)
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 
-use spirea_backend::{Backend, PANEL_ROWS, PanelLayout, Residence, Stored};
+use spirea_backend::{Backend, FileRows, PANEL_ROWS, PanelLayout, Residence};
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
 
@@ -19,7 +19,7 @@ use crate::files::{ChangedRecord, File, Files, PatchedFiles, Precomputation, rea
 use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
 use crate::parameters::Parameters as _;
-use crate::protocol::{Known, Serve, Specimens};
+use crate::protocol::{Holdings, Serve, Specimens};
 use crate::steps::LweHint;
 use crate::steps::changes::differences;
 use crate::steps::folded::FoldedProtocol;
@@ -48,7 +48,7 @@ impl FoldedProtocol for Double {
         params.0.two_folds_read_bytes()
     }
 
-    fn client(params: &Params, known: Known<'_>, _rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+    fn client(params: &Params, known: Holdings<'_>, _rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
         Ok(Box::new(Client::new(params.clone(), known.hint)?))
     }
 }
@@ -114,7 +114,7 @@ impl Params {
     /// The backend's, [`ProtocolError::Write`].
     fn write_hint<B: Backend>(&self, backend: &B, files: &PatchedFiles<'_>) -> Result<(), ProtocolError> {
         let layout = self.second().fixed_layout();
-        let fixed = backend.open(Stored::all(layout, files.server, Residence::Mapped))?;
+        let fixed = backend.open(FileRows::all(layout, files.server, Residence::Mapped))?;
         let public = self.0.second_matrix(self.0.grid.groups);
         let mut file = fs::File::create(files.hint).map_err(ProtocolError::Write)?;
         LweHint::compute(backend, &public, &fixed, |_| ())?.write(&mut file)

@@ -12,7 +12,7 @@ use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
 use crate::parameters::Parameters as _;
-use crate::protocol::{Known, Serve, Specimens};
+use crate::protocol::{Holdings, Serve, Specimens};
 use crate::steps::folded::{FoldedProtocol, grids_of_blocks};
 use crate::steps::packed_server::PackedServer;
 use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
@@ -40,7 +40,7 @@ impl FoldedProtocol for DoublePack {
         scan + shape.pack_read_bytes(grid.parts() * grid.groups) + parts * second
     }
 
-    fn client(params: &Params, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+    fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
         Ok(Box::new(Client::new(params.clone(), known.keys, rng)?))
     }
 }

@@ -14,7 +14,7 @@ use crate::files::Files;
 use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
 use crate::parameters::Parameters;
-use crate::protocol::{Known, Protocol, Serve};
+use crate::protocol::{Holdings, Protocol, Serve};
 use crate::{ProtocolError, Responder, Result};
 
 impl<S: Shares> Protocol for Params<S> {
@@ -52,7 +52,7 @@ impl<S: Shares> Protocol for Params<S> {
         self.shares.choose(Choice { protocol: self.name().into(), prf: self.prf, ..Choice::default() })
     }
 
-    fn client_of(&self, _: Known<'_>, _: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+    fn client_of(&self, _: Holdings<'_>, _: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
         Ok(Box::new(Client::new(self.clone())?))
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::{Share, ShareBackend, Stored};
+use spirea_backend::{FileRows, Share, ShareBackend};
 use spirea_dpf::{Domain, Key, Party};
 
 use super::params::{Params, Shares};
@@ -37,7 +37,7 @@ impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
     ) -> Result<Self, ProtocolError> {
         let (party, share, layout) = (opening.one_of_two()?, opening.role.share(), params.layout());
         let own = share.records(layout);
-        let stored = Stored { layout, rows: own.clone(), path, residence: opening.residence };
+        let stored = FileRows { layout, rows: own.clone(), path, residence: opening.residence };
         let rows = (!own.is_empty()).then(|| backend.open_rows(stored)).transpose()?;
         Ok(Self { params, party, backend: Arc::clone(backend), share, own, rows })
     }

@@ -12,7 +12,7 @@ use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
 use crate::parameters::Parameters as _;
-use crate::protocol::{Known, Serve, Specimens};
+use crate::protocol::{Holdings, Serve, Specimens};
 use crate::steps::folded::FoldedProtocol;
 use crate::steps::packed_server::PackedServer;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, write_fixed};
@@ -32,7 +32,7 @@ impl FoldedProtocol for ExppackDouble {
         params.0.two_folds_read_bytes() + params.ring_shape().pack_read_bytes(params.blocks())
     }
 
-    fn client(params: &Params, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+    fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
         Ok(Box::new(Client::new(params.clone(), known.keys, rng)?))
     }
 }

@@ -6,7 +6,7 @@ use spirea_math::random::SecretRng;
 
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
-use crate::protocol::{Known, Specimens};
+use crate::protocol::{Holdings, Specimens};
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol};
 use crate::steps::packed::PackedProtocol;
@@ -41,7 +41,7 @@ impl FoldedProtocol for ExppackSimple {
         shape.scanned_bytes() as f64 + shape.asked() as f64 * pack
     }
 
-    fn client(params: &Params, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+    fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
         params.packed_client(known.keys, rng)
     }
 }

@@ -4,7 +4,7 @@ use spirea_math::random::SecretRng;
 
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
-use crate::protocol::{Known, Specimens};
+use crate::protocol::{Holdings, Specimens};
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol, grids_of_blocks};
 use crate::steps::packed::PackedProtocol;
@@ -35,7 +35,7 @@ impl FoldedProtocol for Hybrid {
             + shape.ring.select_read_bytes(blocks)
     }
 
-    fn client(params: &Params, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+    fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
         params.packed_client(known.keys, rng)
     }
 }

@@ -15,7 +15,7 @@ use crate::files::{Files, Units};
 use crate::grid::Grid;
 use crate::opening::Opening;
 use crate::parameters::Parameters;
-use crate::protocol::{Known, Protocol, Serve, Specimens};
+use crate::protocol::{Holdings, Protocol, Serve, Specimens};
 use crate::steps::shape::{cheapest, lookup_cost};
 use crate::{ProtocolError, Responder, Result};
 
@@ -58,7 +58,7 @@ impl Protocol for Params {
         self.pad = seed;
     }
 
-    fn client_of(&self, known: Known<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+    fn client_of(&self, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
         Ok(Box::new(Client::new(self.clone(), known.keys, rng)?))
     }
 }

@@ -13,7 +13,7 @@ use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 use crate::grid::Spread;
 use crate::opening::Opening;
 use crate::parameters::Parameters;
-use crate::protocol::{Known, Protocol, Serve};
+use crate::protocol::{Holdings, Protocol, Serve};
 use crate::steps::LweHint;
 use crate::steps::changes::differences;
 use crate::steps::hint::patch_hint;
@@ -79,7 +79,7 @@ impl Protocol for Params {
         true
     }
 
-    fn client_of(&self, known: Known<'_>, _: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
+    fn client_of(&self, known: Holdings<'_>, _: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
         Ok(Box::new(Client::new(self.clone(), known.hint)?))
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::BackendError;
 
 /// How a database's rows lie one after another.
-pub trait Layout: Copy + Send + Sync {
+pub trait FileLayout: Copy + Send + Sync {
     /// All rows.
     fn all(&self) -> Range<usize>;
 
@@ -38,7 +38,7 @@ pub enum Residence {
 
 /// Some rows of a file whose whole content is a database, and how they are wanted.
 #[derive(Clone, Debug)]
-pub struct Stored<'a, L> {
+pub struct FileRows<'a, L> {
     /// The file's layout.
     pub layout: L,
     /// Which rows.
@@ -49,7 +49,7 @@ pub struct Stored<'a, L> {
     pub residence: Residence,
 }
 
-impl<'a, L: Layout> Stored<'a, L> {
+impl<'a, L: FileLayout> FileRows<'a, L> {
     /// All rows of a file.
     pub fn all(layout: L, path: &'a Path, residence: Residence) -> Self {
         Self { layout, rows: layout.all(), path, residence }
@@ -64,7 +64,7 @@ impl<'a, L: Layout> Stored<'a, L> {
     /// The layout of these rows by themselves.
     ///
     /// # Errors
-    /// As [`Layout::part`].
+    /// As [`FileLayout::part`].
     pub fn part(&self) -> Result<L, BackendError> {
         self.layout.part(&self.rows)
     }
