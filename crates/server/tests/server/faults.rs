@@ -13,7 +13,9 @@ use spirea_specimens::{gate, no_hook};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{PATIENCE, Running, config, connect, dial, eventually, read, request, serve_urls};
+use crate::fixture::{
+    PATIENCE, Running, begin_slowly, config, connect, dial, eventually, read, request, serve_urls,
+};
 
 const QUERY: &str = "/v1/databases/urls/query";
 
@@ -169,16 +171,10 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
 fn a_refusal_reaches_a_client_that_waited_for_consent() {
     let folder = tempdir().unwrap();
     let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
-    let mut stream = dial(server.address);
-    let head = format!(
-        "POST {QUERY} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-type: application/x-protobuf\r\ntransfer-encoding: chunked\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).unwrap();
+    let headers =
+        "connection: close\r\ncontent-type: application/x-protobuf\r\ntransfer-encoding: chunked\r\n";
+    let mut stream = begin_slowly(server.address, QUERY, headers);
     // It is refused in the midst of what it was allowed to send.
-    let consent = b"HTTP/1.1 100 Continue\r\n\r\n";
-    let mut said = vec![0; consent.len()];
-    stream.read_exact(&mut said).unwrap();
-    assert_eq!(said, consent);
     let chunk = [b"100000\r\n".to_vec(), vec![0; 1 << 20], b"\r\n".to_vec()].concat();
     for _ in 0..24 {
         stream.write_all(&chunk).unwrap();

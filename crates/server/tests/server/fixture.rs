@@ -212,6 +212,19 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
     read(&mut stream)
 }
 
+/// A request whose body is still to come, once the server has begun to wait for it: the request has its place by then, which
+/// a look at what others get would only contend for.
+pub fn begin_slowly(address: SocketAddr, path: &str, headers: &str) -> TcpStream {
+    let mut stream = dial(address);
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n{headers}\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let consent = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let mut said = [0; 25];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(&said, consent);
+    stream
+}
+
 /// The response to what was sent, once the server closes.
 pub fn read(stream: &mut TcpStream) -> Reply {
     let mut response = Vec::new();

@@ -10,7 +10,7 @@ use spirea_wire::Code;
 use tempfile::tempdir;
 
 use crate::fixture::{
-    PATIENCE, Reply, dial, dial_from, eventually, read, request, serve_config, serve_urls, urls,
+    PATIENCE, Reply, begin_slowly, dial, dial_from, eventually, read, request, serve_config, serve_urls, urls,
 };
 
 const QUERY: &str = "/v1/databases/urls/query";
@@ -186,18 +186,13 @@ fn slow_bodies_of_one_client_leave_others_their_places() {
     let server =
         serve_config(&urls(folder.path(), no_hook()), ServerConfig { limits, ..ServerConfig::default() });
     let body = request(&server, 1).encode();
-    let head = format!(
-        "POST {QUERY} HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    let slow: Vec<_> = (0..2)
-        .map(|_| {
-            let mut stream = dial(server.address);
-            stream.write_all(&[head.as_bytes(), &body[..10]].concat()).unwrap();
-            stream
-        })
-        .collect();
-    eventually("the client's part", || server.get("/v1/databases").status == 429);
+    let headers = format!("content-type: application/x-protobuf\r\ncontent-length: {}\r\n", body.len());
+    let slow = [(); 2].map(|()| {
+        let mut stream = begin_slowly(server.address, QUERY, &headers);
+        stream.write_all(&body[..10]).unwrap();
+        stream
+    });
+    assert_eq!(server.get("/v1/databases").status, 429);
     let mut other = dial_from(ELSEWHERE, server.address);
     other.write_all(b"GET /v1/databases HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
     assert_eq!(read(&mut other).status, 200);

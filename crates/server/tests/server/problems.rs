@@ -10,7 +10,7 @@ use spirea_wire::Code;
 use tempfile::tempdir;
 
 use crate::fixture::{
-    Reply, config, dial, eventually, exchange, read, request, serve_config, serve_urls, urls,
+    Reply, begin_slowly, config, dial, exchange, read, request, serve_config, serve_urls, urls,
 };
 use crate::tokens::{secret, write};
 
@@ -97,10 +97,7 @@ fn what_is_refused_outside_of_endpoints_is_json_too() {
 
     let limits = Limits { client_requests: 1, ..Limits::default() };
     let crowded = serve_urls(folder.path(), limits, 8, no_hook());
-    let mut first = dial(crowded.address);
-    let head = format!("POST {QUERY} HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n{JSON}\r\n");
-    first.write_all(head.as_bytes()).unwrap();
-    eventually("the client's part", || crowded.get("/v1/databases").status == 429);
+    let _first = begin_slowly(crowded.address, QUERY, &format!("content-length: 9\r\n{JSON}"));
     let reply = crowded.get_with("/v1/databases", JSON);
     assert_eq!(cause(&reply), (429, "OVERLOADED".into()));
     assert_eq!(reply.header("retry-after"), Some("1"));
