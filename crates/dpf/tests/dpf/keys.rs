@@ -1,13 +1,11 @@
 //! Keys evaluate to the function, on every point of small domains and random points of large ones.
-#![allow(missing_docs, reason = "a test")]
 
-mod common;
-
-use common::{Check, Sample};
 use proptest::prelude::*;
 use proptest::sample::select;
 use spirea_dpf::*;
 use spirea_math::random::SecretRng;
+
+use crate::common::{Check, Sample};
 
 /// The keys of `point` add up to the function at every point of the domain.
 #[derive(Clone, Copy)]

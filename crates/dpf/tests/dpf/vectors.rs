@@ -1,6 +1,5 @@
 //! The functions and keys agree with `scripts/dpf_vectors.py`, a second implementation that was checked against
 //! published answers.
-#![allow(missing_docs, reason = "a test")]
 
 use serde::Deserialize;
 use spirea_dpf::prf::PrfVisitor;
@@ -57,7 +56,7 @@ impl PrfVisitor for Blocks {
 #[test]
 fn blocks_of_every_function_in_groups_of_every_size() {
     let vectors: Vec<PrfVector> =
-        serde_json::from_str(include_str!("../../../conformance/vectors/dpf/prf.json")).unwrap();
+        serde_json::from_str(include_str!("../../../../conformance/vectors/dpf/prf.json")).unwrap();
     for kind in PrfKind::ALL {
         let of_kind = vectors.iter().filter(|vector| vector.prf == kind);
         let read =
@@ -143,7 +142,7 @@ impl PrfVisitor for &KeyVector {
 #[test]
 fn keys_of_every_function_and_output() {
     let vectors: Vec<KeyVector> =
-        serde_json::from_str(include_str!("../../../conformance/vectors/dpf/keys.json")).unwrap();
+        serde_json::from_str(include_str!("../../../../conformance/vectors/dpf/keys.json")).unwrap();
     for kind in PrfKind::ALL {
         for output in OutputKind::ALL {
             assert!(vectors.iter().any(|vector| (vector.prf, vector.output) == (kind, output)));

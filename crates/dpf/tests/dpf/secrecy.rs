@@ -2,14 +2,12 @@
 //!
 //! No test shows that a key hides its point; this one catches the mistakes that leave what a key must hide in
 //! plain sight.
-#![allow(missing_docs, reason = "a test")]
 
-mod common;
-
-use common::{Check, Sample};
 use spirea_dpf::prf::Aes128;
 use spirea_dpf::*;
 use spirea_math::random::SecretRng;
+
+use crate::common::{Check, Sample};
 
 /// Keys of one point that are looked at together.
 const KEYS: u64 = 4096;

@@ -1,5 +1,4 @@
 //! The names of functions, and what there is to know of them.
-#![allow(missing_docs, reason = "a test")]
 
 use spirea_dpf::prf::PrfVisitor;
 use spirea_dpf::*;

@@ -1,5 +1,4 @@
 //! Bytes that are no key of a domain are refused with the field's name; all others are a key.
-#![allow(missing_docs, reason = "a test")]
 
 use proptest::prelude::*;
 use spirea_dpf::prf::Aes128;
