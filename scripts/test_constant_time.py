@@ -11,28 +11,16 @@ nothing was checked.
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import debian
+
 ROOT = Path(__file__).resolve().parent.parent
 # What valgrind exits with where a secret steers the program.
 STEERED = 9
-
-
-def valgrind():
-    """The checker's path."""
-    found = shutil.which("valgrind")
-    if not found and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "update", "-qq"], check=True)
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "valgrind", "libc6-dbg"]
-        subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
-        found = shutil.which("valgrind")
-    if not found:
-        sys.exit("there is no valgrind: install it (Debian: apt-get install valgrind)")
-    return found
 
 
 def build():
@@ -47,7 +35,7 @@ def main():
     if platform.machine() not in ("x86_64", "AMD64"):
         print(f"nothing was checked: secrets are marked on x86-64 alone, and this is {platform.machine()}")
         return
-    checker, program = valgrind(), build()
+    checker, program = debian.program(["valgrind"], ["valgrind", "libc6-dbg"]), build()
 
     def run(*arguments):
         command = [checker, "-q", f"--error-exitcode={STEERED}", "--num-callers=30", program, *arguments]

@@ -8,12 +8,13 @@ Needs Chromium; where there is none and this may install packages, it installs D
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
+
+import debian
 
 LOOK_UPS = 7
 
@@ -47,24 +48,11 @@ class Page(HTMLParser):
         return " ".join(self.texts.get(name, "").split())
 
 
-def chromium():
-    """The browser's path."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    if not found and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "update", "-qq"], check=True)
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
-        subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
-        found = shutil.which("chromium")
-    if not found:
-        sys.exit("there is no Chromium: install it (Debian: apt-get install chromium)")
-    return found
-
-
 class Browser:
     def __init__(self, folder):
+        browser = debian.program(["chromium", "chromium-browser", "google-chrome"], ["chromium"])
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
-        self.command = [chromium(), *flags, f"--user-data-dir={folder}/profile", "--window-size=1100,1000"]
+        self.command = [browser, *flags, f"--user-data-dir={folder}/profile", "--window-size=1100,1000"]
 
     def dump(self, url, picture=None):
         """The page after a few of its seconds, and a picture of it."""
