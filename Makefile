@@ -2,13 +2,13 @@
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 
-.PHONY: build demo demo-two-server test lint test-docs test-rust test-page test-avx512 fuzz bench clean
+.PHONY: build demo demo-two-server test test-parts lint tests-built test-docs test-rust test-page test-avx512 fuzz bench clean
 
 # Says in one line what is missing where Rust is not there, or too old.
 .PHONY: check-rust
 check-rust:
 	@CARGO="$(CARGO)" scripts/check-rust.sh
-build demo-build lint check-32-bit deny audit test-rust: | check-rust
+build demo-build lint check-32-bit deny audit tests-built doc test-constant-time: | check-rust
 
 build:
 	$(CARGO) build --release --locked --package spirea-cli
@@ -27,7 +27,17 @@ demo: demo-build
 demo-two-server: demo-build
 	python3 scripts/demo_two_server.py target/debug/spirea
 
-test: lint deny test-rust test-cuda-asan test-docs test-reference-client test-openapi test-page test-constant-time test-deploy check-cuda-pack test-avx512
+# Three parts at a time: most of them keep one processor busy or wait. What a part prints comes when it has ended.
+test:
+	$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-parts
+
+# What takes longest comes first, as far as it waits for nothing.
+test-parts: lint deny test-constant-time test-rust check-cuda-pack test-reference-client test-cuda-asan test-openapi doc test-docs test-page test-deploy test-avx512
+
+# Cargo would take its share of three parts for all the processors there are.
+ifneq ($(filter test-parts,$(MAKECMDGOALS)),)
+unexport MAKEFLAGS MFLAGS
+endif
 
 # And what takes longer than anyone waits for: hours.
 .PHONY: test-all
@@ -59,31 +69,38 @@ check-32-bit:
 	CARGO="$(CARGO)" scripts/check-32-bit.sh
 
 # The emulated CUDA device is built with AddressSanitizer besides: test-cuda-asan runs every kernel under it.
-test lint test-rust test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
-test-rust:
-	$(CARGO) test --workspace --locked
+lint tests-built test-rust doc test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
+tests-built:
+	CARGO="$(CARGO)" python3 scripts/test_rust.py --build
+
+# All tests of the workspace: `cargo test --workspace` runs the same, one program after another.
+test-rust: tests-built
+	CARGO="$(CARGO)" python3 scripts/test_rust.py
+
+.PHONY: doc
+doc: tests-built
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 .PHONY: test-cuda-asan
-test-cuda-asan: test-rust
+test-cuda-asan: tests-built
 	python3 scripts/test_cuda_asan.py
 
-# Every console block of README.md and docs/ is run, in a fresh folder, with the binary of test-rust.
-test-docs: test-rust
+# Every console block of README.md and docs/ is run, in a fresh folder, with the binary of the tests.
+test-docs: tests-built
 	python3 scripts/run_docs.py target/debug/spirea README.md docs
 
-# The client that was written from docs/wire.md, against tables of all protocols that the binary of test-rust serves. What
+# The client that was written from docs/wire.md, against tables of all protocols that the binary of the tests serves. What
 # it needs of others is pinned, and kept in a folder of its own, here and below.
 REFERENCE = target/reference-client
 .PHONY: test-reference-client
-test-reference-client: test-rust $(REFERENCE)/installed
+test-reference-client: tests-built $(REFERENCE)/installed
 	$(REFERENCE)/bin/python conformance/client/test_reference_client.py target/debug/spirea
 
 # Both ports asked by their OpenAPI documents, by Schemathesis; a longer run draws more requests for each endpoint:
 # make test-openapi SPIREA_OPENAPI_EXAMPLES=500
 OPENAPI = target/openapi
 .PHONY: test-openapi
-test-openapi: test-rust $(OPENAPI)/installed
+test-openapi: tests-built $(OPENAPI)/installed
 	$(OPENAPI)/bin/python scripts/test_openapi.py target/debug/spirea
 
 # What these two need of others.
@@ -95,7 +112,7 @@ $(REFERENCE)/installed $(OPENAPI)/installed:
 	touch $@
 
 # The operator's page in Chromium without a window, which the script installs where it may.
-test-page: test-rust
+test-page: tests-built
 	python3 scripts/test_page.py target/debug/spirea
 
 # Client code under valgrind, which the script installs where it may: docs/constant-time.md.
