@@ -43,6 +43,7 @@ endif
 .PHONY: test-all
 test-all: test torture check-whole-cuda-pack
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance
+	SPIREA_CONFORMANCE=long $(MAKE) test-constant-time
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
 	$(MAKE) fuzz
 

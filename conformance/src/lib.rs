@@ -15,8 +15,9 @@ use spirea_protocols::{
 };
 use tempfile::TempDir;
 
-/// Whether tests whose oracle takes minutes ask it of everything, as `SPIREA_CONFORMANCE=long` says, and not of the one or
-/// two protocols alone that have all of the steps in question between them.
+/// Whether tests that take minutes do all that they can, as `SPIREA_CONFORMANCE=long` says: ask the oracle of everything,
+/// and not of the one or two protocols alone that have all of the steps in question between them; draw more clients; and
+/// go through every case where a few tell as much.
 pub fn is_long() -> bool {
     std::env::var("SPIREA_CONFORMANCE").is_ok_and(|wanted| wanted == "long")
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spirea_backend::ShareBackend;
-use spirea_conformance::{Setup, setup_of, slices};
+use spirea_conformance::{Setup, is_long, setup_of, slices};
 use spirea_cpu::CpuBackend;
 use spirea_math::random::SecretRng;
 use spirea_math::secret;
@@ -38,12 +38,15 @@ fn sizes(protocol: &str) -> (Size, Size) {
 /// Looks up values under `protocol`.
 pub fn of(protocol: &str) {
     let (small, large) = sizes(protocol);
-    for (kind, spread, size, proof_levels) in [
+    let tables = [
         (TableKind::Keyword, Spread::Even, small, None),
-        (TableKind::Keyword, Spread::Wide, small, None),
         (TableKind::Index, Spread::Even, large, Some(2)),
+        (TableKind::Keyword, Spread::Wide, small, None),
         (TableKind::Index, Spread::Wide, small, None),
-    ] {
+    ];
+    // How wide buckets are found is the table's code, whatever the protocol: one of each kind.
+    let every = is_long() || ["simple", "exppack-simple", "onion", "dpf-xor"].contains(&protocol);
+    for &(kind, spread, size, proof_levels) in &tables[..if every { 4 } else { 2 }] {
         let (setup, client, rng) = &mut halves(protocol, sealed(kind, spread, size, proof_levels));
         // One that is there, and one that is not.
         for number in [size.values * 2 / 3, size.values + 5] {
