@@ -27,14 +27,14 @@ demo: demo-build
 demo-two-server: demo-build
 	python3 scripts/demo_two_server.py target/debug/spirea
 
-# Three parts at a time: most of them keep one processor busy or wait. What a part prints comes when it has ended.
+# Two parts at a time: most of them keep one processor busy or wait. What a part prints comes when it has ended.
 test:
-	$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-parts
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-parts
 
 # What takes longest comes first, as far as it waits for nothing.
 test-parts: lint deny test-constant-time test-rust check-cuda-pack test-reference-client test-cuda-asan test-openapi doc test-docs test-page test-deploy test-avx512
 
-# Cargo would take its share of three parts for all the processors there are.
+# Cargo would take its share of two parts for all the processors there are.
 ifneq ($(filter test-parts,$(MAKECMDGOALS)),)
 unexport MAKEFLAGS MFLAGS
 endif

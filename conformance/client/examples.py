@@ -20,7 +20,7 @@ from reference import envelope, lwe, prf, ring, streams, table, versions
 from reference.dpf import Domain
 from reference.grid import Grid
 from reference.protocols import PROTOCOLS, pad_key, protocol_of
-from reference.rlwe import Shape, bit_fields, uniform_half
+from reference.rlwe import Expanded, Rotated, bit_fields, uniform_half
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 BLOCK = re.compile(r"^```example (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -272,19 +272,37 @@ def substitution():
     terms = [f"{signs[c]}X^{i}" for i, c in enumerate(image) if c]
     exponents = listed((ring.DEGREE >> level) + 1 for level in (0, 1, 10))
     said = ["ring: fast", f"exponents of levels 0, 1 and 10: {exponents}"]
-    return [*said, f"X + 2 X^3 at level 1: {' + '.join(terms).replace('+ -', '- ')}"]
+    said.append(f"X + 2 X^3 at level 1: {' + '.join(terms).replace('+ -', '- ')}")
+    few, many = (Rotated(ring.SETS["fast"], 1280, 1, packed).exponents[4:] for packed in (1, 11))
+    return [*said, f"exponents of 8 and of 16 rotations: {listed(few)} and {listed(many)}"]
 
 
 def leaves():
     fast = ring.SETS["fast"]
-    shapes = [(groups, Shape(fast, 1280, groups)) for groups in (1, 5)]
+    shapes = [(groups, Expanded(fast, 1280, groups)) for groups in (1, 5)]
     lines = [
-        f"fast, 1280 columns, {groups} group{'s' * (groups > 1)}: {shape.leaves} leaves, {shape.levels} levels"
+        f"fast, by expansion, 1280 columns, {groups} group{'s' * (groups > 1)}: {shape.leaves} leaves, {shape.levels} levels"
         for groups, shape in shapes
     ]
     coefficients = listed(shapes[0][1].coefficient(leaf) for leaf in (1, 2, 3, 1279))
     lines.append(f"coefficients of leaves 1, 2, 3 and 1279 of 11 levels: {coefficients}")
     return [*lines, f"floor(q / p) of fast: {fast.scale}"]
+
+
+def rotations():
+    fast = ring.SETS["fast"]
+    packed = (1, 10, 11, 40, 41, 200)
+    of_columns = [listed(Rotated(fast, columns, 1, results).rotations for results in packed) for columns in (1280, 1536)]
+    shape = Rotated(fast, 1280, 5, 5)
+    entries = listed(shape.place(256 * chunk + i) for chunk in (0, 1, 4) for i in (0, 1, 255))
+    return [
+        f"rotations for 1, 10, 11, 40, 41 and 200 packed ciphertexts of 1280 columns: {of_columns[0]}",
+        f"those of 1536 columns: {of_columns[1]}",
+        f"fast, 1280 columns, 5 groups: {shape.levels} levels",
+        f"coefficients of entries 0, 1 and 255 of chunks 0, 1 and 4: {entries}",
+        f"coefficients of rows 0, 1 and 8 of {shape.rows}: {listed(map(shape.place_of_row, (0, 1, 8)))}",
+        f"floor(q / p) / 4096 of fast: {fast.scale * pow(4096, -1, fast.modulus) % fast.modulus}",
+    ]
 
 
 def response():
@@ -362,6 +380,7 @@ EXAMPLES = {
     "gadgets": gadgets,
     "substitution": substitution,
     "leaves": leaves,
+    "rotations": rotations,
     "response": response,
     "pad": pad,
     "prf": functions,

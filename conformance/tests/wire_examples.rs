@@ -10,7 +10,7 @@ use spirea_dpf::{Bit, Domain, OutputKind, Prf, generate, prf};
 use spirea_lattice::rlwe::{Conversion, KeyShape};
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed, public_residues, public_row};
-use spirea_math::{Expansion, Gadget, Modulus, NttPlan};
+use spirea_math::{Expansion, Gadget, Modulus, NttPlan, Rotations};
 use spirea_protocols::delta::{self, Change};
 use spirea_protocols::grid::{self, Grid, Spread};
 use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
@@ -106,6 +106,7 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("gadgets", gadgets());
     add("substitution", substitution());
     add("leaves", leaves());
+    add("rotations", rotations());
     add("response", response());
     add("pad", pad());
     add("prf", functions());
@@ -412,7 +413,7 @@ fn transform() -> Vec<String> {
 }
 
 fn halves() -> Vec<String> {
-    let shape = KeyShape { set: RingSet::Fast, levels: 1, conversion: Conversion::None };
+    let shape = KeyShape { set: RingSet::Fast, levels: 1, rotations: None, conversion: Conversion::None };
     let mut keys = COUNTED.to_vec();
     keys.resize(shape.bytes(), 0);
     let (keys, words) = (shape.parse(&keys).unwrap().expansion, RingSet::Fast.ring().words());
@@ -450,6 +451,11 @@ fn substitution() -> Vec<String> {
         "ring: fast".into(),
         format!("exponents of levels 0, 1 and 10: {}", listed(&exponents)),
         "X + 2 X^3 at level 1: X^2049 - 2 X^2051".into(),
+        format!(
+            "exponents of 8 and of 16 rotations: {} and {}",
+            listed(&Rotations::new(256, 5, 8).keys(4096)),
+            listed(&Rotations::new(256, 5, 16).keys(4096))
+        ),
     ]
 }
 
@@ -460,7 +466,7 @@ fn leaves() -> Vec<String> {
     let [one, five] = [0, 3].map(|depth| Expansion::covering(1280 + depth * selector));
     let shape = |groups: &str, expansion: &Expansion| {
         let (leaves, levels) = (expansion.leaves(), expansion.levels());
-        format!("fast, 1280 columns, {groups}: {leaves} leaves, {levels} levels")
+        format!("fast, by expansion, 1280 columns, {groups}: {leaves} leaves, {levels} levels")
     };
     let coefficients = [1, 2, 3, 1279].map(|leaf| one.coefficient(leaf));
     vec![
@@ -468,6 +474,30 @@ fn leaves() -> Vec<String> {
         shape("5 groups", &five),
         format!("coefficients of leaves 1, 2, 3 and 1279 of 11 levels: {}", listed(&coefficients)),
         format!("floor(q / p) of fast: {}", fast.scale()),
+    ]
+}
+
+fn rotations() -> Vec<String> {
+    let fast = RingSet::Fast;
+    let of = |chunks| listed(&[1, 10, 11, 40, 41, 200].map(|r| Rotations::fewest(256, chunks, r).steps()));
+    // Three bits tell five groups apart.
+    let (chunks, rows) = (Expansion::partial(4, 6), Expansion::further(4, 9));
+    let entries =
+        [0, 1, 4].into_iter().flat_map(|chunk| [0, 1, 255].map(|i| chunks.coefficient(chunk) + 16 * i));
+    let rows_of = [0, 1, 8].map(|row| chunks.coefficient(5) + 16 * rows.coefficient(row));
+    // The multiple of q that makes it divisible.
+    let q = fast.ring().modulus();
+    let scale = (0..4096).map(|k| fast.scale() + k * q).find(|scaled| scaled % 4096 == 0).unwrap() / 4096;
+    vec![
+        format!("rotations for 1, 10, 11, 40, 41 and 200 packed ciphertexts of 1280 columns: {}", of(5)),
+        format!("those of 1536 columns: {}", of(6)),
+        format!("fast, 1280 columns, 5 groups: {} levels", chunks.levels() + rows.levels()),
+        format!(
+            "coefficients of entries 0, 1 and 255 of chunks 0, 1 and 4: {}",
+            listed(&entries.collect::<Vec<_>>())
+        ),
+        format!("coefficients of rows 0, 1 and 8 of 9: {}", listed(&rows_of)),
+        format!("floor(q / p) / 4096 of fast: {scale}"),
     ]
 }
 

@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         if let Ok(words) = parse_query(set, &repeated) {
             assert_eq!(words.len(), 2 * set.ring().words());
         }
-        let shape = KeyShape { set, levels: 1, conversion: Conversion::None };
+        let shape = KeyShape { set, levels: 1, rotations: None, conversion: Conversion::None };
         let keys: Vec<u8> = bytes.iter().copied().cycle().take(shape.bytes()).collect();
         let _ = shape.parse(&keys);
         assert!(shape.parse(&keys[1..]).is_err());

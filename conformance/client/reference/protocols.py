@@ -9,7 +9,7 @@ from .errors import BadRequest, Malformed
 from .grid import Grid
 from .prf import FUNCTIONS
 from .ring import DEGREE, ring_set
-from .rlwe import RingSecret, Shape, join_bits
+from .rlwe import Expanded, RingSecret, Rotated, join_bits
 from .streams import chacha20
 
 
@@ -78,9 +78,16 @@ class Folding(Protocol):
         pairs = [lwe.encrypt_unit(self.first, column + part, rng) for part in range(self.grid.parts)]
         return b"".join(bodies for bodies, _ in pairs), [secret for _, secret in pairs]
 
-    def packing(self, groups):
-        """wire.md 12."""
-        return Shape(ring_set(self.params["ring"], True), self.degree, groups)
+    def expanded(self):
+        """wire.md 11.6, 12.3."""
+        return Expanded(ring_set(self.params["ring"], True), self.degree, 1)
+
+    def packing(self, packed, groups=1):
+        """With so many packed ciphertexts (wire.md 11.6, 12)."""
+        chosen = ring_set(self.params["ring"], True)
+        if self.params["ring"] == "paper":
+            return Expanded(chosen, self.degree, groups)
+        return Rotated(chosen, self.degree, groups, packed)
 
 
 class Simple(Folding):
@@ -167,8 +174,9 @@ class ExpPackDouble(TwoFolds):
 
     def __init__(self, params):
         super().__init__(params)
-        self.shape = self.packing(1)
-        self.packed_bytes = -(-self.fixed_rows // DEGREE) * self.shape.set.response_bytes
+        packed = -(-self.fixed_rows // DEGREE)
+        self.shape = self.packing(packed)
+        self.packed_bytes = packed * self.shape.set.response_bytes
         self.query_bytes = self.bodies_bytes + self.shape.query_bytes
         self.answer_bytes = self.packed_bytes + self.moving_bytes
 
@@ -193,7 +201,7 @@ class ExpPackSimple(Folding):
         super().__init__(params)
         if self.grid.groups != 1 or self.grid.unit % DEGREE:
             raise Malformed("a unit is no column of a multiple of 4096 bytes")
-        self.shape = self.packing(1)
+        self.shape = self.packing(self.grid.unit // DEGREE)
         self.unit_bytes = self.grid.unit // DEGREE * self.shape.set.response_bytes
         self.query_bytes = self.grid.parts * (4 * self.grid.columns + self.shape.query_bytes)
         self.answer_bytes = self.grid.parts * self.unit_bytes
@@ -227,7 +235,7 @@ class DoublePack(Blocks):
 
     def __init__(self, params):
         super().__init__(params)
-        self.shape = self.packing(1)
+        self.shape = self.expanded()
         self.second = self.matrix(1, self.grid.groups)
         self.part_bytes = self.shape.set.response_bytes // DEGREE * self.shape.set.response_bytes
         self.query_bytes = 4 * (self.grid.columns + self.grid.groups) + self.shape.query_bytes
@@ -251,7 +259,7 @@ class Hybrid(Blocks):
 
     def __init__(self, params):
         super().__init__(params)
-        self.shape = self.packing(self.grid.groups)
+        self.shape = self.packing(self.grid.parts * self.grid.groups, self.grid.groups)
         self.query_bytes = 4 * self.grid.columns + self.shape.query_bytes
         self.answer_bytes = self.grid.parts * self.shape.set.response_bytes
 
@@ -281,7 +289,7 @@ class Onion(Protocol):
         self.bits = chosen.plaintext_bits
         if self.grid.unit != DEGREE * self.bits // 8 or self.grid.columns > 512:
             raise Malformed("a unit is no plaintext, or there are more than 512 columns")
-        self.shape = Shape(chosen, self.grid.columns, self.grid.groups)
+        self.shape = Expanded(chosen, self.grid.columns, self.grid.groups)
         self.query_bytes = self.shape.query_bytes
         self.answer_bytes = self.grid.parts * chosen.response_bytes
 

@@ -8,22 +8,38 @@ from .sample import noise, ternary
 from .streams import residues
 
 SEED_BYTES = 32
+CHUNK = 256  # wire.md 11.6
+
+
+def reverse(number, bits):
+    """The lowest bits of a number, reversed."""
+    return int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
 
 
 class Shape:
-    """How a protocol uses its ring: leaves for columns, then for the selectors of `groups` (wire.md 11.6)."""
+    """What a query's ciphertext holds: numbers for columns, and rows for the selectors of `groups` (wire.md 11.6)."""
 
-    def __init__(self, ring_set, columns, groups):
-        self.set, self.columns = ring_set, columns
+    rotations = None
+
+    def __init__(self, ring_set, groups):
+        self.set = ring_set
         self.depth = (groups - 1).bit_length()
         self.factors = ring_set.selector.factors(ring_set.primes)
-        self.leaves = columns + self.depth * len(self.factors)
-        self.levels = (self.leaves - 1).bit_length()
+        self.rows = self.depth * len(self.factors)
+
+    def rows_of(self, group):
+        return [factor * (group >> bit & 1) for bit in range(self.depth) for factor in self.factors]
 
     @property
     def key(self):
         """What keys depend on: those of one shape serve every part that has it (wire.md 11.5)."""
-        return self.set, self.levels, self.depth > 0
+        return self.set, self.levels, self.rotations, self.depth > 0
+
+    @property
+    def exponents(self):
+        """wire.md 11.5."""
+        rotations = (5, 2 * DEGREE - 1, pow(5, self.rotations, 2 * DEGREE)) if self.rotations else ()
+        return [(DEGREE >> level) + 1 for level in range(self.levels)] + list(rotations)
 
     @property
     def query_bytes(self):
@@ -32,12 +48,57 @@ class Shape:
     @property
     def keys_bytes(self):
         """wire.md 11.5."""
-        ciphertexts = (self.levels + 2 * (self.depth > 0)) * len(self.set.expansion.factors(self.set.primes))
+        ciphertexts = (len(self.exponents) + 2 * (self.depth > 0)) * len(self.set.expansion.factors(self.set.primes))
         return SEED_BYTES + 4 * ciphertexts * self.set.words
 
+
+class Expanded(Shape):
+    """By expansion: columns and rows are leaves (wire.md 11.6)."""
+
+    def __init__(self, ring_set, columns, groups):
+        super().__init__(ring_set, groups)
+        self.leaves = columns + self.rows
+        self.levels = (self.leaves - 1).bit_length()
+
     def coefficient(self, leaf):
-        """The coefficient of a leaf (wire.md 11.6)."""
-        return int(f"{leaf:0{self.levels}b}"[::-1], 2) if self.levels else 0
+        return reverse(leaf, self.levels)
+
+    def blinded(self, ring, numbers, group, noise):
+        """The message of scaled numbers, with its noise."""
+        message = [0] * DEGREE
+        for leaf, number in enumerate([*numbers, *self.rows_of(group)]):
+            message[self.coefficient(leaf)] = number
+        return ring.scale(ring.add(ring.lift(message), noise), pow(2, -self.levels, self.set.modulus))
+
+
+class Rotated(Shape):
+    """By rotations: columns are chunks of an LWE secret (wire.md 11.6)."""
+
+    def __init__(self, ring_set, columns, groups, packed):
+        super().__init__(ring_set, groups)
+        self.chunks = columns // CHUNK
+        self.levels = 4 + (self.rows - 1).bit_length() if self.rows else 4
+        half = CHUNK // 2
+        self.rotations = min(
+            (1 << log for log in range(3, 8)),
+            key=lambda h: self.chunks * (2 * h - 1) + packed * (half // h - 1),
+        )
+
+    def place(self, entry):
+        chunk, i = divmod(entry, CHUNK)
+        return reverse(chunk, 4) + 16 * i
+
+    def place_of_row(self, row):
+        return reverse(self.chunks, 4) + 16 * reverse(row, self.levels - 4)
+
+    def blinded(self, ring, numbers, group, noise):
+        """The message of scaled numbers, with its noise."""
+        message = [0] * DEGREE
+        for entry, number in enumerate(numbers):
+            message[self.place(entry)] = number * pow(DEGREE, -1, self.set.modulus)
+        for row, number in enumerate(self.rows_of(group)):
+            message[self.place_of_row(row)] = number * pow(2, -self.levels, self.set.modulus)
+        return ring.add(ring.lift(message), noise)
 
 
 def uniform_half(ring_set, seed, number):
@@ -67,9 +128,7 @@ class RingSecret:
     def _evaluation_keys(self, shape, rng):
         """wire.md 11.5."""
         seed, ring, halves = rng.bytes(SEED_BYTES), self.ring, []
-        targets = [
-            ring.forward(ring.substitute(self.coefficients, (DEGREE >> level) + 1)) for level in range(shape.levels)
-        ]
+        targets = [ring.forward(ring.substitute(self.coefficients, exponent)) for exponent in shape.exponents]
         if shape.depth:
             targets += [self.values, ring.multiply(self.values, self.values)]
         for target in targets:
@@ -80,17 +139,10 @@ class RingSecret:
 
     def query(self, shape, numbers, group, rng):
         """The ciphertext of numbers, one for each column, and of the selectors of a group (wire.md 11.6)."""
-        message = [0] * DEGREE
-        leaves = [self.set.scale * int(number) for number in numbers]
-        for bit in range(shape.depth):
-            leaves += [factor * (group >> bit & 1) for factor in shape.factors]
-        for leaf, number in enumerate(leaves):
-            message[shape.coefficient(leaf)] = number
-        ring = self.ring
-        noisy = ring.add(ring.lift(message), self._noise(rng))
-        halved = ring.scale(noisy, pow(2, -shape.levels, self.set.modulus))
+        scaled = [self.set.scale * int(number) for number in numbers]
+        blinded = shape.blinded(self.ring, scaled, group, self._noise(rng))
         seed = rng.bytes(SEED_BYTES)
-        return seed + self._encrypt(ring.forward(halved), seed, 0)
+        return seed + self._encrypt(self.ring.forward(blinded), seed, 0)
 
     def decode(self, ciphertext, bits):
         """The numbers of so many bits in the coefficients of a response's ciphertext (wire.md 11.7)."""

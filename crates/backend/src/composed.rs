@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spirea_dpf::{Key, PrfKind};
-use spirea_math::{Expansion, Gadget, Ring};
+use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use crate::{
     Backend, BackendError, BackendId, Bodies, EvaluationKeys, FileRows, FillPolynomial, FoldedBlocks,
@@ -206,13 +206,47 @@ where
         self.run(operation, || self.rings().expand(tables, expansion, queries))
     }
 
+    fn expand_leaf(
+        &self,
+        tables: &Self::Tables,
+        expansion: Expansion,
+        keys: &[&Self::Keys],
+        leaves: &Self::Leaves,
+        leaf: usize,
+    ) -> Result<Self::Leaves, BackendError> {
+        let operation = Operation::ExpandLeaf { queries: keys.len(), leaves: expansion.leaves() };
+        self.run(operation, || self.rings().expand_leaf(tables, expansion, keys, leaves, leaf))
+    }
+
+    fn rotate(
+        &self,
+        tables: &Self::Tables,
+        rotations: Rotations,
+        keys: &[&Self::Keys],
+        leaves: &Self::Leaves,
+    ) -> Result<Self::Leaves, BackendError> {
+        let operation = Operation::Rotate { queries: keys.len(), rotations };
+        self.run(operation, || self.rings().rotate(tables, rotations, keys, leaves))
+    }
+
     fn poly_fold(
         &self,
         tables: &Self::Tables,
-        plain: &Self::Plain,
+        plain: &[Self::Plain],
         leaves: &Self::Leaves,
     ) -> Result<Self::Ciphertexts, BackendError> {
         self.run(Operation::PolyFold, || self.rings().poly_fold(tables, plain, leaves))
+    }
+
+    fn sum_rotated(
+        &self,
+        tables: &Self::Tables,
+        rotations: Rotations,
+        keys: &[&Self::Keys],
+        ciphertexts: Self::Ciphertexts,
+    ) -> Result<Self::Ciphertexts, BackendError> {
+        let operation = Operation::SumRotated { queries: keys.len(), rotations };
+        self.run(operation, || self.rings().sum_rotated(tables, rotations, keys, ciphertexts))
     }
 
     fn add_bodies(

@@ -28,7 +28,7 @@ pub use observed::{Observed, Observer, StepTimes, Timed};
 pub use operation::Operation;
 pub use ring::{
     Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, RingBackend, SwitchedBits, centred, check_batches,
-    check_ciphertexts,
+    check_ciphertexts, check_rotations,
 };
 pub use rows::{Batch, MAX_KEYS, RowLayout, ShareBackend};
 pub use shares::Share;

@@ -1,5 +1,7 @@
 //! The operations of backends by name and shape, for who watches them.
 
+use spirea_math::Rotations;
+
 #[cfg(doc)]
 use crate::{Backend, RingBackend, ShareBackend};
 use crate::{FoldedBlocks, PanelLayout, RowLayout, SwitchedBits};
@@ -62,8 +64,29 @@ pub enum Operation {
         /// Leaves of each.
         leaves: usize,
     },
+    /// [`RingBackend::expand_leaf`].
+    ExpandLeaf {
+        /// How many.
+        queries: usize,
+        /// Leaves of each.
+        leaves: usize,
+    },
+    /// [`RingBackend::rotate`].
+    Rotate {
+        /// How many.
+        queries: usize,
+        /// Which.
+        rotations: Rotations,
+    },
     /// [`RingBackend::poly_fold`].
     PolyFold,
+    /// [`RingBackend::sum_rotated`].
+    SumRotated {
+        /// How many.
+        queries: usize,
+        /// Which.
+        rotations: Rotations,
+    },
     /// [`RingBackend::add_bodies`].
     AddBodies {
         /// Words of each query.
@@ -114,7 +137,8 @@ impl Operation {
             Self::Tables | Self::Columns(_) => "tables",
             Self::Keys => "keys",
             Self::Encode { .. } => "encode",
-            Self::Expand { .. } => "expand",
+            Self::Expand { .. } | Self::ExpandLeaf { .. } => "expand",
+            Self::Rotate { .. } | Self::SumRotated { .. } => "rotate",
             Self::PolyFold => "poly_fold",
             Self::AddBodies { .. } => "add_bodies",
             Self::Selectors { .. } => "selectors",

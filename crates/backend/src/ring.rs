@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use spirea_math::{Expansion, Gadget, Ring};
+use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use crate::{Backend, BackendError, PanelLayout};
 
@@ -18,6 +18,8 @@ pub struct EvaluationKeys<'a> {
     /// For each level of the expansion, for each digit i, a ciphertext of phase `factor_i s(X^k)` with the
     /// level's exponent k.
     pub expansion: &'a [u32],
+    /// The same for each of the exponents of [`Rotations::keys`]; empty if nothing is rotated.
+    pub rotations: &'a [u32],
     /// The gadget of the conversion to RGSW.
     pub conversion_gadget: Gadget,
     /// For each digit i a ciphertext of phase `factor_i s`, then for each digit one of phase `factor_i s^2`:
@@ -34,6 +36,7 @@ impl EvaluationKeys<'_> {
         let substitution = self.expansion_gadget.levels(ring) * 2 * ring.words();
         let conversion = 2 * self.conversion_gadget.levels(ring) * 2 * ring.words();
         let whole = self.expansion.len().is_multiple_of(substitution)
+            && (self.rotations.is_empty() || self.rotations.len() == Rotations::KEYS * substitution)
             && (self.conversion.is_empty() || self.conversion.len() == conversion);
         if !whole {
             return Err(BackendError::Shape("evaluation keys are not whole keys of the ring".into()));
@@ -153,6 +156,17 @@ pub fn check_batches(one: usize, other: usize) -> Result<(), BackendError> {
     Err(BackendError::Shape(format!("operands of {one} and of {other} queries")))
 }
 
+/// Checks that a ring has the subring that is rotated.
+///
+/// # Errors
+/// [`BackendError::Shape`] if it has not.
+pub fn check_rotations(ring: &Ring, rotations: Rotations) -> Result<(), BackendError> {
+    if rotations.entries() <= ring.degree() {
+        return Ok(());
+    }
+    Err(BackendError::Shape(format!("chunks of {} entries in degree {}", rotations.entries(), ring.degree())))
+}
+
 /// How many ciphertexts of a ring each of `queries` queries has in these words, in the form of
 /// [`RingBackend::ciphertext_words`].
 ///
@@ -236,16 +250,59 @@ pub trait RingBackend: Backend {
         queries: &[(&Self::Keys, &[u32])],
     ) -> Result<Self::Leaves, BackendError>;
 
-    /// Steps `poly_fold` and, before bodies are added, `pack`: for each query and each row r of `plain`, the
-    /// ciphertext that is the sum over columns c of `plain[r][c] * leaves[c]`.
+    /// Goes on with the expansion of a batch at one leaf of each query, with its client's keys: one of `keys` for each.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if there is no such leaf, or not as many keys as queries, or keys do not serve the
+    /// expansion's levels.
+    fn expand_leaf(
+        &self,
+        tables: &Self::Tables,
+        expansion: Expansion,
+        keys: &[&Self::Keys],
+        leaves: &Self::Leaves,
+        leaf: usize,
+    ) -> Result<Self::Leaves, BackendError>;
+
+    /// Step `rotate`: the images of each query's first leaves, its chunks, under the small automorphisms, in the order
+    /// that [`Rotations::of_chunk`] says. The image under 5^(i + 1) is made of that under 5^i, and each one under -5^i of
+    /// that under 5^i.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if there are fewer leaves than chunks, or not as many keys as queries, or keys without
+    /// rotations.
+    fn rotate(
+        &self,
+        tables: &Self::Tables,
+        rotations: Rotations,
+        keys: &[&Self::Keys],
+        leaves: &Self::Leaves,
+    ) -> Result<Self::Leaves, BackendError>;
+
+    /// Steps `poly_fold` and, before bodies are added, `pack`: for each query and each row r of each of `plain` in turn,
+    /// the ciphertext that is the sum over columns c of `plain[r][c] * leaves[c]`.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if there are fewer leaves than columns.
     fn poly_fold(
         &self,
         tables: &Self::Tables,
-        plain: &Self::Plain,
+        plain: &[Self::Plain],
         leaves: &Self::Leaves,
+    ) -> Result<Self::Ciphertexts, BackendError>;
+
+    /// The rest of packing by rotations: for each [`Rotations::big`] ciphertexts c_0, c_1, ... of a query in a row, the
+    /// sum of the images of c_j under the big automorphisms, by Horner's rule from the last one on.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if a query has not so many for each sum, or not as many keys as queries, or keys without
+    /// rotations.
+    fn sum_rotated(
+        &self,
+        tables: &Self::Tables,
+        rotations: Rotations,
+        keys: &[&Self::Keys],
+        ciphertexts: Self::Ciphertexts,
     ) -> Result<Self::Ciphertexts, BackendError>;
 
     /// The rest of step `pack`: adds floor(q / 2^bits) times the upper `bits` bits of each word of `bodies` in

@@ -10,7 +10,7 @@ use clap::Args;
 use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
 use spirea_lattice::LweSet;
-use spirea_protocols::choice::SecurityLevel;
+use spirea_protocols::choice::{Preference, SecurityLevel};
 use spirea_protocols::dpf::Words;
 use spirea_protocols::planner::{Advice, Needs, Rates};
 use spirea_protocols::registry::Choice;
@@ -53,6 +53,10 @@ pub struct Options {
     /// refused.
     #[arg(long, default_value = "standard")]
     security: SecurityLevel,
+    /// What the protocol's shape is chosen for: time, the server's; communication, the bytes of a query and its answer
+    /// where that takes the server at most half as long again; or balance.
+    #[arg(long, default_value = "balance")]
+    prefer: Preference,
     /// LWE set, if not the level's: module-1280, module-1536, or paper for a uniform public matrix.
     #[arg(long)]
     set: Option<String>,
@@ -97,7 +101,7 @@ impl Options {
                 "--protocol auto chooses the parameter sets too: leave --set and --ring away"
             );
             let rates = Rates::measure(&CpuBackend::new(self.threads.count())?, &self.security.ring_sets())?;
-            let needs = Needs { security: self.security, ..Needs::default() };
+            let needs = Needs { security: self.security, prefer: self.prefer, ..Needs::default() };
             return Ok(Protocol::Planned(Advice { needs, rates }));
         }
         ensure!(
@@ -116,6 +120,7 @@ impl Options {
             set: self.set.clone(),
             ring: self.ring.clone(),
             security: self.security,
+            prefer: self.prefer,
             prf: self.prf,
             words,
         }))

@@ -17,7 +17,7 @@ use spirea_wire::{Code, Config, KeysResponse, Lengths, PartConfig, Refusal, Resp
 pub(crate) const OLD: Version = [1; 32];
 pub(crate) const NEW: Version = [2; 32];
 pub(crate) static KEYS: LazyLock<ClientKeys> = LazyLock::new(|| {
-    let shape = KeyShape { set: RingSet::Fast, levels: 1, conversion: Conversion::None };
+    let shape = KeyShape { set: RingSet::Fast, levels: 1, rotations: None, conversion: Conversion::None };
     ClientKeys::of_shape(shape, &[], &mut SecretRng::from_os().unwrap())
 });
 

@@ -91,6 +91,7 @@ fn keys(
     let keys = EvaluationKeys {
         expansion_gadget: gadget,
         expansion: &words(levels * gadget.levels(ring) * row),
+        rotations: &[],
         conversion_gadget: gadget,
         conversion: &words(2 * gadget.levels(ring) * row),
     };
@@ -128,7 +129,7 @@ fn fold(backend: &CpuBackend, primes: &[u32], rows: usize, columns: usize, peak:
     for batch in [1, 4, 32] {
         let leaves = backend.expand(&tables, expansion, &vec![(&keys, &query[..]); batch]).expect("leaves");
         let (best, median) = time(if batch > 4 { 3 } else { 9 }, || {
-            backend.poly_fold(&tables, &plain, &leaves).expect("ciphertexts")
+            backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves).expect("ciphertexts")
         });
         let products = (2 * rows * columns * ring.words() * batch) as f64;
         let bytes = plain.bytes() as f64;
@@ -161,8 +162,9 @@ fn tournament(backend: &CpuBackend, primes: &[u32], conversion: Gadget, gadget: 
     let plain = backend
         .encode(&tables, players, 1, &|row, _, to: &mut [i32]| to.fill(row as i32 + 1))
         .expect("a plain matrix");
-    let mut folded: Vec<_> =
-        (0..9).map(|_| backend.poly_fold(&tables, &plain, &leaves).expect("ciphertexts")).collect();
+    let mut folded: Vec<_> = (0..9)
+        .map(|_| backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves).expect("ciphertexts"))
+        .collect();
     let mut last = None;
     let (best, median) = time(9, || {
         last = Some(

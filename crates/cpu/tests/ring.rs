@@ -5,81 +5,13 @@ mod common;
 use std::sync::Arc;
 
 use common::Stream;
+use common::rings::{Coefficients, PRIMES, gadgets, polynomials, ring, values};
 use proptest::prelude::*;
 use spirea_backend::{
     BackendError, Bodies, EvaluationKeys, FoldedBlocks, NaiveBackend, PanelLayout, RingBackend, SwitchedBits,
 };
 use spirea_cpu::{CpuBackend, Isa, Schedule};
-use spirea_math::{Expansion, Gadget, Modulus, Ring};
-
-/// Primes that are 1 mod 2^13: below 2^30, 2^29, 2^27 and 2^25, largest first.
-const PRIMES: [[u32; 4]; 4] = [
-    [1_073_692_673, 1_073_668_097, 1_073_651_713, 1_073_643_521],
-    [536_813_569, 536_690_689, 536_641_537, 536_616_961],
-    [134_176_769, 134_111_233, 134_012_929, 133_963_777],
-    [33_538_049, 33_349_633, 33_292_289, 33_177_601],
-];
-
-fn ring(degree: usize, primes: &[u32]) -> Arc<Ring> {
-    let primes: Vec<Modulus> = primes.iter().map(|&q| Modulus::new(q)).collect();
-    Arc::new(Ring::new(degree, &primes))
-}
-
-/// What the coefficients of polynomials are.
-#[derive(Clone, Copy, Debug)]
-enum Coefficients {
-    Random,
-    Zero,
-    Largest,
-    /// 0 and q - 1 in turn.
-    Alternating,
-    /// Around q/2 and around where digits and roundings turn.
-    Halves,
-}
-
-/// A number of polynomials as values.
-fn polynomials(ring: &Ring, count: usize, kind: Coefficients, seed: u64) -> Vec<u32> {
-    let mut stream = Stream::new(seed);
-    let mut words = Vec::new();
-    for _ in 0..count {
-        let mut a = ring.zero();
-        for i in 0..ring.degree() {
-            let random = i128::from(stream.next()) << 64 >> (1 + stream.next() % 125);
-            let half = (ring.modulus() / 2) as i128;
-            let value = match kind {
-                Coefficients::Random => (random ^ i128::from(stream.next())) % half,
-                Coefficients::Zero => 0,
-                Coefficients::Largest => -1,
-                Coefficients::Alternating => -((i % 2) as i128),
-                Coefficients::Halves => {
-                    let near = (stream.next() % 5) as i128 - 2;
-                    match stream.next() % 3 {
-                        0 => half + near,
-                        1 => near - half,
-                        _ => (1i128 << (stream.next() % 110)) + near,
-                    }
-                }
-            };
-            ring.set_coefficient(&mut a, i, value);
-        }
-        ring.forward(&mut a);
-        words.extend(a);
-    }
-    words
-}
-
-/// Random values: keys need no structure, the steps are exact whatever they are.
-fn values(ring: &Ring, polynomials: usize, seed: u64) -> Vec<u32> {
-    let mut stream = Stream::new(seed);
-    let residues = |q: Modulus| (0..ring.degree()).map(move |_| q);
-    let primes = (0..polynomials).flat_map(|_| ring.limbs().iter().flat_map(|limb| residues(limb.prime())));
-    primes
-        .map(|q| match stream.next() {
-            word if word >> 60 == 0 => q.value() - 1,
-            word => (word % u64::from(q.value())) as u32,
-        })
-        .collect()
-}
+use spirea_math::{Expansion, Gadget, Ring};
 
 /// A pipeline through every step.
 #[derive(Clone, Debug)]
@@ -130,6 +62,7 @@ impl Pipeline {
                 let keys = EvaluationKeys {
                     expansion_gadget: self.expansion,
                     expansion: &expansion,
+                    rotations: &[],
                     conversion_gadget: self.conversion,
                     conversion: &conversion,
                 };
@@ -148,7 +81,7 @@ impl Pipeline {
             to[0] = i32::from(row == column);
         };
         let unit = backend.encode(&tables, self.leaves, self.leaves, &unit).unwrap();
-        seen.push(see(&backend.poly_fold(&tables, &unit, &leaves).unwrap(), self.bits));
+        seen.push(see(&backend.poly_fold(&tables, &[unit], &leaves).unwrap(), self.bits));
 
         let fill = |row: usize, column: usize, to: &mut [i32]| {
             let mut stream = Stream::new(self.seed ^ ((row as u64) << 32) ^ column as u64);
@@ -164,7 +97,7 @@ impl Pipeline {
             });
         };
         let plain = backend.encode(&tables, *rows, self.leaves, &fill).unwrap();
-        let mut folded = backend.poly_fold(&tables, &plain, &leaves).unwrap();
+        let mut folded = backend.poly_fold(&tables, &[plain], &leaves).unwrap();
         seen.push(see(&folded, SwitchedBits { a: 18, b: 14 }));
         // Words without gaps for all coefficients, and words for fewer between others.
         let count = rows * ring.degree();
@@ -201,7 +134,7 @@ impl Pipeline {
         let players = backend.encode(&tables, self.players.min(1 << depth), self.leaves, &pick).unwrap();
         let keys: Vec<&B::Keys> = clients.iter().map(|(keys, _)| keys).collect();
         let selectors = backend.selectors(&tables, &keys, &leaves, first, depth, self.rgsw).unwrap();
-        let players = backend.poly_fold(&tables, &players, &leaves).unwrap();
+        let players = backend.poly_fold(&tables, &[players], &leaves).unwrap();
         let winners = backend.rgsw_fold(&tables, &selectors, players).unwrap();
         seen.push(see(&winners, self.bits));
         seen.push(see(&winners, SwitchedBits { a: 1, b: 17 }));
@@ -222,18 +155,6 @@ impl Pipeline {
             }
         }
     }
-}
-
-/// Gadgets for a ring, with and without dropped bits.
-fn gadgets(ring: &Ring) -> [Gadget; 4] {
-    let bits = u128::BITS - ring.modulus().leading_zeros();
-    let digits = |levels: u32, base_log, dropped| Gadget::Digits { levels, base_log, dropped };
-    [
-        Gadget::Residues,
-        digits(4, bits.div_ceil(4), 0),
-        digits(3, bits.div_ceil(5), bits - 3 * bits.div_ceil(5)),
-        digits(2, bits.div_ceil(6), bits - 2 * bits.div_ceil(6)),
-    ]
 }
 
 #[test]
@@ -349,8 +270,13 @@ fn shapes_that_do_not_fit_are_refused() {
         let tables = backend.tables(&ring).unwrap();
         let keys = |expansion: &[u32], conversion: &[u32]| {
             let gadget = Gadget::Residues;
-            let keys =
-                EvaluationKeys { expansion_gadget: gadget, expansion, conversion_gadget: gadget, conversion };
+            let keys = EvaluationKeys {
+                expansion_gadget: gadget,
+                expansion,
+                rotations: &[],
+                conversion_gadget: gadget,
+                conversion,
+            };
             backend.keys(&tables, keys)
         };
         let level = 2 * 2 * ring.words();
@@ -372,9 +298,9 @@ fn shapes_that_do_not_fit_are_refused() {
         assert!(matches!(two, Err(BackendError::Shape(_))), "keys of two clients for one query");
         let zeros = |_: usize, _: usize, to: &mut [i32]| to.fill(0);
         let plain = backend.encode(&tables, 1, 5, &zeros).unwrap();
-        assert!(matches!(backend.poly_fold(&tables, &plain, &leaves), Err(BackendError::Shape(_))));
+        assert!(matches!(backend.poly_fold(&tables, &[plain], &leaves), Err(BackendError::Shape(_))));
         assert!(matches!(backend.encode(&tables, 0, 5, &zeros), Err(BackendError::Shape(_))));
-        let plain = backend.encode(&tables, 2, 4, &zeros).unwrap();
+        let plain = [backend.encode(&tables, 2, 4, &zeros).unwrap()];
         let mut ciphertexts = backend.poly_fold(&tables, &plain, &leaves).unwrap();
         #[allow(clippy::reversed_empty_ranges, reason = "it is refused")]
         for (first, bits) in [(0..129, 8), (2..130, 32), (100..201, 8), (9..8, 8)] {
@@ -391,7 +317,7 @@ fn shapes_that_do_not_fit_are_refused() {
         let layout = |rows, columns| PanelLayout::covering(rows, columns).unwrap();
         let reinterpret = |layout| backend.reinterpret(&tables, &ciphertexts, bits, layout);
         assert!(matches!(reinterpret(layout(32, 2)), Err(BackendError::Shape(_))));
-        let five = backend.poly_fold(&tables, &backend.encode(&tables, 5, 4, &zeros).unwrap(), &leaves);
+        let five = backend.poly_fold(&tables, &[backend.encode(&tables, 5, 4, &zeros).unwrap()], &leaves);
         let refused = backend.reinterpret(&tables, &five.unwrap(), bits, layout(64, 4));
         assert!(matches!(refused, Err(BackendError::Shape(_))));
         let matrices = reinterpret(layout(128, 2)).unwrap();
@@ -462,6 +388,7 @@ fn gadgets_beyond_the_words_are_refused() {
             let keys = EvaluationKeys {
                 expansion_gadget: gadget,
                 expansion: &vec![0; 2 * levels(gadget) * ring.words()],
+                rotations: &[],
                 conversion_gadget: gadget,
                 conversion: &[],
             };

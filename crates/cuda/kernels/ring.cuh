@@ -162,6 +162,37 @@ DEVICE uint64_t settled(uint64_t sum, Prime p) {
     return join_words((uint32_t)sum, subtract_if_reached(upper, p.q));
 }
 
+DEVICE uint64_t ciphertext_words(const RingTables& tables) { return (uint64_t)(2 * tables.limbs) << tables.log_degree; }
+
+// A query whose ciphertexts are substituted: where they and the results are, and its key of the substitution.
+struct Substituted {
+    const uint32_t* sources;
+    uint32_t* results;
+    const uint32_t* key;
+};
+
+// A substitution (`ring/substitutions.rs`): what is the same for all items of a stage. These come in runs of 2^log_run;
+// the ciphertexts of a run follow one another, and those of the next begin a stride further on, counted in ciphertexts.
+struct Substitution {
+    uint32_t exponent;
+    uint32_t log_run, source_stride, result_stride;
+    uint32_t level, children;  // where nodes split: the level, and the children that are wanted
+    uint32_t adds, keeps;      // where ciphertexts are rotated: what `Rotation` does beside
+
+    DEVICE uint32_t place(uint32_t item, uint32_t stride) const {
+        return (item >> log_run) * stride + (item & ((1u << log_run) - 1));
+    }
+    DEVICE const uint32_t* source(const Substituted& query, uint32_t item, const RingTables& tables) const {
+        return query.sources + place(item, source_stride) * ciphertext_words(tables);
+    }
+    DEVICE uint32_t* result(const Substituted& query, uint32_t item, const RingTables& tables) const {
+        return query.results + place(item, result_stride) * ciphertext_words(tables);
+    }
+    DEVICE Image image(const Substituted& query, uint32_t item, const RingTables& tables) const {
+        return {source(query, item, tables), exponent, tables.log_degree};
+    }
+};
+
 // What a substitution S of a node (a, b) gives: the children (a, b) + S and ((a, b) - S) X^(-2^level). Nodes and
 // children are [a, b][limb][N]; `odd` is null where nobody wants it.
 struct Split {
@@ -169,6 +200,13 @@ struct Split {
     uint32_t* even;
     uint32_t* odd;
     uint32_t exponent, level;
+
+    DEVICE static Split of(const Substituted& query, uint32_t item, const Substitution& level,
+                           const RingTables& tables) {
+        uint32_t* const even = level.result(query, item, tables);
+        return {level.source(query, item, tables), even,
+                2 * item + 1 < level.children ? even + ciphertext_words(tables) : nullptr, level.exponent, level.level};
+    }
 
     // Where the values of a limb are: of a, and `of_b` words further of b.
     struct Values {
@@ -213,30 +251,54 @@ struct Split {
     }
 };
 
-// A query that is expanded: its nodes of one level, where their children go, its key of the level.
-struct Expanded {
-    const uint32_t* nodes;
-    uint32_t* children;
-    const uint32_t* key;
+// What a substitution S of a ciphertext (a, b) gives where it is rotated: the image, which is S itself. Where Horner's
+// rule wants it, the ciphertext before the source is added, whose place may be the result's; and where the source is to
+// be the first of the images, a copy of it goes before the result. `term` and `copy` are null where they are not wanted.
+struct Rotation {
+    const uint32_t *source, *term;
+    uint32_t *result, *copy;
+    uint32_t exponent;
+
+    DEVICE static Rotation of(const Substituted& query, uint32_t item, const Substitution& step,
+                              const RingTables& tables) {
+        const uint32_t* const source = step.source(query, item, tables);
+        uint32_t* const result = step.result(query, item, tables);
+        const uint64_t words = ciphertext_words(tables);
+        return {source, step.adds != 0 ? source - words : nullptr, result, step.keeps != 0 ? result - words : nullptr,
+                step.exponent};
+    }
+
+    // As those of `Split`.
+    struct Values {
+        Image::Values image_b;
+        const uint32_t *source, *term;
+        uint32_t *result, *copy;
+        uint64_t to_b;
+
+        DEVICE void put(uint32_t offset, uint32_t a, uint32_t b, Prime p) const {
+            b = add(b, image_b.at(offset, p), p);
+            if (term != nullptr) {
+                a = add(a, term[offset], p);
+                b = add(b, term[to_b + offset], p);
+            }
+            result[offset] = a;
+            result[to_b + offset] = b;
+            if (copy == nullptr) return;
+            copy[offset] = source[offset];
+            copy[to_b + offset] = source[to_b + offset];
+        }
+    };
+    DEVICE Values values(uint32_t limb, uint32_t first, const RingTables& tables) const {
+        const uint32_t log = tables.log_degree;
+        const uint64_t to_b = (uint64_t)tables.limbs << log, of_a = ((uint64_t)limb << log) + first;
+        return {Image{source + to_b, exponent, log}.values(limb, first),
+                source + of_a,
+                term != nullptr ? term + of_a : nullptr,
+                result + of_a,
+                copy != nullptr ? copy + of_a : nullptr,
+                to_b};
+    }
 };
-
-// A level of an expansion: what is the same for all of its nodes.
-struct Level {
-    uint32_t number, exponent;
-    uint32_t children;  // that are wanted
-};
-
-DEVICE uint64_t ciphertext_words(const RingTables& tables) { return (uint64_t)(2 * tables.limbs) << tables.log_degree; }
-
-DEVICE Image image(const Expanded& query, uint32_t node, Level level, const RingTables& tables) {
-    return {query.nodes + node * ciphertext_words(tables), level.exponent, tables.log_degree};
-}
-DEVICE Split split(const Expanded& query, uint32_t node, Level level, const RingTables& tables) {
-    const uint64_t words = ciphertext_words(tables);
-    uint32_t* const even = query.children + 2 * node * words;
-    return {query.nodes + node * words, even, 2 * node + 1 < level.children ? even + words : nullptr, level.exponent,
-            level.number};
-}
 
 // A query whose ciphertexts play: where they are, and the selector that decides.
 struct Playing {

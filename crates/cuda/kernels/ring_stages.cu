@@ -1,4 +1,5 @@
-// Substitutions and external products, a kernel a stage: one block does all of one node or game (GPIR, section 4).
+// Substitutions and external products, a kernel a stage: one block does all of one node, of one rotated
+// ciphertext or of one game (GPIR, section 4).
 //
 // Shared memory holds the source's residues, [limb][16][threads], which become the words of its recombined
 // coefficients in place; every word is one thread's own. For each prime the digits are cut from them, transformed and
@@ -115,6 +116,16 @@ DEVICE void stage(const Source& source, const Sink& sink, const Key& key, const 
     }
 }
 
+// A substitution of one ciphertext, of which a `Result` makes what is wanted.
+template <uint32_t LOG, class Result>
+DEVICE void substitute(const Substituted* queries, const Substitution& substitution, const RingTables& tables,
+                       const Decomposition& decomposition, uint32_t* shared) {
+    const Substituted query = queries[blockIdx.y];
+    const auto sink = [&] { return Result::of(queries[opaque(blockIdx.y)], opaque(blockIdx.x), substitution, tables); };
+    const auto key = [&] { return query.key; };
+    stage<LOG>(substitution.image(query, blockIdx.x, tables), sink, key, tables, decomposition, shared);
+}
+
 // What the two sources of a game add to the first ciphertext. The product of the digits of b comes first, when the
 // digits of a are still wanted of both ciphertexts: its a waits in the place of the second's b.
 struct Winner {
@@ -171,17 +182,17 @@ DEVICE void play(const Playing* queries, const Games& games, const RingTables& t
 
 using namespace spirea;
 
-// Blocks: x = node or game, y = query. Shared memory: limbs N words and those of an exchange.
+// Blocks: x = node, rotated ciphertext or game, y = query. Shared memory: limbs N words and those of an exchange.
 #define STAGES(degree, log)                                                                                     \
     KERNEL(ring_split_##degree, degree / 16, 8192 / degree,                                                     \
-           (const Expanded* queries, Level level, RingTables tables, Decomposition decomposition)) {            \
+           (const Substituted* queries, Substitution level, RingTables tables, Decomposition decomposition)) {  \
         SHARED(uint32_t, shared);                                                                               \
-        const Expanded query = queries[blockIdx.y];                                                             \
-        const auto sink = [&] {                                                                                 \
-            return split(queries[opaque(blockIdx.y)], opaque(blockIdx.x), level, tables);                       \
-        };                                                                                                      \
-        const auto key = [&] { return query.key; };                                                             \
-        stage<log>(image(query, blockIdx.x, level, tables), sink, key, tables, decomposition, shared);          \
+        substitute<log, Split>(queries, level, tables, decomposition, shared);                                  \
+    }                                                                                                           \
+    KERNEL(ring_rotation_##degree, degree / 16, 8192 / degree,                                                  \
+           (const Substituted* queries, Substitution step, RingTables tables, Decomposition decomposition)) {   \
+        SHARED(uint32_t, shared);                                                                               \
+        substitute<log, Rotation>(queries, step, tables, decomposition, shared);                                \
     }                                                                                                           \
     KERNEL(ring_game_##degree, degree / 16, 8192 / degree,                                                      \
            (const Playing* queries, Games games, RingTables tables, Decomposition decomposition)) {             \
@@ -190,8 +201,10 @@ using namespace spirea;
     }
 
 // budget ring_split_4096: 128 registers
+// budget ring_rotation_4096: 128 registers
 // budget ring_game_4096: 128 registers
 STAGES(4096, 12)
 // budget ring_split_2048: 128 registers
+// budget ring_rotation_2048: 128 registers
 // budget ring_game_2048: 128 registers
 STAGES(2048, 11)

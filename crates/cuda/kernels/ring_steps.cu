@@ -2,7 +2,7 @@
 // than the kernels of `ring_stages.cu` have, for where the second-level cache holds what goes between them (GPIR,
 // section 4).
 //
-// Items are nodes or games of queries; [item] is query by query. Between the operations:
+// Items are nodes, rotated ciphertexts or games of queries; [item] is query by query. Between the operations:
 //     residues  [item][source][limb][N]    coefficients, scaled and shifted
 //     fields    [item][row][N]             of digits; the residues themselves where the gadget's digits are residues
 //     terms     [item][row][limb][N]       digits' values, in fragments
@@ -76,18 +76,34 @@ DEVICE void sum_rows(uint32_t (&a)[4], uint32_t (&b)[4], const uint32_t* terms, 
     }
 }
 
+// The products of one thread's four values of a substitution, of which a `Result` makes what is wanted.
+template <class Result>
+DEVICE void substituted_kernel(const Substituted* queries, const Substitution& substitution, const uint32_t* terms,
+                               const RingTables& tables, const Decomposition& decomposition) {
+    const uint32_t log = tables.log_degree, thread = blockIdx.x * 128 + threadIdx.x;
+    const uint32_t limb = thread >> (log - 2), number = thread & ((1u << (log - 2)) - 1), rows = decomposition.levels;
+    const uint64_t item = blockIdx.z * gridDim.y + blockIdx.y;
+    const Substituted query = queries[blockIdx.z];
+    const Prime p = tables.primes[limb];
+    uint32_t a[4], b[4];
+    sum_rows(a, b, terms + ((item * rows * tables.limbs) << log), query.key, rows, limb, number, p, tables);
+    const auto values = Result::of(query, blockIdx.y, substitution, tables).values(limb, 4 * number, tables);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) values.put(i, a[i], b[i], p);
+}
+
 }  // namespace spirea
 
 using namespace spirea;
 
-// Blocks: x = source and limb, y = node or game, z = query.
+// Blocks: x = source and limb, y = item, z = query.
 #define RESIDUES(degree, log)                                                                                   \
-    KERNEL(ring_split_residues_##degree, degree / 16, 16384 / degree,                                           \
-           (const Expanded* queries, Level level, uint32_t* residues, RingTables tables,                        \
+    KERNEL(ring_substitution_residues_##degree, degree / 16, 16384 / degree,                                    \
+           (const Substituted* queries, Substitution substitution, uint32_t* residues, RingTables tables,       \
             Decomposition decomposition)) {                                                                     \
         SHARED(uint32_t, exchange);                                                                             \
         const uint64_t item = blockIdx.z * gridDim.y + blockIdx.y;                                              \
-        residues_kernel<log>(image(queries[blockIdx.z], blockIdx.y, level, tables), blockIdx.x,                 \
+        residues_kernel<log>(substitution.image(queries[blockIdx.z], blockIdx.y, tables), blockIdx.x,           \
                              residues + (item * gridDim.x + blockIdx.x) * degree, tables, decomposition,        \
                              exchange);                                                                         \
     }                                                                                                           \
@@ -102,10 +118,10 @@ using namespace spirea;
                              exchange);                                                                         \
     }
 
-// budget ring_split_residues_4096: 64 registers
+// budget ring_substitution_residues_4096: 64 registers
 // budget ring_game_residues_4096: 64 registers
 RESIDUES(4096, 12)
-// budget ring_split_residues_2048: 64 registers
+// budget ring_substitution_residues_2048: 64 registers
 // budget ring_game_residues_2048: 64 registers
 RESIDUES(2048, 11)
 
@@ -132,15 +148,15 @@ KERNEL(ring_recombine, 256, 4, (const uint32_t* residues, uint32_t* fields, Ring
     }
 }
 
-// Blocks: x = row and limb, y = node or game, z = query.
+// Blocks: x = row and limb, y = item, z = query.
 #define TERMS(degree, log)                                                                                      \
-    KERNEL(ring_split_terms_##degree, degree / 16, 16384 / degree,                                              \
-           (const Expanded* queries, Level level, const uint32_t* fields, uint32_t* terms, RingTables tables,   \
-            Decomposition decomposition)) {                                                                     \
+    KERNEL(ring_substitution_terms_##degree, degree / 16, 16384 / degree,                                       \
+           (const Substituted* queries, Substitution substitution, const uint32_t* fields, uint32_t* terms,     \
+            RingTables tables, Decomposition decomposition)) {                                                  \
         SHARED(uint32_t, exchange);                                                                             \
         const uint64_t item = blockIdx.z * gridDim.y + blockIdx.y;                                              \
         const uint32_t row = blockIdx.x / tables.limbs, rows = gridDim.x / tables.limbs;                        \
-        terms_kernel<log>(image(queries[blockIdx.z], blockIdx.y, level, tables),                                \
+        terms_kernel<log>(substitution.image(queries[blockIdx.z], blockIdx.y, tables),                          \
                           fields + (item * rows + row) * degree, row, blockIdx.x % tables.limbs,                \
                           terms + (item * gridDim.x + blockIdx.x) * degree, tables, decomposition, exchange);   \
     }                                                                                                           \
@@ -157,28 +173,24 @@ KERNEL(ring_recombine, 256, 4, (const uint32_t* residues, uint32_t* fields, Ring
                           decomposition, exchange);                                                             \
     }
 
-// budget ring_split_terms_4096: 64 registers
+// budget ring_substitution_terms_4096: 64 registers
 // budget ring_game_terms_4096: 64 registers
 TERMS(4096, 12)
-// budget ring_split_terms_2048: 64 registers
+// budget ring_substitution_terms_2048: 64 registers
 // budget ring_game_terms_2048: 64 registers
 TERMS(2048, 11)
 
-// Terms times keys, and children: a thread four values; blocks: x = limbs and quadruples, y = node, z = query.
+// Terms times keys, and children or images: a thread four values; blocks: x = limbs and quadruples, y = item, z = query.
 // Reads rows * 3 words for a value of a limb.
 // budget: 64 registers
-KERNEL(ring_split_children, 128, 6, (const Expanded* queries, Level level, const uint32_t* terms, RingTables tables,
-                                     Decomposition decomposition)) {
-    const uint32_t log = tables.log_degree, thread = blockIdx.x * 128 + threadIdx.x;
-    const uint32_t limb = thread >> (log - 2), number = thread & ((1u << (log - 2)) - 1), rows = decomposition.levels;
-    const uint64_t item = blockIdx.z * gridDim.y + blockIdx.y;
-    const Expanded query = queries[blockIdx.z];
-    const Prime p = tables.primes[limb];
-    uint32_t a[4], b[4];
-    sum_rows(a, b, terms + ((item * rows * tables.limbs) << log), query.key, rows, limb, number, p, tables);
-    const Split::Values children = split(query, blockIdx.y, level, tables).values(limb, 4 * number, tables);
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) children.put(i, a[i], b[i], p);
+KERNEL(ring_split_children, 128, 6, (const Substituted* queries, Substitution level, const uint32_t* terms,
+                                     RingTables tables, Decomposition decomposition)) {
+    substituted_kernel<Split>(queries, level, terms, tables, decomposition);
+}
+// budget: 64 registers
+KERNEL(ring_rotation_images, 128, 6, (const Substituted* queries, Substitution step, const uint32_t* terms,
+                                      RingTables tables, Decomposition decomposition)) {
+    substituted_kernel<Rotation>(queries, step, terms, tables, decomposition);
 }
 
 // Terms times a selector, added to the first of two: blocks: x = limbs and quadruples, y = game, z = query.

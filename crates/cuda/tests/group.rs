@@ -1,8 +1,9 @@
 //! Groups of devices give what one backend gives, bit for bit, under every strategy.
 
 use spirea_backend::{
-    Backend as _, Bodies, EvaluationKeys, FileRows, FoldedBlocks, Links, PanelLayout, ProtocolBackend,
-    RING_DEGREE, Residence, RingBackend as _, RingMatrix, RowLayout, Strategy, SwitchedBits,
+    Backend as _, BackendError, Bodies, EvaluationKeys, FileRows, FoldedBlocks, Links, NaiveBackend,
+    PanelLayout, ProtocolBackend, RING_DEGREE, Residence, RingBackend, RingMatrix, RowLayout, Strategy,
+    SwitchedBits,
 };
 use spirea_cpu::CpuBackend;
 use spirea_cuda::DeviceGroup;
@@ -10,8 +11,8 @@ use spirea_cuda_emulation::{Config, Emulation, StreamOrder};
 use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
-use spirea_math::Expansion;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, public_residues};
+use spirea_math::{Expansion, Rotations};
 
 /// Queries of a batch: more than devices, and no multiple of them.
 const BATCH: usize = 5;
@@ -84,7 +85,8 @@ impl Clients {
         let depth = rows.next_power_of_two().trailing_zeros() as usize;
         let leaves = COLUMNS + depth * SET.selector_gadget().levels(SET.ring());
         let expansion = Expansion::covering(leaves);
-        let shape = KeyShape { set: SET, levels: expansion.levels(), conversion: Conversion::Rgsw };
+        let shape =
+            KeyShape { set: SET, levels: expansion.levels(), rotations: None, conversion: Conversion::Rgsw };
         let mut rng = SecretRng::deterministic_for_tests(3);
         let (mut keys, mut queries) = (Vec::new(), Vec::new());
         for _ in 0..BATCH {
@@ -106,6 +108,7 @@ impl Clients {
             .map(|(expansion, conversion)| EvaluationKeys {
                 expansion_gadget: SET.expansion_gadget(),
                 expansion,
+                rotations: &[],
                 conversion_gadget: SET.conversion_gadget(),
                 conversion,
             })
@@ -119,7 +122,7 @@ impl Clients {
             to.iter_mut().zip(values).for_each(|(to, value)| *to = value as i32);
         };
         let plain = backend.encode(&tables, rows, COLUMNS, &fill).unwrap();
-        let packed = || backend.poly_fold(&tables, &plain, &leaves).unwrap();
+        let packed = || backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves).unwrap();
 
         // Bodies: the words of a fold, those of a query to its ciphertexts, as many as they have coefficients and fewer.
         let count = rows * SET.ring().degree();
@@ -161,6 +164,7 @@ impl Clients {
             .map(|(expansion, _)| EvaluationKeys {
                 expansion_gadget: SET.expansion_gadget(),
                 expansion,
+                rotations: &[],
                 conversion_gadget: SET.conversion_gadget(),
                 conversion: &[],
             })
@@ -174,7 +178,7 @@ impl Clients {
             to.iter_mut().zip(values).for_each(|(to, value)| *to = value as i32 >> 14);
         };
         let plain = backend.encode(&tables, ROWS, COLUMNS, &fill).unwrap();
-        let packed = backend.poly_fold(&tables, &plain, &leaves).unwrap();
+        let packed = backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves).unwrap();
 
         let bits = SwitchedBits { a: SET.response_bits().0, b: SET.response_bits().1 };
         let layout = PanelLayout::covering(BLOCKS * SET.ring().degree(), ROWS).unwrap();
@@ -205,6 +209,20 @@ fn second_halves_agree() {
         emulated(streams, peers, |_| {
             for group in groups(devices) {
                 let found = clients.second_halves(&group);
+                let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+                assert_eq!(wrong, None, "{devices} devices, {}", group.strategy());
+            }
+        });
+    }
+}
+
+#[test]
+fn packings_by_rotations_agree() {
+    let expected = packed_by_rotations(&NaiveBackend);
+    for (devices, streams, peers) in [(2, StreamOrder::Lazy, true), (4, StreamOrder::LastFirst, false)] {
+        emulated(streams, peers, |_| {
+            for group in groups(devices) {
+                let found = packed_by_rotations(&group);
                 let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
                 assert_eq!(wrong, None, "{devices} devices, {}", group.strategy());
             }
@@ -245,6 +263,69 @@ fn keys_of_shares() -> Vec<(OutputKind, usize, Vec<Key>)> {
         }
     }
     keys
+}
+
+/// What packing by rotations and selecting give, with keys of random words: products with one or several matrices, sums of
+/// rotated ones within devices and across them, what a tournament leaves of those.
+fn packed_by_rotations<B: RingBackend>(backend: &B) -> Vec<Vec<u32>> {
+    const LEVELS: u32 = 1;
+    const DEPTH: usize = 2;
+    let ring = SET.ring();
+    let rotations = Rotations::new(8, 1, 2);
+    let residues = |count: usize, seed: u8| {
+        let mut words = vec![0; 2 * count * ring.words()];
+        for (i, values) in words.chunks_exact_mut(ring.degree()).enumerate() {
+            public_residues(&[seed; 32], i as u64, ring.limbs()[i % ring.limbs().len()].prime(), values);
+        }
+        words
+    };
+    let selector = SET.selector_gadget();
+    let further = Expansion::further(LEVELS, DEPTH * selector.levels(ring));
+    let levels = (LEVELS + further.levels()) as usize;
+    let of_key = SET.expansion_gadget().levels(ring);
+    let tables = backend.tables(ring).unwrap();
+    let keys = |client: u8| {
+        let keys = EvaluationKeys {
+            expansion_gadget: SET.expansion_gadget(),
+            expansion: &residues(levels * of_key, 3 * client),
+            rotations: &residues(Rotations::KEYS * of_key, 3 * client + 1),
+            conversion_gadget: SET.conversion_gadget(),
+            conversion: &residues(2 * SET.conversion_gadget().levels(ring), 3 * client + 2),
+        };
+        backend.keys(&tables, keys).unwrap()
+    };
+    let keys: Vec<B::Keys> = (0..BATCH as u8).map(keys).collect();
+    let queries: Vec<_> = (0..BATCH as u8).map(|client| residues(1, 100 + client)).collect();
+    let queries: Vec<(&B::Keys, &[u32])> = keys.iter().zip(queries.iter().map(Vec::as_slice)).collect();
+    let keys: Vec<&B::Keys> = keys.iter().collect();
+
+    let leaves = backend.expand(&tables, Expansion::partial(LEVELS, 2), &queries).unwrap();
+    let images = backend.rotate(&tables, rotations, &keys, &leaves).unwrap();
+    let bits = backend.expand_leaf(&tables, further, &keys, &leaves, 1).unwrap();
+    let selectors = backend.selectors(&tables, &keys, &bits, 0, DEPTH, selector).unwrap();
+    let mut results = Vec::new();
+    // Shares of four devices are single terms, or whole sums once rows of both matrices are; those of two are always whole.
+    for rows in [&[4][..], &[4, 2]] {
+        let plain = |&rows: &usize| {
+            let fill = |row: usize, column: usize, to: &mut [i32]| {
+                let values = words(to.len(), (10 * rows + 7 * row + column) as u32);
+                to.iter_mut().zip(values).for_each(|(to, value)| *to = value as i32);
+            };
+            backend.encode(&tables, rows, rotations.leaves(), &fill).unwrap()
+        };
+        let plain: Vec<B::Plain> = rows.iter().map(plain).collect();
+        let products = backend.poly_fold(&tables, &plain, &images).unwrap();
+        results.push(backend.ciphertext_words(&tables, &products).unwrap());
+        let sums = backend.sum_rotated(&tables, rotations, &keys, products).unwrap();
+        results.push(backend.ciphertext_words(&tables, &sums).unwrap());
+        let winners = backend.rgsw_fold(&tables, &selectors, sums).unwrap();
+        results.push(backend.ciphertext_words(&tables, &winners).unwrap());
+    }
+    let shape = |result: Result<B::Ciphertexts, _>| matches!(result, Err(BackendError::Shape(_)));
+    let products = || backend.ciphertexts(&tables, BATCH, &residues(3 * BATCH, 9)).unwrap();
+    assert!(shape(backend.sum_rotated(&tables, rotations, &keys, products())));
+    assert!(shape(backend.sum_rotated(&tables, rotations, &keys[1..], products())));
+    results
 }
 
 fn groups(devices: usize) -> impl Iterator<Item = DeviceGroup> {

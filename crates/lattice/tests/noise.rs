@@ -8,8 +8,8 @@ use spirea_cpu::CpuBackend;
 use spirea_lattice::rlwe::noise::RingNoise;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
 use spirea_lattice::{LweSet, RingSet};
-use spirea_math::Expansion;
 use spirea_math::random::{SecretRng, public_row};
+use spirea_math::{Expansion, Rotations};
 
 static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
 
@@ -45,20 +45,43 @@ impl Party {
 
     /// A query whose leaves encrypt scales times numbers.
     fn with_leaves(set: RingSet, leaves: &[(u128, i8)], seed: u64) -> Self {
-        let mut rng = SecretRng::deterministic_for_tests(seed);
         let expansion = Expansion::covering(leaves.len());
-        let shape = KeyShape { set, levels: expansion.levels(), conversion: Conversion::Rgsw };
+        Self::of(set, expansion, None, seed, |secret, rng| secret.encrypt_leaves(expansion, leaves, rng))
+    }
+
+    /// A query whose leaves are chunks of zeros, rotated.
+    fn rotated(set: RingSet, rotations: Rotations, seed: u64) -> Self {
+        let levels = (RingSet::DEGREE / rotations.entries()).trailing_zeros();
+        let expansion = Expansion::partial(levels, rotations.chunks());
+        let mut party = Self::of(set, expansion, Some(rotations), seed, |secret, rng| {
+            secret.encrypt_coefficients(&[], rng)
+        });
+        let keys = [&party.keys];
+        party.leaves = BACKEND.rotate(&party.tables, rotations, &keys, &party.leaves).unwrap();
+        party
+    }
+
+    fn of(
+        set: RingSet,
+        expansion: Expansion,
+        rotations: Option<Rotations>,
+        seed: u64,
+        encrypt: impl FnOnce(&RingSecret, &mut SecretRng) -> Vec<u8>,
+    ) -> Self {
+        let mut rng = SecretRng::deterministic_for_tests(seed);
+        let shape = KeyShape { set, levels: expansion.levels(), rotations, conversion: Conversion::Rgsw };
         let secret = RingSecret::sample(set, &mut rng);
         let words = shape.parse(&secret.evaluation_keys(&shape, &mut rng)).unwrap();
         let tables = BACKEND.tables(set.ring()).unwrap();
         let keys = EvaluationKeys {
             expansion_gadget: set.expansion_gadget(),
             expansion: &words.expansion,
+            rotations: &words.rotations,
             conversion_gadget: set.conversion_gadget(),
             conversion: &words.conversion,
         };
         let keys = BACKEND.keys(&tables, keys).unwrap();
-        let query = parse_query(set, &secret.encrypt_leaves(expansion, leaves, &mut rng)).unwrap();
+        let query = parse_query(set, &encrypt(&secret, &mut rng)).unwrap();
         let leaves = BACKEND.expand(&tables, expansion, &[(&keys, &query)]).unwrap();
         Self { set, secret, tables, keys, leaves, levels: expansion.levels() }
     }
@@ -71,7 +94,7 @@ impl Party {
         fill: &(dyn Fn(usize, usize, &mut [i32]) + Sync),
     ) -> Ciphertexts {
         let plain = BACKEND.encode(&self.tables, rows, columns, fill).unwrap();
-        BACKEND.poly_fold(&self.tables, &plain, &self.leaves).unwrap()
+        BACKEND.poly_fold(&self.tables, &[plain], &self.leaves).unwrap()
     }
 
     /// The deviation and the kurtosis of the phases of ciphertexts of 0, the former as a share of q.
@@ -159,6 +182,34 @@ fn all_columns_of_a_secret_pack_with_their_noise() {
         let party = Party::new(RingSet::Fast, set.degree(), 2);
         let packed = party.fold(2, set.degree(), &uniform(RingSet::Fast.plaintext_bits()));
         party.check("pack, 11 levels", &packed, party.noise().pack(set));
+    }
+}
+
+#[test]
+fn rotated_secrets_pack_with_their_noise() {
+    // Of the shapes' usual split, and of a rank and a split with more substitutions of a leaf.
+    for (set, rotations) in [
+        (RingSet::Fast, Rotations::new(256, 5, 8)),
+        (RingSet::Small, Rotations::new(256, 5, 8)),
+        (RingSet::Fast, Rotations::new(256, 6, 32)),
+    ] {
+        let party = Party::rotated(set, rotations, 5);
+        let hint = uniform(set.plaintext_bits());
+        let sums: Vec<Vec<i32>> = (0..rotations.chunks())
+            .map(|chunk| {
+                let mut entries = vec![0; rotations.entries() * RingSet::DEGREE];
+                let polynomials = entries.chunks_exact_mut(RingSet::DEGREE).enumerate();
+                polynomials.for_each(|(i, polynomial)| hint(chunk, i, polynomial));
+                rotations.sums(RingSet::DEGREE, entries)
+            })
+            .collect();
+        let packed = party.fold(rotations.big(), rotations.leaves(), &|big, leaf, to| {
+            let (chunk, small) = (leaf / rotations.small(), leaf % rotations.small());
+            rotations.plaintext(RingSet::DEGREE, &sums[chunk], big, small, to);
+        });
+        let packed = BACKEND.sum_rotated(&party.tables, rotations, &[&party.keys], packed).unwrap();
+        let step = format!("pack, {} by {}", rotations.small(), rotations.big());
+        party.check(&step, &packed, party.noise().pack_rotated(rotations));
     }
 }
 

@@ -8,8 +8,12 @@
 /// its even and its odd part. The leaf with number t therefore holds the coefficient whose number is t with
 /// its bits reversed: leaves 0, 1, 2, ... are next to each other in the tree, and what no leaf needs is
 /// never computed. Every level doubles the message; who encrypts divides by 2^`levels`.
+///
+/// A tree may end before its leaves are constants: leaf t then holds the polynomial in X^(2^`levels`) of every
+/// 2^`levels`-th coefficient. Another tree may go on from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Expansion {
+    first: u32,
     levels: u32,
     leaves: usize,
 }
@@ -17,7 +21,26 @@ pub struct Expansion {
 impl Expansion {
     /// The expansion to `leaves` leaves, at least 1, in as few levels as they need.
     pub fn covering(leaves: usize) -> Self {
-        Self { levels: leaves.next_power_of_two().trailing_zeros(), leaves: leaves.max(1) }
+        Self::further(0, leaves)
+    }
+
+    /// The expansion to `leaves` leaves, at least 1, of a polynomial in X^(2^`first`).
+    pub fn further(first: u32, leaves: usize) -> Self {
+        Self { first, levels: leaves.next_power_of_two().trailing_zeros(), leaves: leaves.max(1) }
+    }
+
+    /// The expansion to the first `leaves` polynomials in X^(2^`levels`).
+    ///
+    /// # Panics
+    /// If there are none or more than 2^`levels`.
+    pub fn partial(levels: u32, leaves: usize) -> Self {
+        assert!((1..=1 << levels).contains(&leaves), "{leaves} leaves of {levels} levels");
+        Self { first: 0, levels, leaves }
+    }
+
+    /// The level at which it begins: 0, or those of the trees before.
+    pub fn first(&self) -> u32 {
+        self.first
     }
 
     /// Depth of the tree.
@@ -30,17 +53,17 @@ impl Expansion {
         self.leaves
     }
 
-    /// The coefficient that leaf `leaf` holds.
+    /// The coefficient that leaf `leaf` holds, of those that the polynomial may have, or the least one.
     pub fn coefficient(&self, leaf: usize) -> usize {
         if self.levels == 0 { 0 } else { leaf.reverse_bits() >> (usize::BITS - self.levels) }
     }
 
-    /// The exponent of the substitution at a level.
+    /// The exponent of the substitution at a level, counted from that of whole polynomials.
     pub fn exponent(degree: usize, level: u32) -> usize {
         (degree >> level) + 1
     }
 
-    /// Nodes at `level` that have a wanted leaf below them.
+    /// Nodes at `level`, counted from the first one, that have a wanted leaf below them.
     pub fn nodes(&self, level: u32) -> usize {
         self.leaves.div_ceil(1 << (self.levels - level))
     }
@@ -61,6 +84,19 @@ mod tests {
         assert_eq!((expansion.levels(), expansion.nodes(0), expansion.nodes(11)), (11, 1, 1320));
         // The papers' tree has 2047; a binary tree of 1320 leaves has 1319 inner nodes.
         assert!((1319..1330).contains(&expansion.substitutions()), "{}", expansion.substitutions());
+    }
+
+    #[test]
+    fn a_partial_tree_has_the_nodes_above_its_leaves() {
+        let (partial, further) = (Expansion::partial(4, 6), Expansion::further(4, 9));
+        assert_eq!((partial.levels(), partial.substitutions()), (4, 1 + 1 + 2 + 3));
+        assert_eq!((further.first(), further.levels(), further.leaves()), (4, 4, 9));
+        // Together they are a part of the one tree of 8 levels.
+        let whole = Expansion::covering(256);
+        for leaf in 0..9 {
+            let place = partial.coefficient(5) + 16 * further.coefficient(leaf);
+            assert_eq!(place, whole.coefficient(5 * 16 + leaf));
+        }
     }
 
     #[test]

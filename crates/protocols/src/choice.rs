@@ -93,6 +93,41 @@ impl FromStr for SecurityLevel {
     }
 }
 
+/// What a protocol's shape is chosen for: bytes of a query and its answer, and work of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preference {
+    /// The fewest bytes of shapes within a twentieth of the least work.
+    Time,
+    /// The fewest bytes of shapes within a half of the least work.
+    Communication,
+    /// The least sum of both, where the work counts as what a server reads while a byte crosses a network.
+    #[default]
+    Balance,
+}
+
+impl Preference {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Time, Self::Communication, Self::Balance];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Communication => "communication",
+            Self::Balance => "balance",
+        }
+    }
+}
+
+impl FromStr for Preference {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|preference| preference.name() == name);
+        found.ok_or_else(|| format!("there are {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
 /// The words of `dpf-sum`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -115,6 +150,8 @@ pub struct Choice {
     pub ring: Option<String>,
     /// What sets must reach.
     pub security: SecurityLevel,
+    /// What the shape is chosen for.
+    pub prefer: Preference,
     /// Pseudorandom function of protocols with two servers.
     pub prf: PrfKind,
     /// Words of `dpf-sum`.
@@ -128,6 +165,7 @@ impl Default for Choice {
             set: None,
             ring: None,
             security: SecurityLevel::default(),
+            prefer: Preference::default(),
             prf: PrfKind::default(),
             words: Words::default(),
         }

@@ -6,6 +6,7 @@ use spirea_dpf::Party;
 pub use spirea_math::random::Seed;
 
 pub use crate::choice::Choice;
+use crate::choice::Preference;
 use crate::opening::Opening;
 use crate::{ProtocolError, double, double_pack, dpf, exppack_double, exppack_simple, hybrid, onion, simple};
 
@@ -42,7 +43,20 @@ impl ProtocolParams {
     /// # Errors
     /// See [`ProtocolParams::choose`].
     pub fn reshaped(&self, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
-        Self::choose(&self.choice(), seed, records, record_bytes)
+        let choice = Choice { prefer: self.preference(), ..self.choice() };
+        Self::choose(&choice, seed, records, record_bytes)
+    }
+
+    /// What the shape was chosen for, as far as it tells: the first preference that chooses it for these records.
+    fn preference(&self) -> Preference {
+        let (records, record_bytes) = (self.grid().records, self.grid().record_bytes);
+        let chosen = |&prefer: &Preference| {
+            let choice = Choice { prefer, ..self.choice() };
+            let params = Self::choose(&choice, self.seed().unwrap_or_default(), records, record_bytes);
+            params.is_ok_and(|params| params == *self)
+        };
+        let likely = [Preference::Balance, Preference::Communication, Preference::Time];
+        likely.into_iter().find(chosen).unwrap_or_default()
     }
 
     /// Parameters of a delta's records beside a base of these.
@@ -100,6 +114,25 @@ mod tests {
     use crate::choice::SecurityLevel;
 
     #[test]
+    fn what_is_preferred_outlasts_new_records() {
+        let mut distinct = 0;
+        for name in NAMES {
+            for prefer in Preference::ALL {
+                let choice = Choice { protocol: name.into(), prefer, ..Choice::default() };
+                let [params, more] = [1 << 20, 5 << 20]
+                    .map(|records| ProtocolParams::choose(&choice, [1; 32], records, 256).unwrap());
+                let balanced = Choice { prefer: Preference::Balance, ..choice };
+                let balanced = ProtocolParams::choose(&balanced, [1; 32], 1 << 20, 256).unwrap();
+                if balanced != params {
+                    distinct += 1;
+                    assert_eq!(params.reshaped([1; 32], 5 << 20, 256).unwrap(), more, "{name} {prefer:?}");
+                }
+            }
+        }
+        assert!(distinct > 3, "{distinct} shapes of preferences are others than the balanced ones");
+    }
+
+    #[test]
     fn parameters_tell_what_was_chosen() {
         for name in NAMES {
             let wanted = [
@@ -109,6 +142,7 @@ mod tests {
                     set: Some("paper".into()),
                     ring: (name == "onion").then(|| "onion-30".into()),
                     security: SecurityLevel::Standard,
+                    prefer: Preference::Balance,
                     prf: PrfKind::ChaCha20,
                     words: dpf::Words::U64,
                 },
@@ -116,6 +150,8 @@ mod tests {
             for choice in wanted {
                 let params = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap();
                 assert_eq!(ProtocolParams::choose(&params.choice(), [1; 32], 300, 64).unwrap(), params);
+                let grown = params.reshaped([1; 32], 300, 64).unwrap();
+                assert_eq!(grown, params);
                 let other = params.reshaped([2; 32], 8, 1000).unwrap();
                 assert_eq!((other.name(), other.set(), other.prf()), (name, params.set(), params.prf()));
                 assert_eq!((other.records(), other.record_bytes()), (8, 1000));

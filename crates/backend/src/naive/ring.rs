@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use spirea_math::{Expansion, Gadget, Ring};
+use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use super::{NaiveBackend, NaiveMatrix};
 use crate::{
     Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, MAX_BATCH, PanelLayout,
-    RingBackend, SwitchedBits, centred, check_batches, check_ciphertexts,
+    RingBackend, SwitchedBits, centred, check_batches, check_ciphertexts, check_rotations,
 };
 
 /// A ciphertext, as coefficients unless said otherwise.
@@ -55,6 +55,14 @@ impl DigitKeys {
         Self { gadget, ciphertexts }
     }
 
+    /// The image of a ciphertext under X -> X^`exponent`, with the key for that.
+    fn substitute(&self, ring: &Ring, exponent: usize, c: &Ciphertext) -> Ciphertext {
+        let image = c.map(|a| ring.automorphism(a, exponent));
+        let mut substituted = self.times(ring, &image.a);
+        ring.add_assign(&mut substituted.b, &image.b);
+        substituted
+    }
+
     /// The sum over the digits of `a` (coefficients) of digit times ciphertext, as coefficients.
     fn times(&self, ring: &Ring, a: &[u32]) -> Ciphertext {
         let mut sum = Ciphertext { a: ring.zero(), b: ring.zero() };
@@ -98,6 +106,8 @@ fn coefficients(ring: &Ring, a: &[u32]) -> Vec<u32> {
 pub struct NaiveKeys {
     /// By level.
     expansion: Vec<DigitKeys>,
+    /// By 5, by -1, and the big step.
+    rotations: Option<[DigitKeys; Rotations::KEYS]>,
     conversion: Option<Rgsw>,
 }
 
@@ -143,14 +153,17 @@ impl RingBackend for NaiveBackend {
     fn keys(&self, ring: &Arc<Ring>, keys: EvaluationKeys<'_>) -> Result<NaiveKeys, BackendError> {
         keys.levels(ring)?;
         let of_level = |gadget: Gadget| gadget.levels(ring) * 2 * ring.words();
-        let expansion = keys.expansion.chunks_exact(of_level(keys.expansion_gadget));
+        let substitutions = |words: &[u32]| -> Vec<DigitKeys> {
+            let words = words.chunks_exact(of_level(keys.expansion_gadget));
+            words.map(|words| DigitKeys::new(ring, keys.expansion_gadget, words)).collect()
+        };
         let conversion = (!keys.conversion.is_empty()).then(|| {
             let (of_b, of_a) = keys.conversion.split_at(of_level(keys.conversion_gadget));
             let keys = |words| DigitKeys::new(ring, keys.conversion_gadget, words);
             Rgsw { of_b: keys(of_b), of_a: keys(of_a) }
         });
-        let expansion = expansion.map(|words| DigitKeys::new(ring, keys.expansion_gadget, words)).collect();
-        Ok(NaiveKeys { expansion, conversion })
+        let (expansion, rotations) = (substitutions(keys.expansion), substitutions(keys.rotations));
+        Ok(NaiveKeys { expansion, rotations: rotations.try_into().ok(), conversion })
     }
 
     fn encode(
@@ -180,31 +193,100 @@ impl RingBackend for NaiveBackend {
         queries: &[(&NaiveKeys, &[u32])],
     ) -> Result<Batch, BackendError> {
         let expand = |&(keys, words): &(&NaiveKeys, &[u32])| {
-            if words.len() != 2 * ring.words() || keys.expansion.len() < expansion.levels() as usize {
-                return Err(BackendError::Shape(
-                    "a ciphertext or keys that do not serve the expansion".into(),
-                ));
+            if words.len() != 2 * ring.words() {
+                return Err(BackendError::Shape("words that are no ciphertext".into()));
             }
-            let mut nodes = vec![Ciphertext::split(words).map(|a| coefficients(ring, a))];
-            for level in 0..expansion.levels() {
-                let exponent = Expansion::exponent(ring.degree(), level);
-                let split = |c: &Ciphertext| {
-                    let image = c.map(|a| ring.automorphism(a, exponent));
-                    let mut substituted = keys.expansion[level as usize].times(ring, &image.a);
-                    ring.add_assign(&mut substituted.b, &image.b);
-                    let odd = c.minus(ring, &substituted);
-                    let shift = 2 * ring.degree() - (1 << level);
-                    [c.plus(ring, &substituted), odd.map(|a| ring.mul_monomial(a, shift))]
-                };
-                nodes = nodes.iter().flat_map(split).take(expansion.nodes(level + 1)).collect();
-            }
-            Ok(nodes)
+            tree(ring, expansion, keys, Ciphertext::split(words).map(|a| coefficients(ring, a)))
         };
         queries.iter().map(expand).collect()
     }
 
-    fn poly_fold(&self, ring: &Arc<Ring>, plain: &NaivePlain, leaves: &Batch) -> Result<Batch, BackendError> {
-        leaves.iter().map(|leaves| fold(ring, plain, leaves)).collect()
+    fn expand_leaf(
+        &self,
+        ring: &Arc<Ring>,
+        expansion: Expansion,
+        keys: &[&NaiveKeys],
+        leaves: &Batch,
+        leaf: usize,
+    ) -> Result<Batch, BackendError> {
+        check_batches(keys.len(), leaves.len())?;
+        let expand = |(keys, leaves): (&&NaiveKeys, &Vec<Ciphertext>)| {
+            let root = leaves.get(leaf).ok_or_else(|| BackendError::Shape(format!("no leaf {leaf}")))?;
+            tree(ring, expansion, keys, root.clone())
+        };
+        keys.iter().zip(leaves).map(expand).collect()
+    }
+
+    fn rotate(
+        &self,
+        ring: &Arc<Ring>,
+        rotations: Rotations,
+        keys: &[&NaiveKeys],
+        leaves: &Batch,
+    ) -> Result<Batch, BackendError> {
+        check_batches(keys.len(), leaves.len())?;
+        check_rotations(ring, rotations)?;
+        let [step, sign, _] = rotations.keys(ring.degree());
+        let rotate = |(keys, leaves): (&&NaiveKeys, &Vec<Ciphertext>)| {
+            let (Some([by_step, by_sign, _]), Some(chunks)) =
+                (&keys.rotations, leaves.get(..rotations.chunks()))
+            else {
+                return Err(BackendError::Shape(
+                    "fewer leaves than chunks, or keys without rotations".into(),
+                ));
+            };
+            let images = chunks.iter().flat_map(|chunk| {
+                let next = |image: &Ciphertext| Some(by_step.substitute(ring, step, image));
+                let positive: Vec<_> =
+                    std::iter::successors(Some(chunk.clone()), next).take(rotations.steps()).collect();
+                let negative = positive.iter().map(|image| by_sign.substitute(ring, sign, image));
+                let negative: Vec<_> = negative.collect();
+                positive.into_iter().chain(negative)
+            });
+            Ok(images.collect())
+        };
+        keys.iter().zip(leaves).map(rotate).collect()
+    }
+
+    fn poly_fold(
+        &self,
+        ring: &Arc<Ring>,
+        plain: &[NaivePlain],
+        leaves: &Batch,
+    ) -> Result<Batch, BackendError> {
+        let of_query = |leaves: &Vec<Ciphertext>| {
+            let folds = plain.iter().map(|plain| fold(ring, plain, leaves)).collect::<Result<Vec<_>, _>>()?;
+            Ok(folds.concat())
+        };
+        leaves.iter().map(of_query).collect()
+    }
+
+    fn sum_rotated(
+        &self,
+        ring: &Arc<Ring>,
+        rotations: Rotations,
+        keys: &[&NaiveKeys],
+        ciphertexts: Batch,
+    ) -> Result<Batch, BackendError> {
+        check_batches(keys.len(), ciphertexts.len())?;
+        check_rotations(ring, rotations)?;
+        let [_, _, big] = rotations.keys(ring.degree());
+        let sum = |(keys, ciphertexts): (&&NaiveKeys, Vec<Ciphertext>)| {
+            let (Some([_, _, by_big]), true) =
+                (&keys.rotations, ciphertexts.len().is_multiple_of(rotations.big()))
+            else {
+                return Err(BackendError::Shape(
+                    "not as many ciphertexts as sums, or keys without rotations".into(),
+                ));
+            };
+            let horner = |terms: &[Ciphertext]| {
+                let sum = terms.iter().cloned().rev();
+                sum.reduce(|sum, term| by_big.substitute(ring, big, &sum).plus(ring, &term))
+                    .expect("at least one")
+            };
+            Ok(ciphertexts.chunks_exact(rotations.big()).map(horner).collect())
+        };
+        keys.iter().zip(ciphertexts).map(sum).collect()
     }
 
     fn add_bodies(
@@ -374,6 +456,31 @@ impl RingBackend for NaiveBackend {
         };
         matrices.iter().zip(leaves).map(of_query).collect()
     }
+}
+
+/// The leaves of one query whose tree has this root.
+fn tree(
+    ring: &Ring,
+    expansion: Expansion,
+    keys: &NaiveKeys,
+    root: Ciphertext,
+) -> Result<Vec<Ciphertext>, BackendError> {
+    let levels = expansion.first()..expansion.first().saturating_add(expansion.levels());
+    let keys = keys.expansion.get(levels.start as usize..levels.end as usize);
+    let keys = keys.ok_or_else(|| BackendError::Shape("keys that do not serve the expansion".into()))?;
+    let mut nodes = vec![root];
+    for (level, key) in levels.zip(keys) {
+        let exponent = Expansion::exponent(ring.degree(), level);
+        let split = |c: &Ciphertext| {
+            let substituted = key.substitute(ring, exponent, c);
+            let odd = c.minus(ring, &substituted);
+            let shift = 2 * ring.degree() - (1 << level);
+            [c.plus(ring, &substituted), odd.map(|a| ring.mul_monomial(a, shift))]
+        };
+        let wanted = expansion.nodes(level - expansion.first() + 1);
+        nodes = nodes.iter().flat_map(split).take(wanted).collect();
+    }
+    Ok(nodes)
 }
 
 /// `poly_fold` of one query.

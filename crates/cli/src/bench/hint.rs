@@ -14,7 +14,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let (backend, layout, set) = (options.backend()?, options.layout()?, options.set()?);
     let matrix = random_matrix(&backend, layout)?;
     let public = PublicMatrix::new(set, [1; 32], layout.columns());
-    let limits = Limits::measure(&backend, &matrix)?;
+    let limits = Limits::measure(&backend, matrix.bytes())?;
     let seconds = median_seconds(options.runs, || {
         std::hint::black_box(LweHint::compute(&*backend, &public, &matrix, |_| ())?);
         Ok(())

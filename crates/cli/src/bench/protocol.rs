@@ -9,13 +9,15 @@ use clap::Args;
 use serde::Serialize;
 use spirea_backend::{Backend as _, Residence, Timed};
 use spirea_math::random::SecretRng;
-use spirea_protocols::parameters::Failure;
+use spirea_protocols::choice::Preference;
+use spirea_protocols::parameters::{Failure, FirstFold};
 use spirea_protocols::planner::{self, Rates};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Files, Precomputation, PreparedKeys, Query};
 
 use super::Options;
 use super::report::median;
+use super::scan::Limits;
 use crate::output::{Format, bytes, print_line, seconds};
 
 /// Which protocol.
@@ -30,6 +32,9 @@ pub struct ProtocolOptions {
     /// Ring set, if not the protocol's default.
     #[arg(long)]
     ring: Option<String>,
+    /// What the shape is chosen for: time, communication or balance.
+    #[arg(long, default_value = "balance")]
+    prefer: Preference,
     #[command(flatten)]
     options: Options,
 }
@@ -45,6 +50,18 @@ struct ProtocolReport {
     batch: usize,
     /// Median for a whole batch.
     seconds: f64,
+    /// What bounds it: `memory`, from which the database is read once for a batch, or the instruction that multiplies
+    /// its bytes by the words of each query.
+    floor: String,
+    /// The time at that bound.
+    floor_seconds: f64,
+    /// `floor_seconds / seconds`.
+    ratio: f64,
+    /// The time in which the database is read from memory.
+    read_seconds: f64,
+    /// The time of one query's products at the instruction's peak, where its bytes are multiplied by words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    product_seconds: Option<f64>,
     /// What the planner said of one query, from rates measured in this process.
     predicted_seconds: f64,
     upload_bytes: usize,
@@ -80,6 +97,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         protocol: request.protocol.clone(),
         set: Some(options.set()?.name().into()),
         ring: request.ring.clone(),
+        prefer: request.prefer,
         ..Choice::default()
     };
     let records = (options.bytes()? / request.record_bytes.max(1)).max(1) as u64;
@@ -134,6 +152,14 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         }
     }
     drop(server);
+    let stored = usize::try_from(params.stored().bytes())?;
+    let limits = Limits::measure(&backend, &vec![1; stored])?;
+    // Folds of polynomials and of shares have other products.
+    let products = if matches!(params.first_fold(), FirstFold::Bytes) { options.batch } else { 0 };
+    let (floor, floor_seconds) = limits.floor(stored, products);
+    let read_seconds = stored as f64 / limits.bandwidth;
+    let product_seconds = (products > 0).then(|| stored as f64 / limits.products);
+    let batch_seconds = median(times);
     // The other of two servers would take as long.
     for (party, &opening) in openings.iter().enumerate().skip(1) {
         answers.push(params.on().open(&timed, &files, opening)?.answer(&batch(party))?);
@@ -166,7 +192,12 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         backend: backend.name(),
         threads: backend.threads(),
         batch: options.batch,
-        seconds: median(times),
+        seconds: batch_seconds,
+        ratio: floor_seconds / batch_seconds,
+        floor,
+        floor_seconds,
+        read_seconds,
+        product_seconds,
         predicted_seconds: predicted.iter().map(|(_, seconds)| seconds).sum(),
         upload_bytes: sizes.query_bytes,
         download_bytes: sizes.answer_bytes,
@@ -207,8 +238,11 @@ impl ProtocolReport {
         }
         let Self { name, params, shape: [rows, columns], backend, threads, batch, .. } = self;
         print_line(&format!(
-            "{name} ({params}), {rows} x {columns}, {backend}, {threads} thread(s), batch {batch}: {} for the batch; one query was predicted to take {}",
+            "{name} ({params}), {rows} x {columns}, {backend}, {threads} thread(s), batch {batch}: {} for the batch, {:.2} of the limit ({}, {}); one query was predicted to take {}",
             seconds(self.seconds),
+            self.ratio,
+            self.floor,
+            seconds(self.floor_seconds),
             seconds(self.predicted_seconds)
         ))?;
         for step in &self.steps {

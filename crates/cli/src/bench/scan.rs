@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use spirea_backend::{Backend as _, MAX_BATCH};
-use spirea_cpu::{CpuBackend, CpuMatrix, rates};
+use spirea_cpu::{CpuBackend, rates};
 
 use super::report::{Report, best_seconds, median};
 use super::{Options, random_matrix, random_words};
@@ -18,12 +18,12 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Measures both; that of memory by only reading `matrix`, with as many threads as the benchmark uses.
-    pub fn measure(backend: &CpuBackend, matrix: &CpuMatrix) -> anyhow::Result<Self> {
+    /// Measures both; that of memory by only reading `bytes`, with as many threads as the benchmark uses.
+    pub fn measure(backend: &CpuBackend, bytes: &[u8]) -> anyhow::Result<Self> {
         let (isa, threads) = (backend.isa(), backend.threads());
         let one_core = rates::multiply_add_peak(isa).context("the path in use has a peak")?;
         Ok(Self {
-            bandwidth: rates::read_bandwidth(threads, matrix.bytes())?,
+            bandwidth: rates::read_bandwidth(threads, bytes)?,
             products: one_core * threads as f64,
             instruction: rates::multiply_add_floor(isa),
         })
@@ -53,7 +53,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             Ok(())
         })?;
         let floor_seconds;
-        (floor, floor_seconds) = Limits::measure(&backend, &matrix)?.floor(layout.bytes(), options.batch);
+        (floor, floor_seconds) =
+            Limits::measure(&backend, matrix.bytes())?.floor(layout.bytes(), options.batch);
         times.push(seconds);
         floors.push(floor_seconds);
         ratios.push(floor_seconds / seconds);

@@ -152,7 +152,7 @@ fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow
         std::hint::black_box(backend.scalar_fold(&matrix, &words)?);
         Ok(())
     })?;
-    let limits = Limits::measure(&backend, &matrix)?;
+    let limits = Limits::measure(&backend, matrix.bytes())?;
     drop(matrix);
     let server = params.open(&backend, &snapshot.files(), Opening::default())?;
     let client = Client::new(params.clone(), &std::fs::read(snapshot.hint_path())?)?;

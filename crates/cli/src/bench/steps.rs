@@ -1,11 +1,11 @@
 //! `spirea bench steps`: the steps on rings, each against what bounds it.
 
-use spirea_backend::{Backend as _, EvaluationKeys, RingBackend, SwitchedBits};
+use spirea_backend::{Backend as _, EvaluationKeys, RING_DEGREE, RingBackend, SwitchedBits};
 use spirea_cpu::{CpuBackend, Schedule, rates};
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
-use spirea_math::{Expansion, Gadget};
+use spirea_math::{Expansion, Gadget, Rotations};
 
 use super::report::{Report, best_seconds};
 use super::{Options, random_matrix};
@@ -77,13 +77,17 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
     let selector_levels = set.selector_gadget().levels(ring);
     let expansion = Expansion::covering(columns + depth * selector_levels);
     let mut rng = SecretRng::from_os()?;
-    let shape = KeyShape { set, levels: expansion.levels(), conversion: Conversion::Rgsw };
+    // As many big automorphisms as there are rows.
+    let rotations = (set.plaintext_bits() < 20)
+        .then(|| Rotations::new(RING_DEGREE, LweSet::Module1280.rank(), RING_DEGREE / ROWS / 2));
+    let shape = KeyShape { set, levels: expansion.levels(), rotations, conversion: Conversion::Rgsw };
     let secret = RingSecret::sample(set, &mut rng);
     let words = shape.parse(&secret.evaluation_keys(&shape, &mut rng))?;
     let tables = backend.tables(ring)?;
     let keys = EvaluationKeys {
         expansion_gadget: set.expansion_gadget(),
         expansion: &words.expansion,
+        rotations: &words.rotations,
         conversion_gadget: set.conversion_gadget(),
         conversion: &words.conversion,
     };
@@ -106,6 +110,16 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
     let shape = [expansion.substitutions(), degree];
     print("expand-breadth-first", shape, options.batch, seconds, "transforms", floor)?;
     let leaves = backend.expand(&tables, expansion, &queries)?;
+    let clients = vec![&keys; options.batch];
+    if let Some(rotations) = rotations {
+        let seconds = best_seconds(options.runs, || {
+            std::hint::black_box(backend.rotate(&tables, rotations, &clients, &leaves)?);
+            Ok(())
+        })?;
+        let substitutions = rotations.substitutions(0);
+        let floor = (substitutions * options.batch) as f64 * substitution_transforms(set, floors);
+        print("rotate", [substitutions, degree], options.batch, seconds, "transforms", floor)?;
+    }
 
     let fill = |row: usize, column: usize, coefficients: &mut [i32]| {
         coefficients.iter_mut().enumerate().for_each(|(i, c)| *c = (row + column + i) as i32);
@@ -118,7 +132,7 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
     print("encode", [ROWS, columns], 1, seconds, "transforms", floor)?;
     let plain = backend.encode(&tables, ROWS, columns, &fill)?;
     let seconds = best_seconds(options.runs, || {
-        std::hint::black_box(backend.poly_fold(&tables, &plain, &leaves)?);
+        std::hint::black_box(backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves)?);
         Ok(())
     })?;
     let words = (ROWS * columns * ring.words()) as f64;
@@ -132,7 +146,20 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
     let selectors = backend.selectors(&tables, &[&keys], &one, columns, depth, set.selector_gadget())?;
     let mut entries = Vec::new();
     for _ in 0..=options.runs {
-        entries.push(backend.poly_fold(&tables, &plain, &one)?);
+        entries.push(backend.poly_fold(&tables, std::slice::from_ref(&plain), &one)?);
+    }
+    if let Some(rotations) = rotations {
+        let mut terms = Vec::new();
+        for _ in 0..=options.runs {
+            terms.push(backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves)?);
+        }
+        let seconds = best_seconds(options.runs, || {
+            let Some(terms) = terms.pop() else { anyhow::bail!("fewer terms than runs") };
+            std::hint::black_box(backend.sum_rotated(&tables, rotations, &clients, terms)?);
+            Ok(())
+        })?;
+        let floor = ((ROWS - 1) * options.batch) as f64 * substitution_transforms(set, floors);
+        print("sum_rotated", [ROWS - 1, degree], options.batch, seconds, "transforms", floor)?;
     }
     let bits = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
     let seconds = best_seconds(options.runs, || {

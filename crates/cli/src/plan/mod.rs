@@ -10,7 +10,7 @@ use serde::Serialize;
 use spirea_backend::Backend as _;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::Table;
-use spirea_protocols::choice::SecurityLevel;
+use spirea_protocols::choice::{Preference, SecurityLevel};
 use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
 use spirea_store::ingest::Selection;
@@ -71,6 +71,10 @@ pub struct Options {
     /// What parameter sets must reach: standard, or conservative for ML-KEM-512 under every model.
     #[arg(long, default_value = "standard")]
     security: SecurityLevel,
+    /// What shapes are chosen for: time, the server's; communication, the bytes of a query and its answer where that takes
+    /// the server at most half as long again; or balance.
+    #[arg(long, default_value = "balance")]
+    prefer: Preference,
     /// A GPU as its memory and its GB/s, such as 94GiB:3480: shows whether a protocol fits and the least time in which
     /// it could read what a query must read. A bound, not a prediction.
     #[arg(long, value_parser = Gpu::parse)]
@@ -193,6 +197,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         lookups: options.lookups,
         servers: options.servers,
         security: options.security,
+        prefer: options.prefer,
     };
     let plans = planner::plan(records, record_bytes, &needs, &rates);
     let best = planner::recommended(&plans);

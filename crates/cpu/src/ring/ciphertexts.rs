@@ -55,9 +55,9 @@ impl RingCiphertexts {
         self.words(tables).chunks_exact(2 * tables.words()).flat_map(polynomials).flatten().copied()
     }
 
-    /// Keeps the first ciphertext alone.
-    pub(super) fn first(mut self) -> Self {
-        self.count = 1;
+    /// Keeps the first ciphertexts alone.
+    pub(super) fn keep(mut self, count: usize) -> Self {
+        self.count = count;
         self
     }
 

@@ -7,11 +7,12 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, check_batches};
 use spirea_math::Expansion;
 
+use super::image::{Image, Substituted, write_image};
 use super::keys::RingKeys;
-use super::lanes::{Kernel, WordLanes};
+use super::lanes::WordLanes;
 use super::layout::{BLOCK, LeafBlock, Read, RingLeaves, TilePlace, in_tiles, store_tile};
 use super::modular::{Factor, Prime};
 use super::pool::WorkingMemory;
@@ -48,70 +49,114 @@ pub(super) fn expand<L: WordLanes<W>, const W: usize>(
     expansion: Expansion,
     queries: &[(&RingKeys, &[u32])],
 ) -> Result<Vec<RingLeaves>, BackendError> {
-    let served = |&(keys, words): &(&RingKeys, &[u32])| {
-        words.len() == 2 * tables.words() && expansion.levels() as usize <= keys.expansion.len()
-    };
-    if !queries.iter().all(served) || expansion.levels() > tables.ring().degree().trailing_zeros() {
-        return Err(BackendError::Shape("a ciphertext or keys that do not serve the expansion".into()));
+    if queries.iter().any(|(_, words)| words.len() != 2 * tables.words()) {
+        return Err(BackendError::Shape("words that are no ciphertext".into()));
     }
     let of_query = |&(keys, words): &(&RingKeys, &[u32])| {
-        expand_one(lanes, tables, memory, schedule, expansion, (&keys.expansion, words))
+        let tree = Tree::new(lanes, tables, expansion, keys)?;
+        tree.grow(memory, schedule, expansion, |root| in_tiles(tables, words, root))
     };
     queries.par_iter().map(of_query).collect()
 }
 
-/// The leaves of one query. `keys` has at least as many levels as the expansion; `words` is a ciphertext.
-fn expand_one<L: WordLanes<W>, const W: usize>(
+/// One leaf of each query of a batch.
+#[derive(Clone, Copy)]
+pub(super) struct Roots<'a> {
+    pub leaves: &'a [RingLeaves],
+    pub leaf: usize,
+}
+
+/// The leaves of a batch whose trees begin at a leaf of each query.
+pub(super) fn expand_leaf<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
     memory: &WorkingMemory,
     schedule: Schedule,
     expansion: Expansion,
-    (keys, words): (&[DigitKeys], &[u32]),
-) -> Result<RingLeaves, BackendError> {
-    let tree = Tree { lanes, tables, keys };
-    let (levels, ciphertext) = (expansion.levels(), 2 * tables.words());
-    let block_level = levels.saturating_sub(BLOCK_LEVELS);
-    let whole_levels = match schedule {
-        Schedule::BreadthFirst => levels.saturating_sub(1),
-        Schedule::Hierarchical => block_level,
-    };
-    let room = || {
-        let words = expansion.nodes(whole_levels).checked_mul(ciphertext);
-        memory.words(words, "the nodes")
-    };
-    let (mut parents, mut children) = (room()?, room()?);
-    in_tiles(tables, words, &mut parents.as_words_mut()[..ciphertext]);
-    for level in 0..whole_levels {
-        let count = |level| expansion.nodes(level) * ciphertext;
-        let groups = children.as_words_mut()[..count(level + 1)].par_chunks_mut(2 * GROUP * ciphertext);
-        let groups = groups.zip(parents.as_words()[..count(level)].par_chunks(GROUP * ciphertext));
-        groups.for_each_init(
-            || memory.scratch(),
-            |scratch, (children, nodes)| {
-                tree.split(scratch, level, nodes, Children::nodes(tables, children));
-            },
-        );
-        std::mem::swap(&mut parents, &mut children);
+    keys: &[&RingKeys],
+    Roots { leaves, leaf }: Roots<'_>,
+) -> Result<Vec<RingLeaves>, BackendError> {
+    check_batches(keys.len(), leaves.len())?;
+    if leaves.iter().any(|leaves| leaf >= leaves.count()) {
+        return Err(BackendError::Shape(format!("no leaf {leaf}")));
     }
-    let mut leaves = RingLeaves::room(tables, memory, expansion.leaves())?;
-    let of_block = ciphertext << (whole_levels - block_level);
-    let roots = parents.as_words()[..expansion.nodes(whole_levels) * ciphertext].par_chunks(of_block);
-    leaves.blocks_mut(tables).zip(roots).for_each_init(
-        || memory.scratch(),
-        |scratch, (block, roots)| tree.fill(scratch, whole_levels..levels, block, roots),
-    );
-    Ok(leaves)
+    let of_query = |(keys, leaves): (&&RingKeys, &RingLeaves)| {
+        let tree = Tree::new(lanes, tables, expansion, keys)?;
+        tree.grow(memory, schedule, expansion, |root| leaves.copy(tables, leaf, root))
+    };
+    keys.par_iter().zip(leaves).map(of_query).collect()
 }
 
 /// A tree of substitutions with its keys, level by level.
 struct Tree<'a, L> {
     lanes: L,
     tables: &'a RingTables,
+    /// The level of the root.
+    first: u32,
     keys: &'a [DigitKeys],
 }
 
-impl<L> Tree<'_, L> {
+impl<'a, L> Tree<'a, L> {
+    /// The tree of an expansion with a client's keys.
+    fn new(
+        lanes: L,
+        tables: &'a RingTables,
+        expansion: Expansion,
+        keys: &'a RingKeys,
+    ) -> Result<Self, BackendError> {
+        let (first, most) = (expansion.first(), tables.ring().degree().trailing_zeros());
+        let last = first.checked_add(expansion.levels()).filter(|&last| last <= most);
+        let keys = last.and_then(|last| keys.expansion.get(first as usize..last as usize));
+        let keys = keys.ok_or_else(|| BackendError::Shape("keys that do not serve the expansion".into()))?;
+        Ok(Self { lanes, tables, first, keys })
+    }
+
+    /// The leaves of one query, whose root `root` writes.
+    fn grow<const W: usize>(
+        &self,
+        memory: &WorkingMemory,
+        schedule: Schedule,
+        expansion: Expansion,
+        root: impl FnOnce(&mut [u32]),
+    ) -> Result<RingLeaves, BackendError>
+    where
+        L: WordLanes<W>,
+    {
+        let tables = self.tables;
+        let (levels, ciphertext) = (expansion.levels(), 2 * tables.words());
+        let block_level = levels.saturating_sub(BLOCK_LEVELS);
+        let whole_levels = match schedule {
+            Schedule::BreadthFirst => levels.saturating_sub(1),
+            Schedule::Hierarchical => block_level,
+        };
+        let room = || {
+            let words = expansion.nodes(whole_levels).checked_mul(ciphertext);
+            memory.words(words, "the nodes")
+        };
+        let (mut parents, mut children) = (room()?, room()?);
+        root(&mut parents.as_words_mut()[..ciphertext]);
+        for level in 0..whole_levels {
+            let count = |level| expansion.nodes(level) * ciphertext;
+            let groups = children.as_words_mut()[..count(level + 1)].par_chunks_mut(2 * GROUP * ciphertext);
+            let groups = groups.zip(parents.as_words()[..count(level)].par_chunks(GROUP * ciphertext));
+            groups.for_each_init(
+                || memory.scratch(),
+                |scratch, (children, nodes)| {
+                    self.split(scratch, level, nodes, Children::nodes(tables, children));
+                },
+            );
+            std::mem::swap(&mut parents, &mut children);
+        }
+        let mut leaves = RingLeaves::room(tables, memory, expansion.leaves())?;
+        let of_block = ciphertext << (whole_levels - block_level);
+        let roots = parents.as_words()[..expansion.nodes(whole_levels) * ciphertext].par_chunks(of_block);
+        leaves.blocks_mut(tables).zip(roots).for_each_init(
+            || memory.scratch(),
+            |scratch, (block, roots)| self.fill(scratch, whole_levels..levels, block, roots),
+        );
+        Ok(leaves)
+    }
+
     /// Expands nodes through the remaining levels to a block of leaves.
     fn fill<const W: usize>(
         &self,
@@ -147,8 +192,8 @@ impl<L> Tree<'_, L> {
     where
         L: WordLanes<W>,
     {
-        let Self { lanes, tables, keys } = *self;
-        let substitution = tables.substitution(level);
+        let Self { lanes, tables, first, keys } = *self;
+        let substitution = tables.substitution(first + level);
         let mut split = Split { tables, substitution, nodes, children };
         multiply(lanes, tables, &keys[level as usize], scratch, &mut split);
     }
@@ -187,7 +232,7 @@ struct Split<'a> {
 
 impl Operands for Split<'_> {
     type Results<'b>
-        = Pair<'b>
+        = Substituted<'b, Pair<'b>>
     where
         Self: 'b;
 
@@ -196,69 +241,34 @@ impl Operands for Split<'_> {
     }
 
     fn write<L: WordLanes<W>, const W: usize>(&self, lanes: L, i: usize, polynomial: usize, to: &mut [u32]) {
-        let (degree, ciphertext) = (self.tables.degree(), 2 * self.tables.words());
-        let nodes = self.nodes[i * ciphertext..][..ciphertext].chunks_exact(2 * degree);
-        for (node, to) in nodes.zip(to.chunks_exact_mut(degree)) {
-            lanes.run(Write { image: Image { substitution: self.substitution, node }, polynomial, to });
-        }
+        let ciphertext = 2 * self.tables.words();
+        let node = &self.nodes[i * ciphertext..][..ciphertext];
+        write_image(lanes, self.tables, &self.substitution.automorphism, node, polynomial, to);
     }
 
-    fn results(&mut self, i: usize, prime: usize) -> Pair<'_> {
+    fn results(&mut self, i: usize, prime: usize) -> Self::Results<'_> {
         let of_prime = 2 * self.tables.degree();
         let node = &self.nodes[(i * self.tables.primes().len() + prime) * of_prime..][..of_prime];
         let vectors = self.tables.degree() / self.tables.lanes();
         let Children { words, first, step, wanted, read } = &mut self.children;
         let even = first.after(2 * i * *step).at(prime * vectors);
-        Pair {
-            image: Image { substitution: self.substitution, node },
+        let pair = Pair {
+            node,
             monomial: &self.substitution.monomials[prime],
             words,
             even,
             odd: (2 * i + 1 < *wanted).then_some(even + *step),
             stride: first.stride(),
             read: *read,
-        }
-    }
-}
-
-/// The image of a node modulo one prime.
-#[derive(Clone, Copy)]
-struct Image<'a> {
-    substitution: &'a Substitution,
-    node: &'a [u32],
-}
-
-impl Image<'_> {
-    #[inline(always)]
-    fn load<L: WordLanes<W>, const W: usize>(&self, lanes: L, polynomial: usize, vector: usize) -> L::Vector {
-        let (source, permutation) = self.substitution.sources[vector];
-        let places = lanes.load(&self.substitution.places.as_chunks::<W>().0[permutation as usize]);
-        let node = self.node.as_chunks::<W>().0.as_chunks::<2>().0;
-        lanes.permute(lanes.load(&node[source as usize][polynomial]), places)
-    }
-}
-
-/// A polynomial of the image to memory.
-struct Write<'a> {
-    image: Image<'a>,
-    polynomial: usize,
-    to: &'a mut [u32],
-}
-
-impl Kernel for Write<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
-        for (vector, to) in self.to.as_chunks_mut().0.iter_mut().enumerate() {
-            lanes.store(self.image.load(lanes, self.polynomial, vector), to);
-        }
+        };
+        let image = Image { automorphism: &self.substitution.automorphism, tiles: node };
+        Substituted { image, results: pair }
     }
 }
 
 /// The two children of a node modulo one prime.
 struct Pair<'a> {
-    image: Image<'a>,
+    node: &'a [u32],
     monomial: &'a Monomial,
     words: &'a mut [u32],
     even: usize,
@@ -274,11 +284,9 @@ impl Results for Pair<'_> {
         lanes: L,
         prime: Prime<L::Vector>,
         vector: usize,
-        product: [L::Vector; 2],
+        substituted: [L::Vector; 2],
     ) {
-        let image_b = self.image.load(lanes, 1, vector);
-        let substituted = [product[0], prime.add(lanes, product[1], image_b)];
-        let node = &self.image.node.as_chunks::<W>().0.as_chunks::<2>().0[vector];
+        let node = &self.node.as_chunks::<W>().0.as_chunks::<2>().0[vector];
         let node = [lanes.load(&node[0]), lanes.load(&node[1])];
         let a = prime.add(lanes, node[0], substituted[0]);
         let b = prime.add(lanes, node[1], substituted[1]);

@@ -58,6 +58,12 @@ impl RingPlain {
         Ok(Self { rows, columns, words: memory.words(words, "the plain matrix")? })
     }
 
+    /// Its words in one tile, of a vector of `lanes` slots.
+    fn tile(&self, lanes: usize, tile: usize) -> &[u32] {
+        let of_tile = self.rows * self.columns * lanes;
+        &self.words.as_words()[tile * of_tile..][..of_tile]
+    }
+
     /// Its columns in pieces that are encoded at once.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let columns = self.columns;
@@ -157,36 +163,50 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
     memory: &WorkingMemory,
-    plain: &RingPlain,
+    plain: &[RingPlain],
     leaves: &[RingLeaves],
 ) -> Result<Vec<RingCiphertexts>, BackendError> {
-    if leaves.iter().any(|leaves| leaves.count() < plain.columns) {
+    let columns = plain.iter().map(RingPlain::columns).max().unwrap_or(0);
+    if leaves.iter().any(|leaves| leaves.count() < columns) {
         return Err(BackendError::Shape("fewer leaves than columns".into()));
     }
-    let (rows, columns) = (plain.rows, plain.columns);
+    let rows = plain.iter().map(RingPlain::rows).sum();
     let mut results: Vec<_> =
         leaves.iter().map(|_| RingCiphertexts::room(tables, memory, rows)).collect::<Result<_, _>>()?;
     // A band of tiles at a time: their sums stay in the caches until they are dealt out to ciphertexts.
     let of_tile = (leaves.len() * rows * 2 * W).max(1);
     let band = (BAND_WORDS / of_tile).clamp(rayon::current_num_threads(), tables.tiles());
     let mut sums = vec![0; band * of_tile];
-    for (i, plain) in plain.words.as_words().chunks(band * rows * columns * W).enumerate() {
-        let first = i * band;
-        let tiles = sums.par_chunks_mut(of_tile).zip(plain.par_chunks(rows * columns * W)).enumerate();
-        tiles.for_each(|(i, (sums, plain))| {
+    for first in (0..tables.tiles()).step_by(band) {
+        let count = band.min(tables.tiles() - first);
+        sums[..count * of_tile].par_chunks_mut(of_tile).enumerate().for_each(|(i, sums)| {
             let tile = first + i;
             let leaves: Vec<Vec<&[u32]>> =
                 leaves.iter().map(|leaves| leaves.tile(tables, tile).collect()).collect();
-            sums.fill(0);
-            lanes.run(Fold { q: tables.prime_of(tile), rows, columns, plain, leaves: &leaves, sums });
+            let mut sums = &mut sums[..];
+            for plain in plain {
+                let of_plain;
+                (of_plain, sums) = sums.split_at_mut(leaves.len() * plain.rows * 2 * W);
+                of_plain.fill(0);
+                let RingPlain { rows, columns, .. } = *plain;
+                let (q, plain) = (tables.prime_of(tile), plain.tile(W, tile));
+                lanes.run(Fold { q, rows, columns, plain, leaves: &leaves, sums: of_plain });
+            }
         });
-        // From tile, query, row to query, row, tile.
+        // From tile, matrix, query, row to query, matrix, row, tile.
         for (query, ciphertexts) in results.iter_mut().enumerate() {
+            let mut row = 0;
+            let places = plain.iter().flat_map(|plain| {
+                let begin = (leaves.len() * row + query * plain.rows)..;
+                row += plain.rows;
+                begin.take(plain.rows)
+            });
+            let places: Vec<usize> = places.collect();
             let ciphertexts = ciphertexts.words_mut().par_chunks_mut(2 * tables.words());
-            ciphertexts.enumerate().for_each(|(row, ciphertext)| {
+            ciphertexts.zip(places).for_each(|(ciphertext, place)| {
                 let to = ciphertext[first * 2 * W..].chunks_exact_mut(2 * W);
-                for (to, sums) in to.zip(sums.chunks_exact(of_tile)) {
-                    to.copy_from_slice(&sums[(query * rows + row) * 2 * W..][..2 * W]);
+                for (to, sums) in to.zip(sums[..count * of_tile].chunks_exact(of_tile)) {
+                    to.copy_from_slice(&sums[place * 2 * W..][..2 * W]);
                 }
             });
         }

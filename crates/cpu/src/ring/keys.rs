@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 use spirea_backend::{BackendError, EvaluationKeys};
+use spirea_math::Rotations;
 
 use super::product::{DigitKeys, RGSW, SUBSTITUTION};
 use super::tables::RingTables;
@@ -11,22 +12,27 @@ use super::tables::RingTables;
 pub struct RingKeys {
     /// By level.
     pub(super) expansion: Vec<DigitKeys>,
+    /// By 5, by -1, and the big step; none if nothing is rotated.
+    pub(super) rotations: Option<[DigitKeys; Rotations::KEYS]>,
     pub(super) conversion: Option<DigitKeys>,
 }
 
 impl RingKeys {
     /// Takes keys, on the current thread pool.
     pub(super) fn new(tables: &RingTables, keys: EvaluationKeys<'_>) -> Result<Self, BackendError> {
-        let levels = keys.levels(tables.ring())? as usize;
+        keys.levels(tables.ring())?;
         let take = |gadget, sources, words: &[u32]| {
             Ok(DigitKeys::new(tables, gadget, sources)?.filled(tables, words))
         };
-        let of_level = (keys.expansion.len() / levels.max(1)).max(1);
-        let expansion = keys.expansion.par_chunks(of_level);
-        let expansion = expansion.map(|words| take(keys.expansion_gadget, SUBSTITUTION, words));
+        let of_one = keys.expansion_gadget.levels(tables.ring()) * 2 * tables.words();
+        let substitutions = |words: &[u32]| -> Result<Vec<DigitKeys>, BackendError> {
+            let keys_of_each = words.par_chunks(of_one);
+            keys_of_each.map(|words| take(keys.expansion_gadget, SUBSTITUTION, words)).collect()
+        };
+        let (expansion, rotations) = (substitutions(keys.expansion)?, substitutions(keys.rotations)?);
         let conversion = (!keys.conversion.is_empty())
             .then(|| take(keys.conversion_gadget, RGSW, keys.conversion))
             .transpose()?;
-        Ok(Self { expansion: expansion.collect::<Result<_, BackendError>>()?, conversion })
+        Ok(Self { expansion, rotations: rotations.try_into().ok(), conversion })
     }
 }

@@ -14,6 +14,9 @@ use super::tables::RingTables;
 /// Leaves of a block.
 pub(super) const BLOCK: usize = 64;
 
+/// Tiles that are copied together.
+const TILES: usize = 8;
+
 /// The leaves of one expanded query: ciphertexts as values below the primes.
 #[derive(Debug)]
 pub struct RingLeaves {
@@ -66,6 +69,12 @@ impl RingLeaves {
         })
     }
 
+    /// Copies a leaf to a ciphertext.
+    pub(super) fn copy(&self, tables: &RingTables, leaf: usize, ciphertext: &mut [u32]) {
+        let tiles = ciphertext.chunks_exact_mut(2 * tables.lanes());
+        tiles.zip(self.leaf(tables, leaf)).for_each(|(to, from)| to.copy_from_slice(from));
+    }
+
     /// A leaf's tiles.
     pub(super) fn leaf<'a>(&'a self, tables: &'a RingTables, leaf: usize) -> impl Iterator<Item = &'a [u32]> {
         let block = self.words.as_words().chunks(BLOCK * 2 * tables.words()).nth(leaf / BLOCK);
@@ -92,6 +101,21 @@ impl LeafBlock<'_> {
 
     pub(super) fn place(&self, leaf: usize) -> TilePlace {
         TilePlace { start: leaf * self.step(), stride: self.words.len() / self.tables.tiles() }
+    }
+
+    /// Sets all leaves to ciphertexts that lie one after another.
+    pub(super) fn set_all(&mut self, ciphertexts: &[u32]) {
+        let (width, of_one) = (self.step(), 2 * self.tables.words());
+        let tile = self.words.len() / self.tables.tiles();
+        // Some tiles at a time, so that from each ciphertext whole lines of neighbours are read.
+        for (i, tiles) in self.words.chunks_mut(TILES * tile).enumerate() {
+            for (leaf, ciphertext) in ciphertexts.chunks_exact(of_one).enumerate() {
+                let from = ciphertext[i * TILES * width..].chunks_exact(width);
+                for (to, from) in tiles.chunks_exact_mut(tile).zip(from) {
+                    to[leaf * width..][..width].copy_from_slice(from);
+                }
+            }
+        }
     }
 
     /// Sets a leaf to a ciphertext.

@@ -5,13 +5,14 @@
 //! is written once over it:
 //!
 //! - [`modular`] multiplies and reduces, [`ntt`] transforms, [`digits`] decomposes;
-//! - [`product`] multiplies digits by [`keys`], for [`expand`] and for [`tournament`];
+//! - [`product`] multiplies digits by [`keys`], for [`tournament`] and, of [`image`]s, for [`expand`] and [`rotate`];
 //! - [`fold`] multiplies plaintexts by leaves in the order of [`layout`]; [`ciphertexts`] ends the pipeline.
 
 mod ciphertexts;
 mod digits;
 mod expand;
 mod fold;
+mod image;
 mod keys;
 mod lanes;
 mod layout;
@@ -20,6 +21,7 @@ mod ntt;
 mod pool;
 mod portable;
 mod product;
+mod rotate;
 mod scratch;
 mod tables;
 mod tournament;
@@ -35,7 +37,7 @@ use spirea_backend::{
     Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
     SwitchedBits, centred, check_batches, check_ciphertexts,
 };
-use spirea_math::{Expansion, Gadget, Ring};
+use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 pub use ciphertexts::RingCiphertexts;
 pub use expand::Schedule;
@@ -146,15 +148,59 @@ impl RingBackend for CpuBackend {
         })
     }
 
+    fn expand_leaf(
+        &self,
+        tables: &RingTables,
+        expansion: Expansion,
+        keys: &[&RingKeys],
+        leaves: &Vec<RingLeaves>,
+        leaf: usize,
+    ) -> Result<Vec<RingLeaves>, BackendError> {
+        self.pool.install(|| {
+            with_lanes!(self.found, lanes => {
+                let roots = expand::Roots { leaves, leaf };
+                expand::expand_leaf(lanes, tables, &self.memory, self.schedule, expansion, keys, roots)
+            })
+        })
+    }
+
+    fn rotate(
+        &self,
+        tables: &RingTables,
+        rotations: Rotations,
+        keys: &[&RingKeys],
+        leaves: &Vec<RingLeaves>,
+    ) -> Result<Vec<RingLeaves>, BackendError> {
+        self.pool.install(|| {
+            with_lanes!(self.found, lanes => {
+                rotate::rotate(lanes, tables, &self.memory, rotations, keys, leaves)
+            })
+        })
+    }
+
     fn poly_fold(
         &self,
         tables: &RingTables,
-        plain: &RingPlain,
+        plain: &[RingPlain],
         leaves: &Vec<RingLeaves>,
     ) -> Result<Vec<RingCiphertexts>, BackendError> {
         self.pool.install(|| {
             with_lanes!(self.found, lanes => {
                 fold::poly_fold(lanes, tables, &self.memory, plain, leaves)
+            })
+        })
+    }
+
+    fn sum_rotated(
+        &self,
+        tables: &RingTables,
+        rotations: Rotations,
+        keys: &[&RingKeys],
+        ciphertexts: Vec<RingCiphertexts>,
+    ) -> Result<Vec<RingCiphertexts>, BackendError> {
+        self.pool.install(|| {
+            with_lanes!(self.found, lanes => {
+                rotate::sum_rotated(lanes, tables, &self.memory, rotations, keys, ciphertexts)
             })
         })
     }
@@ -280,7 +326,7 @@ impl RingBackend for CpuBackend {
             let leaves = std::slice::from_ref(leaves);
             self.pool.install(|| {
                 with_lanes!(self.found, lanes => {
-                    fold::poly_fold(lanes, tables, &self.memory, &plain, leaves)
+                    fold::poly_fold(lanes, tables, &self.memory, std::slice::from_ref(&plain), leaves)
                 })
             })
         };

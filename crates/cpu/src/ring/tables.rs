@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spirea_backend::BackendError;
-use spirea_math::{Expansion, Modulus, Ring, ShoupWord};
+use spirea_math::{Expansion, Modulus, Ring, Rotations, ShoupWord};
 
 /// Most primes of a ring: their residues are recombined in as many 32-bit limbs.
 pub(super) const MOST_PRIMES: usize = 4;
@@ -17,6 +17,10 @@ pub struct RingTables {
     lanes: usize,
     primes: Vec<PrimeTables>,
     substitutions: Vec<Substitution>,
+    /// X -> X^(5^(2^i)).
+    powers: Vec<Automorphism>,
+    /// X -> X^-1.
+    sign: Automorphism,
 }
 
 /// What transforms modulo one prime read, beside the plan's own twiddles.
@@ -29,18 +33,24 @@ pub(super) struct PrimeTables {
     pub inverse_tail: Vec<u32>,
 }
 
-/// The substitution X -> X^(N / 2^level + 1) on values, and the monomial X^(-2^level).
+/// An automorphism X -> X^k on values, for odd k.
 ///
 /// Slot j in bit-reversed order belongs to the root with exponent 2 r + 1, r being j reversed; its image has
 /// exponent k (2 r + 1), so r becomes k r + (k - 1) / 2. The low bits of r, which are the vector's number,
 /// become a function of themselves alone: whole vectors go to whole vectors, and only the lanes inside are
 /// permuted, in one of at most `W` ways.
 #[derive(Debug)]
-pub(super) struct Substitution {
+pub(super) struct Automorphism {
     /// For each vector of the image: the vector it comes from, and the number of its permutation.
     pub sources: Vec<(u32, u32)>,
     /// The permutations, `W` places each.
     pub places: Vec<u32>,
+}
+
+/// The substitution X -> X^(N / 2^level + 1) of a level of expansion, and the monomial X^(-2^level).
+#[derive(Debug)]
+pub(super) struct Substitution {
+    pub automorphism: Automorphism,
     /// For each prime the monomial's values.
     pub monomials: Vec<Monomial>,
 }
@@ -68,7 +78,9 @@ impl RingTables {
                  within a factor of 4 of each other"
             )));
         }
-        let levels = ring.degree().trailing_zeros();
+        let (degree, levels) = (ring.degree(), ring.degree().trailing_zeros());
+        // Of two entries, as many as there can be: the big step alone.
+        let power = |log: u32| Rotations::new(2 << log, 1, 1 << log).keys(degree)[2];
         let of_prime = |limb: &spirea_math::ring::Limb| PrimeTables {
             q: limb.prime(),
             forward_tail: tail(limb.plan.forward_twiddles(), lanes),
@@ -79,6 +91,8 @@ impl RingTables {
             lanes,
             primes: ring.limbs().iter().map(of_prime).collect(),
             substitutions: (0..levels).map(|level| Substitution::new(ring, lanes, level)).collect(),
+            powers: (0..levels).map(|log| Automorphism::new(degree, lanes, power(log))).collect(),
+            sign: Automorphism::new(degree, lanes, 2 * degree - 1),
         })
     }
 
@@ -115,6 +129,11 @@ impl RingTables {
         &self.primes
     }
 
+    /// What takes a chunk to its image under 5, that to the one under -5, and a result to the next one.
+    pub(super) fn rotations(&self, rotations: Rotations) -> [&Automorphism; Rotations::KEYS] {
+        [&self.powers[0], &self.sign, &self.powers[rotations.steps().trailing_zeros() as usize]]
+    }
+
     /// The substitution of a level of expansion.
     pub(super) fn substitution(&self, level: u32) -> &Substitution {
         &self.substitutions[level as usize]
@@ -140,9 +159,9 @@ fn tail(twiddles: &[ShoupWord], lanes: usize) -> Vec<u32> {
     words
 }
 
-impl Substitution {
-    fn new(ring: &Ring, lanes: usize, level: u32) -> Self {
-        let (degree, exponent) = (ring.degree(), Expansion::exponent(ring.degree(), level));
+impl Automorphism {
+    /// X -> X^`exponent`.
+    fn new(degree: usize, lanes: usize, exponent: usize) -> Self {
         let reversed = |slot: usize| slot.reverse_bits() >> (usize::BITS - degree.trailing_zeros());
         let source = |slot: usize| {
             let root = (2 * reversed(slot) + 1) * exponent % (2 * degree);
@@ -161,6 +180,14 @@ impl Substitution {
             });
             (vector as u32, number as u32)
         });
+        Self { sources: sources.collect(), places }
+    }
+}
+
+impl Substitution {
+    fn new(ring: &Ring, lanes: usize, level: u32) -> Self {
+        let degree = ring.degree();
+        let automorphism = Automorphism::new(degree, lanes, Expansion::exponent(degree, level));
         // X^(-2^level) = -X^(N - 2^level).
         let mut values = ring.mul_monomial(&ring.lift(&[-1]), degree - (1 << level));
         ring.forward(&mut values);
@@ -176,6 +203,6 @@ impl Substitution {
                 Monomial::Slots(vectors.collect())
             }
         });
-        Self { sources: sources.collect(), places, monomials: monomials.collect() }
+        Self { automorphism, monomials: monomials.collect() }
     }
 }

@@ -167,7 +167,7 @@ fn select<L: WordLanes<W>, const W: usize>(
             break;
         }
     }
-    Ok(ciphertexts.first())
+    Ok(ciphertexts.keep(1))
 }
 
 /// Games between neighbours of ciphertexts `distance` apart: `first + bit * (second - first)`, to the place of the
@@ -239,7 +239,7 @@ impl Kernel for Difference<'_> {
 }
 
 /// A ciphertext modulo one prime that the product is added to.
-struct Sum<'a>(&'a mut [u32]);
+pub(super) struct Sum<'a>(pub &'a mut [u32]);
 
 impl Results for Sum<'_> {
     #[inline(always)]

@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs)]
 
 mod oracle;
+pub mod rings;
 
 use proptest::prelude::*;
 use spirea_backend::{Backend, PanelLayout, QUAD, RingMatrix};

@@ -15,8 +15,12 @@
 //! What a matrix of switched ciphertexts is made of goes where the next steps are: under the first two strategies all
 //! is on the query's device already; under the others each device gets the ciphertexts of all, has the whole matrix, which
 //! is small, and encodes its rows of the polynomials.
+//! Leaves are rotated, and expanded further, where they were expanded. Rows of several matrices of polynomials are exchanged
+//! once they are folded, so that each device has consecutive ones of all; where a device's are whole sums of rotated
+//! ciphertexts, it adds them up, else all meet on the first one.
 //! Shares of rows for two servers (`share_fold`) are summed on the host: an answer is one row.
 
+mod batch;
 mod ring;
 mod scalar;
 mod shares;
@@ -26,7 +30,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use spirea_backend::{BackendError, BackendId, Links, Share, Strategy};
 
-pub use ring::{GroupCiphertexts, GroupLeaves, GroupMatrices, GroupPlain, GroupSelectors};
+pub use batch::{GroupCiphertexts, GroupLeaves, GroupMatrices, GroupPlain, GroupSelectors};
 pub use scalar::{GroupFolded, GroupMatrix};
 pub use shares::GroupRows;
 

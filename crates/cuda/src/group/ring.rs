@@ -1,175 +1,18 @@
 //! The steps on rings: queries are divided, or rows of polynomials are and the winners of the tournament meet.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use spirea_backend::{
     BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend, Strategy,
     SwitchedBits, check_batches, check_ciphertexts,
 };
-use spirea_math::{Expansion, Gadget, Ring};
+use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
+use super::DeviceGroup;
+use super::batch::{GroupCiphertexts, GroupLeaves, GroupMatrices, GroupPlain, GroupSelectors, OfBatch, here};
 use super::scalar::GroupFolded;
-use super::{DeviceGroup, transfer};
-use crate::ring::{Ciphertexts, Columns, Keys, Leaves, Plain, Selectors, Tables};
+use crate::ring::{Ciphertexts, Columns, Keys, Plain, Tables};
 use crate::{CudaBackend, CudaMatrix};
-
-/// What each device has of something, if it has any of it.
-type ByMember<T> = Vec<Option<T>>;
-
-/// What a batch has on each device: of the queries there (`DeviceGroup::held`), in their order.
-#[derive(Debug)]
-pub struct OfBatch<T> {
-    queries: usize,
-    parts: ByMember<T>,
-}
-
-/// The leaves of each query, on its device or on all.
-pub type GroupLeaves = OfBatch<Leaves>;
-/// Selectors of each query, on its device or on all.
-pub type GroupSelectors = OfBatch<Selectors>;
-/// Ciphertexts of each query: all on its device, or those of a device's rows on each.
-pub type GroupCiphertexts = OfBatch<Ciphertexts>;
-/// A matrix of each query, on its device or on all.
-pub type GroupMatrices = OfBatch<Vec<CudaMatrix>>;
-
-impl<T> OfBatch<T> {
-    /// The first device that has any, and what it has.
-    fn first(&self) -> Result<(usize, &T), BackendError> {
-        let parts = self.parts.iter().enumerate();
-        let first = parts.filter_map(|(member, part)| Some((member, part.as_ref()?))).next();
-        first.ok_or_else(|| BackendError::Shape("of another group of devices, or of no row".into()))
-    }
-}
-
-impl<T> OfBatch<Option<T>> {
-    fn flatten(self) -> OfBatch<T> {
-        OfBatch { queries: self.queries, parts: self.parts.into_iter().map(Option::flatten).collect() }
-    }
-}
-
-/// Plaintext polynomials: all on each device, encoded once and copied, or their rows in shares.
-#[derive(Debug)]
-pub struct GroupPlain(ByMember<Plain>);
-
-impl DeviceGroup {
-    /// The rows of plaintext polynomials of device `member`.
-    fn plain_rows(&self, rows: usize, member: usize) -> Range<usize> {
-        self.strategy.of_plain(self.share(member)).competitors(rows)
-    }
-
-    /// The places of a batch whose queries device `member` expands.
-    fn expands(&self, member: usize, batch: usize) -> Vec<usize> {
-        match self.strategy {
-            Strategy::Aggregate => (0..batch).collect(),
-            _ => self.owned(member, batch).collect(),
-        }
-    }
-
-    /// The places of a batch whose queries device `member` goes on with once they are expanded: all where rows are
-    /// divided.
-    fn held(&self, member: usize, batch: usize) -> Vec<usize> {
-        if self.strategy.divides_plain() { (0..batch).collect() } else { self.owned(member, batch).collect() }
-    }
-
-    /// Does `work` for what each device has of a batch, at the same time.
-    fn each_part<T: Sync, U: Send>(
-        &self,
-        batch: &OfBatch<T>,
-        work: impl Fn(usize, &CudaBackend, &T) -> Result<U, BackendError> + Sync,
-    ) -> Result<OfBatch<U>, BackendError> {
-        let parts = self.each(|member, backend| {
-            batch.parts[member].as_ref().map(|part| work(member, backend, part)).transpose()
-        })?;
-        Ok(OfBatch { queries: batch.queries, parts })
-    }
-
-    /// The leaves of all queries on every device, each copied from the one that has expanded it.
-    fn gather(&self, tables: &[Tables], expanded: &GroupLeaves) -> Result<GroupLeaves, BackendError> {
-        let (_, some) = expanded.first()?;
-        let all = |tables_there: &Tables| {
-            let leaves = Leaves::room(tables_there, expanded.queries, some.count())?;
-            for (member, part) in expanded.parts.iter().enumerate() {
-                let Some(part) = part else { continue };
-                for (place, query) in self.owned(member, expanded.queries).enumerate() {
-                    transfer(&part.of(&tables[member], place), &leaves.of(tables_there, query))?;
-                }
-            }
-            Ok(Some(leaves))
-        };
-        let parts = tables.iter().map(all).collect::<Result<_, BackendError>>()?;
-        Ok(GroupLeaves { queries: expanded.queries, parts })
-    }
-
-    /// Polynomials of which every device has all: the first one makes them, the others copy.
-    fn encode_once(
-        &self,
-        tables: &[Tables],
-        rows: usize,
-        columns: usize,
-        fill: &FillPolynomial<'_>,
-    ) -> Result<GroupPlain, BackendError> {
-        let first = self.members[0].encode(&tables[0], rows, columns, fill)?;
-        let mut copies = Vec::new();
-        for (backend, tables) in self.members.iter().zip(tables).skip(1) {
-            let copy = Plain::new(tables, rows, columns)?;
-            // Another kind of device multiplies in another form, which it makes itself.
-            copies.push(Some(if copy.form() == first.form() {
-                transfer(&first.words(), &copy.words())?;
-                copy
-            } else {
-                backend.encode(tables, rows, columns, fill)?
-            }));
-        }
-        copies.insert(0, Some(first));
-        Ok(GroupPlain(copies))
-    }
-
-    /// All ciphertexts of all queries on device `member`, unless they are there already.
-    fn gathered(
-        &self,
-        tables: &[Tables],
-        ciphertexts: &GroupCiphertexts,
-        member: usize,
-    ) -> Result<Option<Ciphertexts>, BackendError> {
-        let parts = || ciphertexts.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.as_ref()?)));
-        if parts().all(|(holder, _)| holder == member) {
-            return Ok(None);
-        }
-        let (there, one) = (&tables[member], tables[member].ciphertext());
-        let all = Ciphertexts::room(there, ciphertexts.queries, parts().map(|(_, part)| part.count()).sum())?;
-        for query in 0..ciphertexts.queries {
-            let mut first = 0;
-            for (holder, part) in parts() {
-                let last = first + part.count();
-                transfer(
-                    &part.of(&tables[holder], query),
-                    &all.of(there, query).range(first * one..last * one),
-                )?;
-                first = last;
-            }
-        }
-        Ok(Some(all))
-    }
-
-    /// The winners of each device's rows, for every query, on the first device of them, with its number.
-    fn met(
-        &self,
-        tables: &[Tables],
-        winners: GroupCiphertexts,
-    ) -> Result<(usize, Ciphertexts), BackendError> {
-        let (first, _) = winners.first()?;
-        match self.gathered(tables, &winners, first)? {
-            Some(met) => Ok((first, met)),
-            None => Ok((first, here(winners.parts.into_iter().nth(first).flatten())?)),
-        }
-    }
-}
-
-/// What a device has, where the others' operations say that it has it.
-fn here<T>(part: Option<T>) -> Result<T, BackendError> {
-    part.ok_or_else(|| BackendError::Shape("not on the device that wants it".into()))
-}
 
 impl RingBackend for DeviceGroup {
     type Tables = Vec<Tables>;
@@ -235,18 +78,73 @@ impl RingBackend for DeviceGroup {
         Ok(expanded)
     }
 
-    /// A device folds the queries whose leaves it has, with the rows that it has.
+    fn expand_leaf(
+        &self,
+        tables: &Vec<Tables>,
+        expansion: Expansion,
+        keys: &[&Vec<Keys>],
+        leaves: &GroupLeaves,
+        leaf: usize,
+    ) -> Result<GroupLeaves, BackendError> {
+        self.further_leaves(tables, keys, leaves, |member, backend, queries| {
+            backend.expand_leaf_of(&tables[member], expansion, queries, leaf)
+        })
+    }
+
+    fn rotate(
+        &self,
+        tables: &Vec<Tables>,
+        rotations: Rotations,
+        keys: &[&Vec<Keys>],
+        leaves: &GroupLeaves,
+    ) -> Result<GroupLeaves, BackendError> {
+        self.further_leaves(tables, keys, leaves, |member, backend, queries| {
+            backend.rotate_of(&tables[member], rotations, queries)
+        })
+    }
+
+    /// A device folds the queries whose leaves it has, with the rows that it has of each matrix.
     fn poly_fold(
         &self,
         tables: &Vec<Tables>,
-        plain: &GroupPlain,
+        plain: &[GroupPlain],
         leaves: &GroupLeaves,
     ) -> Result<GroupCiphertexts, BackendError> {
         let folded = self.each_part(leaves, |member, backend, leaves| {
-            let fold = |plain| backend.poly_fold(&tables[member], plain, leaves);
-            plain.0[member].as_ref().map(fold).transpose()
+            let there: Vec<&Plain> = plain.iter().filter_map(|plain| plain.0[member].as_ref()).collect();
+            let any = plain.is_empty() || !there.is_empty();
+            any.then(|| backend.poly_fold_of(&tables[member], &there, leaves)).transpose()
         })?;
-        Ok(folded.flatten())
+        let folded = folded.flatten();
+        if self.strategy.divides_plain() && plain.len() > 1 {
+            return self.in_order(tables, plain, &folded);
+        }
+        Ok(folded)
+    }
+
+    /// A device adds up its own ciphertexts; where these are divided within sums, all meet on the first that has any.
+    fn sum_rotated(
+        &self,
+        tables: &Vec<Tables>,
+        rotations: Rotations,
+        keys: &[&Vec<Keys>],
+        mut ciphertexts: GroupCiphertexts,
+    ) -> Result<GroupCiphertexts, BackendError> {
+        check_batches(keys.len(), ciphertexts.queries)?;
+        let whole = |part: &Ciphertexts| part.count().is_multiple_of(rotations.big());
+        if self.strategy.divides_plain() && !ciphertexts.parts.iter().flatten().all(whole) {
+            let (first, met) = self.met(tables, ciphertexts)?;
+            ciphertexts = self.only_on(first, keys.len(), met);
+        }
+        let parts = ciphertexts.parts.into_iter().enumerate().map(|(member, part)| {
+            let sum = |part| {
+                let keys = self.held(member, keys.len()).into_iter().map(|query| &keys[query][member]);
+                let keys: Vec<_> = keys.collect();
+                self.members[member].sum_rotated(&tables[member], rotations, &keys, part)
+            };
+            part.map(sum).transpose()
+        });
+        Ok(OfBatch { queries: keys.len(), parts: parts.collect::<Result<_, BackendError>>()? })
     }
 
     /// A device's rows take the words behind those of the devices before it, where rows are divided.
@@ -321,9 +219,7 @@ impl RingBackend for DeviceGroup {
         let (first, met) = self.met(tables, winners)?;
         let selectors = here(selectors.parts[first].as_ref())?;
         let winner = self.members[first].rgsw_fold_after(&tables[first], selectors, rounds, met)?;
-        let mut parts: ByMember<Ciphertexts> = self.members.iter().map(|_| None).collect();
-        parts[first] = Some(winner);
-        Ok(OfBatch { queries, parts })
+        Ok(self.only_on(first, queries, winner))
     }
 
     /// Of each query those of the devices that have rows of it, one after another.

@@ -1,7 +1,7 @@
 //! Ciphertexts on a device.
 
 use bytemuck::{Pod, Zeroable};
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, check_batches};
 
 use super::tables::Tables;
 use crate::driver::{Arg, Buffer, View};
@@ -52,6 +52,16 @@ impl Ciphertexts {
     pub(crate) fn of(&self, tables: &Tables, query: usize) -> View<'_, u32> {
         let (start, one) = (query * self.places, tables.ciphertext());
         self.buffer.range(start * one..(start + self.count) * one)
+    }
+
+    /// Each query's words, with what else it has: one of `others` for each.
+    pub(super) fn with<'a, T>(
+        &'a self,
+        tables: &Tables,
+        others: &[&'a T],
+    ) -> Result<Vec<(&'a T, View<'a, u32>)>, BackendError> {
+        check_batches(others.len(), self.queries)?;
+        Ok((0..).zip(others).map(|(query, &other)| (other, self.of(tables, query))).collect())
     }
 
     /// The first `count` ciphertexts of every query as an argument of kernels.

@@ -88,7 +88,7 @@ impl Columns {
         };
         for (query, matrix) in matrices.iter().enumerate() {
             room.fill(tables, matrix, first, self)?;
-            product::multiply(tables, &room.plain, leaves, query..query + 1, &products)?;
+            product::multiply(tables, &room.plain, leaves, query..query + 1, &products, 0)?;
         }
         Ok(products)
     }

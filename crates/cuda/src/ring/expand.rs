@@ -5,55 +5,76 @@
 //! batch are walked together, level by level down to subtrees, then subtree by subtree (IVE, section IV: hierarchical
 //! search).
 
-use bytemuck::{Pod, Zeroable};
 use spirea_backend::BackendError;
 use spirea_math::Expansion;
 
 use super::ciphertexts::Leaves;
 use super::keys::Keys;
 use super::stages::{self, SPLITS, Stage};
+use super::substitutions::{Substituted, Substitution};
 use super::tables::Tables;
 use crate::driver::{Arg, Buffer, View};
 use crate::upload::Staging;
 
-/// A query as kernels take it (`ring.cuh`): addresses.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-struct Expanded {
-    nodes: u64,
-    children: u64,
-    key: u64,
-}
-
-/// A level of an expansion as kernels take it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-struct Level {
-    number: u32,
-    exponent: u32,
-    children: u32,
-}
-
-/// `expand`: queries whose keys have the same gadget go together.
+/// `expand`: trees whose roots come from the host.
 pub(super) fn expand(
     tables: &Tables,
     staging: &Staging,
     expansion: Expansion,
     queries: &[(&Keys, &[u32])],
 ) -> Result<Leaves, BackendError> {
-    let served = |&(keys, words): &(&Keys, &[u32])| {
-        words.len() == tables.ciphertext() && expansion.levels() as usize <= keys.expansion.count()
-    };
-    if !queries.iter().all(served) || expansion.levels() > tables.degree().ilog2() {
-        return Err(BackendError::Shape("a ciphertext or keys that do not serve the expansion".into()));
+    let one = tables.ciphertext();
+    if queries.iter().any(|(_, words)| words.len() != one) {
+        return Err(BackendError::Shape("words that are no ciphertext".into()));
     }
+    check(tables, expansion, queries.iter().map(|&(keys, _)| keys))?;
+    let words: Vec<&[u32]> = queries.iter().map(|(_, words)| *words).collect();
+    staging.stage(&tables.device, &words, |words| {
+        let root = |(i, &(keys, _)): (usize, &(_, _))| (keys, words.range(i * one..(i + 1) * one));
+        expand_roots(tables, expansion, &queries.iter().enumerate().map(root).collect::<Vec<_>>())
+    })
+}
+
+/// `expand_leaf`: trees that go on at one leaf of each query.
+pub(super) fn expand_leaf(
+    tables: &Tables,
+    expansion: Expansion,
+    queries: &[(&Keys, View<'_, u32>)],
+    leaf: usize,
+) -> Result<Leaves, BackendError> {
+    let one = tables.ciphertext();
+    if queries.iter().any(|(_, leaves)| leaf >= leaves.len() / one) {
+        return Err(BackendError::Shape(format!("no leaf {leaf}")));
+    }
+    let roots = queries.iter().map(|(keys, leaves)| (*keys, leaves.range(leaf * one..(leaf + 1) * one)));
+    expand_roots(tables, expansion, &roots.collect::<Vec<_>>())
+}
+
+/// Checks that keys serve an expansion.
+fn check<'a>(
+    tables: &Tables,
+    expansion: Expansion,
+    mut keys: impl Iterator<Item = &'a Keys>,
+) -> Result<(), BackendError> {
+    let last = expansion.first().saturating_add(expansion.levels());
+    if last > tables.degree().ilog2() || !keys.all(|keys| last as usize <= keys.expansion.count()) {
+        return Err(BackendError::Shape("keys that do not serve the expansion".into()));
+    }
+    Ok(())
+}
+
+/// Trees whose roots are on the device, each with its client's keys. Queries whose keys have the same gadget go together.
+fn expand_roots(
+    tables: &Tables,
+    expansion: Expansion,
+    queries: &[(&Keys, View<'_, u32>)],
+) -> Result<Leaves, BackendError> {
+    check(tables, expansion, queries.iter().map(|&(keys, _)| keys))?;
     let gadget = |keys: &Keys| keys.expansion.gadget();
     let leaves = Leaves::room(tables, queries.len(), expansion.leaves())?;
     let mut first = 0;
     for queries in queries.chunk_by(|(one, _), (other, _)| gadget(one) == gadget(other)) {
-        let walk = Walk { tables, expansion, queries, leaves: &leaves, first };
-        let words: Vec<&[u32]> = queries.iter().map(|(_, words)| *words).collect();
-        staging.stage(&tables.device, &words, |roots| walk.run(roots))?;
+        Walk { tables, expansion, queries, leaves: &leaves, first }.run()?;
         first += queries.len();
     }
     Ok(leaves)
@@ -78,7 +99,8 @@ fn first_of_subtrees(
 struct Walk<'a> {
     tables: &'a Tables,
     expansion: Expansion,
-    queries: &'a [(&'a Keys, &'a [u32])],
+    /// Their keys and roots.
+    queries: &'a [(&'a Keys, View<'a, u32>)],
     /// The batch's.
     leaves: &'a Leaves,
     /// Of the queries in the batch.
@@ -86,8 +108,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Queues all of it; the ciphertexts are `roots`.
-    fn run(&self, roots: &View<'_, u32>) -> Result<(), BackendError> {
+    /// Queues all of it.
+    fn run(&self) -> Result<(), BackendError> {
         let Self { tables, expansion, queries, leaves, first } = *self;
         let (device, one) = (&tables.device, tables.ciphertext());
         let room = |ciphertexts: usize| {
@@ -96,11 +118,10 @@ impl Walk<'_> {
         };
         let levels = expansion.levels();
         if levels == 0 {
-            for query in 0..queries.len() {
-                let root = roots.range(query * one..(query + 1) * one);
-                device.main().copy(&root, &leaves.of(tables, first + query))?;
-            }
-            return Ok(());
+            return Ok(queries
+                .iter()
+                .zip(first..)
+                .try_for_each(|((_, root), query)| device.main().copy(root, &leaves.of(tables, query)))?);
         }
         let top = first_of_subtrees(expansion, queries.len(), 4 * one, tables.cache, tables.processors());
         let tops = if top == 0 { None } else { Some(room(expansion.nodes(top))?) };
@@ -112,11 +133,8 @@ impl Walk<'_> {
         let [even, odd] = [room(between)?, room(between)?];
 
         let mut walk = Vec::new();
-        let at = |words: &View<'_, u32>, of_query: usize, query: usize, node: usize| {
-            words.address() + 4 * ((query * of_query + node) * one) as u64
-        };
         let place = |buffer: &Buffer<u32>, of_query: usize, query: usize, node: usize| {
-            at(&buffer.all(), of_query, query, node)
+            buffer.all().address() + 4 * ((query * of_query + node) * one) as u64
         };
         let mut descend = |levels: std::ops::Range<u32>,
                            root: usize,
@@ -129,34 +147,42 @@ impl Walk<'_> {
                 };
                 let parity = (level - levels.start).is_multiple_of(2);
                 let (source, target) = if parity { (&odd, &even) } else { (&even, &odd) };
-                let expanded = |(query, (keys, _)): (usize, &(&Keys, &[u32]))| Expanded {
-                    nodes: if level == levels.start { from(query) } else { place(source, between, query, 0) },
-                    children: if level + 1 == levels.end {
+                let number = expansion.first() + level;
+                let expanded = |(query, (keys, _)): (usize, &(&Keys, View<'_, u32>))| Substituted {
+                    sources: if level == levels.start {
+                        from(query)
+                    } else {
+                        place(source, between, query, 0)
+                    },
+                    results: if level + 1 == levels.end {
                         to(query)
                     } else {
                         place(target, between, query, 0)
                     },
-                    key: keys.expansion.key(level as usize).address(),
+                    key: keys.expansion.key(number as usize).address(),
                 };
                 walk.push(Stage {
                     items: below(level),
                     queries: queries.iter().enumerate().map(expanded).collect(),
-                    common: Arg::structure(&Level {
-                        number: level,
-                        exponent: Expansion::exponent(tables.degree(), level) as u32,
+                    common: Arg::structure(&Substitution {
+                        exponent: Expansion::exponent(tables.degree(), number) as u32,
+                        source_stride: 1,
+                        result_stride: 2,
+                        level: number,
                         children: below(level + 1) as u32,
+                        ..Substitution::default()
                     }),
                 });
             }
         };
-        let root = |query: usize| at(roots, 1, query, 0);
+        let root = |query: usize| queries[query].1.address();
         let of_query = expansion.nodes(top);
         if let Some(tops) = &tops {
             descend(0..top, 0, &root, &|query| place(tops, of_query, query, 0));
         }
         for subtree in 0..of_query {
             let leaf = subtree << (levels - top);
-            let to = |query: usize| at(&leaves.of(tables, first + query), 0, 0, leaf);
+            let to = |query: usize| leaves.of(tables, first + query).address() + 4 * (leaf * one) as u64;
             match &tops {
                 Some(tops) => {
                     descend(top..levels, subtree, &|query| place(tops, of_query, query, subtree), &to);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spirea_backend::{BackendError, EvaluationKeys};
-use spirea_math::Gadget;
+use spirea_math::{Gadget, Rotations};
 
 use super::decomposition::Decomposition;
 use super::tables::Tables;
@@ -88,6 +88,8 @@ impl DigitKeys {
 pub struct Keys {
     /// One for each level: a row for each digit of a.
     pub(super) expansion: DigitKeys,
+    /// One for each of [`Rotations::keys`], likewise.
+    pub(super) rotations: Option<DigitKeys>,
     /// RGSW(s): rows for the digits of b, then for those of a.
     pub(super) conversion: Option<DigitKeys>,
 }
@@ -95,10 +97,17 @@ pub struct Keys {
 impl Keys {
     pub(super) fn new(tables: &Tables, keys: EvaluationKeys<'_>) -> Result<Self, BackendError> {
         let levels = keys.levels(tables.ring())? as usize;
-        let expansion = DigitKeys::room(tables, keys.expansion_gadget, 1, levels)?;
-        if levels > 0 {
-            expansion.set(tables, 0, &tables.device.upload(keys.expansion)?.all())?;
-        }
+        let substitutions = |count: usize, words: &[u32]| {
+            let substitutions = DigitKeys::room(tables, keys.expansion_gadget, 1, count)?;
+            if count > 0 {
+                substitutions.set(tables, 0, &tables.device.upload(words)?.all())?;
+            }
+            Ok::<_, BackendError>(substitutions)
+        };
+        let rotations = (!keys.rotations.is_empty())
+            .then(|| substitutions(Rotations::KEYS, keys.rotations))
+            .transpose()?;
+        let expansion = substitutions(levels, keys.expansion)?;
         let conversion = (!keys.conversion.is_empty()).then(|| {
             let conversion = DigitKeys::room(tables, keys.conversion_gadget, 2, 1)?;
             let words = tables.device.upload(keys.conversion)?;
@@ -108,6 +117,6 @@ impl Keys {
             }
             Ok::<_, BackendError>(conversion)
         });
-        Ok(Self { expansion, conversion: conversion.transpose()? })
+        Ok(Self { expansion, rotations, conversion: conversion.transpose()? })
     }
 }

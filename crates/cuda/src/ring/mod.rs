@@ -5,7 +5,7 @@
 //!
 //! - [`primes`], [`twiddles`] and [`tables`] are what kernels read of a ring, [`transform`] starts its transforms alone;
 //! - [`decomposition`] makes digits, [`keys`] what they are multiplied by, [`stages`] multiplies, by kernels of a
-//!   [`granularity`], for [`expand`] and for [`tournament`];
+//!   [`granularity`], for the [`substitutions`] of [`expand`] and [`rotations`] and for [`tournament`];
 //! - [`product`] multiplies plaintexts by leaves; [`ends`] begins and ends the pipeline, [`columns`] begins another
 //!   one where it ended.
 //!
@@ -21,7 +21,9 @@ mod granularity;
 mod keys;
 mod primes;
 mod product;
+mod rotations;
 mod stages;
+mod substitutions;
 mod tables;
 mod tournament;
 mod transform;
@@ -33,7 +35,7 @@ use spirea_backend::{
     BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
     SwitchedBits, check_batches, check_ciphertexts,
 };
-use spirea_math::{Expansion, Gadget, Ring};
+use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 pub use ciphertexts::{Ciphertexts, Leaves};
 pub use columns::Columns;
@@ -45,12 +47,44 @@ pub use tournament::Selectors;
 pub use transform::{Direction, transform_with};
 pub use twiddles::Butterfly;
 
+use crate::driver::View;
 use crate::{CudaBackend, CudaFolded, CudaMatrix};
 
 /// The part of a device's memory that leaves may have: databases want the rest.
 const LEAVES_SHARE: u64 = 16;
 
 impl CudaBackend {
+    /// [`RingBackend::expand_leaf`] of queries with these leaves.
+    pub(crate) fn expand_leaf_of(
+        &self,
+        tables: &Tables,
+        expansion: Expansion,
+        queries: &[(&Keys, View<'_, u32>)],
+        leaf: usize,
+    ) -> Result<Leaves, BackendError> {
+        expand::expand_leaf(tables, expansion, queries, leaf)
+    }
+
+    /// [`RingBackend::rotate`] of queries with these leaves.
+    pub(crate) fn rotate_of(
+        &self,
+        tables: &Tables,
+        rotations: Rotations,
+        queries: &[(&Keys, View<'_, u32>)],
+    ) -> Result<Leaves, BackendError> {
+        rotations::rotate(tables, rotations, queries)
+    }
+
+    /// [`RingBackend::poly_fold`] of matrices wherever they are.
+    pub(crate) fn poly_fold_of(
+        &self,
+        tables: &Tables,
+        plain: &[&Plain],
+        leaves: &Leaves,
+    ) -> Result<Ciphertexts, BackendError> {
+        product::poly_fold(tables, plain, leaves)
+    }
+
     /// [`RingBackend::rgsw_fold`] of the winners of the first `rounds` rounds.
     pub(crate) fn rgsw_fold_after(
         &self,
@@ -107,13 +141,44 @@ impl RingBackend for CudaBackend {
         expand::expand(tables, &self.ciphertexts, expansion, queries)
     }
 
+    fn expand_leaf(
+        &self,
+        tables: &Tables,
+        expansion: Expansion,
+        keys: &[&Keys],
+        leaves: &Leaves,
+        leaf: usize,
+    ) -> Result<Leaves, BackendError> {
+        self.expand_leaf_of(tables, expansion, &leaves.with(tables, keys)?, leaf)
+    }
+
+    fn rotate(
+        &self,
+        tables: &Tables,
+        rotations: Rotations,
+        keys: &[&Keys],
+        leaves: &Leaves,
+    ) -> Result<Leaves, BackendError> {
+        self.rotate_of(tables, rotations, &leaves.with(tables, keys)?)
+    }
+
     fn poly_fold(
         &self,
         tables: &Tables,
-        plain: &Plain,
+        plain: &[Plain],
         leaves: &Leaves,
     ) -> Result<Ciphertexts, BackendError> {
-        product::poly_fold(tables, plain, leaves)
+        self.poly_fold_of(tables, &plain.iter().collect::<Vec<_>>(), leaves)
+    }
+
+    fn sum_rotated(
+        &self,
+        tables: &Tables,
+        rotations: Rotations,
+        keys: &[&Keys],
+        ciphertexts: Ciphertexts,
+    ) -> Result<Ciphertexts, BackendError> {
+        rotations::sum_rotated(tables, rotations, keys, ciphertexts)
     }
 
     fn add_bodies(

@@ -26,11 +26,15 @@ pub(super) struct Kernels {
 pub(super) const SPLITS: Kernels = Kernels {
     sources: 1,
     ciphertexts: 3,
-    residues: by_degree!("ring_split_residues"),
-    terms: by_degree!("ring_split_terms"),
+    residues: by_degree!("ring_substitution_residues"),
+    terms: by_degree!("ring_substitution_terms"),
     sums: "ring_split_children",
     stage: by_degree!("ring_split"),
 };
+
+/// Ciphertexts that are rotated. One may be added, or copied.
+pub(super) const ROTATIONS: Kernels =
+    Kernels { sums: "ring_rotation_images", stage: by_degree!("ring_rotation"), ..SPLITS };
 
 /// Games between two ciphertexts.
 pub(super) const GAMES: Kernels = Kernels {
@@ -205,6 +209,7 @@ mod tests {
                 let keys = EvaluationKeys {
                     expansion_gadget: GADGET,
                     expansion: &expansion,
+                    rotations: &[],
                     conversion_gadget: GADGET,
                     conversion: &conversion,
                 };

@@ -1,7 +1,7 @@
 //! Evaluation keys: what a server needs of a client's secret, encrypted under it.
 
 use spirea_math::random::SecretRng;
-use spirea_math::{Expansion, Gadget, Ring};
+use spirea_math::{Expansion, Gadget, Ring, Rotations};
 use zeroize::Zeroizing;
 
 use super::secret::fresh_seed;
@@ -23,6 +23,8 @@ pub struct KeyShape {
     pub set: RingSet,
     /// Levels of the expansion.
     pub levels: u32,
+    /// What is rotated, if anything is.
+    pub rotations: Option<Rotations>,
     /// Whether they convert.
     pub conversion: Conversion,
 }
@@ -32,26 +34,38 @@ pub struct EvaluationKeyWords {
     /// For each level, for each digit i of the expansion's gadget, phase `factor_i s(X^k)` with the level's
     /// exponent k.
     pub expansion: Vec<u32>,
+    /// The same for each exponent of [`Rotations::keys`]; empty without rotations.
+    pub rotations: Vec<u32>,
     /// For each digit of the conversion's gadget, phase `factor_i s`, then for each digit `factor_i s^2`;
     /// empty without conversion.
     pub conversion: Vec<u32>,
 }
 
 impl KeyShape {
-    fn expansion_ciphertexts(&self) -> usize {
-        self.levels as usize * self.set.expansion_gadget().levels(self.set.ring())
+    /// The exponents of all substitutions, level by level and then those of the rotations.
+    fn exponents(&self) -> impl Iterator<Item = usize> {
+        let degree = self.set.ring().degree();
+        let rotations = self.rotations.map(|rotations| rotations.keys(degree));
+        let levels = (0..self.levels).map(move |level| Expansion::exponent(degree, level));
+        levels.chain(rotations.into_iter().flatten())
     }
 
-    fn conversion_ciphertexts(&self) -> usize {
-        match self.conversion {
+    /// Ciphertexts of a substitution.
+    fn digits(&self) -> usize {
+        self.set.expansion_gadget().levels(self.set.ring())
+    }
+
+    fn ciphertexts(&self) -> usize {
+        let conversion = match self.conversion {
             Conversion::None => 0,
             Conversion::Rgsw => 2 * self.set.conversion_gadget().levels(self.set.ring()),
-        }
+        };
+        self.exponents().count() * self.digits() + conversion
     }
 
     /// Bytes of the keys: a seed and the b halves.
     pub fn bytes(&self) -> usize {
-        seeded_bytes(self.set.ring(), self.expansion_ciphertexts() + self.conversion_ciphertexts())
+        seeded_bytes(self.set.ring(), self.ciphertexts())
     }
 
     /// The keys of these bytes, with their uniform halves.
@@ -60,10 +74,12 @@ impl KeyShape {
     /// [`LatticeError`] if they are not as many, or a word is not below its prime.
     pub fn parse(&self, bytes: &[u8]) -> Result<EvaluationKeyWords, LatticeError> {
         let ring = self.set.ring();
-        let count = self.expansion_ciphertexts() + self.conversion_ciphertexts();
-        let mut expansion = parse_seeded(ring, "keys", bytes, count)?;
-        let conversion = expansion.split_off(self.expansion_ciphertexts() * 2 * ring.words());
-        Ok(EvaluationKeyWords { expansion, conversion })
+        let mut expansion = parse_seeded(ring, "keys", bytes, self.ciphertexts())?;
+        let of_level = self.digits() * 2 * ring.words();
+        let mut rotations = expansion.split_off(self.levels as usize * of_level);
+        let rotated = self.rotations.map_or(0, |_| Rotations::KEYS);
+        let conversion = rotations.split_off(rotated * of_level);
+        Ok(EvaluationKeyWords { expansion, rotations, conversion })
     }
 }
 
@@ -77,9 +93,8 @@ impl RingSecret {
         let ring = self.ring();
         let mut keys = Keys { seed: fresh_seed(rng), count: 0, bytes: Vec::with_capacity(shape.bytes()) };
         keys.bytes.extend(keys.seed);
-        for level in 0..shape.levels {
-            let image = ring.automorphism(&self.coefficients, Expansion::exponent(ring.degree(), level));
-            let mut image = Zeroizing::new(image);
+        for exponent in shape.exponents() {
+            let mut image = Zeroizing::new(ring.automorphism(&self.coefficients, exponent));
             ring.forward(&mut image);
             keys.push(self, shape.set.expansion_gadget(), &image, rng);
         }
@@ -123,7 +138,8 @@ mod tests {
     use super::*;
 
     fn shape(set: RingSet) -> KeyShape {
-        KeyShape { set, levels: 2, conversion: Conversion::Rgsw }
+        let rotations = Some(Rotations::new(256, 5, 8));
+        KeyShape { set, levels: 2, rotations, conversion: Conversion::Rgsw }
     }
 
     #[test]
@@ -135,16 +151,18 @@ mod tests {
             let keys = shape.parse(&secret.evaluation_keys(&shape, &mut rng)).unwrap();
             let mut square = secret.values.to_vec();
             ring.mul_assign(&mut square, &secret.values);
-            let images = (0..2).map(|level| {
-                let mut image = ring.automorphism(&secret.coefficients, Expansion::exponent(4096, level));
+            // 5^8 is 390625.
+            let images = [4097, 2049, 5, 8191, 390_625 % 8192].map(|exponent| {
+                let mut image = ring.automorphism(&secret.coefficients, exponent);
                 ring.forward(&mut image);
                 image
             });
             let targets: Vec<_> = images
+                .into_iter()
                 .map(|image| (set.expansion_gadget(), image))
                 .chain([secret.values.to_vec(), square].map(|target| (set.conversion_gadget(), target)))
                 .collect();
-            let words = [keys.expansion, keys.conversion].concat();
+            let words = [keys.expansion, keys.rotations, keys.conversion].concat();
             let mut ciphertexts = words.chunks_exact(2 * ring.words());
             for (gadget, target) in targets {
                 for factor in gadget.factors(ring) {

@@ -5,7 +5,7 @@
 
 use super::RingSet;
 use crate::LweSet;
-use spirea_math::Gadget;
+use spirea_math::{Gadget, Rotations};
 
 /// The noise of a protocol's ring steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +53,22 @@ impl RingNoise {
     /// Step `pack` of a secret of `set`: plaintexts are uniform modulo p, whatever the database holds, since A is.
     pub fn pack(&self, set: LweSet) -> f64 {
         self.fold(set.degree(), 4f64.powi(self.set.plaintext_bits() as i32) / 12.0)
+    }
+
+    /// The same by rotations of leaves that are chunks: plaintexts are sums of as many uniform numbers as a chunk has
+    /// entries, a leaf has been substituted once for each power of 5 and once more for the sign, and each sum over big
+    /// automorphisms once for each of them but one. What the query was encrypted with meets numbers that are multiplied
+    /// by the doublings of the expansion and by how many automorphisms there are, which is N together.
+    pub fn pack_rotated(&self, rotations: Rotations) -> f64 {
+        let uniform = 4f64.powi(self.set.plaintext_bits() as i32) / 12.0;
+        let entries = rotations.entries() as f64;
+        let substituted = |leaf: usize| (leaf / rotations.steps() + leaf % rotations.steps()) as f64;
+        let leaves: f64 =
+            (0..rotations.small()).map(|leaf| self.leaf() + substituted(leaf) * self.substitution()).sum();
+        let products = (rotations.chunks() * rotations.big()) as f64 * leaves;
+        let encrypted = rotations.chunks() as f64 * (Self::degree() * RingSet::SIGMA).powi(2);
+        (products * Self::degree() + encrypted) * entries * uniform
+            + (rotations.big() - 1) as f64 * self.substitution()
     }
 
     /// The rows of a selector that the digits of a multiply: leaves times s, converted by RGSW(s).

@@ -36,22 +36,44 @@ impl RingSecret {
         rng: &mut SecretRng,
     ) -> Vec<u8> {
         assert!(leaves.len() <= expansion.leaves(), "more messages than leaves");
-        let ring = self.ring();
-        let degree = ring.degree();
-        let mut message = Zeroizing::new(ring.zero());
-        for (i, limb) in ring.limbs().iter().enumerate() {
-            let prime = limb.prime();
-            for (leaf, &(scale, number)) in leaves.iter().enumerate() {
-                let scale = (scale % u128::from(prime.value())) as u32;
-                message[i * degree + expansion.coefficient(leaf)] =
-                    limb.barrett.mul(scale, prime.lift(number.into()));
-            }
-        }
+        let numbers = leaves.iter().enumerate();
+        let numbers = numbers.map(|(leaf, &(scale, number))| (expansion.coefficient(leaf), scale, number));
+        let mut message = self.message(numbers);
         self.add_noise(&mut message, rng);
         // (q + 1) / 2 is 1/2.
-        let half = ring.modulus().div_ceil(2);
-        (0..expansion.levels()).for_each(|_| ring.scale_assign(&mut message, half));
-        ring.forward(&mut message);
+        let half = self.ring().modulus().div_ceil(2);
+        (0..expansion.levels()).for_each(|_| self.ring().scale_assign(&mut message, half));
+        self.seal(message, rng)
+    }
+
+    /// The ciphertext with scale times number at some coefficients and zeros at the others: places and scales are
+    /// public, numbers secret. Its seed and noise are fresh, and its noise is that of any encryption.
+    ///
+    /// # Panics
+    /// If a place is not below the degree.
+    pub fn encrypt_coefficients(&self, numbers: &[(usize, u128, i8)], rng: &mut SecretRng) -> Vec<u8> {
+        let mut message = self.message(numbers.iter().copied());
+        self.add_noise(&mut message, rng);
+        self.seal(message, rng)
+    }
+
+    /// Scale times number at some coefficients.
+    fn message(&self, numbers: impl Iterator<Item = (usize, u128, i8)> + Clone) -> Zeroizing<Vec<u32>> {
+        let ring = self.ring();
+        let mut message = Zeroizing::new(ring.zero());
+        for (limb, message) in ring.limbs().iter().zip(message.chunks_exact_mut(ring.degree())) {
+            let prime = limb.prime();
+            for (place, scale, number) in numbers.clone() {
+                let scale = (scale % u128::from(prime.value())) as u32;
+                message[place] = limb.barrett.mul(scale, prime.lift(number.into()));
+            }
+        }
+        message
+    }
+
+    /// A message with its noise (coefficients) to a query's bytes.
+    fn seal(&self, mut message: Zeroizing<Vec<u32>>, rng: &mut SecretRng) -> Vec<u8> {
+        self.ring().forward(&mut message);
         let seed = fresh_seed(rng);
         self.mask(&seed, 0, &mut message);
         let mut bytes = Vec::with_capacity(query_bytes(self.set()));
@@ -87,6 +109,27 @@ mod tests {
                 let error = (found - expected).rem_euclid(ring.modulus() as i128);
                 let error = ring.centred(error as u128);
                 assert!(error.abs() < 32, "{}: leaf {leaf} is off by {error}", set.name());
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_lie_at_their_coefficients() {
+        let mut rng = SecretRng::deterministic_for_tests(13);
+        for set in RingSet::ALL {
+            let (ring, secret) = (set.ring(), RingSecret::sample(set, &mut rng));
+            let numbers = [(0, set.scale(), 1), (4095, set.scale(), -1), (17, ring.modulus() / 3, -1)];
+            let words = parse_query(set, &secret.encrypt_coefficients(&numbers, &mut rng)).unwrap();
+            let (a, b) = words.split_at(ring.words());
+            let mut phase = b.to_vec();
+            ring.mul_add(&mut phase, a, &secret.values);
+            ring.inverse(&mut phase);
+            for place in 0..4096 {
+                let scaled = numbers.iter().find(|(at, ..)| *at == place);
+                let expected = scaled.map_or(0, |&(_, scale, number)| scale as i128 * i128::from(number));
+                let error = ring.coefficient(&phase, place) as i128 - expected;
+                let error = ring.centred(error.rem_euclid(ring.modulus() as i128) as u128);
+                assert!(error.abs() < 32, "{}: coefficient {place} is off by {error}", set.name());
             }
         }
     }

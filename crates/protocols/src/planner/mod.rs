@@ -4,7 +4,7 @@ mod rates;
 
 use spirea_lattice::RingSet;
 
-use crate::choice::{Choice, SecurityLevel};
+use crate::choice::{Choice, Preference, SecurityLevel};
 use crate::registry::{NAMES, ProtocolParams};
 use crate::{ProtocolError, Sizes};
 
@@ -27,6 +27,8 @@ pub struct Needs {
     pub servers: usize,
     /// What parameter sets must reach.
     pub security: SecurityLevel,
+    /// What shapes are chosen for.
+    pub prefer: Preference,
 }
 
 impl Default for Needs {
@@ -40,6 +42,7 @@ impl Default for Needs {
             lookups: 100.0,
             servers: 1,
             security: SecurityLevel::default(),
+            prefer: Preference::default(),
         }
     }
 }
@@ -105,7 +108,7 @@ pub fn sets(params: &ProtocolParams) -> Vec<RingSet> {
 
 /// What every protocol costs, in the order of [`NAMES`].
 pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> Vec<Plan> {
-    let outcome = |protocol| match choose(protocol, records, record_bytes, needs.security) {
+    let outcome = |protocol| match choose(protocol, records, record_bytes, needs.security, needs.prefer) {
         Ok(params) => Ok(weigh(params, needs, rates)),
         Err(error) => Err(error.to_string()),
     };
@@ -114,7 +117,8 @@ pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> 
 
 /// Whether no protocol takes such a table, on whatever machine.
 pub fn is_too_large(records: u64, record_bytes: usize, security: SecurityLevel) -> bool {
-    NAMES.into_iter().all(|protocol| choose(protocol, records, record_bytes, security).is_err())
+    let choose = |protocol| choose(protocol, records, record_bytes, security, Preference::default());
+    NAMES.into_iter().all(|protocol| choose(protocol).is_err())
 }
 
 fn choose(
@@ -122,8 +126,9 @@ fn choose(
     records: u64,
     record_bytes: usize,
     security: SecurityLevel,
+    prefer: Preference,
 ) -> Result<ProtocolParams, ProtocolError> {
-    let choice = Choice { protocol: protocol.into(), security, ..Choice::default() };
+    let choice = Choice { protocol: protocol.into(), security, prefer, ..Choice::default() };
     ProtocolParams::choose(&choice, [0; 32], records, record_bytes)
 }
 
@@ -179,7 +184,8 @@ impl Advice {
             return Err(ProtocolError::BadRequest(detail.into()));
         };
         let protocol = plans[best].protocol.into();
-        Ok(Choice { protocol, security: self.needs.security, ..Choice::default() })
+        let Needs { security, prefer, .. } = self.needs;
+        Ok(Choice { protocol, security, prefer, ..Choice::default() })
     }
 }
 

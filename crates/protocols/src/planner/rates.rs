@@ -113,7 +113,8 @@ impl Rates {
         let gadget = set.selector_gadget();
         let levels = gadget.levels(set.ring());
         let expansion = Expansion::covering(LEAVES);
-        let shape = KeyShape { set, levels: expansion.levels(), conversion: Conversion::Rgsw };
+        let shape =
+            KeyShape { set, levels: expansion.levels(), rotations: None, conversion: Conversion::Rgsw };
         let secret = RingSecret::sample(set, &mut rng);
         let words = shape.parse(&secret.evaluation_keys(&shape, &mut rng))?;
         let keys = backend.keys(
@@ -121,6 +122,7 @@ impl Rates {
             EvaluationKeys {
                 expansion_gadget: set.expansion_gadget(),
                 expansion: &words.expansion,
+                rotations: &words.rotations,
                 conversion_gadget: set.conversion_gadget(),
                 conversion: &words.conversion,
             },
@@ -135,7 +137,7 @@ impl Rates {
         };
         let encode = || backend.encode(&tables, ROWS, LEAVES, &fill);
         self.set(Unit::EncodedPolynomial(set), median(encode)?, ROWS * LEAVES);
-        let plain = encode()?;
+        let plain = [encode()?];
         let fold = || backend.poly_fold(&tables, &plain, &leaves);
         self.set(Unit::FoldedPolynomial(set), median(fold)?, (ROWS + 2) * LEAVES);
 

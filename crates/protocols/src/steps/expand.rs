@@ -3,80 +3,172 @@
 use std::ops::Range;
 
 use spirea_backend::RingBackend;
-use spirea_lattice::LweSecret;
-use spirea_lattice::rlwe::{self, Conversion, KeyShape};
-use spirea_math::Expansion;
+use spirea_lattice::rlwe::noise::RingNoise;
+use spirea_lattice::rlwe::{self, Conversion, KeyShape, RingSecret};
+use spirea_lattice::{LweSecret, LweSet, RingSet};
 use spirea_math::random::SecretRng;
+use spirea_math::{Expansion, Rotations};
 use zeroize::Zeroizing;
 
 use super::query::QueryLayout;
-use super::ring::{RingClient, RingServer, RingShape};
+use super::ring::{RingClient, RingServer, Shape};
 use super::work::{Unit, Work};
 use crate::ProtocolError;
 use crate::query::Query;
 
-impl RingShape {
+/// The shape whose columns and selectors' rows are leaves of one expansion, in this order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExpandedShape {
+    /// The parameters of the ring.
+    pub set: RingSet,
+    /// Leaves that plaintext polynomials multiply: the LWE secret's entries or the first dimension.
+    pub columns: usize,
+    /// Bits of the index that select by tournament.
+    pub depth: usize,
+}
+
+impl ExpandedShape {
     /// The expansion: leaves for columns, then for each bit and digit of the selectors' gadget.
     pub fn expansion(&self) -> Expansion {
-        Expansion::covering(self.columns + self.depth * self.set.selector_gadget().levels(self.set.ring()))
+        Expansion::covering(self.columns + selector_rows(self))
+    }
+}
+
+/// Rows of selectors: one for each bit and digit of their gadget.
+pub(crate) fn selector_rows(shape: &impl Shape) -> usize {
+    shape.depth() * shape.set().selector_gadget().levels(shape.set().ring())
+}
+
+/// The keys of a shape whose expansions have `levels` levels.
+pub(crate) fn key_shape(shape: &impl Shape, levels: u32, rotations: Option<Rotations>) -> KeyShape {
+    let conversion = if shape.depth() > 0 { Conversion::Rgsw } else { Conversion::None };
+    KeyShape { set: shape.set(), levels, rotations, conversion }
+}
+
+/// Work of so many substitutions of expansions, and of the selectors if there are any.
+pub(crate) fn expand_work(shape: &impl Shape, substitutions: usize) -> Vec<Work> {
+    let mut work = vec![Work::new("expand", Unit::Substitution(shape.set()), substitutions)];
+    if shape.depth() > 0 {
+        work.push(Work::new("selectors", Unit::Conversion(shape.set()), selector_rows(shape)));
+    }
+    work
+}
+
+impl Shape for ExpandedShape {
+    fn set(&self) -> RingSet {
+        self.set
     }
 
-    /// The keys that clients register.
-    pub fn keys(&self) -> KeyShape {
-        let conversion = if self.depth > 0 { Conversion::Rgsw } else { Conversion::None };
-        KeyShape { set: self.set, levels: self.expansion().levels(), conversion }
+    fn depth(&self) -> usize {
+        self.depth
     }
 
-    /// Bytes of a query's ciphertext.
-    pub fn query_bytes(&self) -> usize {
-        rlwe::query_bytes(self.set)
+    fn keys(&self) -> KeyShape {
+        key_shape(self, self.expansion().levels(), None)
     }
 
-    /// Work of `expand`, and of the selectors if there are any.
-    pub fn expand_work(&self) -> Vec<Work> {
-        let mut work =
-            vec![Work::new("expand", Unit::Substitution(self.set), self.expansion().substitutions())];
-        if self.depth > 0 {
-            let digits = self.depth * self.set.selector_gadget().levels(self.set.ring());
-            work.push(Work::new("selectors", Unit::Conversion(self.set), digits));
-        }
-        work
+    fn encrypt(
+        &self,
+        secret: &RingSecret,
+        columns: &[i8],
+        selectors: &[(u128, i8)],
+        rng: &mut SecretRng,
+    ) -> Vec<u8> {
+        // As large as it gets at once: a vector that grows leaves what it held where it was.
+        let mut leaves = Zeroizing::new(Vec::with_capacity(self.expansion().leaves()));
+        leaves.extend(columns.iter().map(|&value| (self.set.scale(), value)));
+        leaves.extend(selectors);
+        secret.encrypt_leaves(self.expansion(), &leaves, rng)
     }
 
-    /// Bytes of the leaves of one query in memory.
-    pub fn leaves_bytes(&self) -> usize {
+    fn unpack_work(&self) -> Vec<Work> {
+        expand_work(self, self.expansion().substitutions())
+    }
+
+    fn leaves_bytes(&self) -> usize {
         self.expansion().leaves() * 2 * self.set.ring().words() * 4
+    }
+
+    fn plaintexts(&self, blocks: usize) -> usize {
+        blocks * self.columns
+    }
+
+    fn fold_work(&self, folds: usize, blocks: usize) -> Vec<Work> {
+        let polynomials = folds * (self.plaintexts(blocks) + 2 * self.columns);
+        vec![Work::new("poly_fold", Unit::FoldedPolynomial(self.set), polynomials)]
+    }
+
+    fn pack_noise(&self, lwe: LweSet) -> f64 {
+        RingNoise::new(self.set, self.expansion().levels()).pack(lwe)
     }
 }
 
 impl RingClient {
-    /// The ciphertext that expands to the entries of an LWE secret and to the selectors of `group`.
+    /// The ciphertext of an LWE secret's entries and of the selectors of `group`.
     pub fn query_of_secret(&self, secret: &LweSecret, group: usize, rng: &mut SecretRng) -> Vec<u8> {
-        self.query(secret.entries().iter().copied(), group, rng)
+        self.query(secret.entries(), group, rng)
     }
 
-    /// The ciphertext that expands to small integers, one for each column, and to the selectors of `group`.
-    pub fn query(&self, columns: impl Iterator<Item = i8>, group: usize, rng: &mut SecretRng) -> Vec<u8> {
-        let (set, ring) = (self.shape.set, self.shape.set.ring());
-        let factors = set.selector_gadget().factors(ring);
-        let selectors = (0..self.shape.depth).flat_map(|bit| {
+    /// The ciphertext of small integers, one for each column, and of the selectors of `group`.
+    pub fn query(&self, columns: &[i8], group: usize, rng: &mut SecretRng) -> Vec<u8> {
+        let set = self.shape.set();
+        let factors = set.selector_gadget().factors(set.ring());
+        let mut selectors = Zeroizing::new(Vec::with_capacity(self.shape.depth() * factors.len()));
+        selectors.extend((0..self.shape.depth()).flat_map(|bit| {
             let value = (group >> bit & 1) as i8;
             factors.iter().map(move |&factor| (factor, value))
-        });
-        // As large as it gets at once: a vector that grows leaves what it held where it was.
-        let mut leaves = Zeroizing::new(Vec::with_capacity(self.shape.expansion().leaves()));
-        leaves.extend(columns.map(|value| (set.scale(), value)).chain(selectors));
-        self.keys.with_secret(|secret| secret.encrypt_leaves(self.shape.expansion(), &leaves, rng))
+        }));
+        self.keys.with_secret(|secret| self.shape.encrypt(secret, columns, &selectors, rng))
     }
 }
 
 /// The words of a query's ciphertext, with its client's keys.
 pub(crate) type Encrypted<'a, B> = (&'a <B as RingBackend>::Keys, Vec<u32>);
 
-/// Queries of a batch with their leaves.
-type Expanded<B> = (Range<usize>, <B as RingBackend>::Leaves);
+/// What is made of the ciphertexts of some queries of a batch.
+pub(crate) struct Unpacked<'a, B: RingBackend> {
+    /// Of each query's client.
+    pub keys: Vec<&'a B::Keys>,
+    /// What plaintexts multiply.
+    pub leaves: B::Leaves,
+    /// Rows of selectors, where they are not those of `leaves` after the columns.
+    pub selectors: Option<B::Leaves>,
+}
 
-impl<B: RingBackend> RingServer<B> {
+/// A shape as a backend's server computes with it.
+pub(crate) trait Unpack<B: RingBackend>: Shape + Sized {
+    /// The leaves of queries.
+    ///
+    /// # Errors
+    /// The backend's.
+    fn unpack<'a>(
+        ring: &RingServer<B, Self>,
+        queries: &[Encrypted<'a, B>],
+    ) -> Result<Unpacked<'a, B>, ProtocolError>;
+
+    /// The leaves with the rows of selectors, and the first one's number.
+    fn selector_rows<'a>(&self, unpacked: &'a Unpacked<'_, B>) -> (&'a B::Leaves, usize);
+}
+
+impl<B: RingBackend> Unpack<B> for ExpandedShape {
+    fn unpack<'a>(
+        ring: &RingServer<B, Self>,
+        queries: &[Encrypted<'a, B>],
+    ) -> Result<Unpacked<'a, B>, ProtocolError> {
+        let leaves = ring.expand(ring.shape.expansion(), queries)?;
+        let keys = queries.iter().map(|(keys, _)| *keys).collect();
+        Ok(Unpacked { keys, leaves, selectors: None })
+    }
+
+    fn selector_rows<'a>(&self, unpacked: &'a Unpacked<'_, B>) -> (&'a B::Leaves, usize) {
+        (&unpacked.leaves, self.columns)
+    }
+}
+
+/// Queries of a batch with their leaves.
+type Group<'a, B> = (Range<usize>, Unpacked<'a, B>);
+
+impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
     /// Parses the ciphertexts of queries of this layout.
     pub fn ciphertexts<'a>(
         &self,
@@ -85,27 +177,32 @@ impl<B: RingBackend> RingServer<B> {
     ) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
         let parse = |query: &Query<'a>| {
             let keys = self.keys_of(query)?;
-            Ok((keys, rlwe::parse_query(self.shape.set, layout.split(query.bytes).ciphertext)?))
+            Ok((keys, rlwe::parse_query(self.shape.set(), layout.split(query.bytes).ciphertext)?))
         };
         queries.iter().map(parse).collect()
     }
 
     /// Step `expand`, for the ciphertexts of several queries.
-    fn expand(&self, queries: &[Encrypted<'_, B>]) -> Result<B::Leaves, ProtocolError> {
+    pub fn expand(
+        &self,
+        expansion: Expansion,
+        queries: &[Encrypted<'_, B>],
+    ) -> Result<B::Leaves, ProtocolError> {
         let queries: Vec<_> = queries.iter().map(|(keys, words)| (*keys, &words[..])).collect();
-        Ok(self.backend.expand(&self.tables, self.shape.expansion(), &queries)?)
+        Ok(self.backend.expand(&self.tables, expansion, &queries)?)
     }
 
-    /// Step `expand` for a whole batch, in as few and as even groups as the backend has memory for the leaves of: which
-    /// queries, and their leaves. The first group is expanded at once, so that a device does it while the host goes
-    /// on; each other one when it is asked for.
-    pub fn expand_groups<'a>(
-        &'a self,
-        queries: &'a [Encrypted<'a, B>],
-    ) -> Result<impl Iterator<Item = Result<Expanded<B>, ProtocolError>> + 'a, ProtocolError> {
+    /// The leaves of a whole batch, in as few and as even groups as the backend has memory for: which queries, and their
+    /// leaves. The first group's are made at once, so that a device does it while the host goes on; those of each other
+    /// one when it is asked for.
+    pub fn unpack_groups<'a, 'b>(
+        &'b self,
+        queries: &'b [Encrypted<'a, B>],
+    ) -> Result<impl Iterator<Item = Result<Group<'a, B>, ProtocolError>> + use<'a, 'b, B, S>, ProtocolError>
+    {
         let most = self.backend.leaves_memory() / self.shape.leaves_bytes() as u64;
         let mut groups = even_groups(queries.len(), usize::try_from(most).unwrap_or(usize::MAX))
-            .map(|group| Ok((group.clone(), self.expand(&queries[group])?)));
+            .map(|group| Ok((group.clone(), S::unpack(self, &queries[group])?)));
         let first = groups.next().transpose()?;
         Ok(first.into_iter().map(Ok).chain(groups))
     }

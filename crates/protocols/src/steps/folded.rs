@@ -10,7 +10,7 @@ use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed};
 
 use super::LweHint;
-use super::shape::{cheapest, lookup_cost, malformed};
+use super::shape::{LookupCost, cheapest, malformed};
 use crate::choice::{Choice, packing_sets};
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
@@ -242,8 +242,8 @@ where
         let ring = P::ring_of(choice)?.map(|ring| ring.name().to_owned());
         let candidates = P::grids(records, record_bytes)
             .map(|grid| Self(Folded { set: set.clone(), ring: ring.clone(), seed, grid }, PhantomData));
-        cheapest(records, record_bytes, candidates, Self::validate, |params| {
-            lookup_cost(params.sizes(), P::read_bytes(params))
+        cheapest(choice.prefer, records, record_bytes, candidates, Self::validate, |params| {
+            LookupCost::new(params.sizes(), P::read_bytes(params))
         })
     }
 

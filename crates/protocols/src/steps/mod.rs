@@ -1,7 +1,7 @@
 //! The steps that protocols are composed of, with what several of them share.
 //!
-//! A file a step, with its shape, its work, its noise and both halves: `scalar_fold`, `reinterpret`, `expand`,
-//! `pack`, `select` (`rgsw_fold`), `mod_switch`. `ring` has what those on rings share.
+//! A file a step, with its shape, its work, its noise and both halves: `scalar_fold`, `reinterpret`, `expand`, `rotate`,
+//! `packer` and `pack`, `select` (`rgsw_fold`), `mod_switch`. `ring` has what those on rings share.
 //!
 //! - `check`: requests and answers before anything is done with them; `shape`: shapes, chosen and refused.
 //! - [`Work`]: what a step does; `noise`: bounds and estimates of failures.
@@ -20,9 +20,11 @@ pub(crate) mod noise;
 pub(crate) mod pack;
 pub(crate) mod packed;
 pub(crate) mod packed_server;
+pub(crate) mod packer;
 pub(crate) mod query;
 pub(crate) mod reinterpret;
 pub(crate) mod ring;
+pub(crate) mod rotate;
 pub(crate) mod scalar_fold;
 pub(crate) mod select;
 pub(crate) mod shape;

@@ -1,34 +1,15 @@
 //! Step `mod_switch`: ciphertexts to as few bits as a response needs, and what a client reads of them.
 
-use spirea_backend::{RingBackend, SwitchedBits};
+use spirea_backend::RingBackend;
 use zeroize::Zeroizing;
 
-use super::ring::{RingClient, RingServer, RingShape};
-use super::work::{Unit, Work};
+use super::ring::{RingClient, RingServer, Shape, switched};
 use crate::ProtocolError;
-
-impl RingShape {
-    /// Bytes of a ciphertext of a response.
-    pub fn response_bytes(&self) -> usize {
-        self.switched().bytes(self.degree())
-    }
-
-    /// Bits of a coefficient in it.
-    pub fn switched(&self) -> SwitchedBits {
-        let (a, b) = self.set.response_bits();
-        SwitchedBits { a, b }
-    }
-
-    /// Work of switching ciphertexts.
-    pub fn switch_work(&self, ciphertexts: usize) -> Work {
-        Work::new("mod_switch", Unit::SwitchedCiphertext(self.set), ciphertexts)
-    }
-}
 
 impl RingClient {
     /// The phases of a response's ciphertext, as fractions of 2^64.
     pub fn phases(&self, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u64>>, ProtocolError> {
-        let (a, b) = self.shape.set.response_bits();
+        let (a, b) = self.shape.set().response_bits();
         Ok(self.keys.with_secret(|secret| secret.phases(ciphertext, a, b))?)
     }
 
@@ -69,10 +50,10 @@ impl RingClient {
     }
 }
 
-impl<B: RingBackend> RingServer<B> {
+impl<B: RingBackend, S: Shape> RingServer<B, S> {
     /// Step `mod_switch`: each query's bytes for the wire, part by part.
     pub fn switch(&self, parts: &[B::Ciphertexts]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let parts: Vec<_> = parts.iter().collect();
-        Ok(self.backend.mod_switch(&self.tables, &parts, self.shape.switched())?)
+        Ok(self.backend.mod_switch(&self.tables, &parts, switched(self.shape.set()))?)
     }
 }

@@ -8,7 +8,7 @@ use spirea_lattice::RingSet;
 use spirea_lattice::noise::two_sided_tail_log2;
 use spirea_lattice::rlwe::bound::PaddedFold;
 
-use super::ring::RingShape;
+use super::expand::ExpandedShape;
 
 /// log2 of an estimate for any of `entries` bytes whose error has this variance and is as good as Gaussian.
 pub(crate) fn byte_exceedance_log2(variance: f64, entries: usize, share: f64) -> f64 {
@@ -17,7 +17,7 @@ pub(crate) fn byte_exceedance_log2(variance: f64, entries: usize, share: f64) ->
 }
 
 /// Bound for `parts` polynomials under a pad that are folded over the shape's columns and selected.
-pub(crate) fn padded_exceedance_log2(shape: &RingShape, parts: usize, share: f64) -> f64 {
+pub(crate) fn padded_exceedance_log2(shape: &ExpandedShape, parts: usize, share: f64) -> f64 {
     let fold = PaddedFold {
         set: shape.set,
         columns: shape.columns,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use spirea_backend::RingBackend;
 use spirea_lattice::rlwe::KeyShape;
-use spirea_lattice::{LweEncryptor, LweSet};
+use spirea_lattice::{LweEncryptor, LweSet, RingSet};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
@@ -17,10 +17,13 @@ use super::check::{check_answers, check_index};
 use super::expand::Encrypted;
 use super::folded::{Folded, FoldedParams, FoldedProtocol};
 use super::hint::LweHint;
+use super::pack::PackingShape;
 use super::packed_server::{PackedServer, Packing};
+use super::packer::{Packer, packed_exceedance_log2};
 use super::query::QueryLayout;
-use super::ring::{RingClient, RingServer, RingShape};
+use super::ring::{RingClient, RingServer};
 use super::scalar_fold::{FirstQueries, MatrixRows};
+use super::select::select_work;
 use super::shape::validate_outcome;
 use super::work::{Unit, Work};
 use crate::client::{AnyIndexClient, IndexClient, Prepared};
@@ -46,8 +49,10 @@ pub trait PackedProtocol: FoldedProtocol {
 impl<P: PackedProtocol> FoldedParams<P> {
     /// The shape of validated parameters.
     pub(crate) fn shape(&self) -> PackedShape {
-        let (grid, lwe) = (self.0.grid, self.0.lwe_set());
-        let ring = RingShape::packing(lwe, self.0.ring_set(), grid.groups);
+        let (grid, lwe, set) = (self.0.grid, self.0.lwe_set(), self.0.ring_set());
+        let parts = grid.parts() / grid.columns_of_record(P::SPREAD);
+        let results = parts * grid.groups * (grid.unit_rows / RingSet::DEGREE);
+        let ring = PackingShape::new(lwe, set, results, grid.groups);
         PackedShape { grid, spread: P::SPREAD, lwe, ring }
     }
 
@@ -70,7 +75,7 @@ pub struct PackedShape {
     pub(crate) grid: Grid,
     pub(crate) spread: Spread,
     pub(crate) lwe: LweSet,
-    pub(crate) ring: RingShape,
+    pub(crate) ring: PackingShape,
 }
 
 impl PackedShape {
@@ -118,10 +123,10 @@ impl PackedShape {
 
     fn work(&self) -> Vec<Work> {
         let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, self.scanned_bytes())];
-        work.extend(self.ring.expand_work());
-        work.push(self.ring.fold_work(self.parts(), self.blocks()));
-        work.extend(self.ring.select_work(self.grid.groups, self.parts()));
-        work.push(self.ring.switch_work(self.parts() * self.blocks_of_unit()));
+        work.extend(self.ring.unpack_work());
+        work.extend(self.ring.fold_work(self.parts(), self.blocks()));
+        work.extend(select_work(self.ring.set(), self.grid.groups, self.parts()));
+        work.push(Work::switching(self.ring.set(), self.parts() * self.blocks_of_unit()));
         // Each of the encrypted unit vectors is a query of its own.
         work.iter_mut().for_each(|work| work.count *= self.asked() as f64);
         work
@@ -174,7 +179,7 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let PackedShape { grid, lwe, ring, .. } = self.shape();
-        let packed = ring.packed_exceedance_log2(lwe, grid.columns, grid.record_bytes, share);
+        let packed = packed_exceedance_log2(&*ring, lwe, grid.columns, grid.record_bytes, share);
         Some(Failure::estimate(packed))
     }
 
@@ -193,11 +198,18 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
         let (folded, shape) = (&self.0, self.shape());
         let query = FirstQueries { layout: shape.layout(), columns: shape.asked() };
         let rows = MatrixRows::open(backend, folded.layout(P::SPREAD), query, &files.matrix, opening)?;
-        let packing = opening
-            .role
-            .keeps(|| PackAndSelect::new(shape, backend, &folded.read_hint(P::SPREAD, &files.server)?))?;
-        let max_batch = folded.max_batch(shape.asked());
-        Ok(Box::new(PackedServer { sizes: shape.sizes(), max_batch, rows, packing }))
+        let (sizes, max_batch) = (shape.sizes(), folded.max_batch(shape.asked()));
+        let hint = || folded.read_hint(P::SPREAD, &files.server);
+        Ok(match shape.ring {
+            PackingShape::Expanded(ring) => {
+                let packing = opening.role.keeps(|| PackAndSelect::new(shape, ring, backend, &hint()?))?;
+                Box::new(PackedServer { sizes, max_batch, rows, packing })
+            }
+            PackingShape::Rotated(ring) => {
+                let packing = opening.role.keeps(|| PackAndSelect::new(shape, ring, backend, &hint()?))?;
+                Box::new(PackedServer { sizes, max_batch, rows, packing })
+            }
+        })
     }
 }
 
@@ -217,7 +229,7 @@ impl Client {
     ) -> Result<Self, ProtocolError> {
         params.validate()?;
         let shape = params.shape();
-        let ring = RingClient::new(shape.ring, known, rng);
+        let ring = RingClient::new(shape.ring.boxed(), known, rng);
         Ok(Self { shape, encryptor: LweEncryptor::new(params.0.public_matrix()), ring })
     }
 }
@@ -268,24 +280,26 @@ impl IndexClient for Client {
 }
 
 /// Packing, and selecting of what is packed.
-struct PackAndSelect<B: RingBackend> {
+struct PackAndSelect<B: RingBackend, S> {
     shape: PackedShape,
-    ring: RingServer<B>,
+    ring: RingServer<B, S>,
     /// The hint of each part's blocks.
-    parts: Vec<B::Plain>,
+    parts: Vec<Vec<B::Plain>>,
 }
 
-impl<B: RingBackend> PackAndSelect<B> {
+impl<B: RingBackend, S: Packer<B>> PackAndSelect<B, S> {
     /// Takes the LWE hint that was computed of the database.
-    fn new(shape: PackedShape, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
-        let ring = RingServer::new(Arc::clone(backend), shape.ring)?;
+    fn new(shape: PackedShape, ring: S, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
+        let ring = RingServer::new(Arc::clone(backend), ring)?;
         let parts = ring.encode_hint(shape.parts(), shape.blocks(), hint)?;
         Ok(Self { shape, ring, parts })
     }
 }
 
-impl<B: RingBackend> Packing<B> for PackAndSelect<B> {
-    fn ring(&self) -> &RingServer<B> {
+impl<B: RingBackend, S: Packer<B>> Packing<B> for PackAndSelect<B, S> {
+    type Shape = S;
+
+    fn ring(&self) -> &RingServer<B, S> {
         &self.ring
     }
 
@@ -297,14 +311,13 @@ impl<B: RingBackend> Packing<B> for PackAndSelect<B> {
     ) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let Self { shape, ring, parts } = self;
         let mut switched = Vec::with_capacity(ciphertexts.len());
-        for group in ring.expand_groups(ciphertexts)? {
-            let (vectors, leaves) = group?;
-            let first = vectors.start;
-            let selectors = ring.selectors(&ciphertexts[vectors], &leaves, 0..shape.ring.depth)?;
+        for group in ring.unpack_groups(ciphertexts)? {
+            let (vectors, unpacked) = group?;
+            let selectors = ring.selectors(&unpacked, 0..ring.shape.depth())?;
             let mut selected = Vec::new();
             for (part, plain) in parts.iter().enumerate() {
-                let bodies = shape.grid.folded_part(shape.spread, first, part);
-                let packed = ring.pack(plain, &leaves, &folded, &bodies)?;
+                let bodies = shape.grid.folded_part(shape.spread, vectors.start, part);
+                let packed = ring.pack(plain, &unpacked, &folded, &bodies)?;
                 selected.push(ring.select(&selectors, packed)?);
             }
             switched.extend(ring.switch(&selected)?);

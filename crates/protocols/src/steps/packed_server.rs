@@ -2,7 +2,7 @@
 
 use spirea_backend::RingBackend;
 
-use super::expand::Encrypted;
+use super::expand::{Encrypted, Unpack};
 use super::ring::RingServer;
 use super::scalar_fold::MatrixRows;
 use crate::keys::PreparedKeys;
@@ -12,8 +12,11 @@ use crate::{ProtocolError, Sizes};
 
 /// All that follows the fold.
 pub(crate) trait Packing<B: RingBackend>: Send + Sync {
+    /// What it makes of queries' ciphertexts.
+    type Shape: Unpack<B>;
+
     /// The ring that it packs in.
-    fn ring(&self) -> &RingServer<B>;
+    fn ring(&self) -> &RingServer<B, Self::Shape>;
 
     /// The answers to queries with these ciphertexts, of what all rows leave.
     ///

@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 use super::check::check_index;
 use super::query::QueryLayout;
-use super::ring::RingServer;
+use super::ring::{RingServer, Shape, switched};
 use super::scalar_fold::{
     FirstQueries, MatrixRows, ROUNDED_BYTES, nearest_bytes, round, round_words, rounded_exceedance_log2,
     unround,
@@ -361,13 +361,13 @@ pub(crate) fn phases(shape: &SecondShape, fixed: &[u8], moving: &[u8], state: &T
     (rows, bytes)
 }
 
-impl<B: RingBackend> RingServer<B> {
+impl<B: RingBackend, S: Shape> RingServer<B, S> {
     /// For each query a matrix with the bytes of its switched ciphertexts down its columns.
     pub fn reinterpret(
         &self,
         ciphertexts: &B::Ciphertexts,
         layout: PanelLayout,
     ) -> Result<B::Matrices, ProtocolError> {
-        Ok(self.backend.reinterpret(&self.tables, ciphertexts, self.shape.switched(), layout)?)
+        Ok(self.backend.reinterpret(&self.tables, ciphertexts, switched(self.shape.set()), layout)?)
     }
 }

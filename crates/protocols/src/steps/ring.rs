@@ -2,42 +2,96 @@
 
 use std::sync::Arc;
 
-use spirea_backend::{EvaluationKeys, RingBackend};
-use spirea_lattice::RingSet;
+use spirea_backend::{EvaluationKeys, RingBackend, SwitchedBits};
+use spirea_lattice::rlwe::{self, KeyShape, RingSecret};
+use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
 
+use super::work::Work;
 use crate::ProtocolError;
 use crate::keys::{ClientKeys, PreparedKeys};
 use crate::query::Query;
 
-/// What both halves of a protocol with a ring must agree on; follows from its parameters.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RingShape {
+/// What both halves of a protocol with a ring must agree on, and what follows of it: what a query's ciphertext holds, and
+/// what becomes of it. Follows from the protocol's parameters.
+pub(crate) trait Shape: Send + Sync {
     /// The parameters of the ring.
-    pub set: RingSet,
-    /// Leaves that plaintext polynomials multiply: the LWE secret's entries or the first dimension.
-    pub columns: usize,
+    fn set(&self) -> RingSet;
+
     /// Bits of the index that select by tournament.
-    pub depth: usize,
+    fn depth(&self) -> usize;
+
+    /// The keys that clients register.
+    fn keys(&self) -> KeyShape;
+
+    /// A query's ciphertext: of a small integer for each column, and of numbers times scales for the selectors' rows.
+    fn encrypt(
+        &self,
+        secret: &RingSecret,
+        columns: &[i8],
+        selectors: &[(u128, i8)],
+        rng: &mut SecretRng,
+    ) -> Vec<u8>;
+
+    /// Work of what is made of a query's ciphertext alone.
+    fn unpack_work(&self) -> Vec<Work>;
+
+    /// Bytes of it in memory.
+    fn leaves_bytes(&self) -> usize;
+
+    /// Plaintext polynomials that `blocks` ciphertexts are folded or packed with.
+    fn plaintexts(&self, blocks: usize) -> usize;
+
+    /// Work of folding or packing `blocks` ciphertexts, `folds` times.
+    fn fold_work(&self, folds: usize, blocks: usize) -> Vec<Work>;
+
+    /// The variance that packing ciphertexts under secrets of `lwe` leaves.
+    fn pack_noise(&self, lwe: LweSet) -> f64;
+
+    /// Coefficients of a polynomial.
+    fn degree(&self) -> usize {
+        self.set().ring().degree()
+    }
+
+    /// Bytes of a query's ciphertext.
+    fn query_bytes(&self) -> usize {
+        rlwe::query_bytes(self.set())
+    }
+
+    /// Bytes of a ciphertext of a response.
+    fn response_bytes(&self) -> usize {
+        switched(self.set()).bytes(self.degree())
+    }
+
+    /// Bytes of the plaintext polynomials of `blocks` ciphertexts.
+    fn plain_bytes(&self, blocks: usize) -> u64 {
+        self.plaintexts(blocks) as u64 * self.set().ring().words() as u64 * 4
+    }
+
+    /// Bytes that a query reads from memory to pack into `blocks` ciphertexts: the polynomials, and the
+    /// leaves, written and read.
+    fn pack_read_bytes(&self, blocks: usize) -> f64 {
+        self.plain_bytes(blocks) as f64 + 2.0 * self.leaves_bytes() as f64
+    }
 }
 
-impl RingShape {
-    /// Coefficients of a polynomial.
-    pub fn degree(&self) -> usize {
-        self.set.ring().degree()
-    }
+/// Bits of a coefficient in a response under `set`.
+pub(crate) fn switched(set: RingSet) -> SwitchedBits {
+    let (a, b) = set.response_bits();
+    SwitchedBits { a, b }
 }
 
 /// The client's half.
 pub(crate) struct RingClient {
-    pub shape: RingShape,
+    pub shape: Box<dyn Shape>,
     pub keys: ClientKeys,
 }
 
 impl RingClient {
     /// A client with keys among `known` that fit, or else with keys of its own.
-    pub fn new(shape: RingShape, known: &[ClientKeys], rng: &mut SecretRng) -> Self {
-        Self { shape, keys: ClientKeys::of_shape(shape.keys(), known, rng) }
+    pub fn new(shape: Box<dyn Shape>, known: &[ClientKeys], rng: &mut SecretRng) -> Self {
+        let keys = ClientKeys::of_shape(shape.keys(), known, rng);
+        Self { shape, keys }
     }
 
     /// The secret and its keys.
@@ -47,33 +101,34 @@ impl RingClient {
 }
 
 /// The server's half.
-pub(crate) struct RingServer<B: RingBackend> {
+pub(crate) struct RingServer<B: RingBackend, S> {
     pub backend: Arc<B>,
     pub tables: B::Tables,
-    pub shape: RingShape,
+    pub shape: S,
 }
 
-impl<B: RingBackend> RingServer<B> {
+impl<B: RingBackend, S: Shape> RingServer<B, S> {
     /// The tables of the shape's ring on a backend.
-    pub fn new(backend: Arc<B>, shape: RingShape) -> Result<Self, ProtocolError> {
-        let tables = backend.tables(shape.set.ring())?;
+    pub fn new(backend: Arc<B>, shape: S) -> Result<Self, ProtocolError> {
+        let tables = backend.tables(shape.set().ring())?;
         Ok(Self { backend, tables, shape })
     }
 
     /// A client's keys, checked and brought to the backend.
     pub fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        let shape = self.shape.keys();
+        let (shape, set) = (self.shape.keys(), self.shape.set());
         let words = shape.parse(bytes)?;
         let keys = self.backend.keys(
             &self.tables,
             EvaluationKeys {
-                expansion_gadget: self.shape.set.expansion_gadget(),
+                expansion_gadget: set.expansion_gadget(),
                 expansion: &words.expansion,
-                conversion_gadget: self.shape.set.conversion_gadget(),
+                rotations: &words.rotations,
+                conversion_gadget: set.conversion_gadget(),
                 conversion: &words.conversion,
             },
         )?;
-        let memory = (words.expansion.len() + words.conversion.len()) * 4;
+        let memory = (words.expansion.len() + words.rotations.len() + words.conversion.len()) * 4;
         Ok(PreparedKeys::new(Arc::new(keys), memory))
     }
 

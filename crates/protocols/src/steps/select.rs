@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use spirea_backend::RingBackend;
+use spirea_lattice::RingSet;
 
-use super::expand::Encrypted;
-use super::ring::{RingServer, RingShape};
+use super::expand::{Unpack, Unpacked};
+use super::ring::RingServer;
 use super::work::{Unit, Work};
 use crate::ProtocolError;
 
@@ -14,36 +15,33 @@ pub(crate) fn depth(groups: usize) -> usize {
     groups.next_power_of_two().trailing_zeros() as usize
 }
 
-impl RingShape {
-    /// Bytes of memory traffic that take as long as a tournament of `blocks` ciphertexts: an external product
-    /// transforms some thirty polynomials, about the time in which two megabytes are read.
-    pub fn select_read_bytes(&self, blocks: usize) -> f64 {
-        (blocks << 21) as f64
-    }
-
-    /// Work of selecting one of `groups` for each part.
-    pub fn select_work(&self, groups: usize, parts: usize) -> Option<Work> {
-        let products = parts * (groups - 1);
-        (products > 0).then(|| Work::new("rgsw_fold", Unit::ExternalProduct(self.set), products))
-    }
+/// Bytes of memory traffic that take as long as a tournament of `blocks` ciphertexts: an external product
+/// transforms some thirty polynomials, about the time in which two megabytes are read.
+pub(crate) fn select_read_bytes(blocks: usize) -> f64 {
+    (blocks << 21) as f64
 }
 
-impl<B: RingBackend> RingServer<B> {
+/// Work of selecting one of `groups` for each part under `set`.
+pub(crate) fn select_work(set: RingSet, groups: usize, parts: usize) -> Option<Work> {
+    let products = parts * (groups - 1);
+    (products > 0).then(|| Work::new("rgsw_fold", Unit::ExternalProduct(set), products))
+}
+
+impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
     /// The selectors of queries for some rounds of the tournament; `None` for no round.
     pub fn selectors(
         &self,
-        queries: &[Encrypted<'_, B>],
-        leaves: &B::Leaves,
+        unpacked: &Unpacked<'_, B>,
         rounds: Range<usize>,
     ) -> Result<Option<B::Selectors>, ProtocolError> {
-        let RingShape { set, columns, .. } = self.shape;
         if rounds.is_empty() {
             return Ok(None);
         }
-        let keys: Vec<_> = queries.iter().map(|(keys, _)| *keys).collect();
-        let gadget = set.selector_gadget();
-        let first = columns + rounds.start * gadget.levels(set.ring());
-        Ok(Some(self.backend.selectors(&self.tables, &keys, leaves, first, rounds.len(), gadget)?))
+        let gadget = self.shape.set().selector_gadget();
+        let (leaves, first) = self.shape.selector_rows(unpacked);
+        let first = first + rounds.start * gadget.levels(self.shape.set().ring());
+        let (tables, depth) = (&self.tables, rounds.len());
+        Ok(Some(self.backend.selectors(tables, &unpacked.keys, leaves, first, depth, gadget)?))
     }
 
     /// Step `rgsw_fold`: for each query, the ciphertext that its selectors name among those of their rounds.

@@ -1,5 +1,6 @@
 //! Which shape of a database to choose, and which to refuse.
 
+use crate::choice::Preference;
 use crate::parameters::Failure;
 use crate::{ProtocolError, Sizes};
 
@@ -32,46 +33,95 @@ pub(crate) fn validate_outcome(sizes: Sizes, failure: Option<Failure>) -> Result
     Ok(())
 }
 
-/// What a look-up costs, in bytes that cross the network: by this, shapes are chosen.
-///
-/// Server work counts as the bytes that it reads from memory, at the rate at which a server scans while a
-/// byte crosses the network (12 MB/s against 20 GB/s); a hint counts by its share of a thousand look-ups.
-pub(crate) fn lookup_cost(sizes: Sizes, read_bytes: f64) -> f64 {
-    (sizes.query_bytes + sizes.answer_bytes) as f64 + sizes.hint_bytes as f64 / 1000.0 + read_bytes / 1700.0
+/// What a look-up costs: by this, shapes are chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LookupCost {
+    /// Bytes that cross the network; a hint counts by its share of a thousand look-ups.
+    bytes: f64,
+    /// The server's work, as bytes that are read from memory in the same time.
+    read_bytes: f64,
 }
 
-/// The cheapest of some candidates that are valid.
+impl LookupCost {
+    /// Of a protocol with these sizes.
+    pub fn new(sizes: Sizes, read_bytes: f64) -> Self {
+        let bytes = (sizes.query_bytes + sizes.answer_bytes) as f64 + sizes.hint_bytes as f64 / 1000.0;
+        Self { bytes, read_bytes }
+    }
+
+    /// Both, in bytes that cross the network: while one does, a server scans 1700 (12 MB/s against 20 GB/s).
+    fn sum(self) -> f64 {
+        self.bytes + self.read_bytes / 1700.0
+    }
+}
+
+/// The candidate that is preferred, if there is any.
+pub(crate) fn preferred<P>(
+    preference: Preference,
+    candidates: impl Iterator<Item = (LookupCost, P)>,
+) -> Option<P> {
+    let candidates: Vec<_> = candidates.collect();
+    let least = candidates.iter().map(|(cost, _)| cost.read_bytes).fold(f64::INFINITY, f64::min);
+    let fewest_within = |share: f64| {
+        move |cost: LookupCost| if cost.read_bytes <= share * least { cost.bytes } else { f64::INFINITY }
+    };
+    let weigh = |cost: LookupCost| match preference {
+        Preference::Time => fewest_within(1.05)(cost),
+        Preference::Communication => fewest_within(1.5)(cost),
+        Preference::Balance => cost.sum(),
+    };
+    let best = candidates.into_iter().min_by(|(a, _), (b, _)| weigh(*a).total_cmp(&weigh(*b)));
+    best.map(|(_, candidate)| candidate)
+}
+
+/// The candidate that is preferred, of those that are valid.
 ///
 /// # Errors
 /// [`ProtocolError::BadRequest`] if none is.
 pub(crate) fn cheapest<P>(
+    preference: Preference,
     records: u64,
     record_bytes: usize,
     candidates: impl Iterator<Item = P>,
     valid: impl Fn(&P) -> Result<(), ProtocolError>,
-    cost: impl Fn(&P) -> f64,
+    cost: impl Fn(&P) -> LookupCost,
 ) -> Result<P, ProtocolError> {
     if records == 0 || record_bytes == 0 {
         let detail = "a table needs at least one record of at least one byte";
         return Err(ProtocolError::BadRequest(detail.into()));
     }
     let mut refusal = None;
-    let mut best: Option<(f64, P)> = None;
-    for candidate in candidates {
-        match valid(&candidate) {
-            Err(error) => refusal = Some(error),
-            Ok(()) => {
-                let cost = cost(&candidate);
-                if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                    best = Some((cost, candidate));
-                }
-            }
+    let valid = candidates.filter_map(|candidate| match valid(&candidate) {
+        Ok(()) => Some((cost(&candidate), candidate)),
+        Err(error) => {
+            refusal = Some(error);
+            None
         }
-    }
-    best.map(|(_, candidate)| candidate).ok_or_else(|| {
+    });
+    preferred(preference, valid).ok_or_else(|| {
         let why = refusal.map(|error| format!(" ({error})")).unwrap_or_default();
         ProtocolError::BadRequest(format!(
             "{records} records of {record_bytes} bytes have no shape under this protocol{why}; split the table or choose another protocol"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_chosen_for_what_is_preferred() {
+        let shapes = [(400.0, 1000.0), (390.0, 1040.0), (100.0, 1060.0), (90.0, 1500.0), (10.0, 1600.0)];
+        let chosen = |preference, scale: f64| {
+            let costs = shapes.map(|(bytes, read)| LookupCost { bytes, read_bytes: read * scale });
+            preferred(preference, costs.into_iter().zip(0..))
+        };
+        assert_eq!(chosen(Preference::Time, 1.0), Some(1));
+        assert_eq!(chosen(Preference::Communication, 1.0), Some(3));
+        // Where work is nothing beside the bytes, and where bytes are nothing beside the work.
+        assert_eq!(chosen(Preference::Balance, 1.0), Some(4));
+        assert_eq!(chosen(Preference::Balance, 1e6), Some(0));
+        assert_eq!(preferred(Preference::Time, std::iter::empty::<(LookupCost, ())>()), None);
+    }
 }

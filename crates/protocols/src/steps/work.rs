@@ -77,6 +77,11 @@ pub struct Work {
 }
 
 impl Work {
+    /// Switching so many ciphertexts.
+    pub(crate) fn switching(set: RingSet, ciphertexts: usize) -> Self {
+        Self::new("mod_switch", Unit::SwitchedCiphertext(set), ciphertexts)
+    }
+
     /// `count` of `unit` in `step`.
     pub fn new(step: &'static str, unit: Unit, count: usize) -> Self {
         Self { step, unit, count: count as f64 }

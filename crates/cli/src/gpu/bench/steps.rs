@@ -133,6 +133,7 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
         EvaluationKeys {
             expansion_gadget: set.expansion_gadget(),
             expansion: &random(key),
+            rotations: &[],
             conversion_gadget: set.conversion_gadget(),
             conversion: &[],
         },
@@ -149,7 +150,7 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
         for &batch in batches {
             let leaves = bench.backend.expand(&tables, expansion, &vec![(&keys, &query[..]); batch])?;
             let seconds = bench.device_seconds(|| {
-                bench.backend.poly_fold(&tables, &plain, &leaves)?;
+                bench.backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves)?;
                 Ok(())
             })?;
             // Two products a residue and query: with a and with b. Leaves and sums travel once.

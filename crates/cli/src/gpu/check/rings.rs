@@ -70,7 +70,8 @@ impl Inputs {
             (self.set.expansion_gadget(), self.set.conversion_gadget());
         let clients = self.expansion_keys.iter().zip(&self.conversion_keys);
         let clients = clients.map(|(expansion, conversion)| {
-            let keys = EvaluationKeys { expansion_gadget, expansion, conversion_gadget, conversion };
+            let keys =
+                EvaluationKeys { expansion_gadget, expansion, rotations: &[], conversion_gadget, conversion };
             backend.keys(tables, keys)
         });
         Ok(clients.collect::<std::result::Result<_, _>>()?)
@@ -148,7 +149,7 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     let plain = inputs.plain(backend, tables)?;
     let queries: Vec<_> = keys.iter().copied().zip(inputs.queries.iter().map(Vec::as_slice)).collect();
     let leaves = backend.expand(tables, expansion, &queries)?;
-    let mut folded = backend.poly_fold(tables, &plain, &leaves)?;
+    let mut folded = backend.poly_fold(tables, std::slice::from_ref(&plain), &leaves)?;
     note("expand, poly_fold", &folded)?;
     // Bodies for all ciphertexts but some words of the last, out of answers that a fold left with the backend.
     let degree = ring.degree();
@@ -166,7 +167,7 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     let (a, b) = set.response_bits();
     let switched = SwitchedBits { a, b };
     let layout = PanelLayout::covering(switched.bytes(degree).max(degree), shape.rows)?;
-    let packed = backend.poly_fold(tables, &plain, &some)?;
+    let packed = backend.poly_fold(tables, std::slice::from_ref(&plain), &some)?;
     let matrices = backend.reinterpret(tables, &packed, switched, layout)?;
     let columns = backend.columns(layout, &folds::random(10, shape.columns * layout.columns()))?;
     let blocks = FoldedBlocks { blocks: layout.rows() / degree, bits: set.plaintext_bits().min(31) };
@@ -232,7 +233,7 @@ fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> 
     let expected = {
         let (cpu, tables) = (&*subject.cpu, subject.cpu.tables(set.ring())?);
         let (plain, leaves) = inputs.operands(cpu, &tables)?;
-        cpu.mod_switch(&tables, &[&cpu.poly_fold(&tables, &plain, &leaves)?], bits)?
+        cpu.mod_switch(&tables, &[&cpu.poly_fold(&tables, std::slice::from_ref(&plain), &leaves)?], bits)?
     };
     let (cuda, tables) = (&*subject.cuda, subject.cuda.tables(set.ring())?);
     let (_, leaves) = inputs.operands(cuda, &tables)?;
@@ -257,7 +258,11 @@ fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> 
         }
         let mut plain = Plain::with_form(&tables, shape.rows, shape.columns, form)?;
         plain.store(&tables, 0, shape.rows, &values)?;
-        let found = cuda.mod_switch(&tables, &[&cuda.poly_fold(&tables, &plain, &leaves)?], bits)?;
+        let found = cuda.mod_switch(
+            &tables,
+            &[&cuda.poly_fold(&tables, std::slice::from_ref(&plain), &leaves)?],
+            bits,
+        )?;
         for (query, (found, expected)) in found.iter().zip(&expected).enumerate() {
             ensure!(found == expected, "{form:?}, query {query}: another product than the CPU's");
         }

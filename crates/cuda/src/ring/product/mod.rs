@@ -163,35 +163,47 @@ impl Plain {
     }
 }
 
-/// `poly_fold`.
+/// `poly_fold`: the rows of one matrix after those of another.
 ///
 /// # Errors
 /// [`BackendError::Shape`] if there are fewer leaves than columns.
-pub fn poly_fold(tables: &Tables, plain: &Plain, leaves: &Leaves) -> Result<Ciphertexts, BackendError> {
-    let products = Ciphertexts::room(tables, leaves.queries(), plain.rows())?;
-    multiply(tables, plain, leaves, 0..leaves.queries(), &products)?;
+pub fn poly_fold(tables: &Tables, plain: &[&Plain], leaves: &Leaves) -> Result<Ciphertexts, BackendError> {
+    let rows = plain.iter().map(|plain| plain.rows()).sum();
+    let products = Ciphertexts::room(tables, leaves.queries(), rows)?;
+    let mut first = 0;
+    for plain in plain {
+        multiply(tables, plain, leaves, 0..leaves.queries(), &products, first)?;
+        first += plain.rows();
+    }
     Ok(products)
 }
 
-/// `poly_fold` of some queries of a batch into room for all.
+/// `poly_fold` of some queries of a batch into room for all, of each query from ciphertext `first` on.
 ///
 /// # Errors
 /// [`BackendError::Shape`] if there are fewer leaves than columns.
+///
+/// # Panics
+/// If there is less room.
 pub(super) fn multiply(
     tables: &Tables,
     plain: &Plain,
     leaves: &Leaves,
     mut queries: Range<usize>,
     products: &Ciphertexts,
+    first: usize,
 ) -> Result<(), BackendError> {
     plain.check_ring(tables)?;
     if leaves.count() < plain.columns() {
         return Err(BackendError::Shape("fewer leaves than columns".into()));
     }
+    let one = tables.ciphertext();
     while !queries.is_empty() {
         let last = queries.end.min(queries.start + MOST_QUERIES);
-        let operands = (queries.start..last)
-            .map(|query| [leaves.of(tables, query).address(), products.of(tables, query).address()]);
+        let operands = (queries.start..last).map(|query| {
+            let results = products.of(tables, query).range(first * one..(first + plain.rows()) * one);
+            [leaves.of(tables, query).address(), results.address()]
+        });
         plain.pipeline.run(&plain.stored, operands)?;
         queries.start = last;
     }

@@ -98,7 +98,7 @@ impl Case {
 
     fn fold(&self, tables: &Tables, plain: &Plain) -> Vec<Vec<u32>> {
         let results =
-            poly_fold(tables, plain, &upload(tables, self.columns + self.leaves.len() % 2, &self.leaves))
+            poly_fold(tables, &[plain], &upload(tables, self.columns + self.leaves.len() % 2, &self.leaves))
                 .unwrap();
         let read = |query| tables.device.main().read(&results.of(tables, query)).unwrap();
         (0..results.queries()).map(read).collect()
@@ -219,6 +219,6 @@ fn shapes_that_do_not_fit_are_refused() {
     }
     plain.store(&tables, 3, 0, &row).unwrap();
     let leaves = |count: usize| upload(&tables, count, &vec![vec![0; count * 2 * ring.words()]; 2]);
-    shape(poly_fold(&tables, &plain, &leaves(3)).map(drop));
-    shape(poly_fold(&other, &plain, &leaves(4)).map(drop));
+    shape(poly_fold(&tables, &[&plain], &leaves(3)).map(drop));
+    shape(poly_fold(&other, &[&plain], &leaves(4)).map(drop));
 }

@@ -10,7 +10,7 @@ use crate::grid::RecordPlace;
 use crate::keys::ClientKeys;
 use crate::parameters::Parameters;
 use crate::steps::check::{check_answers, check_index};
-use crate::steps::ring::RingClient;
+use crate::steps::ring::{RingClient, Shape};
 use crate::{ProtocolError, Sizes};
 
 /// The client half of double packing.
@@ -32,7 +32,7 @@ impl Client {
         Ok(Self {
             first: LweEncryptor::new(params.0.public_matrix()),
             second: LweEncryptor::new(params.second_matrix()),
-            ring: RingClient::new(params.ring_shape(), known, rng),
+            ring: RingClient::new(Box::new(params.ring_shape()), known, rng),
             params,
         })
     }

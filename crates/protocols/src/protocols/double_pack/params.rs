@@ -6,9 +6,11 @@ use spirea_lattice::rlwe::KeyShape;
 
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Failure, Parameters, Sets, Stored};
+use crate::steps::expand::ExpandedShape;
 use crate::steps::folded::{FoldedParams, FoldedProtocol, MAX_COLUMNS};
+use crate::steps::packer::packed_exceedance_log2;
 use crate::steps::query::QueryLayout;
-use crate::steps::ring::RingShape;
+use crate::steps::ring::Shape;
 use crate::steps::shape::{malformed, validate_outcome};
 use crate::steps::{Unit, Work, noise};
 use crate::{ProtocolError, Sizes};
@@ -23,8 +25,8 @@ pub type Params = FoldedParams<DoublePack>;
 impl Params {
     pub(crate) const SPREAD: Spread = DoublePack::SPREAD;
 
-    pub(super) fn ring_shape(&self) -> RingShape {
-        RingShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
+    pub(super) fn ring_shape(&self) -> ExpandedShape {
+        ExpandedShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
     }
 
     /// How a query lies in its bytes.
@@ -102,12 +104,14 @@ impl Parameters for Params {
         let scanned = grid.rows(Self::SPREAD) * grid.columns;
         let words = parts * self.second_layout().rows() * (shape.columns + 1);
         let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, scanned)];
-        work.extend(shape.expand_work());
-        work.push(shape.fold_work(parts, grid.groups));
-        work.push(shape.switch_work(parts * (grid.groups + second)));
+        work.extend(shape.unpack_work());
+        work.extend(shape.fold_work(parts, grid.groups));
+        work.push(Work::switching(set, parts * (grid.groups + second)));
         work.push(Work::new("encode_fold", Unit::ProductWord, words));
         work.push(Work::new("encode_fold", Unit::EncodedPolynomial(set), parts * second * shape.columns));
-        work.push(Work { step: "encode_fold", ..shape.fold_work(parts, second) });
+        work.extend(
+            shape.fold_work(parts, second).into_iter().map(|work| Work { step: "encode_fold", ..work }),
+        );
         work
     }
 
@@ -119,10 +123,10 @@ impl Parameters for Params {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let (shape, grid) = (self.ring_shape(), self.0.grid);
-        let first = shape.packed_exceedance_log2(self.0.lwe_set(), grid.columns, grid.record_bytes, share);
+        let first = packed_exceedance_log2(&shape, self.0.lwe_set(), grid.columns, grid.record_bytes, share);
         // All bytes of the inner ciphertexts must come back.
         let inner_bytes = grid.parts() * shape.response_bytes();
-        let second = shape.packed_exceedance_log2(self.0.lwe_set(), grid.groups, inner_bytes, share);
+        let second = packed_exceedance_log2(&shape, self.0.lwe_set(), grid.groups, inner_bytes, share);
         Some(Failure::estimate(noise::either(first, second)))
     }
 

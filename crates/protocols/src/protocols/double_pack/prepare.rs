@@ -15,6 +15,7 @@ use crate::parameters::Parameters as _;
 use crate::protocol::{Holdings, Serve, Specimens};
 use crate::steps::folded::{FoldedProtocol, grids_of_blocks};
 use crate::steps::packed_server::PackedServer;
+use crate::steps::ring::Shape as _;
 use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
 use crate::{Responder, Result};
 

@@ -9,16 +9,16 @@ use crate::ProtocolError;
 use crate::bytes::extend_words;
 use crate::query::Query;
 use crate::steps::LweHint;
-use crate::steps::expand::Encrypted;
+use crate::steps::expand::{Encrypted, ExpandedShape, Unpacked};
 use crate::steps::packed_server::Packing;
 use crate::steps::ring::RingServer;
 
 /// Both packings and the fold between them.
 pub(super) struct DoublePacking<B: RingBackend> {
     params: Params,
-    ring: RingServer<B>,
+    ring: RingServer<B, ExpandedShape>,
     /// The first hint, of each part's blocks.
-    parts: Vec<B::Plain>,
+    parts: Vec<Vec<B::Plain>>,
     /// The columns of the second public matrix.
     columns: B::Columns,
 }
@@ -37,13 +37,13 @@ impl<B: RingBackend> DoublePacking<B> {
         &self,
         packed: &B::Ciphertexts,
         queries: &[u32],
-        leaves: &B::Leaves,
+        unpacked: &Unpacked<'_, B>,
     ) -> Result<B::Ciphertexts, ProtocolError> {
         let layout = self.params.second_layout();
         let matrices = self.ring.reinterpret(packed, layout)?;
         let folded = self.ring.backend.scalar_fold_own(&matrices, queries)?;
         let (blocks, bodies) = (self.params.second_blocks(), Bodies::whole(0, layout.rows()));
-        self.ring.pack_folds(&matrices, &self.columns, blocks, leaves, &folded, &bodies)
+        self.ring.pack_folds(&matrices, &self.columns, blocks, unpacked, &folded, &bodies)
     }
 }
 
@@ -61,7 +61,9 @@ fn second_columns(params: &Params) -> Vec<u32> {
 }
 
 impl<B: RingBackend> Packing<B> for DoublePacking<B> {
-    fn ring(&self) -> &RingServer<B> {
+    type Shape = ExpandedShape;
+
+    fn ring(&self) -> &RingServer<B, ExpandedShape> {
         &self.ring
     }
 
@@ -72,7 +74,7 @@ impl<B: RingBackend> Packing<B> for DoublePacking<B> {
         folded: B::Folded,
     ) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let (grid, layout, ring) = (self.params.0.grid, self.params.layout(), &self.ring);
-        let groups = ring.expand_groups(ciphertexts)?;
+        let groups = ring.unpack_groups(ciphertexts)?;
         let width = self.params.second_layout().columns();
         let mut second = Vec::with_capacity(queries.len() * width);
         for (i, query) in queries.iter().enumerate() {
@@ -81,13 +83,13 @@ impl<B: RingBackend> Packing<B> for DoublePacking<B> {
         }
         let mut answers = Vec::with_capacity(queries.len());
         for group in groups {
-            let (queries, leaves) = group?;
+            let (queries, unpacked) = group?;
             let second = &second[queries.start * width..queries.end * width];
             let mut seconds = Vec::new();
             for (part, plain) in self.parts.iter().enumerate() {
                 let bodies = grid.folded_part(Params::SPREAD, queries.start, part);
-                let packed = ring.pack(plain, &leaves, &folded, &bodies)?;
-                seconds.push(self.second(&packed, second, &leaves)?);
+                let packed = ring.pack(plain, &unpacked, &folded, &bodies)?;
+                seconds.push(self.second(&packed, second, &unpacked)?);
             }
             answers.extend(ring.switch(&seconds)?);
         }

@@ -27,7 +27,7 @@ impl Client {
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
     pub fn new(params: Params, known: &[ClientKeys], rng: &mut SecretRng) -> Result<Self, ProtocolError> {
         params.validate()?;
-        let ring = RingClient::new(params.ring_shape(), known, rng);
+        let ring = RingClient::new(params.ring_shape().boxed(), known, rng);
         Ok(Self { folds: TwoFoldsClient::new(&params.0), ring, params })
     }
 }

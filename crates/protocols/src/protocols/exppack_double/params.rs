@@ -1,13 +1,15 @@
 //! Parameters and shapes.
 
-use spirea_lattice::rlwe::KeyShape;
+use spirea_lattice::RingSet;
+use spirea_lattice::rlwe::{KeyShape, query_bytes};
 
 use crate::grid::Grid;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::steps::folded::{FoldedParams, FoldedProtocol};
+use crate::steps::pack::PackingShape;
+use crate::steps::packer::packed_exceedance_log2;
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
-use crate::steps::ring::RingShape;
 use crate::steps::shape::validate_outcome;
 use crate::steps::{Work, noise};
 use crate::{ProtocolError, Sizes};
@@ -20,8 +22,8 @@ pub struct ExppackDouble;
 pub type Params = FoldedParams<ExppackDouble>;
 
 impl Params {
-    pub(super) fn ring_shape(&self) -> RingShape {
-        RingShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
+    pub(super) fn ring_shape(&self) -> PackingShape {
+        PackingShape::new(self.0.lwe_set(), self.0.ring_set(), self.blocks(), 1)
     }
 
     pub(super) fn second(&self) -> SecondShape {
@@ -30,12 +32,12 @@ impl Params {
 
     /// How a query lies in its bytes.
     pub(super) fn layout(&self) -> QueryLayout {
-        self.0.two_folds_layout(self.ring_shape().query_bytes())
+        self.0.two_folds_layout(query_bytes(self.0.ring_set()))
     }
 
     /// RLWE ciphertexts that the fixed rows are packed into.
     pub(super) fn blocks(&self) -> usize {
-        self.second().fixed_rows().div_ceil(self.ring_shape().degree())
+        self.second().fixed_rows().div_ceil(RingSet::DEGREE)
     }
 }
 
@@ -83,8 +85,9 @@ impl Parameters for Params {
     fn work(&self) -> Vec<Work> {
         let shape = self.ring_shape();
         let mut work = self.0.two_folds_work();
-        work.extend(shape.expand_work());
-        work.extend([shape.fold_work(1, self.blocks()), shape.switch_work(self.blocks())]);
+        work.extend(shape.unpack_work());
+        work.extend(shape.fold_work(1, self.blocks()));
+        work.push(Work::switching(shape.set(), self.blocks()));
         work
     }
 
@@ -99,7 +102,7 @@ impl Parameters for Params {
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let (second, shape) = (self.second(), self.ring_shape());
         let (set, rows) = (self.0.lwe_set(), second.fixed_rows());
-        let packed = shape.packed_exceedance_log2(set, self.0.grid.groups, rows, share);
+        let packed = packed_exceedance_log2(&*shape, set, self.0.grid.groups, rows, share);
         let moving = self.0.two_folds_exceedance_log2(second.parts * second.moving_rows(), share);
         Some(Failure::estimate(noise::either(packed, moving)))
     }

@@ -14,6 +14,7 @@ use crate::opening::Opening;
 use crate::parameters::Parameters as _;
 use crate::protocol::{Holdings, Serve, Specimens};
 use crate::steps::folded::FoldedProtocol;
+use crate::steps::pack::PackingShape;
 use crate::steps::packed_server::PackedServer;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, write_fixed};
 use crate::{Responder, Result};
@@ -46,10 +47,17 @@ impl<B: RingBackend> Serve<B> for Params {
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let rows = self.0.open_first(backend, self.layout(), files, opening)?;
-        let packing = opening
-            .role
-            .keeps(|| SecondPacking::new(self, self.0.open_second(backend, files, opening.residence)?))?;
-        let max_batch = self.0.max_batch(self.second().parts);
-        Ok(Box::new(PackedServer { sizes: self.sizes(), max_batch, rows, packing }))
+        let second = || self.0.open_second(backend, files, opening.residence);
+        let (sizes, max_batch) = (self.sizes(), self.0.max_batch(self.second().parts));
+        Ok(match self.ring_shape() {
+            PackingShape::Expanded(shape) => {
+                let packing = opening.role.keeps(|| SecondPacking::new(self, shape, second()?))?;
+                Box::new(PackedServer { sizes, max_batch, rows, packing })
+            }
+            PackingShape::Rotated(shape) => {
+                let packing = opening.role.keeps(|| SecondPacking::new(self, shape, second()?))?;
+                Box::new(PackedServer { sizes, max_batch, rows, packing })
+            }
+        })
     }
 }

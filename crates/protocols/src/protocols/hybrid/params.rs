@@ -8,6 +8,7 @@ use crate::protocol::{Holdings, Specimens};
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol, grids_of_blocks};
 use crate::steps::packed::PackedProtocol;
+use crate::steps::select::select_read_bytes;
 use crate::{ProtocolError, Result};
 
 /// The hybrid protocol.
@@ -30,9 +31,7 @@ impl FoldedProtocol for Hybrid {
     fn read_bytes(params: &Params) -> f64 {
         let shape = params.shape();
         let blocks = shape.parts() * shape.blocks();
-        shape.scanned_bytes() as f64
-            + shape.ring.pack_read_bytes(blocks)
-            + shape.ring.select_read_bytes(blocks)
+        shape.scanned_bytes() as f64 + shape.ring.pack_read_bytes(blocks) + select_read_bytes(blocks)
     }
 
     fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {

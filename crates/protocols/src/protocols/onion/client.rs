@@ -10,7 +10,7 @@ use crate::grid::{RecordPlace, Spread};
 use crate::keys::ClientKeys;
 use crate::parameters::Parameters;
 use crate::steps::check::{check_answers, check_index};
-use crate::steps::ring::RingClient;
+use crate::steps::ring::{RingClient, Shape};
 use crate::{ProtocolError, Sizes};
 
 /// The client half of OnionPIRv2.
@@ -28,7 +28,11 @@ impl Client {
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
     pub fn new(params: Params, known: &[ClientKeys], rng: &mut SecretRng) -> Result<Self, ProtocolError> {
         params.validate()?;
-        Ok(Self { ring: RingClient::new(params.ring_shape(), known, rng), pad: params.pad(), params })
+        Ok(Self {
+            ring: RingClient::new(Box::new(params.ring_shape()), known, rng),
+            pad: params.pad(),
+            params,
+        })
     }
 }
 
@@ -61,8 +65,9 @@ impl IndexClient for Client {
         let RecordPlace { column, group, offset } = grid.place(Spread::Rows, index);
         // Every column computes the comparison, so that time and memory do not tell the one.
         let one_hot = (0..grid.columns).map(|i| (((i ^ column) as u64).wrapping_sub(1) >> 63) as i8);
+        let one_hot: Zeroizing<Vec<i8>> = Zeroizing::new(one_hot.collect());
         let unit = Zeroizing::new(group * grid.columns + column);
-        let query = self.ring.query(one_hot, group, rng);
+        let query = self.ring.query(&one_hot, group, rng);
         Ok(Prepared { queries: vec![query], state: State { unit, offset: Zeroizing::new(offset) } })
     }
 

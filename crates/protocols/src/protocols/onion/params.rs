@@ -8,9 +8,10 @@ use spirea_math::random::Seed;
 use super::pad::Pad;
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored};
+use crate::steps::expand::ExpandedShape;
 use crate::steps::query::QueryLayout;
-use crate::steps::ring::RingShape;
-use crate::steps::select::depth;
+use crate::steps::ring::Shape;
+use crate::steps::select::{depth, select_work};
 use crate::steps::shape::{malformed, validate_outcome};
 use crate::steps::{Work, noise};
 use crate::{ProtocolError, Sizes};
@@ -47,8 +48,8 @@ impl Params {
         QueryLayout { first: 0, second: 0, ciphertext: self.ring_shape().query_bytes() }
     }
 
-    pub(super) fn ring_shape(&self) -> RingShape {
-        RingShape { set: self.ring_set(), columns: self.grid.columns, depth: depth(self.grid.groups) }
+    pub(super) fn ring_shape(&self) -> ExpandedShape {
+        ExpandedShape { set: self.ring_set(), columns: self.grid.columns, depth: depth(self.grid.groups) }
     }
 }
 
@@ -125,10 +126,10 @@ impl Parameters for Params {
 
     fn work(&self) -> Vec<Work> {
         let (shape, grid, parts) = (self.ring_shape(), self.grid, self.grid.parts());
-        let mut work = shape.expand_work();
-        work.push(shape.fold_work(parts, grid.groups));
-        work.extend(shape.select_work(grid.groups, parts));
-        work.push(shape.switch_work(parts));
+        let mut work = shape.unpack_work();
+        work.extend(shape.fold_work(parts, grid.groups));
+        work.extend(select_work(shape.set, grid.groups, parts));
+        work.push(Work::switching(shape.set, parts));
         work
     }
 

@@ -16,7 +16,9 @@ use crate::grid::Grid;
 use crate::opening::Opening;
 use crate::parameters::Parameters;
 use crate::protocol::{Holdings, Protocol, Serve, Specimens};
-use crate::steps::shape::{cheapest, lookup_cost};
+use crate::steps::ring::Shape as _;
+use crate::steps::select::select_read_bytes;
+use crate::steps::shape::{LookupCost, cheapest};
 use crate::{ProtocolError, Responder, Result};
 
 impl Protocol for Params {
@@ -39,10 +41,10 @@ impl Protocol for Params {
                 let groups = usize::try_from(units.div_ceil(columns as u64)).ok()?;
                 Some(Self { ring: ring.name().into(), pad: seed, grid: Grid { groups, ..grid } })
             });
-        cheapest(records, record_bytes, candidates, Self::validate, |params| {
+        cheapest(choice.prefer, records, record_bytes, candidates, Self::validate, |params| {
             let (grid, shape) = (params.grid, params.ring_shape());
             let blocks = grid.parts() * grid.groups;
-            lookup_cost(params.sizes(), shape.pack_read_bytes(blocks) + shape.select_read_bytes(blocks))
+            LookupCost::new(params.sizes(), shape.pack_read_bytes(blocks) + select_read_bytes(blocks))
         })
     }
 

@@ -11,6 +11,7 @@ use crate::keys::PreparedKeys;
 use crate::parameters::Parameters;
 use crate::query::Query;
 use crate::responder::{Rows, Shard};
+use crate::steps::expand::ExpandedShape;
 use crate::steps::ring::RingServer;
 use crate::{ProtocolError, Sizes};
 
@@ -18,7 +19,7 @@ use crate::{ProtocolError, Sizes};
 pub(super) struct PolynomialRows<B: RingBackend> {
     params: Params,
     share: Share,
-    ring: RingServer<B>,
+    ring: RingServer<B, ExpandedShape>,
     /// Of each part, a row for each group; of no part if the share has no group.
     parts: Vec<B::Plain>,
 }
@@ -82,11 +83,12 @@ impl<B: RingBackend> Rows for PolynomialRows<B> {
         let rounds = self.share.rounds(self.params.grid.groups);
         let ciphertexts = self.ring.ciphertexts(queries, self.params.layout())?;
         let mut won = Vec::new();
-        for group in self.ring.expand_groups(&ciphertexts)? {
-            let (queries, leaves) = group?;
-            let selectors = self.ring.selectors(&ciphertexts[queries], &leaves, 0..rounds)?;
+        for group in self.ring.unpack_groups(&ciphertexts)? {
+            let (_, unpacked) = group?;
+            let selectors = self.ring.selectors(&unpacked, 0..rounds)?;
             let winner = |plain| {
-                let rows = self.ring.backend.poly_fold(&self.ring.tables, plain, &leaves)?;
+                let plain = std::slice::from_ref(plain);
+                let rows = self.ring.backend.poly_fold(&self.ring.tables, plain, &unpacked.leaves)?;
                 self.ring.select(&selectors, rows)
             };
             won.push(self.parts.iter().map(winner).collect::<Result<_, _>>()?);
@@ -132,9 +134,9 @@ impl<B: RingBackend> Rows for PolynomialRows<B> {
         }
         let ciphertexts = ring.ciphertexts(queries, self.params.layout())?;
         let mut won = Vec::new();
-        for group in ring.expand_groups(&ciphertexts)? {
-            let (queries, leaves) = group?;
-            let selectors = ring.selectors(&ciphertexts[queries.clone()], &leaves, rounds.clone())?;
+        for group in ring.unpack_groups(&ciphertexts)? {
+            let (queries, unpacked) = group?;
+            let selectors = ring.selectors(&unpacked, rounds.clone())?;
             let winner = |part| ring.select(&selectors, met(queries.clone(), part)?);
             won.push((0..grid.parts()).map(winner).collect::<Result<_, _>>()?);
         }

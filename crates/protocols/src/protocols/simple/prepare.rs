@@ -18,7 +18,7 @@ use crate::steps::LweHint;
 use crate::steps::changes::differences;
 use crate::steps::hint::patch_hint;
 use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
-use crate::steps::shape::lookup_cost;
+use crate::steps::shape::{LookupCost, preferred};
 use crate::{ProtocolError, Responder, Result};
 
 impl Protocol for Params {
@@ -50,17 +50,13 @@ impl Protocol for Params {
         let shared = std::iter::successors(Some(2u64), |&share| Some(share + share.div_ceil(16)))
             .take_while(|&share| share < 2 * records && u128::from(share) * (record_bytes as u128) < 1 << 40)
             .map(|share| shape(record_bytes * share.min(records) as usize, share.min(records), 1));
-        let cost = |params: &Self| lookup_cost(params.sizes(), (params.rows * params.columns) as f64);
-        split
-            .chain(shared)
-            .flatten()
-            .filter(|params| params.validate().is_ok())
-            .min_by(|a, b| cost(a).total_cmp(&cost(b)))
-            .ok_or_else(|| {
-                ProtocolError::BadRequest(format!(
-                    "{records} records of {record_bytes} bytes do not fit a matrix; split the table"
-                ))
-            })
+        let cost = |params: &Self| LookupCost::new(params.sizes(), (params.rows * params.columns) as f64);
+        let valid = split.chain(shared).flatten().filter(|params| params.validate().is_ok());
+        preferred(choice.prefer, valid.map(|params| (cost(&params), params))).ok_or_else(|| {
+            ProtocolError::BadRequest(format!(
+                "{records} records of {record_bytes} bytes do not fit a matrix; split the table"
+            ))
+        })
     }
 
     fn choice(&self) -> Choice {

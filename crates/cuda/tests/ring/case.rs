@@ -1,0 +1,229 @@
+//! Rings with gadgets, and what is made with them on any backend.
+
+use std::sync::{Arc, LazyLock};
+
+use spirea_backend::{BackendError, EvaluationKeys, RingBackend, SwitchedBits};
+use spirea_cpu::CpuBackend;
+use spirea_cuda::{CudaBackend, Granularity};
+use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
+use spirea_lattice::rlwe::RingSet;
+use spirea_math::random::public_residues;
+use spirea_math::{Expansion, Gadget, Modulus, Ring, Rotations};
+
+pub const GRANULARITIES: [Granularity; 2] = [Granularity::Operations, Granularity::Stages];
+/// So many bits of coefficients show every wrong residue.
+pub const ALL_BITS: SwitchedBits = SwitchedBits { a: 56, b: 55 };
+
+/// A device that multiplies words: products of bytes take longer to emulate, and are tested by themselves.
+pub fn device() -> Config {
+    Config { compute: (8, 6), ..Config::default() }
+}
+
+pub fn emulation() -> &'static Emulation {
+    Emulation::install(device())
+}
+
+/// Runs a test in every order with the shorter ring, which is quick, else in one order, another one for each set: the
+/// kernels are the same for all.
+pub fn in_orders(ring: &Ring, mut test: impl FnMut()) {
+    if ring.degree() == SHORT.degree() {
+        return emulation().in_every_order(test);
+    }
+    let is = |set: RingSet| std::ptr::eq(ring, Arc::as_ptr(set.ring()));
+    let (threads, streams) = if is(RingSet::Fast) {
+        (ThreadOrder::Forward, StreamOrder::LastFirst)
+    } else if is(RingSet::Onion32) {
+        (ThreadOrder::Reversed, StreamOrder::Eager)
+    } else {
+        (ThreadOrder::Shuffled, StreamOrder::Lazy)
+    };
+    emulation().with(Config { threads, streams, ..device() }, &mut test);
+}
+
+/// A ring of half the degree, with primes of different sizes, one of them too large for products of bytes to win.
+pub static SHORT: LazyLock<Arc<Ring>> = LazyLock::new(|| {
+    Arc::new(Ring::new(
+        2048,
+        &[Modulus::new(536_608_769), Modulus::new(134_176_769), Modulus::new(531_628_033)],
+    ))
+});
+
+/// One with primes that leave little room above them.
+pub static WIDE: LazyLock<Arc<Ring>> =
+    LazyLock::new(|| Arc::new(Ring::new(2048, &[Modulus::new(1_073_692_673), Modulus::new(1_073_668_097)])));
+
+#[derive(Clone, Copy, Debug)]
+pub enum Data {
+    Random(u8),
+    Zeros,
+    Largest,
+    Alternating,
+}
+
+/// Polynomials below the primes.
+pub fn polynomials(ring: &Ring, data: Data, count: usize) -> Vec<u32> {
+    let mut words = vec![0; count * ring.words()];
+    for (i, words) in words.chunks_exact_mut(ring.degree()).enumerate() {
+        let prime = ring.limbs()[i % ring.limbs().len()].prime();
+        match data {
+            Data::Random(seed) => public_residues(&[seed; 32], i as u64, prime, words),
+            Data::Zeros => {}
+            Data::Largest => words.fill(prime.value() - 1),
+            Data::Alternating => words.iter_mut().step_by(2).for_each(|word| *word = prime.value() - 1),
+        }
+    }
+    words
+}
+
+/// A ring with gadgets, and random words that stand for keys: exact arithmetic needs no more.
+pub struct Case {
+    pub ring: Arc<Ring>,
+    pub expansion: Gadget,
+    pub conversion: Gadget,
+    pub selector: Gadget,
+}
+
+impl Case {
+    pub fn of(set: RingSet) -> Self {
+        Self {
+            ring: Arc::clone(set.ring()),
+            expansion: set.expansion_gadget(),
+            conversion: set.conversion_gadget(),
+            selector: set.selector_gadget(),
+        }
+    }
+
+    pub fn short() -> Self {
+        Self {
+            ring: Arc::clone(&SHORT),
+            expansion: Gadget::Digits { levels: 14, base_log: 6, dropped: 0 },
+            conversion: Gadget::Residues,
+            selector: Gadget::Digits { levels: 2, base_log: 28, dropped: 29 },
+        }
+    }
+
+    /// So many digits that sums of their products are settled on the way.
+    pub fn wide() -> Self {
+        let digits = |levels| Gadget::Digits { levels, base_log: 2, dropped: 60 - 2 * levels };
+        Self { ring: Arc::clone(&WIDE), expansion: digits(13), conversion: digits(24), selector: digits(24) }
+    }
+
+    pub fn rows(&self, gadget: Gadget, sources: usize, data: Data) -> Vec<u32> {
+        polynomials(&self.ring, data, 2 * sources * gadget.levels(&self.ring))
+    }
+
+    pub fn keys<B: RingBackend>(&self, backend: &B, tables: &B::Tables, levels: u32, data: Data) -> B::Keys {
+        // Parts of one sequence: no key is like another.
+        let substitutions = self.rows(self.expansion, levels as usize + Rotations::KEYS, data);
+        let words = levels as usize * (substitutions.len() / (levels as usize + Rotations::KEYS));
+        let (expansion, rotations) = substitutions.split_at(words);
+        let conversion = self.rows(self.conversion, 2, data);
+        let keys = EvaluationKeys {
+            expansion_gadget: self.expansion,
+            expansion,
+            rotations,
+            conversion_gadget: self.conversion,
+            conversion: &conversion,
+        };
+        backend.keys(tables, keys).unwrap()
+    }
+
+    /// Queries with keys of their own to their leaves, and each leaf by itself to bytes.
+    pub fn expanded<B: RingBackend>(
+        &self,
+        backend: &B,
+        tables: &B::Tables,
+        expansion: Expansion,
+        data: &[Data],
+    ) -> Vec<u8> {
+        let keys: Vec<B::Keys> =
+            data.iter().map(|&data| self.keys(backend, tables, expansion.levels(), data)).collect();
+        let queries: Vec<Vec<u32>> = data.iter().map(|&data| polynomials(&self.ring, data, 2)).collect();
+        let queries: Vec<(&B::Keys, &[u32])> = keys.iter().zip(queries.iter().map(Vec::as_slice)).collect();
+        let expanded = backend.expand(tables, expansion, &queries).unwrap();
+        let unit = |row: usize, column: usize, to: &mut [i32]| {
+            to.fill(0);
+            to[0] = i32::from(row == column);
+        };
+        let leaves = expansion.leaves();
+        let plain = backend.encode(tables, leaves, leaves, &unit).unwrap();
+        let folded = backend.poly_fold(tables, &[plain], &expanded).unwrap();
+        backend.mod_switch(tables, &[&folded], ALL_BITS).unwrap().concat()
+    }
+
+    /// Ciphertexts that are a random one of each query times other plaintexts.
+    pub fn ciphertexts<B: RingBackend>(
+        &self,
+        backend: &B,
+        tables: &B::Tables,
+        count: usize,
+        queries: &[Data],
+    ) -> B::Ciphertexts {
+        let words: Vec<_> = queries.iter().map(|&data| polynomials(&self.ring, data, 2)).collect();
+        let keys = self.keys(backend, tables, 0, Data::Random(0));
+        let queries: Vec<(&B::Keys, &[u32])> = words.iter().map(|words| (&keys, &words[..])).collect();
+        let leaves = backend.expand(tables, Expansion::covering(1), &queries).unwrap();
+        let fill = |row: usize, _: usize, to: &mut [i32]| {
+            to.iter_mut().enumerate().for_each(|(i, to)| {
+                *to = match row {
+                    0 => i32::MAX,
+                    1 => i32::MIN,
+                    _ => (i * (2 * row + 1) * 0x9e37_79b1) as i32,
+                };
+            });
+        };
+        let plain = backend.encode(tables, count, 1, &fill).unwrap();
+        backend.poly_fold(tables, &[plain], &leaves).unwrap()
+    }
+
+    /// A tournament for each query, with selectors from leaves, of which the first is not used.
+    pub fn tournament<B: RingBackend>(
+        &self,
+        backend: &B,
+        tables: &B::Tables,
+        depth: usize,
+        count: usize,
+        data: &[Data],
+    ) -> Vec<u8> {
+        let leaves = 1 + depth * self.selector.levels(&self.ring);
+        let expansion = Expansion::covering(leaves);
+        let keys: Vec<B::Keys> =
+            data.iter().map(|&data| self.keys(backend, tables, expansion.levels(), data)).collect();
+        let words: Vec<_> = data.iter().map(|&data| polynomials(&self.ring, data, 2)).collect();
+        let queries: Vec<(&B::Keys, &[u32])> = keys.iter().zip(words.iter().map(Vec::as_slice)).collect();
+        let leaves = backend.expand(tables, expansion, &queries).unwrap();
+        let keys: Vec<&B::Keys> = keys.iter().collect();
+        let selectors = backend.selectors(tables, &keys, &leaves, 1, depth, self.selector).unwrap();
+        let ciphertexts = self.ciphertexts(backend, tables, count, data);
+        let winner = backend.rgsw_fold(tables, &selectors, ciphertexts).unwrap();
+        backend.mod_switch(tables, &[&winner], ALL_BITS).unwrap().concat()
+    }
+}
+
+/// Compares what both granularities make with what the processor makes.
+pub fn compare(
+    case: &Case,
+    what: &str,
+    on_cpu: impl Fn(&CpuBackend, &<CpuBackend as RingBackend>::Tables) -> Vec<u8>,
+    on_cuda: impl Fn(&CudaBackend, &<CudaBackend as RingBackend>::Tables) -> Vec<u8>,
+) {
+    let cpu = CpuBackend::new(1).unwrap();
+    let expected = on_cpu(&cpu, &cpu.tables(&case.ring).unwrap());
+    in_orders(&case.ring, || {
+        let backend = CudaBackend::new(0).unwrap();
+        for granularity in GRANULARITIES {
+            let tables = backend.tables(&case.ring).unwrap().with_granularity(granularity);
+            assert!(on_cuda(&backend, &tables) == expected, "{what}, {granularity:?}");
+        }
+    });
+}
+
+pub fn refused<T>(result: Result<T, BackendError>) -> bool {
+    matches!(result, Err(BackendError::Shape(_)))
+}
+
+/// Words that look random.
+pub fn words(count: usize, seed: u32) -> Vec<u32> {
+    let mixed = |i: u32| (i ^ seed << 20).wrapping_mul(0x9e37_79b1);
+    (0..count as u32).map(|i| mixed(i) ^ mixed(i) >> 15).collect()
+}

@@ -1,0 +1,99 @@
+//! Matrices of what was switched, and what their folds are packed to.
+
+use spirea_backend::{FoldedBlocks, NaiveBackend, PanelLayout, RingBackend, SwitchedBits};
+use spirea_cuda::CudaBackend;
+use spirea_cuda_emulation::{Config, StreamOrder};
+use spirea_lattice::rlwe::RingSet;
+use spirea_math::Expansion;
+
+use crate::case::{ALL_BITS, Case, Data, device, emulation, in_orders, polynomials, words};
+
+/// The bytes of ciphertexts switched to matrices, and what packing the matrices' folds with columns gives.
+fn second_half<B: RingBackend>(
+    backend: &B,
+    case: &Case,
+    tables: &B::Tables,
+    (bits, folded): (SwitchedBits, FoldedBlocks),
+) -> (Vec<u32>, Vec<u8>) {
+    /// As many as there are leaves.
+    const COLUMNS: usize = 3;
+    let ring = &case.ring;
+    let data = [Data::Random(3), Data::Largest];
+    let ciphertexts = case.ciphertexts(backend, tables, 3, &data);
+    let rows = bits.bytes(ring.degree()).max(folded.blocks * ring.degree() + 40);
+    let layout = PanelLayout::covering(rows, 4).unwrap();
+    let matrices = backend.reinterpret(tables, &ciphertexts, bits, layout).unwrap();
+    // A row's four bytes are the bytes of a word.
+    let own = [1, 1 << 8, 1 << 16, 1 << 24].repeat(data.len());
+    let seen = backend.words(backend.scalar_fold_own(&matrices, &own).unwrap()).unwrap();
+
+    let columns = backend.columns(layout, &words(COLUMNS * layout.columns(), 7)).unwrap();
+    let expansion = Expansion::covering(COLUMNS);
+    let keys = case.keys(backend, tables, expansion.levels(), Data::Random(4));
+    let queries = [5, 6].map(|seed| polynomials(ring, Data::Random(seed), 2));
+    let queries: Vec<(&B::Keys, &[u32])> = queries.iter().map(|words| (&keys, &words[..])).collect();
+    let leaves = backend.expand(tables, expansion, &queries).unwrap();
+    let mut bytes = Vec::new();
+    // Later folds go where the first one was.
+    for _ in 0..2 {
+        let packed = backend.encode_fold(tables, &matrices, &columns, folded, &leaves).unwrap();
+        bytes.extend(backend.mod_switch(tables, &[&packed], ALL_BITS).unwrap().concat());
+    }
+    (seen, bytes)
+}
+
+#[test]
+fn second_halves_agree() {
+    let bits = |a, b| SwitchedBits { a, b };
+    let folded = |blocks, bits| FoldedBlocks { blocks, bits };
+    for (case, shape) in [
+        (Case::of(RingSet::Fast), (bits(18, 14), folded(1, 18))),
+        (Case::of(RingSet::Onion32), (bits(1, 2), folded(1, 31))),
+        (Case::of(RingSet::Small), (bits(7, 8), folded(1, 1))),
+        (Case::short(), (bits(18, 14), folded(3, 17))),
+    ] {
+        let expected = second_half(&NaiveBackend, &case, &case.ring, shape);
+        in_orders(&case.ring, || {
+            let backend = CudaBackend::new(0).unwrap();
+            let tables = backend.tables(&case.ring).unwrap();
+            assert!(second_half(&backend, &case, &tables, shape) == expected, "{shape:?}");
+        });
+    }
+}
+
+/// From the ciphertexts of the first half to those of the second nothing comes to the host, and little goes from it.
+#[test]
+fn second_halves_stay_on_the_device() {
+    let case = Case::short();
+    let emulation = emulation();
+    emulation.with(Config { streams: StreamOrder::Lazy, ..device() }, || {
+        let backend = CudaBackend::new(0).unwrap();
+        let tables = backend.tables(&case.ring).unwrap();
+        let ciphertexts = case.ciphertexts(&backend, &tables, 3, &[Data::Random(1), Data::Random(2)]);
+        let layout = PanelLayout::covering(2 * 2048, 3).unwrap();
+        let columns = backend.columns(layout, &words(2 * layout.columns(), 1)).unwrap();
+        let folded = FoldedBlocks { blocks: 2, bits: 18 };
+        let half = || {
+            let bits = SwitchedBits { a: 9, b: 7 };
+            let matrices = backend.reinterpret(&tables, &ciphertexts, bits, layout).unwrap();
+            let answers = backend.scalar_fold_own(&matrices, &words(2 * layout.columns(), 2)).unwrap();
+            // Any ciphertexts may stand for leaves.
+            (answers, backend.encode_fold(&tables, &matrices, &columns, folded, &ciphertexts).unwrap())
+        };
+        drop(half());
+        backend.device().main().synchronize().unwrap();
+        let (live, pinned) = (emulation.live(0), emulation.live_pinned());
+        emulation.reset();
+        for _ in 0..3 {
+            drop(half());
+        }
+        let copied = emulation.copied();
+        assert_eq!((copied.to_host, copied.to_device), (0, 0), "nothing was waited for");
+        backend.device().main().synchronize().unwrap();
+        let copied = emulation.copied();
+        // Of each of three times two queries the words, its matrix's address, and those of 64 queries' leaves and results.
+        let sent = 3 * 2 * (4 * layout.columns() + 8 + 2 * 8 * 64) as u64;
+        assert_eq!((copied.to_host, copied.to_device), (0, sent));
+        assert_eq!((emulation.live(0), emulation.live_pinned()), (live, pinned));
+    });
+}

@@ -1,0 +1,214 @@
+//! Step `rotate`: an LWE secret in a few chunks, whose images under automorphisms are leaves to pack with.
+//!
+//! A tenth of the substitutions that an expansion to every entry takes, and a sixteenth of its leaves, for as many products
+//! and the same response. See [`Rotations`] for what is computed, and why.
+
+use std::sync::OnceLock;
+
+use spirea_backend::{RING_DEGREE, RingBackend, centred};
+use spirea_lattice::rlwe::noise::RingNoise;
+use spirea_lattice::rlwe::{KeyShape, RingSecret};
+use spirea_lattice::{LweSet, RingSet};
+use spirea_math::random::SecretRng;
+use spirea_math::{Expansion, Rotations};
+use zeroize::Zeroizing;
+
+use super::expand::{Encrypted, Unpack, Unpacked, expand_work, key_shape, selector_rows};
+use super::packer::{Entry, Packer};
+use super::ring::{RingServer, Shape};
+use super::select::depth;
+use super::work::{Unit, Work};
+use crate::ProtocolError;
+
+/// Bytes of memory traffic that take as long as a substitution, which transforms some nine polynomials.
+const SUBSTITUTION: f64 = 0.6e6;
+
+/// The shape whose columns are rotated chunks of an LWE secret.
+///
+/// Chunk c of the secret, as a polynomial in Y = X^(N/n), is what a partial expansion leaves at leaf c. The rows of
+/// selectors are an expansion of the next leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RotatedShape {
+    set: RingSet,
+    rotations: Rotations,
+    depth: usize,
+}
+
+impl RotatedShape {
+    /// The shape of a protocol that packs into `results` ciphertexts for each query under secrets of `lwe`, and selects
+    /// among `groups`.
+    ///
+    /// The more results, the fewer big automorphisms, which are applied to each. Databases of few results share one split
+    /// and so the keys, those of their deltas among them.
+    pub fn new(lwe: LweSet, set: RingSet, results: usize, groups: usize) -> Self {
+        Self { set, rotations: Rotations::fewest(RING_DEGREE, lwe.rank(), results), depth: depth(groups) }
+    }
+
+    /// The expansion to chunks, and to what expands to the rows of selectors.
+    fn chunks(&self) -> Expansion {
+        let levels = (self.degree() / self.rotations.entries()).trailing_zeros();
+        Expansion::partial(levels, self.rotations.chunks() + usize::from(self.depth > 0))
+    }
+
+    /// The expansion to the rows of selectors, if there are any.
+    fn selectors(&self) -> Option<Expansion> {
+        (self.depth > 0).then(|| Expansion::further(self.chunks().levels(), selector_rows(self)))
+    }
+
+    /// `scale` divided by 2^`halvings` modulo q.
+    fn halved(&self, scale: u128, halvings: u32) -> u128 {
+        let modulus = self.set.ring().modulus();
+        let half = |scale: u128| if scale.is_multiple_of(2) { scale / 2 } else { (scale + modulus) / 2 };
+        (0..halvings).fold(scale % modulus, |scale, _| half(scale))
+    }
+
+    /// The sums over automorphisms of one chunk of the LWE ciphertexts' entries, `entry(row, i)`.
+    fn sums(&self, entry: impl Fn(usize, usize) -> u32) -> Vec<i32> {
+        /// Entries of a row that lie together in memory.
+        const TOGETHER: usize = 16;
+        let (degree, entries, bits) = (self.degree(), self.rotations.entries(), self.set.plaintext_bits());
+        let mut plaintexts = vec![0; entries * degree];
+        for (first, polynomials) in plaintexts.chunks_mut(TOGETHER * degree).enumerate() {
+            for row in 0..degree {
+                for (i, polynomial) in polynomials.chunks_exact_mut(degree).enumerate() {
+                    polynomial[row] = centred(entry(row, first * TOGETHER + i), bits);
+                }
+            }
+        }
+        self.rotations.sums(degree, plaintexts)
+    }
+}
+
+impl Shape for RotatedShape {
+    fn set(&self) -> RingSet {
+        self.set
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn keys(&self) -> KeyShape {
+        let levels = self.chunks().levels() + self.selectors().map_or(0, |selectors| selectors.levels());
+        key_shape(self, levels, Some(self.rotations))
+    }
+
+    /// Entry i of chunk c is a number at coefficient i N/n of those of the chunk. Packing multiplies by the doublings of
+    /// the expansion and by the number of automorphisms, N together; selectors are doubled at every level.
+    fn encrypt(
+        &self,
+        secret: &RingSecret,
+        columns: &[i8],
+        selectors: &[(u128, i8)],
+        rng: &mut SecretRng,
+    ) -> Vec<u8> {
+        let (chunks, entries) = (self.chunks(), self.rotations.entries());
+        let stride = self.degree() / entries;
+        let scale = self.halved(self.set.scale(), self.degree().trailing_zeros());
+        let mut numbers = Zeroizing::new(Vec::with_capacity(columns.len() + selectors.len()));
+        numbers.extend(
+            columns
+                .iter()
+                .enumerate()
+                .map(|(i, &value)| (chunks.coefficient(i / entries) + i % entries * stride, scale, value)),
+        );
+        if let Some(rows) = self.selectors() {
+            let first = chunks.coefficient(self.rotations.chunks());
+            numbers.extend(selectors.iter().enumerate().map(|(row, &(factor, value))| {
+                let scale = self.halved(factor, chunks.levels() + rows.levels());
+                (first + rows.coefficient(row) * stride, scale, value)
+            }));
+        }
+        secret.encrypt_coefficients(&numbers, rng)
+    }
+
+    fn unpack_work(&self) -> Vec<Work> {
+        let further = self.selectors().map_or(0, |selectors| selectors.substitutions());
+        let mut work = expand_work(self, self.chunks().substitutions() + further);
+        work.push(Work::new("rotate", Unit::Substitution(self.set), self.rotations.substitutions(0)));
+        work
+    }
+
+    fn leaves_bytes(&self) -> usize {
+        let rows = self.selectors().map_or(0, |selectors| selectors.leaves());
+        (self.chunks().leaves() + self.rotations.leaves() + rows) * 2 * self.set.ring().words() * 4
+    }
+
+    fn pack_read_bytes(&self, blocks: usize) -> f64 {
+        let leaves = 2.0 * self.leaves_bytes() as f64;
+        self.plain_bytes(blocks) as f64 + leaves + self.rotations.substitutions(blocks) as f64 * SUBSTITUTION
+    }
+
+    fn plaintexts(&self, blocks: usize) -> usize {
+        blocks * self.rotations.big() * self.rotations.leaves()
+    }
+
+    fn fold_work(&self, folds: usize, blocks: usize) -> Vec<Work> {
+        let polynomials = folds * (self.plaintexts(blocks) + 2 * self.rotations.leaves());
+        let rotated = folds * blocks * (self.rotations.big() - 1);
+        let mut work = vec![Work::new("poly_fold", Unit::FoldedPolynomial(self.set), polynomials)];
+        if rotated > 0 {
+            work.push(Work::new("rotate", Unit::Substitution(self.set), rotated));
+        }
+        work
+    }
+
+    fn pack_noise(&self, _: LweSet) -> f64 {
+        RingNoise::new(self.set, self.chunks().levels()).pack_rotated(self.rotations)
+    }
+}
+
+impl<B: RingBackend> Unpack<B> for RotatedShape {
+    fn unpack<'a>(
+        ring: &RingServer<B, Self>,
+        queries: &[Encrypted<'a, B>],
+    ) -> Result<Unpacked<'a, B>, ProtocolError> {
+        let RingServer { backend, tables, shape } = ring;
+        let keys: Vec<_> = queries.iter().map(|(keys, _)| *keys).collect();
+        let chunks = ring.expand(shape.chunks(), queries)?;
+        let rows = shape.selectors();
+        let rows =
+            rows.map(|rows| backend.expand_leaf(tables, rows, &keys, &chunks, shape.rotations.chunks()));
+        let leaves = backend.rotate(tables, shape.rotations, &keys, &chunks)?;
+        Ok(Unpacked { leaves, selectors: rows.transpose()?, keys })
+    }
+
+    fn selector_rows<'a>(&self, unpacked: &'a Unpacked<'_, B>) -> (&'a B::Leaves, usize) {
+        (unpacked.selectors.as_ref().unwrap_or(&unpacked.leaves), 0)
+    }
+}
+
+impl<B: RingBackend> Packer<B> for RotatedShape {
+    /// A block at a time: the sums of one are what there is memory for beside the plaintexts.
+    fn encode(
+        ring: &RingServer<B, Self>,
+        blocks: usize,
+        entry: &Entry<'_>,
+    ) -> Result<Vec<B::Plain>, ProtocolError> {
+        let RingServer { backend, tables, shape } = ring;
+        let (rotations, degree) = (shape.rotations, shape.degree());
+        let encode = |block: usize| {
+            // Made by whichever thread of the backend comes first.
+            let sums: Vec<OnceLock<Vec<i32>>> = (0..rotations.chunks()).map(|_| OnceLock::new()).collect();
+            let fill = |big: usize, leaf: usize, coefficients: &mut [i32]| {
+                let (chunk, small) = (leaf / rotations.small(), leaf % rotations.small());
+                let first = chunk * rotations.entries();
+                let sums =
+                    sums[chunk].get_or_init(|| shape.sums(|row, i| entry(block * degree + row, first + i)));
+                rotations.plaintext(degree, sums, big, small, coefficients);
+            };
+            Ok(backend.encode(tables, rotations.big(), rotations.leaves(), &fill)?)
+        };
+        (0..blocks).map(encode).collect()
+    }
+
+    fn fold(
+        ring: &RingServer<B, Self>,
+        plain: &[B::Plain],
+        unpacked: &Unpacked<'_, B>,
+    ) -> Result<B::Ciphertexts, ProtocolError> {
+        let RingServer { backend, tables, shape } = ring;
+        let folded = backend.poly_fold(tables, plain, &unpacked.leaves)?;
+        Ok(backend.sum_rotated(tables, shape.rotations, &unpacked.keys, folded)?)
+    }
+}
