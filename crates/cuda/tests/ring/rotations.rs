@@ -78,12 +78,9 @@ fn packings_by_digits_agree() {
     compare_packings(&[(&Case::wide(), Data::Largest)], Rotations::new(4, 1, 1));
 }
 
-/// With all that small ones can be: from one step, where the sign's is the first, to as many as leave no big one.
 #[test]
 fn packings_of_the_shorter_degree_agree() {
-    for steps in [1, 2, 4] {
-        compare_packings(&[(&Case::short(), Data::Random(3))], Rotations::new(8, 2, steps));
-    }
+    compare_packings(&[(&Case::short(), Data::Random(3))], Rotations::new(8, 2, 2));
 }
 
 /// Clients with keys of their own, by one gadget or another.

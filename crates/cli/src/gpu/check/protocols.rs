@@ -15,19 +15,19 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> anyhow::Result<P
     Ok(ProtocolParams::choose(&choice, [7; 32], records, record_bytes)?)
 }
 
-/// The protocols of a scale. Where it is tiny, those are left out whose expansions keep an emulated device busy for a
-/// minute: the tests of `conformance` run them there.
+/// The protocols of a scale. Where it is tiny, those are left out whose substitutions keep an emulated device busy for
+/// half a minute: the tests of `conformance` run them there.
 fn protocols(scale: Scale) -> impl Iterator<Item = &'static str> {
-    NAMES.into_iter().filter(move |name| scale == Scale::Full || !expands_widely(name))
+    NAMES.into_iter().filter(move |name| scale == Scale::Full || !substitutes_often(name))
 }
 
-/// Whether a query of the smallest table expands to more leaves than an emulated device makes in seconds.
-fn expands_widely(protocol: &str) -> bool {
-    const LEAVES: f64 = 256.0;
+/// Whether a query of the smallest table takes more substitutions than an emulated device makes in seconds.
+fn substitutes_often(protocol: &str) -> bool {
+    const SUBSTITUTIONS: f64 = 64.0;
     let (records, record_bytes) = specimens(protocol).small[0];
     let work = choose(protocol, records, record_bytes).map_or_else(|_| Vec::new(), |params| params.work());
     let substitutions = work.iter().filter(|work| matches!(work.unit, Unit::Substitution(_)));
-    substitutions.map(|work| work.count).sum::<f64>() > LEAVES
+    substitutions.map(|work| work.count).sum::<f64>() > SUBSTITUTIONS
 }
 
 fn specimens(protocol: &str) -> Specimens {
