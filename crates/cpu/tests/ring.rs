@@ -5,12 +5,11 @@ mod common;
 use std::sync::Arc;
 
 use common::Stream;
-use common::rings::{Coefficients, PRIMES, gadgets, polynomials, ring, values};
+use common::rings::{self, Coefficients, PRIMES, gadgets, polynomials, ring, values};
 use proptest::prelude::*;
 use spirea_backend::{
     BackendError, Bodies, EvaluationKeys, FoldedBlocks, NaiveBackend, PanelLayout, RingBackend, SwitchedBits,
 };
-use spirea_cpu::{CpuBackend, Isa, Schedule};
 use spirea_math::{Expansion, Gadget, Ring};
 
 /// A pipeline through every step.
@@ -141,19 +140,8 @@ impl Pipeline {
         seen
     }
 
-    /// Compares all kernels, schedules and numbers of threads with the definition.
     fn check(&self) {
-        let expected = self.run(&NaiveBackend);
-        for isa in Isa::available() {
-            for (threads, schedule) in [(1, Schedule::Hierarchical), (2, Schedule::BreadthFirst)] {
-                let backend = CpuBackend::with_isa(isa, threads).unwrap().with_schedule(schedule);
-                let seen = self.run(&backend);
-                assert_eq!(seen.len(), expected.len());
-                for (step, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
-                    assert!(seen == expected, "{isa}, {threads} threads: observation {step} of {self:?}");
-                }
-            }
-        }
+        rings::check(self, &self.run(&NaiveBackend), |backend| self.run(backend));
     }
 }
 

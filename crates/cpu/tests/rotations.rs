@@ -4,11 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::rings::{Coefficients, PRIMES, gadgets, polynomials, ring, values};
+use common::rings::{self, Coefficients, PRIMES, gadgets, polynomials, ring, values};
 use common::{Stream, cases};
 use proptest::prelude::*;
 use spirea_backend::{BackendError, EvaluationKeys, NaiveBackend, RingBackend, SwitchedBits};
-use spirea_cpu::{CpuBackend, Isa, Schedule};
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 /// A query's way to what is packed.
@@ -92,17 +91,8 @@ impl Packing {
         seen
     }
 
-    /// Compares all kernels, schedules and numbers of threads with the definition.
     fn check(&self) {
-        let expected = self.run(&NaiveBackend);
-        for isa in Isa::available() {
-            for (threads, schedule) in [(1, Schedule::Hierarchical), (2, Schedule::BreadthFirst)] {
-                let backend = CpuBackend::with_isa(isa, threads).unwrap().with_schedule(schedule);
-                for (step, (seen, expected)) in self.run(&backend).iter().zip(&expected).enumerate() {
-                    assert!(seen == expected, "{isa}, {threads} threads: observation {step} of {self:?}");
-                }
-            }
-        }
+        rings::check(self, &self.run(&NaiveBackend), |backend| self.run(backend));
     }
 }
 
@@ -133,9 +123,10 @@ fn every_split_agrees() {
 
 #[test]
 fn a_block_of_leaves_and_more_agree() {
-    let ring = ring(64, &PRIMES[1][..2]);
-    for (chunks, steps) in [(3, 8), (2, 16), (3, 16)] {
-        let packing = Packing::new(ring.clone(), gadgets(&ring)[2], Rotations::new(16, chunks, steps / 2));
+    let ring = ring(128, &PRIMES[1][..2]);
+    // 64 leaves are a block.
+    for chunks in [2, 3] {
+        let packing = Packing::new(ring.clone(), gadgets(&ring)[2], Rotations::new(32, chunks, 16));
         Packing { queries: 3, blocks: 5, ..packing }.check();
     }
 }

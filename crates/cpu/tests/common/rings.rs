@@ -1,7 +1,9 @@
 //! Rings, and content for them.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
+use spirea_cpu::{CpuBackend, Isa, Schedule};
 use spirea_math::{Gadget, Modulus, Ring};
 
 use super::Stream;
@@ -85,4 +87,17 @@ pub fn gadgets(ring: &Ring) -> [Gadget; 4] {
         digits(3, bits.div_ceil(5), bits - 3 * bits.div_ceil(5)),
         digits(2, bits.div_ceil(6), bits - 2 * bits.div_ceil(6)),
     ]
+}
+
+/// Compares what all kernels, schedules and numbers of threads show of a case with what its definition does.
+pub fn check(case: &impl Debug, expected: &[Vec<u8>], run: impl Fn(&CpuBackend) -> Vec<Vec<u8>>) {
+    for isa in Isa::available() {
+        for (threads, schedule) in [(1, Schedule::Hierarchical), (2, Schedule::BreadthFirst)] {
+            let seen = run(&CpuBackend::with_isa(isa, threads).unwrap().with_schedule(schedule));
+            assert_eq!(seen.len(), expected.len());
+            for (step, (seen, expected)) in seen.iter().zip(expected).enumerate() {
+                assert!(seen == expected, "{isa}, {threads} threads: observation {step} of {case:?}");
+            }
+        }
+    }
 }

@@ -131,8 +131,16 @@ pub(crate) struct Unpacked<'a, B: RingBackend> {
     pub keys: Vec<&'a B::Keys>,
     /// What plaintexts multiply.
     pub leaves: B::Leaves,
-    /// Rows of selectors, where they are not those of `leaves` after the columns.
-    pub selectors: Option<B::Leaves>,
+    /// Where the rows of selectors are.
+    pub rows: Rows<B>,
+}
+
+/// Where the rows of selectors are.
+pub(crate) enum Rows<B: RingBackend> {
+    /// Among the leaves, behind so many columns.
+    Behind(usize),
+    /// Leaves of their own.
+    Own(B::Leaves),
 }
 
 /// A shape as a backend's server computes with it.
@@ -145,9 +153,6 @@ pub(crate) trait Unpack<B: RingBackend>: Shape + Sized {
         ring: &RingServer<B, Self>,
         queries: &[Encrypted<'a, B>],
     ) -> Result<Unpacked<'a, B>, ProtocolError>;
-
-    /// The leaves with the rows of selectors, and the first one's number.
-    fn selector_rows<'a>(&self, unpacked: &'a Unpacked<'_, B>) -> (&'a B::Leaves, usize);
 }
 
 impl<B: RingBackend> Unpack<B> for ExpandedShape {
@@ -157,11 +162,7 @@ impl<B: RingBackend> Unpack<B> for ExpandedShape {
     ) -> Result<Unpacked<'a, B>, ProtocolError> {
         let leaves = ring.expand(ring.shape.expansion(), queries)?;
         let keys = queries.iter().map(|(keys, _)| *keys).collect();
-        Ok(Unpacked { keys, leaves, selectors: None })
-    }
-
-    fn selector_rows<'a>(&self, unpacked: &'a Unpacked<'_, B>) -> (&'a B::Leaves, usize) {
-        (&unpacked.leaves, self.columns)
+        Ok(Unpacked { keys, leaves, rows: Rows::Behind(ring.shape.columns) })
     }
 }
 

@@ -13,7 +13,7 @@ use spirea_math::random::SecretRng;
 use spirea_math::{Expansion, Rotations};
 use zeroize::Zeroizing;
 
-use super::expand::{Encrypted, Unpack, Unpacked, expand_work, key_shape, selector_rows};
+use super::expand::{Encrypted, Rows, Unpack, Unpacked, expand_work, key_shape, selector_rows};
 use super::packer::{Entry, Packer};
 use super::ring::{RingServer, Shape};
 use super::select::depth;
@@ -166,15 +166,15 @@ impl<B: RingBackend> Unpack<B> for RotatedShape {
         let RingServer { backend, tables, shape } = ring;
         let keys: Vec<_> = queries.iter().map(|(keys, _)| *keys).collect();
         let chunks = ring.expand(shape.chunks(), queries)?;
-        let rows = shape.selectors();
-        let rows =
-            rows.map(|rows| backend.expand_leaf(tables, rows, &keys, &chunks, shape.rotations.chunks()));
+        let rows = match shape.selectors() {
+            None => Rows::Behind(shape.rotations.leaves()),
+            Some(rows) => {
+                let root = shape.rotations.chunks();
+                Rows::Own(backend.expand_leaf(tables, rows, &keys, &chunks, root)?)
+            }
+        };
         let leaves = backend.rotate(tables, shape.rotations, &keys, &chunks)?;
-        Ok(Unpacked { leaves, selectors: rows.transpose()?, keys })
-    }
-
-    fn selector_rows<'a>(&self, unpacked: &'a Unpacked<'_, B>) -> (&'a B::Leaves, usize) {
-        (unpacked.selectors.as_ref().unwrap_or(&unpacked.leaves), 0)
+        Ok(Unpacked { keys, leaves, rows })
     }
 }
 

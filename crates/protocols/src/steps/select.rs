@@ -5,7 +5,7 @@ use std::ops::Range;
 use spirea_backend::RingBackend;
 use spirea_lattice::RingSet;
 
-use super::expand::{Unpack, Unpacked};
+use super::expand::{Rows, Unpack, Unpacked};
 use super::ring::RingServer;
 use super::work::{Unit, Work};
 use crate::ProtocolError;
@@ -38,7 +38,10 @@ impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
             return Ok(None);
         }
         let gadget = self.shape.set().selector_gadget();
-        let (leaves, first) = self.shape.selector_rows(unpacked);
+        let (leaves, first) = match &unpacked.rows {
+            Rows::Behind(columns) => (&unpacked.leaves, *columns),
+            Rows::Own(rows) => (rows, 0),
+        };
         let first = first + rounds.start * gadget.levels(self.shape.set().ring());
         let (tables, depth) = (&self.tables, rounds.len());
         Ok(Some(self.backend.selectors(tables, &unpacked.keys, leaves, first, depth, gadget)?))
