@@ -63,8 +63,10 @@ fn twenty_builds_of_one_table_store_the_same_within_three_percent() {
 
 #[test]
 fn a_million_rows_of_64_bytes_store_at_most_one_and_a_half_times_their_bytes() {
-    let [least, greatest] = spread(&[64; 1_000_000], "simple", 2);
-    assert!(greatest <= 1.5 && greatest < 1.03 * least, "{least} to {greatest}");
+    for protocol in ["simple", "hybrid"] {
+        let [least, greatest] = spread(&[64; 1_000_000], protocol, 2);
+        assert!(greatest <= 1.5 && greatest < 1.03 * least, "{protocol}: {least} to {greatest}");
+    }
 }
 
 /// Prints the table of docs/snapshots.md: `cargo test --release -p spirea-store --test stored_bytes -- --ignored

@@ -2,6 +2,8 @@
 
 use std::iter::successors;
 
+use spirea_lattice::RingSet;
+
 use super::{Lengths, MAX_WIDTHS};
 use crate::keyword::{Bucket, entry_bytes};
 use crate::table::{CHECKSUM_BYTES, Table};
@@ -24,6 +26,10 @@ const CLIENT_COST: f64 = 4.0 * 5120.0;
 
 /// What a width costs, in bytes that a server scans: each client downloads it once for each version.
 const WIDTH_COST: f64 = 7000.0;
+
+/// Bytes of a unit where units are the coefficients of a ring's polynomials. Protocols with such units leave free what
+/// records leave of them.
+const UNIT: usize = RingSet::DEGREE;
 
 /// What a bucket takes beside its values.
 #[derive(Clone, Copy)]
@@ -54,6 +60,16 @@ impl Framing {
         (self.entry)(value_bytes)
     }
 
+    /// Bytes of a payload whose entries fill so many of it.
+    fn payload(&self, fill: usize) -> usize {
+        self.head + fill + fill.div_ceil(ROOM - 1)
+    }
+
+    /// The most bytes of entries whose [`payload`](Self::payload) has no more than so many bytes.
+    fn filled(&self, payload_bytes: usize) -> usize {
+        payload_bytes.saturating_sub(self.head) * (ROOM - 1) / ROOM
+    }
+
     /// Bytes of a record beside its payload, of so many of them.
     fn beside(&self, records: u64) -> usize {
         (self.proof)(records) + CHECKSUM_BYTES
@@ -78,6 +94,9 @@ impl Shape {
     /// The shape of a table with values of these lengths, at least one: the one that costs a look-up the least, among
     /// those that pad the table at most [`SPARSE`] times if there are any.
     ///
+    /// The same shape serves every protocol: to fill a [`UNIT`] counts as much as to be small, and of each size there is
+    /// one that does.
+    ///
     /// Buckets are filled in order, so that one is left when the next unit does not fit any more. What is lost at its
     /// end is, on average, half of the load of the unit that a random byte lies in: half of the mean square of loads
     /// over their mean.
@@ -90,19 +109,26 @@ impl Shape {
         // Whole numbers of the longest entry, since entries of one length fill nothing between them.
         let fills = successors(Some(1usize), |&entries| Some(entries + (entries / 2).max(1)))
             .map(|entries| (entries * longest) as f64);
-        let mut best = None::<Self>;
-        for fill in fills {
+        let of_fill = |fill: f64| {
             let lost = (squares / total + fill / MEAN_WIDTH as f64) / 2.0;
             let (fill, buckets) =
                 if fill < total { (fill, (total / (fill - lost)).ceil()) } else { (total, 1.0) };
-            // A fill may turn out worse than it is on average: some widths are kept back.
-            if buckets < MAX_WIDTHS as f64 * 0.9 {
-                let shape = Self::new(fill as usize, buckets as u64, total, framing);
-                if best.is_none_or(|best| shape.is_better(&best)) {
+            Self::new(fill as usize, buckets as u64, total, framing)
+        };
+        let fills_its_unit = |shape: &Self| {
+            let room = Self::unit_bytes(shape.record_bytes) - shape.record_bytes + shape.payload_bytes;
+            of_fill((framing.filled(room) / longest * longest) as f64)
+        };
+        let mut best = None::<Self>;
+        for shape in fills.map(of_fill) {
+            for shape in [shape, fills_its_unit(&shape)] {
+                // A fill may turn out worse than it is on average: some widths are kept back.
+                let fits = (shape.buckets as f64) < MAX_WIDTHS as f64 * 0.9;
+                if fits && best.is_none_or(|best| shape.is_better(&best)) {
                     best = Some(shape);
                 }
             }
-            if fill == total {
+            if shape.buckets == 1 {
                 break;
             }
         }
@@ -110,11 +136,19 @@ impl Shape {
     }
 
     fn new(fill: usize, buckets: u64, total: f64, framing: &Framing) -> Self {
-        let payload_bytes = framing.head + fill + fill.div_ceil(ROOM - 1);
+        let payload_bytes = framing.payload(fill);
         let record_bytes = payload_bytes + framing.beside(buckets);
         let (records, bytes) = (buckets as f64, record_bytes as f64);
-        let cost = (records + CLIENT_COST) * bytes + records * WIDTH_COST;
+        let cost = (records + CLIENT_COST) * Self::unit_bytes(record_bytes) as f64 + records * WIDTH_COST;
         Self { buckets, payload_bytes, record_bytes, growth: records * bytes / total, cost }
+    }
+
+    /// Bytes that a record takes of units: an equal share of one, or several.
+    fn unit_bytes(record_bytes: usize) -> usize {
+        match UNIT / record_bytes {
+            0 => record_bytes.next_multiple_of(UNIT),
+            records => UNIT / records,
+        }
     }
 
     fn is_better(&self, other: &Self) -> bool {
