@@ -221,6 +221,27 @@ def rounding():
     return lines
 
 
+class Coins:
+    """Random bytes that are all the same."""
+
+    def __init__(self, byte):
+        self.byte = byte
+
+    def bytes(self, count):
+        return bytes([self.byte]) * count
+
+
+def rounded_bodies():
+    bodies = np.array([0xF, 0x10, 0x11, 0xFFFFFFEF, 0xFFFFFFF0, 0, 0x12345678, 0x80000000], np.uint32)
+    down, up = (lwe.round_bodies(bodies, 5, Coins(byte)) for byte in (0, 255))
+    return [
+        f"d = 5: {words(bodies)}",
+        f"with bits 0: {words(down)}",
+        f"with bits 1: {words(up)}",
+        f"bytes of those with bits 0: {lwe.upper_bits(down, 5).hex()}",
+    ]
+
+
 def gadget_in_words(gadget):
     if isinstance(gadget, ring.Digits):
         return f"digits {gadget.levels} {gadget.base} {gadget.dropped}"
@@ -231,7 +252,7 @@ def ring_sets():
     return [
         f"{name}: primes {' '.join(map(str, chosen.primes))}; p 2^{chosen.plaintext_bits}; "
         f"keys {gadget_in_words(chosen.expansion)}; selectors {gadget_in_words(chosen.selector)}; "
-        f"response {' '.join(map(str, chosen.response_bits))}"
+        f"response {' '.join(map(str, chosen.response_bits))}" + (f"; dropped {chosen.dropped_bits}" if chosen.dropped_bits else "")
         for name, chosen in ring.SETS.items()
     ]
 
@@ -302,6 +323,7 @@ def rotations():
         f"coefficients of entries 0, 1 and 255 of chunks 0, 1 and 4: {entries}",
         f"coefficients of rows 0, 1 and 8 of {shape.rows}: {listed(map(shape.place_of_row, (0, 1, 8)))}",
         f"floor(q / p) / 4096 of fast: {fast.scale * pow(4096, -1, fast.modulus) % fast.modulus}",
+        f"numbers of b = 2^29 - 1, 2^29 and q - 1: {listed(map(shape.round, (2**29 - 1, 2**29, fast.modulus - 1)))}",
     ]
 
 
@@ -374,6 +396,7 @@ EXAMPLES = {
     "places": places,
     "matrix": matrix,
     "rounding": rounding,
+    "rounded-bodies": rounded_bodies,
     "ring-sets": ring_sets,
     "transform": transform,
     "halves": halves,

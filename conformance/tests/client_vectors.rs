@@ -26,9 +26,10 @@ fn parameters(protocol: &str) -> ProtocolParams {
     let seed = "5a".repeat(32);
     let folded =
         |grid: Value| json!({ "protocol": protocol, "set": "module-1280", "seed": seed, "grid": grid });
-    let packed = |grid: Value| {
+    let packed = |grid: Value, dropped_bits: u32| {
         let mut params = folded(grid);
         params["ring"] = json!("fast");
+        params["dropped_bits"] = json!(dropped_bits);
         params
     };
     let params = match protocol {
@@ -36,11 +37,11 @@ fn parameters(protocol: &str) -> ProtocolParams {
             "protocol": protocol, "set": "paper", "seed": seed, "records": 40, "record_bytes": 40, "rows": 32, "columns": 256
         }),
         "double" => folded(grid(4, 2, 256, 256)),
-        "exppack-simple" => packed(grid(5000, 4096, 1, 256)),
-        "exppack-double" => packed(grid(4, 2, 256, 256)),
-        "double-pack" => packed(grid(3000, 4096, 5, 256)),
+        "exppack-simple" => packed(grid(5000, 4096, 1, 256), 0),
+        "exppack-double" => packed(grid(4, 2, 256, 256), 4),
+        "double-pack" => packed(grid(3000, 4096, 5, 256), 7),
         "hybrid" => {
-            let mut params = packed(grid(5000, 4096, 5, 256));
+            let mut params = packed(grid(5000, 4096, 5, 256), 5);
             params["set"] = json!("module-1536");
             params
         }

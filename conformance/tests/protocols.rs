@@ -11,7 +11,7 @@ use spirea_conformance::{
 };
 use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
-use spirea_lattice::rlwe::query_bytes;
+use spirea_lattice::rlwe::{query_bytes, rounded_query_bytes};
 use spirea_math::random::SecretRng;
 use spirea_protocols::choice::SecurityLevel;
 use spirea_protocols::dpf::Words;
@@ -268,10 +268,9 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
             let query = client.query(3, &mut rng).unwrap().queries.remove(0);
             // Bodies under one secret would agree up to noise, and a seed is 32 bytes at its place: neither
             // the beginning of a query, of bodies or a seed, nor its ciphertext's seed ever comes again.
-            let bodies = params.sizes().query_bytes.saturating_sub(query_bytes_of_ring(&params));
+            let bodies = query.len() - query_bytes_of_ring(&params);
             for start in [0, bodies] {
-                let piece = &query[start.min(query.len() - 32)..][..32];
-                seen.insert((start, piece.to_vec()));
+                seen.insert((start, query[start..][..32].to_vec()));
             }
         }
         let places = if query_bytes_of_ring(&params) == params.sizes().query_bytes { 1 } else { 2 };
@@ -281,7 +280,8 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
 
 /// Bytes of a query's ciphertext; 32 for a protocol without.
 fn query_bytes_of_ring(params: &ProtocolParams) -> usize {
-    params.sets().ring.map_or(32, query_bytes)
+    let rotated = params.key_shape().is_some_and(|shape| shape.rotations.is_some());
+    params.sets().ring.map_or(32, if rotated { rounded_query_bytes } else { query_bytes })
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use spirea_lattice::RingSet;
-use spirea_lattice::rlwe::{Conversion, KeyShape, parse_query, query_bytes};
+use spirea_lattice::rlwe::{Conversion, KeyShape, parse_query, parse_rounded_query, query_bytes, rounded_query_bytes};
 use spirea_protocols::registry::ProtocolParams;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -23,12 +23,16 @@ fuzz_target!(|bytes: &[u8]| {
     // The bytes over and over, as long as the parsers want them.
     if let Some(first) = bytes.first() {
         let set = RingSet::ALL[usize::from(*first) % RingSet::ALL.len()];
-        let repeated: Vec<u8> = bytes.iter().copied().cycle().take(query_bytes(set)).collect();
-        if let Ok(words) = parse_query(set, &repeated) {
+        let repeated = |length| -> Vec<u8> { bytes.iter().copied().cycle().take(length).collect() };
+        if let Ok(words) = parse_query(set, &repeated(query_bytes(set))) {
+            assert_eq!(words.len(), 2 * set.ring().words());
+        }
+        if set.dropped_bits() > 0 {
+            let words = parse_rounded_query(set, &repeated(rounded_query_bytes(set))).expect("any bytes are one");
             assert_eq!(words.len(), 2 * set.ring().words());
         }
         let shape = KeyShape { set, levels: 1, rotations: None, conversion: Conversion::None };
-        let keys: Vec<u8> = bytes.iter().copied().cycle().take(shape.bytes()).collect();
+        let keys = repeated(shape.bytes());
         let _ = shape.parse(&keys);
         assert!(shape.parse(&keys[1..]).is_err());
     }

@@ -11,6 +11,7 @@ RING = 256  # wire.md 8.1: degree of the structured matrix's ring
 # wire.md 8.1: the length of a secret, and whether the matrix is structured.
 SETS = {"module-1280": (1280, True), "module-1536": (1536, True), "paper": (1280, False)}
 MAX_COLUMNS = 1 << 20
+MAX_DROPPED_BITS = 8  # wire.md 8.7
 
 
 def matrix_key(seed, fold):
@@ -49,14 +50,34 @@ def inner(rows, secret):
     return rows @ secret.astype(np.uint32)
 
 
-def encrypt_unit(matrix, position, rng, secret=None):
-    """Bodies of the unit vector of a position as bytes, and their secret, a fresh one unless given (wire.md 8.3)."""
+def encrypt_unit(matrix, position, rng, secret=None, dropped=0):
+    """Bodies of the unit vector of a position as bytes, without their lowest bits, and their secret, a fresh one unless given (wire.md 8.3, 8.7)."""
     if secret is None:
         secret = ternary(rng, matrix.degree)
     product = matrix.times(secret)
     bodies = noise(rng, len(product)).astype(np.uint32) - product
     bodies[position : position + 1] += np.uint32(1 << 24)
-    return bodies[: matrix.columns].astype("<u4").tobytes(), secret
+    return upper_bits(round_bodies(bodies, dropped, rng)[: matrix.columns], dropped), secret
+
+
+def round_bodies(bodies, dropped, rng):
+    """Bodies rounded to multiples of 2^dropped, halves either way (wire.md 8.7)."""
+    if dropped == 0:
+        return bodies
+    coins = np.unpackbits(np.frombuffer(rng.bytes(len(bodies) // 8), np.uint8), bitorder="little")
+    raised = bodies + np.uint32((1 << dropped - 1) - 1) + coins
+    return raised >> np.uint32(dropped) << np.uint32(dropped)
+
+
+def upper_bits(bodies, dropped):
+    """What bodies travel as (wire.md 8.7)."""
+    bits = np.unpackbits((bodies >> np.uint32(dropped)).astype("<u4").view(np.uint8), bitorder="little")
+    return np.packbits(bits.reshape(-1, 32)[:, : 32 - dropped], bitorder="little").tobytes()
+
+
+def bodies_bytes(bodies, dropped):
+    """Bytes that so many bodies take (wire.md 8.7)."""
+    return bodies * (32 - dropped) // 8
 
 
 def words(data):

@@ -18,6 +18,8 @@ class Protocol:
 
     # The members of its parameters beside `protocol` (wire.md 4.5).
     members = {"set", "ring", "seed", "grid"}
+    # Those that are left out where they are 0.
+    optional = set()
     parties = 1
     shape = None
     hint_bytes = 0
@@ -68,14 +70,22 @@ class Folding(Protocol):
             raise Malformed("columns are no multiple of 256 up to 2^20")
         self.first = self.matrix(0, self.grid.columns)
         self.degree = self.first.degree
+        self.dropped = params.get("dropped_bits", 0)
+        if not 0 <= self.dropped <= (lwe.MAX_DROPPED_BITS if "ring" in params else 0):
+            raise Malformed("more bits are dropped than may be")
+        self.first_bytes = lwe.bodies_bytes(self.grid.columns, self.dropped)
 
     def matrix(self, fold, columns):
         key = lwe.matrix_key(bytes.fromhex(self.params["seed"]), fold)
         return lwe.PublicMatrix(self.params["set"], key, columns)
 
+    def column_of(self, column, rng):
+        """Bodies of a column, and their secret (wire.md 8.3)."""
+        return lwe.encrypt_unit(self.first, column, rng, dropped=self.dropped)
+
     def columns_of(self, column, rng):
         """Bodies of the columns of a record's parts, under secrets of their own (wire.md 8.3)."""
-        pairs = [lwe.encrypt_unit(self.first, column + part, rng) for part in range(self.grid.parts)]
+        pairs = [self.column_of(column + part, rng) for part in range(self.grid.parts)]
         return b"".join(bodies for bodies, _ in pairs), [secret for _, secret in pairs]
 
     def expanded(self):
@@ -127,7 +137,7 @@ class TwoFolds(Folding):
         self.second = self.matrix(1, self.grid.groups)
         self.fixed_rows = 2 * self.degree * self.grid.unit
         self.moving_bytes = 2 * (self.degree + 1) * 2 * self.grid.unit * self.grid.parts
-        self.bodies_bytes = 4 * (self.grid.parts * self.grid.columns + self.grid.groups)
+        self.bodies_bytes = self.grid.parts * self.first_bytes + 4 * self.grid.groups
 
     def two_queries(self, column, group, rng):
         """wire.md 10.2."""
@@ -172,6 +182,8 @@ class Double(TwoFolds):
 class ExpPackDouble(TwoFolds):
     """wire.md 12.2."""
 
+    optional = {"dropped_bits"}
+
     def __init__(self, params):
         super().__init__(params)
         packed = -(-self.fixed_rows // DEGREE)
@@ -195,6 +207,7 @@ class ExpPackDouble(TwoFolds):
 class ExpPackSimple(Folding):
     """wire.md 12.1."""
 
+    optional = {"dropped_bits"}
     across = True
 
     def __init__(self, params):
@@ -203,13 +216,13 @@ class ExpPackSimple(Folding):
             raise Malformed("a unit is no column of a multiple of 4096 bytes")
         self.shape = self.packing(self.grid.unit // DEGREE)
         self.unit_bytes = self.grid.unit // DEGREE * self.shape.set.response_bytes
-        self.query_bytes = self.grid.parts * (4 * self.grid.columns + self.shape.query_bytes)
+        self.query_bytes = self.grid.parts * (self.first_bytes + self.shape.query_bytes)
         self.answer_bytes = self.grid.parts * self.unit_bytes
 
     def ask(self, column, _group, offset, rng):
         query = b""
         for part in range(self.grid.parts):
-            bodies, secret = lwe.encrypt_unit(self.first, column + part, rng)
+            bodies, secret = self.column_of(column + part, rng)
             query += bodies + self.ring.query(self.shape, secret, 0, rng)
         return [query], offset
 
@@ -223,6 +236,8 @@ class ExpPackSimple(Folding):
 
 class Blocks(Folding):
     """The protocols whose units are blocks of 4096 bytes (wire.md 12.3, 12.4)."""
+
+    optional = {"dropped_bits"}
 
     def __init__(self, params):
         super().__init__(params)
@@ -238,11 +253,11 @@ class DoublePack(Blocks):
         self.shape = self.expanded()
         self.second = self.matrix(1, self.grid.groups)
         self.part_bytes = self.shape.set.response_bytes // DEGREE * self.shape.set.response_bytes
-        self.query_bytes = 4 * (self.grid.columns + self.grid.groups) + self.shape.query_bytes
+        self.query_bytes = self.first_bytes + 4 * self.grid.groups + self.shape.query_bytes
         self.answer_bytes = self.grid.parts * self.part_bytes
 
     def ask(self, column, group, offset, rng):
-        bodies, secret = lwe.encrypt_unit(self.first, column, rng)
+        bodies, secret = self.column_of(column, rng)
         second, _ = lwe.encrypt_unit(self.second, group, rng, secret)
         return [bodies + second + self.ring.query(self.shape, secret, 0, rng)], offset
 
@@ -260,11 +275,11 @@ class Hybrid(Blocks):
     def __init__(self, params):
         super().__init__(params)
         self.shape = self.packing(self.grid.parts * self.grid.groups, self.grid.groups)
-        self.query_bytes = 4 * self.grid.columns + self.shape.query_bytes
+        self.query_bytes = self.first_bytes + self.shape.query_bytes
         self.answer_bytes = self.grid.parts * self.shape.set.response_bytes
 
     def ask(self, column, group, offset, rng):
-        bodies, secret = lwe.encrypt_unit(self.first, column, rng)
+        bodies, secret = self.column_of(column, rng)
         return [bodies + self.ring.query(self.shape, secret, group, rng)], offset
 
     def decode(self, offset, answers):
@@ -372,7 +387,7 @@ def protocol_of(params):
     """The protocol of parameters (wire.md 4.5)."""
     try:
         protocol = PROTOCOLS[params["protocol"]]
-        if set(params) != {"protocol", *protocol.members}:
+        if set(params) - protocol.optional != {"protocol", *protocol.members}:
             raise Malformed("the parameters have other members than those of their protocol")
         return protocol(params)
     except (KeyError, TypeError, ValueError) as error:

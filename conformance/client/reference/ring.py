@@ -39,6 +39,7 @@ class RingSet:
     expansion: object
     selector: object
     response_bits: tuple
+    dropped_bits: int = 0
 
     @property
     def modulus(self):
@@ -71,8 +72,8 @@ _CONSERVATIVE = (1073692673, 1073668097, 1073651713)
 _ONION_SELECTOR = Digits(3, 22, 42)
 SETS = {
     "paper": RingSet(_PACKING, 18, Digits(5, 18, 0), Digits(5, 18, 0), (18, 14)),
-    "fast": RingSet(_PACKING, 18, Residues(), Digits(3, 16, 39), (18, 14)),
-    "small": RingSet((1073692673, 1073668097), 17, Digits(8, 7, 6), Digits(3, 9, 33), (18, 14)),
+    "fast": RingSet(_PACKING, 18, Residues(), Digits(3, 16, 39), (18, 14), 30),
+    "small": RingSet((1073692673, 1073668097), 17, Digits(8, 7, 6), Digits(3, 9, 33), (18, 14), 8),
     "onion-30": RingSet(_ONION, 30, Digits(5, 19, 12), _ONION_SELECTOR, (41, 37)),
     "onion-32": RingSet(_ONION, 32, Digits(6, 16, 10), _ONION_SELECTOR, (43, 39)),
     "onion-26": RingSet(_CONSERVATIVE, 26, Digits(8, 10, 10), Digits(3, 17, 39), (37, 33)),

@@ -45,6 +45,10 @@ class Shape:
     def query_bytes(self):
         return SEED_BYTES + 4 * self.set.words
 
+    def half(self, ring, b):
+        """A query's b half as bytes, of its values (wire.md 11.6)."""
+        return b.astype("<u4").tobytes()
+
     @property
     def keys_bytes(self):
         """wire.md 11.5."""
@@ -100,6 +104,22 @@ class Rotated(Shape):
             message[self.place_of_row(row)] = number * pow(2, -self.levels, self.set.modulus)
         return ring.add(ring.lift(message), noise)
 
+    @property
+    def query_bytes(self):
+        return SEED_BYTES + DEGREE * self.kept_bits // 8
+
+    @property
+    def kept_bits(self):
+        return self.round(self.set.modulus - 1).bit_length()
+
+    def round(self, number):
+        return (number + (1 << self.set.dropped_bits - 1)) >> self.set.dropped_bits
+
+    def half(self, ring, b):
+        """A query's b half as bytes, of its values: rounded coefficients (wire.md 11.6)."""
+        coefficients = (number % self.set.modulus for number in ring.centred(ring.inverse(b)))
+        return join_bits([self.round(number) for number in coefficients], self.kept_bits)
+
 
 def uniform_half(ring_set, seed, number):
     """The values of a for ciphertext `number` of a seed (wire.md 11.3)."""
@@ -118,9 +138,8 @@ class RingSecret:
         self.keys = self._evaluation_keys(shape, rng)
 
     def _encrypt(self, message, seed, number):
-        """The b half of a ciphertext: message, with its noise, as values (wire.md 11.3)."""
-        product = self.ring.multiply(uniform_half(self.set, seed, number), self.values)
-        return self.ring.subtract(message, product).astype("<u4").tobytes()
+        """The b half of a ciphertext as values: message with its noise, as values, less a s (wire.md 11.3)."""
+        return self.ring.subtract(message, self.ring.multiply(uniform_half(self.set, seed, number), self.values))
 
     def _noise(self, rng):
         return self.ring.lift(noise(rng, DEGREE))
@@ -134,7 +153,7 @@ class RingSecret:
         for target in targets:
             for factor in self.set.expansion.factors(self.set.primes):
                 message = ring.add(ring.forward(self._noise(rng)), ring.scale(target, factor))
-                halves.append(self._encrypt(message, seed, len(halves)))
+                halves.append(self._encrypt(message, seed, len(halves)).astype("<u4").tobytes())
         return seed + b"".join(halves)
 
     def query(self, shape, numbers, group, rng):
@@ -142,7 +161,7 @@ class RingSecret:
         scaled = [self.set.scale * int(number) for number in numbers]
         blinded = shape.blinded(self.ring, scaled, group, self._noise(rng))
         seed = rng.bytes(SEED_BYTES)
-        return seed + self._encrypt(self.ring.forward(blinded), seed, 0)
+        return seed + shape.half(self.ring, self._encrypt(self.ring.forward(blinded), seed, 0))
 
     def decode(self, ciphertext, bits):
         """The numbers of so many bits in the coefficients of a response's ciphertext (wire.md 11.7)."""

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use spirea_backend::{EvaluationKeys, RingBackend, SwitchedBits};
 use spirea_cpu::CpuBackend;
 use spirea_lattice::rlwe::noise::RingNoise;
-use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
+use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query, parse_rounded_query};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::{SecretRng, public_row};
 use spirea_math::{Expansion, Rotations};
@@ -28,7 +28,7 @@ struct Party {
     tables: Tables,
     keys: Keys,
     leaves: Leaves,
-    levels: u32,
+    noise: RingNoise,
 }
 
 /// Bits of a switched ciphertext that is measured, as many as the ring allows: rounding is far below any noise.
@@ -46,27 +46,40 @@ impl Party {
     /// A query whose leaves encrypt scales times numbers.
     fn with_leaves(set: RingSet, leaves: &[(u128, i8)], seed: u64) -> Self {
         let expansion = Expansion::covering(leaves.len());
-        Self::of(set, expansion, None, seed, |secret, rng| secret.encrypt_leaves(expansion, leaves, rng))
+        Self::of(RingNoise::new(set, expansion.levels()), set, expansion, None, seed, |secret, rng| {
+            parse_query(set, &secret.encrypt_leaves(expansion, leaves, rng)).unwrap()
+        })
+    }
+
+    /// A query that is rounded and whose leaves encrypt 0.
+    fn rounded(set: RingSet, expansion: Expansion, rotations: Option<Rotations>, seed: u64) -> Self {
+        Self::of(
+            RingNoise::rounded(set, expansion.levels()),
+            set,
+            expansion,
+            rotations,
+            seed,
+            |secret, rng| parse_rounded_query(set, &secret.encrypt_coefficients(&[], rng)).unwrap(),
+        )
     }
 
     /// A query whose leaves are chunks of zeros, rotated.
     fn rotated(set: RingSet, rotations: Rotations, seed: u64) -> Self {
         let levels = (RingSet::DEGREE / rotations.entries()).trailing_zeros();
         let expansion = Expansion::partial(levels, rotations.chunks());
-        let mut party = Self::of(set, expansion, Some(rotations), seed, |secret, rng| {
-            secret.encrypt_coefficients(&[], rng)
-        });
+        let mut party = Self::rounded(set, expansion, Some(rotations), seed);
         let keys = [&party.keys];
         party.leaves = BACKEND.rotate(&party.tables, rotations, &keys, &party.leaves).unwrap();
         party
     }
 
     fn of(
+        noise: RingNoise,
         set: RingSet,
         expansion: Expansion,
         rotations: Option<Rotations>,
         seed: u64,
-        encrypt: impl FnOnce(&RingSecret, &mut SecretRng) -> Vec<u8>,
+        query: impl FnOnce(&RingSecret, &mut SecretRng) -> Vec<u32>,
     ) -> Self {
         let mut rng = SecretRng::deterministic_for_tests(seed);
         let shape = KeyShape { set, levels: expansion.levels(), rotations, conversion: Conversion::Rgsw };
@@ -81,9 +94,9 @@ impl Party {
             conversion: &words.conversion,
         };
         let keys = BACKEND.keys(&tables, keys).unwrap();
-        let query = parse_query(set, &encrypt(&secret, &mut rng)).unwrap();
+        let query = query(&secret, &mut rng);
         let leaves = BACKEND.expand(&tables, expansion, &[(&keys, &query)]).unwrap();
-        Self { set, secret, tables, keys, leaves, levels: expansion.levels() }
+        Self { set, secret, tables, keys, leaves, noise }
     }
 
     /// The leaves' sums with plaintext polynomials.
@@ -132,10 +145,6 @@ impl Party {
         assert!(bits.abs() < TOLERANCE_BITS, "{} {step}: {bits} bits off", self.set.name());
         kurtosis
     }
-
-    fn noise(&self) -> RingNoise {
-        RingNoise::new(self.set, self.levels)
-    }
 }
 
 /// What a leaf is multiplied by, so that its noise stands out from the rounding of what is measured.
@@ -164,7 +173,7 @@ fn leaves_and_folds_have_their_noise() {
         // Leaves of one expansion share their first substitutions: enough of them, from the whole tree.
         let columns = 320;
         let party = Party::new(set, columns, 1);
-        let noise = party.noise();
+        let noise = party.noise;
         let picked = party.fold(64, columns, &|row, column, c| pick(row * 5, column, c));
         // The noise of early levels gathers in few coefficients of a leaf: its shape is no Gaussian's before it
         // is multiplied.
@@ -176,12 +185,22 @@ fn leaves_and_folds_have_their_noise() {
     }
 }
 
+/// Selectors of a rotated query are leaves of eight levels or more.
+#[test]
+fn leaves_of_rounded_queries_have_their_noise() {
+    for set in [RingSet::Fast, RingSet::Small] {
+        let party = Party::rounded(set, Expansion::covering(320), None, 6);
+        let picked = party.fold(64, 320, &|row, column, c| pick(row * 5, column, c));
+        party.check_deviation("expand, rounded", &picked, party.noise.leaf() * f64::from(GAIN).powi(2));
+    }
+}
+
 #[test]
 fn all_columns_of_a_secret_pack_with_their_noise() {
     for set in [LweSet::Module1280, LweSet::Module1536] {
         let party = Party::new(RingSet::Fast, set.degree(), 2);
         let packed = party.fold(2, set.degree(), &uniform(RingSet::Fast.plaintext_bits()));
-        party.check("pack, 11 levels", &packed, party.noise().pack(set));
+        party.check("pack, 11 levels", &packed, party.noise.pack(set));
     }
 }
 
@@ -209,7 +228,7 @@ fn rotated_secrets_pack_with_their_noise() {
         });
         let packed = BACKEND.sum_rotated(&party.tables, rotations, &[&party.keys], packed).unwrap();
         let step = format!("pack, {} by {}", rotations.small(), rotations.big());
-        party.check(&step, &packed, party.noise().pack_rotated(rotations));
+        party.check(&step, &packed, party.noise.pack_rotated(rotations));
     }
 }
 
@@ -221,7 +240,7 @@ fn every_level_of_a_tournament_adds_its_noise() {
         let factors = set.selector_gadget().factors(set.ring());
         let ones: Vec<(u128, i8)> = (0..depth).flat_map(|_| factors.iter().map(|&f| (f, 1))).collect();
         let party = Party::with_leaves(set, &ones, 3);
-        let noise = party.noise();
+        let noise = party.noise;
         let selectors = BACKEND
             .selectors(&party.tables, &[&party.keys], &party.leaves, 0, depth, set.selector_gadget())
             .unwrap();
@@ -251,7 +270,7 @@ fn responses_are_rounded_with_their_noise() {
         let bytes = BACKEND.mod_switch(&party.tables, &[&zero], SwitchedBits { a, b }).unwrap().concat();
         let phases = party.secret.phases(&bytes[..(a + b) as usize * RingSet::DEGREE / 8], a, b).unwrap();
         let squares: f64 = phases.iter().map(|&phase| (phase as i64 as f64 / 2f64.powi(64)).powi(2)).sum();
-        let predicted = party.noise().response(party.noise().leaf());
+        let predicted = party.noise.response(party.noise.leaf());
         let bits = (squares / phases.len() as f64 / predicted).log2() / 2.0;
         println!("{:>9} mod_switch to ({a}, {b}): {bits:+.3} bits from its closed form", set.name());
         assert!(bits.abs() < TOLERANCE_BITS, "{}: {bits} bits off", set.name());

@@ -15,6 +15,38 @@ pub(crate) fn extend_words(words: &mut Vec<u32>, bytes: &[u8]) {
     words.extend(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])));
 }
 
+/// Appends words, a multiple of 8 of them, without their `dropped` lowest bits, which are 0: the rest of each behind that of
+/// the word before it, lowest bits first.
+pub(crate) fn extend_upper_bits(bytes: &mut Vec<u8>, words: &[u32], dropped: u32) {
+    let bits = u32::BITS - dropped;
+    let (mut pending, mut count) = (0u64, 0);
+    for &word in words {
+        pending |= u64::from(word >> dropped) << count;
+        count += bits;
+        while count >= 8 {
+            bytes.push(pending as u8);
+            (pending, count) = (pending >> 8, count - 8);
+        }
+    }
+    debug_assert_eq!(count, 0, "words are a multiple of 8");
+}
+
+/// The words of [`extend_upper_bits`], appended.
+pub(crate) fn extend_words_of_upper_bits(words: &mut Vec<u32>, bytes: &[u8], dropped: u32) {
+    if dropped == 0 {
+        return extend_words(words, bytes);
+    }
+    let bits = u32::BITS - dropped;
+    let (mut pending, mut count) = (0u64, 0);
+    for &byte in bytes {
+        (pending, count) = (pending | u64::from(byte) << count, count + 8);
+        if count >= bits {
+            words.push((pending as u32) << dropped);
+            (pending, count) = (pending >> bits, count - bits);
+        }
+    }
+}
+
 /// The most bytes that a length takes.
 pub(crate) const MAX_LENGTH_BYTES: usize = 5;
 
@@ -90,6 +122,24 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn upper_bits_of_words_survive(
+            words in proptest::collection::vec(proptest::array::uniform8(any::<u32>()), 0..9), dropped in 0u32..9,
+        ) {
+            let words: Vec<u32> = words.concat().iter().map(|word| word >> dropped << dropped).collect();
+            let mut bytes = Vec::new();
+            extend_upper_bits(&mut bytes, &words, dropped);
+            prop_assert_eq!(bytes.len(), words.len() * (32 - dropped as usize) / 8);
+            let bit = |i: usize| u32::from(bytes[i / 8] >> (i % 8) & 1);
+            let mut back = Vec::new();
+            extend_words_of_upper_bits(&mut back, &bytes, dropped);
+            let bits = (32 - dropped) as usize;
+            for (i, word) in words.iter().enumerate() {
+                prop_assert_eq!((0..bits).fold(0, |sum, j| sum | bit(i * bits + j) << j) << dropped, *word);
+            }
+            prop_assert_eq!(back, words);
+        }
+
         #[test]
         fn lengths_survive(length in 0usize..1 << 35) {
             let mut bytes = Vec::new();

@@ -45,6 +45,7 @@ impl LweSecret {
 pub struct LweEncryptor {
     matrix: PublicMatrix,
     ring: Option<RingProduct>,
+    dropped_bits: u32,
 }
 
 impl LweEncryptor {
@@ -55,7 +56,14 @@ impl LweEncryptor {
             Structure::Module => Some(RingProduct::new(&matrix)),
             Structure::Uniform => None,
         };
-        Self { matrix, ring }
+        Self { matrix, ring, dropped_bits: 0 }
+    }
+
+    /// The same, but its bodies are rounded to multiples of 2^`dropped_bits`, so that these bits need not be sent. They
+    /// are rounded when they are ciphertexts: what they hide is as hard to find as before.
+    #[must_use]
+    pub fn rounding(self, dropped_bits: u32) -> Self {
+        Self { dropped_bits, ..self }
     }
 
     /// Encrypts the unit vector of `position` under a fresh secret: the bodies `b = -A s + e + 2^24 u`, one
@@ -87,6 +95,9 @@ impl LweEncryptor {
             let unit = (differs.wrapping_sub(1) >> 63) as u32;
             *body = (unit << SCALE_BITS).wrapping_sub(*body).wrapping_add(LWE_NOISE.sample(rng) as u32);
         }
+        if self.dropped_bits > 0 {
+            round_bodies(&mut bodies, self.dropped_bits, rng);
+        }
         bodies
     }
 
@@ -99,6 +110,20 @@ impl LweEncryptor {
                 secret.inner_product(&row)
             })
             .collect()
+    }
+}
+
+/// Rounds words to the nearest multiples of 2^`bits`, at least one bit: halves up or down by a coin. Were they always
+/// rounded up, errors would have a mean of a half, and a sum over columns times bytes one of millions.
+fn round_bodies(bodies: &mut [u32], bits: u32, rng: &mut SecretRng) {
+    let below_half = (1 << (bits - 1)) - 1;
+    for bodies in bodies.chunks_mut(u32::BITS as usize) {
+        let mut coins = [0; 4];
+        rng.fill(&mut coins);
+        let coins = u32::from_le_bytes(coins);
+        for (i, body) in bodies.iter_mut().enumerate() {
+            *body = body.wrapping_add(below_half + (coins >> i & 1)) >> bits << bits;
+        }
     }
 }
 
@@ -185,6 +210,7 @@ impl RingProduct {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::noise::rounding_variance;
     use proptest::prelude::*;
 
     fn noise_of(set: LweSet, seed: [u8; 32], blocks: usize, position: usize) -> Vec<i32> {
@@ -220,6 +246,32 @@ mod tests {
             let (row, secret) = (&words[..set.degree()], LweSecret::sample(set, &mut SecretRng::deterministic_for_tests(seed)));
             let expected = row.iter().zip(secret.0.iter()).fold(0u32, |sum, (&a, &s)| sum.wrapping_add(a.wrapping_mul(s as u32)));
             prop_assert_eq!(secret.inner_product(row), expected);
+        }
+    }
+
+    #[test]
+    fn bodies_are_rounded_to_the_nearest_and_halves_either_way() {
+        let mut rng = SecretRng::deterministic_for_tests(2);
+        for bits in [1, 4, 6] {
+            let (step, half) = (1i64 << bits, 1i64 << (bits - 1));
+            let words: Vec<u32> = (0..1 << 14).map(|i: u32| i.wrapping_mul(0x9e37_79b1)).collect();
+            let mut rounded = words.clone();
+            round_bodies(&mut rounded, bits, &mut rng);
+            let errors = rounded.iter().zip(&words).map(|(rounded, word)| {
+                assert_eq!(i64::from(*rounded) % step, 0);
+                i64::from(rounded.wrapping_sub(*word) as i32)
+            });
+            let errors: Vec<i64> = errors.collect();
+            assert!(errors.iter().all(|error| error.abs() <= half));
+            assert!([half, -half].iter().all(|tie| errors.contains(tie)), "halves go one way");
+            let sums = errors.iter().fold([0.0; 2], |[sum, squares], &error| {
+                let error = error as f64;
+                [sum + error, squares + error * error]
+            });
+            let [mean, variance] = sums.map(|sum| sum / errors.len() as f64);
+            let expected = rounding_variance(bits);
+            assert!(mean.abs() < 4.0 * (expected / errors.len() as f64).sqrt(), "{bits} bits: mean {mean}");
+            assert!((variance / expected - 1.0).abs() < 0.06, "{bits} bits: {variance}, not {expected}");
         }
     }
 

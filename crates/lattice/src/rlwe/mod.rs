@@ -12,7 +12,7 @@ mod secret;
 mod set;
 
 pub use keys::{Conversion, EvaluationKeyWords, KeyShape};
-pub use query::{parse_query, query_bytes};
+pub use query::{parse_query, parse_rounded_query, query_bytes, rounded_query_bytes};
 pub use secret::RingSecret;
 pub use set::RingSet;
 
@@ -47,6 +47,18 @@ fn seeded_bytes(ring: &Ring, count: usize) -> usize {
     SEED_BYTES + count * ring.words() * 4
 }
 
+/// The seed of bytes that are to be so many, and what lies behind it.
+fn split_seed<'a>(
+    what: &'static str,
+    bytes: &'a [u8],
+    expected: usize,
+) -> Result<(&'a Seed, &'a [u8]), LatticeError> {
+    bytes.split_first_chunk().filter(|_| bytes.len() == expected).ok_or_else(|| {
+        let detail = format!("it has {} bytes where the parameters say {expected}", bytes.len());
+        LatticeError { what, detail }
+    })
+}
+
 /// Expands `count` ciphertexts from a seed and their b halves: [a | b] each, as values.
 fn parse_seeded(
     ring: &Ring,
@@ -55,10 +67,7 @@ fn parse_seeded(
     count: usize,
 ) -> Result<Vec<u32>, LatticeError> {
     let malformed = |detail: String| LatticeError { what, detail };
-    let expected = seeded_bytes(ring, count);
-    let Some((seed, halves)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
-        return Err(malformed(format!("it has {} bytes where the parameters say {expected}", bytes.len())));
-    };
+    let (seed, halves) = split_seed(what, bytes, seeded_bytes(ring, count))?;
     let mut words = Vec::with_capacity(2 * count * ring.words());
     for (i, half) in halves.chunks_exact(ring.words() * 4).enumerate() {
         words.extend(uniform_half(ring, seed, i));

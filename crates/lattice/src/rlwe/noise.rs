@@ -12,12 +12,20 @@ use spirea_math::{Gadget, Rotations};
 pub struct RingNoise {
     set: RingSet,
     levels: u32,
+    /// The variance of what a query's ciphertext was encrypted with; 0 where it is divided away.
+    encrypted: f64,
 }
 
 impl RingNoise {
     /// The noise under a set, of ciphertexts that come from an expansion of `levels` levels.
     pub fn new(set: RingSet, levels: u32) -> Self {
-        Self { set, levels }
+        Self { set, levels, encrypted: 0.0 }
+    }
+
+    /// The same where numbers are rotated: nothing is divided away, and the b half is rounded.
+    pub fn rounded(set: RingSet, levels: u32) -> Self {
+        let rounding = 4f64.powi(set.dropped_bits() as i32) / 12.0;
+        Self { set, levels, encrypted: RingSet::SIGMA.powi(2) + rounding }
     }
 
     fn degree() -> f64 {
@@ -39,10 +47,15 @@ impl RingNoise {
         Self::degree() * RingSet::SIGMA.powi(2) * digits + dropped * Self::secret()
     }
 
-    /// A leaf's: each level doubles the variance of what came before twice over and halves it by splitting,
-    /// so that the substitutions of all levels add up to 2^levels - 1; the fresh noise is divided away.
-    pub fn leaf(&self) -> f64 {
+    /// What the substitutions leave in a leaf: each level doubles the variance of what came before twice over and halves
+    /// it by splitting, so that those of all levels add up to 2^levels - 1.
+    fn expanded(&self) -> f64 {
         (2f64.powi(self.levels as i32) - 1.0) * self.substitution()
+    }
+
+    /// A leaf's: with what was encrypted, doubled at every level.
+    pub fn leaf(&self) -> f64 {
+        self.expanded() + 4f64.powi(self.levels as i32) * self.encrypted
     }
 
     /// A sum over `columns` leaves times plaintext polynomials whose coefficients have this mean square.
@@ -63,10 +76,11 @@ impl RingNoise {
         let uniform = 4f64.powi(self.set.plaintext_bits() as i32) / 12.0;
         let entries = rotations.entries() as f64;
         let substituted = |leaf: usize| (leaf / rotations.steps() + leaf % rotations.steps()) as f64;
-        let leaves: f64 =
-            (0..rotations.small()).map(|leaf| self.leaf() + substituted(leaf) * self.substitution()).sum();
+        let leaves: f64 = (0..rotations.small())
+            .map(|leaf| self.expanded() + substituted(leaf) * self.substitution())
+            .sum();
         let products = (rotations.chunks() * rotations.big()) as f64 * leaves;
-        let encrypted = rotations.chunks() as f64 * (Self::degree() * RingSet::SIGMA).powi(2);
+        let encrypted = rotations.chunks() as f64 * Self::degree().powi(2) * self.encrypted;
         (products * Self::degree() + encrypted) * entries * uniform
             + (rotations.big() - 1) as f64 * self.substitution()
     }

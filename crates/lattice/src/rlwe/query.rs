@@ -1,11 +1,13 @@
 //! A query's ciphertext: one polynomial that expands to many encrypted numbers.
 
 use spirea_math::Expansion;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use zeroize::Zeroizing;
 
-use super::secret::fresh_seed;
-use super::{LatticeError, RingSecret, RingSet, parse_seeded, seeded_bytes};
+use super::secret::{Bits, fresh_seed};
+use super::{
+    LatticeError, RingSecret, RingSet, SEED_BYTES, parse_seeded, seeded_bytes, split_seed, uniform_half,
+};
 
 /// Bytes of a query's ciphertext: a seed and the b half.
 pub fn query_bytes(set: RingSet) -> usize {
@@ -18,6 +20,40 @@ pub fn query_bytes(set: RingSet) -> usize {
 /// [`LatticeError`] if they are not as many, or a word is not below its prime.
 pub fn parse_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
     parse_seeded(set.ring(), "query", bytes, 1)
+}
+
+/// Bits of a coefficient of a rounded b half.
+fn rounded_bits(set: RingSet) -> u32 {
+    u128::BITS - round(set, set.ring().modulus() - 1).leading_zeros()
+}
+
+/// A coefficient in [0, q) without the bits that its set drops, to the nearest.
+fn round(set: RingSet, coefficient: u128) -> u128 {
+    let dropped = set.dropped_bits();
+    (coefficient + ((1 << dropped) >> 1)) >> dropped
+}
+
+/// Bytes of a query's ciphertext whose b half is rounded: a seed, and numbers without gaps.
+pub fn rounded_query_bytes(set: RingSet) -> usize {
+    SEED_BYTES + set.ring().degree() * rounded_bits(set) as usize / 8
+}
+
+/// The ciphertext [a | b], as values, of a query's bytes whose b half is rounded ([`RingSet::dropped_bits`]). Whatever the
+/// bytes are, they are a ciphertext.
+///
+/// # Errors
+/// [`LatticeError`] if they are not as many.
+pub fn parse_rounded_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
+    let (ring, bits) = (set.ring(), rounded_bits(set));
+    let (seed, half) = split_seed("query", bytes, rounded_query_bytes(set))?;
+    let mut numbers = Bits::new(half);
+    let numbers: Vec<i64> = (0..ring.degree()).map(|_| numbers.take(bits) as i64).collect();
+    let mut b = ring.lift_wide(&numbers);
+    ring.scale_assign(&mut b, 1 << set.dropped_bits());
+    ring.forward(&mut b);
+    let mut words = uniform_half(ring, seed, 0);
+    words.extend(b);
+    Ok(words)
 }
 
 impl RingSecret {
@@ -43,18 +79,40 @@ impl RingSecret {
         // (q + 1) / 2 is 1/2.
         let half = self.ring().modulus().div_ceil(2);
         (0..expansion.levels()).for_each(|_| self.ring().scale_assign(&mut message, half));
-        self.seal(message, rng)
+        let (seed, b) = self.seal(message, rng);
+        let mut bytes = Vec::with_capacity(query_bytes(self.set()));
+        bytes.extend(seed);
+        bytes.extend(b.iter().flat_map(|word| word.to_le_bytes()));
+        bytes
     }
 
     /// The ciphertext with scale times number at some coefficients and zeros at the others: places and scales are
-    /// public, numbers secret. Its seed and noise are fresh, and its noise is that of any encryption.
+    /// public, numbers secret. Its seed and noise are fresh, its noise is that of any encryption, and its b half is
+    /// rounded, which hides no less.
     ///
     /// # Panics
-    /// If a place is not below the degree.
+    /// If a place is not below the degree, or the set has no such queries ([`RingSet::dropped_bits`]).
     pub fn encrypt_coefficients(&self, numbers: &[(usize, u128, i8)], rng: &mut SecretRng) -> Vec<u8> {
+        let (set, ring) = (self.set(), self.ring());
+        let bits = rounded_bits(set);
+        assert!(bits < i64::BITS, "sets whose leaves are entries round nothing");
         let mut message = self.message(numbers.iter().copied());
         self.add_noise(&mut message, rng);
-        self.seal(message, rng)
+        let (seed, mut b) = self.seal(message, rng);
+        ring.inverse(&mut b);
+
+        let mut bytes = Vec::with_capacity(rounded_query_bytes(set));
+        bytes.extend(seed);
+        let (mut pending, mut count) = (0u128, 0);
+        for i in 0..ring.degree() {
+            pending |= round(set, ring.coefficient(&b, i)) << count;
+            count += bits;
+            while count >= 8 {
+                bytes.push(pending as u8);
+                (pending, count) = (pending >> 8, count - 8);
+            }
+        }
+        bytes
     }
 
     /// Scale times number at some coefficients.
@@ -71,15 +129,12 @@ impl RingSecret {
         message
     }
 
-    /// A message with its noise (coefficients) to a query's bytes.
-    fn seal(&self, mut message: Zeroizing<Vec<u32>>, rng: &mut SecretRng) -> Vec<u8> {
+    /// The seed and the b half, as values, of a message with its noise (coefficients).
+    fn seal(&self, mut message: Zeroizing<Vec<u32>>, rng: &mut SecretRng) -> (Seed, Zeroizing<Vec<u32>>) {
         self.ring().forward(&mut message);
         let seed = fresh_seed(rng);
         self.mask(&seed, 0, &mut message);
-        let mut bytes = Vec::with_capacity(query_bytes(self.set()));
-        bytes.extend(seed);
-        bytes.extend(message.iter().flat_map(|word| word.to_le_bytes()));
-        bytes
+        (seed, message)
     }
 }
 
@@ -116,10 +171,11 @@ mod tests {
     #[test]
     fn numbers_lie_at_their_coefficients() {
         let mut rng = SecretRng::deterministic_for_tests(13);
-        for set in RingSet::ALL {
+        for set in [RingSet::Fast, RingSet::Small] {
             let (ring, secret) = (set.ring(), RingSecret::sample(set, &mut rng));
             let numbers = [(0, set.scale(), 1), (4095, set.scale(), -1), (17, ring.modulus() / 3, -1)];
-            let words = parse_query(set, &secret.encrypt_coefficients(&numbers, &mut rng)).unwrap();
+            let words = parse_rounded_query(set, &secret.encrypt_coefficients(&numbers, &mut rng)).unwrap();
+            let most = 32 + (1 << (set.dropped_bits() - 1));
             let (a, b) = words.split_at(ring.words());
             let mut phase = b.to_vec();
             ring.mul_add(&mut phase, a, &secret.values);
@@ -129,7 +185,7 @@ mod tests {
                 let expected = scaled.map_or(0, |&(_, scale, number)| scale as i128 * i128::from(number));
                 let error = ring.coefficient(&phase, place) as i128 - expected;
                 let error = ring.centred(error.rem_euclid(ring.modulus() as i128) as u128);
-                assert!(error.abs() < 32, "{}: coefficient {place} is off by {error}", set.name());
+                assert!(error.abs() < most, "{}: coefficient {place} is off by {error}", set.name());
             }
         }
     }
@@ -148,5 +204,20 @@ mod tests {
         assert!(parse_query(set, &bytes[1..]).is_err());
         let large = [&bytes[..bytes.len() - 4], &[255; 4]].concat();
         assert!(parse_query(set, &large).is_err());
+    }
+
+    #[test]
+    fn any_bytes_of_the_length_are_a_rounded_query() {
+        for (set, kept) in [(RingSet::Fast, 57), (RingSet::Small, 52)] {
+            let length = rounded_query_bytes(set);
+            assert_eq!(length, 32 + 512 * kept);
+            let words = parse_rounded_query(set, &vec![255; length]).unwrap();
+            let (ring, mut b) = (set.ring(), words[words.len() / 2..].to_vec());
+            ring.inverse(&mut b);
+            let expected = (((1 << kept) - 1) << set.dropped_bits()) % ring.modulus();
+            assert!((0..ring.degree()).all(|i| ring.coefficient(&b, i) == expected));
+            assert!(parse_rounded_query(set, &vec![0; length - 1]).is_err());
+            assert!(parse_rounded_query(set, &vec![0; length + 1]).is_err());
+        }
     }
 }

@@ -77,7 +77,7 @@ impl RingSecret {
             let detail = format!("coefficients of {a_bits} bits are too many for the ring");
             return Err(LatticeError { what: "answer", detail });
         }
-        let mut bits = Bits { bytes: switched.iter(), pending: 0, count: 0 };
+        let mut bits = Bits::new(switched);
         // Read as signed numbers: the representatives of least magnitude. An answer within an answer is a secret.
         let signed = |_| (bits.take(a_bits) << (64 - a_bits)) as i64 >> (64 - a_bits);
         let a: Zeroizing<Vec<i64>> = Zeroizing::new((0..degree).map(signed).collect());
@@ -101,14 +101,19 @@ pub(super) fn fresh_seed(rng: &mut SecretRng) -> Seed {
 }
 
 /// Numbers out of bytes, lowest bit first, without gaps.
-struct Bits<'a> {
+pub(super) struct Bits<'a> {
     bytes: std::slice::Iter<'a, u8>,
     pending: u128,
     count: u32,
 }
 
-impl Bits<'_> {
-    fn take(&mut self, bits: u32) -> u64 {
+impl<'a> Bits<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes: bytes.iter(), pending: 0, count: 0 }
+    }
+
+    /// The next number of so many bits, 1 to 64; zeros behind the end.
+    pub(super) fn take(&mut self, bits: u32) -> u64 {
         while self.count < bits {
             self.pending |= u128::from(*self.bytes.next().unwrap_or(&0)) << self.count;
             self.count += 8;

@@ -135,6 +135,17 @@ impl RingSet {
         }
     }
 
+    /// Bits of the b half's coefficients that a query leaves out where its numbers are rotated, and none of its noise is
+    /// divided away: what their rounding adds, doubled eight times by the expansion of selectors, stays an eighth of what a
+    /// leaf has of substitutions. Sets whose leaves are entries have no such queries.
+    pub fn dropped_bits(self) -> u32 {
+        match self {
+            Self::Fast => 30,
+            Self::Small => 8,
+            Self::Paper | Self::Onion30 | Self::Onion32 | Self::Onion26 => 0,
+        }
+    }
+
     /// What attacks on it cost.
     pub fn security(self) -> Security {
         match self {

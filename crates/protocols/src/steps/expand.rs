@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use spirea_backend::RingBackend;
 use spirea_lattice::rlwe::noise::RingNoise;
-use spirea_lattice::rlwe::{self, Conversion, KeyShape, RingSecret};
+use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret};
 use spirea_lattice::{LweSecret, LweSet, RingSet};
 use spirea_math::random::SecretRng;
 use spirea_math::{Expansion, Rotations};
@@ -178,7 +178,7 @@ impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
     ) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
         let parse = |query: &Query<'a>| {
             let keys = self.keys_of(query)?;
-            Ok((keys, rlwe::parse_query(self.shape.set(), layout.split(query.bytes).ciphertext)?))
+            Ok((keys, self.shape.parse_query(layout.split(query.bytes).ciphertext)?))
         };
         queries.iter().map(parse).collect()
     }

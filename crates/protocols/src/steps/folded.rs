@@ -6,10 +6,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
-use spirea_lattice::{LweSet, PublicMatrix, RingSet};
+use spirea_lattice::{LweEncryptor, LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed};
 
 use super::LweHint;
+use super::scalar_fold::FoldedColumns;
 use super::shape::{LookupCost, cheapest, malformed};
 use crate::choice::{Choice, packing_sets};
 use crate::client::AnyIndexClient;
@@ -30,10 +31,25 @@ pub struct Folded {
     /// Seed of the public matrices.
     #[serde(with = "crate::hex")]
     pub seed: Seed,
+    /// The lowest bits of each word of a first fold's query that are not sent, where the protocol packs: the words are
+    /// rounded to multiples of 2 to that power.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_bits: u32,
     /// Where the records lie.
     pub grid: Grid,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(bits: &u32) -> bool {
+    *bits == 0
+}
+
+/// The most bits that are dropped: with one more, a word is mostly the error of its rounding.
+const MAX_DROPPED_BITS: u32 = 8;
+/// Bits to choose from that a query may drop: of 4, an eighth of its bytes, a fold is hardly aware.
+const DROPPED_BITS: [u32; 5] = [0, 4, 5, 6, 7];
+/// What the probability of a failure must stay below, as log2, for bits to be dropped: it is an estimate.
+const DROPPING_FAILURE_LOG2: f64 = -80.0;
 /// The most columns of a first fold: the failure bound allows no more.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;
 /// The most queries of a batch where each has ciphertexts to expand.
@@ -55,6 +71,10 @@ impl Folded {
             return Err(malformed(format!(
                 "columns must be a multiple of {RING_DEGREE} up to {MAX_COLUMNS}"
             )));
+        }
+        let most = if self.ring.is_some() { MAX_DROPPED_BITS } else { 0 };
+        if self.dropped_bits > most {
+            return Err(malformed(format!("at most {most} bits of a query's words can be dropped")));
         }
         if !self.grid.rows(spread).is_multiple_of(PANEL_ROWS) {
             return Err(malformed(format!("rows must be a multiple of {PANEL_ROWS}")));
@@ -137,6 +157,16 @@ impl Folded {
     /// The public matrix of the first fold.
     pub(crate) fn public_matrix(&self) -> PublicMatrix {
         PublicMatrix::new(self.lwe_set(), self.seed, self.grid.columns)
+    }
+
+    /// What encrypts columns of the first fold.
+    pub(crate) fn encryptor(&self) -> LweEncryptor {
+        LweEncryptor::new(self.public_matrix()).rounding(self.dropped_bits)
+    }
+
+    /// What a first fold's query meets.
+    pub(crate) fn folded_columns(&self) -> FoldedColumns {
+        FoldedColumns { columns: self.grid.columns, dropped_bits: self.dropped_bits }
     }
 
     /// The public matrix of a second fold over `columns` columns: another one than the first, so that both
@@ -225,6 +255,21 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
     ) -> Result<Box<dyn AnyIndexClient>>;
 }
 
+impl<P: FoldedProtocol> FoldedParams<P>
+where
+    Self: Parameters,
+{
+    /// Refuses to choose dropped bits that make failures likelier than they may.
+    fn validate_dropped(&self) -> Result<(), ProtocolError> {
+        match self.failure() {
+            Some(failure) if self.0.dropped_bits > 0 && failure.log2 > DROPPING_FAILURE_LOG2 => {
+                Err(malformed(format!("a response would decode wrongly with probability up to {failure}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl<P: FoldedProtocol> Protocol for FoldedParams<P>
 where
     Self: Parameters,
@@ -240,9 +285,15 @@ where
     fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
         let set: String = choice.lwe_set()?.name().into();
         let ring = P::ring_of(choice)?.map(|ring| ring.name().to_owned());
-        let candidates = P::grids(records, record_bytes)
-            .map(|grid| Self(Folded { set: set.clone(), ring: ring.clone(), seed, grid }, PhantomData));
-        cheapest(choice.prefer, records, record_bytes, candidates, Self::validate, |params| {
+        let dropped = if ring.is_some() { &DROPPED_BITS[..] } else { &DROPPED_BITS[..1] };
+        let candidates = P::grids(records, record_bytes).flat_map(|grid| {
+            let folded = Folded { set: set.clone(), ring: ring.clone(), seed, dropped_bits: 0, grid };
+            dropped
+                .iter()
+                .map(move |&dropped_bits| Self(Folded { dropped_bits, ..folded.clone() }, PhantomData))
+        });
+        let valid = |params: &Self| params.validate().and_then(|()| params.validate_dropped());
+        cheapest(choice.prefer, records, record_bytes, candidates, valid, |params| {
             LookupCost::new(params.sizes(), P::read_bytes(params))
         })
     }

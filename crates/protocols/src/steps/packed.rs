@@ -53,7 +53,7 @@ impl<P: PackedProtocol> FoldedParams<P> {
         let parts = grid.parts() / grid.columns_of_record(P::SPREAD);
         let results = parts * grid.groups * (grid.unit_rows / RingSet::DEGREE);
         let ring = PackingShape::new(lwe, set, results, grid.groups);
-        PackedShape { grid, spread: P::SPREAD, lwe, ring }
+        PackedShape { grid, spread: P::SPREAD, lwe, ring, dropped_bits: self.0.dropped_bits }
     }
 
     /// The client half.
@@ -76,6 +76,7 @@ pub struct PackedShape {
     pub(crate) spread: Spread,
     pub(crate) lwe: LweSet,
     pub(crate) ring: PackingShape,
+    dropped_bits: u32,
 }
 
 impl PackedShape {
@@ -100,7 +101,8 @@ impl PackedShape {
 
     /// How each of the encrypted unit vectors lies in a query.
     pub(crate) fn layout(&self) -> QueryLayout {
-        QueryLayout { first: self.grid.columns, second: 0, ciphertext: self.ring.query_bytes() }
+        let Self { grid, dropped_bits, .. } = *self;
+        QueryLayout { first: grid.columns, dropped_bits, second: 0, ciphertext: self.ring.query_bytes() }
     }
 
     /// Bytes that the first fold reads.
@@ -179,7 +181,7 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let PackedShape { grid, lwe, ring, .. } = self.shape();
-        let packed = packed_exceedance_log2(&*ring, lwe, grid.columns, grid.record_bytes, share);
+        let packed = packed_exceedance_log2(&*ring, lwe, self.0.folded_columns(), grid.record_bytes, share);
         Some(Failure::estimate(packed))
     }
 
@@ -230,7 +232,7 @@ impl Client {
         params.validate()?;
         let shape = params.shape();
         let ring = RingClient::new(shape.ring.boxed(), known, rng);
-        Ok(Self { shape, encryptor: LweEncryptor::new(params.0.public_matrix()), ring })
+        Ok(Self { shape, encryptor: params.0.encryptor(), ring })
     }
 }
 

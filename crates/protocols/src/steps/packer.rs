@@ -5,27 +5,27 @@
 
 use spirea_backend::{Bodies, RingBackend};
 use spirea_lattice::LweSet;
-use spirea_lattice::rlwe::noise::{RingNoise, lwe_rounding};
+use spirea_lattice::rlwe::noise::lwe_rounding;
 
 use super::LweHint;
 use super::expand::{Unpack, Unpacked};
 use super::noise::byte_exceedance_log2;
 use super::ring::{RingServer, Shape};
-use super::scalar_fold::fold_variance;
+use super::scalar_fold::FoldedColumns;
 use crate::ProtocolError;
 
-/// log2 of an estimate for `entries` bytes that are folded over `columns` columns under `lwe`, packed, and selected if the
+/// log2 of an estimate for `entries` bytes that are folded under `lwe`, packed, and selected if the
 /// shape says so.
 pub(crate) fn packed_exceedance_log2(
     shape: &dyn Shape,
     lwe: LweSet,
-    columns: usize,
+    folded: FoldedColumns,
     entries: usize,
     share: f64,
 ) -> f64 {
-    let noise = RingNoise::new(shape.set(), shape.keys().levels);
+    let noise = shape.noise();
     let steps = shape.pack_noise(lwe) + shape.depth() as f64 * noise.tournament_level();
-    let variance = fold_variance(columns) + lwe_rounding(lwe, shape.set().plaintext_bits());
+    let variance = folded.variance() + lwe_rounding(lwe, shape.set().plaintext_bits());
     byte_exceedance_log2(noise.response(steps) + variance, entries, share)
 }
 

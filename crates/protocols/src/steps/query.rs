@@ -1,13 +1,15 @@
 //! How a query lies in its bytes.
 
-use crate::bytes::words_to_bytes;
+use crate::bytes::{extend_upper_bits, extend_words_of_upper_bits, words_to_bytes};
 
 /// A query of folds: the words of the first fold's queries, those of the second's, and the ring ciphertext that
 /// expands. Client and server agree on it by the parameters; a protocol without one of the three has nothing of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueryLayout {
-    /// Words of the first fold's queries, one after another.
+    /// Words of the first fold's queries, one after another: a multiple of 8.
     pub first: usize,
+    /// Their lowest bits that are 0, and not sent.
+    pub dropped_bits: u32,
     /// Words of the second fold's query.
     pub second: usize,
     /// Bytes of the ciphertext.
@@ -16,7 +18,7 @@ pub(crate) struct QueryLayout {
 
 /// What stands where in a query.
 pub(crate) struct QueryParts<'a> {
-    /// The words of the first fold's queries, little-endian.
+    /// The words of the first fold's queries without the bits that are dropped, one after another, lowest bits first.
     pub first: &'a [u8],
     /// Those of the second fold's query.
     pub second: &'a [u8],
@@ -27,13 +29,17 @@ pub(crate) struct QueryParts<'a> {
 impl QueryLayout {
     /// Bytes of a query.
     pub fn bytes(&self) -> usize {
-        (self.first + self.second) * 4 + self.ciphertext
+        self.first_bytes() + self.second * 4 + self.ciphertext
+    }
+
+    fn first_bytes(&self) -> usize {
+        self.first / 8 * (u32::BITS - self.dropped_bits) as usize
     }
 
     /// A query of these parts.
     pub fn join(&self, first: &[Vec<u32>], second: &[u32], ciphertext: &[u8]) -> Vec<u8> {
         let mut query = Vec::with_capacity(self.bytes());
-        first.iter().for_each(|words| query.extend(words_to_bytes(words)));
+        first.iter().for_each(|words| extend_upper_bits(&mut query, words, self.dropped_bits));
         query.extend(words_to_bytes(second));
         query.extend(ciphertext);
         debug_assert_eq!(query.len(), self.bytes(), "the parts are those of the layout");
@@ -42,9 +48,14 @@ impl QueryLayout {
 
     /// The parts of a query of [`QueryLayout::bytes`] bytes.
     pub fn split<'a>(&self, query: &'a [u8]) -> QueryParts<'a> {
-        let (first, rest) = query.split_at(self.first * 4);
+        let (first, rest) = query.split_at(self.first_bytes());
         let (second, ciphertext) = rest.split_at(self.second * 4);
         QueryParts { first, second, ciphertext }
+    }
+
+    /// Appends the words of the first fold's queries.
+    pub fn extend_first(&self, words: &mut Vec<u32>, query: &[u8]) {
+        extend_words_of_upper_bits(words, self.split(query).first, self.dropped_bits);
     }
 }
 
@@ -54,11 +65,17 @@ mod tests {
 
     #[test]
     fn a_query_splits_into_what_it_was_joined_of() {
-        let layout = QueryLayout { first: 4, second: 1, ciphertext: 3 };
-        let query = layout.join(&[vec![1, 2], vec![3, u32::MAX]], &[5], &[6, 7, 8]);
-        assert_eq!(query.len(), layout.bytes());
-        let QueryParts { first, second, ciphertext } = layout.split(&query);
-        assert_eq!(first, [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 255, 255, 255, 255]);
-        assert_eq!((second, ciphertext), (&[5, 0, 0, 0][..], &[6, 7, 8][..]));
+        for dropped_bits in [0, 4, 5] {
+            let layout = QueryLayout { first: 16, dropped_bits, second: 1, ciphertext: 3 };
+            let words = (0..16).map(|i: u32| i.wrapping_mul(0x9e37_79b1).wrapping_sub(1));
+            let first: Vec<u32> = words.map(|word| word >> dropped_bits << dropped_bits).collect();
+            let query = layout.join(&[first[..8].to_vec(), first[8..].to_vec()], &[5], &[6, 7, 8]);
+            assert_eq!(query.len(), layout.bytes());
+            let mut words = Vec::new();
+            layout.extend_first(&mut words, &query);
+            assert_eq!(words, first);
+            let QueryParts { second, ciphertext, .. } = layout.split(&query);
+            assert_eq!((second, ciphertext), (&[5, 0, 0, 0][..], &[6, 7, 8][..]));
+        }
     }
 }

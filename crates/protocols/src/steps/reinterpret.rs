@@ -22,8 +22,8 @@ use super::check::check_index;
 use super::query::QueryLayout;
 use super::ring::{RingServer, Shape, switched};
 use super::scalar_fold::{
-    FirstQueries, MatrixRows, ROUNDED_BYTES, nearest_bytes, round, round_words, rounded_exceedance_log2,
-    unround,
+    FirstQueries, FoldedColumns, MatrixRows, ROUNDED_BYTES, nearest_bytes, round, round_words,
+    rounded_exceedance_log2, unround,
 };
 use super::shape::malformed;
 use super::{Folded, LweHint, Unit, Work, noise};
@@ -65,7 +65,8 @@ impl Folded {
     /// How a query of two folds lies in its bytes, where a ciphertext follows it.
     pub(crate) fn two_folds_layout(&self, ciphertext: usize) -> QueryLayout {
         let Grid { columns, groups, .. } = self.grid;
-        QueryLayout { first: self.grid.parts() * columns, second: groups, ciphertext }
+        let first = self.grid.parts() * columns;
+        QueryLayout { first, dropped_bits: self.dropped_bits, second: groups, ciphertext }
     }
 
     /// Bytes that a query of two folds reads.
@@ -128,8 +129,9 @@ impl Folded {
 
     /// log2 of an estimate for two folds whose second is decoded from rounded words.
     pub(crate) fn two_folds_exceedance_log2(&self, second_rows: usize, share: f64) -> f64 {
-        let first = rounded_exceedance_log2(self.lwe_set(), self.grid.columns, self.grid.record_bytes, share);
-        noise::either(first, rounded_exceedance_log2(self.lwe_set(), self.grid.groups, second_rows, share))
+        let [first, second] = [self.folded_columns(), FoldedColumns::whole(self.grid.groups)];
+        let first = rounded_exceedance_log2(self.lwe_set(), first, self.grid.record_bytes, share);
+        noise::either(first, rounded_exceedance_log2(self.lwe_set(), second, second_rows, share))
     }
 }
 
@@ -312,7 +314,7 @@ impl TwoFoldsClient {
     pub fn new(params: &Folded) -> Self {
         Self {
             grid: params.grid,
-            first: LweEncryptor::new(params.public_matrix()),
+            first: params.encryptor(),
             second: LweEncryptor::new(params.second_matrix(params.grid.groups)),
         }
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use spirea_backend::{EvaluationKeys, RingBackend, SwitchedBits};
-use spirea_lattice::rlwe::{self, KeyShape, RingSecret};
+use spirea_lattice::rlwe::noise::RingNoise;
+use spirea_lattice::rlwe::{self, KeyShape, LatticeError, RingSecret};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
 
@@ -56,6 +57,19 @@ pub(crate) trait Shape: Send + Sync {
     /// Bytes of a query's ciphertext.
     fn query_bytes(&self) -> usize {
         rlwe::query_bytes(self.set())
+    }
+
+    /// The ciphertext [a | b], as values, of a query's bytes.
+    ///
+    /// # Errors
+    /// [`LatticeError`] if they are none.
+    fn parse_query(&self, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
+        rlwe::parse_query(self.set(), bytes)
+    }
+
+    /// The noise of what a query's ciphertext becomes.
+    fn noise(&self) -> RingNoise {
+        RingNoise::new(self.set(), self.keys().levels)
     }
 
     /// Bytes of a ciphertext of a response.

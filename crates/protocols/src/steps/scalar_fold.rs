@@ -56,14 +56,28 @@ pub(crate) fn byte_error(phase: u32) -> f64 {
     f64::from(distance) / f64::from(1 << (SCALE_BITS - 1))
 }
 
-/// The variance of a fold of `columns` columns, as a share of the modulus, for the worst database.
-pub(crate) fn fold_variance(columns: usize) -> f64 {
-    (worst_fold_deviation(columns) / 2f64.powi(32)).powi(2)
+/// What a fold meets: so many columns, and bodies without some of their lowest bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoldedColumns {
+    pub columns: usize,
+    pub dropped_bits: u32,
+}
+
+impl FoldedColumns {
+    /// Of whole bodies.
+    pub fn whole(columns: usize) -> Self {
+        Self { columns, dropped_bits: 0 }
+    }
+
+    /// The variance of the fold, as a share of the modulus, for the worst database.
+    pub fn variance(self) -> f64 {
+        (worst_fold_deviation(self.columns, self.dropped_bits) / 2f64.powi(32)).powi(2)
+    }
 }
 
 /// log2 of an estimate for `entries` bytes whose LWE ciphertexts under `set` are rounded as a whole.
-pub(crate) fn rounded_exceedance_log2(set: LweSet, columns: usize, entries: usize, share: f64) -> f64 {
-    byte_exceedance_log2(fold_variance(columns) + lwe_rounding(set, ROUNDED_BITS), entries, share)
+pub(crate) fn rounded_exceedance_log2(set: LweSet, folded: FoldedColumns, entries: usize, share: f64) -> f64 {
+    byte_exceedance_log2(folded.variance() + lwe_rounding(set, ROUNDED_BITS), entries, share)
 }
 
 /// A share's rows of a database's matrix, which the first fold meets.
@@ -121,7 +135,7 @@ impl<B: Backend> Rows for MatrixRows<B> {
         let FirstQueries { layout, columns } = self.query;
         let mut words = Vec::with_capacity(queries.len() * columns * self.layout.columns());
         for query in queries.iter().flat_map(|query| query.bytes.chunks_exact(layout.bytes())) {
-            extend_words(&mut words, layout.split(query).first);
+            layout.extend_first(&mut words, query);
         }
         Ok(Some(self.backend.scalar_fold(matrix, &words)?))
     }

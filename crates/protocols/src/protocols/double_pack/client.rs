@@ -30,7 +30,7 @@ impl Client {
     pub fn new(params: Params, known: &[ClientKeys], rng: &mut SecretRng) -> Result<Self, ProtocolError> {
         params.validate()?;
         Ok(Self {
-            first: LweEncryptor::new(params.0.public_matrix()),
+            first: params.0.encryptor(),
             second: LweEncryptor::new(params.second_matrix()),
             ring: RingClient::new(Box::new(params.ring_shape()), known, rng),
             params,

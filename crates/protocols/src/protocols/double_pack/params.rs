@@ -11,6 +11,7 @@ use crate::steps::folded::{FoldedParams, FoldedProtocol, MAX_COLUMNS};
 use crate::steps::packer::packed_exceedance_log2;
 use crate::steps::query::QueryLayout;
 use crate::steps::ring::Shape;
+use crate::steps::scalar_fold::FoldedColumns;
 use crate::steps::shape::{malformed, validate_outcome};
 use crate::steps::{Unit, Work, noise};
 use crate::{ProtocolError, Sizes};
@@ -32,7 +33,8 @@ impl Params {
     /// How a query lies in its bytes.
     pub(super) fn layout(&self) -> QueryLayout {
         let Grid { columns, groups, .. } = self.0.grid;
-        QueryLayout { first: columns, second: groups, ciphertext: self.ring_shape().query_bytes() }
+        let (dropped_bits, ciphertext) = (self.0.dropped_bits, self.ring_shape().query_bytes());
+        QueryLayout { first: columns, dropped_bits, second: groups, ciphertext }
     }
 
     /// The layout of a second matrix: the bytes of a packed ciphertext down each column.
@@ -123,10 +125,12 @@ impl Parameters for Params {
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let (shape, grid) = (self.ring_shape(), self.0.grid);
-        let first = packed_exceedance_log2(&shape, self.0.lwe_set(), grid.columns, grid.record_bytes, share);
+        let set = self.0.lwe_set();
+        let first = packed_exceedance_log2(&shape, set, self.0.folded_columns(), grid.record_bytes, share);
         // All bytes of the inner ciphertexts must come back.
         let inner_bytes = grid.parts() * shape.response_bytes();
-        let second = packed_exceedance_log2(&shape, self.0.lwe_set(), grid.groups, inner_bytes, share);
+        let groups = FoldedColumns::whole(grid.groups);
+        let second = packed_exceedance_log2(&shape, set, groups, inner_bytes, share);
         Some(Failure::estimate(noise::either(first, second)))
     }
 

@@ -1,7 +1,7 @@
 //! Parameters and shapes.
 
 use spirea_lattice::RingSet;
-use spirea_lattice::rlwe::{KeyShape, query_bytes};
+use spirea_lattice::rlwe::KeyShape;
 
 use crate::grid::Grid;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
@@ -10,6 +10,7 @@ use crate::steps::pack::PackingShape;
 use crate::steps::packer::packed_exceedance_log2;
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
+use crate::steps::scalar_fold::FoldedColumns;
 use crate::steps::shape::validate_outcome;
 use crate::steps::{Work, noise};
 use crate::{ProtocolError, Sizes};
@@ -32,7 +33,7 @@ impl Params {
 
     /// How a query lies in its bytes.
     pub(super) fn layout(&self) -> QueryLayout {
-        self.0.two_folds_layout(query_bytes(self.0.ring_set()))
+        self.0.two_folds_layout(self.ring_shape().query_bytes())
     }
 
     /// RLWE ciphertexts that the fixed rows are packed into.
@@ -102,7 +103,8 @@ impl Parameters for Params {
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let (second, shape) = (self.second(), self.ring_shape());
         let (set, rows) = (self.0.lwe_set(), second.fixed_rows());
-        let packed = packed_exceedance_log2(&*shape, set, self.0.grid.groups, rows, share);
+        let packed =
+            packed_exceedance_log2(&*shape, set, FoldedColumns::whole(self.0.grid.groups), rows, share);
         let moving = self.0.two_folds_exceedance_log2(second.parts * second.moving_rows(), share);
         Some(Failure::estimate(noise::either(packed, moving)))
     }

@@ -45,7 +45,8 @@ impl Params {
 
     /// How a query lies in its bytes: it is a ciphertext.
     pub(super) fn layout(&self) -> QueryLayout {
-        QueryLayout { first: 0, second: 0, ciphertext: self.ring_shape().query_bytes() }
+        let ciphertext = self.ring_shape().query_bytes();
+        QueryLayout { first: 0, dropped_bits: 0, second: 0, ciphertext }
     }
 
     pub(super) fn ring_shape(&self) -> ExpandedShape {

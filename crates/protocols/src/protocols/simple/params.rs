@@ -64,7 +64,8 @@ impl Params {
 
     /// How a query lies in its bytes.
     pub(super) fn query_layout(&self) -> QueryLayout {
-        QueryLayout { first: self.record_columns() * self.columns, second: 0, ciphertext: 0 }
+        let first = self.record_columns() * self.columns;
+        QueryLayout { first, dropped_bits: 0, second: 0, ciphertext: 0 }
     }
 
     /// Columns that a record takes: the ciphertext columns of a query.
