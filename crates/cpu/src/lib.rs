@@ -9,6 +9,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("the kernels read the panel layout as little-endian words");
 
+mod ahead;
 mod aligned;
 mod dpf;
 mod fold;
@@ -30,6 +31,7 @@ use spirea_backend::{
     Backend, BackendError, BackendId, FileRows, PanelLayout, RING_DEGREE, RingMatrix, check_answers,
 };
 
+pub use ahead::prefetch_distances;
 pub use dpf::Traversal;
 pub use isa::Isa;
 pub use matrix::{CpuMatrix, CpuRows};

@@ -16,7 +16,7 @@ use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Files, Precomputation, PreparedKeys, Query};
 
 use super::Options;
-use super::report::median;
+use super::report::{median, print_json};
 use super::scan::Limits;
 use crate::output::{Format, bytes, print_line, seconds};
 
@@ -234,7 +234,7 @@ fn write_database(
 impl ProtocolReport {
     fn print(&self, format: Format) -> anyhow::Result<()> {
         if format == Format::Json {
-            return print_line(&serde_json::to_string(self)?);
+            return print_json(self);
         }
         let Self { name, params, shape: [rows, columns], backend, threads, batch, .. } = self;
         print_line(&format!(

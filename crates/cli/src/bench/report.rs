@@ -1,5 +1,7 @@
 //! What a benchmark prints: one JSON object a line, or the same for people.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use spirea_protocols::parameters::Failure;
 
@@ -76,7 +78,7 @@ impl Report {
     /// Prints it: as JSON, or as text.
     pub fn print(&self, format: crate::output::Format) -> anyhow::Result<()> {
         if format == crate::output::Format::Json {
-            return print_line(&serde_json::to_string(self)?);
+            return print_json(self);
         }
         let Self { name, backend, threads, batch, shape: [rows, columns], floor, ratio, .. } = self;
         print_line(&format!(
@@ -100,6 +102,23 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// A report, and what this process has chosen by measurement.
+#[derive(Serialize)]
+struct Measured<'a, R> {
+    #[serde(flatten)]
+    report: &'a R,
+    /// How many bytes ahead of what they read kernels of the processor ask for memory, where matrices were large enough to
+    /// tell.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    prefetch: BTreeMap<&'static str, usize>,
+}
+
+/// Prints a report as a line of JSON.
+pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
+    let prefetch = spirea_cpu::prefetch_distances().collect();
+    print_line(&serde_json::to_string(&Measured { report, prefetch })?)
 }
 
 /// The median of the times of `runs` runs after one that does not count.

@@ -20,6 +20,7 @@ use super::fold::{Block, GROUP_ROWS, SLACK, Sum, XorMasked, XorTables, sum_bytes
 use super::lanes::{ByteLanes as _, Word};
 use super::traverse::Descent;
 use super::tree::Tree;
+use crate::ahead::SHARE_FOLD;
 use crate::aligned::Aligned;
 use crate::isa::{Found, Portable, with_token};
 use crate::matrix::CpuRows;
@@ -159,7 +160,10 @@ impl Fold<'_> {
                     padded[..count * row_bytes].copy_from_slice(&bytes[..count * row_bytes]);
                     padded.into()
                 };
-                self.block(Block { bytes: &bytes, row_bytes, rows: whole }, shares, first - rows.start, sums);
+                SHARE_FOLD.read(whole * row_bytes, self.bytes.len(), |ahead| {
+                    let block = Block { bytes: &bytes, row_bytes, rows: whole, ahead };
+                    self.block(block, shares, first - rows.start, sums);
+                });
             }
         }
     }

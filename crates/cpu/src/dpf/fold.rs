@@ -26,6 +26,8 @@ pub(crate) struct Block<'a> {
     pub row_bytes: usize,
     /// Rows.
     pub rows: usize,
+    /// How many bytes ahead of the row at hand rows are asked for: on the way from memory when their turn comes.
+    pub ahead: usize,
 }
 
 impl<'a> Block<'a> {
@@ -66,15 +68,11 @@ impl RowKernel for XorMasked<'_> {
     }
 }
 
-/// Bytes ahead of the row at hand that are asked for: on the way from memory when their turn comes. Lines that are a
-/// whole page ahead, and beyond, cost an Intel core a tenth to a fifth where rows are several lines wide.
-const AHEAD: usize = 3072;
-
-/// Asks for the cache lines of `bytes` bytes, [`AHEAD`] of them.
+/// Asks for the cache lines of `bytes` bytes, `ahead` of them.
 #[inline(always)]
-fn ask_ahead(row: &[u8], bytes: usize) {
+fn ask_ahead(row: &[u8], ahead: usize, bytes: usize) {
     for line in (0..bytes).step_by(64) {
-        prefetch(row.as_ptr().wrapping_add(AHEAD + line));
+        prefetch(row.as_ptr().wrapping_add(ahead + line));
     }
 }
 
@@ -104,7 +102,7 @@ fn xor_masked_narrow<L: ByteLanes, const V: usize>(
                 bits = lanes.add32(bits, bits);
                 for (v, total) in totals.iter_mut().enumerate() {
                     if i % per_line == 0 && v * L::BYTES % 64 == 0 {
-                        ask_ahead(&row[v * L::BYTES..], L::BYTES);
+                        ask_ahead(&row[v * L::BYTES..], block.ahead, L::BYTES);
                     }
                     *total = lanes.xor(*total, lanes.and(lanes.load(&row[v * L::BYTES..]), mask));
                 }
@@ -124,7 +122,7 @@ fn xor_masked_wide<L: ByteLanes>(lanes: L, block: Block<'_>, bits: Bits<'_>, sum
         let mask = lanes.splat64(bit.wrapping_neg());
         let bytes = &block.row(row)[..block.row_bytes + SLACK];
         for at in (0..block.row_bytes).step_by(L::BYTES) {
-            ask_ahead(&bytes[at..], L::BYTES);
+            ask_ahead(&bytes[at..], block.ahead, L::BYTES);
             let total = lanes.xor(lanes.load(&sums[at..]), lanes.and(lanes.load(&bytes[at..]), mask));
             lanes.store(total, &mut sums[at..]);
         }
@@ -198,7 +196,7 @@ fn xor_stripe<L: ByteLanes, const V: usize>(
     for (i, table) in tables.iter_mut().enumerate() {
         for j in 0..TABLE_ROWS {
             let row = &rows.row(i * TABLE_ROWS + j)[at..][..V * L::BYTES];
-            ask_ahead(row, V * L::BYTES);
+            ask_ahead(row, rows.ahead, V * L::BYTES);
             for v in 0..V {
                 let row = lanes.load(&row[v * L::BYTES..]);
                 // Subsets with row j are those without it, and row j.
@@ -345,7 +343,7 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
             let share = W::splat(lanes, shares[row]);
             for (v, total) in totals.iter_mut().enumerate() {
                 if K == 1 && v * L::BYTES % 64 == 0 {
-                    ask_ahead(&bytes[v * L::BYTES..], L::BYTES);
+                    ask_ahead(&bytes[v * L::BYTES..], block.ahead, L::BYTES);
                 }
                 ahead.ask();
                 *total = W::multiply_add(lanes, *total, lanes.load(&bytes[v * L::BYTES..]), share);

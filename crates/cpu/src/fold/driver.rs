@@ -14,6 +14,7 @@ use spirea_backend::{PANEL_ROWS, PanelLayout, QUAD};
 
 use super::tile::Tile;
 use super::{Microkernel, Operand, PanelSums, Quad, digits};
+use crate::ahead::SCAN;
 use crate::prefetch::Lines;
 
 /// Bytes of packed queries that a block of columns may have: half of a small second-level cache.
@@ -22,8 +23,6 @@ const OPERANDS_BYTES: usize = 128 << 10;
 const REREAD_QUADS: usize = 64;
 /// Fewest quads of a block, so that adding a tile's sums to memory stays a small part of its work.
 const LEAST_QUADS: usize = 32;
-/// How far ahead of a lone tile the database is asked for, in bytes.
-const AHEAD: usize = 2048;
 /// Chunks of panels for each thread: enough to even out threads that other work slows down.
 const CHUNKS_PER_THREAD: usize = 4;
 
@@ -44,7 +43,7 @@ pub(crate) fn scalar_fold<K: Microkernel>(
     let chunk = layout.panels().div_ceil(CHUNKS_PER_THREAD * rayon::current_num_threads());
     sums.par_chunks_mut(chunk * batch)
         .zip(quads.par_chunks(chunk * layout.quads()))
-        .for_each(|(sums, quads)| fold_chunk(kernel, layout.quads(), batch, &tiles, &operands, quads, sums));
+        .for_each(|(sums, quads)| fold_chunk(kernel, layout, batch, &tiles, &operands, quads, sums));
 
     let mut answers = vec![0; layout.rows() * batch];
     answers.par_chunks_mut(layout.rows()).enumerate().for_each(|(query, answer)| {
@@ -95,14 +94,14 @@ fn block_quads(batch: usize, tiles: usize) -> usize {
 
 fn fold_chunk<K: Microkernel>(
     kernel: K,
-    panel_quads: usize,
+    layout: PanelLayout,
     batch: usize,
     tiles: &[Range<usize>],
     operands: &[Operand],
     quads: &[Quad],
     sums: &mut [PanelSums],
 ) {
-    let length = block_quads(batch, tiles.len());
+    let (panel_quads, length) = (layout.quads(), block_quads(batch, tiles.len()));
     for start in (0..panel_quads).step_by(length) {
         let end = (start + length).min(panel_quads);
         for (panel, sums) in sums.chunks_exact_mut(batch).enumerate() {
@@ -113,15 +112,21 @@ fn fold_chunk<K: Microkernel>(
             let following = quads.get(first + panel_quads + start..first + panel_quads + end);
             let mut shares = following.unwrap_or(&[]).chunks(block.len().div_ceil(tiles.len()));
             for tile in tiles {
-                let ahead = match tiles.len() {
-                    1 => Lines::new(block.as_flattened().as_ptr().wrapping_add(AHEAD), size_of_val(block)),
-                    _ => shares
-                        .next()
-                        .map_or(Lines::NONE, |share| Lines::new(share.as_ptr(), size_of_val(share))),
-                };
                 let offset = tile.start * panel_quads;
                 let operands = &operands[offset + start * tile.len()..offset + end * tile.len()];
-                kernel.fold(Tile { block, ahead, operands, sums: &mut sums[tile.clone()] });
+                let sums = &mut sums[tile.clone()];
+                let mut fold = |ahead| kernel.fold(Tile { block, ahead, operands, sums });
+                let at = |distance| {
+                    Lines::new(block.as_flattened().as_ptr().wrapping_add(distance), size_of_val(block))
+                };
+                match tiles.len() {
+                    1 => SCAN.read(size_of_val(block), layout.bytes(), |distance| fold(at(distance))),
+                    _ => fold(
+                        shares
+                            .next()
+                            .map_or(Lines::NONE, |share| Lines::new(share.as_ptr(), size_of_val(share))),
+                    ),
+                }
             }
         }
     }

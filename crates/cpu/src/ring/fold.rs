@@ -21,15 +21,13 @@ use super::modular::{Factor, Prime, lazy_terms, montgomery_one};
 use super::ntt::Forward;
 use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
+use crate::ahead::POLY_FOLD;
 use crate::prefetch::{Lines, prefetch};
 
 /// Groups of rows whose columns stay in the first-level cache while the queries go by.
 const GROUPS: usize = 4;
 /// Words of a cache line.
 const LINE: usize = 16;
-/// Words of the matrix, from the column at hand on, that are asked for ahead of it: within a page or the next one, where
-/// the processor's own prefetching goes along.
-const AHEAD: usize = 2048 / 4;
 /// Queries of a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level cache.
 const QUERIES: usize = 8;
 /// Words of the sums that are gathered before they are dealt out: 4 MiB, a part of a third-level cache.
@@ -176,7 +174,8 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
     // A band of tiles at a time: their sums stay in the caches until they are dealt out to ciphertexts.
     let of_tile = (leaves.len() * rows * 2 * W).max(1);
     let band = (BAND_WORDS / of_tile).clamp(rayon::current_num_threads(), tables.tiles());
-    let mut sums = vec![0; band * of_tile];
+    let mut sums = memory.words(Some(band * of_tile), "the sums of products")?;
+    let sums = sums.as_words_mut();
     for first in (0..tables.tiles()).step_by(band) {
         let count = band.min(tables.tiles() - first);
         sums[..count * of_tile].par_chunks_mut(of_tile).enumerate().for_each(|(i, sums)| {
@@ -189,8 +188,10 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
                 (of_plain, sums) = sums.split_at_mut(leaves.len() * plain.rows * 2 * W);
                 of_plain.fill(0);
                 let RingPlain { rows, columns, .. } = *plain;
-                let (q, plain) = (tables.prime_of(tile), plain.tile(W, tile));
-                lanes.run(Fold { q, rows, columns, plain, leaves: &leaves, sums: of_plain });
+                let (q, bytes, plain) = (tables.prime_of(tile), plain.bytes(), plain.tile(W, tile));
+                POLY_FOLD.read(size_of_val(plain), bytes, |ahead| {
+                    lanes.run(Fold { q, rows, columns, plain, ahead, leaves: &leaves, sums: of_plain });
+                });
             }
         });
         // From tile, matrix, query, row to query, matrix, row, tile.
@@ -220,6 +221,8 @@ struct Fold<'a> {
     rows: usize,
     columns: usize,
     plain: &'a [u32],
+    /// How many bytes ahead the plaintexts are asked for.
+    ahead: usize,
     /// For each query, block by block.
     leaves: &'a [Vec<&'a [u32]>],
     sums: &'a mut [u32],
@@ -230,7 +233,7 @@ impl Kernel for Fold<'_> {
 
     #[inline(always)]
     fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
-        let Self { q, rows, columns, plain, leaves, sums } = self;
+        let Self { q, rows, columns, plain, ahead, leaves, sums } = self;
         let prime = Prime::new(lanes, q);
         let lazy = lazy_terms(q, q.value().into());
         let (plain, sums) = (plain.as_chunks::<W>().0, sums.as_chunks_mut::<W>().0);
@@ -248,7 +251,7 @@ impl Kernel for Fold<'_> {
                             let leaves = leaves[first / BLOCK];
                             let operands = Operands { lazy, plain: block, width, leaves, sums };
                             if query == 0 {
-                                let plain = block.as_flattened().as_ptr().wrapping_add(AHEAD);
+                                let plain = block.as_flattened().as_ptr().wrapping_byte_add(ahead);
                                 operands.fold(lanes, prime, InTurns { plain, leaves: next });
                             } else {
                                 operands.fold(lanes, prime, next);
