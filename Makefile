@@ -42,8 +42,8 @@ endif
 # And what takes longer than anyone waits for: hours.
 .PHONY: test-all
 test-all: test torture check-whole-cuda-pack
-	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance
-	SPIREA_CONFORMANCE=long $(MAKE) test-constant-time
+	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda
+	SPIREA_CONFORMANCE=long $(MAKE) test-constant-time test-cuda-asan
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
 	$(MAKE) fuzz
 

@@ -76,14 +76,15 @@ fn spreadsheets_files_are_read_or_told_how_to() {
 #[test]
 fn sizes_and_counts_are_read_as_people_write_them() {
     let folder = folder_with(&[]);
-    let plan = |records: &str, bytes: &str| {
-        let arguments = ["plan", "--records", records, "--record-bytes", bytes, "--json", "--threads", "1"];
-        let plan = text(&expect(folder.path(), 0, &arguments).stdout);
-        let of_dpf = plan.lines().find(|line| line.contains("dpf-xor")).unwrap();
-        let of_dpf: serde_json::Value = serde_json::from_str(of_dpf).unwrap();
-        (of_dpf["shape"].clone(), of_dpf["download_bytes"].clone())
-    };
-    assert_eq!(plan("2e3", "0.5K"), plan("2000", "512"));
+    let arguments = ["plan", "--records", "2e3", "--record-bytes", "0.5K", "--json", "--threads", "1"];
+    let plan = text(&expect(folder.path(), 0, &arguments).stdout);
+    let of_dpf = plan.lines().find(|line| line.contains("dpf-xor")).unwrap();
+    let of_dpf: serde_json::Value = serde_json::from_str(of_dpf).unwrap();
+    assert_eq!(
+        (&of_dpf["shape"], &of_dpf["download_bytes"]),
+        (&[1, 2000].as_slice().into(), &512.into()),
+        "{of_dpf}"
+    );
     for (arguments, part) in [
         (["plan", "--records", "many", "--record-bytes", "1"], "1e6"),
         (["plan", "--records", "1", "--record-bytes", "1.5"], "512MiB"),
