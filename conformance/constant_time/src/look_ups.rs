@@ -44,9 +44,15 @@ pub fn of(protocol: &str) {
         (TableKind::Keyword, Spread::Wide, small, None),
         (TableKind::Index, Spread::Wide, small, None),
     ];
-    // How wide buckets are found is the table's code, whatever the protocol: one of each kind.
-    let every = is_long() || ["simple", "exppack-simple", "onion", "dpf-xor"].contains(&protocol);
-    for &(kind, spread, size, proof_levels) in &tables[..if every { 4 } else { 2 }] {
+    // How wide buckets are found is the table's code, whatever the protocol: one of each kind. What a client of
+    // double-pack does beside exppack-simple's takes its server the longest.
+    let count = match protocol {
+        _ if is_long() => 4,
+        "simple" | "exppack-simple" | "onion" | "dpf-xor" => 4,
+        "double-pack" => 1,
+        _ => 2,
+    };
+    for &(kind, spread, size, proof_levels) in &tables[..count] {
         let (setup, client, rng) = &mut halves(protocol, sealed(kind, spread, size, proof_levels));
         // One that is there, and one that is not.
         for number in [size.values * 2 / 3, size.values + 5] {
