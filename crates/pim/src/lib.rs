@@ -9,6 +9,7 @@ mod backend;
 mod cluster;
 mod emulation;
 mod fold;
+pub mod model;
 pub mod phases;
 mod placement;
 mod queue;

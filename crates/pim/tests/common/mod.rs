@@ -41,6 +41,7 @@ pub fn table(layout: RowLayout, rng: &mut SecretRng) -> Vec<u8> {
 }
 
 /// The answers by definition.
+#[allow(dead_code, reason = "not every test program compares answers")]
 pub fn expected(layout: RowLayout, bytes: &[u8], first_row: usize, keys: &[Key]) -> Vec<u8> {
     let rows = NaiveBackend.upload_rows(layout, bytes).unwrap();
     NaiveBackend.share_fold(&rows, first_row, PRF, keys).unwrap()
