@@ -23,8 +23,8 @@ pub enum Tolerance {
     Points(f64),
     /// Between two values.
     Range(f64, f64),
-    /// Not above the paper's value.
-    AtMost,
+    /// Not below the paper's value: a bound on what was measured.
+    AtLeast,
 }
 
 /// A value that the paper states.
@@ -54,7 +54,7 @@ impl Comparison {
         match self.tolerance {
             Tolerance::Share(most) | Tolerance::Points(most) => self.deviation().abs() <= most,
             Tolerance::Range(least, most) => (least..=most).contains(&self.model),
-            Tolerance::AtMost => self.model <= self.paper,
+            Tolerance::AtLeast => self.model >= self.paper,
         }
     }
 }
@@ -151,7 +151,7 @@ pub fn comparisons(parameters: &Parameters) -> Vec<Comparison> {
         BATCHES.into_iter().map(gain).fold(0.0, f64::max)
     });
     let gpu = most(&|gib| asked.throughput(gib, 1) / asked.gpu(gib));
-    // Figure 3b: a point of the roofline is no higher than the roof over it.
+    // Figure 3b: what was measured is no higher than the roof over it.
     let roof = |intensity: f64| {
         (parameters.cpu.bytes_per_second * intensity).min(parameters.cpu.operations_per_second) / 1e9
     };
@@ -171,9 +171,8 @@ pub fn comparisons(parameters: &Parameters) -> Vec<Comparison> {
         row("Section 5.4: 8 clusters over 1, 1 GB, at most", 1.35, clusters, Tolerance::Range(1.2, 1.6)),
         row("Section 5.5: throughput over GPU, at most", 1.34, gpu, ratio),
         row("Section 5.5: latency over GPU, at most", 1.3, gpu, ratio),
-        // The measured points, against the model's roof: their place in the comparison is the other way round.
-        row("Figure 3b: dpXOR under the roof, Gop/s", roof(0.0625), 0.725, Tolerance::AtMost),
-        row("Figure 3b: evaluation under the roof, Gop/s", roof(30.0), 4.85, Tolerance::AtMost),
+        row("Figure 3b: dpXOR, and the roof over it, Gop/s", 0.725, roof(0.0625), Tolerance::AtLeast),
+        row("Figure 3b: evaluation, and the roof over it, Gop/s", 4.85, roof(30.0), Tolerance::AtLeast),
     ]
 }
 
