@@ -61,7 +61,7 @@ fn dpf_xor_of_every_content() {
 
 #[test]
 fn dpf_xor_beyond_mram() {
-    // 56 KiB for tables in each of two clusters' three DPUs, at most two of which work in the end.
+    // 56 KiB for the tables of both parties in each of two clusters' three DPUs, at most two of which work in the end.
     agrees(machine(2, 128 << 10), &choose("dpf-xor", 40_000, 32), Content::Random(4), 9);
 }
 

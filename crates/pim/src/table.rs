@@ -41,7 +41,9 @@ impl Table {
         let most = regions.largest() / slices.record_bytes() / GROUP * GROUP;
         let most = most.min(mram.most_records(&slices, slices.queries(crate::shape::MOST_QUERIES, wram)));
         let wanted = layout.rows().div_ceil(dpus).next_multiple_of(GROUP);
-        let block_records = wanted.min(most / GROUP * GROUP);
+        // A table in passes leaves half of what is free to others.
+        let block_records =
+            if wanted <= most { wanted } else { (most / 2 / GROUP * GROUP).max(most.min(GROUP)) };
         let region = match block_records {
             0 => None,
             records => regions.take(records * slices.record_bytes()),

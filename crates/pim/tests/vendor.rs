@@ -75,8 +75,11 @@ fn every_call_of_the_library_is_made() {
     let mut all = [0; 24];
     set.push_from(Symbol::MramHeap, 16, &mut all).unwrap();
     assert_eq!(all, [[5; 8], [7; 8], [5; 8]].concat()[..]);
-    assert!(matches!(set.push_to(Symbol::MramHeap, 4, &[Some(&[0; 8]); 3]), Err(PimError::Transfer(_))));
-    // The second DPU is broken.
+    assert!(matches!(set.push_to(Symbol::MramHeap, 4, &[Some(&[0; 8][..]); 3]), Err(PimError::Transfer(_))));
+    // Of no record, for one query. The second DPU is broken.
+    let arguments: Vec<u8> =
+        [1u32, 0, 8, 0, 1, 8, 8, 0, 8, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    set.broadcast_to(Symbol::Arguments, 0, &arguments).unwrap();
     assert!(matches!(set.launch(), Err(PimError::Fault(_))));
     drop(set);
     assert_eq!(vendor.alloc(None).unwrap().dpus(), 6, "dropped sets are freed");
