@@ -72,6 +72,10 @@ fn the_model_is_printed_beside_the_paper_and_drawn() {
     let comparisons = named(&paper, "pim-comparison");
     assert_eq!(comparisons.len(), 15);
     assert!(comparisons.iter().all(|line| line["within"] == true && line["profile"] == "paper"));
+    let simulated = named(&paper, "pim-simulation");
+    assert!(
+        simulated.len() == 8 && simulated.iter().all(|line| line["deviation"].as_f64().unwrap().abs() < 0.05)
+    );
     assert!(named(&paper, "pim-figure").iter().any(|line| line["figure"] == "11b"));
     for drawing in ["comparisons", "figure-9a", "figure-9d", "figure-10", "figure-11a", "figure-12b"] {
         let svg = std::fs::read_to_string(folder.join("drawn").join(drawing).with_extension("svg")).unwrap();

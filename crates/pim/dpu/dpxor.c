@@ -36,7 +36,7 @@ struct dpxor_arguments {
     uint32_t result;            // the launch's number in 8 bytes, then every query's slices
     uint32_t selectors;         // for each group as many words of 64 bits as queries
     uint32_t database;          // slices, `slice_stride` bytes from one to the next
-    uint32_t slice_stride;      //
+    uint32_t slice_stride;
     uint32_t reserved;          // transfers are multiples of 8 bytes
 };
 

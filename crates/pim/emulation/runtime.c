@@ -11,6 +11,10 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#if !defined(MAP_STACK)
+#define MAP_STACK 0
+#endif
+
 // The stack of a fiber. A program may use less of it, `limit`: the rest is room to find out that it used more.
 #define STACK (96u << 10)
 // Bytes at the limit of a stack that hold a pattern while nobody has gone over it.

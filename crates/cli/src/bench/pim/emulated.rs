@@ -35,9 +35,15 @@ pub fn run(mib: usize, dpus: usize, threads: usize, runs: usize, format: Format)
         "the emulation and the CPU backend give different answers"
     );
     let runs = runs.max(1);
-    let on_cpu = median_seconds(runs, || Ok(drop(cpu.share_fold(&here, 0, prf, keys)?)))?;
+    let on_cpu = median_seconds(runs, || {
+        std::hint::black_box(cpu.share_fold(&here, 0, prf, keys)?);
+        Ok(())
+    })?;
     pim.times().take();
-    let emulated = median_seconds(runs, || Ok(drop(pim.share_fold(&there, 0, prf, keys)?)))?;
+    let emulated = median_seconds(runs, || {
+        std::hint::black_box(pim.share_fold(&there, 0, prf, keys)?);
+        Ok(())
+    })?;
     // One run more than those that count.
     let phases = pim.times().take().into_iter();
     let steps = phases.map(|(name, time)| {

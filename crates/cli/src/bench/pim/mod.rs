@@ -9,13 +9,18 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
+use spirea_pim::model::cycles::BlockWork;
+use spirea_pim::model::events::simulate;
 use spirea_pim::model::figures::{
-    Comparison, Figure, Shared, Tolerance, comparisons, figures, records, shared_passes,
+    Comparison, Figure, RECORD_BYTES, Shared, Tolerance, comparisons, figures, records, shared_passes,
 };
 use spirea_pim::model::parameters::{Parameters, Profile};
 
 use crate::output::{Format, print_line, seconds};
 
+/// Numbers of tasklets for which the closed form stands beside the simulation, and blocks of each in the simulation.
+const TASKLETS: [u32; 8] = [1, 2, 4, 8, 11, 12, 16, 24];
+const BLOCKS: u32 = 50;
 /// GiB of the tables for which passes that queries share are priced.
 const SHARED_SIZES: [f64; 2] = [1.0, 8.0];
 
@@ -77,6 +82,19 @@ struct PointLine<'a> {
     y_label: &'a str,
 }
 
+/// The closed form beside the simulation, for programs.
+#[derive(Serialize)]
+struct SimulationLine<'a> {
+    name: &'static str,
+    profile: &'a str,
+    tasklets: u32,
+    /// In which every tasklet gets over one block.
+    cycles: f64,
+    simulated_cycles: f64,
+    deviation: f64,
+    bound: &'static str,
+}
+
 /// What passes that queries share gain, for programs.
 #[derive(Serialize)]
 struct SharedLine<'a> {
@@ -108,6 +126,7 @@ pub fn run(options: &PimOptions) -> anyhow::Result<()> {
     if format == Format::Json {
         figures.iter().try_for_each(|figure| print_figure(figure, &name))?;
     }
+    TASKLETS.into_iter().try_for_each(|tasklets| print_simulation(tasklets, &parameters, &name, format))?;
     for gib in SHARED_SIZES {
         let host = parameters.evaluations_per_second(records(gib));
         let shared = shared_passes(&parameters, gib);
@@ -177,6 +196,26 @@ fn print_comparison(comparison: &Comparison, profile: &str, format: Format) -> a
             deviation(comparison),
             if line.within { "ok" } else { "off" },
             line.tolerance
+        )),
+    }
+}
+
+fn print_simulation(
+    tasklets: u32,
+    parameters: &Parameters,
+    profile: &str,
+    format: Format,
+) -> anyhow::Result<()> {
+    let work = BlockWork { tasklets, ..parameters.block_work(RECORD_BYTES, 1) };
+    let simulated_cycles = simulate(work, BLOCKS) as f64 / f64::from(BLOCKS);
+    let cycles = work.cycles();
+    let (name, bound, deviation) = ("pim-simulation", work.bound(), cycles / simulated_cycles - 1.0);
+    let line = SimulationLine { name, profile, tasklets, cycles, simulated_cycles, deviation, bound };
+    match format {
+        Format::Json => print_line(&serde_json::to_string(&line)?),
+        Format::Text => print_line(&format!(
+            "{tasklets:>2} tasklets: {cycles:.0} cycles for a block of each ({bound}), {:+.1}% of the simulation's",
+            100.0 * deviation
         )),
     }
 }

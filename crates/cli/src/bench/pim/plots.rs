@@ -40,23 +40,25 @@ pub fn draw(
 
 /// What the paper states of a figure, with the model's value, in a line.
 fn stated(number: &str, comparisons: &[Comparison]) -> String {
-    let where_stated = match number {
-        "9a" | "9c" => &["0.5 GB", "8 GB"][..],
-        "9b" | "9d" => &["mean of batches"],
-        "10" => &["Table 1"],
-        "11a" | "11b" => &["8 clusters"],
-        "12a" => &["throughput over GPU"],
-        _ => &["latency over GPU"],
+    // Parts of the statements, and what they are called in the drawing.
+    let statements = match number {
+        "9a" | "9c" => &[("0.5 GB", "over CPU at 0.5 GB"), ("8 GB", "at 8 GB")][..],
+        "9b" | "9d" => &[("mean of batches", "over CPU, mean of batches")],
+        "10" => &[("Table 1", "")],
+        "11a" | "11b" => &[("8 clusters", "8 clusters over 1")],
+        "12a" => &[("throughput over GPU", "over GPU, at most")],
+        _ => &[("latency over GPU", "over GPU, at most")],
     };
-    let of_figure = comparisons.iter().filter(|row| where_stated.iter().any(|part| row.what.contains(part)));
-    let texts = of_figure.map(|row| match number {
-        // Five shares have no room for more.
-        "10" => format!("{:.1} ({:.1})", row.model, row.paper),
-        _ => format!("{} {:.2} (paper {:.2}, {})", row.what, row.model, row.paper, deviation(row)),
+    let values = statements.iter().flat_map(|&(part, name)| {
+        let rows = comparisons.iter().filter(move |row| row.what.contains(part));
+        rows.map(move |row| match name {
+            // Seven shares have no room for more.
+            "" => format!("{:.1} ({:.1})", row.model, row.paper),
+            _ => format!("{name} {:.2} (paper {:.2}, {})", row.model, row.paper, deviation(row)),
+        })
     });
-    let texts =
-        texts.map(|text| text.trim_start_matches("Section ").to_owned()).collect::<Vec<_>>().join("; ");
-    if number == "10" { format!("shares of Table 1 in %, model (paper): {texts}") } else { texts }
+    let values = values.collect::<Vec<_>>().join("; ");
+    if number == "10" { format!("shares of Table 1 in %, model (paper): {values}") } else { values }
 }
 
 fn chart(figure: &Figure, profile: &str, stated: &str) -> Chart {
