@@ -71,6 +71,12 @@ impl StepTimes {
     pub fn take(&self) -> BTreeMap<&'static str, Duration> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// Adds to the time of a step.
+    pub fn add(&self, step: &'static str, time: Duration) {
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *times.entry(step).or_default() += time;
+    }
 }
 
 impl Observer for StepTimes {
@@ -81,8 +87,7 @@ impl Observer for StepTimes {
     ) -> Result<T, BackendError> {
         let started = Instant::now();
         let result = work();
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *times.entry(operation.step()).or_default() += started.elapsed();
+        self.add(operation.step(), started.elapsed());
         result
     }
 }

@@ -47,7 +47,9 @@ pub struct Options {
     #[arg(long)]
     insecure_no_auth: bool,
     /// What answers: auto (GPUs where a database fits them, the processor elsewhere and where a GPU fails), cpu, cuda
-    /// (all GPUs, or an error), cuda:0,1 (these), cuda:0,1:STRATEGY with replicate, exchange, aggregate or gather.
+    /// (all GPUs, or an error), cuda:0,1 (these), cuda:0,1:STRATEGY with replicate, exchange, aggregate or gather;
+    /// pim, pim:DPUS or pim:DPUS:CLUSTERS (dpf-xor by processing in memory, the rest by the processor), and pim-emulated
+    /// with the same, where the processor stands for the DPUs.
     /// [default: auto]
     #[arg(long)]
     backend: Option<BackendChoice>,

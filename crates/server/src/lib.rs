@@ -55,7 +55,7 @@ mod tls;
 mod traces;
 
 pub use access::{Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
-pub use backend::{BackendChoice, gpu_demand};
+pub use backend::{BackendChoice, PimChoice, PimMachine, gpu_demand};
 pub use config::{Limits, ServerConfig, WrongSetting};
 pub use connections::Stopper;
 pub use library::SignerError;

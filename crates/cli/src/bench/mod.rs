@@ -2,6 +2,7 @@
 
 mod dpf;
 mod hint;
+mod pim;
 mod plot;
 mod protocol;
 pub(crate) mod report;
@@ -39,6 +40,8 @@ pub enum Bench {
     DpfXor(shares::ShareOptions),
     /// One server's fold by shared words, with a key for each query.
     DpfSum(shares::ShareOptions),
+    /// Processing in memory: a model of the machine beside what IM-PIR reports.
+    Pim(pim::PimOptions),
     /// The server of any protocol, split by step.
     Protocol(protocol::ProtocolOptions),
     /// Draw results as SVG: how near each is to its limit, and where a protocol's time goes.
@@ -124,6 +127,7 @@ pub fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::Dpf(options) => dpf::run(&options),
         Bench::DpfXor(options) => shares::run_xor(&options),
         Bench::DpfSum(options) => shares::run_sum(&options),
+        Bench::Pim(options) => pim::run(&options),
         Bench::Protocol(options) => protocol::run(&options),
         Bench::Plot(options) => plot::run(&options),
     }

@@ -1,6 +1,7 @@
 //! `spirea plan`: what each protocol would cost on this machine, and which to choose.
 
 mod gpus;
+mod pim;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ use crate::output::{bytes, note, parse_bytes, parse_count, print_line, seconds};
 use crate::progress::Bars;
 use crate::threads::Threads;
 use gpus::{Gpu, GpuGroup, GpuOptions};
+use pim::{Pim, PimOptions};
 
 /// What to plan for.
 #[derive(Args)]
@@ -81,6 +83,8 @@ pub struct Options {
     gpu: Option<Gpu>,
     #[command(flatten)]
     gpus: GpuOptions,
+    #[command(flatten)]
+    pim: PimOptions,
     /// Threads of the server; 0 for all.
     #[arg(long, default_value = "0")]
     threads: Threads,
@@ -90,8 +94,9 @@ pub struct Options {
 }
 
 impl Options {
-    fn gpus(&self) -> Gpus {
-        Gpus { one: self.gpu, several: self.gpus.group() }
+    fn devices(&self, rates: &Rates) -> anyhow::Result<Devices> {
+        let pim = self.pim.machine(rates)?;
+        Ok(Devices { gpu: self.gpu, gpus: self.gpus.group(), pim })
     }
 
     /// The table that is built or would be, with what is known of its values, where there is one.
@@ -112,11 +117,11 @@ impl Options {
     }
 }
 
-/// The GPUs to plan for.
-#[derive(Clone, Copy)]
-struct Gpus {
-    one: Option<Gpu>,
-    several: Option<GpuGroup>,
+/// What there is beside the processor.
+struct Devices {
+    gpu: Option<Gpu>,
+    gpus: Option<GpuGroup>,
+    pim: Option<Pim>,
 }
 
 /// One line of the plan, for programs.
@@ -158,6 +163,19 @@ struct Numbers<'a> {
     gpus_bytes_each: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpus_reason: Option<String>,
+    /// Of protocols that processing in memory answers; the members after it are there with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pim_clusters: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pim_passes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pim_queries_in_pass: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pim_query_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pim_queries_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pim_bound: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ruled_out: Option<&'a str>,
 }
@@ -199,17 +217,18 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         security: options.security,
         prefer: options.prefer,
     };
+    let devices = options.devices(&rates)?;
     let plans = planner::plan(records, record_bytes, &needs, &rates);
     let best = planner::recommended(&plans);
     if options.json {
         for (i, plan) in plans.iter().enumerate() {
-            print_line(&serde_json::to_string(&line(plan, best == Some(i), options.gpus()))?)?;
+            print_line(&serde_json::to_string(&line(plan, best == Some(i), &devices))?)?;
         }
     } else {
         if let Some((table, _)) = &table {
             print_line(&format!("records: {}, of {} values", explain_records(table), table.entries))?;
         }
-        print_plans(&plans, best, options.gpus())?;
+        print_plans(&plans, best, &devices)?;
         if let Some((table, statistics)) = &table {
             print_line(&format!("longest value: {}", explain_longest(table, statistics)))?;
         }
@@ -217,9 +236,11 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn numbers(figures: &Figures, gpus: Gpus) -> Numbers<'_> {
-    let gpu = gpus.one.map(|gpu| gpu.least_seconds(figures));
-    let several = gpus.several.map(|group| group.division(figures));
+fn numbers<'a>(figures: &'a Figures, devices: &Devices) -> Numbers<'a> {
+    let gpu = devices.gpu.map(|gpu| gpu.least_seconds(figures));
+    let several = devices.gpus.map(|group| group.division(figures));
+    let pim = devices.pim.as_ref().and_then(|pim| pim.price(figures));
+    let arrangement = pim.map(|pim| pim.arrangement);
     let (gpus_fit, division) = (several.as_ref().map(Option::is_some), several.flatten());
     let Figures { params, sizes, steps, memory_bytes, lookup_seconds, ruled_out } = figures;
     Numbers {
@@ -240,16 +261,22 @@ fn numbers(figures: &Figures, gpus: Gpus) -> Numbers<'_> {
         gpus_strategy: division.as_ref().map(|division| division.strategy.to_string()),
         gpus_bytes_each: division.as_ref().map(|division| division.device_bytes),
         gpus_reason: division.map(|division| division.reason),
+        pim_clusters: arrangement.map(|arrangement| arrangement.clusters),
+        pim_passes: arrangement.map(|arrangement| arrangement.passes),
+        pim_queries_in_pass: arrangement.map(|arrangement| arrangement.queries),
+        pim_query_seconds: arrangement.map(|arrangement| arrangement.times.total()),
+        pim_queries_per_second: arrangement.map(|arrangement| arrangement.throughput),
+        pim_bound: pim.map(|pim| pim.bound),
         ruled_out: ruled_out.as_deref(),
     }
 }
 
-fn line(plan: &Plan, recommended: bool, gpus: Gpus) -> Line<'_> {
+fn line<'a>(plan: &'a Plan, recommended: bool, devices: &Devices) -> Line<'a> {
     Line {
         protocol: plan.protocol,
         recommended,
         refused: plan.outcome.as_ref().err().map(String::as_str),
-        figures: plan.outcome.as_ref().ok().map(|figures| numbers(figures, gpus)),
+        figures: plan.outcome.as_ref().ok().map(|figures| numbers(figures, devices)),
     }
 }
 
@@ -263,14 +290,14 @@ fn division(group: GpuGroup, figures: &Figures) -> String {
     )
 }
 
-fn print_plans(plans: &[Plan], best: Option<usize>, gpus: Gpus) -> anyhow::Result<()> {
+fn print_plans(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow::Result<()> {
     let header = ["protocol", "upload", "download", "keys", "hint", "server", "memory", "look-up"];
     let row = |cells: [String; 8], gpu: Option<String>| {
         let [name, rest @ ..] = cells;
         let rest: String = rest.iter().chain(&gpu).map(|cell| format!("{cell:>11}")).collect();
         print_line(&format!("{name:<15}{rest}"))
     };
-    row(header.map(Into::into), gpus.one.map(|_| "GPU, least".into()))?;
+    row(header.map(Into::into), devices.gpu.map(|_| "GPU, least".into()))?;
     for plan in plans {
         match &plan.outcome {
             Err(refused) => print_line(&format!("{:<15}  {refused}", plan.protocol))?,
@@ -287,9 +314,12 @@ fn print_plans(plans: &[Plan], best: Option<usize>, gpus: Gpus) -> anyhow::Resul
                     seconds(figures.lookup_seconds),
                 ];
                 let least = |gpu: Gpu| gpu.least_seconds(figures).map_or_else(|| "too big".into(), seconds);
-                row(cells, gpus.one.map(least))?;
-                if let Some(group) = gpus.several {
+                row(cells, devices.gpu.map(least))?;
+                if let Some(group) = devices.gpus {
                     print_line(&format!("{:<15}  GPUs: {}", "", division(group, figures)))?;
+                }
+                if let Some(pim) = devices.pim.as_ref().and_then(|pim| pim.describe(figures)) {
+                    print_line(&format!("{:<15}  PIM: {pim}", ""))?;
                 }
                 if let Some(why) = &figures.ruled_out {
                     print_line(&format!("{:<15}  {why}", ""))?;

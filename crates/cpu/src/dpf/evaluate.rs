@@ -55,6 +55,40 @@ impl CpuBackend {
         };
         self.pool.install(|| keys.par_iter().map(|key| of_key(evaluation, key)).collect())
     }
+
+    /// Expands the whole domain of each key and hands over its leaves' shares, with the key's place among the keys, as
+    /// soon as they are there: the evaluation workers of IM-PIR (section 3.4). Outputs behind the last point are without
+    /// meaning.
+    ///
+    /// Keys are worked on at the same time, and each by as many threads as others leave: subtrees of a level are
+    /// independent (section 3.2). `done` may wait, for instance until there is room for more shares.
+    pub fn evaluate_shares(&self, prf: PrfKind, keys: &[Key], done: impl Fn(usize, Vec<Leaf>) + Sync) {
+        let tree = trees::tree(self.isa(), prf);
+        let each = keys.par_iter().enumerate().with_max_len(1);
+        self.pool.install(|| each.for_each(|(place, key)| done(place, shares(&*tree, key))));
+    }
+}
+
+/// The shares of all leaves of a key.
+fn shares(tree: &dyn Tree, key: &Key) -> Vec<Leaf> {
+    let mut leaves = vec![[0; LEAF_BLOCKS]; key.domain().leaves() as usize];
+    let chunk = CHUNK.min(1 << key.domain().depth());
+    let init = || {
+        (
+            Descent::new(tree, key, chunk),
+            Aligned::<Block>::zeros(chunk),
+            Aligned::<Leaf>::zeros(TILE.min(chunk)),
+        )
+    };
+    leaves.par_chunks_mut(chunk).enumerate().for_each_init(init, |(descent, nodes, shares), (i, leaves)| {
+        descent.leaf_nodes(i as u64, nodes);
+        for (nodes, leaves) in nodes.chunks(TILE).zip(leaves.chunks_mut(TILE)) {
+            // Vectors want their own alignment.
+            tree.leaves(nodes, key, shares);
+            leaves.copy_from_slice(&shares[..leaves.len()]);
+        }
+    });
+    leaves
 }
 
 /// What evaluates.

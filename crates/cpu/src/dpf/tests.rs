@@ -125,3 +125,23 @@ fn a_descent_finds_chunks_in_any_order() {
         }
     }
 }
+
+#[test]
+fn shares_of_whole_domains_are_handed_over_by_key() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for (points, threads) in [(1, 1), (700, 2), (513, 3), (600_000, 2)] {
+        let backend = CpuBackend::new(threads).unwrap();
+        let domain = Domain::new(points, OutputKind::Bit).unwrap();
+        let keys: Vec<Key> =
+            (0..3).flat_map(|_| keys(PrfKind::Aes128, points, OutputKind::Bit, &mut rng)).collect();
+        let found = std::sync::Mutex::new(vec![Vec::new(); keys.len()]);
+        backend.evaluate_shares(PrfKind::Aes128, &keys, |place, leaves| {
+            let former = std::mem::replace(&mut found.lock().unwrap()[place], leaves);
+            assert!(former.is_empty(), "a key's shares come once");
+        });
+        for (key, found) in keys.iter().zip(found.into_inner().unwrap()) {
+            assert_eq!(found.len() as u64, domain.leaves());
+            assert!(found == evaluate_all::<Aes128, spirea_dpf::Bit>(Aes128, key), "{points} points");
+        }
+    }
+}

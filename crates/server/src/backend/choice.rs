@@ -17,17 +17,56 @@ pub enum BackendChoice {
         /// How they divide a database; chosen for each if there is none.
         strategy: Option<Strategy>,
     },
+    /// Processing in memory for databases that it takes, those of `dpf-xor`; the processor for the others, and where too
+    /// many DPUs fail.
+    Pim(PimChoice),
+}
+
+/// A machine with processing in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PimChoice {
+    /// Which.
+    pub machine: PimMachine,
+    /// DPUs; none for all there are.
+    pub dpus: Option<usize>,
+    /// Clusters, each with a whole copy of every database; chosen by the first database if none is given.
+    pub clusters: Option<usize>,
+}
+
+/// Where DPUs come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PimMachine {
+    /// The vendor's library.
+    Vendor,
+    /// The processor stands for them.
+    Emulated,
 }
 
 impl FromStr for BackendChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wanted = || format!("{text:?} is none of auto, cpu, cuda, cuda:0,1 and cuda:0,1:gather");
+        let wanted = || {
+            format!(
+                "{text:?} is none of auto, cpu, cuda, cuda:0,1, cuda:0,1:gather, pim, pim:2048, pim:2048:8 and pim-emulated"
+            )
+        };
         let mut fields = text.split(':');
         match fields.next() {
             Some("auto") if text == "auto" => Ok(Self::Auto),
             Some("cpu") if text == "cpu" => Ok(Self::Cpu),
+            Some(name @ ("pim" | "pim-emulated")) => {
+                let mut number = || match fields.next() {
+                    None => Ok(None),
+                    Some(text) => text.parse().ok().filter(|&number| number > 0).map(Some).ok_or_else(wanted),
+                };
+                let (dpus, clusters) = (number()?, number()?);
+                let machine = if name == "pim" { PimMachine::Vendor } else { PimMachine::Emulated };
+                match fields.next() {
+                    None => Ok(Self::Pim(PimChoice { machine, dpus, clusters })),
+                    Some(_) => Err(wanted()),
+                }
+            }
             Some("cuda") => {
                 let numbers = |list: &str| list.split(',').map(|number| number.parse().ok()).collect();
                 let devices = match fields.next() {
@@ -52,7 +91,11 @@ mod tests {
     #[test]
     fn choices_are_read() {
         let cuda = |devices: &[usize], strategy| BackendChoice::Cuda { devices: devices.to_vec(), strategy };
+        let pim = |machine, dpus, clusters| BackendChoice::Pim(PimChoice { machine, dpus, clusters });
         for (text, choice) in [
+            ("pim", pim(PimMachine::Vendor, None, None)),
+            ("pim:2048", pim(PimMachine::Vendor, Some(2048), None)),
+            ("pim-emulated:64:4", pim(PimMachine::Emulated, Some(64), Some(4))),
             ("auto", BackendChoice::Auto),
             ("cpu", BackendChoice::Cpu),
             ("cuda", cuda(&[], None)),
@@ -63,7 +106,21 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(choice), "{text}");
         }
-        for text in ["", "gpu", "cpu:0", "auto:", "cuda:x", "cuda:0,", "cuda:0:ring", "cuda:0:gather:1"] {
+        for text in [
+            "",
+            "gpu",
+            "cpu:0",
+            "auto:",
+            "cuda:x",
+            "cuda:0,",
+            "cuda:0:ring",
+            "cuda:0:gather:1",
+            "pim:",
+            "pim:0",
+            "pim:8:0",
+            "pim:8:2:1",
+            "pim-real",
+        ] {
             assert!(text.parse::<BackendChoice>().is_err(), "{text}");
         }
     }

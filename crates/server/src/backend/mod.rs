@@ -4,8 +4,9 @@ mod choice;
 mod entry;
 mod gpus;
 mod ordered;
+mod pim;
 mod processor;
 
-pub use choice::BackendChoice;
+pub use choice::{BackendChoice, PimChoice, PimMachine};
 pub use gpus::gpu_demand;
 pub(crate) use ordered::{Backends, Opened};

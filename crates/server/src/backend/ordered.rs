@@ -9,6 +9,7 @@ use spirea_store::Snapshot;
 use super::choice::BackendChoice;
 use super::entry::DatabaseBackend;
 use super::gpus::Gpus;
+use super::pim::Pim;
 use super::processor::Processor;
 use crate::gpu_memory::KeyBudget;
 
@@ -40,6 +41,7 @@ impl Backends {
             BackendChoice::Cuda { devices, strategy } => {
                 vec![Box::new(Gpus::open(devices, *strategy, keys)?)]
             }
+            BackendChoice::Pim(choice) => vec![Box::new(Pim::open(*choice, &cpu)?), processor],
             BackendChoice::Auto => match Gpus::open(&[], None, keys) {
                 Ok(gpus) => vec![Box::new(gpus), processor],
                 Err(reason) => {

@@ -1,0 +1,27 @@
+//! Processing in memory: folds by shares of bits where the records are (IM-PIR, Mwaisela and others, Middleware 2025).
+//!
+//! The host expands keys of distributed point functions, processors beside each bank of memory (DPUs) fold the records
+//! that they hold, and the host adds up what they give. [`PimBackend`] is that behind `ShareBackend`; [`sdk`] is all that
+//! it knows of the hardware, with two implementations: the vendor's library, found at run time, and [`Emulation`].
+//! The device program is `dpu/dpxor.c`. `docs/protocols/pim.md` has the whole.
+
+mod backend;
+mod cluster;
+mod emulation;
+mod fold;
+pub mod model;
+pub mod phases;
+mod placement;
+mod queue;
+mod regions;
+pub mod sdk;
+mod selectors;
+mod shape;
+mod table;
+
+pub use backend::{PimBackend, PimConfig, PimRows};
+pub use emulation::{
+    Emulation, EmulationConfig, EmulationCounts, Execution, FaultTime, PlannedFault, image_source_hash,
+};
+pub use sdk::PimError;
+pub use shape::{Build, MOST_QUERIES};

@@ -1,0 +1,332 @@
+//! What IM-PIR reports, beside what the model gives.
+
+use super::parameters::Parameters;
+use super::system::Setup;
+
+/// Bytes of IM-PIR's records.
+pub const RECORD_BYTES: usize = 32;
+/// GiB of its databases (Figures 9a, 9c, 10 and 12).
+pub const SIZES: [f64; 5] = [0.5, 1.0, 2.0, 4.0, 8.0];
+/// Its batches (Figures 9b and 9d).
+pub const BATCHES: [usize; 6] = [4, 8, 16, 32, 64, 128];
+/// The batch where sizes vary.
+pub const BATCH: usize = 32;
+/// Its numbers of clusters (Figure 11).
+pub const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
+
+/// How near a value must come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tolerance {
+    /// A share of the paper's value.
+    Share(f64),
+    /// Points, of values in percent.
+    Points(f64),
+    /// Between two values.
+    Range(f64, f64),
+    /// Not below the paper's value: a bound on what was measured.
+    AtLeast,
+}
+
+/// A value that the paper states.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// What, and where it stands.
+    pub what: &'static str,
+    /// The paper's value.
+    pub paper: f64,
+    /// The model's.
+    pub model: f64,
+    /// How near it must come under the profile that is calibrated.
+    pub tolerance: Tolerance,
+}
+
+impl Comparison {
+    /// The model's value over the paper's, less 1; for percentages the difference in points.
+    pub fn deviation(&self) -> f64 {
+        match self.tolerance {
+            Tolerance::Points(_) => self.model - self.paper,
+            _ => self.model / self.paper - 1.0,
+        }
+    }
+
+    /// Whether it is near enough.
+    pub fn is_within(&self) -> bool {
+        match self.tolerance {
+            Tolerance::Share(most) | Tolerance::Points(most) => self.deviation().abs() <= most,
+            Tolerance::Range(least, most) => (least..=most).contains(&self.model),
+            Tolerance::AtLeast => self.model >= self.paper,
+        }
+    }
+}
+
+/// A line of a figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// From left to right.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A figure of the paper, as the model has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Its number in the paper.
+    pub number: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What lies along x.
+    pub x: &'static str,
+    /// What lies along y.
+    pub y: &'static str,
+    /// Its lines.
+    pub series: Vec<Series>,
+}
+
+/// Records of so many GiB.
+pub fn records(gib: f64) -> u64 {
+    (gib * f64::from(1 << 30)) as u64 / RECORD_BYTES as u64
+}
+
+/// The model, as the figures ask it.
+#[derive(Clone, Copy)]
+struct Asked<'a>(&'a Parameters);
+
+impl Asked<'_> {
+    fn setup(self, gib: f64, clusters: usize) -> Setup {
+        let dpus = self.0.machine.dpus;
+        Setup { records: records(gib), record_bytes: RECORD_BYTES, dpus, clusters, queries: 1 }
+    }
+
+    fn throughput(self, gib: f64, clusters: usize) -> f64 {
+        self.0.throughput(self.setup(gib, clusters))
+    }
+
+    /// Queries a second of a batch: a batch that is smaller than the clusters leaves some idle.
+    fn throughput_of_batch(self, gib: f64, clusters: usize, batch: usize) -> f64 {
+        let setup = self.setup(gib, clusters);
+        if clusters == 1 {
+            return self.throughput(gib, 1);
+        }
+        let (times, host) = (self.0.query(setup), self.0.evaluations_per_second(setup.records));
+        let in_memory = batch.min(clusters) as f64 / times.in_memory();
+        // The last fold has no evaluation beside it.
+        batch as f64 / (batch as f64 / host.min(in_memory) + times.in_memory())
+    }
+
+    fn cpu(self, gib: f64) -> f64 {
+        let (evaluate, fold) = self.0.cpu_query(records(gib), RECORD_BYTES);
+        1.0 / (evaluate + fold)
+    }
+
+    fn gpu(self, gib: f64) -> f64 {
+        1.0 / self.0.gpu_query(records(gib), RECORD_BYTES)
+    }
+
+    /// The shares of Table 1 in percent, on average over the sizes: evaluation, to DPUs, fold, from DPUs, aggregation.
+    fn shares(self) -> [f64; 5] {
+        let mut sums = [0.0; 5];
+        for gib in SIZES {
+            let times = self.0.query(self.setup(gib, 1));
+            let phases =
+                [times.evaluate, times.scatter + times.load, times.fold, times.gather, times.aggregate];
+            let each = sums.iter_mut().zip(phases);
+            each.for_each(|(sum, phase)| *sum += 100.0 * phase / times.total() / SIZES.len() as f64);
+        }
+        sums
+    }
+}
+
+/// Every value that the paper states, beside the model's.
+pub fn comparisons(parameters: &Parameters) -> Vec<Comparison> {
+    let asked = Asked(parameters);
+    let speed_up = |gib: f64| asked.throughput(gib, 1) / asked.cpu(gib);
+    let [evaluate, scatter, fold, gather, aggregate] = asked.shares();
+    let (cpu_evaluate, cpu_fold) = parameters.cpu_query(records(1.0), RECORD_BYTES);
+    let cpu = 100.0 / (cpu_evaluate + cpu_fold);
+    let most = |of: &dyn Fn(f64) -> f64| SIZES.into_iter().map(of).fold(0.0, f64::max);
+    let clusters = most(&|_| {
+        let gain =
+            |batch| asked.throughput_of_batch(1.0, 8, batch) / asked.throughput_of_batch(1.0, 1, batch);
+        BATCHES.into_iter().map(gain).fold(0.0, f64::max)
+    });
+    let gpu = most(&|gib| asked.throughput(gib, 1) / asked.gpu(gib));
+    // Figure 3b: what was measured is no higher than the roof over it.
+    let roof = |intensity: f64| {
+        (parameters.cpu.bytes_per_second * intensity).min(parameters.cpu.operations_per_second) / 1e9
+    };
+    let row = |what, paper, model, tolerance| Comparison { what, paper, model, tolerance };
+    let (ratio, points) = (Tolerance::Share(0.15), Tolerance::Points(3.0));
+    vec![
+        row("Table 1, IM-PIR: evaluation, %", 76.45, evaluate, points),
+        row("Table 1, IM-PIR: CPU to DPU, %", 7.17, scatter, points),
+        row("Table 1, IM-PIR: dpXOR, %", 16.20, fold, points),
+        row("Table 1, IM-PIR: DPU to CPU, %", 0.18, gather, points),
+        row("Table 1, IM-PIR: aggregation, %", 0.00002, aggregate, points),
+        row("Table 1, CPU: evaluation, %", 16.64, cpu * cpu_evaluate, points),
+        row("Table 1, CPU: dpXOR, %", 83.36, cpu * cpu_fold, points),
+        row("Section 5.3: throughput over CPU, 0.5 GB, batch 32", 1.7, speed_up(0.5), ratio),
+        row("Section 5.3: throughput over CPU, 8 GB, batch 32", 3.7, speed_up(8.0), ratio),
+        row("Section 5.3: throughput over CPU, 1 GB, mean of batches", 2.6, speed_up(1.0), ratio),
+        row("Section 5.4: 8 clusters over 1, 1 GB, at most", 1.35, clusters, Tolerance::Range(1.2, 1.6)),
+        row("Section 5.5: throughput over GPU, at most", 1.34, gpu, ratio),
+        row("Section 5.5: latency over GPU, at most", 1.3, gpu, ratio),
+        row("Figure 3b: dpXOR, and the roof over it, Gop/s", 0.725, roof(0.0625), Tolerance::AtLeast),
+        row("Figure 3b: evaluation, and the roof over it, Gop/s", 4.85, roof(30.0), Tolerance::AtLeast),
+    ]
+}
+
+/// Figures 9 to 12.
+pub fn figures(parameters: &Parameters) -> Vec<Figure> {
+    let asked = Asked(parameters);
+    let series = |name: &str, points: Vec<(f64, f64)>| Series { name: name.into(), points };
+    let by_size = |of: &dyn Fn(f64) -> f64| SIZES.into_iter().map(|gib| (gib, of(gib))).collect::<Vec<_>>();
+    let by_batch = |of: &dyn Fn(usize) -> f64| {
+        BATCHES.into_iter().map(|batch| (batch as f64, of(batch))).collect::<Vec<_>>()
+    };
+    let batch = BATCH as f64;
+    let (sizes, batches) = ("database in GiB", "queries in a batch");
+    let (rate, latency) = ("queries a second", "seconds for the batch");
+    let pim = |gib: f64| asked.throughput(gib, 1);
+    let cluster_rate = |clusters: usize| {
+        series(
+            &format!("{clusters} cluster(s)"),
+            by_batch(&|batch| asked.throughput_of_batch(1.0, clusters, batch)),
+        )
+    };
+    let cluster_latency = |clusters: usize| {
+        let of = |batch| batch as f64 / asked.throughput_of_batch(1.0, clusters, batch);
+        series(&format!("{clusters} cluster(s)"), by_batch(&of))
+    };
+    let phase = |name: &str, of: &dyn Fn(super::system::QueryTimes) -> f64| {
+        series(name, by_size(&|gib| of(parameters.query(asked.setup(gib, 1)))))
+    };
+    let cpu_phase = |name: &str, of: &dyn Fn((f64, f64)) -> f64| {
+        series(name, by_size(&|gib| of(parameters.cpu_query(records(gib), RECORD_BYTES))))
+    };
+    let figure = |number, title, x, y, series| Figure { number, title, x, y, series };
+    vec![
+        figure(
+            "9a",
+            "Throughput against size, batch 32",
+            sizes,
+            rate,
+            vec![series("IM-PIR", by_size(&pim)), series("CPU", by_size(&|gib| asked.cpu(gib)))],
+        ),
+        figure(
+            "9b",
+            "Throughput against batch, 1 GiB",
+            batches,
+            rate,
+            vec![series("IM-PIR", by_batch(&|_| pim(1.0))), series("CPU", by_batch(&|_| asked.cpu(1.0)))],
+        ),
+        figure(
+            "9c",
+            "Latency against size, batch 32",
+            sizes,
+            latency,
+            vec![
+                series("IM-PIR", by_size(&|gib| batch / pim(gib))),
+                series("CPU", by_size(&|gib| batch / asked.cpu(gib))),
+            ],
+        ),
+        figure(
+            "9d",
+            "Latency against batch, 1 GiB",
+            batches,
+            latency,
+            vec![
+                series("IM-PIR", by_batch(&|batch| batch as f64 / pim(1.0))),
+                series("CPU", by_batch(&|batch| batch as f64 / asked.cpu(1.0))),
+            ],
+        ),
+        figure(
+            "10",
+            "Time of a query by phase",
+            sizes,
+            "seconds",
+            vec![
+                phase("evaluation", &|times| times.evaluate),
+                phase("CPU to DPU", &|times| times.scatter + times.load),
+                phase("dpXOR", &|times| times.fold),
+                phase("DPU to CPU", &|times| times.gather),
+                phase("aggregation", &|times| times.aggregate),
+                cpu_phase("CPU: evaluation", &|(evaluate, _)| evaluate),
+                cpu_phase("CPU: dpXOR", &|(_, fold)| fold),
+            ],
+        ),
+        figure(
+            "11a",
+            "Clusters: throughput against batch, 1 GiB",
+            batches,
+            rate,
+            CLUSTERS.map(cluster_rate).into(),
+        ),
+        figure(
+            "11b",
+            "Clusters: latency against batch, 1 GiB",
+            batches,
+            latency,
+            CLUSTERS.map(cluster_latency).into(),
+        ),
+        figure(
+            "12a",
+            "Throughput against size, with a GPU",
+            sizes,
+            rate,
+            vec![
+                series("IM-PIR", by_size(&pim)),
+                series("CPU", by_size(&|gib| asked.cpu(gib))),
+                series("GPU", by_size(&|gib| asked.gpu(gib))),
+            ],
+        ),
+        figure(
+            "12b",
+            "Latency against size, with a GPU",
+            sizes,
+            latency,
+            vec![
+                series("IM-PIR", by_size(&|gib| batch / pim(gib))),
+                series("CPU", by_size(&|gib| batch / asked.cpu(gib))),
+                series("GPU", by_size(&|gib| batch / asked.gpu(gib))),
+            ],
+        ),
+    ]
+}
+
+/// What passes that several queries share gain, beyond the paper.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shared {
+    /// Queries that share a pass.
+    pub queries: usize,
+    /// Seconds of a DPU's fold for each query.
+    pub fold_seconds: f64,
+    /// The same of a cluster, with transfers and launch.
+    pub in_memory_seconds: f64,
+    /// Queries a second of the memories alone.
+    pub in_memory_throughput: f64,
+    /// Queries a second in all, with evaluation beside the folds.
+    pub throughput: f64,
+    /// Workers with which the host evaluates as fast as the memories fold.
+    pub workers_to_balance: f64,
+}
+
+/// The gain of shared passes on a table of so many GiB, one cluster whose folds go on while the host evaluates.
+pub fn shared_passes(parameters: &Parameters, gib: f64) -> Vec<Shared> {
+    let of = |queries| {
+        let setup = Setup { queries, ..Asked(parameters).setup(gib, 1) };
+        let times = parameters.query(setup);
+        let of_dpu = setup.records as f64 / setup.dpus as f64;
+        let in_memory = 1.0 / times.in_memory();
+        let host = parameters.evaluations_per_second(setup.records);
+        Shared {
+            queries,
+            fold_seconds: parameters.fold_seconds(of_dpu, RECORD_BYTES, queries) / queries as f64,
+            in_memory_seconds: times.in_memory(),
+            in_memory_throughput: in_memory,
+            throughput: host.min(in_memory),
+            workers_to_balance: f64::from(parameters.host.workers) * in_memory / host,
+        }
+    };
+    [1, 2, 4].map(of).into()
+}

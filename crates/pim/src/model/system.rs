@@ -1,0 +1,208 @@
+//! What a query takes on a machine: IM-PIR's phases, clusters, passes and shared passes.
+
+use super::cycles::BlockWork;
+use super::parameters::{Parameters, between};
+use crate::shape::{GROUP, Mram};
+
+/// A table, and how a machine goes over it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setup {
+    /// Records.
+    pub records: u64,
+    /// Bytes of a record on a DPU, a multiple of 8.
+    pub record_bytes: usize,
+    /// DPUs in all.
+    pub dpus: usize,
+    /// Clusters, each with the whole table.
+    pub clusters: usize,
+    /// Queries that share a pass.
+    pub queries: usize,
+}
+
+/// The times of a query by phase, in seconds: its own share of a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct QueryTimes {
+    /// The host expands the key, with all workers.
+    pub evaluate: f64,
+    /// Records go to DPUs, where MRAM has no room for all.
+    pub load: f64,
+    /// Arguments and share bits go to DPUs.
+    pub scatter: f64,
+    /// Launch and fold.
+    pub fold: f64,
+    /// Results come back.
+    pub gather: f64,
+    /// Results are added up.
+    pub aggregate: f64,
+}
+
+impl QueryTimes {
+    /// One after another.
+    pub fn total(&self) -> f64 {
+        self.evaluate + self.in_memory()
+    }
+
+    /// What a cluster takes.
+    pub fn in_memory(&self) -> f64 {
+        self.load + self.scatter + self.fold + self.gather + self.aggregate
+    }
+}
+
+impl Parameters {
+    /// Instructions for a record of `record_bytes` bytes in a pass of `queries` queries, or of the next number that there
+    /// is. They are counted for 32 bytes, and proportional to the words of a record beyond that.
+    pub fn instructions(&self, record_bytes: usize, queries: usize) -> f64 {
+        of_queries(&self.program.instructions, queries) * (record_bytes as f64 / 32.0)
+    }
+
+    /// The work of a tasklet for a block of records.
+    pub fn block_work(&self, record_bytes: usize, queries: usize) -> BlockWork {
+        let records = (self.dma.block_bytes / record_bytes).max(1);
+        let bytes = (records * record_bytes) as f64;
+        BlockWork {
+            tasklets: self.machine.tasklets,
+            instructions: records as f64 * self.instructions(record_bytes, queries),
+            copy_cycles: self.dma.read_cycles + self.dma.cycles_per_byte * bytes,
+            issue_interval: self.machine.issue_interval,
+        }
+    }
+
+    /// Seconds in which a DPU folds so many records.
+    pub fn fold_seconds(&self, records: f64, record_bytes: usize, queries: usize) -> f64 {
+        let work = self.block_work(record_bytes, queries);
+        let block = (self.dma.block_bytes / record_bytes).max(1) as f64;
+        let rounds = records / block / f64::from(work.tasklets);
+        let once = of_queries(&self.program.instructions_once, queries);
+        let once = f64::from(self.machine.issue_interval) * once;
+        let write = self.dma.write_cycles + self.dma.cycles_per_byte * (queries * record_bytes) as f64;
+        (rounds * work.cycles() + once + write) / self.machine.clock_hz
+    }
+
+    /// In how many passes a cluster of `dpus` DPUs goes over a table.
+    pub fn passes(&self, records: u64, record_bytes: usize, dpus: usize) -> u64 {
+        let room = Mram::of(self.machine.mram_bytes).tables / record_bytes / GROUP * GROUP;
+        records.div_ceil((room.max(1) * dpus) as u64)
+    }
+
+    /// The times of a query.
+    pub fn query(&self, setup: Setup) -> QueryTimes {
+        let Setup { records, record_bytes, dpus, clusters, queries } = setup;
+        let each = (dpus / clusters).max(1);
+        let passes = self.passes(records, record_bytes, each) as f64;
+        let of_dpu = records as f64 / each as f64;
+        let launches = passes / queries as f64;
+        let selectors = queries as f64 * of_dpu / passes / 8.0;
+        let results = (8 + queries * record_bytes) as f64;
+        let load = match passes > 1.0 {
+            true => launches * between(&self.transfers.host_to_dpu, of_dpu / passes * record_bytes as f64),
+            false => 0.0,
+        };
+        let host = &self.host;
+        QueryTimes {
+            evaluate: host.evaluate_seconds_once + records as f64 * host.evaluate_seconds_per_point,
+            load,
+            scatter: launches
+                * (self.launch.arguments_seconds + between(&self.transfers.host_to_dpu, selectors)),
+            fold: launches
+                * (self.launch.seconds + self.fold_seconds(of_dpu / passes, record_bytes, queries)),
+            gather: launches * between(&self.transfers.dpu_to_host, results),
+            aggregate: passes * (each * record_bytes) as f64 / host.aggregate_bytes_per_second,
+        }
+    }
+
+    /// Queries a second. One cluster is the sequential mode: a query is over before the next one begins. With several,
+    /// workers evaluate while clusters fold: `min(W / T_eval, C / T_query)`, where T_eval is one worker's.
+    pub fn throughput(&self, setup: Setup) -> f64 {
+        let times = self.query(setup);
+        match setup.clusters {
+            0 | 1 => 1.0 / times.total(),
+            clusters => self.evaluations_per_second(setup.records).min(clusters as f64 / times.in_memory()),
+        }
+    }
+
+    /// `W / T_eval`: what the host evaluates in a second.
+    pub fn evaluations_per_second(&self, records: u64) -> f64 {
+        let of_worker = f64::from(self.host.workers)
+            * (self.host.evaluate_seconds_once + records as f64 * self.host.evaluate_seconds_per_point);
+        f64::from(self.host.workers) / of_worker
+    }
+
+    /// Seconds of a query on the processor of the comparison: evaluation and scan, for a batch that has all its threads.
+    pub fn cpu_query(&self, records: u64, record_bytes: usize) -> (f64, f64) {
+        let bytes = records as f64 * record_bytes as f64;
+        (records as f64 * self.cpu.evaluate_seconds_per_point, bytes / self.cpu.bytes_per_second)
+    }
+
+    /// Seconds of a query on the GPU of the comparison.
+    pub fn gpu_query(&self, records: u64, record_bytes: usize) -> f64 {
+        let gib = records as f64 * record_bytes as f64 / f64::from(1 << 30);
+        self.gpu.seconds_once + gib * self.gpu.seconds_per_gib
+    }
+}
+
+/// What is counted for so many queries, or for the next number that there is.
+fn of_queries(counts: &[(usize, f64)], queries: usize) -> f64 {
+    let found = counts.iter().find(|&&(there, _)| there >= queries).or(counts.last());
+    found.map_or(0.0, |&(_, count)| count)
+}
+
+/// How a machine is best used for a table and a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrangement {
+    /// Clusters; 1 is the sequential mode.
+    pub clusters: usize,
+    /// Passes over the table; 1 where MRAM has room for all of it.
+    pub passes: u64,
+    /// Queries that share a pass.
+    pub queries: usize,
+    /// Queries a second of a large batch.
+    pub throughput: f64,
+    /// The times of a query.
+    pub times: QueryTimes,
+}
+
+impl Arrangement {
+    /// The numbers of clusters that IM-PIR compares (Figure 11).
+    pub const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
+
+    /// What bounds it: the host's evaluation, or the memories.
+    pub fn bound(&self, parameters: &Parameters, records: u64) -> &'static str {
+        let host = parameters.evaluations_per_second(records);
+        let in_memory = self.clusters as f64 / self.times.in_memory();
+        if host <= in_memory { "evaluation on the host" } else { "memory" }
+    }
+
+    /// The arrangement with the highest throughput, of those with no more clusters than queries in a batch, and no more
+    /// queries in a pass than there are for each cluster; of equal ones the one with the fewest clusters. Clusters that
+    /// would go over the table in more passes than all DPUs together are none: large tables are answered in the sequential
+    /// mode (section 3.4).
+    pub fn choose(
+        parameters: &Parameters,
+        records: u64,
+        record_bytes: usize,
+        dpus: usize,
+        batch: usize,
+        most_queries: usize,
+    ) -> Self {
+        let candidate = |clusters: usize| {
+            let share = batch.div_ceil(clusters).min(most_queries);
+            // Passes are of 1, 2 or 4 queries.
+            let queries = [4, 2, 1].into_iter().find(|&queries| queries <= share).unwrap_or(1);
+            let setup = Setup { records, record_bytes, dpus, clusters, queries };
+            Self {
+                clusters,
+                passes: parameters.passes(records, record_bytes, (dpus / clusters).max(1)),
+                queries,
+                throughput: parameters.throughput(setup),
+                times: parameters.query(setup),
+            }
+        };
+        let least_passes = parameters.passes(records, record_bytes, dpus);
+        let possible =
+            Self::CLUSTERS.into_iter().filter(|&clusters| clusters <= dpus && clusters <= batch.max(1));
+        let all = possible.map(candidate).filter(|candidate| candidate.passes <= least_passes);
+        // The first of equal ones stays.
+        all.reduce(|best, next| if next.throughput > 1.001 * best.throughput { next } else { best })
+            .unwrap_or_else(|| candidate(1))
+    }
+}

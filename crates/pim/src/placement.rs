@@ -1,0 +1,100 @@
+//! Where a cluster has the blocks of a table, and what becomes of those whose DPU fails.
+
+use crate::cluster::{Cluster, Round};
+use crate::regions::Region;
+use crate::sdk::PimError;
+use crate::table::Table;
+
+/// Where a cluster has the blocks of a table.
+#[derive(Debug)]
+pub(crate) enum Placement {
+    /// Each has been loaded once: its DPU and its place there, 0 for the table's region and i for `more[i - 1]`.
+    Preloaded {
+        /// By block.
+        at: Vec<(usize, usize)>,
+        /// Further regions, for blocks whose DPUs have failed.
+        more: Vec<Region>,
+    },
+    /// There are more blocks than DPUs: each query loads them in several passes.
+    Passes,
+}
+
+impl Placement {
+    /// Loads a table into a cluster.
+    ///
+    /// # Errors
+    /// Those of the SDK.
+    pub fn new(cluster: &mut Cluster, table: &Table) -> Result<Self, PimError> {
+        let working: Vec<usize> = cluster.working().collect();
+        if table.blocks() > working.len() {
+            return Ok(Self::Passes);
+        }
+        let mut blocks = vec![None; cluster.dpus()];
+        let at = working.into_iter().take(table.blocks()).map(|dpu| (dpu, 0)).collect::<Vec<_>>();
+        at.iter().enumerate().for_each(|(block, &(dpu, _))| blocks[dpu] = Some(block));
+        cluster.load(table, &Round { blocks, offset: table.region.offset })?;
+        Ok(Self::Preloaded { at, more: Vec::new() })
+    }
+
+    /// Blocks of `pending` that one launch folds, loaded where they are not yet. Blocks of DPUs that have failed move to
+    /// others that have room; if none has, the table goes on in passes.
+    ///
+    /// # Errors
+    /// [`PimError::Lost`] if no DPU is left, and those of the SDK.
+    pub fn next_round(
+        &mut self,
+        cluster: &mut Cluster,
+        table: &Table,
+        pending: &[usize],
+    ) -> Result<Round, PimError> {
+        self.move_blocks(cluster, table)?;
+        if let Some(round) = self.preloaded(cluster, table, pending) {
+            return Ok(round);
+        }
+        let mut blocks = vec![None; cluster.dpus()];
+        let mut left = pending.iter().copied();
+        cluster.working().for_each(|dpu| blocks[dpu] = left.next());
+        let round = Round { blocks, offset: table.region.offset };
+        cluster.load(table, &round)?;
+        Ok(round)
+    }
+
+    /// The pending blocks that are at the place of the first of them; `None` where blocks are loaded in passes.
+    fn preloaded(&self, cluster: &Cluster, table: &Table, pending: &[usize]) -> Option<Round> {
+        let Self::Preloaded { at, more } = self else { return None };
+        let place = at[*pending.first()?].1;
+        let mut blocks = vec![None; cluster.dpus()];
+        for &block in pending.iter().filter(|&&block| at[block].1 == place) {
+            blocks[at[block].0] = Some(block);
+        }
+        Some(Round { blocks, offset: offset(table, more, place) })
+    }
+
+    fn move_blocks(&mut self, cluster: &mut Cluster, table: &Table) -> Result<(), PimError> {
+        let Self::Preloaded { at, more } = self else { return Ok(()) };
+        let homeless: Vec<usize> = (0..at.len()).filter(|&block| !cluster.works(at[block].0)).collect();
+        for block in homeless {
+            let free = |at: &[(usize, usize)], places: usize| {
+                let places = (0..places).flat_map(|place| cluster.working().map(move |dpu| (dpu, place)));
+                places.into_iter().find(|place| !at.contains(place))
+            };
+            let found = free(at, 1 + more.len()).or_else(|| {
+                more.push(table.regions.take(table.block_bytes())?);
+                free(at, 1 + more.len())
+            });
+            let Some((dpu, place)) = found else {
+                *self = Self::Passes;
+                return Ok(());
+            };
+            at[block] = (dpu, place);
+            let mut blocks = vec![None; cluster.dpus()];
+            blocks[dpu] = Some(block);
+            cluster.load(table, &Round { blocks, offset: offset(table, more, place) })?;
+        }
+        Ok(())
+    }
+}
+
+fn offset(table: &Table, more: &[Region], place: usize) -> usize {
+    if place == 0 { table.region.offset } else { more[place - 1].offset }
+}

@@ -1,0 +1,160 @@
+//! The queue between evaluation workers and clusters (IM-PIR section 3.4, Figure 8).
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+struct State<T> {
+    tasks: VecDeque<T>,
+    /// Taken, and neither done nor given back.
+    taken: usize,
+    /// Clusters that still take tasks.
+    workers: usize,
+    is_closed: bool,
+}
+
+/// Tasks that any cluster may take. It has room for a bounded number, so that evaluation does not run ahead of memory.
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+    room: usize,
+}
+
+/// A cluster that takes tasks; it has left once this is dropped.
+pub(crate) struct Worker<'a, T>(&'a Queue<T>);
+
+impl<T> Queue<T> {
+    /// Room for `room` tasks, at least 1.
+    pub fn new(room: usize) -> Self {
+        let state = State { tasks: VecDeque::new(), taken: 0, workers: 0, is_closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), room: room.max(1) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another cluster that takes tasks.
+    pub fn worker(&self) -> Worker<'_, T> {
+        self.state().workers += 1;
+        Worker(self)
+    }
+
+    /// Adds a task once there is room; drops it if all clusters have left.
+    pub fn push(&self, task: T) {
+        let mut state = self.state();
+        while state.tasks.len() >= self.room && state.workers > 0 {
+            state = self.wait(state);
+        }
+        if state.workers > 0 {
+            state.tasks.push_back(task);
+            self.changed.notify_all();
+        }
+    }
+
+    /// No more tasks will come.
+    pub fn close(&self) {
+        self.state().is_closed = true;
+        self.changed.notify_all();
+    }
+}
+
+impl<T> Worker<'_, T> {
+    /// From 1 to `most` tasks, as many as there are. None once there are none and none can come: the queue is closed, and
+    /// no other cluster holds one that it could give back.
+    pub fn take(&self, most: usize) -> Vec<T> {
+        let mut state = self.0.state();
+        loop {
+            if !state.tasks.is_empty() {
+                let count = most.min(state.tasks.len());
+                state.taken += count;
+                self.0.changed.notify_all();
+                return state.tasks.drain(..count).collect();
+            }
+            if state.is_closed && state.taken == 0 {
+                return Vec::new();
+            }
+            state = self.0.wait(state);
+        }
+    }
+
+    /// So many tasks that were taken are done.
+    pub fn done(&self, tasks: usize) {
+        self.0.state().taken -= tasks;
+        self.0.changed.notify_all();
+    }
+
+    /// Gives tasks to the other clusters that this one could not do.
+    pub fn give_back(&self, tasks: Vec<T>) {
+        let mut state = self.0.state();
+        state.taken -= tasks.len();
+        state.tasks.extend(tasks);
+        self.0.changed.notify_all();
+    }
+}
+
+impl<T> Drop for Worker<'_, T> {
+    fn drop(&mut self) {
+        self.0.state().workers -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn every_task_is_done_once_whoever_fails() {
+        for (workers, failing) in [(1, 0), (3, 1), (4, 3)] {
+            let queue = Queue::new(2);
+            let done = Mutex::new(Vec::new());
+            let all: Vec<_> = (0..workers).map(|_| queue.worker()).collect();
+            std::thread::scope(|scope| {
+                for (i, worker) in all.into_iter().enumerate() {
+                    let done = &done;
+                    scope.spawn(move || {
+                        loop {
+                            let tasks = worker.take(3);
+                            if tasks.is_empty() {
+                                return;
+                            }
+                            if i < failing {
+                                worker.give_back(tasks);
+                                return;
+                            }
+                            let count = tasks.len();
+                            done.lock().unwrap().extend(tasks);
+                            worker.done(count);
+                        }
+                    });
+                }
+                (0..100).for_each(|task| queue.push(task));
+                queue.close();
+            });
+            let mut done = done.into_inner().unwrap();
+            done.sort_unstable();
+            assert_eq!(done, (0..100).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_clusters_that_have_left() {
+        let queue = Queue::new(1);
+        let worker = queue.worker();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let tasks = worker.take(1);
+                worker.give_back(tasks);
+                drop(worker);
+            });
+            (0..10).for_each(|task| queue.push(task));
+            queue.close();
+        });
+    }
+}

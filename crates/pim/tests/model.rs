@@ -1,0 +1,172 @@
+//! The model against the simulation, against the device program's own instructions, and against IM-PIR.
+
+mod common;
+
+use common::{PRF, backend, keys, table};
+use spirea_backend::{RowLayout, ShareBackend as _};
+use spirea_math::random::SecretRng;
+use spirea_pim::model::cycles::BlockWork;
+use spirea_pim::model::events::simulate;
+use spirea_pim::model::figures::{comparisons, figures, records, shared_passes};
+use spirea_pim::model::parameters::{Parameters, Profile};
+use spirea_pim::model::system::{Arrangement, Setup};
+use spirea_pim::{EmulationConfig, Execution, PimConfig};
+
+/// Work of a block: instructions for 64 records of 5 to 50 each, or for few records; copies from 8 bytes to 2048.
+const WORK: [(f64, f64); 8] = [
+    (896.0, 1101.0),
+    (1920.0, 1101.0),
+    (3123.0, 1101.0),
+    (320.0, 1101.0),
+    (1472.0, 1101.0),
+    (100.0, 81.0),
+    (40.0, 333.0),
+    (500.0, 589.0),
+];
+
+#[test]
+fn the_closed_form_agrees_with_the_simulation() {
+    let mut worst: f64 = 0.0;
+    for (instructions, copy_cycles) in WORK {
+        for tasklets in 1..=24 {
+            let work = BlockWork { tasklets, instructions, copy_cycles, issue_interval: 11 };
+            // Without the first blocks, when all wait for the DMA engine.
+            let steady = (simulate(work, 18) - simulate(work, 6)) as f64 / 12.0;
+            let deviation = work.cycles() / steady - 1.0;
+            worst = worst.max(deviation.abs());
+            assert!(deviation.abs() < 0.04, "{work:?}: {steady} cycles, not {}", work.cycles());
+        }
+    }
+    assert!(worst > 0.0);
+}
+
+#[test]
+fn the_simulation_is_bounded_as_the_machine_is() {
+    // One tasklet: an instruction every 11 cycles and its own copy. Many: an instruction a cycle, or copies alone.
+    let work = |tasklets, instructions, copy_cycles| BlockWork {
+        tasklets,
+        instructions,
+        copy_cycles,
+        issue_interval: 11,
+    };
+    assert_eq!(simulate(work(1, 10.0, 100.0), 3), 3 * (100 + 110));
+    assert!(simulate(work(24, 1000.0, 1.0), 10) >= 24 * 1000 * 10);
+    assert!(simulate(work(24, 1.0, 1000.0), 10) >= 24 * 1000 * 10);
+}
+
+/// Every row of the table, within its tolerance.
+#[test]
+fn the_paper_is_reproduced_by_its_profile() {
+    let rows = comparisons(&Profile::Paper.parameters().unwrap());
+    for row in &rows {
+        assert!(row.is_within(), "{row:?}: {}", row.deviation());
+    }
+    assert_eq!(rows.len(), 15);
+    // The other profile is not fitted, and says so by its values.
+    let other = comparisons(&Profile::Kernel.parameters().unwrap());
+    assert!(other.iter().any(|row| !row.is_within()));
+}
+
+#[test]
+fn the_rows_notice_another_machine() {
+    let slow = Profile::Paper.text().replace("clock_hz = 350e6", "clock_hz = 100e6");
+    let slow = comparisons(&Parameters::read(&slow).unwrap());
+    assert!(slow.iter().filter(|row| !row.is_within()).count() >= 3);
+}
+
+#[test]
+fn figures_have_what_the_paper_says_of_them() {
+    let parameters = Profile::Paper.parameters().unwrap();
+    let figures = figures(&parameters);
+    let numbers: Vec<_> = figures.iter().map(|figure| figure.number).collect();
+    assert_eq!(numbers, ["9a", "9b", "9c", "9d", "10", "11a", "11b", "12a", "12b"]);
+    let line = |number: &str, name: &str| {
+        let figure = figures.iter().find(|figure| figure.number == number).unwrap();
+        figure.series.iter().find(|series| series.name == name).unwrap().points.clone()
+    };
+    // The gap to the CPU widens with the size; IM-PIR is flat over batches, and latency grows in proportion.
+    let gaps: Vec<f64> =
+        line("9a", "IM-PIR").iter().zip(line("9a", "CPU")).map(|(pim, cpu)| pim.1 / cpu.1).collect();
+    assert!(gaps.is_sorted() && gaps[0] > 1.0, "{gaps:?}");
+    let flat = line("9b", "IM-PIR");
+    assert!(flat.iter().all(|point| point.1 == flat[0].1));
+    let latency = line("9d", "IM-PIR");
+    assert!((latency[5].1 / latency[0].1 - 32.0).abs() < 1e-9);
+    // More clusters are no slower for a large batch.
+    let last = |clusters: usize| line("11a", &format!("{clusters} cluster(s)")).last().unwrap().1;
+    assert!(last(1) < last(2) && last(2) <= last(8) * 1.01);
+}
+
+#[test]
+fn shared_passes_gain_until_the_host_is_the_bound() {
+    for profile in Profile::ALL {
+        let parameters = profile.parameters().unwrap();
+        let shared = shared_passes(&parameters, 1.0);
+        let folds: Vec<f64> = shared.iter().rev().map(|shared| shared.in_memory_seconds).collect();
+        assert!(folds.is_sorted(), "{profile:?}: {folds:?}");
+        let host = parameters.evaluations_per_second(records(1.0));
+        assert!(shared.iter().all(|shared| shared.throughput <= host));
+    }
+    // As IM-PIR evaluates, the host is the bound however few queries share a pass.
+    let paper = shared_passes(&Profile::Paper.parameters().unwrap(), 1.0);
+    assert!(paper.iter().all(|shared| shared.workers_to_balance > 16.0));
+}
+
+#[test]
+fn arrangements_follow_sizes_and_batches() {
+    let parameters = Profile::Paper.parameters().unwrap();
+    let choose = |gib: f64, dpus, batch| Arrangement::choose(&parameters, records(gib), 32, dpus, batch, 4);
+    // A lone query has all DPUs; a batch is divided among clusters.
+    assert_eq!(choose(1.0, 2048, 1).clusters, 1);
+    assert!(choose(1.0, 2048, 32).clusters > 1);
+    // MRAM has room for some 55 MiB in each DPU: a table of half of that in all is not copied twice.
+    let large = choose(64.0, 2048, 32);
+    assert_eq!((large.clusters, large.passes), (1, 1));
+    let larger = choose(256.0, 2048, 32);
+    assert_eq!(larger.passes, 3);
+    assert!(larger.times.load > 0.0 && large.times.load == 0.0);
+    assert_eq!(choose(1.0, 1, 32).clusters, 1);
+}
+
+#[test]
+fn passes_take_longer_than_what_fits() {
+    let parameters = Profile::Kernel.parameters().unwrap();
+    let setup = |gib| Setup { records: records(gib), record_bytes: 32, dpus: 256, clusters: 1, queries: 1 };
+    let [fits, beyond] = [12.0, 24.0].map(|gib| parameters.query(setup(gib)));
+    assert!(fits.load == 0.0 && beyond.load > 0.0);
+    assert!(beyond.in_memory() > 2.5 * fits.in_memory());
+}
+
+/// Instructions for a record, and those that a launch has once, counted by the emulation.
+fn counted(queries: usize) -> (f64, f64) {
+    let launch = |records: usize| {
+        let emulation =
+            EmulationConfig { dpus: 1, execution: Execution::Interpreted, ..EmulationConfig::default() };
+        let (backend, machine) = backend(emulation, PimConfig { queries, ..PimConfig::default() });
+        let mut rng = SecretRng::deterministic_for_tests(5);
+        let layout = RowLayout::new(records, 32, 1).unwrap();
+        let rows = backend.upload_rows(layout, &table(layout, &mut rng)).unwrap();
+        // More keys than a pass takes: the largest count is that of a whole one.
+        machine.take_counts();
+        backend.share_fold(&rows, 0, PRF, &keys(records as u64, 2 * queries, &mut rng)).unwrap();
+        machine.take_counts().most_instructions as f64
+    };
+    let (few, many) = (launch(16 * 512), launch(16 * 2048));
+    let of_record = (many - few) / 1536.0;
+    (of_record, few - 512.0 * of_record)
+}
+
+/// `profiles/kernel.toml` has what the program has.
+#[test]
+fn the_profile_has_the_instructions_of_the_program() {
+    let parameters = Profile::Kernel.parameters().unwrap();
+    let program = &parameters.program;
+    for (&(queries, instructions), &(_, stated)) in
+        program.instructions.iter().zip(&program.instructions_once)
+    {
+        let (found, once) = counted(queries);
+        // The exact number follows the share bits.
+        let near = (found / instructions - 1.0).abs() < 0.05 && (once / stated - 1.0).abs() < 0.4;
+        assert!(near, "{queries} queries: {found} instructions for a record, {once} once");
+    }
+}

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""The device program of processing in memory, compiled for riscv32: what the emulation interprets to count instructions.
+
+The image is committed, crates/pim/dpu/dpxor.rv32, so that nobody needs the compiler. It is clang, with lld:
+
+    CLANG=clang LLD=ld.lld scripts/pim_image.py [--check]
+
+With --check it only compiles, and writes nothing. The real program is built by the SDK's own compiler instead: see
+docs/protocols/pim.md.
+"""
+
+import os
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CRATE = Path(__file__).resolve().parent.parent / "crates" / "pim"
+SOURCE = CRATE / "dpu" / "dpxor.c"
+IMAGE = CRATE / "dpu" / "dpxor.rv32"
+# What an image is for: IM-PIR's number of tasklets.
+TASKLETS = 16
+FLAGS = [
+    "--target=riscv32", "-march=rv32im", "-mabi=ilp32", "-mcmodel=medany", "-O2", "-std=gnu17", "-ffreestanding",
+    "-fno-builtin", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", f"-DNR_TASKLETS={TASKLETS}",
+    f"-I{CRATE / 'emulation' / 'include'}",
+]
+
+
+def checksum(data):
+    """FNV-1a, 64 bits: says whether an image is of this source."""
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+def sections(elf):
+    """The loaded bytes by address, and the addresses of symbols."""
+    (table, entry, count) = (*struct.unpack_from("<I", elf, 28), *struct.unpack_from("<HH", elf, 42))
+    loaded = {}
+    for i in range(count):
+        kind, offset, address, _, size, _, _, _ = struct.unpack_from("<8I", elf, table + i * entry)
+        if kind == 1 and size:
+            loaded[address] = elf[offset : offset + size]
+    (table, entry, count) = (*struct.unpack_from("<I", elf, 32), *struct.unpack_from("<HH", elf, 46))
+    headers = [struct.unpack_from("<10I", elf, table + i * entry) for i in range(count)]
+    symbols = {}
+    for _, kind, _, _, offset, size, link, _, _, _ in headers:
+        if kind != 2:
+            continue
+        names = headers[link][4]
+        for place in range(offset, offset + size, 16):
+            name, value = struct.unpack_from("<II", elf, place)
+            symbols[elf[names + name :].split(b"\0", 1)[0].decode()] = value
+    return loaded, symbols
+
+
+def words(data):
+    data += bytes(-len(data) % 4)
+    lines = [struct.unpack_from(f"<{min(8, (len(data) - i) // 4)}I", data, i) for i in range(0, len(data), 32)]
+    return "".join(" ".join(f"{word:08x}" for word in line) + "\n" for line in lines)
+
+
+def main(arguments):
+    clang = shlex.split(os.environ.get("CLANG", "clang"))
+    lld = shlex.split(os.environ.get("LLD", "ld.lld"))
+    with tempfile.TemporaryDirectory() as folder:
+        unit, linked = Path(folder, "dpxor.o"), Path(folder, "dpxor.elf")
+        subprocess.run([*clang, *FLAGS, "-c", SOURCE, "-o", unit], check=True)
+        if arguments == ["--check"]:
+            return
+        subprocess.run([*lld, "-T", CRATE / "dpu" / "riscv32.ld", "-o", linked, unit], check=True)
+        loaded, symbols = sections(linked.read_bytes())
+    text = f"source {checksum(SOURCE.read_bytes()):016x}\narguments {symbols['dpxor_arguments']:08x}\n"
+    for address, data in sorted(loaded.items()):
+        text += f"at {address:08x}\n{words(data)}"
+    IMAGE.write_text(text)
+    print(f"wrote {IMAGE}: {len(loaded[0x80000000]) // 4} instructions")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
