@@ -58,8 +58,7 @@ audit:
 
 lint: check-32-bit
 	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --package spirea-constant-time --features memcheck --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features spirea-constant-time/memcheck --locked -- -D warnings
 	@! git grep -nE '^(<<<<<<<|>>>>>>>) '
 	python3 scripts/test_check_imports.py
 	python3 scripts/check_imports.py
