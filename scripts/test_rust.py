@@ -22,8 +22,8 @@ AT_ONCE = min(4, os.cpu_count())
 RUNNING = re.compile(r"^running \d+ tests?$", re.MULTILINE)
 PASSED = re.compile(r"^test result: ok\. (\d+) passed", re.MULTILINE)
 # The longest come first, so that none of them is alone at the end: packages and their programs.
-LONGEST = ["store/repository", "cli/torture", "conformance/protocols", "cli/cli", "server/server", "conformance/shards",
-           "conformance/cuda", "cli/gpu", "conformance/chosen", "cuda/group", "cuda/ring"]
+LONGEST = ["store/repository", "conformance/conformance", "cli/torture", "cli/cli", "server/server", "cli/gpu",
+           "cuda/group", "cuda/ring"]
 
 
 def build():

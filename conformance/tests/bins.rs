@@ -1,5 +1,4 @@
 //! Partial batch retrieval: several records of a table in one query.
-#![allow(missing_docs, reason = "a test")]
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A whole look-up of every protocol, for clients in other languages: the reference client makes the same keys and
 //! queries of the same randomness, and decodes the same answers.
 //!
-//! `SPIREA_WRITE_VECTORS=1 cargo test -p spirea-conformance --test client_vectors` writes them anew.
+//! `SPIREA_WRITE_VECTORS=1 cargo test -p spirea-conformance client_vectors` writes them anew.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,0 +1,13 @@
+//! One program: each would compile the protocols on its backends anew.
+
+mod bins;
+mod chosen;
+mod client_vectors;
+mod cuda;
+mod pim;
+mod protocols;
+mod scans;
+mod shards;
+mod simple;
+mod vectors;
+mod wire_examples;
