@@ -202,6 +202,27 @@ fn several_blocks_of_leaves_agree() {
     }
 }
 
+/// Primes of 26, 27 and 28 bits, and of two of these: their plaintexts lie in words as short as they are where the instruction
+/// set has it so.
+#[test]
+fn narrow_words_agree() {
+    let (of_26, of_28) = ([67_084_289, 67_043_329], [268_369_921, 268_361_729]);
+    for primes in [of_26, [PRIMES[2][0], PRIMES[2][1]], of_28, [PRIMES[2][0], of_28[0]]] {
+        let ring = ring(128, &primes);
+        let pipeline = |rows, leaves, queries| {
+            let pipeline = Pipeline::new(ring.clone(), Gadget::Residues);
+            Pipeline { rows, leaves, queries, players: 1, ..pipeline }
+        };
+        // Whole groups of columns, all that may be left of one, and several blocks.
+        for leaves in (1..=18).chain([64, 65, 97]) {
+            pipeline(4, leaves, 1 + leaves % 2).check();
+        }
+        // More queries than go at once; rows that are no groups of four.
+        pipeline(20, 12, 9).check();
+        pipeline(6, 12, 2).check();
+    }
+}
+
 #[test]
 fn tournaments_of_every_size_agree() {
     let ring = ring(64, &PRIMES[1][..3]);

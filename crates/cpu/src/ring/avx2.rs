@@ -10,6 +10,7 @@ impl WordLanes<8> for Avx2 {
     type Vector = __m256i;
     type Wide = __m256i;
     const FOLD_ROWS: usize = 2;
+    const NARROW: bool = false;
 
     compiled! { Avx2:
         fn run<K: Kernel>(lanes, kernel: K) -> K::Output {
@@ -41,11 +42,19 @@ impl WordLanes<8> for Avx2 {
         permute(a, places) = _mm256_permutevar8x32_epi32(a, places);
 
         zeros() = _mm256_setzero_si256();
+        splat_wide(number: u64) = _mm256_set1_epi64x(number as i64);
+        pairs(a) = a;
         even(a) = a;
         // A shuffle, not a shift: the compiler knows that it leaves a splat as it is.
         odd(a) = _mm256_shuffle_epi32::<0xF5>(a);
         mul_wide(a, b) = _mm256_mul_epu32(a, b);
         add_wide(a, b) = _mm256_add_epi64(a, b);
+        and_wide(a, b) = _mm256_and_si256(a, b);
+        or_wide(a, b) = _mm256_or_si256(a, b);
+        shift_right_wide<const BITS: u32>(a) = _mm256_srlv_epi64(a, _mm256_set1_epi64x(BITS.into()));
+        rotate_left_wide<const BITS: i32>(a) = _mm256_or_si256(
+            _mm256_sllv_epi64(a, _mm256_set1_epi64x(BITS.into())),
+            _mm256_srlv_epi64(a, _mm256_set1_epi64x(64 - i64::from(BITS))));
         high(a) = _mm256_srli_epi64::<32>(a);
         join_low(even, odd) = _mm256_blend_epi32::<0xAA>(even, _mm256_slli_epi64::<32>(odd));
         join_high(even, odd) = _mm256_blend_epi32::<0xAA>(_mm256_srli_epi64::<32>(even), odd);

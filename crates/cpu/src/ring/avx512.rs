@@ -10,6 +10,7 @@ impl WordLanes<16> for Avx512 {
     type Vector = __m512i;
     type Wide = __m512i;
     const FOLD_ROWS: usize = 4;
+    const NARROW: bool = true;
 
     compiled! { Avx512:
         fn run<K: Kernel>(lanes, kernel: K) -> K::Output {
@@ -41,11 +42,17 @@ impl WordLanes<16> for Avx512 {
         permute(a, places) = _mm512_permutexvar_epi32(places, a);
 
         zeros() = _mm512_setzero_si512();
+        splat_wide(number: u64) = _mm512_set1_epi64(number as i64);
+        pairs(a) = a;
         even(a) = a;
         // A shuffle, not a shift: the compiler knows that it leaves a splat as it is.
         odd(a) = _mm512_shuffle_epi32::<0xF5>(a);
         mul_wide(a, b) = _mm512_mul_epu32(a, b);
         add_wide(a, b) = _mm512_add_epi64(a, b);
+        and_wide(a, b) = _mm512_and_si512(a, b);
+        or_wide(a, b) = _mm512_or_si512(a, b);
+        shift_right_wide<const BITS: u32>(a) = _mm512_srli_epi64::<BITS>(a);
+        rotate_left_wide<const BITS: i32>(a) = _mm512_rol_epi64::<BITS>(a);
         high(a) = _mm512_srli_epi64::<32>(a);
         join_low(even, odd) = _mm512_mask_shuffle_epi32::<0xA0>(even, 0xAAAA, odd);
         join_high(even, odd) = _mm512_mask_shuffle_epi32::<0xF5>(odd, 0x5555, even);

@@ -18,6 +18,7 @@ use super::ciphertexts::RingCiphertexts;
 use super::lanes::{Kernel, WordLanes};
 use super::layout::{BLOCK, RingLeaves};
 use super::modular::{Factor, Prime, lazy_terms, montgomery_one};
+use super::narrow::{self, Columns, Narrow};
 use super::ntt::Forward;
 use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
@@ -39,11 +40,31 @@ pub struct RingPlain {
     rows: usize,
     columns: usize,
     words: Words,
+    primes: Vec<PrimeWords>,
+}
+
+/// How the words modulo one prime lie.
+#[derive(Clone, Copy, Debug)]
+struct PrimeWords {
+    /// Where they begin.
+    start: usize,
+    /// Of a tile.
+    of_tile: usize,
+    narrow: Option<Narrow>,
+}
+
+impl PrimeWords {
+    /// Columns that are there of the first so many of a matrix: whole blocks, and perhaps a part of one.
+    fn stored(&self, columns: usize) -> usize {
+        let stored = |columns| self.narrow.map_or(columns, |narrow| narrow.stored(columns));
+        columns / BLOCK * stored(BLOCK) + stored(columns % BLOCK)
+    }
 }
 
 impl RingPlain {
     /// Room for a matrix, of any content.
-    pub(super) fn room(
+    pub(super) fn room<L: WordLanes<W>, const W: usize>(
+        _: L,
         tables: &RingTables,
         memory: &WorkingMemory,
         rows: usize,
@@ -52,14 +73,37 @@ impl RingPlain {
         if rows == 0 || columns == 0 {
             return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
         }
-        let words = rows.checked_mul(columns).and_then(|count| count.checked_mul(tables.words()));
-        Ok(Self { rows, columns, words: memory.words(words, "the plain matrix")? })
+        let (mut primes, mut words) = (Vec::new(), Some(0_usize));
+        for tables_of_prime in tables.primes() {
+            let whole = L::NARROW && rows.is_multiple_of(narrow::ROWS);
+            let narrow = if whole { Narrow::of(tables_of_prime.q) } else { None };
+            let mut prime = PrimeWords { start: words.unwrap_or_default(), of_tile: 0, narrow };
+            let of_tile = rows.checked_mul(prime.stored(columns)).and_then(|count| count.checked_mul(W));
+            let of_prime = of_tile.and_then(|words| words.checked_mul(tables.degree() / W));
+            words = words.zip(of_prime).and_then(|(words, of_prime)| words.checked_add(of_prime));
+            prime.of_tile = of_tile.unwrap_or_default();
+            primes.push(prime);
+        }
+        Ok(Self { rows, columns, words: memory.words(words, "the plain matrix")?, primes })
     }
 
-    /// Its words in one tile, of a vector of `lanes` slots.
-    fn tile(&self, lanes: usize, tile: usize) -> &[u32] {
-        let of_tile = self.rows * self.columns * lanes;
-        &self.words.as_words()[tile * of_tile..][..of_tile]
+    /// How its words in a tile lie, and where.
+    fn tile(&self, tables: &RingTables, tile: usize) -> (PrimeWords, &[u32]) {
+        let tiles = tables.tiles() / self.primes.len();
+        let prime = self.primes[tile / tiles];
+        (prime, &self.words.as_words()[prime.start + tile % tiles * prime.of_tile..][..prime.of_tile])
+    }
+
+    /// The same for all tiles, one after another.
+    fn tiles_mut(&mut self, tiles: usize) -> impl IndexedParallelIterator<Item = (PrimeWords, &mut [u32])> {
+        let tiles = tiles / self.primes.len();
+        let mut rest = self.words.as_words_mut();
+        let mut all = Vec::with_capacity(tiles * self.primes.len());
+        for &prime in &self.primes {
+            let of_prime = rest.split_off_mut(..tiles * prime.of_tile).expect("words for all primes");
+            all.extend(of_prime.chunks_exact_mut(prime.of_tile).map(|words| (prime, words)));
+        }
+        all.into_par_iter()
     }
 
     /// Its columns in pieces that are encoded at once.
@@ -93,8 +137,7 @@ pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
     columns: Range<usize>,
     fill: &FillPolynomial<'_>,
 ) -> Result<(), BackendError> {
-    let (rows, first, width) = (plain.rows, columns.start, columns.len());
-    let (polynomial, tile) = (tables.words(), rows * plain.columns * W);
+    let (rows, first, width, polynomial) = (plain.rows, columns.start, columns.len(), tables.words());
     // A group of rows of the columns at a time: transformed by polynomial, then dealt out by tile.
     let room = L::FOLD_ROWS.min(rows) * width * polynomial;
     let mut block = memory.words(Some(room), "the columns of a plain matrix")?;
@@ -109,12 +152,20 @@ pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
                 lanes.run(Encode { tables, coefficients, values });
             },
         );
-        plain.words.as_words_mut().par_chunks_mut(tile).enumerate().for_each(|(i, tile)| {
-            let to = tile[(rows * first + width * top) * W..].chunks_exact_mut(W);
-            for (to, values) in to.zip(block.chunks_exact(polynomial)) {
-                to.copy_from_slice(&values[i * W..][..W]);
-            }
-        });
+        plain.tiles_mut(tables.tiles()).enumerate().for_each_init(
+            || vec![0; height * width * W],
+            |of_tile, (i, (prime, tile))| {
+                for (to, values) in of_tile.chunks_exact_mut(W).zip(block.chunks_exact(polynomial)) {
+                    to.copy_from_slice(&values[i * W..][..W]);
+                }
+                let stored = prime.stored(width);
+                let to = &mut tile[(rows * prime.stored(first) + stored * top) * W..][..height * stored * W];
+                match prime.narrow {
+                    Some(narrow) => narrow.pack(of_tile, height * W, to),
+                    None => to.copy_from_slice(of_tile),
+                }
+            },
+        );
     }
     Ok(())
 }
@@ -188,9 +239,19 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
                 (of_plain, sums) = sums.split_at_mut(leaves.len() * plain.rows * 2 * W);
                 of_plain.fill(0);
                 let RingPlain { rows, columns, .. } = *plain;
-                let (q, bytes, plain) = (tables.prime_of(tile), plain.bytes(), plain.tile(W, tile));
+                let (q, bytes, (words, plain)) =
+                    (tables.prime_of(tile), plain.bytes(), plain.tile(tables, tile));
                 POLY_FOLD.read(size_of_val(plain), bytes, |ahead| {
-                    lanes.run(Fold { q, rows, columns, plain, ahead, leaves: &leaves, sums: of_plain });
+                    lanes.run(Fold {
+                        q,
+                        words,
+                        rows,
+                        columns,
+                        plain,
+                        ahead,
+                        leaves: &leaves,
+                        sums: of_plain,
+                    });
                 });
             }
         });
@@ -218,6 +279,7 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
 /// One tile: sums of query, row and polynomial, `W` words each.
 struct Fold<'a> {
     q: spirea_math::Modulus,
+    words: PrimeWords,
     rows: usize,
     columns: usize,
     plain: &'a [u32],
@@ -233,29 +295,50 @@ impl Kernel for Fold<'_> {
 
     #[inline(always)]
     fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
-        let Self { q, rows, columns, plain, ahead, leaves, sums } = self;
+        let Self { q, words, rows, columns, plain, ahead, leaves, sums } = self;
         let prime = Prime::new(lanes, q);
         let lazy = lazy_terms(q, q.value().into());
         let (plain, sums) = (plain.as_chunks::<W>().0, sums.as_chunks_mut::<W>().0);
+        let narrow = words.narrow.filter(|_| L::NARROW);
+        let mut widened = Vec::new();
         for first in (0..columns).step_by(BLOCK) {
             let width = BLOCK.min(columns - first);
-            let plain = &plain[first * rows..][..width * rows];
+            let stored = words.stored(width);
+            let plain = &plain[words.stored(first) * rows..][..stored * rows];
             for (leaves, sums) in leaves.chunks(QUERIES).zip(sums.chunks_mut(QUERIES * rows * 2)) {
-                let groups = rows.div_ceil(L::FOLD_ROWS);
-                for (some, plain) in plain.chunks(width * L::FOLD_ROWS * GROUPS).enumerate() {
+                let (groups, several) = (rows.div_ceil(L::FOLD_ROWS), leaves.len() > 1);
+                for (some, plain) in plain.chunks(stored * L::FOLD_ROWS * GROUPS).enumerate() {
+                    widened.resize(if several { plain.len() / stored * width } else { 0 }, [0; W]);
                     for (query, leaves) in leaves.iter().enumerate() {
-                        for (group, block) in plain.chunks(width * L::FOLD_ROWS).enumerate() {
-                            let group = some * GROUPS + group;
+                        for (number, block) in plain.chunks(stored * L::FOLD_ROWS).enumerate() {
+                            let group = some * GROUPS + number;
                             let sums = &mut sums[2 * (query * rows + group * L::FOLD_ROWS)..];
                             let next = NextLeaves::new::<W>(leaves, first / BLOCK + 1, group, groups);
                             let leaves = leaves[first / BLOCK];
-                            let operands = Operands { lazy, plain: block, width, leaves, sums };
-                            if query == 0 {
-                                let plain = block.as_flattened().as_ptr().wrapping_byte_add(ahead);
-                                operands.fold(lanes, prime, InTurns { plain, leaves: next });
+                            let in_turns = InTurns { plain: NextPlain::new(block, ahead), leaves: next };
+                            let Some(narrow) = narrow else {
+                                let operands = Operands { lazy, plain: block, width, leaves, sums };
+                                if query == 0 {
+                                    operands.fold(lanes, prime, in_turns);
+                                } else {
+                                    operands.fold(lanes, prime, in_turns.leaves);
+                                }
+                                continue;
+                            };
+                            // The first query takes out of narrow words what the others multiply.
+                            let products = Products::new(lanes, leaves, in_turns);
+                            let products = if !several {
+                                narrow.each(lanes, block, width, products)
+                            } else if query == 0 {
+                                let to = &mut widened[number * width * narrow::ROWS..];
+                                narrow.each(lanes, block, width, (products, Widened(to))).0
                             } else {
-                                operands.fold(lanes, prime, next);
-                            }
+                                let plain = &widened[number * width * narrow::ROWS..][..width * narrow::ROWS];
+                                let operands = Operands { lazy, plain, width, leaves, sums };
+                                operands.fold(lanes, prime, products.ahead.leaves);
+                                continue;
+                            };
+                            reduce_sums(lanes, prime, products.partial, sums);
                         }
                     }
                 }
@@ -291,19 +374,36 @@ impl Ahead for NextLeaves {
     }
 }
 
+/// The matrix's words, so many bytes further on.
+struct NextPlain(*const u32);
+
+impl NextPlain {
+    #[inline(always)]
+    fn new<const W: usize>(plain: &[[u32; W]], bytes: usize) -> Self {
+        Self(plain.as_flattened().as_ptr().wrapping_byte_add(bytes))
+    }
+}
+
+impl Ahead for NextPlain {
+    #[inline(always)]
+    fn ask(&mut self, lines: usize) {
+        for line in 0..lines {
+            prefetch(self.0.wrapping_add(line * LINE).cast());
+        }
+        self.0 = self.0.wrapping_add(lines * LINE);
+    }
+}
+
 /// The matrix's words ahead of the first query, and the next leaves.
 struct InTurns {
-    plain: *const u32,
+    plain: NextPlain,
     leaves: NextLeaves,
 }
 
 impl Ahead for InTurns {
     #[inline(always)]
     fn ask(&mut self, lines: usize) {
-        for line in 0..lines {
-            prefetch(self.plain.wrapping_add(line * LINE).cast());
-        }
-        self.plain = self.plain.wrapping_add(lines * LINE);
+        self.plain.ask(lines);
         self.leaves.ask(lines);
     }
 }
@@ -339,36 +439,96 @@ impl<const W: usize> Operands<'_, W> {
         mut ahead: impl Ahead,
     ) {
         let Self { lazy, plain, leaves, sums, .. } = self;
-        let mut partial = [[[lanes.zeros(); 2]; 2]; R];
+        let leaves = leaves.as_chunks::<W>().0.as_chunks::<2>().0;
         // What a sum does not hold is added in turns.
-        for (plain, leaves) in plain.chunks(R * lazy).zip(leaves.chunks(2 * W * lazy)) {
-            let leaves = leaves.as_chunks::<W>().0.as_chunks::<2>().0;
+        for (plain, leaves) in plain.chunks(R * lazy).zip(leaves.chunks(lazy)) {
+            let mut partial = [[[lanes.zeros(); 2]; 2]; R];
             for (plain, leaf) in plain.as_chunks::<R>().0.iter().zip(leaves) {
                 ahead.ask(const { (R * W).div_ceil(LINE) });
-                add_column(lanes, &mut partial, plain, leaf);
+                let leaf = Leaf::load(lanes, leaf);
+                for row in 0..R {
+                    let plain = lanes.load(&plain[row]);
+                    leaf.add_times(lanes, [lanes.even(plain), lanes.odd(plain)], &mut partial[row]);
+                }
             }
-            reduce_sums::<L, R, W>(lanes, prime, &mut partial, sums);
+            reduce_sums::<L, R, W>(lanes, prime, partial, sums);
         }
     }
 }
 
-/// Adds a column of plaintexts times a leaf's a and b to the sums of even and of odd lanes.
-#[inline(always)]
-fn add_column<L: WordLanes<W>, const R: usize, const W: usize>(
-    lanes: L,
-    partial: &mut [[[L::Wide; 2]; 2]; R],
-    plain: &[[u32; W]; R],
-    leaf: &[[u32; W]; 2],
-) {
-    let (a, b) = (lanes.load(&leaf[0]), lanes.load(&leaf[1]));
-    let (a, b) = ([lanes.even(a), lanes.odd(a)], [lanes.even(b), lanes.odd(b)]);
-    for row in 0..R {
-        let plain = lanes.load(&plain[row]);
-        let plain = [lanes.even(plain), lanes.odd(plain)];
-        for half in 0..2 {
-            let [sum_a, sum_b] = &mut partial[row];
-            sum_a[half] = lanes.add_wide(sum_a[half], lanes.mul_wide(plain[half], a[half]));
-            sum_b[half] = lanes.add_wide(sum_b[half], lanes.mul_wide(plain[half], b[half]));
+/// Products of columns in narrow words with a query's leaves.
+struct Products<'a, L: WordLanes<W>, const W: usize> {
+    leaves: &'a [[[u32; W]; 2]],
+    leaf: Leaf<L::Wide>,
+    partial: [[[L::Wide; 2]; 2]; narrow::ROWS],
+    ahead: InTurns,
+}
+
+impl<'a, L: WordLanes<W>, const W: usize> Products<'a, L, W> {
+    #[inline(always)]
+    fn new(lanes: L, leaves: &'a [u32], ahead: InTurns) -> Self {
+        Self {
+            leaves: leaves.as_chunks::<W>().0.as_chunks::<2>().0,
+            leaf: Leaf([[lanes.zeros(); 2]; 2]),
+            partial: [[[lanes.zeros(); 2]; 2]; narrow::ROWS],
+            ahead,
+        }
+    }
+}
+
+impl<L: WordLanes<W>, const W: usize> Columns<L, W> for Products<'_, L, W> {
+    #[inline(always)]
+    fn begin(&mut self, lanes: L, vectors: usize) {
+        self.ahead.ask((vectors * W).div_ceil(LINE));
+        let (leaf, leaves) = self.leaves.split_first().expect("a leaf for each column");
+        self.leaf = Leaf::load(lanes, leaf);
+        self.leaves = leaves;
+    }
+
+    #[inline(always)]
+    fn row(&mut self, lanes: L, row: usize, words: [L::Wide; 2]) {
+        self.leaf.add_times(lanes, words, &mut self.partial[row]);
+    }
+}
+
+/// Columns taken out of narrow words.
+struct Widened<'a, const W: usize>(&'a mut [[u32; W]]);
+
+impl<L: WordLanes<W>, const W: usize> Columns<L, W> for Widened<'_, W> {
+    #[inline(always)]
+    fn begin(&mut self, _lanes: L, _vectors: usize) {}
+
+    #[inline(always)]
+    fn row(&mut self, lanes: L, _row: usize, [even, odd]: [L::Wide; 2]) {
+        let (to, rest) = std::mem::take(&mut self.0).split_first_mut().expect("room for each vector");
+        lanes.store(lanes.join_low(even, odd), to);
+        self.0 = rest;
+    }
+}
+
+/// A leaf's a and b, even and odd lanes apart.
+#[derive(Clone, Copy)]
+struct Leaf<V>([[V; 2]; 2]);
+
+impl<V: Copy> Leaf<V> {
+    #[inline(always)]
+    fn load<L: WordLanes<W, Wide = V>, const W: usize>(lanes: L, leaf: &[[u32; W]; 2]) -> Self {
+        let (a, b) = (lanes.load(&leaf[0]), lanes.load(&leaf[1]));
+        Self([[lanes.even(a), lanes.odd(a)], [lanes.even(b), lanes.odd(b)]])
+    }
+
+    /// Adds its products with a plaintext to sums of even and of odd lanes.
+    #[inline(always)]
+    fn add_times<L: WordLanes<W, Wide = V>, const W: usize>(
+        self,
+        lanes: L,
+        plain: [V; 2],
+        sums: &mut [[V; 2]; 2],
+    ) {
+        for (sums, words) in sums.iter_mut().zip(self.0) {
+            for half in 0..2 {
+                sums[half] = lanes.add_wide(sums[half], lanes.mul_wide(plain[half], words[half]));
+            }
         }
     }
 }
@@ -378,14 +538,13 @@ fn add_column<L: WordLanes<W>, const R: usize, const W: usize>(
 fn reduce_sums<L: WordLanes<W>, const R: usize, const W: usize>(
     lanes: L,
     prime: Prime<L::Vector>,
-    partial: &mut [[[L::Wide; 2]; 2]; R],
+    partial: [[[L::Wide; 2]; 2]; R],
     sums: &mut [[u32; W]],
 ) {
     for (sums, partial) in sums.as_chunks_mut::<2>().0.iter_mut().zip(partial) {
         for (sum, partial) in sums.iter_mut().zip(partial) {
             let total = prime.montgomery(lanes, partial[0], partial[1]);
             lanes.store(prime.add(lanes, lanes.load(sum), total), sum);
-            *partial = [lanes.zeros(); 2];
         }
     }
 }

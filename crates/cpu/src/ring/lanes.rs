@@ -25,6 +25,8 @@ pub(crate) trait WordLanes<const W: usize>: Copy + Send + Sync + 'static {
 
     /// Rows of a fold's register tile, 1 to 4: as many as the registers hold sums for, 4 for each row.
     const FOLD_ROWS: usize;
+    /// Whether to take narrow words apart ([`super::narrow`]) hides behind memory.
+    const NARROW: bool;
 
     /// Runs an algorithm compiled for this instruction set.
     fn run<K: Kernel>(self, kernel: K) -> K::Output;
@@ -72,6 +74,10 @@ pub(crate) trait WordLanes<const W: usize>: Copy + Send + Sync + 'static {
 
     /// Wide zeros.
     fn zeros(self) -> Self::Wide;
+    /// The same number everywhere.
+    fn splat_wide(self, number: u64) -> Self::Wide;
+    /// An even lane as the low half, the odd one after it as the high half.
+    fn pairs(self, a: Self::Vector) -> Self::Wide;
     /// The even lanes as the low halves; the high halves are anything.
     fn even(self, a: Self::Vector) -> Self::Wide;
     /// The odd lanes as the low halves; the high halves are anything.
@@ -80,6 +86,14 @@ pub(crate) trait WordLanes<const W: usize>: Copy + Send + Sync + 'static {
     fn mul_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide;
     /// a + b modulo 2^64.
     fn add_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    /// a and b, bit by bit.
+    fn and_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    /// a or b, bit by bit.
+    fn or_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    /// a shifted right by `BITS`, below 64, zeros coming in.
+    fn shift_right_wide<const BITS: u32>(self, a: Self::Wide) -> Self::Wide;
+    /// a turned to the left by `BITS`, 1 to 63.
+    fn rotate_left_wide<const BITS: i32>(self, a: Self::Wide) -> Self::Wide;
     /// The high halves, as numbers.
     fn high(self, a: Self::Wide) -> Self::Wide;
     /// The low halves of `even` and `odd`, as even and odd lanes.

@@ -6,7 +6,7 @@
 //!
 //! - [`modular`] multiplies and reduces, [`ntt`] transforms, [`digits`] decomposes;
 //! - [`product`] multiplies digits by [`keys`], for [`tournament`] and, of [`image`]s, for [`expand`] and [`rotate`];
-//! - [`fold`] multiplies plaintexts by leaves in the order of [`layout`]; [`ciphertexts`] ends the pipeline.
+//! - [`fold`] multiplies plaintexts, in [`narrow`] words, by leaves in the order of [`layout`]; [`ciphertexts`] ends the pipeline.
 
 mod ciphertexts;
 mod digits;
@@ -17,6 +17,7 @@ mod keys;
 mod lanes;
 mod layout;
 mod modular;
+mod narrow;
 mod ntt;
 mod pool;
 mod portable;
@@ -126,7 +127,8 @@ impl RingBackend for CpuBackend {
         columns: usize,
         fill: &FillPolynomial<'_>,
     ) -> Result<RingPlain, BackendError> {
-        let mut plain = RingPlain::room(tables, &self.memory, rows, columns)?;
+        let mut plain =
+            with_lanes!(self.found, lanes => RingPlain::room(lanes, tables, &self.memory, rows, columns))?;
         self.pool.install(|| {
             with_lanes!(self.found, lanes => plain.blocks().try_for_each(|block| {
                 fold::encode_columns(lanes, tables, &self.memory, &mut plain, block, fill)
@@ -348,7 +350,10 @@ impl CpuBackend {
         let (layout, degree) = (matrix.layout(), tables.degree());
         folded.check(layout, columns.layout, degree)?;
         let width = layout.columns();
-        let mut plain = RingPlain::room(tables, &self.memory, folded.blocks, columns.words.len() / width)?;
+        let count = columns.words.len() / width;
+        let mut plain = with_lanes!(self.found, lanes => {
+            RingPlain::room(lanes, tables, &self.memory, folded.blocks, count)
+        })?;
         for block in plain.blocks() {
             let words = self.scalar_fold(matrix, &columns.words[block.start * width..block.end * width])?;
             let fill = |row: usize, column: usize, to: &mut [i32]| {

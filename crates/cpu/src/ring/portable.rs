@@ -9,6 +9,7 @@ macro_rules! portable {
             type Vector = [u32; $lanes];
             type Wide = [u64; $lanes / 2];
             const FOLD_ROWS: usize = 2;
+            const NARROW: bool = false;
 
             fn run<K: Kernel>(self, kernel: K) -> K::Output {
                 kernel.run(self)
@@ -83,6 +84,16 @@ macro_rules! portable {
             }
 
             #[inline(always)]
+            fn splat_wide(self, number: u64) -> Self::Wide {
+                [number; $lanes / 2]
+            }
+
+            #[inline(always)]
+            fn pairs(self, a: Self::Vector) -> Self::Wide {
+                std::array::from_fn(|i| u64::from(a[2 * i]) | u64::from(a[2 * i + 1]) << 32)
+            }
+
+            #[inline(always)]
             fn even(self, a: Self::Vector) -> Self::Wide {
                 std::array::from_fn(|i| u64::from(a[2 * i]))
             }
@@ -100,6 +111,26 @@ macro_rules! portable {
             #[inline(always)]
             fn add_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide {
                 std::array::from_fn(|i| a[i].wrapping_add(b[i]))
+            }
+
+            #[inline(always)]
+            fn and_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide {
+                std::array::from_fn(|i| a[i] & b[i])
+            }
+
+            #[inline(always)]
+            fn or_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide {
+                std::array::from_fn(|i| a[i] | b[i])
+            }
+
+            #[inline(always)]
+            fn shift_right_wide<const BITS: u32>(self, a: Self::Wide) -> Self::Wide {
+                a.map(|a| a >> BITS)
+            }
+
+            #[inline(always)]
+            fn rotate_left_wide<const BITS: i32>(self, a: Self::Wide) -> Self::Wide {
+                a.map(|a| a.rotate_left(BITS as u32))
             }
 
             #[inline(always)]

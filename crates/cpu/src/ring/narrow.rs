@@ -1,0 +1,182 @@
+//! Plaintexts in words as short as their prime, so that a fold reads fewer bytes.
+//!
+//! Residues of b bits leave s = 64 - 2b bits free in two neighbouring words. A *group* is a few columns of a matrix whose
+//! vectors carry, in what they have free, the vector of one column more:
+//!
+//! ```text
+//!     63         64-b         b          0
+//!      |   odd    |   piece   |   even   |
+//! ```
+//!
+//! The pieces are gathered by turning: t = (t | piece) rotated left by s, for each vector in turn. After the last one the
+//! carried vector stands in t in the same form, because the k = ceil(64 / s) - 1 carriers' pieces are at least 2b bits and at
+//! most 64, and what they do not cover falls between the two words. 26, 27 and 28 bits make 6, 7 and 8 columns of one less;
+//! 29 bits would make 11 of 10, which does not pay (docs/kernels/ring.md).
+
+use spirea_math::Modulus;
+
+use super::lanes::WordLanes;
+use super::layout::BLOCK;
+use super::modular::lazy_terms;
+
+/// Rows that lie in narrow words together.
+pub(super) const ROWS: usize = 4;
+
+/// How the residues of a prime lie in narrow words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Narrow {
+    bits: u32,
+}
+
+impl Narrow {
+    /// Of a prime that the kernels know. Their sums hold a block of columns, so that they are reduced between groups.
+    pub(super) fn of(q: Modulus) -> Option<Self> {
+        let bits = u32::BITS - q.value().leading_zeros();
+        (matches!(bits, 26..=28) && lazy_terms(q, q.value().into()) >= BLOCK).then_some(Self { bits })
+    }
+
+    /// Bits of a piece.
+    fn spare(self) -> u32 {
+        64 - 2 * self.bits
+    }
+
+    /// Columns of a group that are there, and carry one more.
+    pub(super) fn carriers(self) -> usize {
+        64_usize.div_ceil(self.spare() as usize) - 1
+    }
+
+    /// Columns that are there of so many in a block; what is left of the last group carries nothing.
+    pub(super) fn stored(self, columns: usize) -> usize {
+        columns - columns / (self.carriers() + 1)
+    }
+
+    /// The bits that a piece has.
+    fn piece(self) -> u64 {
+        ((1 << self.spare()) - 1) << self.bits
+    }
+
+    /// Goes through `count` columns of [`ROWS`] rows of a block.
+    #[inline(always)]
+    pub(super) fn each<L: WordLanes<W>, C: Columns<L, W>, const W: usize>(
+        self,
+        lanes: L,
+        stored: &[[u32; W]],
+        count: usize,
+        columns: C,
+    ) -> C {
+        match self.bits {
+            26 => NarrowLanes::<_, 12, 38, 5>::new(lanes, self).each(lanes, stored, count, columns),
+            27 => NarrowLanes::<_, 10, 37, 6>::new(lanes, self).each(lanes, stored, count, columns),
+            28 => NarrowLanes::<_, 8, 36, 7>::new(lanes, self).each(lanes, stored, count, columns),
+            bits => unreachable!("{bits} bits are not narrow"),
+        }
+    }
+
+    /// Takes the columns of a block to those that are there, `of_column` words each.
+    pub(super) fn pack(self, columns: &[u32], of_column: usize, stored: &mut [u32]) {
+        let (of_group, carriers) = ((self.carriers() + 1) * of_column, self.carriers() * of_column);
+        for (group, stored) in columns.chunks(of_group).zip(stored.chunks_mut(carriers)) {
+            let (own, carried) = group.split_at(stored.len());
+            for (place, pair) in stored.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                let pair_of = |words: &[u32], at: usize| {
+                    u64::from(words[2 * at]) | u64::from(words[2 * at + 1]) << (64 - self.bits)
+                };
+                let mut word = pair_of(own, place);
+                if !carried.is_empty() {
+                    let turns = (carriers - 2 * place).div_ceil(of_column) as u32;
+                    let turned = pair_of(carried, place % (of_column / 2)).rotate_right(turns * self.spare());
+                    word |= turned & self.piece();
+                }
+                *pair = [word as u32, (word >> 32) as u32];
+            }
+        }
+    }
+}
+
+/// What becomes of the columns of [`ROWS`] rows, one after another.
+pub(super) trait Columns<L: WordLanes<W>, const W: usize> {
+    /// A column begins, for which so many vectors are read.
+    fn begin(&mut self, lanes: L, vectors: usize);
+
+    /// The even and the odd words of one of its rows.
+    fn row(&mut self, lanes: L, row: usize, words: [L::Wide; 2]);
+}
+
+/// Both, in turns.
+impl<L: WordLanes<W>, A: Columns<L, W>, B: Columns<L, W>, const W: usize> Columns<L, W> for (A, B) {
+    #[inline(always)]
+    fn begin(&mut self, lanes: L, vectors: usize) {
+        self.0.begin(lanes, vectors);
+        self.1.begin(lanes, vectors);
+    }
+
+    #[inline(always)]
+    fn row(&mut self, lanes: L, row: usize, words: [L::Wide; 2]) {
+        self.0.row(lanes, row, words);
+        self.1.row(lanes, row, words);
+    }
+}
+
+/// The same in registers, for residues of (64 - `SPARE`) / 2 bits: their odd words begin at bit `ODD`, and `K` columns carry
+/// one more.
+#[derive(Clone, Copy)]
+struct NarrowLanes<V, const SPARE: i32, const ODD: u32, const K: usize> {
+    even: V,
+    piece: V,
+}
+
+impl<V: Copy, const SPARE: i32, const ODD: u32, const K: usize> NarrowLanes<V, SPARE, ODD, K> {
+    #[inline(always)]
+    fn new<L: WordLanes<W, Wide = V>, const W: usize>(lanes: L, narrow: Narrow) -> Self {
+        debug_assert_eq!((narrow.spare(), narrow.carriers()), (SPARE as u32, K));
+        Self { even: lanes.splat_wide((1 << narrow.bits) - 1), piece: lanes.splat_wide(narrow.piece()) }
+    }
+
+    /// The even and the odd words.
+    #[inline(always)]
+    fn words<L: WordLanes<W, Wide = V>, const W: usize>(self, lanes: L, pairs: V) -> [V; 2] {
+        [lanes.and_wide(pairs, self.even), lanes.shift_right_wide::<ODD>(pairs)]
+    }
+
+    /// What is gathered, with the piece of one carrier more.
+    #[inline(always)]
+    fn gather<L: WordLanes<W, Wide = V>, const W: usize>(self, lanes: L, gathered: V, pairs: V) -> V {
+        lanes.rotate_left_wide::<SPARE>(lanes.or_wide(gathered, lanes.and_wide(pairs, self.piece)))
+    }
+
+    #[inline(always)]
+    fn each<L: WordLanes<W, Wide = V>, C: Columns<L, W>, const W: usize>(
+        self,
+        lanes: L,
+        stored: &[[u32; W]],
+        count: usize,
+        mut columns: C,
+    ) -> C {
+        let (groups, rest) = stored.as_chunks::<ROWS>().0.as_chunks::<K>();
+        for (number, group) in groups.iter().enumerate() {
+            let mut carried = [lanes.zeros(); ROWS];
+            for column in group {
+                columns.begin(lanes, ROWS);
+                for row in 0..ROWS {
+                    let pairs = lanes.pairs(lanes.load(&column[row]));
+                    carried[row] = self.gather(lanes, carried[row], pairs);
+                    columns.row(lanes, row, self.words(lanes, pairs));
+                }
+            }
+            // The last group may carry nothing.
+            if (number + 1) * (K + 1) <= count {
+                columns.begin(lanes, 0);
+                for (row, &carried) in carried.iter().enumerate() {
+                    columns.row(lanes, row, self.words(lanes, carried));
+                }
+            }
+        }
+        for column in rest {
+            columns.begin(lanes, ROWS);
+            for (row, words) in column.iter().enumerate() {
+                columns.row(lanes, row, self.words(lanes, lanes.pairs(lanes.load(words))));
+            }
+        }
+        columns
+    }
+}
