@@ -204,12 +204,7 @@ impl Batch {
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the first row that is met is not that of a leaf.
-    pub fn on(
-        &self,
-        rows: &Range<usize>,
-        prf: PrfKind,
-        keys: &[Key],
-    ) -> Result<Vec<MetRows>, BackendError> {
+    pub fn on(&self, rows: &Range<usize>, prf: PrfKind, keys: &[Key]) -> Result<Vec<MetRows>, BackendError> {
         let met = rows.start.max(self.rows.start)..rows.end.min(self.rows.end);
         let mut pieces = Vec::new();
         let (mut start, end) = (met.start, met.end);

@@ -2,7 +2,9 @@
 #![allow(missing_docs, reason = "a test")]
 
 use proptest::prelude::*;
-use spirea_backend::{BackendError, FileLayout as _, NaiveBackend, RowLayout, Share, ShareBackend, ShareFold, partial_folds};
+use spirea_backend::{
+    BackendError, FileLayout as _, NaiveBackend, RowLayout, Share, ShareBackend, ShareFold, partial_folds,
+};
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_dpf::{Bit, Domain, Key, OutputKind, PrfKind, PrfVisitor, generate};
 use spirea_math::random::{SecretRng, public_row};
