@@ -151,7 +151,7 @@ check-pim-program:
 
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
 fuzz:
-	@for target in wire params manifest csv dpf_key changes partial; do \
+	@for target in wire params manifest csv dpf_key dpf_query changes partial; do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
 	done
 

@@ -375,6 +375,20 @@ def dpf_key():
     return lines + [f"key {party}: {key.hex()}" for party, key in enumerate(keys_of)]
 
 
+def bins():
+    grid = {"records": 1000, "record_bytes": 64, "unit_rows": 64, "groups": 1, "columns": 1001}
+    binned = protocol_of({"protocol": "dpf-xor", "prf": "aes-128", "shares": "bit", "grid": grid, "bins": 7})
+    numbers = listed(next(b for b in range(7) if index in binned.records_of(b)) for index in (0, 142, 143, 999))
+    last = binned.records_of(6)
+    return [
+        "records, record_bytes, unit_rows, columns, bins: 1000, 64, 64, 1001, 7",
+        f"rows of a bin: {binned.bin_rows}",
+        f"bins of records 0, 142, 143 and 999: {numbers}",
+        f"records of bin 6: {last[0]} to {last[-1]}",
+        f"bit: query {binned.query_bytes}, answer {binned.answer_bytes}",
+    ]
+
+
 EXAMPLES = {
     "lengths": lengths,
     "stream": stream,
@@ -408,6 +422,7 @@ EXAMPLES = {
     "pad": pad,
     "prf": functions,
     "dpf-key": dpf_key,
+    "bins": bins,
 }
 
 

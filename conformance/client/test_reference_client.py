@@ -31,7 +31,7 @@ import examples
 import vectors
 from reference import envelope, table
 from reference.errors import ClientError, Refused, Unverified
-from reference.look_up import Client
+from reference.look_up import DROPPED, Client
 from reference.protocols import PROTOCOLS
 from reference.streams import OsRandom
 from reference.transport import Server
@@ -46,6 +46,8 @@ BY_INDEX = (*PROVEN, "double", "dpf-sum")
 ROWS = 60
 # Under those without proofs one row of the tables by index is long, so that records are buckets of rows.
 LONG_ROW = 30
+# Tables in bins: the protocol, how values are found, and how many bins.
+IN_BINS = (("dpf-xor", "rows", "7"), ("dpf-sum", "keyed", "4"))
 
 
 def value(i):
@@ -60,6 +62,7 @@ class Tables:
         self.run("key", "new", "operator.key", out="operator.pub")
         self.public = (folder / "operator.pub").read_text().split()[0]
         self.write()
+        self.in_bins()
         jobs = [(name, kind) for name in NAMES for kind in self.kinds(name)]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda job: self.publish(*job), jobs))
@@ -102,6 +105,17 @@ class Tables:
         repository = ["--repository", f"repository-{name}", "--sign", "operator.key", "--threads", "1"]
         self.run("publish", *repository, "--base", f"base-{name}")
         self.run("publish", *repository, "--changes", f"{kind}.jsonl")
+
+    def in_bins(self):
+        """Tables in bins, whose changes make a new base: by index and by key."""
+        for protocol, kind, bins in IN_BINS:
+            columns = ["--key", "key", "--value", "note", "size"] if kind == "keyed" else ["--value", "note"]
+            name = f"{protocol}-bins"
+            options = ["--protocol", protocol, "--bins", bins, "--out", f"base-{name}", "--name", name, "--threads", "1"]
+            self.run("build", "--input", f"{kind}.csv", *columns, *options)
+            repository = ["--repository", f"repository-{name}", "--threads", "1"]
+            self.run("publish", *repository, "--base", f"base-{name}")
+            self.run("publish", *repository, "--changes", f"{kind}.jsonl")
 
     @staticmethod
     def kinds(protocol):
@@ -153,8 +167,9 @@ class World:
         alone = [name for name in NAMES if name not in pairs]
         self.one = Serving(self.tables, self.tables.folders(alone))
         # A repository belongs to one process: the other party has a copy.
-        copies = self.tables.copied(self.tables.folders(pairs))
-        for folders, party in ((copies, "1"), (self.tables.folders(pairs), "0")):
+        folders = self.tables.folders(pairs) + [f"repository-{protocol}-bins" for protocol, _, _ in IN_BINS]
+        copies = self.tables.copied(folders)
+        for folders, party in ((copies, "1"), (folders, "0")):
             self.two.append(Serving(self.tables, folders, "--party", party))
 
     def urls(self, protocol):
@@ -219,6 +234,39 @@ def test_rows(world):
     status, lines, said = get([world.one.url], "simple-rows", "--index", str(ROWS + 1))
     expect((status, lines, "no such entry" in said), (2, [], True), f"a row that nobody has: {said}")
     return f"{len(BY_INDEX)} protocols"
+
+
+def test_bins(world):
+    """Several values with one query: brought, deleted, absent and dropped; each alone as ever; lies about any bin refused."""
+    rows = Client(world.urls("dpf-xor"), "dpf-xor-bins", OsRandom(), options())
+    part = rows.found.base
+    expect((rows.found.delta, part.protocol.bins), (None, 7), "a table in bins has no delta")
+    text = {1: b"changed", ROWS: b"added", **{i: value(i).encode() for i in (17, 30, 45)}}
+    wanted = [17, 1, 30, 2, 45, ROWS, 1]
+    # Rows 1 and 2 have one bin, of nine.
+    told = [DROPPED if index == 2 else [text[index]] for index in wanted]
+    expect(rows.fetch(indices=wanted), told, "a fetch of rows")
+    expect(rows.fetch(indices=[2, 1]), [None, DROPPED], "a row that was deleted, and one behind it")
+    expect(rows.fetch(), [], "a fetch of nothing")
+    expect(rows.look_up(indices=[17, 2]), [[value(17).encode()], None], "rows one by one")
+    keyed = Client(world.urls("dpf-sum"), "dpf-sum-bins", OsRandom(), options())
+    expect(keyed.fetch([b"k17"]), [[value(17).encode(), b"17"]], "a fetch of a key")
+    expect(keyed.fetch([b"never"]), [None], "a fetch of an absent key")
+    row_bytes, refused = part.protocol.row_bytes, 0
+    for bin_number in range(6):
+        lying = Client(world.urls("dpf-xor"), "dpf-xor-bins", OsRandom(), options())
+        at = bin_number * row_bytes
+        Damaging(lying, lambda answer, at=at: answer[:at] + inverted(answer[at : at + 1]) + answer[at + 1 :])
+        try:
+            lying.fetch(indices=[17])
+        except Unverified:
+            refused += 1
+    expect(refused, 6, "lies about any bin")
+    try:
+        client_of(world, "dpf-xor").fetch([b"k1"])
+        sys.exit("a version with a delta was fetched from")
+    except ClientError:
+        return "2 tables, 6 lies refused"
 
 
 def client_of(world, protocol, kind="keyed", **given):
@@ -513,6 +561,7 @@ TESTS = [
     test_vectors,
     test_keys,
     test_rows,
+    test_bins,
     test_damage,
     test_proofs,
     test_configurations,

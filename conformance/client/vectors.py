@@ -99,8 +99,21 @@ def check_keys():
     return checked
 
 
+def check_fetch(name, protocol, fetch, contents):
+    """Several records that one query brings, of bins of their own."""
+    queries, chosen = protocol.fetch(fetch["wanted"], Repeating(fetch["query"]))
+    assert chosen == fetch["chosen"], f"what {name} brings"
+    assert [blake3.blake3(query).hexdigest() for query in queries] == fetch["queries_blake3"], f"the fetch of {name}"
+    found = protocol.decode_fetch(chosen, [bytes.fromhex(answer) for answer in fetch["answers"]])
+    assert found == {index: contents[index] for index in chosen}, f"the fetched records of {name}"
+
+
+# Of two protocols also tables in bins.
+IN_BINS = ("dpf-xor-bins", "dpf-sum-bins")
+
+
 def check_look_ups():
-    for name in PROTOCOLS:
+    for name in (*PROTOCOLS, *IN_BINS):
         vector = json.loads((FOLDER / "client" / f"{name}.json").read_text())
         protocol = protocol_of(vector["params"])
         contents = records(vector["content"], protocol.grid.records, protocol.grid.record_bytes)
@@ -115,7 +128,9 @@ def check_look_ups():
         answers = [bytes.fromhex(answer) for answer in vector["answers"]]
         record = protocol.decode(state, answers)
         assert record.hex() == vector["record"] and record == contents[vector["index"]], f"the record of {name}"
-    return len(PROTOCOLS)
+        if "fetch" in vector:
+            check_fetch(name, protocol, vector["fetch"], contents)
+    return len(PROTOCOLS) + len(IN_BINS)
 
 
 def check():

@@ -1,111 +1,236 @@
-//! Partial batch retrieval: several records of a table in one query.
+//! Partial batch retrieval: a record of each bin for the work of one, through the bytes that cross the wire.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use spirea_backend::ShareBackend as _;
-use spirea_conformance::{Content, records};
-use spirea_cpu::CpuBackend;
-use spirea_dpf::{Party, PrfKind};
+use spirea_backend::{BackendError, NaiveBackend, Observed, Observer, Operation};
+use spirea_conformance::{
+    Content, Setup, look_ups_agree, malformed_queries_are_refused, queries_share_nothing, records_decode,
+    setup, setup_prepared_by, slices,
+};
+use spirea_cpu::{CpuBackend, Isa};
+use spirea_dpf::{Domain, OutputKind, PrfKind};
 use spirea_math::random::SecretRng;
-use spirea_protocols::Protocol as _;
-use spirea_protocols::choice::Choice;
-use spirea_protocols::dpf::{Bins, BinsClient, BinsServer, Params, Shares, SumParams, Words, XorParams};
-use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::Prepared;
+use spirea_protocols::choice::{Choice, Words};
+use spirea_protocols::registry::{NAMES, ProtocolParams};
 
-fn aes() -> Choice {
-    Choice { prf: PrfKind::Aes128, ..Choice::default() }
+fn choice(protocol: &str, bins: usize) -> Choice {
+    Choice { protocol: protocol.into(), bins, ..Choice::default() }
 }
 
-/// A client and both servers of a table in bins, with its records.
-fn setup<S: Shares>(
-    params: &Params<S>,
-    records: &[Vec<u8>],
-    bins: u64,
-) -> (BinsClient<S>, Vec<BinsServer<S, CpuBackend>>, Bins<S>) {
-    let backend = Arc::new(CpuBackend::new(2).unwrap());
-    let (layout, bins) = (params.layout(), Bins::new(params.clone(), bins).unwrap());
-    let mut bytes = vec![0; layout.bytes()];
-    for (index, record) in records.iter().enumerate() {
-        for (part, piece) in record.chunks(layout.row_bytes()).enumerate() {
-            let at = layout.range(part, index..index + 1).start;
-            bytes[at..at + piece.len()].copy_from_slice(piece);
+fn choose(protocol: &str, records: u64, record_bytes: usize, bins: usize) -> ProtocolParams {
+    ProtocolParams::choose(&choice(protocol, bins), [7; 32], records, record_bytes).unwrap()
+}
+
+fn cpu() -> Arc<CpuBackend> {
+    Arc::new(CpuBackend::new(2).unwrap())
+}
+
+/// What several queries bring that are answered as one batch: for each its wanted records, and those of all bins.
+fn fetch(setup: &Setup, batch: &[Vec<u64>], rng: &mut SecretRng) {
+    let (bins, sizes) = (setup.client.bins(), setup.params.sizes());
+    let chosen: Vec<_> = batch.iter().map(|wanted| bins.choose(wanted, rng).unwrap()).collect();
+    let prepared = chosen.iter().map(|chosen| setup.client.query_bins(&chosen.records, rng).unwrap());
+    let (queries, states): (Vec<_>, Vec<_>) =
+        prepared.map(|Prepared { queries, state }| (queries, state)).unzip();
+    assert!(queries.iter().flatten().all(|query| query.len() == sizes.query_bytes));
+    let answers = setup.answers(&queries);
+    for (((wanted, chosen), state), answers) in batch.iter().zip(&chosen).zip(states).zip(answers) {
+        assert!(answers.iter().all(|answer| answer.len() == sizes.answer_bytes));
+        let found = setup.client.decode_bins(state, &slices(&answers)).unwrap();
+        let expected: Vec<&[u8]> =
+            chosen.records.iter().map(|&index| &setup.records[index as usize][..]).collect();
+        assert!(*found == expected.concat(), "{wanted:?} of {:?}", setup.params);
+        let brought = wanted.iter().zip(&chosen.brought).filter(|(_, brought)| **brought);
+        assert!(brought.map(|(index, _)| index).all(|index| chosen.records.contains(index)));
+    }
+}
+
+/// Small tables: bins of one row, of shares of a leaf, of several leaves, with fewer records in the last or in none of the
+/// last; rows that records share, and records of several rows.
+fn small() -> Vec<ProtocolParams> {
+    let mut all = Vec::new();
+    for protocol in ["dpf-xor", "dpf-sum"] {
+        for (records, record_bytes, bins) in
+            [(1200, 40, 7), (1300, 33, 2), (40, 3, 40), (10, 20, 7), (5, 9000, 2), (100, 24, 1)]
+        {
+            all.push(choose(protocol, records, record_bytes, bins));
         }
     }
-    let server = |party| {
-        let rows = backend.upload_rows(layout, &bytes).unwrap();
-        BinsServer::new(bins.clone(), party, Arc::clone(&backend), rows).unwrap()
-    };
-    (BinsClient::new(bins.clone()), Party::BOTH.map(server).into(), bins)
+    let words = Choice { words: Words::U64, prf: PrfKind::ChaCha12, ..choice("dpf-sum", 9) };
+    all.push(ProtocolParams::choose(&words, [7; 32], 300, 52).unwrap());
+    let shared = serde_json::json!({
+        "protocol": "dpf-xor", "prf": "aes-128", "shares": "bit", "bins": 3,
+        "grid": { "records": 40, "record_bytes": 24, "unit_rows": 72, "groups": 1, "columns": 15 }
+    });
+    all.push(ProtocolParams::from_json(shared.to_string().as_bytes()).unwrap());
+    all
 }
 
-fn brings<S: Shares>(
-    params: &Params<S>,
-    all: &ProtocolParams,
-    count: u64,
-    wanted: &[u64],
-    overflow: &[usize],
-) {
+#[test]
+fn every_record_of_small_tables() {
     let mut rng = SecretRng::from_os().unwrap();
-    let stored = records(all, Content::Random(4));
-    let (client, servers, bins) = setup(params, &stored, count);
-    let query = client.query(wanted, &mut rng).unwrap();
-    assert_eq!(query.overflow, overflow, "{wanted:?} of {count} bins");
-    assert!(query.queries.iter().all(|query| query.len() == bins.sizes().query_bytes));
-    let answers: Vec<Vec<u8>> =
-        servers.iter().zip(&query.queries).map(|(server, query)| server.answer(query).unwrap()).collect();
-    let mut found = client.combine(&query, [&answers[0], &answers[1]]).unwrap();
-    found.sort();
-    let places: Vec<usize> = (0..wanted.len()).filter(|place| !overflow.contains(place)).collect();
-    assert_eq!(found.iter().map(|(place, _)| *place).collect::<Vec<_>>(), places);
-    assert!(found.iter().all(|(place, record)| *record == stored[wanted[*place] as usize]));
-    assert!(client.combine(&query, [&answers[0][1..], &answers[1]]).is_err());
-}
-
-#[test]
-fn one_record_of_each_bin_and_the_rest_overflows() {
-    for record_bytes in [40, 5000] {
-        let params = XorParams::choose(&aes(), [0; 32], 1000, record_bytes).unwrap();
-        let all = ProtocolParams::DpfXor(params.clone());
-        brings(&params, &all, 10, &[5, 105, 999, 450], &[]);
-        brings(&params, &all, 10, &[5, 6, 105, 5, 199], &[1, 3, 4]);
-        brings(&params, &all, 10, &[], &[]);
-        brings(&params, &all, 1, &[999], &[]);
-    }
-    // Bins that are no equal shares: 7 of 143, the last of 142.
-    let params = SumParams::choose(&Choice { prf: PrfKind::ChaCha12, ..aes() }, [0; 32], 1000, 64).unwrap();
-    let all = ProtocolParams::DpfSum(params.clone());
-    brings(&params, &all, 7, &[0, 142, 143, 857, 858, 999], &[1, 5]);
-}
-
-#[test]
-fn every_record_of_every_bin() {
-    let params = SumParams::choose(&Choice { words: Words::U64, ..aes() }, [0; 32], 60, 24).unwrap();
-    let all = ProtocolParams::DpfSum(params.clone());
-    for first in 0..12 {
-        let wanted: Vec<u64> = (0..5).map(|bin| bin * 12 + (first + bin) % 12).collect();
-        brings(&params, &all, 5, &wanted, &[]);
+    for params in small() {
+        assert_eq!(ProtocolParams::from_json(&params.to_json()).unwrap(), params);
+        let setup = setup(&cpu(), &params, Content::Random(3));
+        records_decode(&setup, &(0..params.records()).collect::<Vec<_>>(), &mut rng);
+        malformed_queries_are_refused(&setup, &mut rng);
+        queries_share_nothing(&setup, &mut rng);
+        let bins = setup.client.bins();
+        // Every place of all bins at once, and a batch of all.
+        let of_place = |place: u64| -> Vec<u64> {
+            let places = (0..bins.count()).map(|bin| (bins.range(bin), bins.range(bin).start + place));
+            places.filter(|(records, index)| records.contains(index)).map(|(_, index)| index).collect()
+        };
+        let batch: Vec<Vec<u64>> = (0..bins.bin_records()).map(of_place).collect();
+        for batch in batch.chunks(setup.max_batch().min(64)) {
+            fetch(&setup, batch, &mut rng);
+        }
+        fetch(&setup, &[vec![], vec![0; 5], (0..params.records()).collect()], &mut rng);
     }
 }
 
 #[test]
-fn what_is_no_query_is_refused_before_anything_is_expanded() {
-    let params = XorParams::choose(&aes(), [0; 32], 1000, 40).unwrap();
-    let stored = records(&ProtocolParams::DpfXor(params.clone()), Content::Random(4));
-    let (client, servers, _) = setup(&params, &stored, 10);
+fn random_records_of_large_tables_on_every_instruction_set() {
     let mut rng = SecretRng::from_os().unwrap();
-    let query = client.query(&[3], &mut rng).unwrap();
-    let damaged = {
-        let mut damaged = query.queries[0].clone();
-        damaged[1] |= 1;
-        damaged
+    for (protocol, records, record_bytes, bins) in [("dpf-xor", 100_000, 40, 97), ("dpf-sum", 60_000, 64, 13)]
+    {
+        let params = choose(protocol, records, record_bytes, bins);
+        for isa in Isa::available() {
+            let backend = Arc::new(CpuBackend::with_isa(isa, 2).unwrap());
+            let setup = setup(&backend, &params, Content::Random(4));
+            let mut random = |count| (0..count).map(|_| rng.next_u64() % records).collect::<Vec<u64>>();
+            let batch: Vec<_> = [1, 10, 100, 0, 300].into_iter().map(&mut random).collect();
+            fetch(&setup, &batch, &mut SecretRng::from_os().unwrap());
+        }
+    }
+}
+
+#[test]
+fn answers_are_those_of_the_definition() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for params in small() {
+        let naive = setup(&Arc::new(NaiveBackend), &params, Content::Random(6));
+        look_ups_agree(&naive, &setup(&cpu(), &params, Content::Random(6)), &[0, 3], &mut rng);
+    }
+}
+
+#[test]
+fn one_bin_is_no_bins() {
+    for protocol in ["dpf-xor", "dpf-sum"] {
+        let (one, none) =
+            (choose(protocol, 1000, 40, 1), Choice { protocol: protocol.into(), ..Choice::default() });
+        assert_eq!(one, ProtocolParams::choose(&none, [7; 32], 1000, 40).unwrap());
+        assert!(!String::from_utf8(one.to_json()).unwrap().contains("bins"));
+        assert_eq!(one.bins(), 1);
+        let setup = setup(&cpu(), &one, Content::Random(1));
+        let rng = || SecretRng::deterministic_for_tests(5);
+        let query = setup.client.query(17, &mut rng()).unwrap().queries;
+        assert!(query == setup.client.query_bins(&[17], &mut rng()).unwrap().queries);
+    }
+}
+
+/// Keys, batches of queries and bins of all of them.
+#[derive(Default)]
+struct Folds {
+    operations: AtomicUsize,
+    keys: AtomicUsize,
+}
+
+impl Observer for Folds {
+    fn observe<T>(
+        &self,
+        operation: Operation,
+        work: impl FnOnce() -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
+        if let Operation::ShareFold { keys, .. } = operation {
+            self.operations.fetch_add(1, Ordering::Relaxed);
+            self.keys.fetch_add(keys, Ordering::Relaxed);
+        }
+        work()
+    }
+}
+
+#[test]
+fn all_bins_of_a_batch_are_one_scan() {
+    let mut rng = SecretRng::from_os().unwrap();
+    let params = choose("dpf-xor", 1000, 40, 10);
+    let watched = Arc::new(Observed::<_, Folds>::new(cpu()));
+    let setup = setup_prepared_by(&cpu(), &watched, &params, Content::Random(8));
+    fetch(&setup, &[vec![1, 300], vec![], vec![999]], &mut rng);
+    let Folds { operations, keys } = &**watched.observer();
+    // Both parties' servers.
+    assert_eq!((operations.load(Ordering::Relaxed), keys.load(Ordering::Relaxed)), (2, 2 * 3 * 10));
+}
+
+/// The evaluations of all bins' keys are as many as those of one key of all rows, but for the levels above the bins.
+#[test]
+fn bins_cost_no_more_evaluations() {
+    let (whole, bins) = (choose("dpf-xor", 1 << 20, 40, 1), choose("dpf-xor", 1 << 20, 40, 64));
+    let calls = |points, count| count * Domain::new(points, OutputKind::Bit).unwrap().calls(PrfKind::Aes128);
+    assert_eq!(calls(1 << 20, 1) - calls(1 << 14, 64), 2 * 63);
+    assert_eq!((whole.matrix_bytes(), whole.memory_bytes()), (bins.matrix_bytes(), bins.memory_bytes()));
+    let count = |params: &ProtocolParams| params.work().iter().map(|work| work.count).sum::<f64>();
+    assert_eq!(count(&whole), count(&bins));
+    let key_bytes = Domain::new(1 << 14, OutputKind::Bit).unwrap().key_bytes();
+    assert_eq!((bins.sizes().query_bytes, bins.sizes().answer_bytes), (64 * key_bytes, 64 * 40));
+}
+
+#[test]
+fn what_is_no_query_for_bins_is_refused() {
+    let mut rng = SecretRng::from_os().unwrap();
+    let params = choose("dpf-xor", 1000, 40, 10);
+    let setup = setup(&cpu(), &params, Content::Random(4));
+    let chosen = setup.client.bins().choose(&[3], &mut rng).unwrap();
+    let query = setup.client.query_bins(&chosen.records, &mut rng).unwrap().queries.remove(0);
+    let key_bytes = query.len() / 10;
+    // Each key in turn is another party's, has a root that is none, or is cut off.
+    for key in 0..10 {
+        for (byte, flip) in [(0, 1), (0, 2), (1, 1)] {
+            let mut damaged = query.clone();
+            damaged[key * key_bytes + byte] ^= flip;
+            let error = setup.servers[0].answer(&setup.batch(&[damaged])).unwrap_err().to_string();
+            assert!(error.starts_with("malformed query"), "{error}");
+        }
+        let cut = &query[..key * key_bytes];
+        assert!(setup.servers[0].answer(&setup.batch(&[cut])).is_err());
+    }
+    for wrong in [&chosen.records[1..], &[0; 10], &[&chosen.records[..], &[999]].concat()] {
+        assert!(setup.client.query_bins(wrong, &mut rng).is_err());
+    }
+    let specimen = setup.servers[1].specimen();
+    setup.servers[1].answer(&setup.batch(&[specimen])).unwrap();
+}
+
+#[test]
+fn bins_that_cannot_be_are_refused() {
+    let refused = |choice: &Choice, records, record_bytes, why: &str| {
+        let error = ProtocolParams::choose(choice, [0; 32], records, record_bytes).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
     };
-    let wrong = [&query.queries[0][1..], &query.queries[1][..], &damaged, b""];
-    for wrong in wrong {
-        let error = servers[0].answer(wrong).unwrap_err().to_string();
-        assert!(error.starts_with("malformed query"), "{error}");
+    for protocol in ["dpf-xor", "dpf-sum"] {
+        refused(&choice(protocol, 0), 1000, 40, "0 bins: a table has 1 to 65536");
+        refused(&choice(protocol, 65_537), 1 << 20, 40, "65537 bins");
+        refused(&choice(protocol, 1001), 1000, 40, "1001 bins of 1000 records");
+        refused(&choice(protocol, 65_536), 65_536, 4000, "at most 64 MiB");
+        ProtocolParams::choose(&choice(protocol, 65_536), [0; 32], 65_536, 40).unwrap();
     }
-    assert!(client.query(&[1000], &mut rng).is_err());
-    for bins in [0, 1001, u64::MAX] {
-        assert!(Bins::new(params.clone(), bins).is_err());
+    for protocol in NAMES.into_iter().filter(|name| !name.starts_with("dpf")) {
+        refused(&choice(protocol, 2), 1000, 40, "has no bins: dpf-xor and dpf-sum have");
+        assert!(ProtocolParams::check(&choice(protocol, 2)).is_err());
     }
+    let json = |bins: &str, columns: u64| {
+        let grid =
+            format!(r#"{{"records":10,"record_bytes":4,"unit_rows":4,"groups":1,"columns":{columns}}}"#);
+        format!(r#"{{"protocol":"dpf-xor","prf":"aes-128","shares":"bit","grid":{grid},"bins":{bins}}}"#)
+    };
+    ProtocolParams::from_json(json("5", 10).as_bytes()).unwrap();
+    for (bins, columns) in
+        [("0", 10), ("3", 10), ("20", 10), ("-1", 10), ("1.5", 10), ("18446744073709551615", 10)]
+    {
+        assert!(ProtocolParams::from_json(json(bins, columns).as_bytes()).is_err(), "{bins} bins");
+    }
+    assert_eq!(choose("dpf-xor", 1000, 40, 10).of_delta([0; 32], 10, 20).unwrap().bins(), 1);
+    assert_eq!(choose("dpf-xor", 1000, 40, 10).reshaped([0; 32], 2000, 40).unwrap().bins(), 10);
 }

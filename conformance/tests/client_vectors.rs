@@ -48,6 +48,12 @@ fn parameters(protocol: &str) -> ProtocolParams {
         "onion" => {
             json!({ "protocol": protocol, "ring": "onion-26", "pad": "a5".repeat(32), "grid": grid(6000, 13312, 5, 4) })
         }
+        "dpf-xor-bins" => {
+            json!({ "protocol": "dpf-xor", "prf": "aes-128", "shares": "bit", "grid": grid(24, 48, 1, 20), "bins": 5 })
+        }
+        "dpf-sum-bins" => {
+            json!({ "protocol": "dpf-sum", "prf": "chacha12", "shares": "u32", "grid": grid(40, 24, 1, 42), "bins": 7 })
+        }
         "dpf-xor" => {
             json!({ "protocol": protocol, "prf": "aes-128", "shares": "bit", "grid": grid(24, 48, 1, 20) })
         }
@@ -72,7 +78,9 @@ fn vector(protocol: &str, index: u64) -> String {
     let record = setup.client.decode(state, &slices(&answers)).unwrap();
     assert_eq!(record, setup.records[index as usize]);
     let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
-    let members = [
+    let hashes = |queries: &[Vec<u8>]| json!(queries.iter().map(|query| hash(query)).collect::<Vec<_>>());
+    let hexes = |answers: &[Vec<u8>]| json!(answers.iter().map(|answer| hex(answer)).collect::<Vec<_>>());
+    let mut members = vec![
         ("params", serde_json::from_slice(&params.to_json()).unwrap()),
         ("content", json!(CONTENT_SEED)),
         ("client", json!(CLIENT_SEED)),
@@ -80,10 +88,26 @@ fn vector(protocol: &str, index: u64) -> String {
         ("index", json!(index)),
         ("hint_blake3", json!(hash(&setup.hint))),
         ("keys_blake3", json!(setup.client.keys().map(|keys| hash(keys.bytes())))),
-        ("queries_blake3", json!(queries.iter().map(|query| hash(query)).collect::<Vec<_>>())),
+        ("queries_blake3", hashes(&queries)),
         ("record", json!(hex(&record))),
-        ("answers", json!(answers.iter().map(|answer| hex(answer)).collect::<Vec<_>>())),
+        ("answers", hexes(&answers)),
     ];
+    if params.bins() > 1 {
+        // Two of them in one bin.
+        let wanted = [3, 39, 2, 20];
+        let mut rng = SecretRng::deterministic_for_tests(QUERY_SEED);
+        let chosen = setup.client.bins().choose(&wanted, &mut rng).unwrap();
+        let Prepared { queries, state } = setup.client.query_bins(&chosen.records, &mut rng).unwrap();
+        let answers = setup.answers(std::slice::from_ref(&queries)).remove(0);
+        let found = setup.client.decode_bins(state, &slices(&answers)).unwrap();
+        let records = chosen.records.iter().flat_map(|&index| &setup.records[index as usize]);
+        assert!(found.iter().eq(records) && chosen.brought == [true, true, false, true]);
+        let fetch = json!({
+            "wanted": wanted, "query": QUERY_SEED, "chosen": *chosen.records, "queries_blake3": hashes(&queries),
+            "answers": hexes(&answers)
+        });
+        members.push(("fetch", fetch));
+    }
     let lines: Vec<_> = members.iter().map(|(name, value)| format!("  {name:?}: {value}")).collect();
     format!("{{\n{}\n}}\n", lines.join(",\n"))
 }
@@ -91,7 +115,7 @@ fn vector(protocol: &str, index: u64) -> String {
 #[test]
 fn look_ups_are_what_was_committed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/client");
-    for protocol in NAMES {
+    for protocol in NAMES.into_iter().chain(["dpf-xor-bins", "dpf-sum-bins"]) {
         let computed = vector(protocol, 17);
         let path = folder.join(format!("{protocol}.json"));
         if std::env::var_os("SPIREA_WRITE_VECTORS").is_some() {

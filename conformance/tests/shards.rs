@@ -27,7 +27,16 @@ fn databases(protocol: &str) -> Vec<ProtocolParams> {
         _ => &[(1300, 33), (5, 9000)],
     };
     let chosen = shapes.iter().map(|&(records, record_bytes)| choose(protocol, records, record_bytes));
-    chosen.map(|params| if protocol == "onion" { of_five_groups(&params) } else { params }).collect()
+    // Bins whose leaves shares end at, and bins of less than a leaf.
+    let bins: &[(u64, usize)] = if protocol.starts_with("dpf") { &[(3000, 2), (900, 7)] } else { &[] };
+    let in_bins = bins.iter().map(|&(records, bins)| {
+        let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
+        ProtocolParams::choose(&choice, [7; 32], records, 33).unwrap()
+    });
+    chosen
+        .chain(in_bins)
+        .map(|params| if protocol == "onion" { of_five_groups(&params) } else { params })
+        .collect()
 }
 
 /// The same records in five groups, so that winners of shares meet in several rounds.

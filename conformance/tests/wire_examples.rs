@@ -112,6 +112,7 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("pad", pad());
     add("prf", functions());
     add("dpf-key", dpf_key());
+    add("bins", bins());
     examples
 }
 
@@ -572,4 +573,21 @@ fn dpf_key() -> Vec<String> {
     let root = |party: usize| format!("root {party}: {}", hex(&keys[party][1..17]));
     let key = |party: usize| format!("key {party}: {}", hex(&keys[party]));
     vec!["prf, rows, row, shares: aes-128, 1027, 1025, bit".into(), root(0), root(1), key(0), key(1)]
+}
+
+fn bins() -> Vec<String> {
+    let grid = r#"{"records":1000,"record_bytes":64,"unit_rows":64,"groups":1,"columns":1001}"#;
+    let json = format!(r#"{{"protocol":"dpf-xor","prf":"aes-128","shares":"bit","grid":{grid},"bins":7}}"#);
+    let params = ProtocolParams::from_json(json.as_bytes()).unwrap();
+    let bins = params.client(&[], &[], &mut SecretRng::deterministic_for_tests(0)).unwrap().bins();
+    let bin_of = |index| (0..bins.count()).find(|&bin| bins.range(bin).contains(&index)).unwrap();
+    let last = bins.range(6);
+    let sizes = params.sizes();
+    vec![
+        "records, record_bytes, unit_rows, columns, bins: 1000, 64, 64, 1001, 7".into(),
+        format!("rows of a bin: {}", bins.bin_records()),
+        format!("bins of records 0, 142, 143 and 999: {}", listed(&[0, 142, 143, 999].map(bin_of))),
+        format!("records of bin 6: {} to {}", last.start, last.end - 1),
+        format!("bit: query {}, answer {}", sizes.query_bytes, sizes.answer_bytes),
+    ]
 }

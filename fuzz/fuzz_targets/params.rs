@@ -12,6 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(params.failure().is_none_or(|failure| failure.log2 <= -60.0));
         assert!(params.security_bits() >= 127.0);
         let (sizes, stored) = (params.sizes(), params.stored());
+        assert!(params.bins() > 0 && (params.bins() == 1 || params.name().starts_with("dpf")));
         assert!(sizes.query_bytes > 0 && sizes.answer_bytes > 0 && params.memory_bytes() > 0);
         for index in [0, params.records() / 2, params.records() - 1] {
             for byte in [0, params.record_bytes() - 1] {

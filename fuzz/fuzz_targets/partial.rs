@@ -21,12 +21,14 @@ struct Combiner {
 
 /// Databases of zeros: what a partial is parsed by are its shapes.
 static COMBINERS: LazyLock<Vec<Combiner>> =
-    LazyLock::new(|| [("simple", 40, 40), ("onion", 2, 40), ("dpf-sum", 600, 4)].map(combiner).into());
+    LazyLock::new(|| {
+        [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-sum", 900, 4, 3)].map(combiner).into()
+    });
 
-fn combiner((protocol, records, record_bytes): (&str, u64, usize)) -> Combiner {
-    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+fn combiner((protocol, records, record_bytes, bins): (&str, u64, usize, usize)) -> Combiner {
+    let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
-    let folder = std::env::temp_dir().join(format!("spirea-fuzz-partial-{protocol}-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("spirea-fuzz-partial-{protocol}-{bins}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let files = Files { matrix: folder.join("matrix"), server: folder.join("server") };
     std::fs::write(&files.matrix, vec![0; params.matrix_bytes() as usize]).unwrap();

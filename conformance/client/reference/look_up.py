@@ -10,6 +10,8 @@ from .prf import WEAK
 from .transport import Server
 
 MAX_REQUEST_BYTES = 64 << 20
+# What a fetch says of a value that it did not bring.
+DROPPED = "dropped"
 
 
 class Client:
@@ -73,8 +75,37 @@ class Client:
             answered += self.request(wanted[start : start + most])
         return [self.decode(*one) for one in answered]
 
+    def fetch(self, keys=(), indices=()):
+        """The values that one query brings, one of each bin; DROPPED for what lies in the bin of one before it.
+
+        The records of all bins are verified, dummies too: a server does not learn from a refusal what was wanted (wire.md
+        13.7).
+        """
+        part = self.found.base
+        if self.found.delta is not None or not hasattr(part.protocol, "fetch"):
+            raise BadRequest("a version with a delta, or of a protocol without bins, is asked for one value at a time")
+        wanted = [self.place(part, key, None) for key in keys] or [self.place(part, None, index) for index in indices]
+        queries, chosen = part.protocol.fetch([record for record, _ in wanted], self.rng)
+        responses = self.exchange([[queries]], 1)
+        records = part.protocol.decode_fetch(chosen, [response[0][0] for response in responses])
+        payloads = {record: table.unseal(part.table, record, sealed) for record, sealed in records.items()}
+        return [self.brought(part, payloads.get(record), entry) for record, entry in wanted]
+
+    def brought(self, part, payload, entry):
+        """What a record says that was brought, or was not."""
+        if payload is None:
+            return DROPPED
+        value = self.entry_of(part, payload, entry)
+        return None if value is None else table.split_fields(part.table, value)
+
     def ask(self, part, key, index):
         """The queries of one look-up to one part, and what decoding needs (wire.md 5.6, 6.1)."""
+        record, entry = self.place(part, key, index)
+        queries, state = part.protocol.query(record, self.rng)
+        return queries, (part, record, entry, state)
+
+    def place(self, part, key, index):
+        """The record of a part in which something lies, and where there (wire.md 5.6, 6.1)."""
         if part.table["kind"] == "keyword":
             entry = table.tag(bytes.fromhex(part.table["salt"]), key)
             record = table.bucket(part.table, entry)
@@ -84,8 +115,7 @@ class Client:
             record, entry = table.row(part.table, index)
         else:
             raise BadRequest(f"no such record: the table has records 0 to {part.table['entries'] - 1}")
-        queries, state = part.protocol.query(record, self.rng)
-        return queries, (part, record, entry, state)
+        return record, entry
 
     def beyond_base(self, index):
         """Whether only a delta can have the row: the base is asked for row 0 then (wire.md 6.3)."""
@@ -94,6 +124,17 @@ class Client:
     def request(self, wanted):
         """Asks all servers for some look-ups; returns their states with their answers."""
         asked = [[self.ask(part, key, index) for key, index in wanted] for part in self.found.parts]
+        responses = self.exchange([[queries for queries, _ in of_part] for of_part in asked], len(wanted))
+        answered = []
+        for i, (_, index) in enumerate(wanted):
+            parts = [
+                (of_part[i][1], [response[p][i] for response in responses]) for p, of_part in enumerate(asked)
+            ]
+            answered.append((index, parts))
+        return answered
+
+    def exchange(self, asked, count):
+        """Sends the queries to each part, by look-up and party; returns the answers of each server to each part."""
         keys = [part.protocol.keys for part in self.found.parts]
         hashes = [blake3.blake3(bytes_of).digest() if bytes_of else b"" for bytes_of in keys]
         lengths = [part.protocol.answer_bytes for part in self.found.parts]
@@ -101,20 +142,12 @@ class Client:
             asked, hashes, lengths = [*asked, []], [*hashes, b""], [*lengths, None]
         responses = []
         for party, server in enumerate(self.servers):
-            base, delta = ([queries[party] for queries, _ in of_part] for of_part in asked)
+            base, delta = ([queries[party] for queries in of_part] for of_part in asked)
             request = envelope.query_request(self.found.version, base, hashes[0], delta, hashes[1])
-            limit = 1024 + len(wanted) * sum(length + 11 for length in lengths if length is not None)
+            limit = 1024 + count * sum(length + 11 for length in lengths if length is not None)
             data = self.send(server, request, limit)
-            responses.append(envelope.query_response(data, self.found.version, len(wanted), *lengths))
-        answered = []
-        for i, (_, index) in enumerate(wanted):
-            parts = [
-                (of_part[i][1], [response[p][i] for response in responses])
-                for p, of_part in enumerate(asked)
-                if of_part
-            ]
-            answered.append((index, parts))
-        return answered
+            responses.append(envelope.query_response(data, self.found.version, count, *lengths))
+        return responses
 
     def send(self, server, request, limit):
         """Sends a request, and the same once more to a server that had forgotten the keys (wire.md 2.5)."""
@@ -143,6 +176,11 @@ class Client:
     def value(self, part, record, entry, state, answers):
         """What one part says; all of an answer is checked before anything of it is used (wire.md 5)."""
         payload = table.unseal(part.table, record, part.protocol.decode(state, answers))
+        return self.entry_of(part, payload, entry)
+
+    @staticmethod
+    def entry_of(part, payload, entry):
+        """An entry's value in a payload."""
         if part.table["kind"] == "keyword":
             return table.bucket_value(payload, entry)
         return table.row_value(payload, entry)

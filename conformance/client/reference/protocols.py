@@ -331,6 +331,7 @@ class TwoServers(Protocol):
     """wire.md 13."""
 
     members = {"prf", "shares", "grid"}
+    optional = {"bins"}
     parties = 2
 
     def __init__(self, params):
@@ -338,16 +339,58 @@ class TwoServers(Protocol):
         if params["prf"] not in FUNCTIONS or self.grid.groups != 1:
             raise Malformed("the pseudorandom function is not known, or rows have groups")
         self.word_bits = self.shares[params["shares"]]
-        self.domain = Domain(params["prf"], self.grid.columns, self.word_bits)
-        self.query_bytes = self.domain.key_bytes
-        self.answer_bytes = self.grid.parts * self.grid.unit
+        self.bins = params.get("bins", 1)
+        if not 1 <= self.bins <= 1 << 16 or self.grid.columns % self.bins:
+            raise Malformed("there are not 1 to 2^16 bins of as many rows each")
+        self.bin_rows = self.grid.columns // self.bins
+        self.bin_records = self.bin_rows * self.grid.per_unit
+        self.domain = Domain(params["prf"], self.bin_rows, self.word_bits)
+        self.row_bytes = self.grid.parts * self.grid.unit
+        self.query_bytes = self.bins * self.domain.key_bytes
+        self.answer_bytes = self.bins * self.row_bytes
 
-    def ask(self, column, _group, offset, rng):
-        return self.domain.keys(column, rng), offset
+    def query(self, index, rng):
+        queries, chosen = self.fetch([index], rng)
+        return queries, (index, chosen)
 
-    def decode(self, offset, answers):
-        row = self.add(*answers)
-        return self.grid.cut(self.split(row, self.grid.unit), offset)
+    def decode(self, state, answers):
+        index, chosen = state
+        return self.decode_fetch(chosen, answers)[index]
+
+    def records_of(self, bin_number):
+        """The records of a bin (wire.md 13.7)."""
+        start = bin_number * self.bin_records
+        return range(start, max(start, min(start + self.bin_records, self.grid.records)))
+
+    def choose(self, wanted, rng):
+        """A record of each bin that has records: the first that is wanted there, or a dummy (wire.md 13.7)."""
+        for index in wanted:
+            if not 0 <= index < self.grid.records:
+                raise BadRequest(f"no such record: the table has records 0 to {self.grid.records - 1}")
+        first = {index // self.bin_records: index for index in reversed(wanted)}
+        chosen = []
+        for bin_number in range(-(-self.grid.records // self.bin_records)):
+            records = self.records_of(bin_number)
+            # The only bin has the first record that is wanted.
+            draws = self.grid.records > self.bin_records or not wanted
+            dummy = records[int(rng.words(1)[0]) * len(records) >> 64] if draws else None
+            chosen.append(first.get(bin_number, dummy))
+        return chosen
+
+    def fetch(self, wanted, rng):
+        """The queries, one to each party, for a record of each bin, and which these are (wire.md 13.7)."""
+        chosen = self.choose(wanted, rng)
+        rows = [self.grid.place(index)[0] % self.bin_rows for index in chosen] + [0] * (self.bins - len(chosen))
+        keys = [self.domain.keys(row, rng) for row in rows]
+        return [b"".join(of_party) for of_party in zip(*keys)], chosen
+
+    def decode_fetch(self, chosen, answers):
+        """The records that were brought, dummies among them, by index."""
+        rows = self.split(self.add(*answers), self.row_bytes)
+        return {
+            index: self.grid.cut(self.split(row, self.grid.unit), self.grid.place(index)[2])
+            for index, row in zip(chosen, rows)
+        }
 
 
 class DpfXor(TwoServers):

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use spirea_backend::ShareBackend;
 use spirea_conformance::{Setup, is_long, setup_of, slices};
 use spirea_cpu::CpuBackend;
 use spirea_math::random::SecretRng;
 use spirea_math::secret;
-use spirea_protocols::dpf::{Bins, BinsClient, BinsServer};
 use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::table::LookupState;
-use spirea_protocols::{Party, ProtocolError, TableClient, TableKind};
+use spirea_protocols::table::{Fetched, LookupState};
+use spirea_protocols::{ProtocolError, TableClient, TableKind};
 
 use crate::tables::{Sealed, Size, Spread, key, sealed, value};
 
@@ -52,8 +50,9 @@ pub fn of(protocol: &str) {
         "double-pack" => 1,
         _ => 2,
     };
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
     for &(kind, spread, size, proof_levels) in &tables[..count] {
-        let (setup, client, rng) = &mut halves(protocol, sealed(kind, spread, size, proof_levels));
+        let (setup, client, rng) = &mut halves(&choice, sealed(kind, spread, size, proof_levels));
         // One that is there, and one that is not.
         for number in [size.values * 2 / 3, size.values + 5] {
             let expected = (number < size.values).then(|| value(number, size));
@@ -67,9 +66,8 @@ pub fn of(protocol: &str) {
 }
 
 /// The servers of a table, and a client whose randomness is secret.
-fn halves(protocol: &str, Sealed { table, records }: Sealed) -> (Setup, TableClient, SecretRng) {
-    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [7; 32], table.records, table.record_bytes()).unwrap();
+fn halves(choice: &Choice, Sealed { table, records }: Sealed) -> (Setup, TableClient, SecretRng) {
+    let params = ProtocolParams::choose(choice, [7; 32], table.records, table.record_bytes()).unwrap();
     let backend = Arc::new(CpuBackend::new(1).unwrap());
     let mut setup = setup_of(&backend, &params, records);
     let mut rng = SecretRng::from_os().unwrap();
@@ -119,30 +117,54 @@ fn finish(
     Ok(value)
 }
 
-/// Looks up several records at once, one of each bin, and one that overflows.
+/// Fetches several values at once, by position and by key: what lies in bins of its own, what is dropped, and nothing.
 pub fn from_bins() {
-    let choice = Choice { protocol: "dpf-xor".into(), ..Choice::default() };
-    let ProtocolParams::DpfXor(params) = ProtocolParams::choose(&choice, [7; 32], 100, 24).unwrap() else {
-        unreachable!("the protocol was named");
+    let size = Size { values: 40, value_bytes: 60 };
+    for (kind, spread) in [
+        (TableKind::Index, Spread::Even),
+        (TableKind::Index, Spread::Wide),
+        (TableKind::Keyword, Spread::Even),
+    ] {
+        let choice = Choice { protocol: "dpf-xor".into(), bins: 4, ..Choice::default() };
+        let (setup, client, rng) = &mut halves(&choice, sealed(kind, spread, size, Some(2)));
+        for wanted in [&[][..], &[1, 12, 39, 1], &[7]] {
+            let fetched = fetch(setup, client, kind, wanted, rng);
+            assert_eq!(fetched.len(), wanted.len());
+            for (fetched, &number) in fetched.into_iter().zip(wanted) {
+                match fetched {
+                    Fetched::Value(mut found) => {
+                        public(&mut found, RECEIVED);
+                        assert!(found == value(number, size), "{number}");
+                    }
+                    Fetched::Absent => panic!("{number} is there"),
+                    Fetched::Dropped => assert!(wanted.len() > 1, "{number} is brought"),
+                }
+            }
+        }
+    }
+}
+
+fn fetch(
+    setup: &Setup,
+    client: &TableClient,
+    kind: TableKind,
+    wanted: &[u64],
+    rng: &mut SecretRng,
+) -> Vec<Fetched<Vec<u8>>> {
+    let made = match kind {
+        TableKind::Keyword => {
+            let mut keys: Vec<Vec<u8>> = wanted.iter().map(|&number| key(number)).collect();
+            keys.iter_mut().for_each(|key| secret::poison(&mut key[..]));
+            client.fetch_keys(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>(), rng)
+        }
+        TableKind::Index => {
+            let mut indices = wanted.to_vec();
+            secret::poison(&mut indices[..]);
+            client.fetch_indices(&indices, rng)
+        }
     };
-    let bins = Bins::new(params.clone(), 7).unwrap();
-    let backend = Arc::new(CpuBackend::new(1).unwrap());
-    let rows: Vec<Vec<u8>> = (0..100u8).map(|i| vec![i; 24]).collect();
-    let mut rng = SecretRng::from_os().unwrap();
-    let mut wanted = [3, 4, 50, 99];
-    secret::poison(&mut wanted);
-    let client = BinsClient::new(bins.clone());
-    let mut query = client.query(&wanted, &mut rng).unwrap();
-    query.queries.iter_mut().for_each(|query| public(query, SENT));
-    let answers = Party::BOTH.map(|party| {
-        let upload = backend.upload_rows(params.layout(), &rows.concat()).unwrap();
-        let server = BinsServer::new(bins.clone(), party, backend.clone(), upload).unwrap();
-        server.answer(&query.queries[party as usize]).unwrap()
-    });
-    let records = client.combine(&query, [&answers[0], &answers[1]]).unwrap();
-    assert_eq!(query.overflow, [1]);
-    assert_eq!(
-        records.into_iter().map(|(place, record)| (place, record[0])).collect::<Vec<_>>(),
-        [(0, 3), (2, 50), (3, 99)]
-    );
+    let (mut queries, state) = made.unwrap();
+    queries.iter_mut().for_each(|query| public(query, SENT));
+    let answers = setup.answers(&[queries]).remove(0);
+    client.decode_fetch(state, &slices(&answers)).unwrap()
 }

@@ -7,7 +7,7 @@ use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use crate::{
     Backend, BackendError, BackendId, Bodies, EvaluationKeys, FileRows, FillPolynomial, FoldedBlocks,
-    Operation, PanelLayout, RingBackend, RingMatrix, RowLayout, ShareBackend, SwitchedBits,
+    Operation, PanelLayout, RingBackend, RingMatrix, RowLayout, ShareBackend, ShareFold, SwitchedBits,
 };
 
 /// A backend made of others: which one has an operation, and what happens around it. It is a [`Backend`] and a
@@ -157,6 +157,17 @@ where
     ) -> Result<Vec<u8>, BackendError> {
         let operation = Operation::ShareFold { layout: self.row_layout(rows), keys: keys.len() };
         self.run(operation, || self.shares().share_fold(rows, first_row, prf, keys))
+    }
+
+    fn share_folds(
+        &self,
+        rows: &Self::Rows,
+        prf: PrfKind,
+        folds: &[ShareFold<'_>],
+    ) -> Result<Vec<u8>, BackendError> {
+        let keys = folds.iter().map(|fold| fold.keys.len()).sum();
+        let operation = Operation::ShareFold { layout: self.row_layout(rows), keys };
+        self.run(operation, || self.shares().share_folds(rows, prf, folds))
     }
 }
 

@@ -30,7 +30,7 @@ pub use ring::{
     Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, RingBackend, SwitchedBits, centred, check_batches,
     check_ciphertexts, check_rotations,
 };
-pub use rows::{Batch, MAX_KEYS, RowLayout, ShareBackend};
+pub use rows::{Batch, MAX_KEYS, MetRows, RowLayout, ShareBackend, ShareFold, partial_folds};
 pub use shares::Share;
 pub use split::Split;
 pub use strategy::{Demand, Division, Links, Strategy};

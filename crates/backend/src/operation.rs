@@ -39,7 +39,7 @@ pub enum Operation {
     UploadRows(RowLayout),
     /// [`ShareBackend::open_rows`].
     OpenRows(RowLayout),
-    /// [`ShareBackend::share_fold`].
+    /// [`ShareBackend::share_fold`] and [`ShareBackend::share_folds`].
     ShareFold {
         /// Of the rows.
         layout: RowLayout,

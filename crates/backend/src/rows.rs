@@ -13,11 +13,18 @@ pub const MAX_KEYS: usize = 512;
 ///
 /// Records larger than a row have several *parts*: all first rows of the records come first, then all second
 /// ones. A share multiplies a record's row in every part.
+///
+/// Rows may be divided into *bins*, as many consecutive rows in each ([`RowLayout::in_bins`]): a key's points meet the rows
+/// of a bin (partial batch retrieval, GPU-DPF section IV-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowLayout {
     rows: usize,
     row_bytes: usize,
     parts: usize,
+    /// Rows of a bin; all of them where the rows are not divided.
+    bin_rows: usize,
+    /// Rows of the first bin that are not here: some of a table begin within a bin.
+    skipped: usize,
 }
 
 impl RowLayout {
@@ -37,7 +44,29 @@ impl RowLayout {
                 "{parts} parts of {rows} rows of {row_bytes} bytes: none may be 0, a row at most 4096 bytes, all together at most 2^44"
             )));
         }
-        Ok(Self { rows, row_bytes, parts })
+        Ok(Self { rows, row_bytes, parts, bin_rows: rows, skipped: 0 })
+    }
+
+    /// The same rows in `bins` bins.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] unless there are as many rows in each bin, and at least one.
+    pub fn in_bins(self, bins: usize) -> Result<Self, BackendError> {
+        if bins == 0 || !self.rows.is_multiple_of(bins) {
+            let rows = self.rows;
+            return Err(BackendError::Shape(format!("{rows} rows are no {bins} bins of as many rows")));
+        }
+        Ok(Self { bin_rows: self.rows / bins, skipped: 0, ..self })
+    }
+
+    /// Rows of a bin.
+    pub fn bin_rows(&self) -> usize {
+        self.bin_rows
+    }
+
+    /// Rows of the first bin that lie before the first row; `None` where there is one bin, and all of it is here.
+    pub(crate) fn skipped(&self) -> Option<usize> {
+        (self.skipped > 0 || self.bin_rows < self.rows).then_some(self.skipped)
     }
 
     /// Rows of a part: records.
@@ -113,7 +142,11 @@ impl FileLayout for RowLayout {
             let all = self.rows;
             return Err(BackendError::Shape(format!("rows {rows:?} of {all}: at least one")));
         }
-        Ok(Self { rows: rows.len(), ..*self })
+        let part = Self { rows: rows.len(), ..*self };
+        Ok(match self.skipped() {
+            None => Self { bin_rows: rows.len(), ..part },
+            Some(skipped) => Self { skipped: (skipped + rows.start) % self.bin_rows, ..part },
+        })
     }
 
     /// One range where they are all, or of one part.
@@ -128,7 +161,7 @@ impl FileLayout for RowLayout {
         if bytes == self.bytes() as u64 {
             return Ok(());
         }
-        let Self { rows, row_bytes, parts } = self;
+        let Self { rows, row_bytes, parts, .. } = self;
         let expected = self.bytes();
         Err(BackendError::Shape(format!(
             "{parts} x {rows} rows of {row_bytes} bytes have {expected} bytes, not {bytes}"
@@ -147,32 +180,57 @@ pub struct Batch {
     pub rows: Range<usize>,
 }
 
+/// Some rows that keys of a batch meet: those of a subtree of the keys' trees.
+#[derive(Clone, Debug)]
+pub struct MetRows {
+    /// The first of them, counted from the first of the rows that were asked for.
+    pub first_row: usize,
+    /// The subtrees' keys, of as many points as rows.
+    pub keys: Vec<Key>,
+}
+
+impl MetRows {
+    /// What [`ShareBackend::share_folds`] takes.
+    pub fn fold(&self) -> ShareFold<'_> {
+        ShareFold { first_row: self.first_row, keys: &self.keys }
+    }
+}
+
 impl Batch {
-    /// What of a batch meets some rows: the keys of the subtrees whose points they are, and which of the rows, from the
-    /// first of them on, they meet first. `None` where it meets none of them.
+    /// What of a batch meets some rows: the keys of the subtrees whose points they are, as few as can be, and the rows that
+    /// each meets. None where it meets none of the rows.
+    ///
+    /// Points from one leaf on to another are at most two subtrees for each level of the tree.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if the rows that are met are not those of a whole subtree.
-    pub fn on(
-        &self,
-        rows: &Range<usize>,
-        prf: PrfKind,
-        keys: &[Key],
-    ) -> Result<Option<(usize, Vec<Key>)>, BackendError> {
+    /// [`BackendError::Shape`] if the first row that is met is not that of a leaf.
+    pub fn on(&self, rows: &Range<usize>, prf: PrfKind, keys: &[Key]) -> Result<Vec<MetRows>, BackendError> {
         let met = rows.start.max(self.rows.start)..rows.end.min(self.rows.end);
-        if met.is_empty() {
-            return Ok(None);
+        let mut pieces = Vec::new();
+        let (mut start, end) = (met.start, met.end);
+        while start < end {
+            let point = (start - self.rows.start) as u64;
+            // The largest tree that begins here; the first leaf begins trees of any size.
+            let tree = if point == 0 { u64::MAX } else { 1 << point.trailing_zeros() };
+            let count = tree.min((end - start) as u64);
+            let subtree = |key| prf.visit(Subtree { key, points: point..point + count });
+            let keys = keys.iter().map(subtree).collect::<Result<_, DpfError>>().map_err(|_| {
+                BackendError::Shape(format!("rows {rows:?} of a share cut a leaf of rows {:?}", self.rows))
+            })?;
+            pieces.push(MetRows { first_row: start - rows.start, keys });
+            start += count as usize;
         }
-        let points = (met.start - self.rows.start) as u64..(met.end - self.rows.start) as u64;
-        let subtree = |key| prf.visit(Subtree { key, points: points.clone() });
-        let subtrees = keys.iter().map(subtree).collect::<Result<_, DpfError>>().map_err(|_| {
-            BackendError::Shape(format!(
-                "rows {:?} cross rows {rows:?} of a share within a subtree",
-                self.rows
-            ))
-        })?;
-        Ok(Some((met.start - rows.start, subtrees)))
+        Ok(pieces)
     }
+}
+
+/// One of several folds: keys, and the rows that their points meet.
+#[derive(Clone, Copy, Debug)]
+pub struct ShareFold<'a> {
+    /// The row of point 0.
+    pub first_row: usize,
+    /// The keys.
+    pub keys: &'a [Key],
 }
 
 /// The operations of a server that holds shares of selections.
@@ -214,4 +272,55 @@ pub trait ShareBackend: Send + Sync + 'static {
         prf: PrfKind,
         keys: &[Key],
     ) -> Result<Vec<u8>, BackendError>;
+
+    /// Several folds at once, each of its own rows by keys of its own: what a batch of queries asks of rows in bins
+    /// (GPU-DPF section IV-A). Rows are read once, by the keys that meet them. The answers of all folds follow one another:
+    /// those of [`ShareBackend::share_fold`], bit for bit.
+    ///
+    /// # Errors
+    /// Those of [`ShareBackend::share_fold`].
+    fn share_folds(
+        &self,
+        rows: &Self::Rows,
+        prf: PrfKind,
+        folds: &[ShareFold<'_>],
+    ) -> Result<Vec<u8>, BackendError>;
+}
+
+/// What some rows of a table make of folds of all of its rows: with what all others make of them it adds up to
+/// [`ShareBackend::share_folds`] of the whole. `rows` are those of `own`, of a table with this layout.
+///
+/// # Errors
+/// Those of [`ShareBackend::share_folds`]; [`BackendError::Shape`] if a key's first point among these rows is not that of a
+/// leaf.
+pub fn partial_folds<B: ShareBackend>(
+    backend: &B,
+    layout: RowLayout,
+    (own, rows): (&Range<usize>, &B::Rows),
+    prf: PrfKind,
+    folds: &[ShareFold<'_>],
+) -> Result<Vec<u8>, BackendError> {
+    if *own == layout.all() {
+        return backend.share_folds(rows, prf, folds);
+    }
+    // Of each piece that these rows meet, where its answers belong.
+    let (mut places, mut pieces, mut length, mut output) = (Vec::new(), Vec::new(), 0, OutputKind::Bit);
+    for fold in folds {
+        let (batch, bytes) =
+            (layout.check_keys(fold.first_row, fold.keys)?, fold.keys.len() * layout.answer_bytes());
+        let met = batch.on(own, prf, fold.keys)?;
+        places.extend(met.iter().map(|_| length..length + bytes));
+        pieces.extend(met);
+        (length, output) = (length + bytes, batch.domain.output());
+    }
+    let mut sums = vec![0; length];
+    let met: Vec<ShareFold<'_>> = pieces.iter().map(MetRows::fold).collect();
+    let answers = backend.share_folds(rows, prf, &met)?;
+    let mut rest = &answers[..];
+    for place in places {
+        let (answer, others) = rest.split_at(place.len());
+        output.add_to(&mut sums[place], answer);
+        rest = others;
+    }
+    Ok(sums)
 }

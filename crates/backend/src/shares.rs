@@ -1,8 +1,9 @@
 //! Shares of a database: which of its rows each of several holders has, be they devices or machines.
 //!
 //! A share is of consecutive rows. What is divided decides where they may end: a matrix of bytes after whole panels,
-//! rows for two servers after whole subtrees of a query's tree, polynomials so that the tournament of a share is a part
-//! of the whole one. Of a database with fewer such pieces than shares, some shares are empty.
+//! rows for two servers after whole subtrees of a query's tree, or after whole leaves of the trees of bins, polynomials so
+//! that the tournament of a share is a part of the whole one. Of a database with fewer such pieces than shares, some shares
+//! are empty.
 
 use std::ops::Range;
 
@@ -62,9 +63,19 @@ impl Share {
         bound(self.index)..bound(self.index + 1)
     }
 
-    /// The rows for two servers that it has: in every share but the last ones as many as a whole subtree has points.
+    /// The rows for two servers that it has: in every share but the last ones as many as a whole subtree has points. Rows
+    /// in bins are divided as evenly as whole leaves of the bins' trees allow.
     pub fn records(self, layout: RowLayout) -> Range<usize> {
-        self.aligned(layout.rows(), LEAF_POINTS)
+        let Some(skipped) = layout.skipped() else { return self.aligned(layout.rows(), LEAF_POINTS) };
+        let bound = |index: usize| {
+            // In 64 bits, whatever a word has: 2^44 rows times 2^16 shares.
+            let even = (layout.rows() as u64 * index as u64 / self.count as u64) as usize + skipped;
+            let within = even % layout.bin_rows();
+            (even - within % LEAF_POINTS).saturating_sub(skipped)
+        };
+        // The last row is that of the last share, wherever it lies.
+        let end = if self.index + 1 == self.count { layout.rows() } else { bound(self.index + 1) };
+        bound(self.index)..end
     }
 
     /// Which of `rows` competitors of a tournament it has: in every share but the last ones as many as play a whole
@@ -100,6 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::FileLayout as _;
 
     /// Shares that lie one behind another, from the first row to the last.
     fn covers(rows: usize, ranges: &[Range<usize>]) -> bool {
@@ -133,6 +145,23 @@ mod tests {
             let step = ranges[0].len().next_power_of_two().max(LEAF_POINTS);
             prop_assert!(ranges.iter().all(|range| range.start.is_multiple_of(step) || range.is_empty()));
             prop_assert!(ranges.iter().all(|range| range.len() <= step));
+        }
+
+        #[test]
+        fn shares_of_rows_in_bins_are_even_and_whole_leaves(
+            bin_rows in 1usize..3000, bins in 2usize..40, count in 1usize..40, part in 0usize..40, parts in 1usize..9,
+        ) {
+            let layout = RowLayout::new(bin_rows * bins, 1, 2).unwrap().in_bins(bins).unwrap();
+            let part = Share::new(part % parts, parts).unwrap().records(layout);
+            prop_assume!(!part.is_empty());
+            for (first, layout) in [(0, layout), (part.start, layout.part(&part).unwrap())] {
+                let ranges = ranges(count, |share| share.records(layout));
+                prop_assert!(covers(layout.rows(), &ranges), "{:?}", ranges);
+                for range in &ranges {
+                    prop_assert!(range.start == layout.rows() || (first + range.start) % bin_rows % LEAF_POINTS == 0);
+                    prop_assert!(range.len() <= layout.rows().div_ceil(count) + LEAF_POINTS);
+                }
+            }
         }
 
         #[test]

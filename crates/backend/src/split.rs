@@ -50,6 +50,7 @@ mod tests {
     use super::*;
     use crate::{
         Backend as _, FileRows, NaiveBackend, PanelLayout, ProtocolBackend, RowLayout, ShareBackend,
+        ShareFold,
     };
 
     /// A backend that has nothing but folds by shares, and counts them by the keys that it was given.
@@ -82,6 +83,16 @@ mod tests {
             self.keys.fetch_add(keys.len(), Ordering::Relaxed);
             NaiveBackend.share_fold(rows, first_row, prf, keys)
         }
+
+        fn share_folds(
+            &self,
+            rows: &Self::Rows,
+            prf: PrfKind,
+            folds: &[ShareFold<'_>],
+        ) -> Result<Vec<u8>, BackendError> {
+            self.keys.fetch_add(folds.iter().map(|fold| fold.keys.len()).sum(), Ordering::Relaxed);
+            NaiveBackend.share_folds(rows, prf, folds)
+        }
     }
 
     fn folded<B: ProtocolBackend>(backend: &B) -> (Vec<u32>, Vec<u8>) {
@@ -93,7 +104,11 @@ mod tests {
         let domain = Domain::new(8, OutputKind::Bit).unwrap();
         let mut rng = SecretRng::deterministic_for_tests(1);
         let keys = PrfKind::ChaCha12.visit(Select { domain, point: 5, rng: &mut rng }).unwrap();
-        (answer, backend.share_fold(&rows, 0, PrfKind::ChaCha12, &keys[..1]).unwrap())
+        let fold = ShareFold { first_row: 0, keys: &keys[..1] };
+        let folded = backend.share_fold(&rows, 0, PrfKind::ChaCha12, fold.keys).unwrap();
+        let folds = backend.share_folds(&rows, PrfKind::ChaCha12, &[fold, fold]).unwrap();
+        assert_eq!(folds, [&folded[..], &folded].concat());
+        (answer, folded)
     }
 
     #[test]
@@ -101,7 +116,7 @@ mod tests {
         let shares = Arc::new(Shares { keys: AtomicUsize::new(0) });
         let split = Split::new(Arc::new(NaiveBackend), Arc::clone(&shares));
         assert_eq!(folded(&split), folded(&NaiveBackend));
-        assert_eq!(shares.keys.load(Ordering::Relaxed), 1);
+        assert_eq!(shares.keys.load(Ordering::Relaxed), 3);
         assert_eq!((split.name(), split.id()), (NaiveBackend.name(), NaiveBackend.id()));
     }
 }

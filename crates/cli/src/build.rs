@@ -74,6 +74,10 @@ pub struct Options {
     /// Bits of the words of dpf-sum: 32 or 64.
     #[arg(long, default_value_t = 32)]
     word_bits: u32,
+    /// Bins of as many records each, of dpf-xor and dpf-sum: a query brings a record of each for the work of one, and is as
+    /// many keys long. Such a table has no deltas: changes make a new base.
+    #[arg(long, default_value_t = 1)]
+    bins: usize,
     /// The most bytes of a value, in the input and in later changes, such as 64KiB, up to 1MiB; without it as many as the
     /// longest value has, and at least 4 KiB. Every record has room for the longest.
     #[arg(long, value_name = "SIZE", value_parser = parse_length)]
@@ -97,8 +101,8 @@ impl Options {
     fn protocol(&self) -> anyhow::Result<Protocol> {
         if self.protocol == "auto" {
             ensure!(
-                self.set.is_none() && self.ring.is_none(),
-                "--protocol auto chooses the parameter sets too: leave --set and --ring away"
+                self.set.is_none() && self.ring.is_none() && self.bins == 1,
+                "--protocol auto chooses the parameter sets too: leave --set, --ring and --bins away"
             );
             let rates = Rates::measure(&CpuBackend::new(self.threads.count())?, &self.security.ring_sets())?;
             let needs = Needs { security: self.security, prefer: self.prefer, ..Needs::default() };
@@ -123,6 +127,7 @@ impl Options {
             prefer: self.prefer,
             prf: self.prf,
             words,
+            bins: self.bins,
         }))
     }
 }

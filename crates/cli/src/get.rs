@@ -10,7 +10,9 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value as Json, json};
-use spirea_client::{ClientError, ClientOptions, HttpClient, Lookups, Timings, Value, WeakPrf};
+use spirea_client::{
+    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, Timings, Value, WeakPrf,
+};
 use spirea_protocols::signature::PublicKey;
 
 use crate::access::Access;
@@ -45,6 +47,10 @@ pub struct Options {
     /// Look up by position, from 0, in a table without keys.
     #[arg(long, num_args = 1.., conflicts_with_all = ["keys", "keys_from"])]
     index: Vec<u64>,
+    /// Ask for all of them with one query, for the work of one: a value of each of the table's bins. What lies in the bin
+    /// of one before it is dropped, and said to be.
+    #[arg(long)]
+    fetch: bool,
     /// Also look up every line of this file; - for standard input.
     #[arg(long)]
     keys_from: Option<PathBuf>,
@@ -78,23 +84,23 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let mut client = connect(options)?;
     let connected = started.elapsed();
-    let (labels, Lookups { values, timings }) = if keys.is_empty() {
-        let labels = options.index.iter().map(u64::to_string).collect();
-        (labels, client.look_up_indices(&options.index)?)
-    } else {
-        let bytes: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
-        let lookups = client.look_up_keys(&bytes)?;
-        (keys, lookups)
+    let bytes: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    let Fetches { values, timings } = match (options.fetch, keys.is_empty()) {
+        (true, true) => client.fetch_indices(&options.index)?,
+        (true, false) => client.fetch_keys(&bytes)?,
+        (false, true) => one_by_one(client.look_up_indices(&options.index)?),
+        (false, false) => one_by_one(client.look_up_keys(&bytes)?),
     };
+    let labels = if keys.is_empty() { options.index.iter().map(u64::to_string).collect() } else { keys };
     let fields = client.table().fields.clone();
     let label = if options.index.is_empty() { "key" } else { "index" };
     match (Format::from_flag(options.json), &labels[..], &values[..]) {
-        (Format::Text, [name], [value]) => print_alone(name, value.as_ref())?,
+        (Format::Text, [name], [value]) => print_alone(name, value)?,
         (format, ..) => {
             for (name, value) in labels.iter().zip(&values) {
                 match format {
-                    Format::Json => print_line(&as_json(label, name, value.as_ref(), &fields).to_string())?,
-                    Format::Text => print_row(name, value.as_ref())?,
+                    Format::Json => print_line(&as_json(label, name, value, &fields).to_string())?,
+                    Format::Text => print_row(name, value)?,
                 }
             }
         }
@@ -102,7 +108,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.timings {
         print_timings(connected, &timings);
     }
-    Ok(ExitCode::from(u8::from(values.iter().any(Option::is_none))))
+    Ok(ExitCode::from(u8::from(values.iter().any(|value| !matches!(value, Fetched::Value(_))))))
+}
+
+/// Values that were each asked for with a query of their own.
+fn one_by_one(Lookups { values, timings }: Lookups) -> Fetches {
+    let values = values.into_iter().map(|value| value.map_or(Fetched::Absent, Fetched::Value));
+    Fetches { values: values.collect(), timings }
 }
 
 fn all_keys(options: &Options) -> anyhow::Result<Vec<String>> {
@@ -168,15 +180,19 @@ fn hint_progress() -> spirea_client::Progress {
     })
 }
 
-fn as_json(label: &str, name: &str, value: Option<&Value>, fields: &[String]) -> Json {
+fn as_json(label: &str, name: &str, value: &Fetched<Value>, fields: &[String]) -> Json {
     let mut object = Map::new();
     let name = if label == "index" { json!(name.parse::<u64>().unwrap_or_default()) } else { json!(name) };
     object.insert(label.into(), name);
-    object.insert("found".into(), json!(value.is_some()));
-    if let Some(value) = value {
-        let members =
-            fields.iter().zip(value.fields()).map(|(field, bytes)| (field.clone(), field_json(bytes)));
-        object.insert("value".into(), Json::Object(members.collect()));
+    object.insert("found".into(), json!(matches!(value, Fetched::Value(_))));
+    match value {
+        Fetched::Value(value) => {
+            let members =
+                fields.iter().zip(value.fields()).map(|(field, bytes)| (field.clone(), field_json(bytes)));
+            object.insert("value".into(), Json::Object(members.collect()));
+        }
+        Fetched::Dropped => drop(object.insert("dropped".into(), json!(true))),
+        Fetched::Absent => {}
     }
     Json::Object(object)
 }
@@ -191,26 +207,35 @@ fn field_json(bytes: &[u8]) -> Json {
 
 /// A value that was asked for alone. A field is printed as it is, to a program; to a person, and where there are several
 /// fields, as [`columns`].
-fn print_alone(name: &str, value: Option<&Value>) -> anyhow::Result<()> {
-    match value.map(Value::fields) {
-        None => print_error(&format!("{name}: not found")),
-        Some([field]) if !is_watched() => {
+fn print_alone(name: &str, value: &Fetched<Value>) -> anyhow::Result<()> {
+    let Some(value) = brought(name, value) else { return Ok(()) };
+    match value.fields() {
+        [field] if !is_watched() => {
             print_bytes(field)?;
-            print_bytes(b"\n")?;
+            print_bytes(b"\n")
         }
-        Some(fields) => print_line(&columns(fields))?,
+        fields => print_line(&columns(fields)),
     }
-    Ok(())
+}
+
+/// A value; says so where there is none.
+fn brought<'v>(name: &str, value: &'v Fetched<Value>) -> Option<&'v Value> {
+    let why = match value {
+        Fetched::Value(value) => return Some(value),
+        Fetched::Absent => "not found",
+        Fetched::Dropped => "dropped: one before it lies in the same bin",
+    };
+    print_error(&format!("{name}: {why}"));
+    None
 }
 
 /// One of several values, after its key.
-fn print_row(name: &str, value: Option<&Value>) -> anyhow::Result<()> {
+fn print_row(name: &str, value: &Fetched<Value>) -> anyhow::Result<()> {
     let name = escaped(name.as_bytes());
-    match value {
-        None => print_error(&format!("{name}: not found")),
-        Some(value) => print_line(&format!("{name}\t{}", columns(value.fields())))?,
+    match brought(&name, value) {
+        Some(value) => print_line(&format!("{name}\t{}", columns(value.fields()))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Fields with tabs between them, and none within.

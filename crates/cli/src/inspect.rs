@@ -7,8 +7,9 @@ use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
 use spirea_protocols::keyword::FALSE_MATCH_LOG2;
-use spirea_protocols::parameters::{Claim, Failure, Stored};
+use spirea_protocols::parameters::{Claim, Failure, FirstFold, Stored};
 use spirea_protocols::proof::Proofs;
+use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Sizes, Table, TableKind};
 use spirea_store::manifest::WithoutLongest;
 use spirea_store::repository::VERSIONS;
@@ -169,6 +170,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ),
     ];
     lines.extend(set_securities(std::iter::once(protocol)).iter().map(|set| ("security", explain_set(set))));
+    lines.extend(explain_bins(protocol).map(|bins| ("bins", bins)));
     lines.extend([
         ("matrix", format!("{rows} x {columns} {elements}, {} in all", bytes(protocol.matrix_bytes()))),
         (
@@ -198,6 +200,18 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     lines.extend(table.proofs.as_ref().map(|proofs| ("proofs", explain_proofs(table, proofs))));
     lines.extend(function);
     lines
+}
+
+/// What bins there are, and what they are for.
+fn explain_bins(protocol: &ProtocolParams) -> Option<String> {
+    let FirstFold::Rows { domain, bins, .. } = protocol.first_fold() else { return None };
+    let key = bytes(domain.key_bytes() as u64);
+    (bins > 1).then(|| {
+        format!(
+            "{bins} of {} records each, the last filled up: a query has a key of {key} for each, and brings a record of each",
+            domain.points()
+        )
+    })
 }
 
 /// How many records there are, and of which size.

@@ -471,6 +471,57 @@ fn two_servers_answer_together_and_each_must_say_which_it_is() {
 }
 
 #[test]
+fn two_servers_answer_a_query_for_a_row_of_each_bin() {
+    let rows: String = (0..100).map(|row| format!("value {row}\n")).collect();
+    let folder = folder_with(&[
+        ("t.csv", &format!("v\n{rows}")),
+        ("changed.jsonl", "{\"key\":4,\"value\":\"new\"}\n"),
+    ]);
+    let folder = folder.path();
+    let build = ["build", "--input", "t.csv", "--value", "v", "--out", "t"];
+    let built = [&build[..], &["--protocol", "dpf-xor", "--bins", "10"]].concat();
+    let explained = text(&expect(folder, 0, &built).stdout);
+    let of_bins = "10 of 10 records each, the last filled up: a query has a key of 81 B for each";
+    assert!(explained.contains(of_bins) && explained.contains("aes-128, bit, 10 bins"), "{explained}");
+    let machine = text(&expect(folder, 0, &["inspect", "t", "--json"]).stdout);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&machine).unwrap()["protocol"]["bins"], 10);
+    let said = refusal(folder, &[&build[..4], &["v", "--out", "u", "--bins", "2"]].concat());
+    assert!(said.contains("simple has no bins"), "{said}");
+
+    let [zero, one] = ["0", "1"].map(|party| Server::start(folder, &["t", "--party", party]));
+    let of_both = |status, arguments: &[&str]| {
+        let common = ["get", &zero.url, "t", "--other", &one.url, "--wait", "120"];
+        expect(folder, status, &[&common[..], arguments].concat())
+    };
+    let answer = of_both(1, &["--fetch", "--index", "4", "15", "7", "99"]);
+    assert_eq!(text(&answer.stdout), "4\tvalue 4\n15\tvalue 15\n99\tvalue 99\n");
+    assert!(text(&answer.stderr).contains("7: dropped: one before it lies in the same bin"));
+    let answer = of_both(1, &["--fetch", "--json", "--index", "4", "7"]);
+    let lines = text(&answer.stdout);
+    assert!(lines.contains(r#"{"index":7,"found":false,"dropped":true}"#), "{lines}");
+    // One by one, each with a query of its own.
+    let answer = of_both(0, &["--timings", "--index", "4", "7"]);
+    assert_eq!(text(&answer.stdout), "4\tvalue 4\n7\tvalue 7\n");
+    assert_eq!((zero.stop(), one.stop()), (0, 0));
+
+    expect(folder, 0, &["publish", "--repository", "r", "--base", "t"]);
+    let changed = expect(folder, 0, &["publish", "--repository", "r", "--changes", "changed.jsonl"]);
+    assert!(text(&changed.stdout).contains("100 rows, no changes"), "{}", text(&changed.stdout));
+    let plan =
+        ["plan", "--records", "10000", "--record-bytes", "64", "--servers", "2", "--bins", "8", "--json"];
+    let plan = text(&expect(folder, 0, &plan).stdout);
+    let lines: Vec<serde_json::Value> =
+        plan.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let xor = lines.iter().find(|line| line["protocol"] == "dpf-xor").unwrap();
+    // Keys of 1250 rows have two levels, of 178 bytes with all: 1 + 16 + 32 + 1 + 64 = 114.
+    assert_eq!(
+        (&xor["bins"], &xor["upload_bytes"], &xor["download_bytes"]),
+        (&8.into(), &912.into(), &512.into())
+    );
+    assert!(lines[0]["refused"].as_str().unwrap().contains("has no bins"));
+}
+
+#[test]
 fn servers_of_different_snapshots_are_told_apart_and_serve_again_once_both_are_updated() {
     let folder = folder_with(&[("old.csv", "k,v\na,1\nb,2\n"), ("new.csv", "k,v\na,1\nb,3\n")]);
     let folder = folder.path();

@@ -3,11 +3,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_protocols::Table;
+use spirea_protocols::table::Fetched;
 use spirea_wire::{Code, KeysHash, Response};
 
 use crate::cache::HintCache;
 use crate::conversation::{Conversation, Servers, fetch};
-use crate::{ClientError, Clock, Description, LookUp, Policy, Round, Session, Value};
+use crate::look_up::Asking;
+use crate::{ClientError, Clock, Description, Fetch, LookUp, Policy, Round, Session, Value};
 
 /// What look-ups cost, summed over the requests that they took. Two servers are asked at the same time, and
 /// time passes once.
@@ -42,6 +44,22 @@ pub struct Lookups {
     pub values: Vec<Option<Value>>,
     /// What they cost.
     pub timings: Timings,
+}
+
+/// What one query brought of several values, and what it cost.
+#[derive(Debug, Default)]
+pub struct Fetches {
+    /// What it brought, in the order asked for.
+    pub values: Vec<Fetched<Value>>,
+    /// What it cost.
+    pub timings: Timings,
+}
+
+impl Fetches {
+    /// How many values were dropped: each lies in the bin of one before it.
+    pub fn dropped(&self) -> usize {
+        self.values.iter().filter(|value| matches!(value, Fetched::Dropped)).count()
+    }
 }
 
 /// A client of one database, from the one server or the two that its protocol has, whose requests someone else carries:
@@ -126,6 +144,31 @@ impl Client {
         })
     }
 
+    /// What one query brings of the values of keys, in as many bins of the table as these lie in, and what it cost. One
+    /// request with one query, whatever is asked for. The conversation's errors are those of
+    /// [`HttpClient::fetch_keys`](crate::HttpClient::fetch_keys).
+    pub fn fetch_keys<'a>(&'a mut self, keys: &'a [&'a [u8]]) -> Conversation<'a, Fetches> {
+        Conversation::new(self.servers.lines().clone(), async move {
+            let fetch = self.session.fetch_keys(keys)?;
+            self.fetch(fetch).await
+        })
+    }
+
+    /// The same of the values at indices. The conversation's errors are those of
+    /// [`HttpClient::fetch_indices`](crate::HttpClient::fetch_indices).
+    pub fn fetch_indices<'a>(&'a mut self, indices: &'a [u64]) -> Conversation<'a, Fetches> {
+        Conversation::new(self.servers.lines().clone(), async move {
+            let fetch = self.session.fetch_indices(indices)?;
+            self.fetch(fetch).await
+        })
+    }
+
+    async fn fetch(&mut self, mut fetch: Fetch<'_>) -> Result<Fetches, ClientError> {
+        let mut timings = Timings::default();
+        let asked = self.ask_all(&mut fetch, &mut timings).await;
+        Ok(Fetches { values: fetch.finish(asked)?, timings })
+    }
+
     async fn look_up(&mut self, mut look_up: LookUp<'_>) -> Result<Lookups, ClientError> {
         let mut timings = Timings::default();
         let asked = self.ask_all(&mut look_up, &mut timings).await;
@@ -133,7 +176,11 @@ impl Client {
     }
 
     /// Makes all requests of a look-up.
-    async fn ask_all(&mut self, look_up: &mut LookUp<'_>, timings: &mut Timings) -> Result<(), ClientError> {
+    async fn ask_all<A: Asking>(
+        &mut self,
+        look_up: &mut A,
+        timings: &mut Timings,
+    ) -> Result<(), ClientError> {
         let mut refreshed = false;
         while !look_up.is_complete() {
             if self.outdated {
@@ -180,13 +227,17 @@ impl Client {
     }
 
     /// One request, to each server, for what is still missing.
-    async fn request(&mut self, look_up: &mut LookUp<'_>, timings: &mut Timings) -> Result<(), ClientError> {
+    async fn request<A: Asking>(
+        &mut self,
+        look_up: &mut A,
+        timings: &mut Timings,
+    ) -> Result<(), ClientError> {
         let started = self.clock.now();
         let Round { requests, pending } = look_up.ask(&self.session)?;
         let requests: Vec<Bytes> = requests.into_iter().map(Bytes::from).collect();
         let query = self.clock.now().saturating_sub(started);
 
-        let count = pending.count();
+        let count = A::count(&pending);
         let Exchanged { bodies, round_trip } = self.exchange(&requests, count, timings).await?;
 
         let received = self.clock.now();

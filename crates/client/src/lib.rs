@@ -15,6 +15,7 @@ mod clock;
 mod conversation;
 mod description;
 mod error;
+mod fetch;
 #[cfg(test)]
 mod fixture;
 #[cfg(feature = "http")]
@@ -28,15 +29,17 @@ mod wanted;
 mod weak;
 
 pub use cache::{Download, HintCache, MemoryCache};
-pub use client::{Client, Lookups, Timings};
+pub use client::{Client, Fetches, Lookups, Timings};
 pub use clock::Clock;
 pub use conversation::{Conversation, Head, Method, Received, Request, Step, TransportError};
 pub use description::{Description, Hint, PartDescription};
 pub use error::ClientError;
+pub use fetch::{Fetch, PendingFetch};
 #[cfg(feature = "http")]
 pub use http::{ClientOptions, HttpClient, check_address, root_certificates, tls_cause, tls_remedy};
 pub use keys::Keys;
 pub use look_up::LookUp;
 pub use policy::{Policy, Progress};
 pub use session::{Answered, Pending, Round, Session, Value};
+pub use spirea_protocols::table::Fetched;
 pub use weak::WeakPrf;

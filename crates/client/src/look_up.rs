@@ -3,6 +3,32 @@ use spirea_wire::Response;
 use crate::wanted::Wanted;
 use crate::{ClientError, Pending, Round, Session, Value};
 
+/// What an application asks for at once.
+pub(crate) trait Asking {
+    /// What a round of requests leaves until its answers come.
+    type Pending;
+
+    /// Whether there is no more to ask for.
+    fn is_complete(&self) -> bool;
+
+    /// The next requests. Until their answers are there it gives new ones for the same.
+    ///
+    /// # Errors
+    /// Those of making queries.
+    fn ask(&self, session: &Session) -> Result<Round<Self::Pending>, ClientError>;
+
+    /// Queries of a round's request.
+    fn count(pending: &Self::Pending) -> usize;
+
+    /// Takes what came of the requests that left `pending`.
+    fn answer(
+        &mut self,
+        session: &Session,
+        pending: Self::Pending,
+        responses: Result<Vec<Response>, ClientError>,
+    );
+}
+
 /// Everything that an application asks for at once, in as many requests as it takes.
 ///
 /// How many requests these are, how long, and which keys they name follows from what is asked for, and from no answer.
@@ -72,6 +98,26 @@ impl<'a> LookUp<'a> {
                 Ok(self.values)
             }
         }
+    }
+}
+
+impl Asking for LookUp<'_> {
+    type Pending = Pending;
+
+    fn is_complete(&self) -> bool {
+        self.is_complete()
+    }
+
+    fn ask(&self, session: &Session) -> Result<Round, ClientError> {
+        self.ask(session)
+    }
+
+    fn count(pending: &Pending) -> usize {
+        pending.count()
+    }
+
+    fn answer(&mut self, session: &Session, pending: Pending, responses: Result<Vec<Response>, ClientError>) {
+        self.answer(session, pending, responses);
     }
 }
 

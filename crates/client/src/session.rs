@@ -20,6 +20,10 @@ const MAX_REQUEST_BYTES: u64 = 64 << 20;
 pub struct Value(Vec<Vec<u8>>);
 
 impl Value {
+    pub(crate) fn new(fields: Vec<Vec<u8>>) -> Self {
+        Self(fields)
+    }
+
     /// Its fields.
     pub fn fields(&self) -> &[Vec<u8>] {
         &self.0
@@ -55,7 +59,7 @@ pub struct Session {
 }
 
 /// The client of one part of a version, with the same keys for its whole life.
-struct Asker {
+pub(crate) struct Asker {
     client: TableClient,
     keys: Option<KeysHash>,
     /// When the keys were made, by the session's clock.
@@ -97,8 +101,18 @@ impl Asker {
         })
     }
 
-    fn ring_keys(&self) -> Option<&ClientKeys> {
+    pub(crate) fn ring_keys(&self) -> Option<&ClientKeys> {
         self.client.index().keys()
+    }
+
+    /// Its client half.
+    pub(crate) fn client(&self) -> &TableClient {
+        &self.client
+    }
+
+    /// The hash of its keys.
+    pub(crate) fn keys(&self) -> Option<KeysHash> {
+        self.keys
     }
 
     /// What the answers of all servers say.
@@ -113,11 +127,11 @@ impl Asker {
 }
 
 /// Requests to send, and what their responses need to be decoded.
-pub struct Round {
+pub struct Round<P = Pending> {
     /// The bodies of the requests, one to each server in the order of their parties.
     pub requests: Vec<Vec<u8>>,
-    /// For [`Session::decode`].
-    pub pending: Pending,
+    /// For [`Session::decode`], or [`Session::decode_fetch`].
+    pub pending: P,
 }
 
 /// What a round leaves with the client: secrets, erased when dropped.
@@ -245,6 +259,16 @@ impl Session {
         let clock = Clock::system();
         let base = Arc::new(Asker::new(description.base(), index, &[], clock.now())?);
         Ok(Self { description, base, delta: None, clock })
+    }
+
+    /// The client of the base.
+    pub(crate) fn base(&self) -> &Arc<Asker> {
+        &self.base
+    }
+
+    /// The client of the delta, if the version has one.
+    pub(crate) fn delta(&self) -> Option<&Arc<Asker>> {
+        self.delta.as_ref()
     }
 
     fn askers(&self) -> impl Iterator<Item = &Arc<Asker>> {

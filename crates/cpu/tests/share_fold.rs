@@ -2,7 +2,9 @@
 #![allow(missing_docs, reason = "a test")]
 
 use proptest::prelude::*;
-use spirea_backend::{BackendError, NaiveBackend, RowLayout, ShareBackend};
+use spirea_backend::{
+    BackendError, FileLayout as _, NaiveBackend, RowLayout, Share, ShareBackend, ShareFold, partial_folds,
+};
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_dpf::{Bit, Domain, Key, OutputKind, PrfKind, PrfVisitor, generate};
 use spirea_math::random::{SecretRng, public_row};
@@ -102,6 +104,52 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(common::cases(30))]
+
+    /// Bins of rows, each by keys of its own, and the same of the rows of shares, wherever these end.
+    #[test]
+    fn bins_of_any_shape_and_their_shares(
+        bin_rows in 1usize..1300, bins in 1usize..20, words in 1usize..20, odd in 0usize..8, parts in 1usize..3,
+        output in 0usize..3, party in 0usize..2, count in 1usize..6, shares in 1usize..9,
+    ) {
+        let output = FOLDED[output];
+        let row_bytes = if output == OutputKind::Bit { (words * 8 - odd).max(1) } else { words * 8 };
+        let layout = RowLayout::new(bin_rows * bins, row_bytes, parts).unwrap().in_bins(bins).unwrap();
+        let (bytes, domain) = (bytes(layout), Domain::new(bin_rows as u64, output).unwrap());
+        let all = keys(PrfKind::Aes128, domain, party, bins * count);
+        let folds: Vec<ShareFold<'_>> = all
+            .chunks_exact(count)
+            .enumerate()
+            .map(|(bin, keys)| ShareFold { first_row: bin * bin_rows, keys })
+            .collect();
+        let naive = NaiveBackend.upload_rows(layout, &bytes).unwrap();
+        let expected = NaiveBackend.share_folds(&naive, PrfKind::Aes128, &folds).unwrap();
+        prop_assert_eq!(expected.len(), all.len() * layout.answer_bytes());
+        for isa in Isa::available() {
+            let backend = CpuBackend::with_isa(isa, 2).unwrap();
+            let rows = backend.upload_rows(layout, &bytes).unwrap();
+            let answers = backend.share_folds(&rows, PrfKind::Aes128, &folds).unwrap();
+            prop_assert!(answers == expected, "{}: {:?}, {:?}", isa, layout, domain);
+            prop_assert!(backend.share_folds(&rows, PrfKind::Aes128, &[]).unwrap().is_empty());
+        }
+        let backend = CpuBackend::new(2).unwrap();
+        let mut sum = vec![0; expected.len()];
+        for share in Share::new(0, shares).unwrap().all() {
+            let own = share.records(layout);
+            if own.is_empty() {
+                continue;
+            }
+            let ranges = layout.ranges(&own);
+            let part: Vec<u8> = ranges.into_iter().flat_map(|range| bytes[range].to_vec()).collect();
+            let rows = backend.upload_rows(layout.part(&own).unwrap(), &part).unwrap();
+            let of_share = partial_folds(&backend, layout, (&own, &rows), PrfKind::Aes128, &folds).unwrap();
+            output.add_to(&mut sum, &of_share);
+        }
+        prop_assert!(sum == expected, "{} shares of {:?}, {:?}", shares, layout, domain);
+    }
+}
+
 #[test]
 fn extreme_rows() {
     let layout = RowLayout::new(600, 64, 1).unwrap();
@@ -144,7 +192,12 @@ fn what_does_not_fit_is_refused() {
     for (first_row, keys) in refused {
         let refused = backend.share_fold(&rows, first_row, PrfKind::Aes128, &keys);
         assert!(matches!(refused, Err(BackendError::Shape(_))));
+        let fitting = made(50, OutputKind::Bit, 0, 1);
+        let folds = [ShareFold { first_row: 0, keys: &fitting }, ShareFold { first_row, keys: &keys }];
+        let refused = backend.share_folds(&rows, PrfKind::Aes128, &folds);
+        assert!(matches!(refused, Err(BackendError::Shape(_))));
     }
+    assert!(layout.in_bins(0).is_err() && layout.in_bins(3).is_err() && layout.in_bins(200).is_err());
     assert!(backend.upload_rows(layout, &[0; 3599]).is_err());
     for (rows, row_bytes, parts) in
         [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 4097, 1), (usize::MAX, 4096, usize::MAX)]

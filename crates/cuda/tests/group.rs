@@ -2,8 +2,8 @@
 
 use spirea_backend::{
     Backend as _, BackendError, Bodies, EvaluationKeys, FileRows, FoldedBlocks, Links, NaiveBackend,
-    PanelLayout, ProtocolBackend, RING_DEGREE, Residence, RingBackend, RingMatrix, RowLayout, Strategy,
-    SwitchedBits,
+    PanelLayout, ProtocolBackend, RING_DEGREE, Residence, RingBackend, RingMatrix, RowLayout, ShareFold,
+    Strategy, SwitchedBits,
 };
 use spirea_cpu::CpuBackend;
 use spirea_cuda::DeviceGroup;
@@ -247,6 +247,15 @@ fn shares<B: ProtocolBackend>(backend: &B, keys: &[(OutputKind, usize, Vec<Key>)
             results.push(backend.share_fold(rows, *first_row, PrfKind::ChaCha12, keys).unwrap());
         }
     }
+    // Two bins of 650 rows, of which shares end within the leaves of neither.
+    let layout = layout.in_bins(2).unwrap();
+    let rows = backend.open_rows(FileRows::all(layout, file.path(), Residence::Copied)).unwrap();
+    let of_bins =
+        keys.iter().filter(|(_, first_row, keys)| *first_row == 0 && keys[0].domain().points() == 650);
+    for (_, _, keys) in of_bins {
+        let folds = [(0, 0), (650, 1)].map(|(first_row, key)| ShareFold { first_row, keys: &keys[key..] });
+        results.push(backend.share_folds(&rows, PrfKind::ChaCha12, &folds).unwrap());
+    }
     results
 }
 
@@ -254,7 +263,7 @@ fn keys_of_shares() -> Vec<(OutputKind, usize, Vec<Key>)> {
     let mut rng = SecretRng::deterministic_for_tests(6);
     let mut keys = Vec::new();
     for output in [OutputKind::Bit, OutputKind::U32, OutputKind::U64] {
-        for (first_row, points) in [(0, 1300), (0, 200), (600, 300)] {
+        for (first_row, points) in [(0, 1300), (0, 200), (600, 300), (0, 650)] {
             let domain = Domain::new(points, output).unwrap();
             let mut key = |point| {
                 let select = Select { domain, point, rng: &mut rng };

@@ -1,7 +1,7 @@
 //! Folds by shares on emulated devices against their definition.
 #![allow(missing_docs, reason = "a test")]
 
-use spirea_backend::{BackendError, FileRows, NaiveBackend, Residence, RowLayout, ShareBackend};
+use spirea_backend::{BackendError, FileRows, NaiveBackend, Residence, RowLayout, ShareBackend, ShareFold};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, Tops};
 use spirea_cuda_emulation::{Config, Emulation};
@@ -93,6 +93,38 @@ fn the_definition_itself() {
         let expected = NaiveBackend.share_fold(&naive, 0, PrfKind::ChaCha12, &keys).unwrap();
         assert!(cuda.share_fold(&rows, 0, PrfKind::ChaCha12, &keys).unwrap() == expected);
     }
+}
+
+/// Bins of rows, with fewer keys than a group and with several groups, and folds that are not alike.
+#[test]
+fn several_folds_at_once() {
+    emulation().in_every_order(|| {
+        let cuda = CudaBackend::new(0).unwrap();
+        for output in FOLDED {
+            for (bin_rows, bins, counts, parts) in
+                [(300, 7, [1, 1], 1), (70, 5, [20, 20], 2), (600, 4, [2, 3], 1)]
+            {
+                let layout = RowLayout::new(bin_rows * bins, 24, parts).unwrap();
+                let bytes = random_bytes(layout);
+                let keys: Vec<Vec<Key>> = (0..bins)
+                    .map(|bin| {
+                        let points = (bin_rows - bin % counts[1].min(2)) as u64;
+                        keys(PrfKind::ChaCha12, points, output, 1, counts[bin % 2])
+                    })
+                    .collect();
+                let folds: Vec<ShareFold<'_>> = (0..bins)
+                    .zip(&keys)
+                    .map(|(bin, keys)| ShareFold { first_row: bin * bin_rows, keys })
+                    .collect();
+                let naive = NaiveBackend.upload_rows(layout, &bytes).unwrap();
+                let expected = NaiveBackend.share_folds(&naive, PrfKind::ChaCha12, &folds).unwrap();
+                let rows = cuda.upload_rows(layout, &bytes).unwrap();
+                let found = cuda.share_folds(&rows, PrfKind::ChaCha12, &folds);
+                let found = found.unwrap_or_else(|error| panic!("{error}: {}", emulation().last_error()));
+                assert!(found == expected, "{bins} bins of {bin_rows} rows, {output:?}");
+            }
+        }
+    });
 }
 
 #[test]

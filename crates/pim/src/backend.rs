@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use spirea_backend::{BackendError, FileRows, Residence, RowLayout, ShareBackend, StepTimes};
+use spirea_backend::{BackendError, FileRows, Residence, RowLayout, ShareBackend, ShareFold, StepTimes};
 use spirea_cpu::{CpuBackend, CpuRows};
 use spirea_dpf::{Key, OutputKind, PrfKind};
 
@@ -13,8 +13,9 @@ use crate::phases;
 use crate::placement::Placement;
 use crate::queue::{Queue, Worker};
 use crate::regions::Regions;
+use crate::round::Round;
 use crate::sdk::{MRAM_BYTES, PimError, Sdk};
-use crate::selectors::{Bits, place};
+use crate::selectors::Selection;
 use crate::shape::{Build, MOST_QUERIES, Mram, Wram};
 use crate::table::Table;
 
@@ -71,13 +72,6 @@ pub struct PimRows {
     table: Table,
     /// Of each cluster.
     placements: Vec<Mutex<Placement>>,
-}
-
-/// Share bits on their way to a cluster.
-struct Task {
-    /// The key's place among the keys.
-    place: usize,
-    bits: Bits,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -157,7 +151,7 @@ impl PimBackend {
         &self,
         cluster: usize,
         rows: &PimRows,
-        worker: &Worker<'_, Task>,
+        worker: &Worker<'_, Selection>,
         answers: &Mutex<Vec<Option<Vec<u8>>>>,
     ) -> Result<(), PimError> {
         loop {
@@ -165,11 +159,11 @@ impl PimBackend {
             if tasks.is_empty() {
                 return Ok(());
             }
-            let bits: Vec<&Bits> = tasks.iter().map(|task| &task.bits).collect();
+            let selections: Vec<&Selection> = tasks.iter().collect();
             let mut placement = lock(&rows.placements[cluster]);
             let folded = {
                 let mut cluster = lock(&self.machine.clusters[cluster]);
-                fold(&mut cluster, &rows.table, &mut placement, &bits, &self.times)
+                fold(&mut cluster, &rows.table, &mut placement, &selections, &self.times)
             };
             let folded = match folded {
                 Ok(folded) => folded,
@@ -179,10 +173,12 @@ impl PimBackend {
                 }
             };
             let mut answers = lock(answers);
-            for (task, slices) in tasks.iter().zip(folded) {
-                let mut answer = vec![0; rows.table.layout.answer_bytes()];
-                rows.table.slices.add_to(&mut answer, &slices);
-                answers[task.place] = Some(answer);
+            for (selection, folded) in tasks.iter().zip(folded) {
+                for ((_, place), slices) in selection.answers.iter().zip(folded) {
+                    let mut answer = vec![0; rows.table.layout.answer_bytes()];
+                    rows.table.slices.add_to(&mut answer, &slices);
+                    answers[*place] = Some(answer);
+                }
             }
             worker.done(tasks.len());
         }
@@ -215,8 +211,7 @@ impl ShareBackend for PimBackend {
     }
 
     /// # Errors
-    /// Beside those of the trait, [`BackendError::Unavailable`] for shares that are words, and
-    /// [`BackendError::Device`] if all clusters have failed.
+    /// Those of [`PimBackend::share_folds`].
     fn share_fold(
         &self,
         rows: &PimRows,
@@ -224,9 +219,26 @@ impl ShareBackend for PimBackend {
         prf: PrfKind,
         keys: &[Key],
     ) -> Result<Vec<u8>, BackendError> {
+        self.share_folds(rows, prf, &[ShareFold { first_row, keys }])
+    }
+
+    /// Keys that meet no block together are one query of a pass: their bits lie one behind another, and each block's sum
+    /// belongs to one of them. So bins take as many queries of a pass as bins meet a block, two where bins are not smaller
+    /// than blocks.
+    ///
+    /// # Errors
+    /// Beside those of the trait, [`BackendError::Unavailable`] for shares that are words, and
+    /// [`BackendError::Device`] if all clusters have failed.
+    fn share_folds(
+        &self,
+        rows: &PimRows,
+        prf: PrfKind,
+        folds: &[ShareFold<'_>],
+    ) -> Result<Vec<u8>, BackendError> {
         let layout = rows.table.layout;
-        let batch = layout.check_keys(first_row, keys)?;
-        if batch.domain.output() != OutputKind::Bit {
+        let checked = folds.iter().map(|fold| layout.check_keys(fold.first_row, fold.keys));
+        let batches = checked.collect::<Result<Vec<_>, _>>()?;
+        if batches.iter().any(|batch| batch.domain.output() != OutputKind::Bit) {
             return Err(BackendError::Unavailable(
                 "processing in memory folds by shares that are bits: serve dpf-sum on another backend".into(),
             ));
@@ -234,7 +246,10 @@ impl ShareBackend for PimBackend {
         if rows.placements.len() != self.machine.clusters.len() {
             return Err(BackendError::Shape("rows of another backend".into()));
         }
-        let points = batch.domain.points() as usize;
+        let Round { keys, selections } = Round::new(&rows.table, &batches, folds);
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
         let answers = Mutex::new(vec![None; keys.len()]);
         let queue = Queue::new(2 * self.machine.config.queries * self.machine.clusters.len());
         let workers: Vec<_> = self.machine.clusters.iter().map(|_| queue.worker()).collect();
@@ -250,11 +265,12 @@ impl ShareBackend for PimBackend {
             }
             let started = Instant::now();
             let waited = Mutex::new(std::time::Duration::ZERO);
-            self.machine.cpu.evaluate_shares(prf, keys, |key, leaves| {
-                let bits = place(&leaves, points, first_row, layout.rows());
-                let full = Instant::now();
-                queue.push(Task { place: key, bits });
-                *lock(&waited) += full.elapsed();
+            self.machine.cpu.evaluate_shares(prf, &keys, |key, leaves| {
+                if let Some(whole) = selections.add(key, &leaves) {
+                    let full = Instant::now();
+                    queue.push(whole);
+                    *lock(&waited) += full.elapsed();
+                }
             });
             queue.close();
             let waited = *lock(&waited) / self.machine.cpu.threads().min(keys.len()) as u32;

@@ -8,12 +8,13 @@ use crate::cluster::{Cluster, Common};
 use crate::phases;
 use crate::placement::Placement;
 use crate::sdk::PimError;
-use crate::selectors::{Bits, interleave};
+use crate::selectors::{Bits, Selection, interleave};
 use crate::shape::{GROUP, HEADER};
 use crate::table::Table;
 
-/// The answers to some keys, at most as many as a pass of the table takes, in the DPUs' form: the exclusive or of the
-/// selected records' slices. A DPU that fails is left out from then on, and others fold its block.
+/// The answers to some selections, at most as many as a pass of the table takes, in the DPUs' form: for each of a
+/// selection's answers the exclusive or of the selected records' slices. A DPU that fails is left out from then on, and
+/// others fold its block.
 ///
 /// # Errors
 /// [`PimError::Lost`] if too few DPUs are left, and those of the SDK.
@@ -21,13 +22,15 @@ pub(crate) fn fold(
     cluster: &mut Cluster,
     table: &Table,
     placement: &mut Placement,
-    bits: &[&Bits],
+    selections: &[&Selection],
     times: &StepTimes,
-) -> Result<Vec<Vec<u8>>, PimError> {
-    let queries = table.slices.queries(bits.len(), table.wram);
+) -> Result<Vec<Vec<Vec<u8>>>, PimError> {
+    let queries = table.slices.queries(selections.len(), table.wram);
+    let bits: Vec<&Bits> = selections.iter().map(|selection| &selection.bits).collect();
     let record_bytes = table.slices.record_bytes();
     let groups = table.block_records / GROUP;
-    let mut answers = vec![vec![0; record_bytes]; bits.len()];
+    let sums = |selection: &&Selection| vec![vec![0; record_bytes]; selection.answers.len()];
+    let mut answers: Vec<_> = selections.iter().map(sums).collect();
     let mut pending: Vec<usize> = (0..table.blocks()).collect();
     while !pending.is_empty() {
         let started = Instant::now();
@@ -47,7 +50,7 @@ pub(crate) fn fold(
         let mut selectors = vec![0; cluster.dpus() * each];
         for (block, to) in round.blocks.iter().zip(selectors.chunks_exact_mut(each)) {
             if let Some(block) = block {
-                interleave(bits, queries, block * groups..(block + 1) * groups, to);
+                interleave(&bits, queries, block * groups..(block + 1) * groups, to);
             }
         }
         let each = round.blocks.iter().zip(selectors.chunks_exact(each));
@@ -63,8 +66,12 @@ pub(crate) fn fold(
         for (dpu, block) in round.blocks.iter().enumerate() {
             let Some(block) = block.filter(|_| cluster.works(dpu)) else { continue };
             let result = &results[dpu * common.result_bytes()..][HEADER..common.result_bytes()];
-            for (answer, sum) in answers.iter_mut().zip(result.chunks_exact(record_bytes)) {
-                answer.iter_mut().zip(sum).for_each(|(answer, byte)| *answer ^= byte);
+            let of_selections = selections.iter().zip(&mut answers).zip(result.chunks_exact(record_bytes));
+            for ((selection, answers), sum) in of_selections {
+                // What no key meets is selected by none.
+                if let Some(place) = selection.answer_of(block) {
+                    answers[place].iter_mut().zip(sum).for_each(|(answer, byte)| *answer ^= byte);
+                }
             }
             pending.retain(|&other| other != block);
         }

@@ -14,6 +14,7 @@ pub mod phases;
 mod placement;
 mod queue;
 mod regions;
+mod round;
 pub mod sdk;
 mod selectors;
 mod shape;

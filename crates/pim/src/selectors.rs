@@ -1,14 +1,32 @@
 //! Share bits as DPUs want them: by group of 64 records, several queries' bits of a record side by side.
 
+use std::ops::Range;
+
 use spirea_dpf::Leaf;
 
 use crate::shape::GROUP;
 
-/// The share bits of one key over all rows of a table, lowest first: 0 for rows that its points do not meet.
+/// Share bits over all rows of a table, lowest first: 0 for rows that no key's points meet.
 pub(crate) type Bits = Vec<u64>;
 
-/// Places the shares of a key, of which point 0 meets row `first_row`, over `rows` rows.
-pub(crate) fn place(leaves: &[Leaf], points: usize, first_row: usize, rows: usize) -> Bits {
+/// What a query of a pass selects: bits of keys that meet no block together, and to which answers blocks belong.
+pub(crate) struct Selection {
+    /// The bits.
+    pub bits: Bits,
+    /// The blocks that each key meets, in order and apart, and the place of the key's answer.
+    pub answers: Vec<(Range<usize>, usize)>,
+}
+
+impl Selection {
+    /// Which of the answers a block belongs to.
+    pub fn answer_of(&self, block: usize) -> Option<usize> {
+        let place = self.answers.partition_point(|(blocks, _)| blocks.end <= block);
+        self.answers.get(place).filter(|(blocks, _)| blocks.contains(&block)).map(|_| place)
+    }
+}
+
+/// Adds the shares of a key, of which point 0 meets row `first_row`, to the bits of a table's rows.
+pub(crate) fn place(leaves: &[Leaf], points: usize, first_row: usize, bits: &mut [u64]) {
     let words: &[u64] = bytemuck::cast_slice(leaves);
     let word = |i: usize| {
         let left = points.saturating_sub(i * GROUP);
@@ -17,18 +35,16 @@ pub(crate) fn place(leaves: &[Leaf], points: usize, first_row: usize, rows: usiz
         if left >= GROUP { known } else { known & ((1 << left) - 1) }
     };
     let (skipped, shift) = (first_row / GROUP, first_row % GROUP);
-    let placed = |i: usize| {
-        let Some(i) = i.checked_sub(skipped) else { return 0 };
+    for (i, bits) in bits[skipped..(first_row + points).div_ceil(GROUP)].iter_mut().enumerate() {
         let before = if i > 0 && shift > 0 { word(i - 1) >> (GROUP - shift) } else { 0 };
-        word(i) << shift | before
-    };
-    (0..rows.div_ceil(GROUP)).map(placed).collect()
+        *bits |= word(i) << shift | before;
+    }
 }
 
 /// The selectors of groups `groups` for `queries` queries, 1, 2 or 4, of which those behind the last of `bits` want
 /// nothing: for each group as many words as queries; the selector of record r is bits `r * queries` on, the first query
 /// lowest. A table's last block has fewer groups than others: what is behind them is 0.
-pub(crate) fn interleave(bits: &[&Bits], queries: usize, groups: std::ops::Range<usize>, to: &mut [u8]) {
+pub(crate) fn interleave(bits: &[&Bits], queries: usize, groups: Range<usize>, to: &mut [u8]) {
     let word = |query: usize, group: usize| -> u64 {
         bits.get(query).and_then(|bits| bits.get(group)).copied().unwrap_or_default()
     };
@@ -81,10 +97,14 @@ mod tests {
             });
             let leaves: Vec<Leaf> = (0..points.div_ceil(512)).map(leaf).collect();
             let rows = first_row + points + behind;
-            let placed = place(&leaves, points, first_row, rows);
-            prop_assert_eq!(placed.len(), rows.div_ceil(GROUP));
+            // Those of two keys that follow one another.
+            let mut placed = vec![0; (rows + points).div_ceil(GROUP)];
+            for first in [first_row, first_row + points] {
+                place(&leaves, points, first, &mut placed);
+            }
             for row in 0..placed.len() * GROUP {
-                let expected = row.checked_sub(first_row).filter(|&point| point < points).is_some_and(|point| {
+                let of_either = row.checked_sub(first_row).filter(|&point| point < 2 * points);
+                let expected = of_either.map(|point| point % points).is_some_and(|point| {
                     leaves[point / 512][point % 512 / 128] >> (point % 128) & 1 == 1
                 });
                 prop_assert_eq!(placed[row / GROUP] >> (row % GROUP) & 1 == 1, expected, "row {}", row);

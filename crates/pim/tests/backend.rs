@@ -4,7 +4,7 @@ mod common;
 
 use common::{PRF, backend, expected, keys, table};
 use proptest::prelude::*;
-use spirea_backend::{BackendError, RowLayout, ShareBackend as _};
+use spirea_backend::{BackendError, RowLayout, ShareBackend as _, ShareFold};
 use spirea_dpf::{Domain, OutputKind, Select};
 use spirea_math::random::SecretRng;
 use spirea_pim::{EmulationConfig, Execution, FaultTime, PimConfig, PimError, PlannedFault, phases};
@@ -90,6 +90,53 @@ proptest! {
         };
         case.agrees(1);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Bins of blocks, blocks of bins, folds of the same rows and in any order.
+    #[test]
+    fn several_folds_share_passes(
+        dpus in 1usize..12, clusters in 1usize..3, queries in 1usize..5, mram_kib in 160usize..4096,
+        bin_rows in 1usize..700, bins in 1usize..12, row_bytes in 1usize..80, batch in 1usize..6, turned in 0usize..12,
+    ) {
+        let clusters = clusters.min(dpus);
+        let case = Case { dpus, clusters, queries, mram_bytes: mram_kib << 10, ..Case::default() };
+        let (emulation, config) = case.machine();
+        let (backend, _) = backend(emulation, config);
+        let mut rng = SecretRng::from_os().unwrap();
+        let layout = RowLayout::new(bin_rows * bins, row_bytes, 1).unwrap();
+        let bytes = table(layout, &mut rng);
+        let rows = backend.upload_rows(layout, &bytes).unwrap();
+        let of_bins: Vec<_> = (0..bins).map(|bin| (bin * bin_rows, keys(bin_rows as u64, batch, &mut rng))).collect();
+        let whole = (0, keys(layout.rows() as u64, 2, &mut rng));
+        let mut all: Vec<_> = of_bins.into_iter().chain([whole]).collect();
+        all.rotate_left(turned % (bins + 1));
+        let folds: Vec<ShareFold<'_>> =
+            all.iter().map(|(first_row, keys)| ShareFold { first_row: *first_row, keys }).collect();
+        let of_fold = |fold: &ShareFold<'_>| expected(layout, &bytes, fold.first_row, fold.keys);
+        let expected: Vec<u8> = folds.iter().flat_map(of_fold).collect();
+        prop_assert!(backend.share_folds(&rows, PRF, &folds).unwrap() == expected);
+        prop_assert!(backend.share_folds(&rows, PRF, &[]).unwrap().is_empty());
+    }
+}
+
+/// Bins that are not smaller than blocks take two queries of a pass, and so one launch.
+#[test]
+fn bins_take_one_launch() {
+    let (emulation, config) = Case { dpus: 16, ..Case::default() }.machine();
+    let (backend, sdk) = backend(emulation, config);
+    let mut rng = SecretRng::from_os().unwrap();
+    let layout = RowLayout::new(3200, 16, 1).unwrap();
+    let bytes = table(layout, &mut rng);
+    let rows = backend.upload_rows(layout, &bytes).unwrap();
+    let keys: Vec<_> = (0..16).map(|_| keys(200, 1, &mut rng)).collect();
+    let folds: Vec<ShareFold<'_>> =
+        (0..16).zip(&keys).map(|(bin, keys)| ShareFold { first_row: 200 * bin, keys }).collect();
+    sdk.take_counts();
+    backend.share_folds(&rows, PRF, &folds).unwrap();
+    assert_eq!(sdk.take_counts().launches, 1);
 }
 
 #[test]

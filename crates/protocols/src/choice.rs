@@ -156,6 +156,8 @@ pub struct Choice {
     pub prf: PrfKind,
     /// Words of `dpf-sum`.
     pub words: Words,
+    /// Bins of the records, of protocols with two servers: a query brings a record of each.
+    pub bins: usize,
 }
 
 impl Default for Choice {
@@ -168,6 +170,7 @@ impl Default for Choice {
             prefer: Preference::default(),
             prf: PrfKind::default(),
             words: Words::default(),
+            bins: 1,
         }
     }
 }
@@ -202,6 +205,20 @@ impl Choice {
         let known = || unknown("ring set of the protocol", name, &names);
         let set = sets.iter().copied().find(|set| set.name() == name).ok_or_else(known)?;
         self.security.admitted(name, set, set.security())
+    }
+
+    /// Refuses bins, which protocols with one server have not.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`].
+    pub(crate) fn check_undivided(&self) -> Result<(), ProtocolError> {
+        match self.bins {
+            1 => Ok(()),
+            _ => Err(ProtocolError::BadRequest(format!(
+                "{} has no bins: dpf-xor and dpf-sum have",
+                self.protocol
+            ))),
+        }
     }
 
     /// Refuses a pseudorandom function that the level does not take.

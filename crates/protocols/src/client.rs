@@ -8,6 +8,9 @@ use std::any::Any;
 
 use spirea_math::random::SecretRng;
 
+use zeroize::Zeroizing;
+
+use crate::bins::Bins;
 use crate::keys::ClientKeys;
 use crate::{ProtocolError, Sizes};
 
@@ -29,6 +32,11 @@ pub trait IndexClient: Send + Sync {
 
     /// Records of the database.
     fn records(&self) -> u64;
+
+    /// The bins of the records: a query selects a record of each.
+    fn bins(&self) -> Bins {
+        Bins::one(self.records())
+    }
 
     /// Sizes of queries and answers.
     fn sizes(&self) -> Sizes;
@@ -52,6 +60,31 @@ pub trait IndexClient: Send + Sync {
     /// [`ProtocolError::Malformed`] if they are not as many as the parties, or one is not what the parameters say.
     fn decode(&self, state: &Self::State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError>;
 
+    /// Queries for a record of each bin, in the order of the bins, as [`IndexClient::query`]: [`Bins::choose`] chooses them.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`] if they are not one of each.
+    fn query_bins(
+        &self,
+        records: &[u64],
+        rng: &mut SecretRng,
+    ) -> Result<Prepared<Self::State>, ProtocolError> {
+        self.bins().check(records)?;
+        self.query(records[0], rng)
+    }
+
+    /// The records of all bins, one after another, from the answers of all parties to the queries that left `state`.
+    ///
+    /// # Errors
+    /// See [`IndexClient::decode`].
+    fn decode_bins(
+        &self,
+        state: &Self::State,
+        answers: &[&[u8]],
+    ) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
+        Ok(Zeroizing::new(self.decode(state, answers)?))
+    }
+
     /// The errors of answers, to measure noise: for every number that is decoded on the way to the record, how far it
     /// lies from the one that it decodes to, as a share of what decoding tolerates. They are the true ones where the
     /// record decodes rightly; a protocol without noise has none.
@@ -68,6 +101,9 @@ pub trait AnyIndexClient: Send + Sync {
 
     /// See [`IndexClient::records`].
     fn records(&self) -> u64;
+
+    /// See [`IndexClient::bins`].
+    fn bins(&self) -> Bins;
 
     /// See [`IndexClient::sizes`].
     fn sizes(&self) -> Sizes;
@@ -90,6 +126,25 @@ pub trait AnyIndexClient: Send + Sync {
     /// If `state` comes from a client of another protocol.
     fn decode(&self, state: Box<dyn Any + Send>, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError>;
 
+    /// See [`IndexClient::query_bins`].
+    ///
+    /// # Errors
+    /// Those of [`IndexClient::query_bins`].
+    fn query_bins(&self, records: &[u64], rng: &mut SecretRng) -> Result<Prepared, ProtocolError>;
+
+    /// See [`IndexClient::decode_bins`].
+    ///
+    /// # Errors
+    /// Those of [`IndexClient::decode`].
+    ///
+    /// # Panics
+    /// If `state` comes from a client of another protocol.
+    fn decode_bins(
+        &self,
+        state: Box<dyn Any + Send>,
+        answers: &[&[u8]],
+    ) -> Result<Zeroizing<Vec<u8>>, ProtocolError>;
+
     /// See [`IndexClient::errors`].
     ///
     /// # Errors
@@ -111,6 +166,10 @@ impl<C: IndexClient> AnyIndexClient for C {
         IndexClient::records(self)
     }
 
+    fn bins(&self) -> Bins {
+        IndexClient::bins(self)
+    }
+
     fn sizes(&self) -> Sizes {
         IndexClient::sizes(self)
     }
@@ -127,6 +186,19 @@ impl<C: IndexClient> AnyIndexClient for C {
     fn decode(&self, state: Box<dyn Any + Send>, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
         // A state is erased where it lies, and never moved.
         IndexClient::decode(self, state.downcast_ref().expect(FOREIGN_STATE), answers)
+    }
+
+    fn query_bins(&self, records: &[u64], rng: &mut SecretRng) -> Result<Prepared, ProtocolError> {
+        let Prepared { queries, state } = IndexClient::query_bins(self, records, rng)?;
+        Ok(Prepared { queries, state: Box::new(state) })
+    }
+
+    fn decode_bins(
+        &self,
+        state: Box<dyn Any + Send>,
+        answers: &[&[u8]],
+    ) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
+        IndexClient::decode_bins(self, state.downcast_ref().expect(FOREIGN_STATE), answers)
     }
 
     fn errors(&self, state: &(dyn Any + Send), answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {

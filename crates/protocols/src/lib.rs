@@ -4,6 +4,7 @@
 //!   evaluation keys of both.
 //! - [`partial`]: what a share of a database answers; [`Sharded`]: the servers of all shares as one.
 //! - [`protocols`]: a folder for each; [`steps`]: what they are composed of; [`mod@registry`]: the list of them.
+//! - [`bins`]: the records that one query can bring beside each other.
 //! - [`parameters`]: what the parameters of every protocol tell; [`grid`]: where records lie; [`choice`]: a protocol with
 //!   its parameter sets, at a level of security; [`planner`]: which to choose.
 //! - [`table`]: records with checksums, and look-ups by index or by key over any protocol. [`keyword`]: how keys map to
@@ -11,6 +12,7 @@
 //!   sealed; [`signature`]: whose version it is; [`hint_rows`]: which parts of a hint a client already has.
 //! - [`files`]: the files of a database, as protocols read and write them.
 
+pub mod bins;
 mod bytes;
 pub mod choice;
 pub mod client;
@@ -35,6 +37,7 @@ mod sharded;
 pub mod steps;
 pub mod table;
 
+pub use bins::Bins;
 pub use client::{AnyIndexClient, IndexClient, Prepared};
 pub use error::{ProtocolError, Result};
 pub use files::{ChangedRecord, Files, PatchedFiles, Precomputation};

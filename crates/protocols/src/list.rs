@@ -29,7 +29,9 @@ macro_rules! registry {
             /// [`ProtocolError::BadRequest`]($crate::ProtocolError::BadRequest) that names what there is.
             pub fn check(choice: &$crate::choice::Choice) -> Result<(), $crate::ProtocolError> {
                 match choice.protocol.as_str() {
-                    $($name => <$params as $crate::Protocol>::check(choice),)*
+                    $($name => <$params as $crate::Protocol>::check_bins(choice).and_then(|()| {
+                        <$params as $crate::Protocol>::check(choice)
+                    }),)*
                     name => Err($crate::choice::unknown("protocol", name, &Self::NAMES)),
                 }
             }
@@ -54,7 +56,9 @@ macro_rules! registry {
                 record_bytes: usize,
             ) -> Result<Self, $crate::ProtocolError> {
                 match choice.protocol.as_str() {
-                    $($name => <$params as $crate::Protocol>::choose(choice, seed, records, record_bytes).map(Self::$variant),)*
+                    $($name => <$params as $crate::Protocol>::check_bins(choice)
+                        .and_then(|()| <$params as $crate::Protocol>::choose(choice, seed, records, record_bytes))
+                        .map(Self::$variant),)*
                     name => Err($crate::choice::unknown("protocol", name, &Self::NAMES)),
                 }
             }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use spirea_backend::PanelLayout;
-use spirea_dpf::{OutputKind, PrfKind};
+use spirea_dpf::{Domain, PrfKind};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, RingSet, Security};
 
@@ -80,8 +80,10 @@ pub enum FirstFold {
     Rows {
         /// The pseudorandom function of the keys.
         prf: PrfKind,
-        /// What a share is.
-        output: OutputKind,
+        /// What keys are of: a share for each row of a bin.
+        domain: Domain,
+        /// Bins, and keys of a query.
+        bins: usize,
     },
 }
 
@@ -230,6 +232,14 @@ pub trait Parameters {
     /// The probability that a record decodes wrongly; `None` if none ever does.
     fn failure(&self) -> Option<Failure> {
         self.exceedance(1.0)
+    }
+
+    /// Bins of the records, of which a query brings one each: 1 where they are not divided.
+    fn bins(&self) -> usize {
+        match self.first_fold() {
+            FirstFold::Rows { bins, .. } => bins,
+            FirstFold::Bytes | FirstFold::Polynomials(_) => 1,
+        }
     }
 
     /// The pseudorandom function of a protocol with two servers.

@@ -40,6 +40,17 @@ pub trait Protocol: Parameters + Send + Sync {
     where
         Self: Sized;
 
+    /// Refuses bins, unless the protocol has any.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`].
+    fn check_bins(choice: &Choice) -> Result<(), ProtocolError>
+    where
+        Self: Sized,
+    {
+        choice.check_undivided()
+    }
+
     /// The cheapest shape of records.
     ///
     /// # Errors

@@ -145,6 +145,7 @@ mod tests {
                     prefer: Preference::Balance,
                     prf: PrfKind::ChaCha20,
                     words: dpf::Words::U64,
+                    bins: if name.starts_with("dpf") { 3 } else { 1 },
                 },
             ];
             for choice in wanted {

@@ -3,7 +3,7 @@
 use spirea_dpf::{Bit, Key, Output, OutputKind, Prf, PrfKind, PrfVisitor, evaluate_all};
 
 use super::{NaiveBackend, read};
-use crate::{BackendError, Batch, FileLayout, FileRows, RowLayout, ShareBackend};
+use crate::{BackendError, Batch, FileLayout, FileRows, RowLayout, ShareBackend, ShareFold};
 
 /// Rows of bytes.
 #[derive(Clone, Debug)]
@@ -88,5 +88,16 @@ impl ShareBackend for NaiveBackend {
     ) -> Result<Vec<u8>, BackendError> {
         let batch = rows.layout.check_keys(first_row, keys)?;
         Ok(keys.iter().flat_map(|key| prf.visit(Answer { rows, batch: &batch, key })).collect())
+    }
+
+    /// One after another.
+    fn share_folds(
+        &self,
+        rows: &NaiveRows,
+        prf: PrfKind,
+        folds: &[ShareFold<'_>],
+    ) -> Result<Vec<u8>, BackendError> {
+        let answers = folds.iter().map(|fold| self.share_fold(rows, fold.first_row, prf, fold.keys));
+        Ok(answers.collect::<Result<Vec<_>, _>>()?.concat())
     }
 }

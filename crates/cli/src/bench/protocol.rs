@@ -32,6 +32,9 @@ pub struct ProtocolOptions {
     /// Ring set, if not the protocol's default.
     #[arg(long)]
     ring: Option<String>,
+    /// Bins of dpf-xor and dpf-sum: a query has a key for each.
+    #[arg(long, default_value_t = 1)]
+    bins: usize,
     /// What the shape is chosen for: time, communication or balance.
     #[arg(long, default_value = "balance")]
     prefer: Preference,
@@ -98,6 +101,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         set: Some(options.set()?.name().into()),
         ring: request.ring.clone(),
         prefer: request.prefer,
+        bins: request.bins,
         ..Choice::default()
     };
     let records = (options.bytes()? / request.record_bytes.max(1)).max(1) as u64;

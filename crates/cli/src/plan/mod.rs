@@ -77,6 +77,9 @@ pub struct Options {
     /// the server at most half as long again; or balance.
     #[arg(long, default_value = "balance")]
     prefer: Preference,
+    /// Bins of the table: a query brings a record of each, of dpf-xor and dpf-sum.
+    #[arg(long, default_value_t = 1)]
+    bins: usize,
     /// A GPU as its memory and its GB/s, such as 94GiB:3480: shows whether a protocol fits and the least time in which
     /// it could read what a query must read. A bound, not a prediction.
     #[arg(long, value_parser = Gpu::parse)]
@@ -138,6 +141,8 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Numbers<'a> {
     params: String,
+    /// Records that a query brings, one of each.
+    bins: usize,
     shape: [usize; 2],
     upload_bytes: usize,
     download_bytes: usize,
@@ -216,6 +221,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         servers: options.servers,
         security: options.security,
         prefer: options.prefer,
+        bins: options.bins,
     };
     let devices = options.devices(&rates)?;
     let plans = planner::plan(records, record_bytes, &needs, &rates);
@@ -227,6 +233,9 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     } else {
         if let Some((table, _)) = &table {
             print_line(&format!("records: {}, of {} values", explain_records(table), table.entries))?;
+        }
+        if options.bins > 1 {
+            print_line(&format!("bins: {}, and a query brings a record of each", options.bins))?;
         }
         print_plans(&plans, best, &devices)?;
         if let Some((table, statistics)) = &table {
@@ -245,6 +254,7 @@ fn numbers<'a>(figures: &'a Figures, devices: &Devices) -> Numbers<'a> {
     let Figures { params, sizes, steps, memory_bytes, lookup_seconds, ruled_out } = figures;
     Numbers {
         params: params.set(),
+        bins: params.bins(),
         shape: params.stored().shape(),
         upload_bytes: sizes.query_bytes,
         download_bytes: sizes.answer_bytes,

@@ -59,7 +59,11 @@ impl Pim {
     /// What it allows a protocol; None if it is not one that it answers.
     pub(super) fn price(&self, figures: &Figures) -> Option<Priced> {
         let params = &figures.params;
-        let FirstFold::Rows { output: OutputKind::Bit, .. } = params.first_fold() else { return None };
+        let FirstFold::Rows { domain, bins, .. } = params.first_fold() else { return None };
+        // The model is of queries that have the table's passes to themselves, not of bins.
+        if domain.output() != OutputKind::Bit || bins > 1 {
+            return None;
+        }
         let (records, bytes) = (params.records(), params.record_bytes().next_multiple_of(8));
         let arrangement =
             Arrangement::choose(&self.parameters, records, bytes, self.dpus, self.batch, MOST_QUERIES);

@@ -3,7 +3,7 @@ use spirea_protocols::Table;
 use super::ClientOptions;
 use super::cache::FileCache;
 use super::transport::{Transport, hold};
-use crate::{Client, ClientError, Clock, Description, Lookups, Value};
+use crate::{Client, ClientError, Clock, Description, Fetches, Lookups, Value};
 
 /// A [`Client`] of one database over HTTP, blocking, from the one server or the two that its protocol has.
 pub struct HttpClient {
@@ -111,6 +111,27 @@ impl HttpClient {
     /// has no such index.
     pub fn look_up_indices(&mut self, indices: &[u64]) -> Result<Lookups, ClientError> {
         hold(&mut self.transports, self.client.look_up_indices(indices))
+    }
+
+    /// What one query brings of the values of keys, for the work of one look-up: a value of each bin of the table, however
+    /// many are asked for. What is dropped says so ([`Fetched::Dropped`](crate::Fetched::Dropped)). Servers see the same
+    /// of every fetch: one request with one query, as long as any. That a client fetches again is seen: where this would
+    /// tell something, fetch a fixed number of times.
+    ///
+    /// # Errors
+    /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the version has a delta, which tables in bins
+    /// never have.
+    pub fn fetch_keys(&mut self, keys: &[&[u8]]) -> Result<Fetches, ClientError> {
+        hold(&mut self.transports, self.client.fetch_keys(keys))
+    }
+
+    /// The same of the values at indices.
+    ///
+    /// # Errors
+    /// Those of [`HttpClient::fetch_keys`]; [`ClientError::Protocol`] if the table is looked up by key or has no such
+    /// index.
+    pub fn fetch_indices(&mut self, indices: &[u64]) -> Result<Fetches, ClientError> {
+        hold(&mut self.transports, self.client.fetch_indices(indices))
     }
 }
 

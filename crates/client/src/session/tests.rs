@@ -1,8 +1,10 @@
 //! Keys and their end, with a server that answers rightly unless the test changes what it says.
 
 mod attack;
+mod fetch;
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use spirea_backend::Residence;
@@ -34,6 +36,19 @@ pub(crate) fn value(row: u64) -> Vec<u8> {
     vec![b'a' + row as u8]
 }
 
+/// A table of [`ROWS`] rows by position.
+fn snapshot(choice: Choice, folder: &Path) -> Snapshot {
+    let input = folder.join("rows.csv");
+    let rows: String = (0..ROWS).map(|row| String::from_utf8(value(row)).unwrap() + "\n").collect();
+    std::fs::write(&input, format!("value\n{rows}")).unwrap();
+    let selection = Selection { values: vec!["value".into()], ..Selection::default() };
+    let options = BuildOptions {
+        protocol: Protocol::Named(choice),
+        ..BuildOptions::new(input, Format::CSV, selection, folder.join("table"))
+    };
+    build(&options, &BACKEND, &Silent).unwrap()
+}
+
 fn part(snapshot: &Snapshot) -> PartConfig {
     let manifest = snapshot.manifest();
     let sizes = manifest.protocol.sizes();
@@ -55,16 +70,8 @@ impl Server {
     /// A table of [`ROWS`] rows by position, asked for one at a time. `onion` has the quickest answers for a small one.
     pub(crate) fn of(protocol: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let input = folder.path().join("rows.csv");
-        let rows: String = (0..ROWS).map(|row| String::from_utf8(value(row)).unwrap() + "\n").collect();
-        std::fs::write(&input, format!("value\n{rows}")).unwrap();
-        let selection = Selection { values: vec!["value".into()], ..Selection::default() };
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-        let options = BuildOptions {
-            protocol: Protocol::Named(choice),
-            ..BuildOptions::new(input, Format::CSV, selection, folder.path().join("table"))
-        };
-        let snapshot = build(&options, &BACKEND, &Silent).unwrap();
+        let snapshot = snapshot(choice, folder.path());
         let opening = snapshot.manifest().protocol.openings(Residence::Copied)[0];
         let responder = snapshot.manifest().protocol.on().open(&BACKEND, &snapshot.files(), opening).unwrap();
         let base = part(&snapshot);

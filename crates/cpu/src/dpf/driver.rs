@@ -1,11 +1,12 @@
 //! Blocking and threads: the database is read once for each group of keys, shares live in the caches.
 //!
 //! ```text
-//! for each group of keys                      as many as have room for their shares
-//!     for each piece of the tree              in parallel, contiguous
-//!         for each chunk of the piece         its nodes: breadth first, in the second-level cache
-//!             for each tile of the chunk      its leaves' shares: in the second-level cache
-//!                 for each block of its rows  read from memory for all keys of the group
+//! for each task                                   in parallel: a bin's rows and the keys that meet them
+//!     for each group of keys                      as many as have room for their shares
+//!         for each piece of the tree              in parallel, contiguous
+//!             for each chunk of the piece         its nodes: breadth first, in the second-level cache
+//!                 for each tile of the chunk      its leaves' shares: in the second-level cache
+//!                     for each block of its rows  read from memory for all keys of the group
 //! ```
 
 use std::borrow::Cow;
@@ -56,19 +57,31 @@ struct Fold<'a> {
     tile: usize,
 }
 
-/// The answers of all keys, one after another, on the current thread pool.
-pub(crate) fn share_fold(
-    tree: &dyn Tree,
-    found: Found,
-    rows: &CpuRows,
-    batch: &Batch,
-    keys: &[Key],
-) -> Vec<u8> {
+/// A fold of some of a table's rows.
+pub(crate) struct Task<'a> {
+    /// What its keys have in common.
+    pub batch: Batch,
+    /// The keys.
+    pub keys: &'a [Key],
+}
+
+/// The answers of all keys of all tasks, one after another, on the current thread pool.
+///
+/// Tasks are worked on at the same time, in the order of memory where theirs is, and each is cut into pieces as far as there
+/// are fewer tasks than threads want.
+pub(crate) fn share_folds(tree: &dyn Tree, found: Found, rows: &CpuRows, tasks: &[Task<'_>]) -> Vec<u8> {
+    let pieces = (PIECES_PER_THREAD * rayon::current_num_threads()).div_ceil(tasks.len().max(1));
+    let answers = tasks.par_iter().map(|task| share_fold(tree, found, rows, task, pieces));
+    answers.collect::<Vec<_>>().concat()
+}
+
+/// The answers of a task's keys, one after another.
+fn share_fold(tree: &dyn Tree, found: Found, rows: &CpuRows, task: &Task<'_>, pieces: usize) -> Vec<u8> {
+    let Task { batch, keys } = task;
     let (layout, leaves) = (rows.layout(), batch.domain.leaves());
     let least = group_leaves(batch);
     let mut answers = Vec::with_capacity(keys.len() * layout.answer_bytes());
     for keys in keys.chunks(GROUP_KEYS) {
-        let pieces = PIECES_PER_THREAD * rayon::current_num_threads();
         let most = |bytes: usize, each: usize| below(bytes / (each * keys.len())).max(least);
         let fair = below((leaves / pieces as u64) as usize).clamp(least, MAX_CHUNK);
         let chunk = most(NODES_BYTES, size_of::<Node>()).min(fair).min(1 << batch.domain.depth());
@@ -93,6 +106,16 @@ fn group_leaves(batch: &Batch) -> usize {
 /// The largest power of two that is not above `bound`, at least 1.
 fn below(bound: usize) -> usize {
     1 << bound.max(1).ilog2()
+}
+
+/// Clears all behind the first `bits` bits.
+fn clear_behind(shares: &mut [Leaf], bits: usize) {
+    let words = bytemuck::cast_slice_mut::<_, u64>(shares.as_flattened_mut());
+    let (whole, rest) = (bits / 64, bits % 64);
+    if let Some((last, behind)) = words.get_mut(whole..).and_then(<[u64]>::split_first_mut) {
+        *last &= (1 << rest) - 1;
+        behind.fill(0);
+    }
 }
 
 impl Fold<'_> {
@@ -132,6 +155,8 @@ impl Fold<'_> {
                 for (i, (key, shares)) in self.keys.iter().zip(shares_of_keys).enumerate() {
                     let nodes = &nodes[i * self.chunk + tile * self.tile..][..self.tile];
                     self.tree.leaves(nodes, key, shares);
+                    // Behind the last point there may be rows of others.
+                    clear_behind(shares, (end - first) * self.batch.domain.output().bits() as usize);
                 }
                 self.rows(first..end, &shares, &mut sums);
             }
@@ -144,6 +169,7 @@ impl Fold<'_> {
         let row_bytes = self.layout.row_bytes();
         let block_bytes = if self.keys.len() == 1 { LONE_BLOCK_BYTES } else { BLOCK_BYTES };
         let block_rows = (block_bytes / row_bytes).max(1).next_multiple_of(GROUP_ROWS);
+        let covers_groups = self.tile >= group_leaves(self.batch);
         for first in rows.clone().step_by(block_rows) {
             let count = block_rows.min(rows.end - first);
             let whole = count.next_multiple_of(GROUP_ROWS);
@@ -152,8 +178,9 @@ impl Fold<'_> {
                 let start = self.layout.range(part, start..start).start;
                 let bytes = &self.bytes[start..];
                 let reach = whole * row_bytes + SLACK;
-                // Behind the last rows there is nothing to read, and no row that their group's shares mean: zeros.
-                let bytes: Cow<'_, [u8]> = if count == whole && bytes.len() >= reach {
+                // Rows behind the last point have shares of zero, unless the tile is smaller than a group: then they are
+                // zeros, as is what lies behind the last row of all.
+                let bytes: Cow<'_, [u8]> = if bytes.len() >= reach && (count == whole || covers_groups) {
                     bytes[..reach].into()
                 } else {
                     let mut padded = vec![0; reach];

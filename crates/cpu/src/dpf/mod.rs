@@ -27,7 +27,7 @@ mod vaes;
 #[cfg(target_arch = "x86_64")]
 mod vaes512;
 
-use spirea_backend::{BackendError, FileRows, RowLayout, ShareBackend};
+use spirea_backend::{BackendError, FileRows, RowLayout, ShareBackend, ShareFold};
 use spirea_dpf::{Key, PrfKind};
 
 pub use evaluate::Traversal;
@@ -35,6 +35,7 @@ pub(crate) use trees::tree;
 
 use crate::isa::{Found, Portable, with_token};
 use crate::{CpuBackend, CpuRows};
+use driver::Task;
 use fold::MultiplyAdds32;
 use lanes::ByteLanes as _;
 
@@ -65,8 +66,20 @@ impl ShareBackend for CpuBackend {
         prf: PrfKind,
         keys: &[Key],
     ) -> Result<Vec<u8>, BackendError> {
-        let batch = rows.layout().check_keys(first_row, keys)?;
+        self.share_folds(rows, prf, &[ShareFold { first_row, keys }])
+    }
+
+    fn share_folds(
+        &self,
+        rows: &CpuRows,
+        prf: PrfKind,
+        folds: &[ShareFold<'_>],
+    ) -> Result<Vec<u8>, BackendError> {
+        let task = |&ShareFold { first_row, keys }| {
+            Ok(Task { batch: rows.layout().check_keys(first_row, keys)?, keys })
+        };
+        let tasks = folds.iter().map(task).collect::<Result<Vec<_>, BackendError>>()?;
         let tree = tree(self.isa(), prf);
-        Ok(self.pool.install(|| driver::share_fold(&*tree, self.found, rows, &batch, keys)))
+        Ok(self.pool.install(|| driver::share_folds(&*tree, self.found, rows, &tasks)))
     }
 }

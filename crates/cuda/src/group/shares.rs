@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use spirea_backend::{BackendError, FileLayout, FileRows, RowLayout, ShareBackend};
-use spirea_dpf::{Key, OutputKind, PrfKind};
+use spirea_backend::{
+    BackendError, Batch, FileLayout, FileRows, RowLayout, ShareBackend, ShareFold, partial_folds,
+};
+use spirea_dpf::{Key, PrfKind};
 
 use super::DeviceGroup;
 use crate::CudaBackend;
@@ -58,28 +60,58 @@ impl ShareBackend for DeviceGroup {
         prf: PrfKind,
         keys: &[Key],
     ) -> Result<Vec<u8>, BackendError> {
-        let batch = rows.layout.check_keys(first_row, keys)?;
+        self.share_folds(rows, prf, &[ShareFold { first_row, keys }])
+    }
+
+    fn share_folds(
+        &self,
+        rows: &GroupRows,
+        prf: PrfKind,
+        folds: &[ShareFold<'_>],
+    ) -> Result<Vec<u8>, BackendError> {
+        let layout = rows.layout;
+        let checked = folds.iter().map(|fold| layout.check_keys(fold.first_row, fold.keys));
+        let checked = checked.collect::<Result<Vec<_>, _>>()?;
+        let Some(Batch { domain, .. }) = checked.first() else { return Ok(Vec::new()) };
         if !self.strategy.divides_matrices() {
-            let each = keys.len().div_ceil(self.members.len());
-            let answers = self.each(|member, backend| {
-                let keys = keys.chunks(each).nth(member).unwrap_or_default();
-                match &rows.shares[member] {
-                    Some((_, rows)) if !keys.is_empty() => backend.share_fold(rows, first_row, prf, keys),
-                    _ => Ok(Vec::new()),
-                }
-            })?;
-            return Ok(answers.concat());
+            return self.replicated_folds(rows, prf, folds);
         }
         let answers = self.each(|member, backend| match &rows.shares[member] {
-            Some((own, share)) => {
-                let met = batch.on(own, prf, keys)?;
-                met.map(|(first, keys)| backend.share_fold(share, first, prf, &keys)).transpose()
-            }
+            Some((own, share)) => partial_folds(backend, layout, (own, share), prf, folds).map(Some),
             None => Ok(None),
         })?;
-        let mut sum = vec![0; keys.len() * rows.layout.answer_bytes()];
-        let output: OutputKind = batch.domain.output();
-        answers.iter().flatten().for_each(|answer| output.add_to(&mut sum, answer));
+        let keys: usize = folds.iter().map(|fold| fold.keys.len()).sum();
+        let mut sum = vec![0; keys * layout.answer_bytes()];
+        answers.iter().flatten().for_each(|answer| domain.output().add_to(&mut sum, answer));
         Ok(sum)
+    }
+}
+
+impl DeviceGroup {
+    /// Folds of which each device does its part of the keys.
+    fn replicated_folds(
+        &self,
+        rows: &GroupRows,
+        prf: PrfKind,
+        folds: &[ShareFold<'_>],
+    ) -> Result<Vec<u8>, BackendError> {
+        let keys: usize = folds.iter().map(|fold| fold.keys.len()).sum();
+        let each = keys.div_ceil(self.members.len());
+        let answers = self.each(|member, backend| {
+            let (first, end) = (member * each, (member + 1) * each);
+            let mut before = 0;
+            let own = folds.iter().filter_map(|fold| {
+                let place = |key: usize| key.clamp(before, before + fold.keys.len()) - before;
+                let keys = &fold.keys[place(first)..place(end)];
+                before += fold.keys.len();
+                (!keys.is_empty()).then_some(ShareFold { keys, ..*fold })
+            });
+            let own: Vec<ShareFold<'_>> = own.collect();
+            match &rows.shares[member] {
+                Some((_, rows)) => backend.share_folds(rows, prf, &own),
+                None => Ok(Vec::new()),
+            }
+        })?;
+        Ok(answers.concat())
     }
 }

@@ -15,6 +15,8 @@ use crate::driver::{Arg, Grid};
 const LANE: usize = 16;
 /// The most parts that a launch takes: the second dimension of its grid.
 const PARTS: usize = 1 << 15;
+/// The most keys that are on a device at once, unless one task has more.
+const RUN_KEYS: usize = 1 << 15;
 
 /// `Fold` of `share_fold.cuh`.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -35,18 +37,47 @@ struct FoldArgument {
     height: u32,
 }
 
-/// The answers of all keys, one after another.
-pub(super) fn share_fold(
+/// A fold of some of the rows.
+pub(super) struct Task<'a> {
+    /// What its keys have in common.
+    pub batch: Batch,
+    /// The keys.
+    pub keys: &'a [Key],
+}
+
+/// The answers of all tasks' keys, one after another.
+///
+/// Tasks that follow one another with as many keys of one domain, as those of bins do, have their keys uploaded and the
+/// tops of all their trees expanded at once, and then a launch each: none waits for the host.
+pub(super) fn share_folds(
     rows: &CudaRows,
-    batch: &Batch,
     prf: PrfKind,
-    keys: &[Key],
+    tasks: &[Task<'_>],
 ) -> Result<Vec<u8>, BackendError> {
+    let alike = |a: &Task<'_>, b: &Task<'_>| {
+        a.keys.len() == b.keys.len() && (a.batch.domain, a.batch.party) == (b.batch.domain, b.batch.party)
+    };
+    let runs = tasks.chunk_by(alike).flat_map(|run| run.chunks((RUN_KEYS / run[0].keys.len()).max(1)));
+    let answers = runs.map(|run| fold_run(rows, prf, run));
+    Ok(answers.collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+/// The answers of tasks that have equally many keys of one domain and party.
+fn fold_run(rows: &CudaRows, prf: PrfKind, run: &[Task<'_>]) -> Result<Vec<u8>, BackendError> {
     let (device, layout, functions) = (rows.bytes.device(), rows.layout, functions(prf));
+    let (domain, count) = (run[0].batch.domain, run[0].keys.len());
     let machine = Machine::new(device.properties(), functions);
-    let plan = FoldPlan::new(machine, batch.domain, layout, keys.len())?;
+    let plan = FoldPlan::new(machine, domain, layout, count)?;
+    // The last group of a task has as many keys as any, some twice, unless nobody's keys follow.
+    let padded = if run.len() == 1 { count } else { plan.group * plan.groups };
+    let with_padding = |task: &Task<'_>| {
+        let last = task.keys.last().expect("a task has keys").clone();
+        task.keys.iter().cloned().chain(std::iter::repeat_n(last, padded - count)).collect::<Vec<Key>>()
+    };
+    let keys: Vec<Key> = run.iter().flat_map(with_padding).collect();
+    let plan = plan.with_keys(keys.len());
     let lanes = layout.row_bytes().div_ceil(LANE);
-    let kernel = device.kernel(match batch.domain.output() {
+    let kernel = device.kernel(match domain.output() {
         OutputKind::Bit => functions.fold_bits,
         OutputKind::U32 => functions.fold_u32,
         OutputKind::U64 => functions.fold_u64,
@@ -54,33 +85,37 @@ pub(super) fn share_fold(
     })?;
 
     let stream = device.main();
-    let device_keys = DeviceKeys::new(device, keys, plan.top)?;
-    let sums = device.alloc::<u32>(keys.len() * layout.parts() * lanes * (LANE / 4))?;
+    let device_keys = DeviceKeys::new(device, &keys, plan.top)?;
+    let of_key = layout.parts() * lanes * (LANE / 4);
+    let sums = device.alloc::<u32>(keys.len() * of_key)?;
     stream.zero(&sums.all())?;
     device_keys.expand_tops(prf, &rows.constants, Tops::of(keys.len(), plan.top, machine.processors))?;
-    let start = layout.range(0, batch.rows.start..batch.rows.start).start;
-    for first_part in (0..layout.parts()).step_by(PARTS) {
-        let fold = FoldArgument {
-            keys: device_keys.argument(),
-            rows: rows.bytes.range(start..layout.bytes()).address(),
-            sums: sums.all().address(),
-            points: batch.domain.points(),
-            part_bytes: (layout.rows() * layout.row_bytes()) as u64,
-            parts: layout.parts() as u64,
-            first_part: first_part as u64,
-            row_bytes: layout.row_bytes() as u32,
-            lanes: lanes as u32,
-            group: plan.group as u32,
-            groups: plan.groups as u32,
-            subtrees: plan.subtrees as u32,
-            height: plan.height,
-        };
-        let parts = PARTS.min(layout.parts() - first_part);
-        let grid = Grid::cube([plan.pieces * plan.groups, parts, 1], THREADS).shared(plan.shared);
-        stream.launch(&kernel, grid, args![Arg::structure(&fold), rows.constants.argument(prf)])?;
+    for (task, first_key) in run.iter().zip((0..).step_by(padded)) {
+        let start = layout.range(0, task.batch.rows.start..task.batch.rows.start).start;
+        for first_part in (0..layout.parts()).step_by(PARTS) {
+            let fold = FoldArgument {
+                keys: device_keys.argument_from(first_key),
+                rows: rows.bytes.range(start..layout.bytes()).address(),
+                sums: sums.range(first_key * of_key..sums.len()).address(),
+                points: domain.points(),
+                part_bytes: (layout.rows() * layout.row_bytes()) as u64,
+                parts: layout.parts() as u64,
+                first_part: first_part as u64,
+                row_bytes: layout.row_bytes() as u32,
+                lanes: lanes as u32,
+                group: plan.group as u32,
+                groups: plan.groups as u32,
+                subtrees: plan.subtrees as u32,
+                height: plan.height,
+            };
+            let parts = PARTS.min(layout.parts() - first_part);
+            let grid = Grid::cube([plan.pieces * plan.groups, parts, 1], THREADS).shared(plan.shared);
+            stream.launch(&kernel, grid, args![Arg::structure(&fold), rows.constants.argument(prf)])?;
+        }
     }
 
     let sums = stream.read(&sums.all())?;
-    let rows_of_answers = bytemuck::cast_slice::<u32, u8>(&sums).chunks_exact(lanes * LANE);
+    let of_tasks = bytemuck::cast_slice::<u32, u8>(&sums).chunks_exact(4 * of_key * padded);
+    let rows_of_answers = of_tasks.flat_map(|sums| sums[..4 * of_key * count].chunks_exact(lanes * LANE));
     Ok(rows_of_answers.flat_map(|row| &row[..layout.row_bytes()]).copied().collect())
 }

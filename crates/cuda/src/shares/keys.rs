@@ -71,13 +71,19 @@ impl DeviceKeys {
 
     /// The argument of kernels.
     pub(super) fn argument(&self) -> KeysArgument {
+        self.argument_from(0)
+    }
+
+    /// The argument of kernels that take key `first` for the first one. It counts all keys, as corrections of levels
+    /// lie: whoever takes fewer goes over whole groups of them.
+    pub(super) fn argument_from(&self, first: usize) -> KeysArgument {
         let (count, depth) = (self.count, self.domain.depth());
         let levels = count + 2 * count * depth as usize;
         KeysArgument {
-            roots: self.blocks.range(0..count).address(),
-            levels: self.blocks.range(count..levels).address(),
-            leaves: self.blocks.range(levels..levels + LEAF_BLOCKS * count).address(),
-            tops: self.tops.all().address(),
+            roots: self.blocks.range(first..count).address(),
+            levels: self.blocks.range(count + 2 * first..self.blocks.len()).address(),
+            leaves: self.blocks.range(levels + LEAF_BLOCKS * first..self.blocks.len()).address(),
+            tops: self.tops.range(first * (2 << self.top)..self.tops.len()).address(),
             leaf_count: self.domain.leaves(),
             count: count as u32,
             depth,

@@ -11,7 +11,7 @@ mod functions;
 mod keys;
 mod plan;
 
-use spirea_backend::{BackendError, FileLayout, FileRows, RowLayout, ShareBackend};
+use spirea_backend::{BackendError, FileLayout, FileRows, RowLayout, ShareBackend, ShareFold};
 use spirea_dpf::{Key, PrfKind};
 
 pub use evaluate::Evaluation;
@@ -73,7 +73,19 @@ impl ShareBackend for CudaBackend {
         prf: PrfKind,
         keys: &[Key],
     ) -> Result<Vec<u8>, BackendError> {
-        let batch = rows.layout.check_keys(first_row, keys)?;
-        fold::share_fold(rows, &batch, prf, keys)
+        self.share_folds(rows, prf, &[ShareFold { first_row, keys }])
+    }
+
+    fn share_folds(
+        &self,
+        rows: &CudaRows,
+        prf: PrfKind,
+        folds: &[ShareFold<'_>],
+    ) -> Result<Vec<u8>, BackendError> {
+        let task = |&ShareFold { first_row, keys }| {
+            Ok(fold::Task { batch: rows.layout.check_keys(first_row, keys)?, keys })
+        };
+        let tasks = folds.iter().map(task).collect::<Result<Vec<_>, BackendError>>()?;
+        fold::share_folds(rows, prf, &tasks)
     }
 }

@@ -136,6 +136,11 @@ impl FoldPlan {
             shared: machine.block_bytes(height, room),
         })
     }
+
+    /// The same where the tops of so many keys' trees are held at once.
+    pub(super) fn with_keys(self, keys: usize) -> Self {
+        Self { top: top(keys, self.top), ..self }
+    }
 }
 
 /// Bytes that the shares of a leaf take in a tile for a group of keys: `put` in `share_rows.cuh`.

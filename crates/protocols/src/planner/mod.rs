@@ -29,6 +29,8 @@ pub struct Needs {
     pub security: SecurityLevel,
     /// What shapes are chosen for.
     pub prefer: Preference,
+    /// Bins of the table: protocols that have none are not recommended where there are several.
+    pub bins: usize,
 }
 
 impl Default for Needs {
@@ -43,7 +45,16 @@ impl Default for Needs {
             servers: 1,
             security: SecurityLevel::default(),
             prefer: Preference::default(),
+            bins: 1,
         }
+    }
+}
+
+impl Needs {
+    /// The choice of a protocol that meets them.
+    fn choice(&self, protocol: &str) -> Choice {
+        let Self { security, prefer, bins, .. } = *self;
+        Choice { protocol: protocol.into(), security, prefer, bins, ..Choice::default() }
     }
 }
 
@@ -108,28 +119,19 @@ pub fn sets(params: &ProtocolParams) -> Vec<RingSet> {
 
 /// What every protocol costs, in the order of [`NAMES`].
 pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> Vec<Plan> {
-    let outcome = |protocol| match choose(protocol, records, record_bytes, needs.security, needs.prefer) {
-        Ok(params) => Ok(weigh(params, needs, rates)),
-        Err(error) => Err(error.to_string()),
-    };
+    let outcome =
+        |protocol| match ProtocolParams::choose(&needs.choice(protocol), [0; 32], records, record_bytes) {
+            Ok(params) => Ok(weigh(params, needs, rates)),
+            Err(error) => Err(error.to_string()),
+        };
     NAMES.into_iter().map(|protocol| Plan { protocol, outcome: outcome(protocol) }).collect()
 }
 
 /// Whether no protocol takes such a table, on whatever machine.
 pub fn is_too_large(records: u64, record_bytes: usize, security: SecurityLevel) -> bool {
-    let choose = |protocol| choose(protocol, records, record_bytes, security, Preference::default());
+    let needs = Needs { security, ..Needs::default() };
+    let choose = |protocol| ProtocolParams::choose(&needs.choice(protocol), [0; 32], records, record_bytes);
     NAMES.into_iter().all(|protocol| choose(protocol).is_err())
-}
-
-fn choose(
-    protocol: &str,
-    records: u64,
-    record_bytes: usize,
-    security: SecurityLevel,
-    prefer: Preference,
-) -> Result<ProtocolParams, ProtocolError> {
-    let choice = Choice { protocol: protocol.into(), security, prefer, ..Choice::default() };
-    ProtocolParams::choose(&choice, [0; 32], records, record_bytes)
 }
 
 fn weigh(params: ProtocolParams, needs: &Needs, rates: &Rates) -> Figures {
@@ -183,9 +185,7 @@ impl Advice {
             let detail = "no protocol fits these records and needs: see spirea plan";
             return Err(ProtocolError::BadRequest(detail.into()));
         };
-        let protocol = plans[best].protocol.into();
-        let Needs { security, prefer, .. } = self.needs;
-        Ok(Choice { protocol, security, prefer, ..Choice::default() })
+        Ok(self.needs.choice(plans[best].protocol))
     }
 }
 
@@ -224,6 +224,23 @@ mod tests {
         assert!(advice.choose(1 << 20, 256).is_err());
         let advice = Advice { needs: Needs::default(), rates: Rates::default() };
         assert_eq!(advice.choose(1 << 20, 256).unwrap().protocol, all[best].protocol);
+    }
+
+    #[test]
+    fn bins_are_for_two_servers() {
+        let needs = Needs { bins: 64, servers: 2, ..Needs::default() };
+        let plans = plan(1 << 20, 256, &needs, &Rates::default());
+        for plan in &plans {
+            match &plan.outcome {
+                Ok(figures) => {
+                    assert!(plan.protocol.starts_with("dpf") && figures.params.bins() == 64);
+                    assert_eq!(figures.sizes.answer_bytes, 64 * 256);
+                }
+                Err(error) => assert!(error.contains("has no bins"), "{}: {error}", plan.protocol),
+            }
+        }
+        let advice = Advice { needs, rates: Rates::default() };
+        assert_eq!(advice.choose(1 << 20, 256).unwrap().bins, 64);
     }
 
     #[test]

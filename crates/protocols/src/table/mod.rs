@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 mod boundaries;
 pub mod delta;
+mod fetch;
 pub mod hint_rows;
 pub mod keyword;
 pub mod layout;
@@ -21,13 +22,14 @@ pub mod rows;
 pub mod signature;
 
 pub use self::boundaries::Boundaries;
+pub use self::fetch::{FetchState, Fetched};
 use self::keyword::{EntryPlace, KeyHash, MAX_ENTRIES, TAG_BYTES, find};
 use self::layout::Widths;
 use self::proof::{Hash, Proofs, Tree};
 use self::rows::{find_row, push_row, rows};
 use crate::ProtocolError;
 use crate::bytes::{LENGTH_IS_TOLD, length_bytes, push_length, take, take_length};
-use crate::client::{AnyIndexClient, Prepared};
+use crate::client::AnyIndexClient;
 use crate::steps::check::check_index;
 
 /// Bytes of a record's checksum.
@@ -342,15 +344,18 @@ pub struct TableClient {
 }
 
 /// What a look-up leaves with the client: secrets, which lie where they are until they are erased.
-pub struct LookupState {
-    wanted: Box<Wanted>,
-    state: Box<dyn std::any::Any + Send>,
-}
+pub struct LookupState(FetchState);
 
 /// What is looked up.
 struct Wanted {
     record: Zeroizing<u64>,
     entry: WantedEntry,
+}
+
+impl Wanted {
+    fn new(record: u64, entry: WantedEntry) -> Box<Self> {
+        Box::new(Self { record: Zeroizing::new(record), entry })
+    }
 }
 
 /// Which of a record's entries is looked up.
@@ -361,6 +366,17 @@ enum WantedEntry {
     RowOfBucket(Zeroizing<u64>),
     /// The one with this tag.
     Tagged(Zeroizing<[u8; TAG_BYTES]>),
+}
+
+impl WantedEntry {
+    /// Its value in the payload of its record, if it has one.
+    fn find(&self, payload: &[u8]) -> Result<Option<Vec<u8>>, ProtocolError> {
+        match self {
+            Self::Row => Ok(Table::index_value(payload)?.map(<[u8]>::to_vec)),
+            Self::RowOfBucket(rank) => find_row(payload, **rank),
+            Self::Tagged(tag) => find(payload, tag),
+        }
+    }
 }
 
 impl TableClient {
@@ -395,12 +411,16 @@ impl TableClient {
         key: &[u8],
         rng: &mut SecretRng,
     ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
+        self.query(self.entry_of_key(key)?, rng)
+    }
+
+    fn entry_of_key(&self, key: &[u8]) -> Result<Box<Wanted>, ProtocolError> {
         let hash = KeyHash::new(&self.table.salt, key);
         let bucket = self
             .table
             .bucket(&hash)
             .ok_or_else(|| ProtocolError::BadRequest("this table has no keys: look up by index".into()))?;
-        self.query(bucket, WantedEntry::Tagged(Zeroizing::new(hash.tag)), rng)
+        Ok(Wanted::new(bucket, WantedEntry::Tagged(Zeroizing::new(hash.tag))))
     }
 
     /// Queries for the value at `index`, one to each party.
@@ -412,26 +432,28 @@ impl TableClient {
         index: u64,
         rng: &mut SecretRng,
     ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
+        self.query(self.entry_of_index(index)?, rng)
+    }
+
+    fn entry_of_index(&self, index: u64) -> Result<Box<Wanted>, ProtocolError> {
         if self.table.kind != TableKind::Index {
             return Err(ProtocolError::BadRequest(
                 "this table has keys and no positions: look up by key".into(),
             ));
         }
-        let Some(widths) = &self.table.widths else { return self.query(index, WantedEntry::Row, rng) };
+        let Some(widths) = &self.table.widths else { return Ok(Wanted::new(index, WantedEntry::Row)) };
         check_index(index, self.table.entries)?;
         let (record, rank) = widths.row(index, self.table.entries);
-        self.query(record, WantedEntry::RowOfBucket(Zeroizing::new(rank)), rng)
+        Ok(Wanted::new(record, WantedEntry::RowOfBucket(Zeroizing::new(rank))))
     }
 
     fn query(
         &self,
-        record: u64,
-        entry: WantedEntry,
+        wanted: Box<Wanted>,
         rng: &mut SecretRng,
     ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
-        let Prepared { queries, state } = self.index.query(record, rng)?;
-        let wanted = Wanted { record: Zeroizing::new(record), entry };
-        Ok((queries, LookupState { wanted: Box::new(wanted), state }))
+        let (queries, state) = self.fetch(vec![wanted], rng)?;
+        Ok((queries, LookupState(state)))
     }
 
     /// The value, from the answers of all parties in order, or `None` if the table has no such key.
@@ -441,14 +463,9 @@ impl TableClient {
     /// proof is, [`ProtocolError::Malformed`] if an answer or the record is not what the table says. None means that the
     /// key is absent.
     pub fn decode(&self, lookup: LookupState, answers: &[&[u8]]) -> Result<Option<Vec<u8>>, ProtocolError> {
-        let LookupState { wanted, state } = lookup;
-        let record = Zeroizing::new(self.index.decode(state, answers)?);
-        let payload = self.table.unseal(*wanted.record, &record)?;
-        match &wanted.entry {
-            WantedEntry::Row => Ok(Table::index_value(payload)?.map(<[u8]>::to_vec)),
-            WantedEntry::RowOfBucket(rank) => find_row(payload, **rank),
-            WantedEntry::Tagged(tag) => find(payload, tag),
-        }
+        let fetched = self.decode_fetch(lookup.0, answers)?;
+        // What is wanted alone is not dropped.
+        Ok(fetched.into_iter().next().and_then(Fetched::value))
     }
 }
 

@@ -229,7 +229,8 @@ impl Repository {
     }
 
     /// Adds changes to those of the current version, and makes the result the current version. When this returns,
-    /// they are on the disk; after an error, nothing has changed.
+    /// they are on the disk; after an error, nothing has changed. A table in bins has no deltas: its changes make a new
+    /// base.
     ///
     /// # Errors
     /// [`StoreError::NoSuchVersion`] without a base, [`StoreError::BadChange`] if the table cannot take one,
@@ -248,6 +249,14 @@ impl Repository {
         let mut all = changes_of(&current)?;
         all.extend(changes);
         all.check(&current.base.manifest().table)?;
+        if current.base.manifest().protocol.bins() > 1 {
+            // A delta would be asked for each bin: the table is made anew instead, which for two servers is a copy.
+            let staging = self.staging()?;
+            compact(&current.base, &all, staging.path(), backend, progress)?;
+            let snapshot = Snapshot::open(staging.path())?;
+            let base = self.install(staging, &snapshot, BASES)?;
+            return self.commit(base, None, None);
+        }
         let before = current.delta.as_ref().and_then(Shape::of);
         let delta = self.make_delta(&current.base, before, &all, backend, progress)?;
         self.commit(current.base, Some(delta), None)

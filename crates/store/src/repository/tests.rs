@@ -6,12 +6,13 @@ use std::sync::OnceLock;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::Table;
 use spirea_protocols::delta::{Change, index_key};
+use spirea_protocols::registry::Choice;
 
 use super::*;
 use crate::error::faults;
 use crate::ingest::{Format, Selection};
 use crate::record_file::RecordFile;
-use crate::{BuildOptions, Silent, build};
+use crate::{BuildOptions, Protocol, Silent, build};
 
 fn backend() -> &'static Arc<CpuBackend> {
     static BACKEND: OnceLock<Arc<CpuBackend>> = OnceLock::new();
@@ -38,6 +39,43 @@ fn base(folder: &Path) -> Snapshot {
     let options =
         BuildOptions { seed: Some([3; 32]), ..BuildOptions::new(input, Format::CSV, selection, out) };
     build(&options, backend(), &Silent).unwrap()
+}
+
+/// Changes in place, and changes for which the table is made anew.
+#[test]
+fn a_table_in_bins_has_no_deltas() {
+    let folder = tempfile::tempdir().unwrap();
+    let protocol = Choice { protocol: "dpf-xor".into(), bins: 4, ..Choice::default() };
+    let rows = (0..ROWS).map(|row| format!("value {row}\n")).collect::<String>();
+    let input = folder.path().join("binned.csv");
+    fs::write(&input, format!("value\n{rows}")).unwrap();
+    let selection = Selection { values: vec!["value".into()], ..Selection::default() };
+    let options = BuildOptions {
+        protocol: Protocol::Named(protocol),
+        ..BuildOptions::new(input, Format::CSV, selection, folder.path().join("binned"))
+    };
+    let binned = build(&options, backend(), &Silent).unwrap();
+    let repository = open(&folder.path().join("repository"));
+    let mut expected = content(&repository.add_base(&binned, &Silent).unwrap());
+    assert_eq!(expected.len(), ROWS as usize);
+    let edits = [
+        changes(&[(3, Some("changed")), (5, None)]),
+        // Rows that the base does not have.
+        changes(&[(ROWS, Some("added")), (ROWS + 1, Some("added too"))]),
+    ];
+    for edit in edits {
+        let record = repository.apply(edit.clone(), backend(), &Silent).unwrap();
+        for (key, change) in edit.iter() {
+            let row = u64::from_le_bytes(key.try_into().unwrap());
+            match change {
+                Change::Put(value) => drop(expected.insert(row, value.to_vec())),
+                Change::Delete => drop(expected.remove(&row)),
+            }
+        }
+        assert!(record.delta.is_none());
+        assert_eq!(record.base.manifest().protocol.bins(), 4);
+        assert_eq!(content(&record), expected);
+    }
 }
 
 type Content = BTreeMap<u64, Vec<u8>>;

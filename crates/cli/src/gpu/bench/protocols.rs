@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use spirea_backend::{Residence, RingBackend as _, Timed};
-use spirea_dpf::{Domain, OutputKind};
+use spirea_dpf::OutputKind;
 use spirea_math::random::SecretRng;
 use spirea_protocols::parameters::FirstFold;
 use spirea_protocols::registry::{Choice, ProtocolParams};
@@ -183,10 +183,10 @@ fn bound(bench: &Bench, params: &ProtocolParams, batch: usize) -> anyhow::Result
         FirstFold::Polynomials(set) => {
             highest([memory, limits.residue_products(set.ring(), 2.0 * bytes / 4.0 * queries)])
         }
-        FirstFold::Rows { prf, output } => {
-            let calls = Domain::new(params.records(), output)?.calls(prf) as f64;
+        FirstFold::Rows { prf, domain, bins } => {
+            let calls = (bins as u64 * domain.calls(prf)) as f64;
             let mut bounds = vec![memory, limits.calls(prf, calls * queries)];
-            if output == OutputKind::U32 {
+            if domain.output() == OutputKind::U32 {
                 bounds.push(limits.word_products(bytes / 4.0 * queries));
             }
             highest(bounds)

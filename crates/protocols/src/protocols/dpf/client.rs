@@ -1,14 +1,16 @@
 //! The client half.
 
-use spirea_dpf::{Domain, Key, Select};
+use spirea_dpf::Select;
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
 use super::params::{Params, Shares};
+use crate::bins::Bins;
 use crate::client::{IndexClient, Prepared};
 use crate::grid::Spread;
+use crate::oblivious::equal;
 use crate::parameters::Parameters;
-use crate::steps::check::{check_answers, check_index};
+use crate::steps::check::check_answers;
 use crate::{ProtocolError, Sizes};
 
 /// The client half of the protocols with two servers.
@@ -26,29 +28,27 @@ impl<S: Shares> Client<S> {
         Ok(Self { params })
     }
 
-    /// The keys that select row `row` of a domain, for party 0 and party 1.
-    pub(super) fn keys(
-        params: &Params<S>,
-        domain: Domain,
+    /// The bytes of keys that select a row of a bin, for party 0 and party 1.
+    fn append_keys(
+        &self,
         row: u64,
+        queries: &mut [Vec<u8>],
         rng: &mut SecretRng,
-    ) -> Result<[Key; 2], ProtocolError> {
-        let keys = params.prf.visit(Select { domain, point: row, rng });
-        keys.map_err(|error| ProtocolError::BadRequest(error.to_string()))
-    }
-
-    /// The row that two answers add up to.
-    pub(super) fn add(params: &Params<S>, answers: [&[u8]; 2]) -> Zeroizing<Vec<u8>> {
-        let [zero, one] = answers;
-        let mut row = Zeroizing::new(zero.to_vec());
-        params.shares.output().add_to(&mut row, one);
-        row
+    ) -> Result<(), ProtocolError> {
+        let domain = self.params.domain();
+        let keys = self.params.prf.visit(Select { domain, point: row, rng });
+        let keys = keys.map_err(|error| ProtocolError::BadRequest(error.to_string()))?;
+        queries.iter_mut().zip(&keys).for_each(|(query, key)| query.extend(key.to_bytes()));
+        Ok(())
     }
 }
 
-/// Where the record begins in its row.
+/// What is wanted of the rows.
 pub struct State {
-    offset: Zeroizing<usize>,
+    /// Where in its row the record of each bin begins.
+    offsets: Zeroizing<Vec<usize>>,
+    /// The bin whose record is wanted alone, where one is.
+    bin: Zeroizing<u64>,
 }
 
 impl<S: Shares> IndexClient for Client<S> {
@@ -60,21 +60,60 @@ impl<S: Shares> IndexClient for Client<S> {
         self.params.grid.records
     }
 
+    fn bins(&self) -> Bins {
+        self.params.record_bins()
+    }
+
     fn sizes(&self) -> Sizes {
         self.params.sizes()
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
-        check_index(index, self.params.grid.records)?;
-        let place = self.params.grid.place(Spread::Rows, index);
-        let keys = Self::keys(&self.params, self.params.domain(), place.column as u64, rng)?;
-        let queries = keys.iter().map(Key::to_bytes).collect();
-        Ok(Prepared { queries, state: State { offset: Zeroizing::new(place.offset) } })
+        let chosen = self.bins().choose(&[index], rng)?;
+        let Prepared { queries, state } = self.query_bins(&chosen.records, rng)?;
+        let bin = Zeroizing::new(self.bins().bin_of(index));
+        Ok(Prepared { queries, state: State { bin, ..state } })
     }
 
+    /// Every record of a bin but one is a dummy.
     fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
-        let answers = check_answers(answers, self.sizes())?;
-        Ok(self.params.grid.record_of(&Self::add(&self.params, answers), *state.offset))
+        let records = self.decode_bins(state, answers)?;
+        let mut record = vec![0; self.params.grid.record_bytes];
+        for (candidate, bin) in records.chunks_exact(record.len()).zip(0..) {
+            let mask = equal(bin, *state.bin) as u8;
+            record.iter_mut().zip(candidate).for_each(|(byte, &other)| *byte |= other & mask);
+        }
+        Ok(record)
+    }
+
+    fn query_bins(&self, records: &[u64], rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
+        self.bins().check(records)?;
+        let mut queries: Vec<_> =
+            (0..Self::PARTIES).map(|_| Vec::with_capacity(self.sizes().query_bytes)).collect();
+        let mut offsets = Zeroizing::new(Vec::with_capacity(records.len()));
+        for (&index, first_row) in records.iter().zip((0..).step_by(self.params.bin_rows())) {
+            let place = self.params.grid.place(Spread::Rows, index);
+            self.append_keys(place.column as u64 - first_row, &mut queries, rng)?;
+            offsets.push(place.offset);
+        }
+        // Bins without records have keys all the same, for their first row.
+        for _ in records.len()..self.params.bins {
+            self.append_keys(0, &mut queries, rng)?;
+        }
+        Ok(Prepared { queries, state: State { offsets, bin: Zeroizing::new(0) } })
+    }
+
+    fn decode_bins(&self, state: &State, answers: &[&[u8]]) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
+        let [zero, one] = check_answers(answers, self.sizes())?;
+        let mut rows = Zeroizing::new(zero.to_vec());
+        self.params.shares.output().add_to(&mut rows, one);
+        let rows = rows.chunks_exact(self.params.layout().answer_bytes());
+        let mut records =
+            Zeroizing::new(Vec::with_capacity(state.offsets.len() * self.params.grid.record_bytes));
+        for (row, &offset) in rows.zip(state.offsets.iter()) {
+            records.extend_from_slice(&Zeroizing::new(self.params.grid.record_of(row, offset)));
+        }
+        Ok(records)
     }
 
     /// There is no noise.

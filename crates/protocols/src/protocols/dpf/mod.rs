@@ -10,14 +10,15 @@
 //!   embeddings and of counters are made of.
 //!
 //! Records larger than a row take several, all folded by the same share: the query does not grow.
+//!
+//! Rows may be divided into bins (partial batch retrieval, GPU-DPF section IV-A): a query has a key for each, over the bin's
+//! rows alone, and brings a record of each for one reading of the database and as many shares as there are rows.
 
-mod bins;
 mod client;
 mod params;
 mod prepare;
 mod server;
 
-pub use bins::{BinQuery, Bins, BinsClient, BinsServer};
 pub use client::Client;
 pub use params::{Bits, Params, Shares, SumParams, XorParams};
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use spirea_backend::{MAX_KEYS, RowLayout};
 use spirea_dpf::{Domain, OutputKind, PrfKind};
 
+use crate::bins::Bins;
 use crate::choice::{Choice, Words};
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored};
@@ -84,13 +85,38 @@ pub struct Params<S> {
     pub shares: S,
     /// Where the records lie: units are rows, one a column.
     pub grid: Grid,
+    /// Bins of as many consecutive rows each, those behind the last record included. A query has a key for each. Nothing
+    /// is said of a single one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub bins: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(bins: &usize) -> bool {
+    *bins == 1
 }
 
 impl<S: Shares> Params<S> {
-    /// The most bytes of a batch's answers.
-    const MAX_ANSWERS: usize = 64 << 20;
+    /// The most bytes of a batch's answers, and of a query for several bins.
+    const MAX_BYTES: usize = 64 << 20;
+    /// The most bins.
+    pub const MAX_BINS: usize = 1 << 16;
 
-    /// The functions' domain: a point for each row.
+    /// Rows of a bin.
+    pub fn bin_rows(&self) -> usize {
+        self.grid.columns / self.bins
+    }
+
+    /// The bins of records, without those that have none.
+    pub fn record_bins(&self) -> Bins {
+        let bin_records = self.bin_rows() as u64 * self.grid.records_per_unit() as u64;
+        Bins::new(self.grid.records, bin_records)
+    }
+
+    /// The functions' domain: a point for each row of a bin.
     ///
     /// # Panics
     /// If the parameters have not been validated.
@@ -99,7 +125,7 @@ impl<S: Shares> Params<S> {
     }
 
     fn checked_domain(&self) -> Result<Domain, ProtocolError> {
-        Domain::new(self.grid.columns as u64, self.shares.output())
+        Domain::new(self.bin_rows() as u64, self.shares.output())
             .map_err(|error| ProtocolError::malformed("parameters", error.to_string()))
     }
 
@@ -113,12 +139,13 @@ impl<S: Shares> Params<S> {
 
     fn checked_layout(&self) -> Result<RowLayout, ProtocolError> {
         RowLayout::new(self.grid.columns, self.grid.unit_rows, self.grid.parts())
+            .and_then(|layout| layout.in_bins(self.bins))
             .map_err(|error| ProtocolError::malformed("parameters", error.to_string()))
     }
 
     /// The most queries in one call of the backend.
     pub fn max_batch(&self) -> usize {
-        (Self::MAX_ANSWERS / self.layout().answer_bytes()).clamp(1, MAX_KEYS)
+        (Self::MAX_BYTES / self.sizes().answer_bytes).clamp(1, MAX_KEYS)
     }
 }
 
@@ -133,7 +160,8 @@ impl<S: Shares> Parameters for Params<S> {
     }
 
     fn set(&self) -> String {
-        format!("{}, {}", self.prf, self.shares.output().name())
+        let functions = format!("{}, {}", self.prf, self.shares.output().name());
+        if self.bins == 1 { functions } else { format!("{functions}, {} bins", self.bins) }
     }
 
     fn parties(&self) -> usize {
@@ -149,7 +177,7 @@ impl<S: Shares> Parameters for Params<S> {
     }
 
     fn first_fold(&self) -> FirstFold {
-        FirstFold::Rows { prf: self.prf, output: self.shares.output() }
+        FirstFold::Rows { prf: self.prf, domain: self.domain(), bins: self.bins }
     }
 
     fn server_bytes(&self) -> u64 {
@@ -174,18 +202,25 @@ impl<S: Shares> Parameters for Params<S> {
         if self.grid.groups != 1 {
             return wrong("rows have one group");
         }
+        if self.bins == 0 || self.bins > Self::MAX_BINS || !self.grid.columns.is_multiple_of(self.bins) {
+            return wrong("there must be 1 to 2^16 bins of as many rows each");
+        }
         self.checked_domain()?;
         let layout = self.checked_layout()?;
         if !layout.row_bytes().is_multiple_of(word_bytes(self.shares)) {
             return wrong("rows must be whole words");
+        }
+        let Sizes { query_bytes, answer_bytes, .. } = self.sizes();
+        if self.bins > 1 && query_bytes.max(answer_bytes) > Self::MAX_BYTES {
+            return wrong("the keys and the records of all bins must have at most 64 MiB each");
         }
         Ok(())
     }
 
     fn sizes(&self) -> Sizes {
         Sizes {
-            query_bytes: self.domain().key_bytes(),
-            answer_bytes: self.layout().answer_bytes(),
+            query_bytes: self.bins * self.domain().key_bytes(),
+            answer_bytes: self.bins * self.layout().answer_bytes(),
             hint_bytes: 0,
             keys_bytes: 0,
         }

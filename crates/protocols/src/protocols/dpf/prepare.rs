@@ -22,7 +22,15 @@ impl<S: Shares> Protocol for Params<S> {
         choice.check_prf()
     }
 
-    /// One record in each row, or in as few rows as it takes.
+    fn check_bins(choice: &Choice) -> Result<(), ProtocolError> {
+        if choice.bins == 0 || choice.bins > Self::MAX_BINS {
+            let (bins, most) = (choice.bins, Self::MAX_BINS);
+            return Err(ProtocolError::BadRequest(format!("{bins} bins: a table has 1 to {most}")));
+        }
+        Ok(())
+    }
+
+    /// One record in each row, or in as few rows as it takes; behind the last record as many rows as fill the bins.
     fn choose(
         choice: &Choice,
         _seed: Seed,
@@ -35,13 +43,16 @@ impl<S: Shares> Protocol for Params<S> {
         if records == 0 || record_bytes == 0 {
             return refused("a table needs at least one record of at least one byte");
         }
+        if choice.bins as u64 > records {
+            return refused(&format!("{} bins of {records} records: leave some away", choice.bins));
+        }
         let parts = record_bytes.div_ceil(RowLayout::MAX_ROW_BYTES);
         let unit_rows = record_bytes.div_ceil(parts).next_multiple_of(word_bytes(shares));
         let grid = Grid { records, record_bytes, unit_rows, groups: 1, columns: 0 };
-        let Some(grid) = grid.fit_columns(Spread::Rows, 1) else {
+        let Some(grid) = grid.fit_columns(Spread::Rows, choice.bins) else {
             return refused("these records are too many; split the table");
         };
-        let params = Self { prf: choice.prf, shares, grid };
+        let params = Self { prf: choice.prf, shares, grid, bins: choice.bins };
         match params.validate() {
             Ok(()) => Ok(params),
             Err(error) => refused(&format!("{error}; split the table")),
@@ -49,7 +60,13 @@ impl<S: Shares> Protocol for Params<S> {
     }
 
     fn choice(&self) -> Choice {
-        self.shares.choose(Choice { protocol: self.name().into(), prf: self.prf, ..Choice::default() })
+        let (protocol, prf, bins) = (self.name().into(), self.prf, self.bins);
+        self.shares.choose(Choice { protocol, prf, bins, ..Choice::default() })
+    }
+
+    /// Without bins: a delta is asked for one entry at a time.
+    fn delta_choice(&self) -> Choice {
+        Choice { bins: 1, ..self.choice() }
     }
 
     fn client_of(&self, _: Holdings<'_>, _: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::{FileRows, Share, ShareBackend};
+use spirea_backend::{FileRows, Share, ShareBackend, ShareFold, partial_folds};
 use spirea_dpf::{Domain, Key, Party};
 
 use super::params::{Params, Shares};
@@ -44,7 +44,7 @@ impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
 }
 
 impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
-    /// The answers, one after another.
+    /// Of each query the row of each bin that the share meets, one after another.
     type Folded = Vec<u8>;
 
     fn share(&self) -> Share {
@@ -52,17 +52,21 @@ impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
     }
 
     fn fold(&self, queries: &[Query<'_>]) -> Result<Option<Vec<u8>>, ProtocolError> {
-        let (domain, prf) = (self.params.domain(), self.params.prf);
-        let keys = queries.iter().map(|query| parse_key(domain, self.party, query.bytes));
-        let keys = keys.collect::<Result<Vec<_>, _>>()?;
-        let met = self.params.layout().check_keys(0, &keys)?.on(&self.own, prf, &keys)?;
-        let (Some(rows), Some((first, subtrees))) = (&self.rows, met) else { return Ok(None) };
-        Ok(Some(self.backend.share_fold(rows, first, prf, &subtrees)?))
+        // Those of all bins, whichever the share meets: what is no query is refused by every share.
+        let keys = self.keys_by_bin(queries)?;
+        let Some(rows) = &self.rows else { return Ok(None) };
+        let (layout, met) = (self.params.layout(), self.met(self.share));
+        let fold = |bin: usize| ShareFold { first_row: bin * layout.bin_rows(), keys: &keys[bin] };
+        let folds: Vec<ShareFold<'_>> = met.clone().map(fold).collect();
+        let folded = partial_folds(&*self.backend, layout, (&self.own, rows), self.params.prf, &folds)?;
+        // From the order of bins to that of queries.
+        let rows = |query: usize| (0..met.len()).map(move |bin| bin * queries.len() + query);
+        let row = |place: usize| &folded[place * layout.answer_bytes()..][..layout.answer_bytes()];
+        Ok(Some((0..queries.len()).flat_map(rows).flat_map(row).copied().collect()))
     }
 
     fn folded_bytes(&self, share: Share) -> usize {
-        let layout = self.params.layout();
-        if share.records(layout).is_empty() { 0 } else { layout.answer_bytes() }
+        self.met(share).len() * self.params.layout().answer_bytes()
     }
 
     fn to_bytes(&self, folded: Vec<u8>) -> Result<Vec<u8>, ProtocolError> {
@@ -71,16 +75,45 @@ impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
 
     /// The sum of the answers of all shares that have rows.
     fn join(&self, queries: &[Query<'_>], parts: &[(Share, &[u8])]) -> Result<Vec<u8>, ProtocolError> {
-        let output = self.params.domain().output();
-        let mut sum = vec![0; queries.len() * self.params.layout().answer_bytes()];
-        let answers = parts.iter().map(|(_, answers)| answers).filter(|answers| !answers.is_empty());
-        answers.for_each(|answers| output.add_to(&mut sum, answers));
+        let (output, each) = (self.params.domain().output(), self.params.layout().answer_bytes());
+        let mut sum = vec![0; queries.len() * self.params.sizes().answer_bytes];
+        for &(share, answers) in parts.iter().filter(|(_, answers)| !answers.is_empty()) {
+            let met = self.met(share);
+            let answers = answers.chunks_exact(met.len() * each);
+            for (sum, answer) in sum.chunks_exact_mut(self.params.sizes().answer_bytes).zip(answers) {
+                output.add_to(&mut sum[met.start * each..met.end * each], answer);
+            }
+        }
         Ok(sum)
     }
 }
 
+impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
+    /// The bins of which a share has rows.
+    fn met(&self, share: Share) -> Range<usize> {
+        let layout = self.params.layout();
+        let rows = share.records(layout);
+        match rows.is_empty() {
+            true => 0..0,
+            false => rows.start / layout.bin_rows()..rows.end.div_ceil(layout.bin_rows()),
+        }
+    }
+
+    /// The keys of each bin, one for each query.
+    fn keys_by_bin(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<Key>>, ProtocolError> {
+        let domain = self.params.domain();
+        let mut keys: Vec<_> = (0..self.params.bins).map(|_| Vec::with_capacity(queries.len())).collect();
+        for query in queries {
+            for (keys, bytes) in keys.iter_mut().zip(query.bytes.chunks_exact(domain.key_bytes())) {
+                keys.push(parse_key(domain, self.party, bytes)?);
+            }
+        }
+        Ok(keys)
+    }
+}
+
 /// A party's key of a domain. Nothing is expanded of one that is not.
-pub(super) fn parse_key(domain: Domain, party: Party, bytes: &[u8]) -> Result<Key, ProtocolError> {
+fn parse_key(domain: Domain, party: Party, bytes: &[u8]) -> Result<Key, ProtocolError> {
     let key = Key::from_bytes(domain, bytes)
         .map_err(|error| ProtocolError::malformed("query", error.to_string()))?;
     if key.party() != party {
@@ -109,11 +142,12 @@ impl<S: Shares, B: ShareBackend> Shard for Server<S, B> {
         self.0.params.max_batch()
     }
 
-    /// A key of this party with zeros in place of random words.
+    /// Keys of this party with zeros in place of random words.
     fn specimen(&self) -> Vec<u8> {
-        let mut key = vec![0; self.0.params.sizes().query_bytes];
-        key[0] = self.0.party.number();
-        key
+        let mut keys = vec![0; self.0.params.sizes().query_bytes];
+        let each = self.0.params.domain().key_bytes();
+        keys.iter_mut().step_by(each).for_each(|party| *party = self.0.party.number());
+        keys
     }
 
     fn parse(&self, _: &[Query<'_>]) -> Result<(), ProtocolError> {

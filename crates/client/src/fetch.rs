@@ -1,0 +1,179 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirea_math::random::SecretRng;
+use spirea_protocols::table::{FetchState, Fetched};
+use spirea_protocols::{ClientKeys, ProtocolError};
+use spirea_wire::{Queries, Request, Response};
+
+use crate::look_up::Asking;
+use crate::session::{Asker, Round};
+use crate::wanted::Wanted;
+use crate::{ClientError, Session, Value};
+
+/// Everything that an application fetches with one query: a value of each bin of the table.
+///
+/// One request with one query, whatever is asked for and however much, even nothing: what servers see does not depend on
+/// it. What lies in the bin of a value before it in the list is dropped, and the result says so.
+pub struct Fetch<'a> {
+    wanted: Wanted<'a>,
+    /// What was brought, or what was wrong.
+    outcome: Option<Result<Vec<Fetched<Value>>, ClientError>>,
+}
+
+/// What a fetch leaves until its answers come.
+pub struct PendingFetch {
+    base: Arc<Asker>,
+    state: FetchState,
+}
+
+impl PendingFetch {
+    /// Queries of its request, for [`Session::read`].
+    pub const QUERIES: usize = 1;
+}
+
+impl<'a> Fetch<'a> {
+    fn new(wanted: Wanted<'a>) -> Self {
+        Self { wanted, outcome: None }
+    }
+
+    /// Whether it has been answered, well or not.
+    pub fn is_complete(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// The requests, of which the answers go to [`Fetch::answer`]. Until then it gives new ones for the same.
+    ///
+    /// # Errors
+    /// [`ClientError::Protocol`] if the table is looked up the other way, has no such index, or the version has a delta;
+    /// [`ClientError::NoEntropy`] if the system gives no randomness.
+    pub fn ask(&self, session: &Session) -> Result<Round<PendingFetch>, ClientError> {
+        session.fetch_round(self.wanted)
+    }
+
+    /// Takes what came of the requests that left `pending`, as [`LookUp::answer`](crate::LookUp::answer).
+    pub fn answer(
+        &mut self,
+        session: &Session,
+        pending: PendingFetch,
+        responses: Result<Vec<Response>, ClientError>,
+    ) {
+        self.outcome = Some(responses.and_then(|responses| session.decode_fetch(pending, &responses)));
+    }
+
+    /// What was brought, in the order asked for, if it was all answered rightly: `asked` says why it was not.
+    ///
+    /// # Errors
+    /// What was wrong with the answers; else that of `asked`.
+    ///
+    /// # Panics
+    /// If there were no answers, and `asked` does not say why.
+    pub fn finish(self, asked: Result<(), ClientError>) -> Result<Vec<Fetched<Value>>, ClientError> {
+        match (self.outcome, asked) {
+            (Some(outcome), Ok(())) => outcome,
+            (Some(Err(failure)), _) | (_, Err(failure)) => Err(failure),
+            (None, Ok(())) => panic!("a fetch ends with its answers"),
+        }
+    }
+}
+
+impl Asking for Fetch<'_> {
+    type Pending = PendingFetch;
+
+    fn is_complete(&self) -> bool {
+        self.is_complete()
+    }
+
+    fn ask(&self, session: &Session) -> Result<Round<PendingFetch>, ClientError> {
+        self.ask(session)
+    }
+
+    fn count(_: &PendingFetch) -> usize {
+        PendingFetch::QUERIES
+    }
+
+    fn answer(
+        &mut self,
+        session: &Session,
+        pending: PendingFetch,
+        responses: Result<Vec<Response>, ClientError>,
+    ) {
+        self.answer(session, pending, responses);
+    }
+}
+
+impl Session {
+    /// Begins a fetch of the values of keys, one of each bin, however many.
+    ///
+    /// # Errors
+    /// Those of [`Session::look_up_keys`].
+    pub fn fetch_keys<'a>(&mut self, keys: &'a [&'a [u8]]) -> Result<Fetch<'a>, ClientError> {
+        self.renew_keys()?;
+        Ok(Fetch::new(Wanted::Keys(keys)))
+    }
+
+    /// Begins a fetch of the values at indices, one of each bin, however many.
+    ///
+    /// # Errors
+    /// Those of [`Session::look_up_keys`].
+    pub fn fetch_indices<'a>(&mut self, indices: &'a [u64]) -> Result<Fetch<'a>, ClientError> {
+        self.renew_keys()?;
+        Ok(Fetch::new(Wanted::Indices(indices)))
+    }
+
+    /// The requests of a fetch, one to each server.
+    pub(crate) fn fetch_round(&self, wanted: Wanted<'_>) -> Result<Round<PendingFetch>, ClientError> {
+        if self.delta().is_some() {
+            let detail = "this version has a delta, of which a fetch would ask every value: look values up one by one, \
+                          or ask the operator to compact the table";
+            return Err(ProtocolError::BadRequest(detail.into()).into());
+        }
+        let (base, rng) = (self.base(), &mut SecretRng::from_os()?);
+        let (queries, state) = match wanted {
+            Wanted::Keys(keys) => base.client().fetch_keys(keys, rng)?,
+            Wanted::Indices(indices) => base.client().fetch_indices(indices, rng)?,
+        };
+        base.ring_keys().into_iter().for_each(|keys| keys.count_queries(PendingFetch::QUERIES as u64));
+        let version = *self.description().version();
+        let request = |query: Vec<u8>| {
+            let base = Queries { keys: base.keys(), queries: vec![Bytes::from(query)] };
+            Request { version, base, delta: None }.encode()
+        };
+        let pending = PendingFetch { base: Arc::clone(base), state };
+        Ok(Round { requests: queries.into_iter().map(request).collect(), pending })
+    }
+
+    /// What the responses of all servers, in the order of their parties, brought of what was fetched. One that does not
+    /// verify ends the keys that it was asked for under.
+    ///
+    /// # Errors
+    /// Those of [`Session::decode`].
+    pub fn decode_fetch(
+        &self,
+        pending: PendingFetch,
+        responses: &[Response],
+    ) -> Result<Vec<Fetched<Value>>, ClientError> {
+        let PendingFetch { base, state } = pending;
+        let had_ended = base.ring_keys().is_some_and(ClientKeys::have_ended);
+        let answers: Vec<&[u8]> = responses
+            .iter()
+            .filter_map(|response| response.answers.first())
+            .map(|answer| &answer[..])
+            .collect();
+        let table = base.client().table();
+        let value = |fetched: Fetched<Vec<u8>>| match fetched {
+            // Only the fields that the application gets are copied: what they were decoded from is erased here.
+            Fetched::Value(value) => table
+                .split_fields(&zeroize::Zeroizing::new(value))
+                .map(|fields| Fetched::Value(Value::new(fields))),
+            Fetched::Absent => Ok(Fetched::Absent),
+            Fetched::Dropped => Ok(Fetched::Dropped),
+        };
+        let fetched = base.client().decode_fetch(state, &answers);
+        let values = fetched.and_then(|fetched| fetched.into_iter().map(value).collect::<Result<_, _>>());
+        if values.is_err() {
+            base.ring_keys().into_iter().for_each(ClientKeys::end);
+        }
+        if had_ended { Err(ClientError::KeysEnded) } else { Ok(values?) }
+    }
+}

@@ -1,0 +1,128 @@
+//! Fetches from the bins of a table that two servers answer for, through the bytes of requests and responses.
+
+use std::collections::BTreeSet;
+
+use spirea_protocols::table::Fetched;
+
+use super::*;
+use crate::PendingFetch;
+
+/// Both servers without a transport.
+struct Pair {
+    description: Description,
+    responders: Vec<Box<dyn Responder>>,
+}
+
+/// What crosses the wire of a fetch: the lengths of requests, then of responses.
+type Lengths = Vec<usize>;
+
+impl Pair {
+    fn of(bins: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let choice = Choice { protocol: "dpf-xor".into(), bins, ..Choice::default() };
+        let snapshot = snapshot(choice, folder.path());
+        let params = &snapshot.manifest().protocol;
+        let open = |opening| params.on().open(&BACKEND, &snapshot.files(), opening).unwrap();
+        let responders = params.openings(Residence::Copied).into_iter().map(open).collect();
+        Self { description: describe(&config(&part(&snapshot), VERSION)), responders }
+    }
+
+    fn session(&self) -> Session {
+        Session::new(self.description.clone(), &[no_hint(&self.description)]).unwrap()
+    }
+
+    /// Fetches rows, where the first server changes its answer.
+    fn fetch(
+        &self,
+        rows: &[u64],
+        change: impl Fn(&mut [u8]),
+    ) -> (Lengths, Result<Vec<Fetched<Value>>, ClientError>) {
+        let mut session = self.session();
+        let mut fetch = session.fetch_indices(rows).unwrap();
+        let round = fetch.ask(&session).unwrap();
+        let mut lengths: Lengths = round.requests.iter().map(Vec::len).collect();
+        let respond = |(party, (request, responder)): (usize, (&Vec<u8>, &Box<dyn Responder>))| {
+            let request = Request::decode(request.clone().into(), &self.description.limits()).unwrap();
+            assert_eq!((request.base.queries.len(), request.delta), (PendingFetch::QUERIES, None));
+            let query = Query { bytes: &request.base.queries[0], keys: None };
+            let mut answer = responder.answer(&[query]).unwrap().remove(0);
+            if party == 0 {
+                change(&mut answer);
+            }
+            response(answer, VERSION, VERSION)
+        };
+        let responses: Vec<Bytes> =
+            round.requests.iter().zip(&self.responders).enumerate().map(respond).collect();
+        lengths.extend(responses.iter().map(Bytes::len));
+        let read = |response| session.read(PendingFetch::QUERIES, response);
+        let responses = responses.into_iter().map(read).collect();
+        assert!(!fetch.is_complete());
+        fetch.answer(&session, round.pending, responses);
+        assert!(fetch.is_complete());
+        (lengths, fetch.finish(Ok(())))
+    }
+
+    fn brought(&self, rows: &[u64]) -> Vec<Fetched<Vec<u8>>> {
+        let fields = |fetched| match fetched {
+            Fetched::Value(value) => Fetched::Value(Value::into_fields(value).concat()),
+            Fetched::Absent => Fetched::Absent,
+            Fetched::Dropped => Fetched::Dropped,
+        };
+        self.fetch(rows, |_| ()).1.unwrap().into_iter().map(fields).collect()
+    }
+}
+
+#[test]
+fn a_query_brings_a_value_of_each_bin_and_says_what_it_drops() {
+    let [five, one] = [Pair::of(5), Pair::of(1)];
+    let value = |row| Fetched::Value(value(row));
+    let found = five.brought(&[3, 4, 0, 19, 3, 5]);
+    assert_eq!(found, [value(3), value(4), Fetched::Dropped, value(19), value(3), Fetched::Dropped]);
+    for first in 0..4 {
+        let rows: Vec<u64> = (0..5).map(|bin| 4 * bin + first).collect();
+        assert_eq!(five.brought(&rows), rows.iter().map(|&row| value(row)).collect::<Vec<_>>());
+    }
+    assert_eq!(one.brought(&[7, 8, 7]), [value(7), Fetched::Dropped, value(7)]);
+    let mut session = five.session();
+    let fetch = session.fetch_indices(&[ROWS]).unwrap();
+    assert!(matches!(fetch.ask(&session), Err(ClientError::Protocol(ProtocolError::BadRequest(_)))));
+    let fetch = session.fetch_keys(&[b"key"]).unwrap();
+    assert!(matches!(fetch.ask(&session), Err(ClientError::Protocol(ProtocolError::BadRequest(_)))));
+}
+
+/// A thousand of them: nothing, one, as many as there are bins, all rows.
+#[test]
+fn whatever_is_fetched_has_requests_and_responses_of_one_length() {
+    let (pair, mut rng) = (Pair::of(5), SecretRng::from_os().unwrap());
+    let mut seen = BTreeSet::new();
+    for _ in 0..1000 {
+        let count = rng.next_u64() % 2 * (rng.next_u64() % (ROWS + 5));
+        let rows: Vec<u64> = (0..count).map(|_| rng.next_u64() % ROWS).collect();
+        let (lengths, found) = pair.fetch(&rows, |_| ());
+        assert_eq!(found.unwrap().len(), rows.len());
+        seen.insert(lengths);
+    }
+    assert_eq!(seen.len(), 1, "{seen:?}");
+}
+
+#[test]
+fn a_lie_is_refused_whether_or_not_anything_is_wanted_of_its_bin() {
+    let pair = Pair::of(5);
+    let each = pair.description.base().params().sizes().answer_bytes / 5;
+    for bin in 0..5 {
+        for rows in [&[][..], &[0], &[17], &[1, 5, 9, 13, 17]] {
+            let (_, found) = pair.fetch(rows, |answer| answer[bin * each] ^= 1);
+            let error = found.unwrap_err();
+            assert!(matches!(error, ClientError::Protocol(ProtocolError::Corrupted)), "{error:?}");
+        }
+    }
+}
+
+#[test]
+fn a_version_with_a_delta_is_not_fetched_from() {
+    let mut session = Pair::of(5).session();
+    session.delta = Some(Arc::clone(&session.base));
+    let fetch = session.fetch_indices(&[1]).unwrap();
+    let error = fetch.ask(&session).err().unwrap();
+    assert!(error.to_string().contains("has a delta"), "{error}");
+}

@@ -1,0 +1,92 @@
+//! Which keys share a query of a pass.
+
+use std::sync::{Mutex, PoisonError};
+
+use spirea_backend::{Batch, ShareFold};
+use spirea_dpf::{Key, Leaf};
+
+use crate::selectors::{Selection, place};
+use crate::shape::GROUP;
+use crate::table::Table;
+
+/// The keys of several folds, and the selections that they make.
+pub(crate) struct Round {
+    /// All keys, those of a selection behind one another: selections become whole in this order, about.
+    pub keys: Vec<Key>,
+    /// What they make.
+    pub selections: Selections,
+}
+
+/// Selections while the shares of their keys come in.
+pub(crate) struct Selections {
+    rows: usize,
+    /// Of each key its selection, the row of its first point, and its points.
+    keys: Vec<(usize, usize, usize)>,
+    /// The selections, each until it is whole, with how many keys it still lacks.
+    open: Vec<Mutex<Option<(Selection, usize)>>>,
+}
+
+impl Round {
+    /// The keys of folds. As few selections as can be, each of keys that meet no block together: folds are taken in the
+    /// order of their rows, and each joins the first that is free again.
+    pub fn new(table: &Table, batches: &[Batch], folds: &[ShareFold<'_>]) -> Self {
+        let before: Vec<usize> = folds
+            .iter()
+            .scan(0, |before, fold| {
+                let first = *before;
+                *before += fold.keys.len();
+                Some(first)
+            })
+            .collect();
+        let mut order: Vec<usize> = (0..folds.len()).collect();
+        order.sort_by_key(|&fold| batches[fold].rows.start);
+        // Of each selection its keys, as (fold, key), and the blocks that each meets.
+        let mut selections: Vec<Vec<((usize, usize), std::ops::Range<usize>)>> = Vec::new();
+        for fold in order {
+            let rows = &batches[fold].rows;
+            let blocks = rows.start / table.block_records..rows.end.div_ceil(table.block_records);
+            let mut free = 0;
+            for key in 0..folds[fold].keys.len() {
+                let is_free = |taken: &Vec<(_, std::ops::Range<usize>)>| {
+                    taken.last().is_none_or(|(_, last)| last.end <= blocks.start)
+                };
+                free += selections[free..].iter().take_while(|taken| !is_free(taken)).count();
+                if free == selections.len() {
+                    selections.push(Vec::new());
+                }
+                selections[free].push(((fold, key), blocks.clone()));
+            }
+        }
+        let mut round = Self {
+            keys: Vec::new(),
+            selections: Selections { rows: table.layout.rows(), keys: Vec::new(), open: Vec::new() },
+        };
+        for (number, taken) in selections.into_iter().enumerate() {
+            let missing = taken.len();
+            let mut answers = Vec::with_capacity(missing);
+            for ((fold, key), blocks) in taken {
+                let rows = &batches[fold].rows;
+                round.keys.push(folds[fold].keys[key].clone());
+                round.selections.keys.push((number, rows.start, rows.len()));
+                answers.push((blocks, before[fold] + key));
+            }
+            let selection = Selection { bits: Vec::new(), answers };
+            round.selections.open.push(Mutex::new(Some((selection, missing))));
+        }
+        round
+    }
+}
+
+impl Selections {
+    /// Adds the shares of a key of the round. Gives its selection if that is whole now.
+    pub fn add(&self, key: usize, leaves: &[Leaf]) -> Option<Selection> {
+        let (number, first_row, points) = self.keys[key];
+        let mut open = self.open[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let (selection, missing) = open.as_mut()?;
+        // There are bits from the first share on, so that those of later selections take no memory.
+        selection.bits.resize(self.rows.div_ceil(GROUP), 0);
+        place(leaves, points, first_row, &mut selection.bits);
+        *missing -= 1;
+        if *missing > 0 { None } else { open.take().map(|(selection, _)| selection) }
+    }
+}
