@@ -23,7 +23,7 @@ pub struct Arch {
     pub chip: Chip,
     /// Each of its cores.
     pub core: Core,
-    /// Cycles from the last operand of a unit to its first result.
+    /// Cycles from the first operand of a unit to its first result.
     pub latency: Latency,
     /// Memory on the chip's package.
     pub hbm: Hbm,
@@ -143,8 +143,6 @@ pub struct Lpddr {
 pub struct Links {
     /// Bytes a second between a system and the switch.
     pub bytes_per_second: f64,
-    /// The share of keys and queries that crosses the link.
-    pub seeded_share: f64,
 }
 
 /// Sizes of batches.
@@ -280,11 +278,7 @@ impl Arch {
                 return Err(self.refuse(key, format!("{value} is impossible"), "give a number above 0"));
             }
         }
-        let shares = [
-            ("hbm.efficiency", hbm.efficiency),
-            ("lpddr.efficiency", lpddr.efficiency),
-            ("links.seeded_share", links.seeded_share),
-        ];
+        let shares = [("hbm.efficiency", hbm.efficiency), ("lpddr.efficiency", lpddr.efficiency)];
         for (key, value) in shares {
             if !(value > 0.0 && value <= 1.0) {
                 return Err(self.refuse(key, format!("{value} is no share"), "give one above 0, up to 1"));

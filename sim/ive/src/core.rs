@@ -93,6 +93,14 @@ impl Program<'_> {
         self.push(unit as u8, (cycles * TICKS).round() as u64, latency * TICKS as u64, after)
     }
 
+    /// An instruction whose results are taken as they come: the cells of an iCRT unit work on a coefficient each, and
+    /// digits are forwarded from the transform (sections IV-A and IV-F).
+    fn stream(&mut self, unit: Unit, cycles: f64, latency: u64, after: &[u32]) -> u32 {
+        let number = self.add(unit, cycles, latency, after);
+        self.instructions[number as usize].forwards = true;
+        number
+    }
+
     fn push(&mut self, unit: u8, interval: u64, latency: u64, after: &[u32]) -> u32 {
         let number = self.instructions.len() as u32;
         for &before in after {
@@ -130,9 +138,9 @@ impl Program<'_> {
         for _ in 0..polynomials {
             let inverse: Vec<u32> =
                 (0..scheme.primes).map(|_| self.add(Unit::Ntt, vector, latency.ntt, &after)).collect();
-            let mut last = self.add(Unit::Icrt, vector, latency.icrt, &inverse);
+            let mut last = self.stream(Unit::Icrt, vector, latency.icrt, &inverse);
             for _ in 0..scheme.gadget_levels {
-                last = self.add(Unit::Icrt, vector, latency.icrt, &[last]);
+                last = self.stream(Unit::Icrt, vector, latency.icrt, &[last]);
                 extracted.push(last);
             }
         }
@@ -143,18 +151,17 @@ impl Program<'_> {
             extracted.iter().flat_map(|digit| std::iter::repeat_n(digit, scheme.primes as usize)).enumerate()
         {
             let mut after = vec![digit];
-            // A place for the result. Reductions of this operation that are still to come are `Stored` digits', which
-            // have places for all.
+            // A place for the result, in the order of the program. Reductions of this operation that are still to come
+            // are those of stored digits, which have places for all.
             let place = (first + limb).checked_sub(self.digit_places);
             after.extend(place.map(|number| self.reductions[number]));
-            let ntt = self.add(Unit::Ntt, vector, latency.ntt, &after);
             match self.digits {
                 Digits::Forwarded => {
-                    self.instructions[ntt as usize].forwards = true;
+                    let ntt = self.stream(Unit::Ntt, vector, latency.ntt, &after);
                     let reduced = self.add(Unit::ElementWise, reduction, latency.element_wise, &[ntt]);
                     self.reductions.push(reduced);
                 }
-                Digits::Stored => transformed.push(ntt),
+                Digits::Stored => transformed.push(self.add(Unit::Ntt, vector, latency.ntt, &after)),
             }
         }
         if !transformed.is_empty() {

@@ -245,7 +245,7 @@ impl Schedule {
                     lowered.store(made, number);
                     continue;
                 }
-                let key = lowered.keys[(level - top) as usize];
+                let key = lowered.key(level - top);
                 let (mut place, mut after) = (None, vec![key]);
                 if 2 * number + 1 < expansion.nodes(level + 1) as u64 {
                     let (free, emptied) = lowered.place()?;
@@ -288,7 +288,7 @@ pub fn lower_assembly(arch: &Arch, digits: Digits, leaves: u64) -> Result<Graph,
     for leaf in 0..leaves {
         let row = lowered.load(leaf)?;
         let (place, emptied) = lowered.place()?;
-        let mut after = vec![lowered.keys[0]];
+        let mut after = vec![lowered.key(0)];
         after.extend(emptied);
         let node = lowered.add(Node { work: Work::Assembly, operands: vec![row], place: Some(place), after });
         // Its place is free when both who read it are over; the store is the later one to be sure of.
@@ -303,21 +303,27 @@ struct Lowering<'a> {
     schedule: &'a Schedule,
     arch: &'a Arch,
     nodes: Vec<Node>,
-    keys: Vec<usize>,
+    /// Who loads the key of each level: the first that needs it has it loaded.
+    keys: Vec<Option<usize>>,
     free: VecDeque<(usize, Option<usize>)>,
 }
 
 impl<'a> Lowering<'a> {
     fn new(schedule: &'a Schedule, arch: &'a Arch, levels: u32) -> Result<Self, IveError> {
         let free = (0..schedule.places(arch)? as usize).map(|place| (place, None)).collect();
-        let mut lowering = Self { schedule, arch, nodes: Vec::new(), keys: Vec::new(), free };
-        lowering.keys = (0..levels)
-            .map(|level| {
-                let work = Work::LoadKey { level };
-                lowering.add(Node { work, operands: Vec::new(), place: None, after: Vec::new() })
-            })
-            .collect();
-        Ok(lowering)
+        Ok(Self { schedule, arch, nodes: Vec::new(), keys: vec![None; levels as usize], free })
+    }
+
+    /// Who loads the key of a level. Keys come when they are needed, between the ciphertexts: the first operations of a
+    /// layer need not wait for the keys of all of its levels.
+    fn key(&mut self, level: u32) -> usize {
+        if let Some(loaded) = self.keys[level as usize] {
+            return loaded;
+        }
+        let work = Work::LoadKey { level };
+        let loaded = self.add(Node { work, operands: Vec::new(), place: None, after: Vec::new() });
+        self.keys[level as usize] = Some(loaded);
+        loaded
     }
 
     fn add(&mut self, node: Node) -> usize {
@@ -360,7 +366,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn merge(&mut self, level: u32, x: Operand, y: Operand) -> Operand {
-        let after = vec![self.keys[level as usize]];
+        let after = vec![self.key(level)];
         let work = Work::Product { level };
         let node = self.add(Node { work, operands: vec![x, y], place: None, after });
         self.free.push_back((y.place, Some(node)));
