@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use spirea_backend::{EvaluationKeys, NaiveBackend, RingBackend};
+use spirea_backend::{EvaluationKeys, NaiveBackend, Observed, Operation, RingBackend};
 use spirea_ive::arch::Arch;
 use spirea_ive::functional::{Ciphertext, Execution, Key, Keys, Machine};
+use spirea_ive::recorder::{RecordedBatch, Recorder};
 use spirea_ive::schedule::{Digits, levels};
-use spirea_ive::system::Schedules;
+use spirea_ive::system::{Schedules, simulate};
 use spirea_math::{Expansion, Gadget, Modulus, Ring};
 
 /// The primes of IVE, 2^27 + 2^k + 1.
@@ -73,9 +74,8 @@ impl Fixture {
         Expansion::covering(COLUMNS + 5 * self.depth as usize)
     }
 
-    /// By the naive backend, as the server of `onion` calls it.
-    fn expected(&self) -> Vec<u32> {
-        let backend = NaiveBackend;
+    /// By a backend, called as the server of `onion` calls it.
+    fn expected<B: RingBackend>(&self, backend: &B) -> Vec<u32> {
         let tables = backend.tables(&self.ring).unwrap();
         let expansion: Vec<u32> = self.keys.expansion.iter().flat_map(|key| flat(&key.rows)).collect();
         let keys = EvaluationKeys {
@@ -122,7 +122,7 @@ fn every_schedule_gives_the_words_of_the_oracle_in_any_order() {
     let small = Arch { core: spirea_ive::arch::Core { register_file_kb: 1800, ..arch.core }, ..arch.clone() };
     for rows in [33, 64, 1] {
         let fixture = Fixture::new(rows);
-        let expected = fixture.expected();
+        let expected = fixture.expected(&NaiveBackend);
         for arch in [&arch, &small] {
             let schedules = [
                 Schedules::baseline(arch).ok(),
@@ -149,4 +149,30 @@ fn missing_keys_are_named() {
     keys.expansion.truncate(1);
     let refused = machine.expand(&keys, fixture.expansion(), fixture.query.clone()).unwrap_err();
     assert!(refused.to_string().contains("a key is not there"), "{refused}");
+}
+
+#[test]
+fn a_recorded_batch_is_computed_and_timed() {
+    let arch = Arch::ive().unwrap();
+    let fixture = Fixture::new(64);
+    let backend = Observed::<_, Recorder>::new(Arc::new(NaiveBackend));
+    let words = fixture.expected(&backend);
+    let operations = backend.observer().take();
+    let batch = RecordedBatch::read(&operations).unwrap();
+    let expected = RecordedBatch { rows: 64, columns: 6, queries: 1, leaves: 36, bits: 6 };
+    assert_eq!(batch, expected);
+    let schedules = Schedules::depth_first(&arch, Digits::Forwarded).unwrap();
+    assert!(fixture.computed(&arch, schedules, Execution::LatestFirst) == words);
+    let (arch, workload) = batch.on(&arch).unwrap();
+    assert_eq!((arch.scheme.first_dimension, arch.scheme.gadget_levels), (6, 5));
+    let report = simulate(&arch, &schedules, &workload).unwrap();
+    assert!(report.queries == 1 && report.expand > 0.0 && report.coltor > 0.0);
+
+    // What is not such a batch is refused by the number of the operation.
+    let other = [&operations[..], &[Operation::Words]].concat();
+    for (operations, number) in [(&other[..], operations.len()), (&operations[..2], 2)] {
+        let refused = RecordedBatch::read(operations).unwrap_err().to_string();
+        assert!(refused.contains(&format!("operation {number}: ")), "{refused}");
+    }
+    assert!(RecordedBatch { leaves: 37, ..batch }.on(&arch).is_err());
 }
