@@ -32,7 +32,7 @@ test:
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-parts
 
 # What takes longest comes first, as far as it waits for nothing.
-test-parts: lint deny test-constant-time test-rust check-cuda-pack test-reference-client test-cuda-asan test-openapi doc test-docs test-page test-deploy test-avx512
+test-parts: lint deny check-pim-program test-constant-time test-rust check-cuda-pack test-reference-client test-cuda-asan test-openapi doc test-docs test-page test-deploy test-avx512
 
 # Cargo would take its share of two parts for all the processors there are.
 ifneq ($(filter test-parts,$(MAKECMDGOALS)),)
@@ -58,8 +58,7 @@ audit:
 
 lint: check-32-bit
 	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --package spirea-constant-time --features memcheck --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features spirea-constant-time/memcheck --locked -- -D warnings
 	@! git grep -nE '^(<<<<<<<|>>>>>>>) '
 	python3 scripts/test_check_imports.py
 	python3 scripts/check_imports.py
@@ -144,6 +143,11 @@ check-whole-cuda-pack:
 check-cuda-pack:
 	python3 scripts/cuda_pack.py check --arch 90a
 	python3 scripts/test_cuda_pack.py
+
+# The device program of processing in memory, compiled for riscv32 with the emulation's headers: docs/protocols/pim.md.
+.PHONY: check-pim-program
+check-pim-program:
+	python3 scripts/pim_image.py --check
 
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
 fuzz:

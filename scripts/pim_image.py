@@ -5,7 +5,8 @@ The image is committed, crates/pim/dpu/dpxor.rv32, so that nobody needs the comp
 
     CLANG=clang LLD=ld.lld scripts/pim_image.py [--check]
 
-With --check it only compiles, and writes nothing. The real program is built by the SDK's own compiler instead: see
+With --check it only compiles, and writes nothing. Where there is no clang and this may install packages, it installs
+Debian's. The real program is built by the SDK's own compiler instead: see
 docs/protocols/pim.md.
 """
 
@@ -16,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import debian
 
 CRATE = Path(__file__).resolve().parent.parent / "crates" / "pim"
 SOURCE = CRATE / "dpu" / "dpxor.c"
@@ -65,14 +68,15 @@ def words(data):
 
 
 def main(arguments):
-    clang = shlex.split(os.environ.get("CLANG", "clang"))
-    lld = shlex.split(os.environ.get("LLD", "ld.lld"))
+    def tool(variable, name):
+        return shlex.split(os.environ.get(variable) or debian.program([name], ["clang", "lld"]))
+
     with tempfile.TemporaryDirectory() as folder:
         unit, linked = Path(folder, "dpxor.o"), Path(folder, "dpxor.elf")
-        subprocess.run([*clang, *FLAGS, "-c", SOURCE, "-o", unit], check=True)
+        subprocess.run([*tool("CLANG", "clang"), *FLAGS, "-c", SOURCE, "-o", unit], check=True)
         if arguments == ["--check"]:
             return
-        subprocess.run([*lld, "-T", CRATE / "dpu" / "riscv32.ld", "-o", linked, unit], check=True)
+        subprocess.run([*tool("LLD", "ld.lld"), "-T", CRATE / "dpu" / "riscv32.ld", "-o", linked, unit], check=True)
         loaded, symbols = sections(linked.read_bytes())
     text = f"source {checksum(SOURCE.read_bytes()):016x}\narguments {symbols['dpxor_arguments']:08x}\n"
     for address, data in sorted(loaded.items()):

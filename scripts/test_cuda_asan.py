@@ -56,7 +56,13 @@ TESTS = {
 # And what takes minutes there.
 LONG_TESTS = {
     "spirea_cuda": ["ring::product::tests::products_of_every_shape"],
-    "ring": ["ends::switching_agrees_with_its_definition", "rotations::packings_by_digits_agree"],
+    "ring": [
+        "ends::bodies_of_other_sets_agree",
+        "ends::switching_agrees_with_its_definition",
+        "rotations::packings_by_digits_agree",
+        "second_halves::second_halves_of_other_sets_agree",
+        "tournaments::tournaments_by_digits_agree",
+    ],
 }
 
 

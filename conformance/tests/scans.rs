@@ -40,6 +40,7 @@ fn a_query_that_cannot_be_read_is_refused_before_the_database_is() {
         let setup = setup_prepared_by(&cpu, &watched, &params, Content::Random(8));
         let query = setup.client.query(5, &mut rng).unwrap().queries.remove(0);
         let mut unreadable = query.clone();
+        let is_rotated = params.key_shape().is_some_and(|shape| shape.rotations.is_some());
         match params.sets().ring {
             // The last value of its ciphertext is above every prime.
             Some(_) => unreadable.iter_mut().rev().take(4).for_each(|byte| *byte = 0xff),
@@ -53,7 +54,10 @@ fn a_query_that_cannot_be_read_is_refused_before_the_database_is() {
             assert!(error.starts_with("malformed query"), "{error}");
             assert_eq!(scans(), before, "{protocol}");
         };
-        refused(&setup.batch(&[&query, &unreadable]));
+        // Any bytes of its length are a ciphertext that is rotated.
+        if !is_rotated {
+            refused(&setup.batch(&[&query, &unreadable]));
+        }
         if setup.keys.is_some() {
             refused(&[Query { bytes: &query, keys: None }]);
         }

@@ -100,6 +100,7 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("places", places());
     add("matrix", matrix());
     add("rounding", rounding());
+    add("rounded-bodies", rounded_bodies());
     add("ring-sets", ring_sets());
     add("transform", transform());
     add("halves", halves());
@@ -382,6 +383,24 @@ fn rounding() -> Vec<String> {
     [words, bytes].concat()
 }
 
+/// By the definition: the vectors hold the implementation's own rounding of bodies to this one.
+fn rounded_bodies() -> Vec<String> {
+    const DROPPED: u32 = 5;
+    let bodies = [0xf, 0x10, 0x11, 0xffff_ffef, 0xffff_fff0, 0, 0x1234_5678, 0x8000_0000];
+    let round = |coin: u32| {
+        bodies.map(|body: u32| body.wrapping_add((1 << (DROPPED - 1)) - 1 + coin) >> DROPPED << DROPPED)
+    };
+    let kept = 32 - DROPPED as usize;
+    let bit = |i: usize| round(0)[i / kept] >> (DROPPED as usize + i % kept) & 1;
+    let byte = |i: usize| (0..8).fold(0, |byte, j| byte | (bit(8 * i + j) as u8) << j);
+    vec![
+        format!("d = {DROPPED}: {}", words(&bodies)),
+        format!("with bits 0: {}", words(&round(0))),
+        format!("with bits 1: {}", words(&round(1))),
+        format!("bytes of those with bits 0: {}", hex((0..kept).map(byte).collect::<Vec<_>>())),
+    ]
+}
+
 fn ring_sets() -> Vec<String> {
     let gadget = |gadget: Gadget| match gadget {
         Gadget::Residues => "residues".to_owned(),
@@ -393,7 +412,13 @@ fn ring_sets() -> Vec<String> {
         let (name, p, (a, b)) = (set.name(), set.plaintext_bits(), set.response_bits());
         let (keys, selectors) = (gadget(set.expansion_gadget()), gadget(set.selector_gadget()));
         let primes = primes.join(" ");
-        format!("{name}: primes {primes}; p 2^{p}; keys {keys}; selectors {selectors}; response {a} {b}")
+        let dropped = match set.dropped_bits() {
+            0 => String::new(),
+            bits => format!("; dropped {bits}"),
+        };
+        format!(
+            "{name}: primes {primes}; p 2^{p}; keys {keys}; selectors {selectors}; response {a} {b}{dropped}"
+        )
     };
     RingSet::ALL.map(set).into()
 }
@@ -488,6 +513,8 @@ fn rotations() -> Vec<String> {
     // The multiple of q that makes it divisible.
     let q = fast.ring().modulus();
     let scale = (0..4096).map(|k| fast.scale() + k * q).find(|scaled| scaled % 4096 == 0).unwrap() / 4096;
+    let dropped = fast.dropped_bits();
+    let rounded = [(1 << 29) - 1, 1 << 29, q - 1].map(|b: u128| (b + (1 << (dropped - 1))) >> dropped);
     vec![
         format!("rotations for 1, 10, 11, 40, 41 and 200 packed ciphertexts of 1280 columns: {}", of(5)),
         format!("those of 1536 columns: {}", of(6)),
@@ -498,6 +525,7 @@ fn rotations() -> Vec<String> {
         ),
         format!("coefficients of rows 0, 1 and 8 of 9: {}", listed(&rows_of)),
         format!("floor(q / p) / 4096 of fast: {scale}"),
+        format!("numbers of b = 2^29 - 1, 2^29 and q - 1: {}", listed(&rounded)),
     ]
 }
 

@@ -48,7 +48,7 @@ pub fn of(protocol: &str) {
     // double-pack does beside exppack-simple's takes its server the longest.
     let count = match protocol {
         _ if is_long() => 4,
-        "simple" | "exppack-simple" | "onion" | "dpf-xor" => 4,
+        "simple" | "onion" | "dpf-xor" => 4,
         "double-pack" => 1,
         _ => 2,
     };

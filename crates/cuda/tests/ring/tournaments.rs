@@ -18,6 +18,10 @@ pub fn compare_tournaments(case: &Case, depth: usize, count: usize, data: &[Data
 #[test]
 fn tournaments_agree() {
     compare_tournaments(&Case::of(RingSet::Fast), 2, 3, &[Data::Random(1)]);
+}
+
+#[test]
+fn tournaments_by_digits_agree() {
     compare_tournaments(&Case::of(RingSet::Onion32), 1, 2, &[Data::Random(2)]);
     compare_tournaments(&Case::of(RingSet::Small), 1, 2, &[Data::Largest]);
     compare_tournaments(&Case::of(RingSet::Onion26), 1, 2, &[Data::Largest]);

@@ -94,7 +94,7 @@ impl Shape {
     /// The shape of a table with values of these lengths, at least one: the one that costs a look-up the least, among
     /// those that pad the table at most [`SPARSE`] times if there are any.
     ///
-    /// The same shape serves every protocol: to fill a [`UNIT`] counts as much as to be small, and of each size there is
+    /// The same shape serves every protocol: to fill a unit of 4096 bytes counts as much as to be small, and of each size there is
     /// one that does.
     ///
     /// Buckets are filled in order, so that one is left when the next unit does not fit any more. What is lost at its
