@@ -167,6 +167,12 @@ gpu: build
 torture:
 	SPIREA_TORTURE=long $(CARGO) test --release --locked --package spirea-cli --test torture -- --nocapture --test-threads 2
 
+# The accelerator's simulator: docs/ive.md.
+.PHONY: ive
+ive:
+	$(CARGO) test --locked --package spirea-ive
+	$(CARGO) run --release --locked --package spirea-ive -- reproduce
+
 bench: build
 	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 1 --json
 	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 2 --json

@@ -1,0 +1,499 @@
+//! Hierarchical search and reduction overlapping (section IV-A): subtrees whose working set fits the register file.
+//!
+//! A layer is some levels of a tree. Its keys, one for each level, are loaded once; each of its subtrees is loaded, worked
+//! through on the chip, and stored. Layers begin at the leaves in ColTor and end there in ExpandQuery.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use spirea_math::Expansion;
+
+use crate::arch::{Arch, Scheme};
+use crate::error::IveError;
+use crate::graph::{Graph, Node, Operand, Work};
+
+/// Which tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The tournament of external products, leaves to root.
+    ColTor,
+    /// The expansion of a query by substitutions, root to leaves.
+    Expand,
+}
+
+/// The order within a subtree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Level by level.
+    Bfs,
+    /// As deep as possible, with a stack.
+    Dfs,
+}
+
+/// Where the digits of a decomposition are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Digits {
+    /// All of an operation in the register file, before the first is used.
+    Stored,
+    /// Forwarded from the transform to the element-wise unit: reduction overlapping (R.O.).
+    Forwarded,
+}
+
+/// How a tree is worked through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Which tree.
+    pub step: Step,
+    /// The order within a subtree.
+    pub order: Order,
+    /// Where digits are.
+    pub digits: Digits,
+    /// Levels of a subtree; those of one layer, towards the root, may have fewer.
+    pub depth: u32,
+}
+
+/// What crosses the memory channel of one core for one query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Ciphertexts that are loaded.
+    pub loads: u64,
+    /// Ciphertexts that are stored.
+    pub stores: u64,
+    /// Bytes of keys.
+    pub key_bytes: u64,
+}
+
+impl Traffic {
+    /// All bytes.
+    pub fn bytes(&self, scheme: &Scheme) -> u64 {
+        (self.loads + self.stores) * scheme.ciphertext_bytes() + self.key_bytes
+    }
+
+    /// The sum of two.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            loads: self.loads + other.loads,
+            stores: self.stores + other.stores,
+            key_bytes: self.key_bytes + other.key_bytes,
+        }
+    }
+}
+
+/// A layer of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Levels of its subtrees.
+    pub levels: u32,
+    /// Its subtrees.
+    pub subtrees: u64,
+    /// What it loads: leaves of its subtrees in ColTor, their roots in ExpandQuery.
+    pub loads: u64,
+    /// What it stores: the others.
+    pub stores: u64,
+}
+
+impl Schedule {
+    /// The deepest subtrees that fit.
+    ///
+    /// # Errors
+    /// [`IveError::RegisterFile`] if not even one level fits.
+    pub fn deepest(arch: &Arch, step: Step, order: Order, digits: Digits) -> Result<Self, IveError> {
+        let with = |depth| Self { step, order, digits, depth };
+        with(1).check(arch)?;
+        let depth = (1..64).take_while(|&depth| with(depth).check(arch).is_ok()).last().unwrap_or(1);
+        Ok(with(depth))
+    }
+
+    /// Level by level over the whole tree, nothing kept but the key of the level: what the paper compares with.
+    ///
+    /// # Errors
+    /// As [`Schedule::check`].
+    pub fn baseline(arch: &Arch, step: Step) -> Result<Self, IveError> {
+        let schedule = Self { step, order: Order::Bfs, digits: Digits::Stored, depth: 1 };
+        schedule.check(arch)?;
+        Ok(schedule)
+    }
+
+    /// Bytes of the key of a level.
+    pub fn key_bytes(&self, scheme: &Scheme) -> u64 {
+        match self.step {
+            Step::ColTor => scheme.rgsw_bytes(),
+            Step::Expand => scheme.evaluation_key_bytes(),
+        }
+    }
+
+    /// Bytes of digits that exist at once, t.
+    pub fn digit_bytes(&self, scheme: &Scheme) -> u64 {
+        match (self.digits, self.step) {
+            (Digits::Forwarded, _) => scheme.polynomial_bytes(),
+            (Digits::Stored, Step::ColTor) => 2 * scheme.gadget_levels * scheme.polynomial_bytes(),
+            (Digits::Stored, Step::Expand) => scheme.gadget_levels * scheme.polynomial_bytes(),
+        }
+    }
+
+    /// Ciphertexts of a subtree that exist at once.
+    fn ciphertexts(&self) -> u64 {
+        match self.order {
+            Order::Bfs => 1 << self.depth.min(40),
+            Order::Dfs => u64::from(self.depth) + 1,
+        }
+    }
+
+    /// Bytes of the working set: keys, ciphertexts, digits.
+    pub fn working_set(&self, scheme: &Scheme) -> u64 {
+        u64::from(self.depth) * self.key_bytes(scheme)
+            + self.ciphertexts() * scheme.ciphertext_bytes()
+            + self.digit_bytes(scheme)
+    }
+
+    /// Checks that the working set fits the register file.
+    ///
+    /// # Errors
+    /// [`IveError::RegisterFile`] if it does not, or the schedule has no level.
+    pub fn check(&self, arch: &Arch) -> Result<(), IveError> {
+        let (needed, available) = (self.working_set(&arch.scheme), arch.core.register_file_kb * 1024);
+        if self.depth > 0 && needed <= available {
+            return Ok(());
+        }
+        Err(IveError::RegisterFile {
+            file: arch.file.clone(),
+            schedule: format!("{self:?}"),
+            needed,
+            available,
+            remedy: "give subtrees fewer levels, at least 1, or a larger register file".into(),
+        })
+    }
+
+    /// Places for ciphertexts: what the working set has, and what is free for prefetch.
+    fn places(&self, arch: &Arch) -> Result<u64, IveError> {
+        self.check(arch)?;
+        let scheme = &arch.scheme;
+        let taken = u64::from(self.depth) * self.key_bytes(scheme) + self.digit_bytes(scheme);
+        Ok((arch.core.register_file_kb * 1024 - taken) / scheme.ciphertext_bytes())
+    }
+
+    /// The layers of a tree with so many leaves, in the order in which they are worked through.
+    pub fn layers(&self, leaves: u64) -> Vec<Layer> {
+        let total = levels(leaves);
+        let below = |level: u32| leaves.div_ceil(1 << (total - level));
+        let mut layers = Vec::new();
+        let mut bottom = total;
+        while bottom > 0 {
+            let levels = self.depth.max(1).min(bottom);
+            let (roots, ends) = (below(bottom - levels), below(bottom));
+            let (loads, stores) = match self.step {
+                Step::ColTor => (ends, roots),
+                Step::Expand => (roots, ends),
+            };
+            layers.push(Layer { levels, subtrees: roots, loads, stores });
+            bottom -= levels;
+        }
+        if self.step == Step::Expand {
+            layers.reverse();
+        }
+        layers
+    }
+
+    /// What a tree with so many leaves has cross the memory channel.
+    pub fn traffic(&self, scheme: &Scheme, leaves: u64) -> Traffic {
+        let layers = self.layers(leaves);
+        layers.iter().fold(Traffic::default(), |sum, layer| {
+            sum.plus(Traffic {
+                loads: layer.loads,
+                stores: layer.stores,
+                key_bytes: u64::from(layer.levels) * self.key_bytes(scheme),
+            })
+        })
+    }
+
+    /// The operations of a layer of a tournament of so many rows. A row without a partner goes on as it is.
+    ///
+    /// # Errors
+    /// [`IveError::RegisterFile`] if the schedule does not fit.
+    pub fn lower_tournament(&self, arch: &Arch, levels: u32, rows: u64) -> Result<Graph, IveError> {
+        let mut lowered = Lowering::new(self, arch, levels)?;
+        let width = 1 << levels;
+        for subtree in 0..rows.div_ceil(width) {
+            let leaves = subtree * width..rows.min((subtree + 1) * width);
+            let root = match self.order {
+                Order::Dfs => lowered.tournament_depth_first(leaves)?,
+                Order::Bfs => lowered.tournament_by_levels(leaves)?,
+            };
+            lowered.store(root, subtree);
+        }
+        Graph::new(lowered.nodes)
+    }
+
+    /// The operations of a layer of an expansion, `depth` levels from level `top` on.
+    ///
+    /// # Errors
+    /// [`IveError::RegisterFile`] if the schedule does not fit.
+    pub fn lower_expansion(
+        &self,
+        arch: &Arch,
+        expansion: Expansion,
+        top: u32,
+        depth: u32,
+    ) -> Result<Graph, IveError> {
+        let mut lowered = Lowering::new(self, arch, depth)?;
+        for root in 0..expansion.nodes(top) as u64 {
+            let loaded = lowered.load(root)?;
+            // Level, number within it, the ciphertext.
+            let mut open = VecDeque::from([(top, root, loaded)]);
+            while let Some((level, number, made)) = open.pop_front() {
+                if level == top + depth {
+                    lowered.store(made, number);
+                    continue;
+                }
+                let key = lowered.key(level - top);
+                let (mut place, mut after) = (None, vec![key]);
+                if 2 * number + 1 < expansion.nodes(level + 1) as u64 {
+                    let (free, emptied) = lowered.place()?;
+                    place = Some(free);
+                    after.extend(emptied);
+                }
+                let work = Work::Substitution { level: level - top };
+                let node = lowered.add(Node { work, operands: vec![made], place, after });
+                let mut children = vec![(level + 1, 2 * number, Operand { node, place: made.place })];
+                children.extend(place.map(|place| (level + 1, 2 * number + 1, Operand { node, place })));
+                match self.order {
+                    Order::Bfs => open.extend(children),
+                    Order::Dfs => children.into_iter().rev().for_each(|child| open.push_front(child)),
+                }
+            }
+        }
+        Graph::new(lowered.nodes)
+    }
+}
+
+/// Levels of a tree with so many leaves.
+pub fn levels(leaves: u64) -> u32 {
+    leaves.max(1).next_power_of_two().ilog2()
+}
+
+/// What assembling the selectors of `bits` bits has cross the memory channel. Half of the rows of an RGSW ciphertext are
+/// leaves, the other half their external products with the RGSW encryption of the secret; it is written in one piece.
+pub fn assembly_traffic(scheme: &Scheme, bits: u64) -> Traffic {
+    let rows = bits * scheme.gadget_levels;
+    Traffic { loads: rows, stores: 2 * rows, key_bytes: scheme.rgsw_bytes() }
+}
+
+/// The operations that assemble selectors of so many leaves: leaf i is stored as row 2i, its product as row 2i + 1.
+///
+/// # Errors
+/// [`IveError::RegisterFile`] if the key and two ciphertexts do not fit.
+pub fn lower_assembly(arch: &Arch, digits: Digits, leaves: u64) -> Result<Graph, IveError> {
+    let schedule = Schedule { step: Step::ColTor, order: Order::Dfs, digits, depth: 1 };
+    let mut lowered = Lowering::new(&schedule, arch, 1)?;
+    for leaf in 0..leaves {
+        let row = lowered.load(leaf)?;
+        let (place, emptied) = lowered.place()?;
+        let mut after = vec![lowered.key(0)];
+        after.extend(emptied);
+        let node = lowered.add(Node { work: Work::Assembly, operands: vec![row], place: Some(place), after });
+        // Its place is free when both who read it are over; the store is the later one to be sure of.
+        lowered.store_after(row, 2 * leaf, node);
+        lowered.store(Operand { node, place }, 2 * leaf + 1);
+    }
+    Graph::new(lowered.nodes)
+}
+
+/// A graph that is being written, with the places of the register file and who emptied them.
+struct Lowering<'a> {
+    schedule: &'a Schedule,
+    arch: &'a Arch,
+    nodes: Vec<Node>,
+    /// Who loads the key of each level: the first that needs it has it loaded.
+    keys: Vec<Option<usize>>,
+    free: VecDeque<(usize, Option<usize>)>,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(schedule: &'a Schedule, arch: &'a Arch, levels: u32) -> Result<Self, IveError> {
+        let free = (0..schedule.places(arch)? as usize).map(|place| (place, None)).collect();
+        Ok(Self { schedule, arch, nodes: Vec::new(), keys: vec![None; levels as usize], free })
+    }
+
+    /// Who loads the key of a level. Keys come when they are needed, between the ciphertexts: the first operations of a
+    /// layer need not wait for the keys of all of its levels.
+    fn key(&mut self, level: u32) -> usize {
+        if let Some(loaded) = self.keys[level as usize] {
+            return loaded;
+        }
+        let work = Work::LoadKey { level };
+        let loaded = self.add(Node { work, operands: Vec::new(), place: None, after: Vec::new() });
+        self.keys[level as usize] = Some(loaded);
+        loaded
+    }
+
+    fn add(&mut self, node: Node) -> usize {
+        self.nodes.push(node);
+        self.nodes.len() - 1
+    }
+
+    /// A place, and who must be over before it is filled. The one that was emptied first: loads run ahead as far as
+    /// there are places.
+    fn place(&mut self) -> Result<(usize, Option<usize>), IveError> {
+        self.free.pop_front().ok_or_else(|| IveError::RegisterFile {
+            file: self.arch.file.clone(),
+            schedule: format!("{:?}", self.schedule),
+            needed: self.schedule.working_set(&self.arch.scheme) + self.arch.scheme.ciphertext_bytes(),
+            available: self.arch.core.register_file_kb * 1024,
+            remedy: "give subtrees fewer levels".into(),
+        })
+    }
+
+    fn load(&mut self, index: u64) -> Result<Operand, IveError> {
+        let (place, emptied) = self.place()?;
+        let after = emptied.into_iter().collect();
+        let work = Work::LoadCiphertext { index };
+        let node = self.add(Node { work, operands: Vec::new(), place: Some(place), after });
+        Ok(Operand { node, place })
+    }
+
+    fn store(&mut self, made: Operand, index: u64) {
+        self.store_when(made, index, Vec::new());
+    }
+
+    fn store_after(&mut self, made: Operand, index: u64, reader: usize) {
+        self.store_when(made, index, vec![reader]);
+    }
+
+    fn store_when(&mut self, made: Operand, index: u64, after: Vec<usize>) {
+        let work = Work::StoreCiphertext { index };
+        let stored = self.add(Node { work, operands: vec![made], place: None, after });
+        self.free.push_back((made.place, Some(stored)));
+    }
+
+    fn merge(&mut self, level: u32, x: Operand, y: Operand) -> Operand {
+        let after = vec![self.key(level)];
+        let work = Work::Product { level };
+        let node = self.add(Node { work, operands: vec![x, y], place: None, after });
+        self.free.push_back((y.place, Some(node)));
+        Operand { node, place: x.place }
+    }
+
+    fn tournament_depth_first(&mut self, leaves: Range<u64>) -> Result<Operand, IveError> {
+        let mut stack: Vec<(u32, Operand)> = Vec::new();
+        for leaf in leaves {
+            let mut top = (0, self.load(leaf)?);
+            while let Some((rank, x)) = stack.pop_if(|(rank, _)| *rank == top.0) {
+                top = (rank + 1, self.merge(rank, x, top.1));
+            }
+            stack.push(top);
+        }
+        // What is left without a partner meets the next larger subtree.
+        let mut root = stack.pop().map(|(_, root)| root);
+        while let (Some(y), Some((rank, x))) = (root, stack.pop()) {
+            root = Some(self.merge(rank, x, y));
+        }
+        root.ok_or_else(|| IveError::Graph {
+            node: self.nodes.len(),
+            problem: "a subtree without leaves".into(),
+            remedy: "lower a layer with at least one row".into(),
+        })
+    }
+
+    fn tournament_by_levels(&mut self, leaves: Range<u64>) -> Result<Operand, IveError> {
+        let mut row = leaves.map(|leaf| self.load(leaf)).collect::<Result<Vec<_>, _>>()?;
+        let mut level = 0;
+        while row.len() > 1 {
+            let winner = |pair: &[Operand]| match pair {
+                [x, y] => self.merge(level, *x, *y),
+                alone => alone[0],
+            };
+            row = row.chunks(2).map(winner).collect();
+            level += 1;
+        }
+        Ok(row[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depths_are_those_that_fit() {
+        let arch = Arch::ive().unwrap();
+        let depth = |step, order, digits| Schedule::deepest(&arch, step, order, digits).unwrap().depth;
+        for (step, depths) in [(Step::ColTor, [2, 2, 3]), (Step::Expand, [3, 5, 5])] {
+            let found = [
+                depth(step, Order::Bfs, Digits::Stored),
+                depth(step, Order::Dfs, Digits::Stored),
+                depth(step, Order::Dfs, Digits::Forwarded),
+            ];
+            assert_eq!(found, depths, "{step:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_that_names_file_key_and_remedy() {
+        let mut arch = Arch::ive().unwrap();
+        let schedule =
+            Schedule { step: Step::ColTor, order: Order::Dfs, digits: Digits::Forwarded, depth: 4 };
+        for refused in [
+            schedule.check(&arch).unwrap_err(),
+            schedule.lower_tournament(&arch, 4, 16).unwrap_err(),
+            Schedule { depth: 0, ..schedule }.check(&arch).unwrap_err(),
+        ] {
+            let said = refused.to_string();
+            assert!(said.starts_with("sim/ive/arch.toml: core.register_file_kb: "), "{said}");
+            assert!(said.contains("fewer levels"), "{said}");
+        }
+        arch.core.register_file_kb = 1024;
+        assert!(Schedule::deepest(&arch, Step::ColTor, Order::Dfs, Digits::Forwarded).is_err());
+    }
+
+    #[test]
+    fn graphs_move_what_the_closed_form_says() {
+        let arch = Arch::ive().unwrap();
+        let scheme = &arch.scheme;
+        for (order, digits) in
+            [(Order::Bfs, Digits::Stored), (Order::Dfs, Digits::Stored), (Order::Dfs, Digits::Forwarded)]
+        {
+            let schedule = Schedule::deepest(&arch, Step::ColTor, order, digits).unwrap();
+            for rows in [1 << 9, 300, 1] {
+                let (mut traffic, mut products) = (Traffic::default(), 0);
+                for layer in schedule.layers(rows) {
+                    let graph = schedule.lower_tournament(&arch, layer.levels, layer.loads).unwrap();
+                    traffic = traffic.plus(counted(&graph, schedule.key_bytes(scheme)));
+                    products += graph.count(|work| matches!(work, Work::Product { .. }));
+                }
+                assert_eq!((traffic, products), (schedule.traffic(scheme, rows), rows - 1));
+            }
+
+            let schedule = Schedule::deepest(&arch, Step::Expand, order, digits).unwrap();
+            for leaves in [512, 316, 257, 1] {
+                let expansion = Expansion::covering(leaves as usize);
+                let (mut traffic, mut substitutions, mut top) = (Traffic::default(), 0, 0);
+                for layer in schedule.layers(leaves) {
+                    let graph = schedule.lower_expansion(&arch, expansion, top, layer.levels).unwrap();
+                    traffic = traffic.plus(counted(&graph, schedule.key_bytes(scheme)));
+                    substitutions += graph.count(|work| matches!(work, Work::Substitution { .. }));
+                    top += layer.levels;
+                }
+                assert_eq!(traffic, schedule.traffic(scheme, leaves), "{leaves} {schedule:?}");
+                assert_eq!(substitutions, expansion.substitutions() as u64);
+            }
+        }
+        let graph = lower_assembly(&arch, Digits::Forwarded, 60).unwrap();
+        assert_eq!(counted(&graph, scheme.rgsw_bytes()), assembly_traffic(scheme, 12));
+    }
+
+    fn counted(graph: &Graph, key_bytes: u64) -> Traffic {
+        Traffic {
+            loads: graph.count(|work| matches!(work, Work::LoadCiphertext { .. })),
+            stores: graph.count(|work| matches!(work, Work::StoreCiphertext { .. })),
+            key_bytes: graph.count(|work| matches!(work, Work::LoadKey { .. })) * key_bytes,
+        }
+    }
+
+    #[test]
+    fn the_baseline_is_the_closed_form_of_the_whole_tree() {
+        let arch = Arch::ive().unwrap();
+        let traffic = Schedule::baseline(&arch, Step::ColTor).unwrap().traffic(&arch.scheme, 1 << 12);
+        assert_eq!(traffic.loads + traffic.stores, 3 * ((1 << 12) - 1));
+        assert_eq!(traffic.key_bytes, 12 * arch.scheme.rgsw_bytes());
+    }
+}

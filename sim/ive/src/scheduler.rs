@@ -1,0 +1,116 @@
+//! The batch scheduler (section V) under queries that arrive at random, on a clock of its own.
+
+use std::collections::VecDeque;
+
+/// When a batch begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Policy {
+    /// Seconds that the first waiting query waits for others: one scan of the database.
+    pub window: f64,
+    /// The most queries of a batch.
+    pub limit: usize,
+}
+
+impl Policy {
+    /// Every query alone, at once.
+    pub const ALONE: Self = Self { window: 0.0, limit: 1 };
+}
+
+/// Times between arrivals of a Poisson process, the same for the same seed.
+struct Arrivals {
+    state: u64,
+    rate: f64,
+}
+
+impl Arrivals {
+    fn pause(&mut self) -> f64 {
+        // SplitMix64: as good as any where nothing is secret.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let uniform = ((word ^ (word >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+        -(1.0 - uniform).ln() / self.rate
+    }
+}
+
+/// Mean seconds from arrival to answer of `count` queries that arrive at `rate` a second; `service` has the seconds of
+/// batches of 1, 2, ... queries, up to the policy's limit. The window opens with the first waiting query; a batch begins
+/// when its window is over and the accelerator is free.
+pub fn mean_latency(policy: Policy, service: &[f64], rate: f64, count: usize) -> f64 {
+    let mut arrivals = Arrivals { state: 1, rate };
+    let mut waiting: VecDeque<f64> = VecDeque::new();
+    let (mut next, mut free, mut sum, mut answered) = (arrivals.pause(), 0.0f64, 0.0, 0);
+    let limit = policy.limit.clamp(1, service.len());
+    while answered < count {
+        let first = waiting.front().copied().unwrap_or(next);
+        let begin = free.max(first + policy.window);
+        while next <= begin {
+            waiting.push_back(next);
+            next += arrivals.pause();
+        }
+        let batch = waiting.len().min(limit);
+        free = begin + service[batch - 1];
+        sum += waiting.drain(..batch).map(|arrived| free - arrived).sum::<f64>();
+        answered += batch;
+    }
+    sum / answered as f64
+}
+
+/// Queries of each simulation that a rate is searched with.
+const SEARCHED: usize = 40_000;
+
+/// The rate between two at which `holds` ends to hold, by halving.
+fn last_rate(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
+    for _ in 0..24 {
+        let middle = (low + high) / 2.0;
+        if holds(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// The rate from which on batches answer sooner than queries alone do.
+pub fn break_even(policy: Policy, service: &[f64]) -> f64 {
+    let latency = |policy, rate| mean_latency(policy, service, rate, SEARCHED);
+    last_rate(0.0, 1.0 / service[0], |rate| {
+        rate == 0.0 || latency(Policy::ALONE, rate) <= latency(policy, rate)
+    })
+}
+
+/// The highest rate at which the mean latency is within `factor` times that of a query alone.
+pub fn last_rate_within(policy: Policy, service: &[f64], factor: f64) -> f64 {
+    let limit = policy.limit.clamp(1, service.len());
+    let most = limit as f64 / service[limit - 1];
+    last_rate(1.0 / service[0], most, |rate| {
+        mean_latency(policy, service, rate, SEARCHED) <= factor * service[0]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_alone_wait_as_queueing_theory_says() {
+        // M/D/1: service and half of what a full server adds.
+        for load in [0.2, 0.5, 0.8] {
+            let expected = 1.0 + load / (2.0 * (1.0 - load));
+            let mean = mean_latency(Policy::ALONE, &[1.0], load, 400_000);
+            assert!((mean / expected - 1.0).abs() < 0.03, "{load}: {mean} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_lone_query_waits_for_its_window_and_a_crowd_shares() {
+        let policy = Policy { window: 0.5, limit: 4 };
+        let service = [1.0, 1.1, 1.2, 1.3];
+        assert!((mean_latency(policy, &service, 1e-3, 2_000) - 1.5).abs() < 0.01);
+        // Alone they would never be answered at this rate.
+        assert!(mean_latency(policy, &service, 2.0, 50_000) < 4.0);
+        assert!(mean_latency(Policy::ALONE, &service, 2.0, 50_000) > 1e3);
+        let even = break_even(policy, &service);
+        assert!((0.2..0.9).contains(&even), "{even}");
+        let last = last_rate_within(policy, &service, 2.5);
+        assert!((1.0..3.1).contains(&last), "{last}");
+    }
+}
