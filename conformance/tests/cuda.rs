@@ -64,7 +64,7 @@ agree! {
     hybrid: "hybrid", 2, 900, 2;
     onion: "onion", 2, 4000, 2;
     dpf_xor: "dpf-xor", 1200, 40, 7;
-    dpf_sum: "dpf-sum", 1200, 40, 7;
+    dpf_sum: "dpf-sum", 1200, 40, 2;
 }
 
 #[test]
