@@ -1,5 +1,6 @@
 //! Which keys share a query of a pass.
 
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use spirea_backend::{Batch, ShareFold};
@@ -26,6 +27,9 @@ pub(crate) struct Selections {
     open: Vec<Mutex<Option<(Selection, usize)>>>,
 }
 
+/// A key, as (fold, key), and the blocks that it meets.
+type Taken = ((usize, usize), Range<usize>);
+
 impl Round {
     /// The keys of folds. As few selections as can be, each of keys that meet no block together: folds are taken in the
     /// order of their rows, and each joins the first that is free again.
@@ -40,16 +44,14 @@ impl Round {
             .collect();
         let mut order: Vec<usize> = (0..folds.len()).collect();
         order.sort_by_key(|&fold| batches[fold].rows.start);
-        // Of each selection its keys, as (fold, key), and the blocks that each meets.
-        let mut selections: Vec<Vec<((usize, usize), std::ops::Range<usize>)>> = Vec::new();
+        let mut selections: Vec<Vec<Taken>> = Vec::new();
         for fold in order {
             let rows = &batches[fold].rows;
             let blocks = rows.start / table.block_records..rows.end.div_ceil(table.block_records);
             let mut free = 0;
             for key in 0..folds[fold].keys.len() {
-                let is_free = |taken: &Vec<(_, std::ops::Range<usize>)>| {
-                    taken.last().is_none_or(|(_, last)| last.end <= blocks.start)
-                };
+                let is_free =
+                    |taken: &Vec<Taken>| taken.last().is_none_or(|(_, last)| last.end <= blocks.start);
                 free += selections[free..].iter().take_while(|taken| !is_free(taken)).count();
                 if free == selections.len() {
                     selections.push(Vec::new());

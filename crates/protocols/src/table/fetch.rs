@@ -66,6 +66,7 @@ impl TableClient {
         self.fetch(indices.iter().map(|&index| self.entry_of_index(index)).collect::<Result<_, _>>()?, rng)
     }
 
+    #[allow(clippy::vec_box, reason = "a secret that moves leaves a copy behind")]
     pub(super) fn fetch(
         &self,
         wanted: Vec<Box<Wanted>>,

@@ -24,7 +24,9 @@ impl Pair {
         let params = &snapshot.manifest().protocol;
         let open = |opening| params.on().open(&BACKEND, &snapshot.files(), opening).unwrap();
         let responders = params.openings(Residence::Copied).into_iter().map(open).collect();
-        Self { description: describe(&config(&part(&snapshot), VERSION)), responders }
+        // What both say of themselves, but for which of them it is.
+        let config = Config { party: Some(0), ..config(&part(&snapshot), VERSION) };
+        Self { description: describe(&config), responders }
     }
 
     fn session(&self) -> Session {
@@ -41,18 +43,17 @@ impl Pair {
         let mut fetch = session.fetch_indices(rows).unwrap();
         let round = fetch.ask(&session).unwrap();
         let mut lengths: Lengths = round.requests.iter().map(Vec::len).collect();
-        let respond = |(party, (request, responder)): (usize, (&Vec<u8>, &Box<dyn Responder>))| {
+        let respond = |(party, request): (usize, &Vec<u8>)| {
             let request = Request::decode(request.clone().into(), &self.description.limits()).unwrap();
             assert_eq!((request.base.queries.len(), request.delta), (PendingFetch::QUERIES, None));
             let query = Query { bytes: &request.base.queries[0], keys: None };
-            let mut answer = responder.answer(&[query]).unwrap().remove(0);
+            let mut answer = self.responders[party].answer(&[query]).unwrap().remove(0);
             if party == 0 {
                 change(&mut answer);
             }
             response(answer, VERSION, VERSION)
         };
-        let responses: Vec<Bytes> =
-            round.requests.iter().zip(&self.responders).enumerate().map(respond).collect();
+        let responses: Vec<Bytes> = round.requests.iter().enumerate().map(respond).collect();
         lengths.extend(responses.iter().map(Bytes::len));
         let read = |response| session.read(PendingFetch::QUERIES, response);
         let responses = responses.into_iter().map(read).collect();

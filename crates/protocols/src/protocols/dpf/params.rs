@@ -219,8 +219,9 @@ impl<S: Shares> Parameters for Params<S> {
 
     fn sizes(&self) -> Sizes {
         Sizes {
-            query_bytes: self.bins * self.domain().key_bytes(),
-            answer_bytes: self.bins * self.layout().answer_bytes(),
+            // On any word, of parameters that are only now validated.
+            query_bytes: self.bins.saturating_mul(self.domain().key_bytes()),
+            answer_bytes: self.bins.saturating_mul(self.layout().answer_bytes()),
             hint_bytes: 0,
             keys_bytes: 0,
         }

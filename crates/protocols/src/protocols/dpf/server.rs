@@ -60,9 +60,13 @@ impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
         let folds: Vec<ShareFold<'_>> = met.clone().map(fold).collect();
         let folded = partial_folds(&*self.backend, layout, (&self.own, rows), self.params.prf, &folds)?;
         // From the order of bins to that of queries.
-        let rows = |query: usize| (0..met.len()).map(move |bin| bin * queries.len() + query);
-        let row = |place: usize| &folded[place * layout.answer_bytes()..][..layout.answer_bytes()];
-        Ok(Some((0..queries.len()).flat_map(rows).flat_map(row).copied().collect()))
+        let each = layout.answer_bytes();
+        let mut by_query = Vec::with_capacity(folded.len());
+        for query in 0..queries.len() {
+            let of_bins = folded.chunks_exact(each).skip(query).step_by(queries.len());
+            of_bins.for_each(|row| by_query.extend_from_slice(row));
+        }
+        Ok(Some(by_query))
     }
 
     fn folded_bytes(&self, share: Share) -> usize {
