@@ -327,6 +327,29 @@ def rotations():
     ]
 
 
+def one_shot():
+    given = {
+        "protocol": "exppack-simple",
+        "set": "module-1280",
+        "ring": "fast",
+        "seed": COUNTED.hex(),
+        "dropped_bits": 5,
+        "keys": "per-query",
+        "grid": {"records": 1000, "record_bytes": 64, "unit_rows": 16384, "groups": 1, "columns": 256},
+    }
+    protocol = protocol_of(given)
+    halves = protocol.shape.uniform(COUNTED)
+    query, answer, keys, hint = protocol.lengths
+    return [
+        "seed: 00..1f",
+        "fast, 1280 columns, 4 packed ciphertexts, 256 columns with 5 bits dropped: "
+        f"query {query}, answer {answer}, keys {keys}, hint {hint}",
+        f"halves: {len(halves)}, of {protocol.shape.key_bits} bits a word",
+        f"half 1, prime 2, values 0 to 2: {listed(halves[1][2, :3])}",
+        f"half {len(halves) - 1}, prime 0, values 0 to 2: {listed(halves[-1][0, :3])}",
+    ]
+
+
 def response():
     numbers = [1, 31, 16, 2, 3, 4, 5, 6]
     data = sum(number << 5 * i for i, number in enumerate(numbers)).to_bytes(5, "little")
@@ -418,6 +441,7 @@ EXAMPLES = {
     "substitution": substitution,
     "leaves": leaves,
     "rotations": rotations,
+    "one-shot": one_shot,
     "response": response,
     "pad": pad,
     "prf": functions,

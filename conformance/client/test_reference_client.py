@@ -38,7 +38,9 @@ from reference.transport import Server
 
 HERE = Path(__file__).resolve().parent
 COMMAND = [sys.executable, str(HERE / "spirea_reference.py")]
-NAMES = list(PROTOCOLS)
+# Those whose queries can bring their keys, too: a protocol and the way of its keys.
+ONE_SHOT = ("exppack-simple/per-query", "exppack-double/per-query", "hybrid/per-query")
+NAMES = [*PROTOCOLS, *ONE_SHOT]
 # Tables with inclusion proofs: one of each kind of protocol, by key and by index.
 PROVEN = ("simple", "hybrid", "onion", "dpf-xor")
 # Tables by index, too: rows differ from keys in how a value is found in a record, whatever the protocol.
@@ -52,6 +54,15 @@ IN_BINS = (("dpf-xor", "rows", "7"), ("dpf-sum", "keyed", "4"))
 
 def value(i):
     return f"value {i} " + "x" * (i % 5)
+
+
+def database(protocol, kind):
+    """The name of a protocol's table."""
+    return f"{protocol.replace('/', '-')}-{kind}"
+
+
+def parties(protocol):
+    return PROTOCOLS[protocol.partition("/")[0]].parties
 
 
 class Tables:
@@ -97,9 +108,10 @@ class Tables:
             (self.folder / f"{kind}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def publish(self, protocol, kind):
-        name = f"{protocol}-{kind}"
+        name = database(protocol, kind)
         columns = ["--key", "key", "--value", "note", "size"] if kind == "keyed" else ["--value", "note"]
-        options = ["--protocol", protocol] + ["--proofs"] * (protocol in PROVEN)
+        named, _, keys = protocol.partition("/")
+        options = ["--protocol", named] + ["--keys", keys] * bool(keys) + ["--proofs"] * (protocol in PROVEN)
         table_file = "uneven.csv" if kind == "rows" and protocol not in PROVEN else f"{kind}.csv"
         self.run("build", "--input", table_file, *columns, *options, "--out", f"base-{name}", "--name", name, "--threads", "1")
         repository = ["--repository", f"repository-{name}", "--sign", "operator.key", "--threads", "1"]
@@ -122,7 +134,7 @@ class Tables:
         return ("keyed", "rows") if protocol in BY_INDEX else ("keyed",)
 
     def folders(self, protocols):
-        return [f"repository-{name}-{kind}" for name in protocols for kind in self.kinds(name)]
+        return [f"repository-{database(name, kind)}" for name in protocols for kind in self.kinds(name)]
 
     def copied(self, folders):
         for name in folders:
@@ -163,7 +175,7 @@ class World:
 
     def begin(self, spirea, folder):
         self.tables = Tables(spirea, folder)
-        pairs = [name for name in NAMES if PROTOCOLS[name].parties == 2]
+        pairs = [name for name in NAMES if parties(name) == 2]
         alone = [name for name in NAMES if name not in pairs]
         self.one = Serving(self.tables, self.tables.folders(alone))
         # A repository belongs to one process: the other party has a copy.
@@ -173,7 +185,7 @@ class World:
             self.two.append(Serving(self.tables, folders, "--party", party))
 
     def urls(self, protocol):
-        return [server.url for server in self.two] if PROTOCOLS[protocol].parties == 2 else [self.one.url]
+        return [server.url for server in self.two] if parties(protocol) == 2 else [self.one.url]
 
     def stop(self):
         for server in filter(None, (self.one, *self.two)):
@@ -214,7 +226,7 @@ def test_keys(world):
     changed = {"note": "changed", "size": "7"}
     for protocol in NAMES:
         keys = ["k17", "k1", "k2", "new", "never"]
-        status, lines, said = get(world.urls(protocol), f"{protocol}-keyed", *keys, "--pin-key", world.tables.public)
+        status, lines, said = get(world.urls(protocol), database(protocol, "keyed"), *keys, "--pin-key", world.tables.public)
         values = [{"note": value(17), "size": "17"}, changed, None, changed, None]
         expect([line.get("value") for line in lines], values, f"keys under {protocol}: {said}")
         expect([line["key"] for line in lines], keys, protocol)
@@ -270,7 +282,7 @@ def test_bins(world):
 
 
 def client_of(world, protocol, kind="keyed", **given):
-    return Client(world.urls(protocol), f"{protocol}-{kind}", OsRandom(), options(**given))
+    return Client(world.urls(protocol), database(protocol, kind), OsRandom(), options(**given))
 
 
 class Damaging:

@@ -6,7 +6,7 @@ use spirea_backend::{ProtocolBackend, Residence, Share};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{
-    AnyIndexClient, Opening, Partial, PreparedKeys, ProtocolError, Query, Responder, Role, Sharded,
+    AnyIndexClient, Files, Opening, Partial, PreparedKeys, ProtocolError, Query, Responder, Role, Sharded,
 };
 
 use crate::{Content, Stored, records, stored};
@@ -117,6 +117,49 @@ impl Divided {
             let batch = self.batch(party, keys.as_ref());
             let combined = shards[0].combine(&batch, &parsed(travelled)).unwrap();
             assert!(combined == self.expected[party], "{count} shares of {:?}", self.params);
+        }
+    }
+
+    /// Each share folds from a file that has its own bytes alone, and who only joins needs no file of the database.
+    pub fn shares_need_their_own_bytes_alone<B: ProtocolBackend>(
+        &self,
+        backend: &Arc<B>,
+        residence: Residence,
+        count: usize,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = std::fs::read(&self.stored.files.matrix).unwrap();
+        for (party, opening) in self.openings(residence) {
+            let expected = self.partials(party, &self.shards(backend, opening, count));
+            let own = |share: Share| {
+                let mut bytes = vec![0xff; whole.len()];
+                for range in self.params.share_bytes(share) {
+                    let range = range.start as usize..range.end as usize;
+                    bytes[range.clone()].copy_from_slice(&whole[range]);
+                }
+                let matrix = folder.path().join(format!("{}", share.index()));
+                std::fs::write(&matrix, bytes).unwrap();
+                let files = Files { matrix, server: folder.path().join("none") };
+                let role = Role::Folds(share);
+                self.params.on().open(backend, &files, Opening { role, ..opening }).unwrap()
+            };
+            let shares = Share::new(0, count).unwrap();
+            let alone: Vec<Box<dyn Responder>> = shares.all().map(own).collect();
+            let needed = alone[0].partial_keys_bytes();
+            assert!([0, self.params.sizes().keys_bytes].contains(&needed));
+            for (shard, expected) in alone.iter().zip(&expected) {
+                // Keys that a fold needs none of are no part of its batch.
+                let keys = self.keys(&**shard).filter(|_| needed > 0);
+                let partial = shard.partial(&self.batch(party, keys.as_ref())).unwrap();
+                assert!(partial.as_bytes() == expected, "{count} shares of {:?}", self.params);
+            }
+            let files = Files { matrix: folder.path().join("none"), ..self.stored.files.clone() };
+            let opening = Opening { role: Role::Joins(shares), ..opening };
+            let joins = self.params.on().open(backend, &files, opening).unwrap();
+            let keys = self.keys(&*joins);
+            let batch = self.batch(party, keys.as_ref());
+            assert!(joins.combine(&batch, &parsed(expected)).unwrap() == self.expected[party]);
+            assert!(matches!(joins.answer(&batch), Err(ProtocolError::Backend(_))));
         }
     }
 

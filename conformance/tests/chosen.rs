@@ -9,6 +9,7 @@ use spirea_cpu::CpuBackend;
 use spirea_lattice::{LweSet, PublicMatrix};
 use spirea_math::Expansion;
 use spirea_math::random::SecretRng;
+use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::grid::Spread;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 
@@ -19,8 +20,14 @@ const DEGREE: usize = 4096;
 const GREATEST_ALIGNED: f64 = 0.5;
 
 /// Parameters whose grid has so many groups and columns.
-fn with_grid(protocol: &str, record_bytes: usize, groups: usize, columns: usize) -> ProtocolParams {
-    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+fn with_grid(
+    protocol: &str,
+    keys: KeyDelivery,
+    record_bytes: usize,
+    groups: usize,
+    columns: usize,
+) -> ProtocolParams {
+    let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [7; 32], 1, record_bytes).unwrap();
     let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
     json["grid"]["groups"] = groups.into();
@@ -46,14 +53,17 @@ fn clients() -> usize {
 fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
     let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
     let constants = [0, 0x7f, 0x80, 0xff].map(Content::Constant);
-    for protocol in NAMES {
+    let registered = NAMES.map(|protocol| (protocol, KeyDelivery::Registered));
+    let brought =
+        ["exppack-simple", "exppack-double", "hybrid"].map(|protocol| (protocol, KeyDelivery::PerQuery));
+    for (protocol, keys) in registered.into_iter().chain(brought) {
         let record_bytes = if protocol.ends_with("double") { 3 } else { 900 };
-        let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+        let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
         let params = ProtocolParams::choose(&choice, [7; 32], 40, record_bytes).unwrap();
         for content in constants.into_iter().chain([Content::Alternating, Content::OneHot]) {
             let mut setup = setup(&backend, &params, content);
             let greatest = greatest_error(&mut setup, &ends(&params), clients(), &mut rng);
-            println!("{protocol}, {content:?}: greatest error {greatest:.4}");
+            println!("{protocol}, {keys:?}, {content:?}: greatest error {greatest:.4}");
         }
     }
 }
@@ -61,7 +71,7 @@ fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
 /// A database of `onion` with one coefficient of 32 bits, the greatest or the least, by column and coefficient.
 fn onion_of_signs(columns: usize, positive: impl Fn(usize, usize) -> bool) -> Setup {
     const GROUPS: usize = 2;
-    let params = with_grid("onion", 16384, GROUPS, columns);
+    let params = with_grid("onion", KeyDelivery::Registered, 16384, GROUPS, columns);
     let record = |index: usize| -> Vec<u8> {
         let column = index / GROUPS;
         let number = |i| if positive(column, i) { i32::MAX } else { i32::MIN };
@@ -76,7 +86,7 @@ fn signs_that_follow_the_tree_to_any_depth_decode() {
     let depths: &[u32] = if is_long() { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] } else { &[0, 1, 5, 9] };
     for &depth in depths {
         // Bytes of 0x7f or 0x80 by the parity of as many bits of the column's number.
-        let params = with_grid("onion", 16384, 2, 512);
+        let params = with_grid("onion", KeyDelivery::Registered, 16384, 2, 512);
         let parity = |index: u64| (index >> 1 & ((1 << depth) - 1)).count_ones() % 2;
         let records = (0..params.records()).map(|index| vec![[0x80, 0x7f][parity(index) as usize]; 16384]);
         let mut setup = setup_of(&backend(), &params, records.collect());
@@ -230,15 +240,21 @@ fn aligned_with_the_matrix(params: &ProtocolParams, spread: Spread) -> Vec<Vec<u
 #[test]
 fn databases_aligned_with_the_public_matrix_decode_with_a_margin() {
     let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
-    let all = [("exppack-simple", Spread::Columns), ("hybrid", Spread::Rows), ("double-pack", Spread::Rows)];
+    let all = [
+        ("exppack-simple", KeyDelivery::Registered, Spread::Columns),
+        ("hybrid", KeyDelivery::PerQuery, Spread::Rows),
+        ("hybrid", KeyDelivery::Registered, Spread::Rows),
+        ("exppack-simple", KeyDelivery::PerQuery, Spread::Columns),
+        ("double-pack", KeyDelivery::Registered, Spread::Rows),
+    ];
     // One of each spread.
-    for &(protocol, spread) in if is_long() { &all[..] } else { &all[..2] } {
-        let params = with_grid(protocol, 1024, 1, 256);
+    for &(protocol, keys, spread) in if is_long() { &all[..] } else { &all[..2] } {
+        let params = with_grid(protocol, keys, 1024, 1, 256);
         let mut aligned = setup_of(&backend, &params, aligned_with_the_matrix(&params, spread));
         let chosen = greatest_error_of_any(&mut aligned, &ends(&params), 4, &mut rng);
         let mut random = setup(&backend, &params, Content::Random(5));
         let usual = greatest_error(&mut random, &ends(&params), 4, &mut rng);
-        println!("{protocol}: greatest error {chosen:.4}, of random records {usual:.4}");
+        println!("{protocol}, {keys:?}: greatest error {chosen:.4}, of random records {usual:.4}");
         assert!(chosen < GREATEST_ALIGNED, "{protocol}: {chosen}");
     }
 }

@@ -17,11 +17,17 @@ use spirea_protocols::registry::{NAMES, ProtocolParams};
 /// The seeds of the deterministic randomness of [`setup`]'s client, and of its query.
 const CLIENT_SEED: u64 = 11;
 const QUERY_SEED: u64 = 1;
+/// Ends the names of tables whose queries bring their keys.
+const PER_QUERY: &str = "-per-query";
 /// The seed of the records.
 const CONTENT_SEED: u64 = 2;
 
 /// Small tables whose records have several parts where the protocol has any.
-fn parameters(protocol: &str) -> ProtocolParams {
+fn parameters(name: &str) -> ProtocolParams {
+    let (protocol, brings_keys) = match name.strip_suffix(PER_QUERY) {
+        Some(protocol) => (protocol, true),
+        None => (name, false),
+    };
     let grid = |record_bytes: usize, unit_rows: usize, groups: usize, columns: usize| json!({ "records": 40, "record_bytes": record_bytes, "unit_rows": unit_rows, "groups": groups, "columns": columns });
     let seed = "5a".repeat(32);
     let folded =
@@ -30,6 +36,9 @@ fn parameters(protocol: &str) -> ProtocolParams {
         let mut params = folded(grid);
         params["ring"] = json!("fast");
         params["dropped_bits"] = json!(dropped_bits);
+        if brings_keys {
+            params["keys"] = json!("per-query");
+        }
         params
     };
     let params = match protocol {
@@ -40,6 +49,11 @@ fn parameters(protocol: &str) -> ProtocolParams {
         "exppack-simple" => packed(grid(5000, 4096, 1, 256), 0),
         "exppack-double" => packed(grid(4, 2, 256, 256), 4),
         "double-pack" => packed(grid(3000, 4096, 5, 256), 7),
+        "hybrid" if brings_keys => {
+            let mut params = packed(grid(5000, 4096, 1, 256), 0);
+            params["ring"] = json!("small");
+            params
+        }
         "hybrid" => {
             let mut params = packed(grid(5000, 4096, 5, 256), 5);
             params["set"] = json!("module-1536");
@@ -69,8 +83,8 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn vector(protocol: &str, index: u64) -> String {
-    let params = parameters(protocol);
+fn vector(name: &str, index: u64) -> String {
+    let params = parameters(name);
     let setup = setup(&Arc::new(CpuBackend::new(2).unwrap()), &params, Content::Random(CONTENT_SEED));
     let Prepared { queries, state } =
         setup.client.query(index, &mut SecretRng::deterministic_for_tests(QUERY_SEED)).unwrap();
@@ -92,6 +106,9 @@ fn vector(protocol: &str, index: u64) -> String {
         ("record", json!(hex(&record))),
         ("answers", hexes(&answers)),
     ];
+    if name.ends_with(PER_QUERY) {
+        members.push(("hint", json!(hex(&setup.hint))));
+    }
     if params.bins() > 1 {
         // Two of them in one bin.
         let wanted = [3, 39, 2, 20];
@@ -115,8 +132,10 @@ fn vector(protocol: &str, index: u64) -> String {
 #[test]
 fn look_ups_are_what_was_committed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/client");
-    for protocol in NAMES.into_iter().chain(["dpf-xor-bins", "dpf-sum-bins"]) {
-        let computed = vector(protocol, 17);
+    let one_shot = ["exppack-simple", "exppack-double", "hybrid"].map(|name| format!("{name}{PER_QUERY}"));
+    let names = NAMES.into_iter().chain(["dpf-xor-bins", "dpf-sum-bins"]).map(str::to_owned).chain(one_shot);
+    for protocol in names {
+        let computed = vector(&protocol, 17);
         let path = folder.join(format!("{protocol}.json"));
         if std::env::var_os("SPIREA_WRITE_VECTORS").is_some() {
             std::fs::write(path, computed).unwrap();

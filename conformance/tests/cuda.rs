@@ -9,7 +9,7 @@ use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, DeviceGroup};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
 use spirea_math::random::SecretRng;
-use spirea_protocols::choice::{Choice, SecurityLevel};
+use spirea_protocols::choice::{Choice, KeyDelivery, SecurityLevel};
 use spirea_protocols::registry::ProtocolParams;
 
 static CPU: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
@@ -73,6 +73,13 @@ fn conservative_sets() {
         let choice = Choice { security: SecurityLevel::Conservative, ..named(protocol) };
         emulated(|| agrees(CudaBackend::new(0).unwrap(), &choice, records, record_bytes, 2));
     }
+}
+
+/// Devices pack whole ciphertexts.
+#[test]
+fn queries_that_bring_their_keys() {
+    let choice = Choice { keys: KeyDelivery::PerQuery, ..named("exppack-simple") };
+    emulated(|| agrees(CudaBackend::new(0).unwrap(), &choice, 2, 900, 2));
 }
 
 #[test]

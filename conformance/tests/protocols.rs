@@ -13,7 +13,7 @@ use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
 use spirea_lattice::rlwe::{query_bytes, rounded_query_bytes};
 use spirea_math::random::SecretRng;
-use spirea_protocols::choice::SecurityLevel;
+use spirea_protocols::choice::{KeyDelivery, SecurityLevel};
 use spirea_protocols::dpf::Words;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 use spirea_protocols::{Prepared, Query};
@@ -23,15 +23,29 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
 }
 
+/// The protocols whose queries can bring their keys.
+const ONE_SHOT: [&str; 3] = ["exppack-simple", "exppack-double", "hybrid"];
+
+fn choose_one_shot(protocol: &str, ring: &str, records: u64, record_bytes: usize) -> ProtocolParams {
+    let (protocol, ring) = (protocol.to_owned(), Some(ring.to_owned()));
+    let choice = Choice { protocol, ring, keys: KeyDelivery::PerQuery, ..Choice::default() };
+    ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+}
+
 /// Small databases of random records: that share units, that fill them, and that take several. Extreme ones are in
 /// `chosen.rs`.
 fn decodes(protocol: &str, shapes: &[(u64, usize)]) {
+    let params = shapes.iter().map(|&(records, record_bytes)| choose(protocol, records, record_bytes));
+    all_decode(&params.collect::<Vec<_>>());
+}
+
+fn all_decode(all: &[ProtocolParams]) {
     let backend = Arc::new(CpuBackend::new(2).unwrap());
     let mut rng = SecretRng::from_os().unwrap();
-    for &(records, record_bytes) in shapes {
-        let params = choose(protocol, records, record_bytes);
-        assert_eq!(ProtocolParams::from_json(&params.to_json()).unwrap(), params);
-        let setup = setup(&backend, &params, Content::Random(3));
+    for params in all {
+        let (protocol, records, record_bytes) = (params.name(), params.records(), params.record_bytes());
+        assert_eq!(ProtocolParams::from_json(&params.to_json()).unwrap(), *params);
+        let setup = setup(&backend, params, Content::Random(3));
         let margin = records_decode(&setup, &(0..records).collect::<Vec<_>>(), &mut rng);
         println!(
             "{protocol}: {records} records of {record_bytes} bytes: {margin:.2} bits of margin, failure {:?}, {:?} {:?}",
@@ -87,6 +101,37 @@ fn hybrid_decodes() {
 fn onion_decodes() {
     decodes("onion", &[(20, 4000), (3, 40_000)]);
     selects(&choose("onion", 100, 16384));
+}
+
+#[test]
+fn queries_that_bring_their_keys_decode() {
+    for (protocol, shapes) in
+        ONE_SHOT.into_iter().zip([[(20, 900), (3, 9000)], [(20, 2), (3, 11)], [(20, 900), (3, 9000)]])
+    {
+        for ring in ["fast", "small"] {
+            let params = shapes.map(|(records, bytes)| choose_one_shot(protocol, ring, records, bytes));
+            all_decode(&params);
+        }
+    }
+}
+
+/// The oracle packs whole ciphertexts.
+#[test]
+fn queries_that_bring_their_keys_are_answered_alike_by_the_oracle() {
+    let cpu = Arc::new(CpuBackend::new(2).unwrap());
+    let mut rng = SecretRng::from_os().unwrap();
+    let (protocols, rings) =
+        if is_long() { (&ONE_SHOT[..], &["fast", "small"][..]) } else { (&ONE_SHOT[..1], &["fast"][..]) };
+    for protocol in protocols {
+        for ring in rings {
+            let params = choose_one_shot(protocol, ring, 3, 40);
+            let [fast, naive] = [
+                setup(&cpu, &params, Content::Random(4)),
+                setup(&Arc::new(NaiveBackend), &params, Content::Random(4)),
+            ];
+            look_ups_agree(&fast, &naive, &[0, 2], &mut rng);
+        }
+    }
 }
 
 #[test]
@@ -275,6 +320,28 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
         }
         let places = if query_bytes_of_ring(&params) == params.sizes().query_bytes { 1 } else { 2 };
         assert_eq!(seen.len(), 1000 * places, "{protocol}");
+    }
+}
+
+/// What a query's keys and its ciphertext begin with is a ciphertext under the secret of the query.
+#[test]
+fn queries_that_bring_their_keys_share_no_secret() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for protocol in ONE_SHOT {
+        let params = choose_one_shot(protocol, "fast", 10, 20);
+        let hint = vec![0; params.sizes().hint_bytes as usize];
+        // Two sessions, as it were: a client that begins anew draws nothing that lasts.
+        let clients = [(); 2].map(|()| params.client(&hint, &[], &mut rng).unwrap());
+        assert!(clients.iter().all(|client| client.keys().is_none()));
+        let mut seen = HashSet::new();
+        for client in clients.iter().cycle().take(100) {
+            let query = client.query(3, &mut rng).unwrap().queries.remove(0);
+            let (keys, ciphertext) = (query.len() - 21 * 44_544 - 29_184, query.len() - 29_184);
+            for start in [0, keys, keys + 44_544, ciphertext] {
+                seen.insert((start, query[start..][..32].to_vec()));
+            }
+        }
+        assert_eq!(seen.len(), 400, "{protocol}");
     }
 }
 

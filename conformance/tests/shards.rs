@@ -7,6 +7,7 @@ use spirea_conformance::shards::{Divided, divided};
 use spirea_conformance::{is_long, with_grid};
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_math::random::SecretRng;
+use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 
 fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
@@ -33,8 +34,14 @@ fn databases(protocol: &str) -> Vec<ProtocolParams> {
         let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
         ProtocolParams::choose(&choice, [7; 32], records, 33).unwrap()
     });
+    let brings_keys = ["exppack-simple", "exppack-double", "hybrid"].contains(&protocol);
+    let one_shot = shapes.iter().filter(|_| brings_keys).map(|&(records, record_bytes)| {
+        let choice = Choice { protocol: protocol.into(), keys: KeyDelivery::PerQuery, ..Choice::default() };
+        ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+    });
     chosen
         .chain(in_bins)
+        .chain(one_shot)
         .map(|params| if protocol == "onion" { of_five_groups(&params) } else { params })
         .collect()
 }
@@ -70,8 +77,10 @@ fn shares_answer(database: &Divided) {
     for isa in Isa::available().into_iter().filter(|&isa| isa != best.isa()) {
         database.partials_combine(&cpu(isa), Residence::Mapped, 3);
     }
+    database.shares_need_their_own_bytes_alone(&best, Residence::Copied, 3);
     // More shares than panels, subtrees or groups: some are empty.
     database.shares_answer(&best, Residence::Mapped, 23);
+    database.shares_need_their_own_bytes_alone(&best, Residence::Mapped, 23);
     database.wrong_partials_are_refused(&best, &mut SecretRng::from_os().unwrap());
 }
 

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use bytes::Bytes;
 use spirea_dpf::{Bit, Domain, OutputKind, Prf, generate, prf};
-use spirea_lattice::rlwe::{Conversion, KeyShape};
+use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotShape, UniformHalves};
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed, public_residues, public_row};
 use spirea_math::{Expansion, Gadget, Modulus, NttPlan, Rotations};
+use spirea_protocols::Sizes;
 use spirea_protocols::delta::{self, Change};
 use spirea_protocols::grid::{self, Grid, Spread};
 use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
@@ -108,6 +109,7 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("substitution", substitution());
     add("leaves", leaves());
     add("rotations", rotations());
+    add("one-shot", one_shot());
     add("response", response());
     add("pad", pad());
     add("prf", functions());
@@ -527,6 +529,32 @@ fn rotations() -> Vec<String> {
         format!("coefficients of rows 0, 1 and 8 of 9: {}", listed(&rows_of)),
         format!("floor(q / p) / 4096 of fast: {scale}"),
         format!("numbers of b = 2^29 - 1, 2^29 and q - 1: {}", listed(&rounded)),
+    ]
+}
+
+fn one_shot() -> Vec<String> {
+    let grid = serde_json::json!({ "records": 1000, "record_bytes": 64, "unit_rows": 16384, "groups": 1, "columns": 256 });
+    let params = serde_json::json!({
+        "protocol": "exppack-simple", "set": "module-1280", "ring": "fast", "seed": hex(COUNTED), "dropped_bits": 5,
+        "keys": "per-query", "grid": grid
+    });
+    let params = ProtocolParams::from_json(params.to_string().as_bytes()).unwrap();
+    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+    let shape = OneShotShape { set: RingSet::Fast, levels: 4, rotations: Rotations::fewest(256, 5, 4) };
+    let (uniform, words) = (UniformHalves::new(shape, &COUNTED), RingSet::Fast.ring().words());
+    let halves: Vec<&[u32]> = uniform.words().chunks_exact(words).collect();
+    let ciphertext = 28 * 1024 + 512;
+    // Without the bodies and the ciphertext, keys alone are left.
+    let keys = query_bytes - 256 * 27 / 8 - ciphertext;
+    vec![
+        "seed: 00..1f".into(),
+        format!(
+            "fast, 1280 columns, 4 packed ciphertexts, 256 columns with 5 bits dropped: query {query_bytes}, answer \
+             {answer_bytes}, keys {keys_bytes}, hint {hint_bytes}"
+        ),
+        format!("halves: {}, of {} bits a word", halves.len(), keys * 8 / words / (halves.len() - 1)),
+        format!("half 1, prime 2, values 0 to 2: {}", listed(&halves[1][2 * RingSet::DEGREE..][..3])),
+        format!("half 21, prime 0, values 0 to 2: {}", listed(&halves[21][..3])),
     ]
 }
 

@@ -9,7 +9,7 @@ from .errors import BadRequest, Malformed
 from .grid import Grid
 from .prf import FUNCTIONS
 from .ring import DEGREE, ring_set
-from .rlwe import Expanded, RingSecret, Rotated, join_bits
+from .rlwe import Expanded, OneShot, OneShotSecret, RingSecret, Rotated, join_bits
 from .streams import chacha20
 
 
@@ -39,7 +39,7 @@ class Protocol:
     def open(self, hint, secrets, rng):
         """Takes the hint, and a ring secret of the shape among `secrets` or a fresh one (wire.md 11.5)."""
         self.hint = hint
-        if self.shape:
+        if self.keys_bytes:
             if self.shape.key not in secrets:
                 secrets[self.shape.key] = RingSecret(self.shape, rng)
             self.ring = secrets[self.shape.key]
@@ -47,7 +47,7 @@ class Protocol:
     @property
     def keys(self):
         """The evaluation keys' bytes; none if the protocol needs none."""
-        return self.ring.keys if self.shape else b""
+        return self.ring.keys if self.keys_bytes else b""
 
     def query(self, index, rng):
         """The queries, one to each party, and what decoding needs."""
@@ -95,9 +95,32 @@ class Folding(Protocol):
     def packing(self, packed, groups=1):
         """With so many packed ciphertexts (wire.md 11.6, 12)."""
         chosen = ring_set(self.params["ring"], True)
+        if self.params.get("keys", "per-query") != "per-query":
+            raise Malformed("keys reach a server in another way than there is")
+        if "keys" in self.params:
+            if not chosen.dropped_bits or groups != 1:
+                raise Malformed("queries bring their keys where chunks are rotated and nothing is selected")
+            shape = OneShot(chosen, self.degree, 1, packed)
+            self.uniform, self.hint_bytes = None, packed * shape.uniform_bytes
+            return shape
         if self.params["ring"] == "paper":
             return Expanded(chosen, self.degree, groups)
         return Rotated(chosen, self.degree, groups, packed)
+
+    def packed(self, secret, group, rng):
+        """The ciphertext of an LWE secret, and what reads the packed ciphertexts that it asks for (wire.md 11.6, 11.8)."""
+        if self.keys_bytes:
+            ciphertext, decode = self.ring.query(self.shape, secret, group, rng), self.ring.decode
+            return ciphertext, lambda results: [decode(result, 8) for result in self.split(results, self.shape.result_bytes)]
+        if self.uniform is None:
+            self.uniform = self.shape.uniform(bytes.fromhex(self.params["seed"]))
+        one_shot = OneShotSecret(self.shape, self.uniform, secret, rng)
+
+        def read(results):
+            halves = zip(self.split(self.hint, self.shape.uniform_bytes), self.split(results, self.shape.result_bytes))
+            return [one_shot.decode(a + b, 8) for a, b in halves]
+
+        return one_shot.asked, read
 
 
 class Simple(Folding):
@@ -182,32 +205,32 @@ class Double(TwoFolds):
 class ExpPackDouble(TwoFolds):
     """wire.md 12.2."""
 
-    optional = {"dropped_bits"}
+    optional = {"dropped_bits", "keys"}
 
     def __init__(self, params):
         super().__init__(params)
         packed = -(-self.fixed_rows // DEGREE)
         self.shape = self.packing(packed)
-        self.packed_bytes = packed * self.shape.set.response_bytes
+        self.packed_bytes = packed * self.shape.result_bytes
         self.query_bytes = self.bodies_bytes + self.shape.query_bytes
         self.answer_bytes = self.packed_bytes + self.moving_bytes
 
     def ask(self, column, group, offset, rng):
         query, secrets, second = self.two_queries(column, group, rng)
-        return [query + self.ring.query(self.shape, second, 0, rng)], (secrets, second, offset)
+        ciphertext, read = self.packed(second, 0, rng)
+        return [query + ciphertext], (secrets, second, offset, read)
 
     def decode(self, state, answers):
-        secrets, second, offset = state
+        secrets, second, offset, read = state
         packed, moving = answers[0][: self.packed_bytes], answers[0][self.packed_bytes :]
-        ciphertexts = self.split(packed, self.shape.set.response_bytes)
-        fixed = np.array([byte for ciphertext in ciphertexts for byte in self.ring.decode(ciphertext, 8)], np.uint8)
+        fixed = np.array([byte for result in read(packed) for byte in result], np.uint8)
         return self.record(fixed[: self.fixed_rows], moving, secrets, second, offset)
 
 
 class ExpPackSimple(Folding):
     """wire.md 12.1."""
 
-    optional = {"dropped_bits"}
+    optional = {"dropped_bits", "keys"}
     across = True
 
     def __init__(self, params):
@@ -215,22 +238,23 @@ class ExpPackSimple(Folding):
         if self.grid.groups != 1 or self.grid.unit % DEGREE:
             raise Malformed("a unit is no column of a multiple of 4096 bytes")
         self.shape = self.packing(self.grid.unit // DEGREE)
-        self.unit_bytes = self.grid.unit // DEGREE * self.shape.set.response_bytes
+        self.unit_bytes = self.grid.unit // DEGREE * self.shape.result_bytes
         self.query_bytes = self.grid.parts * (self.first_bytes + self.shape.query_bytes)
         self.answer_bytes = self.grid.parts * self.unit_bytes
 
     def ask(self, column, _group, offset, rng):
-        query = b""
+        query, readers = b"", []
         for part in range(self.grid.parts):
             bodies, secret = self.column_of(column + part, rng)
-            query += bodies + self.ring.query(self.shape, secret, 0, rng)
-        return [query], offset
+            ciphertext, read = self.packed(secret, 0, rng)
+            query += bodies + ciphertext
+            readers.append(read)
+        return [query], (readers, offset)
 
-    def decode(self, offset, answers):
-        units = []
-        for unit in self.split(answers[0], self.unit_bytes):
-            ciphertexts = self.split(unit, self.shape.set.response_bytes)
-            units.append(bytes(byte for ciphertext in ciphertexts for byte in self.ring.decode(ciphertext, 8)))
+    def decode(self, state, answers):
+        readers, offset = state
+        pairs = zip(readers, self.split(answers[0], self.unit_bytes))
+        units = [bytes(byte for result in read(unit) for byte in result) for read, unit in pairs]
         return self.grid.cut(units, offset)
 
 
@@ -272,19 +296,22 @@ class DoublePack(Blocks):
 class Hybrid(Blocks):
     """wire.md 12.4."""
 
+    optional = {"dropped_bits", "keys"}
+
     def __init__(self, params):
         super().__init__(params)
         self.shape = self.packing(self.grid.parts * self.grid.groups, self.grid.groups)
         self.query_bytes = self.first_bytes + self.shape.query_bytes
-        self.answer_bytes = self.grid.parts * self.shape.set.response_bytes
+        self.answer_bytes = self.grid.parts * self.shape.result_bytes
 
     def ask(self, column, group, offset, rng):
         bodies, secret = self.column_of(column, rng)
-        return [bodies + self.ring.query(self.shape, secret, group, rng)], offset
+        ciphertext, read = self.packed(secret, group, rng)
+        return [bodies + ciphertext], (read, offset)
 
-    def decode(self, offset, answers):
-        parts = self.split(answers[0], self.shape.set.response_bytes)
-        return self.grid.cut([self.ring.decode(part, 8) for part in parts], offset)
+    def decode(self, state, answers):
+        read, offset = state
+        return self.grid.cut(read(answers[0]), offset)
 
 
 def pad_key(params):

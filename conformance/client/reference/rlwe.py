@@ -1,5 +1,6 @@
 """The client's ring secret: keys, queries, responses (wire.md 11.5 to 11.7)."""
 
+import blake3
 import numpy as np
 
 from .errors import Malformed
@@ -44,6 +45,11 @@ class Shape:
     @property
     def query_bytes(self):
         return SEED_BYTES + 4 * self.set.words
+
+    @property
+    def result_bytes(self):
+        """Bytes of a packed ciphertext in an answer (wire.md 11.7)."""
+        return self.set.response_bytes
 
     def half(self, ring, b):
         """A query's b half as bytes, of its values (wire.md 11.6)."""
@@ -121,6 +127,39 @@ class Rotated(Shape):
         return join_bits([self.round(number) for number in coefficients], self.kept_bits)
 
 
+class OneShot(Rotated):
+    """By rotations, with keys that come with the query (wire.md 11.8)."""
+
+    keys_bytes = 0
+
+    @property
+    def key_bits(self):
+        return max(self.set.primes).bit_length()
+
+    @property
+    def factors_of_keys(self):
+        return self.set.expansion.factors(self.set.primes)
+
+    @property
+    def query_bytes(self):
+        keys = len(self.exponents) * len(self.factors_of_keys) * self.set.words * self.key_bits // 8
+        return keys + super().query_bytes - SEED_BYTES
+
+    @property
+    def uniform_bytes(self):
+        """Bytes of the half of a packed ciphertext that clients take beforehand."""
+        return DEGREE * self.set.response_bits[0] // 8
+
+    @property
+    def result_bytes(self):
+        return self.set.response_bytes - self.uniform_bytes
+
+    def uniform(self, seed):
+        """The uniform halves of the keys, and then of the query."""
+        key = blake3.blake3(seed, derive_key_context="spirea v1: uniform halves of queries that bring their keys").digest()
+        return [uniform_half(self.set, key, i) for i in range(len(self.exponents) * len(self.factors_of_keys) + 1)]
+
+
 def uniform_half(ring_set, seed, number):
     """The values of a for ciphertext `number` of a seed (wire.md 11.3)."""
     primes = ring_set.primes
@@ -137,9 +176,12 @@ class RingSecret:
         self.values = self.ring.forward(self.coefficients)
         self.keys = self._evaluation_keys(shape, rng)
 
-    def _encrypt(self, message, seed, number):
+    def _masked(self, message, uniform):
         """The b half of a ciphertext as values: message with its noise, as values, less a s (wire.md 11.3)."""
-        return self.ring.subtract(message, self.ring.multiply(uniform_half(self.set, seed, number), self.values))
+        return self.ring.subtract(message, self.ring.multiply(uniform, self.values))
+
+    def _encrypt(self, message, seed, number):
+        return self._masked(message, uniform_half(self.set, seed, number))
 
     def _noise(self, rng):
         return self.ring.lift(noise(rng, DEGREE))
@@ -156,12 +198,15 @@ class RingSecret:
                 halves.append(self._encrypt(message, seed, len(halves)).astype("<u4").tobytes())
         return seed + b"".join(halves)
 
+    def _blinded(self, shape, numbers, group, rng):
+        scaled = [self.set.scale * int(number) for number in numbers]
+        return self.ring.forward(shape.blinded(self.ring, scaled, group, self._noise(rng)))
+
     def query(self, shape, numbers, group, rng):
         """The ciphertext of numbers, one for each column, and of the selectors of a group (wire.md 11.6)."""
-        scaled = [self.set.scale * int(number) for number in numbers]
-        blinded = shape.blinded(self.ring, scaled, group, self._noise(rng))
+        blinded = self._blinded(shape, numbers, group, rng)
         seed = rng.bytes(SEED_BYTES)
-        return seed + shape.half(self.ring, self._encrypt(self.ring.forward(blinded), seed, 0))
+        return seed + shape.half(self.ring, self._encrypt(blinded, seed, 0))
 
     def decode(self, ciphertext, bits):
         """The numbers of so many bits in the coefficients of a response's ciphertext (wire.md 11.7)."""
@@ -176,6 +221,29 @@ class RingSecret:
         # Fractions of 2^64.
         phases = ((p << (64 - a_bits)) + (number << (64 - b_bits)) for p, number in zip(product, b))
         return [((phase + (1 << (63 - bits))) >> (64 - bits)) & ((1 << bits) - 1) for phase in phases]
+
+
+class OneShotSecret(RingSecret):
+    """A secret for one query, with the query's bytes (wire.md 11.8)."""
+
+    def __init__(self, shape, uniform, numbers, rng):
+        self.set, self.ring, uniform = shape.set, Ring(shape.set.primes), iter(uniform)
+        self.coefficients = self.ring.lift(ternary(rng, DEGREE))
+        self.values = self.ring.forward(self.coefficients)
+        self.asked = b""
+        for exponent in shape.exponents:
+            target = self.ring.forward(self.ring.substitute(self.coefficients, exponent))
+            for factor in shape.factors_of_keys:
+                message = self.ring.add(self.ring.forward(self._noise(rng)), self.ring.scale(target, factor))
+                self.asked += join_words(self._masked(message, next(uniform)), shape.key_bits)
+        blinded = self._blinded(shape, numbers, 0, rng)
+        self.asked += shape.half(self.ring, self._masked(blinded, next(uniform)))
+
+
+def join_words(words, bits):
+    """`join_bits` of the lowest bits of words."""
+    places = np.unpackbits(words.astype("<u4").reshape(-1, 1).view(np.uint8), axis=1, bitorder="little")
+    return np.packbits(places[:, :bits].reshape(-1), bitorder="little").tobytes()
 
 
 def bit_fields(data, bits):

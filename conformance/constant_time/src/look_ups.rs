@@ -6,6 +6,7 @@ use spirea_conformance::{Setup, is_long, setup_of, slices};
 use spirea_cpu::CpuBackend;
 use spirea_math::random::SecretRng;
 use spirea_math::secret;
+use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::table::{Fetched, LookupState};
 use spirea_protocols::{ProtocolError, TableClient, TableKind};
@@ -33,8 +34,8 @@ fn sizes(protocol: &str) -> (Size, Size) {
     (small, large)
 }
 
-/// Looks up values under `protocol`.
-pub fn of(protocol: &str) {
+/// Looks up values under `protocol`, whose keys reach the server so.
+pub fn of(protocol: &str, keys: KeyDelivery) {
     let (small, large) = sizes(protocol);
     let tables = [
         (TableKind::Keyword, Spread::Even, small, None),
@@ -50,7 +51,7 @@ pub fn of(protocol: &str) {
         "double-pack" => 1,
         _ => 2,
     };
-    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
     for &(kind, spread, size, proof_levels) in &tables[..count] {
         let (setup, client, rng) = &mut halves(&choice, sealed(kind, spread, size, proof_levels));
         // One that is there, and one that is not.

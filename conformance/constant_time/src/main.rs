@@ -11,17 +11,28 @@ mod planted;
 mod tables;
 
 use spirea_math::secret;
+use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::registry::NAMES;
+
+/// Protocols with queries that bring their keys.
+const PER_QUERY: [&str; 2] = ["exppack-simple-per-query", "exppack-double-per-query"];
 
 fn main() {
     assert!(spirea_memcheck::running(), "nothing is checked without valgrind");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--list"] => NAMES.iter().chain(&["bins"]).for_each(|what| println!("{what}")),
+        ["--list"] => {
+            NAMES.iter().chain(&["bins"]).chain(&PER_QUERY).for_each(|what| println!("{what}"));
+        }
         ["--plant", fault] => planted::run(fault),
         ["bins"] => look_ups::from_bins(),
-        [protocol] if NAMES.contains(&protocol) => look_ups::of(protocol),
-        _ => panic!("usage: constant-time --list | PROTOCOL | bins | --plant branch|address|slice"),
+        [protocol] if NAMES.contains(&protocol) => look_ups::of(protocol, KeyDelivery::Registered),
+        [what] if PER_QUERY.contains(&what) => {
+            look_ups::of(what.trim_end_matches("-per-query"), KeyDelivery::PerQuery);
+        }
+        _ => panic!(
+            "usage: constant-time --list | PROTOCOL | PROTOCOL-per-query | bins | --plant branch|address|slice"
+        ),
     }
     secret::reasons().iter().for_each(|why| println!("declassified: {why}"));
 }

@@ -6,8 +6,9 @@ use spirea_dpf::{Key, PrfKind};
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use crate::{
-    Backend, BackendError, BackendId, Bodies, EvaluationKeys, FileRows, FillPolynomial, FoldedBlocks,
-    Operation, PanelLayout, RingBackend, RingMatrix, RowLayout, ShareBackend, ShareFold, SwitchedBits,
+    Backend, BackendError, BackendId, Bodies, EvaluationKeys, FileRows, FillPolynomial, FixedPacking,
+    FoldedBlocks, Operation, PackedEnds, PanelLayout, RingBackend, RingMatrix, RowLayout, ShareBackend,
+    ShareFold, SwitchedBits,
 };
 
 /// A backend made of others: which one has an operation, and what happens around it. It is a [`Backend`] and a
@@ -184,6 +185,7 @@ where
     type Ciphertexts = <C::Rings as RingBackend>::Ciphertexts;
     type Selectors = <C::Rings as RingBackend>::Selectors;
     type Matrices = <C::Rings as RingBackend>::Matrices;
+    type Fixed = <C::Rings as RingBackend>::Fixed;
 
     fn leaves_memory(&self) -> u64 {
         self.rings().leaves_memory()
@@ -356,5 +358,30 @@ where
         self.run(Operation::EncodeFold(folded), || {
             self.rings().encode_fold(tables, matrices, columns, folded, leaves)
         })
+    }
+
+    fn fix_uniform(
+        &self,
+        tables: &Self::Tables,
+        packing: FixedPacking,
+        uniform: &[u32],
+        plain: &[Self::Plain],
+        bits: SwitchedBits,
+    ) -> Result<(Self::Fixed, Vec<u8>), BackendError> {
+        self.run(Operation::FixUniform(packing), || {
+            self.rings().fix_uniform(tables, packing, uniform, plain, bits)
+        })
+    }
+
+    fn pack_fixed(
+        &self,
+        tables: &Self::Tables,
+        fixed: &Self::Fixed,
+        plain: &[Self::Plain],
+        queries: &[&[u32]],
+        ends: PackedEnds<'_, Self::Folded>,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let operation = Operation::PackFixed { queries: queries.len() };
+        self.run(operation, || self.rings().pack_fixed(tables, fixed, plain, queries, ends))
     }
 }

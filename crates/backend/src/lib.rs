@@ -7,6 +7,7 @@
 
 mod composed;
 mod file_rows;
+mod fixed;
 mod layout;
 pub mod naive;
 mod observed;
@@ -16,24 +17,27 @@ mod rows;
 mod shares;
 mod split;
 mod strategy;
+mod whole;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use composed::Composed;
 pub use file_rows::{FileLayout, FileRows, Residence};
+pub use fixed::FixedPacking;
 pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
 pub use observed::{Observed, Observer, StepTimes, Timed};
 pub use operation::Operation;
 pub use ring::{
-    Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, RingBackend, SwitchedBits, centred, check_batches,
-    check_ciphertexts, check_rotations,
+    Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PackedEnds, RingBackend, SwitchedBits, centred,
+    check_batches, check_ciphertexts, check_rotations,
 };
 pub use rows::{Batch, MAX_KEYS, MetRows, RowLayout, ShareBackend, ShareFold, partial_folds};
 pub use shares::Share;
 pub use split::Split;
 pub use strategy::{Demand, Division, Links, Strategy};
+pub use whole::WholeHalves;
 
 /// Degree of the ring Z_q\[X\]/(X^256 + 1) over which the public matrix is structured.
 pub const RING_DEGREE: usize = 256;

@@ -4,7 +4,7 @@ use spirea_math::Rotations;
 
 #[cfg(doc)]
 use crate::{Backend, RingBackend, ShareBackend};
-use crate::{FoldedBlocks, PanelLayout, RowLayout, SwitchedBits};
+use crate::{FixedPacking, FoldedBlocks, PanelLayout, RowLayout, SwitchedBits};
 
 /// An operation of a backend, with its shape as far as the call states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +121,13 @@ pub enum Operation {
     Columns(PanelLayout),
     /// [`RingBackend::encode_fold`].
     EncodeFold(FoldedBlocks),
+    /// [`RingBackend::fix_uniform`].
+    FixUniform(FixedPacking),
+    /// [`RingBackend::pack_fixed`].
+    PackFixed {
+        /// How many.
+        queries: usize,
+    },
 }
 
 impl Operation {
@@ -136,7 +143,7 @@ impl Operation {
             Self::ShareFold { .. } => "share_fold",
             Self::Tables | Self::Columns(_) => "tables",
             Self::Keys => "keys",
-            Self::Encode { .. } => "encode",
+            Self::Encode { .. } | Self::FixUniform(_) => "encode",
             Self::Expand { .. } | Self::ExpandLeaf { .. } => "expand",
             Self::Rotate { .. } | Self::SumRotated { .. } => "rotate",
             Self::PolyFold => "poly_fold",
@@ -145,6 +152,7 @@ impl Operation {
             Self::RgswFold | Self::CiphertextWords | Self::Ciphertexts { .. } => "rgsw_fold",
             Self::ModSwitch(_) => "mod_switch",
             Self::EncodeFold(_) => "encode_fold",
+            Self::PackFixed { .. } => "pack_fixed",
         }
     }
 }

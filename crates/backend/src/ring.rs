@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
-use crate::{Backend, BackendError, PanelLayout};
+use crate::{Backend, BackendError, FixedPacking, PanelLayout};
 
 /// A client's evaluation keys: ciphertexts as values (transformed), one after another.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,13 @@ impl SwitchedBits {
     /// lowest bit first, without gaps.
     pub fn bytes(&self, degree: usize) -> usize {
         (self.a + self.b) as usize * degree / 8
+    }
+
+    /// The bytes of all a halves of switched ciphertexts, and those of all b halves.
+    pub fn halves(&self, degree: usize, ciphertexts: &[u8]) -> [Vec<u8>; 2] {
+        let of_a = self.a as usize * degree / 8;
+        let halves = || ciphertexts.chunks_exact(self.bytes(degree)).map(|bytes| bytes.split_at(of_a));
+        [halves().flat_map(|(a, _)| a).copied().collect(), halves().flat_map(|(_, b)| b).copied().collect()]
     }
 }
 
@@ -145,6 +152,19 @@ impl Bodies {
     }
 }
 
+/// How packed ciphertexts end: with which bodies added, in how many bits.
+#[derive(Debug)]
+pub struct PackedEnds<'a, F> {
+    /// The answers of a fold.
+    pub folded: &'a F,
+    /// Which of their words are bodies, see [`RingBackend::add_bodies`].
+    pub bodies: &'a Bodies,
+    /// Bits of the plaintext modulus.
+    pub plaintext_bits: u32,
+    /// Bits of the response.
+    pub switched: SwitchedBits,
+}
+
 /// Checks that two operands of a batch are of the same number of queries.
 ///
 /// # Errors
@@ -211,6 +231,8 @@ pub trait RingBackend: Backend {
     type Selectors: Send + Sync;
     /// Matrices of switched ciphertexts (step `reinterpret`), one of each query.
     type Matrices: Send + Sync;
+    /// What packing needs of uniform halves that are constants, see [`RingBackend::fix_uniform`].
+    type Fixed: Send + Sync;
 
     /// Bytes of memory that the leaves of a batch may have: whoever has more queries expands them in groups.
     fn leaves_memory(&self) -> u64;
@@ -430,6 +452,39 @@ pub trait RingBackend: Backend {
         folded: FoldedBlocks,
         leaves: &Self::Leaves,
     ) -> Result<Self::Ciphertexts, BackendError>;
+
+    /// Computes what all queries have in common whose uniform halves, and those of the keys that they bring, are
+    /// `uniform` (values, in the order of [`FixedPacking`]), and whose results are packed with `plain`: digits of every
+    /// substitution, so that a query takes no transform but for what is added and what is sent. Gives it with the a
+    /// halves of all results, in the bits of a response.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if these are not the polynomials of a query, or plaintexts are for other rotations;
+    /// [`BackendError::Unavailable`] if there is no room.
+    fn fix_uniform(
+        &self,
+        tables: &Self::Tables,
+        packing: FixedPacking,
+        uniform: &[u32],
+        plain: &[Self::Plain],
+        bits: SwitchedBits,
+    ) -> Result<(Self::Fixed, Vec<u8>), BackendError>;
+
+    /// Steps `expand`, `rotate`, `poly_fold`, `pack` and `mod_switch` of queries whose uniform halves are constants: for
+    /// each of them, of its b halves (values below the primes, in the order of [`FixedPacking`]), the b halves of its
+    /// results with bodies added, in the bits of a response, one after another. The same bytes as of whole ciphertexts.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if these are not the polynomials of queries, or plaintexts are others than those that
+    /// were fixed, or as [`Self::add_bodies`].
+    fn pack_fixed(
+        &self,
+        tables: &Self::Tables,
+        fixed: &Self::Fixed,
+        plain: &[Self::Plain],
+        queries: &[&[u32]],
+        ends: PackedEnds<'_, Self::Folded>,
+    ) -> Result<Vec<Vec<u8>>, BackendError>;
 }
 
 #[cfg(test)]

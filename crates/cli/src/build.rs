@@ -1,7 +1,6 @@
 //! `spirea build`.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,18 +9,19 @@ use clap::Args;
 use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
 use spirea_lattice::LweSet;
-use spirea_protocols::choice::{Preference, SecurityLevel};
+use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
 use spirea_protocols::dpf::Words;
 use spirea_protocols::planner::{Advice, Needs, Rates};
 use spirea_protocols::registry::Choice;
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::signing::{read_key, sign};
-use spirea_store::{BuildOptions, Overwrite, Progress, Protocol, Proving, Silent, Snapshot, build};
+use spirea_store::{BuildOptions, Input, Overwrite, Progress, Protocol, Proving, Silent, Snapshot, build};
 
 use crate::input::InputOptions;
 use crate::inspect::explain;
 use crate::output::{is_quiet, parse_length, print_line, seconds};
 use crate::progress::Bars;
+use crate::status::Status;
 use crate::threads::Threads;
 
 /// What to build.
@@ -71,6 +71,11 @@ pub struct Options {
     /// Take a pseudorandom function that has little cryptanalysis behind it.
     #[arg(long)]
     accept_weak_prf: bool,
+    /// How the evaluation keys of a client reach the server: registered, once; or per-query, with each query of
+    /// exppack-simple, exppack-double or hybrid, whose secret is used for nothing else, so that nothing links two queries.
+    /// Without it, registered, and with --protocol auto whichever is better.
+    #[arg(long, value_name = "WAY")]
+    keys: Option<KeyDelivery>,
     /// Bits of the words of dpf-sum: 32 or 64.
     #[arg(long, default_value_t = 32)]
     word_bits: u32,
@@ -98,6 +103,29 @@ pub struct Options {
 }
 
 impl Options {
+    /// The file to build from.
+    pub fn file(&self) -> anyhow::Result<Input> {
+        Ok(Input::File { path: self.input.clone(), format: self.file.format(&self.input)? })
+    }
+
+    /// How many threads to build on.
+    pub fn threads(&self) -> Threads {
+        self.threads
+    }
+
+    /// What to build of `input`.
+    pub fn build_options(&self, input: Input) -> anyhow::Result<BuildOptions> {
+        let (key, values, nulls) = (self.key.clone(), self.value.clone(), self.file.nulls);
+        Ok(BuildOptions {
+            name: self.name.clone(),
+            protocol: self.protocol()?,
+            max_value: self.max_value,
+            proving: if self.proofs { Proving::Include } else { Proving::Omit },
+            overwrite: if self.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
+            ..BuildOptions::of(input, Selection { key, values, nulls }, &self.out)
+        })
+    }
+
     fn protocol(&self) -> anyhow::Result<Protocol> {
         if self.protocol == "auto" {
             ensure!(
@@ -105,7 +133,8 @@ impl Options {
                 "--protocol auto chooses the parameter sets too: leave --set, --ring and --bins away"
             );
             let rates = Rates::measure(&CpuBackend::new(self.threads.count())?, &self.security.ring_sets())?;
-            let needs = Needs { security: self.security, prefer: self.prefer, ..Needs::default() };
+            let Self { security, prefer, keys, .. } = *self;
+            let needs = Needs { security, prefer, keys, ..Needs::default() };
             return Ok(Protocol::Planned(Advice { needs, rates }));
         }
         ensure!(
@@ -128,23 +157,14 @@ impl Options {
             prf: self.prf,
             words,
             bins: self.bins,
+            keys: self.keys.unwrap_or_default(),
         }))
     }
 }
 
 /// Builds and says what it built.
-pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let format = options.file.format(&options.input)?;
-    let (key, values, nulls) = (options.key.clone(), options.value.clone(), options.file.nulls);
-    let selection = Selection { key, values, nulls };
-    let build_options = BuildOptions {
-        name: options.name.clone(),
-        protocol: options.protocol()?,
-        max_value: options.max_value,
-        proving: if options.proofs { Proving::Include } else { Proving::Omit },
-        overwrite: if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
-        ..BuildOptions::new(&options.input, format, selection, &options.out)
-    };
+pub fn run(options: &Options) -> anyhow::Result<Status> {
+    let build_options = options.build_options(options.file()?)?;
     // Before the work: a key that cannot be read shall not cost a build.
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let started = Instant::now();
@@ -153,13 +173,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         sign(&snapshot, key)?;
     }
     if is_quiet() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Status::SUCCESS);
     }
     print_line(&format!("built {} in {}", options.out.display(), seconds(started.elapsed().as_secs_f64())))?;
     for (label, text) in explain(&snapshot) {
         print_line(&format!("{label:>16}  {text}"))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }
 
 fn build_with(options: &BuildOptions, wanted: Threads, progress: &dyn Progress) -> anyhow::Result<Snapshot> {

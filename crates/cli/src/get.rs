@@ -2,7 +2,6 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use spirea_protocols::signature::PublicKey;
 use crate::access::Access;
 use crate::output::{Format, bytes, escaped, is_watched, print_bytes, print_error, print_line, seconds};
 use crate::progress::byte_bar;
+use crate::status::Status;
 
 /// What to look up.
 #[derive(Args)]
@@ -76,7 +76,7 @@ pub struct Options {
 }
 
 /// Looks up and prints. The status is 0 if everything was found, 1 if something was not, 2 for an error.
-pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+pub fn run(options: &Options) -> anyhow::Result<Status> {
     let keys = all_keys(options)?;
     if keys.is_empty() && options.index.is_empty() {
         bail!("nothing to look up: give keys, --keys-from or --index");
@@ -108,7 +108,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.timings {
         print_timings(connected, &timings);
     }
-    Ok(ExitCode::from(u8::from(values.iter().any(|value| !matches!(value, Fetched::Value(_))))))
+    Ok(Status::from(u8::from(values.iter().any(|value| !matches!(value, Fetched::Value(_))))))
 }
 
 /// Values that were each asked for with a query of their own.

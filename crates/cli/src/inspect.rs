@@ -1,11 +1,11 @@
 //! `spirea inspect`.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
+use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::keyword::FALSE_MATCH_LOG2;
 use spirea_protocols::parameters::{Claim, Failure, FirstFold, Stored};
 use spirea_protocols::proof::Proofs;
@@ -19,6 +19,7 @@ use crate::leaks::{Report, SetSecurity, set_securities};
 use crate::output::{bytes, print_line};
 use crate::progress::Bars;
 use crate::publish;
+use crate::status::Status;
 
 /// What to inspect.
 #[derive(Args)]
@@ -46,7 +47,7 @@ struct Described<'a> {
 }
 
 /// Explains a snapshot.
-pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+pub fn run(options: &Options) -> anyhow::Result<Status> {
     if options.snapshot.join(VERSIONS).is_dir() {
         return inspect_repository(options);
     }
@@ -71,11 +72,11 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
             print_report(&Report::of_snapshot(&snapshot)?)?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }
 
 /// Lists the versions of a repository.
-fn inspect_repository(options: &Options) -> anyhow::Result<ExitCode> {
+fn inspect_repository(options: &Options) -> anyhow::Result<Status> {
     ensure!(
         !options.json || options.leaks,
         "--json shows the manifest of a snapshot: name one of those in bases/ or deltas/"
@@ -97,7 +98,7 @@ fn inspect_repository(options: &Options) -> anyhow::Result<ExitCode> {
         Some(report) => print_report(&report)?,
         None => {}
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }
 
 fn print_report(report: &Report) -> anyhow::Result<()> {
@@ -169,6 +170,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
             ),
         ),
     ];
+    lines.extend(protocol.key_delivery().map(|delivery| ("keys", explain_delivery(delivery).into())));
     lines.extend(set_securities(std::iter::once(protocol)).iter().map(|set| ("security", explain_set(set))));
     lines.extend(explain_bins(protocol).map(|bins| ("bins", bins)));
     lines.extend([
@@ -200,6 +202,18 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     lines.extend(table.proofs.as_ref().map(|proofs| ("proofs", explain_proofs(table, proofs))));
     lines.extend(function);
     lines
+}
+
+/// How evaluation keys reach the server.
+fn explain_delivery(delivery: KeyDelivery) -> &'static str {
+    match delivery {
+        KeyDelivery::Registered => {
+            "registered: a client sends them once, and its queries name them, by which they can be linked"
+        }
+        KeyDelivery::PerQuery => {
+            "per-query: every query brings its own, under a secret that is used for nothing else; nothing is registered"
+        }
+    }
 }
 
 /// What bins there are, and what they are for.

@@ -1,13 +1,13 @@
 //! `spirea key new` and `spirea sign`: the operator's key.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use spirea_store::Snapshot;
 use spirea_store::signing::{new_key, read_key, sign as sign_snapshot};
 
 use crate::output::print_line;
+use crate::status::Status;
 
 /// What to do with keys.
 #[derive(Subcommand)]
@@ -25,13 +25,13 @@ pub enum Key {
 }
 
 /// Makes a key or prints the public one.
-pub fn run(key: &Key) -> anyhow::Result<ExitCode> {
+pub fn run(key: &Key) -> anyhow::Result<Status> {
     let key = match key {
         Key::New { file } => new_key(file)?,
         Key::Public { file } => read_key(file)?,
     };
     print_line(&key.public().to_string())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }
 
 /// What to sign.
@@ -45,10 +45,10 @@ pub struct Sign {
 }
 
 /// Signs a snapshot.
-pub fn sign(options: &Sign) -> anyhow::Result<ExitCode> {
+pub fn sign(options: &Sign) -> anyhow::Result<Status> {
     let snapshot = Snapshot::open(&options.snapshot)?;
     let signature = sign_snapshot(&snapshot, &read_key(&options.key)?)?;
     let (version, name) = (snapshot.version_hex(), &snapshot.manifest().name);
     print_line(&format!("signed version {version} of {name}, number {}", signature.sequence))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }

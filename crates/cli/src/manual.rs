@@ -1,13 +1,13 @@
 //! `spirea completions` and `spirea man`: what the command's options are, for shells and for `man`.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::output::{print_bytes, print_line};
+use crate::status::Status;
 
 /// For which shell.
 #[derive(Args)]
@@ -26,15 +26,15 @@ pub struct Man {
 }
 
 /// Prints the completions.
-pub fn completions(options: &Completions, mut command: Command) -> anyhow::Result<ExitCode> {
+pub fn completions(options: &Completions, mut command: Command) -> anyhow::Result<Status> {
     let (name, mut script) = (command.get_name().to_owned(), Vec::new());
     clap_complete::generate(options.shell, &mut command, name, &mut script);
     print_bytes(&script)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }
 
 /// Writes the pages and says where.
-pub fn man(options: &Man, command: Command) -> anyhow::Result<ExitCode> {
+pub fn man(options: &Man, command: Command) -> anyhow::Result<Status> {
     let folder = &options.out;
     std::fs::create_dir_all(folder)
         .and_then(|()| clap_mangen::generate_to(command, folder))
@@ -44,5 +44,5 @@ pub fn man(options: &Man, command: Command) -> anyhow::Result<ExitCode> {
         folder.display(),
         folder.display()
     ))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +19,7 @@ use crate::input::InputOptions;
 use crate::output::{bytes, print_line, seconds};
 use crate::progress::Bars;
 use crate::remote::Remote;
+use crate::status::Status;
 use crate::threads::Threads;
 
 /// The repository, and how it is worked on.
@@ -111,7 +111,7 @@ impl Publish {
 }
 
 /// Publishes a base or changes.
-pub fn publish(options: &Publish) -> anyhow::Result<ExitCode> {
+pub fn publish(options: &Publish) -> anyhow::Result<Status> {
     let (target, started) = (&options.target, Instant::now());
     if let Some(server) = target.remote.publisher()? {
         return match (&options.base, &options.changes) {
@@ -153,7 +153,7 @@ pub struct Rollback {
 }
 
 /// Goes back to an earlier version.
-pub fn rollback(options: &Rollback) -> anyhow::Result<ExitCode> {
+pub fn rollback(options: &Rollback) -> anyhow::Result<Status> {
     let started = Instant::now();
     if let Some(server) = options.target.remote.publisher()? {
         return server.roll_back(options.to.as_deref());
@@ -184,7 +184,7 @@ pub struct Compact {
 }
 
 /// Makes a new base of the base and its delta.
-pub fn compact(options: &Compact) -> anyhow::Result<ExitCode> {
+pub fn compact(options: &Compact) -> anyhow::Result<Status> {
     let started = Instant::now();
     if let Some(server) = options.target.remote.publisher()? {
         return server.compact();
@@ -194,11 +194,11 @@ pub fn compact(options: &Compact) -> anyhow::Result<ExitCode> {
     report("compacted into", &record, started)
 }
 
-fn report(done: &str, record: &VersionRecord, started: Instant) -> anyhow::Result<ExitCode> {
+fn report(done: &str, record: &VersionRecord, started: Instant) -> anyhow::Result<Status> {
     let taken = seconds(started.elapsed().as_secs_f64());
     print_line(&format!("{done} version {} of {} in {taken}", record.version_hex(), record.name()))?;
     print_line(&describe(record))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }
 
 /// A version in a line.

@@ -2,7 +2,6 @@
 
 use std::io::{PipeWriter, Read, pipe};
 use std::path::Path;
-use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use ureq::{Agent, Body, RequestBuilder, SendBody};
 
 use crate::access::{Access, tls};
 use crate::output::{print_line, seconds};
+use crate::status::Status;
 
 /// The most bytes of a list of versions with the table, which fits a manifest.
 const MAX_VERSIONS_BYTES: u64 = 2 * MAX_MANIFEST_BYTES;
@@ -70,7 +70,7 @@ pub struct Publisher {
 
 impl Publisher {
     /// Sends a snapshot.
-    pub fn base(&self, folder: &Path) -> anyhow::Result<ExitCode> {
+    pub fn base(&self, folder: &Path) -> anyhow::Result<Status> {
         let snapshot = Snapshot::open(folder)?;
         // A wrong address, token or database is reported before gigabytes are sent.
         self.versions()?;
@@ -99,22 +99,22 @@ impl Publisher {
     }
 
     /// Sends changes, as lines of JSON.
-    pub fn changes(&self, lines: impl Read + Send + 'static) -> anyhow::Result<ExitCode> {
+    pub fn changes(&self, lines: impl Read + Send + 'static) -> anyhow::Result<Status> {
         self.post("changes", Some("application/x-ndjson"), SendBody::from_owned_reader(lines))
     }
 
     /// Goes back to a version, or to the one before.
-    pub fn roll_back(&self, to: Option<&str>) -> anyhow::Result<ExitCode> {
+    pub fn roll_back(&self, to: Option<&str>) -> anyhow::Result<Status> {
         let to = to.map(|version| format!("?to={version}")).unwrap_or_default();
         self.post(&format!("rollback{to}"), None, SendBody::none())
     }
 
     /// Makes a new base of the base and its changes.
-    pub fn compact(&self) -> anyhow::Result<ExitCode> {
+    pub fn compact(&self) -> anyhow::Result<Status> {
         self.post("compact", None, SendBody::none())
     }
 
-    fn post(&self, what: &str, content_type: Option<&str>, body: SendBody<'_>) -> anyhow::Result<ExitCode> {
+    fn post(&self, what: &str, content_type: Option<&str>, body: SendBody<'_>) -> anyhow::Result<Status> {
         let started = Instant::now();
         let request = self.authorized(self.agent.post(format!("{}/{what}", self.url)));
         let response = content_type.into_iter().fold(request, RequestBuilder::content_type).send(body);
@@ -128,7 +128,7 @@ impl Publisher {
             "number {}, {} changed in its delta",
             published["sequence"], published["changes"]
         ))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(Status::SUCCESS)
     }
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {

@@ -1,16 +1,16 @@
 //! `spirea serve`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
 use spirea_server::settings::Configured;
 use spirea_server::{Addresses, BackendChoice, LogFormat, Party, ServerConfig, TlsFiles, init_logs, serve};
 
 use crate::output::{parse_bytes, print_line};
+use crate::status::Status;
 use crate::threads::Threads;
 
 /// What to serve. What is not given here is as the environment says (SPIREA_LISTEN, SPIREA_LIMITS__BODY_MEMORY, ...),
@@ -32,7 +32,7 @@ pub struct Options {
     #[arg(long)]
     listen: Option<SocketAddr>,
     /// Address for publishing and administration; none by default.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", alias = "admin")]
     admin_listen: Option<SocketAddr>,
     /// Certificate, as PEM, with those of its issuers: connections are encrypted.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -75,15 +75,29 @@ pub struct Options {
     /// The most that the folder for evaluation keys takes. [default: 16GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     keys_disk: Option<u64>,
+    /// Serve the demo page too: look-ups in a browser. It is in share/spirea/web beside the program's folder, where
+    /// `make web` puts it, or else in this one. Its address is the last line of output.
+    #[arg(long, value_name = "DIR", require_equals = true)]
+    demo: Option<Option<PathBuf>>,
     /// Form of the log on standard error. [default: text]
     #[arg(long, value_enum)]
     log: Option<Log>,
 }
 
+/// How tables are held.
 #[derive(Clone, Copy, ValueEnum)]
-enum Memory {
+pub enum Memory {
     Copied,
     Mapped,
+}
+
+impl From<Memory> for Residence {
+    fn from(memory: Memory) -> Self {
+        match memory {
+            Memory::Copied => Self::Copied,
+            Memory::Mapped => Self::Mapped,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -93,13 +107,13 @@ enum Log {
 }
 
 /// Serves until it is asked to stop.
-pub fn run(options: Options) -> anyhow::Result<ExitCode> {
+pub fn run(options: Options) -> anyhow::Result<Status> {
     let check_only = options.check_config;
     let configured = options.configure()?;
     configured.check()?;
     if check_only {
         print_line("the configuration is right")?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Status::SUCCESS);
     }
     let Configured { config, warnings, .. } = configured;
     let _logs =
@@ -108,19 +122,33 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
         tracing::warn!("{warning}");
     }
     let mut announced = Ok(());
-    serve(config, |addresses| announced = announce(addresses))?;
-    announced.map(|()| ExitCode::SUCCESS)
+    let demo = config.demo.clone();
+    serve(config, |addresses| announced = announce(addresses, demo.as_deref()))?;
+    announced.map(|()| Status::SUCCESS)
 }
 
-fn announce(Addresses { data, admin, tls }: Addresses) -> anyhow::Result<()> {
+/// Prints where a server listens, and where its demo page is, if it has one.
+pub fn announce(Addresses { data, admin, tls }: Addresses, demo: Option<&Path>) -> anyhow::Result<()> {
     let scheme = if tls { "https" } else { "http" };
     print_line(&format!("listening on {scheme}://{data}"))?;
-    admin.map_or(Ok(()), |admin| print_line(&format!("administration on {scheme}://{admin}")))
+    if let Some(admin) = admin {
+        print_line(&format!("administration on {scheme}://{admin}"))?;
+    }
+    demo.map_or(Ok(()), |_| print_line(&format!("demo on {scheme}://{data}/demo/")))
+}
+
+/// Where the demo page is installed: as `/usr/share/spirea/web` beside `/usr/bin`.
+fn installed_demo() -> anyhow::Result<PathBuf> {
+    let program =
+        std::env::current_exe().context("where this program is, beside which the demo page would be")?;
+    let program = program.canonicalize().unwrap_or(program);
+    let prefix = program.parent().and_then(Path::parent).context("this program lies in no folder")?;
+    Ok(prefix.join("share/spirea/web"))
 }
 
 impl Options {
     /// The file and the environment, overridden by what was given.
-    fn configure(self) -> anyhow::Result<Configured> {
+    pub fn configure(self) -> anyhow::Result<Configured> {
         // A variable whose name or value is no text is no setting.
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -152,10 +180,7 @@ impl Options {
             config.threads = value
         });
         set.to("memory", "--memory", self.memory, |config, value| {
-            config.residence = match value {
-                Memory::Copied => Residence::Copied,
-                Memory::Mapped => Residence::Mapped,
-            };
+            config.residence = value.into();
         });
         set.to("party", "--party", self.party, |config, value| config.party = Some(value));
         set.to("queue", "--queue", self.queue, |config, value| config.queue = value);
@@ -167,6 +192,12 @@ impl Options {
             bail!("--keys-disk: there is no folder for keys that it could bound; name one (--keys-dir)");
         }
         set.to("keys.disk", "--keys-disk", self.keys_disk, |config, value| config.keys.disk.bytes = value);
+        let demo = match self.demo {
+            Some(None) => Some(installed_demo()?),
+            Some(folder) => folder,
+            None => None,
+        };
+        set.to("demo", "--demo", demo, |config, value| config.demo = Some(value));
         set.to("log.format", "--log", self.log, |config, value| {
             config.log.format = match value {
                 Log::Text => LogFormat::Text,

@@ -1,12 +1,11 @@
 //! `spirea token`.
 
-use std::process::ExitCode;
-
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use spirea_server::{Quota, Scope, Secret};
 
 use crate::output::{print_error, print_line};
+use crate::status::Status;
 
 /// Tokens, by which a server knows who may ask.
 #[derive(Subcommand)]
@@ -50,7 +49,7 @@ impl From<ScopeName> for Scope {
 }
 
 /// Makes a token.
-pub fn run(Token::New(options): &Token) -> anyhow::Result<ExitCode> {
+pub fn run(Token::New(options): &Token) -> anyhow::Result<Status> {
     if options.name.is_empty() || options.name.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
         bail!("--name: a token's name is a text without quotes and backslashes");
     }
@@ -66,7 +65,7 @@ pub fn run(Token::New(options): &Token) -> anyhow::Result<ExitCode> {
     entry(options, &token).iter().for_each(|line| print_error(line));
     print_error("");
     print_line(token.expose())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }
 
 /// The token's lines in the file.

@@ -127,6 +127,16 @@ fn a_quiet_build_prints_nothing_but_what_is_wrong() {
 }
 
 #[test]
+fn what_the_python_package_does_is_said_to_be_there() {
+    let folder = folder_with(&[]);
+    let said = refusal(folder.path(), &["cluster", "up", "--wait", "5", "cluster.yaml"]);
+    assert!(
+        said.contains("cluster up is a command of the Python package: pip install 'spirea[cluster]'"),
+        "{said}"
+    );
+}
+
+#[test]
 fn shells_complete_and_man_has_a_page_for_each_command() {
     let folder = folder_with(&[]);
     let folder = folder.path();

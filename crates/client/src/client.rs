@@ -7,9 +7,9 @@ use spirea_protocols::table::Fetched;
 use spirea_wire::{Code, KeysHash, Response};
 
 use crate::cache::HintCache;
-use crate::conversation::{Conversation, Servers, fetch};
+use crate::conversation::{Conversation, Lines, Servers, fetch};
 use crate::look_up::Asking;
-use crate::{ClientError, Clock, Description, Fetch, LookUp, Policy, Round, Session, Value};
+use crate::{ClientError, Clock, Description, Fetch, KeptKeys, LookUp, Policy, Round, Session, Value};
 
 /// What look-ups cost, summed over the requests that they took. Two servers are asked at the same time, and
 /// time passes once.
@@ -94,16 +94,50 @@ impl Client {
     pub fn connect(
         addresses: &[Vec<String>],
         name: &str,
+        cache: Box<dyn HintCache>,
+        policy: Policy,
+        clock: Clock,
+    ) -> Result<Conversation<'static, Self>, ClientError> {
+        Self::resume(addresses, name, cache, policy, clock, Vec::new())
+    }
+
+    /// [`Client::connect`] that goes on with the evaluation keys of a client that is no more, where they fit. The server is
+    /// believed to have them until it says otherwise.
+    ///
+    /// # Errors
+    /// Those of [`Client::connect`].
+    pub fn resume(
+        addresses: &[Vec<String>],
+        name: &str,
         mut cache: Box<dyn HintCache>,
         policy: Policy,
         clock: Clock,
+        kept: Vec<KeptKeys>,
     ) -> Result<Conversation<'static, Self>, ClientError> {
         let mut servers = Servers::new(addresses, name, &policy, clock.clone())?;
         Ok(Conversation::new(servers.lines().clone(), async move {
             let (description, hints) = fetch(&mut servers, &mut *cache, &policy).await?;
-            let session = Session::new_with(description, &hints, policy.weak_prf, clock.clone())?;
-            Ok(Self::over(servers, cache, policy, clock, session))
+            let sent = kept.iter().map(|kept| *kept.blake3()).collect();
+            let bytes = keys_bytes(&description);
+            let session = making_keys(&policy, bytes, || {
+                Session::resume(description, &hints, policy.weak_prf, clock.clone(), kept)
+            })?;
+            Ok(Self { keys_sent: sent, ..Self::over(servers, cache, policy, clock, session) })
         }))
+    }
+
+    /// The evaluation keys for another client to [`resume`](Self::resume) with: see [`Session::kept_keys`].
+    pub fn kept_keys(&self) -> Vec<KeptKeys> {
+        self.session.kept_keys()
+    }
+
+    /// Whether a server has said that it has a newer version, which the next look-up begins with.
+    pub fn is_outdated(&self) -> bool {
+        self.outdated
+    }
+
+    pub(crate) fn lines(&self) -> &Lines {
+        self.servers.lines()
     }
 
     pub(crate) fn over(
@@ -129,38 +163,58 @@ impl Client {
     /// The values of keys, and what they cost. The conversation's errors are those of
     /// [`HttpClient::look_up_keys`](crate::HttpClient::look_up_keys).
     pub fn look_up_keys<'a>(&'a mut self, keys: &'a [&'a [u8]]) -> Conversation<'a, Lookups> {
-        Conversation::new(self.servers.lines().clone(), async move {
-            let look_up = self.session.look_up_keys(keys)?;
-            self.look_up(look_up).await
-        })
+        Conversation::new(self.lines().clone(), self.values_of_keys(keys))
+    }
+
+    pub(crate) async fn values_of_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
+        let look_up = self.begin(|session| session.look_up_keys(keys))?;
+        self.look_up(look_up).await
     }
 
     /// The values at indices, and what they cost. The conversation's errors are those of
     /// [`HttpClient::look_up_indices`](crate::HttpClient::look_up_indices).
     pub fn look_up_indices<'a>(&'a mut self, indices: &'a [u64]) -> Conversation<'a, Lookups> {
-        Conversation::new(self.servers.lines().clone(), async move {
-            let look_up = self.session.look_up_indices(indices)?;
-            self.look_up(look_up).await
-        })
+        Conversation::new(self.lines().clone(), self.values_at(indices))
+    }
+
+    pub(crate) async fn values_at(&mut self, indices: &[u64]) -> Result<Lookups, ClientError> {
+        let look_up = self.begin(|session| session.look_up_indices(indices))?;
+        self.look_up(look_up).await
     }
 
     /// What one query brings of the values of keys, in as many bins of the table as these lie in, and what it cost. One
     /// request with one query, whatever is asked for. The conversation's errors are those of
     /// [`HttpClient::fetch_keys`](crate::HttpClient::fetch_keys).
     pub fn fetch_keys<'a>(&'a mut self, keys: &'a [&'a [u8]]) -> Conversation<'a, Fetches> {
-        Conversation::new(self.servers.lines().clone(), async move {
-            let fetch = self.session.fetch_keys(keys)?;
-            self.fetch(fetch).await
-        })
+        Conversation::new(self.lines().clone(), self.fetched_keys(keys))
+    }
+
+    pub(crate) async fn fetched_keys(&mut self, keys: &[&[u8]]) -> Result<Fetches, ClientError> {
+        let fetch = self.begin(|session| session.fetch_keys(keys))?;
+        self.fetch(fetch).await
     }
 
     /// The same of the values at indices. The conversation's errors are those of
     /// [`HttpClient::fetch_indices`](crate::HttpClient::fetch_indices).
     pub fn fetch_indices<'a>(&'a mut self, indices: &'a [u64]) -> Conversation<'a, Fetches> {
-        Conversation::new(self.servers.lines().clone(), async move {
-            let fetch = self.session.fetch_indices(indices)?;
-            self.fetch(fetch).await
-        })
+        Conversation::new(self.lines().clone(), self.fetched_at(indices))
+    }
+
+    pub(crate) async fn fetched_at(&mut self, indices: &[u64]) -> Result<Fetches, ClientError> {
+        let fetch = self.begin(|session| session.fetch_indices(indices))?;
+        self.fetch(fetch).await
+    }
+
+    /// Begins what an application asks for at once, with new keys where it is time for them.
+    fn begin<T>(
+        &mut self,
+        begin: impl FnOnce(&mut Session) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        if !self.session.needs_keys() {
+            return begin(&mut self.session);
+        }
+        let bytes = keys_bytes(self.session.description());
+        making_keys(&self.policy, bytes, || begin(&mut self.session))
     }
 
     async fn fetch(&mut self, mut fetch: Fetch<'_>) -> Result<Fetches, ClientError> {
@@ -187,7 +241,7 @@ impl Client {
                 self.follow().await?;
             }
             let Err(error) = self.request(look_up, timings).await else { continue };
-            if !self.is_outdated(&error).await? {
+            if !self.is_of_another_version(&error).await? {
                 return Err(error);
             }
             if std::mem::replace(&mut refreshed, true) {
@@ -207,14 +261,16 @@ impl Client {
     /// Goes on with the version that the servers have now.
     async fn follow(&mut self) -> Result<(), ClientError> {
         let (description, hints) = fetch(&mut self.servers, &mut *self.cache, &self.policy).await?;
-        self.session = self.session.follow(description, &hints, self.policy.weak_prf)?;
+        let (session, weak_prf) = (&self.session, self.policy.weak_prf);
+        let bytes = keys_bytes(&description);
+        self.session = making_keys(&self.policy, bytes, || session.follow(description, &hints, weak_prf))?;
         self.outdated = false;
         Ok(())
     }
 
     /// Whether a server refused because it has another version by now. One of another shape takes other
     /// lengths, and calls these malformed before it comes to the version.
-    async fn is_outdated(&mut self, error: &ClientError) -> Result<bool, ClientError> {
+    async fn is_of_another_version(&mut self, error: &ClientError) -> Result<bool, ClientError> {
         let ClientError::Refused { refusal, .. } = error.cause() else { return Ok(false) };
         match refusal.code {
             Code::StaleVersion => Ok(true),
@@ -308,6 +364,23 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// Bytes of a database's evaluation keys.
+fn keys_bytes(description: &Description) -> u64 {
+    description.limits().parts().map(|part| part.keys_bytes as u64).max().unwrap_or_default()
+}
+
+/// What is made together with `bytes` of evaluation keys, if they are any, told to whom the policy says.
+fn making_keys<T>(policy: &Policy, bytes: u64, make: impl FnOnce() -> T) -> T {
+    let tell = |done| match &policy.keys_progress {
+        Some(progress) if bytes > 0 => progress(done, bytes),
+        _ => (),
+    };
+    tell(0);
+    let made = make();
+    tell(bytes);
+    made
 }
 
 /// What came back from all servers, in the order of their parties.

@@ -111,6 +111,9 @@ pub enum ClientError {
     /// A look-up that cannot be made, or an answer that is wrong and was withheld.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
+    /// Whoever holds the call wants no more of it.
+    #[error("stopped before it was done")]
+    Stopped,
     /// Two servers serve different snapshots.
     #[error(
         "party 0 serves version {}, party 1 serves {}: one of them has not been updated yet, or they serve different data; try again when both serve the same snapshot", short(&.versions[0]), short(&.versions[1])

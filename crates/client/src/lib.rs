@@ -20,7 +20,9 @@ mod fetch;
 mod fixture;
 #[cfg(feature = "http")]
 mod http;
+mod kept;
 mod keys;
+mod lender;
 mod look_up;
 mod manifest;
 mod policy;
@@ -37,7 +39,9 @@ pub use error::ClientError;
 pub use fetch::{Fetch, PendingFetch};
 #[cfg(feature = "http")]
 pub use http::{ClientOptions, HttpClient, check_address, root_certificates, tls_cause, tls_remedy};
+pub use kept::KeptKeys;
 pub use keys::Keys;
+pub use lender::Lender;
 pub use look_up::LookUp;
 pub use policy::{Policy, Progress};
 pub use session::{Answered, Pending, Round, Session, Value};

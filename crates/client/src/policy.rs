@@ -4,7 +4,7 @@ use spirea_protocols::signature::PublicKey;
 
 use crate::WeakPrf;
 
-/// Is told how many bytes of a hint are there, and of how many.
+/// Is told how many bytes of something are there, and of how many.
 pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// What a client puts up with, from servers and on the way to them.
@@ -25,6 +25,9 @@ pub struct Policy {
     pub weak_prf: WeakPrf,
     /// Is told how far the download of a hint is.
     pub progress: Option<Progress>,
+    /// Is told before evaluation keys are made, and when they are there: so many bytes, and of how many. Making them takes
+    /// up to a second or two.
+    pub keys_progress: Option<Progress>,
 }
 
 impl Default for Policy {
@@ -38,6 +41,7 @@ impl Default for Policy {
             pinned_key: None,
             weak_prf: WeakPrf::default(),
             progress: None,
+            keys_progress: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use spirea_wire::{KeysHash, Part, Queries, Request, Response};
 use zeroize::Zeroizing;
 
 use crate::wanted::Wanted;
-use crate::{ClientError, Clock, Description, Hint, Keys, PartDescription, WeakPrf};
+use crate::{ClientError, Clock, Description, Hint, KeptKeys, Keys, PartDescription, WeakPrf};
 
 /// The most bytes of a request's queries, unless a single query has more.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
@@ -66,31 +66,44 @@ pub(crate) struct Asker {
     made: Duration,
 }
 
+/// Keys that there are already, and when they were made.
+struct Known {
+    keys: ClientKeys,
+    blake3: KeysHash,
+    made: Duration,
+}
+
 impl Asker {
     /// Over the index protocol's client, whose keys are one of `known`'s or were made `now`.
     fn new(
         part: &PartDescription,
         index: Box<dyn AnyIndexClient>,
-        known: &[Arc<Self>],
+        known: &[Known],
         now: Duration,
     ) -> Result<Self, ClientError> {
         let keys = index.keys().map(|keys| blake3::hash(keys.bytes()).into());
-        let made = known.iter().find(|other| other.keys == keys).map_or(now, |other| other.made);
+        let made = known.iter().find(|known| Some(known.blake3) == keys).map_or(now, |known| known.made);
         Ok(Self { client: TableClient::new(part.table().clone(), index)?, keys, made })
     }
 
-    /// With the keys of one of `known` if they fit, or else with new ones; it is known from then on.
+    /// With some of the `known` keys if they fit, or else with new ones, which are known from then on.
     fn open(
         part: &PartDescription,
         hint: &[u8],
-        known: &mut Vec<Arc<Self>>,
+        known: &mut Vec<Known>,
         clock: &Clock,
     ) -> Result<Arc<Self>, ClientError> {
-        let keys: Vec<ClientKeys> = known.iter().filter_map(|other| other.ring_keys()).cloned().collect();
+        let keys: Vec<ClientKeys> = known.iter().map(|known| known.keys.clone()).collect();
         let index = part.params().client(hint, &keys, &mut SecretRng::from_os()?)?;
-        let asker = Arc::new(Self::new(part, index, known, clock.now())?);
-        known.push(Arc::clone(&asker));
-        Ok(asker)
+        let asker = Self::new(part, index, known, clock.now())?;
+        known.extend(asker.known());
+        Ok(Arc::new(asker))
+    }
+
+    /// Its keys, for others to go on with.
+    fn known(&self) -> Option<Known> {
+        let (keys, blake3) = (self.ring_keys()?.clone(), self.keys?);
+        Some(Known { keys, blake3, made: self.made })
     }
 
     /// Whether the next look-up needs other keys.
@@ -206,7 +219,42 @@ impl Session {
         weak_prf: WeakPrf,
         clock: Clock,
     ) -> Result<Self, ClientError> {
-        Self::open(description, hints, weak_prf, Vec::new(), clock)
+        Self::resume(description, hints, weak_prf, clock, Vec::new())
+    }
+
+    /// [`Session::new_with`] that goes on with keys of another session where they fit.
+    ///
+    /// # Errors
+    /// Those of [`Session::new_with`].
+    pub fn resume(
+        description: Description,
+        hints: &[Hint],
+        weak_prf: WeakPrf,
+        clock: Clock,
+        kept: Vec<KeptKeys>,
+    ) -> Result<Self, ClientError> {
+        let mut known = Vec::new();
+        for KeptKeys { saved, blake3, made } in kept {
+            let shapes = description.parts().filter_map(|part| part.params().key_shape());
+            let keys = ClientKeys::restore(saved, shapes, &mut SecretRng::from_os()?);
+            known.extend(keys.map(|keys| Known { keys, blake3, made }));
+        }
+        Self::open(description, hints, weak_prf, known, clock)
+    }
+
+    /// The session's evaluation keys with their secrets, for another session to [`resume`](Self::resume) with; none that
+    /// have ended. A session that goes on with keys while another does too must learn when they end: let only one at a time
+    /// have them.
+    pub fn kept_keys(&self) -> Vec<KeptKeys> {
+        let mut kept: Vec<KeptKeys> = Vec::new();
+        for Known { keys, blake3, made } in self.askers().filter_map(|asker| asker.known()) {
+            if kept.iter().all(|other| other.blake3 != blake3)
+                && let Some(saved) = keys.save()
+            {
+                kept.push(KeptKeys { saved, blake3, made });
+            }
+        }
+        kept
     }
 
     /// A session with another version of the database, which goes on with this one's evaluation keys where they
@@ -221,7 +269,7 @@ impl Session {
         hints: &[Hint],
         weak_prf: WeakPrf,
     ) -> Result<Self, ClientError> {
-        let known = self.askers().cloned().collect();
+        let known = self.askers().filter_map(|asker| asker.known()).collect();
         Self::open(description, hints, weak_prf, known, self.clock.clone())
     }
 
@@ -229,7 +277,7 @@ impl Session {
         description: Description,
         hints: &[Hint],
         weak_prf: WeakPrf,
-        mut known: Vec<Arc<Asker>>,
+        mut known: Vec<Known>,
         clock: Clock,
     ) -> Result<Self, ClientError> {
         if hints.len() != description.parts().count() {
@@ -329,10 +377,15 @@ impl Session {
         self.round(Wanted::Indices(indices))
     }
 
+    /// Whether any of the present keys is over, so that the next look-up begins with new ones.
+    pub(crate) fn needs_keys(&self) -> bool {
+        let now = self.clock.now();
+        self.askers().any(|asker| asker.is_over(now))
+    }
+
     /// Draws new ring secrets, with keys made of them, if any of the present ones is over.
     pub(crate) fn renew_keys(&mut self) -> Result<(), ClientError> {
-        let now = self.clock.now();
-        if !self.askers().any(|asker| asker.is_over(now)) {
+        if !self.needs_keys() {
             return Ok(());
         }
         let mut fresh = Vec::new();

@@ -36,7 +36,8 @@ pub use dpf::Traversal;
 pub use isa::Isa;
 pub use matrix::{CpuMatrix, CpuRows};
 pub use ring::{
-    RingCiphertexts, RingColumns, RingKeys, RingLeaves, RingPlain, RingSelectors, RingTables, Schedule,
+    RingCiphertexts, RingColumns, RingFixed, RingKeys, RingLeaves, RingPlain, RingSelectors, RingTables,
+    Schedule,
 };
 
 use isa::{Found, with_token};

@@ -222,6 +222,11 @@ impl Database {
         &self.identity
     }
 
+    /// What answers, for whoever serves a share of the database and gives partials in the place of answers.
+    pub fn responder(&self) -> &dyn Responder {
+        &*self.responder
+    }
+
     /// Bytes of queries, answers, the hint and a client's keys.
     pub fn sizes(&self) -> Sizes {
         self.responder.sizes()

@@ -1,14 +1,19 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_backend::BackendId;
 use spirea_protocols::PreparedKeys;
 
-use crate::scheduler::{DatabaseQueries, Load, Scheduler, Ticket, Window};
+use crate::lock::lock;
+use crate::scheduler::{DatabaseQueries, Load, Scheduler, Ticket, TraceContext, Window};
 use crate::served::Versions;
 use crate::{Database, EngineError, HintFile, KeyEvents, KeyOwner, KeyRegistry, KeyUsage, LoadError, Served};
+
+/// How long a client waits for a thread that the system refused.
+const THREAD_RETRY: Duration = Duration::from_secs(1);
 
 /// Whether a database answers.
 #[derive(Clone)]
@@ -55,7 +60,16 @@ struct Known {
 pub struct Engine {
     databases: RwLock<BTreeMap<String, Known>>,
     keys: KeyRegistry,
-    scheduler: Scheduler,
+    lanes: Lanes,
+}
+
+/// Who answers.
+enum Lanes {
+    /// One scheduler, for databases that are computed on the same machine.
+    Shared(Scheduler),
+    /// A scheduler for each database, made when it is first asked, for databases that others compute: one that waits for
+    /// its machines keeps nobody waiting who asks another.
+    OfDatabases { queue: usize, made: Mutex<BTreeMap<String, Arc<Scheduler>>> },
 }
 
 impl Engine {
@@ -65,7 +79,15 @@ impl Engine {
     /// # Errors
     /// If the system gives no thread.
     pub fn new(queue: usize, keys: KeyRegistry) -> std::io::Result<Self> {
-        Ok(Self { databases: RwLock::default(), keys, scheduler: Scheduler::new(queue, Window::default())? })
+        let lanes = Lanes::Shared(Scheduler::new(queue, Window::default())?);
+        Ok(Self { databases: RwLock::default(), keys, lanes })
+    }
+
+    /// An engine for databases that other machines compute: each has a queue and a thread of its own, in which at most
+    /// `queue` requests wait.
+    pub fn of_remote(queue: usize, keys: KeyRegistry) -> Self {
+        let lanes = Lanes::OfDatabases { queue, made: Mutex::default() };
+        Self { databases: RwLock::default(), keys, lanes }
     }
 
     /// Makes a database known that will be loaded.
@@ -97,6 +119,23 @@ impl Engine {
         known.expected = *served.version();
         known.failure = None;
         known.versions.push(served);
+    }
+
+    /// Lets exactly these versions of a database answer, newest first: at most [`MOST_VERSIONS`](crate::MOST_VERSIONS).
+    /// Requests that have been accepted are answered whatever happens to their version.
+    pub fn serve_exactly(&self, name: &str, versions: Vec<Served>) {
+        let mut databases = self.write();
+        let known = databases.entry(name.into()).or_default();
+        if let Some(newest) = versions.first() {
+            known.expected = *newest.version();
+            known.failure = None;
+        }
+        known.versions = Versions::exactly(versions);
+    }
+
+    /// Forgets a database. Requests that have been accepted are answered.
+    pub fn forget(&self, name: &str) {
+        self.write().remove(name);
     }
 
     /// Lets an older version answer those who name it, behind all that answer already.
@@ -213,6 +252,19 @@ impl Engine {
     /// that nobody needs; [`EngineError::UnknownKeys`]; [`EngineError::Overloaded`] if the queue is full.
     /// No query has been computed then.
     pub fn submit(&self, version: &Served, asked: Vec<Asked>) -> Result<Ticket, EngineError> {
+        self.submit_traced(version, asked, None)
+    }
+
+    /// The same, of a request that a trace is made of: its computation belongs to it.
+    ///
+    /// # Errors
+    /// Those of [`Engine::submit`].
+    pub fn submit_traced(
+        &self,
+        version: &Served,
+        asked: Vec<Asked>,
+        trace: Option<TraceContext>,
+    ) -> Result<Ticket, EngineError> {
         let databases: Vec<&Arc<Database>> = version.parts().collect();
         let count = asked.first().map_or(0, |part| part.queries.len());
         let most = version.max_batch();
@@ -232,7 +284,27 @@ impl Engine {
             })
         };
         let parts = databases.into_iter().zip(asked).map(part).collect::<Result<_, EngineError>>()?;
-        self.scheduler.submit(parts)
+        match &self.lanes {
+            Lanes::Shared(scheduler) => scheduler.submit_traced(parts, trace),
+            Lanes::OfDatabases { queue, made } => {
+                let scheduler = {
+                    let mut made = lock(made);
+                    let name = &version.base().identity().name;
+                    match made.get(name) {
+                        Some(scheduler) => Arc::clone(scheduler),
+                        None => {
+                            let scheduler = Scheduler::new(*queue, Window::default());
+                            // The system gives no thread: there may be some later.
+                            let overloaded = |_| EngineError::Overloaded { retry_after: THREAD_RETRY };
+                            let scheduler = Arc::new(scheduler.map_err(overloaded)?);
+                            made.insert(name.clone(), Arc::clone(&scheduler));
+                            scheduler
+                        }
+                    }
+                };
+                scheduler.submit_traced(parts, trace)
+            }
+        }
     }
 
     /// The keys that a request names, if its database needs any.
@@ -268,7 +340,24 @@ impl Engine {
 
     /// Requests waiting and being answered.
     pub fn load(&self) -> Load {
-        self.scheduler.load()
+        match &self.lanes {
+            Lanes::Shared(scheduler) => scheduler.load(),
+            Lanes::OfDatabases { made, .. } => {
+                lock(made).values().map(|scheduler| scheduler.load()).fold(Load::default(), |sum, load| {
+                    Load { waiting: sum.waiting + load.waiting, running: sum.running + load.running }
+                })
+            }
+        }
+    }
+
+    /// Requests for a database that wait and are being answered, where it has a queue of its own.
+    pub fn load_of(&self, name: &str) -> Load {
+        match &self.lanes {
+            Lanes::Shared(_) => Load::default(),
+            Lanes::OfDatabases { made, .. } => {
+                lock(made).get(name).map_or_else(Load::default, |scheduler| scheduler.load())
+            }
+        }
     }
 
     // The map is never left half changed, so a panic elsewhere does not make it unfit.

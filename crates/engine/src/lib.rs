@@ -20,5 +20,7 @@ pub use engine::{Asked, Engine, State, Status};
 pub use error::{EngineError, LoadError};
 pub use keys::{KeyEvents, KeyOptions, KeyOwner, KeyRegistry, KeyUsage};
 pub use reservation::{ComputeTurn, Reservation};
-pub use scheduler::{Answers, DatabaseQueries, Load, Steps, Ticket, Window};
+pub use scheduler::{
+    Answers, DatabaseQueries, Load, Steps, Ticket, TraceContext, Window, WrongTrace, current_trace,
+};
 pub use served::{MOST_VERSIONS, Served};

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, Timed};
-use spirea_protocols::Opening;
+use spirea_protocols::{Opening, Responder};
 use spirea_store::{Progress, Snapshot};
 
 use crate::{Database, HintFile, Identity, LoadError};
@@ -36,9 +36,23 @@ impl Database {
         backend: &Arc<B>,
         opening: Opening,
     ) -> Result<Self, LoadError> {
+        Self::open_behind(snapshot, backend, opening, |responder| responder)
+    }
+
+    /// Loads a snapshot that has been verified, as [`Database::open`] does, behind what answers in its place: such as a
+    /// server that has others fold, and joins what they make.
+    ///
+    /// # Errors
+    /// Those of [`Database::open`].
+    pub fn open_behind<B: ProtocolBackend>(
+        snapshot: &Snapshot,
+        backend: &Arc<B>,
+        opening: Opening,
+        in_place: impl FnOnce(Box<dyn Responder>) -> Box<dyn Responder>,
+    ) -> Result<Self, LoadError> {
         let manifest = snapshot.manifest();
         let timed = Arc::new(Timed::new(Arc::clone(backend)));
-        let responder = manifest.protocol.on().open(&timed, &snapshot.files(), opening)?;
+        let responder = in_place(manifest.protocol.on().open(&timed, &snapshot.files(), opening)?);
         let identity = Identity {
             name: manifest.name.clone(),
             version: snapshot.version(),

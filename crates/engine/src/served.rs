@@ -91,6 +91,12 @@ impl Versions {
     /// The most bases among them: the newest, and the one that clients may still be asking.
     const BASES: usize = 2;
 
+    /// These, newest first.
+    pub fn exactly(mut versions: Vec<Served>) -> Self {
+        versions.truncate(MOST_VERSIONS);
+        Self(versions)
+    }
+
     /// All, newest first.
     pub fn all(&self) -> &[Served] {
         &self.0

@@ -3,10 +3,14 @@
 
 use std::sync::{Arc, LazyLock};
 
-use spirea_backend::{EvaluationKeys, RingBackend, SwitchedBits};
+use spirea_backend::{
+    Backend as _, Bodies, EvaluationKeys, FixedPacking, PackedEnds, RingBackend, SwitchedBits,
+};
 use spirea_cpu::CpuBackend;
 use spirea_lattice::rlwe::noise::RingNoise;
-use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query, parse_rounded_query};
+use spirea_lattice::rlwe::{
+    Conversion, KeyShape, OneShotShape, RingSecret, UniformHalves, parse_query, parse_rounded_query,
+};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::{SecretRng, public_row};
 use spirea_math::{Expansion, Rotations};
@@ -213,22 +217,62 @@ fn rotated_secrets_pack_with_their_noise() {
         (RingSet::Fast, Rotations::new(256, 6, 32)),
     ] {
         let party = Party::rotated(set, rotations, 5);
-        let hint = uniform(set.plaintext_bits());
-        let sums: Vec<Vec<i32>> = (0..rotations.chunks())
-            .map(|chunk| {
-                let mut entries = vec![0; rotations.entries() * RingSet::DEGREE];
-                let polynomials = entries.chunks_exact_mut(RingSet::DEGREE).enumerate();
-                polynomials.for_each(|(i, polynomial)| hint(chunk, i, polynomial));
-                rotations.sums(RingSet::DEGREE, entries)
-            })
-            .collect();
-        let packed = party.fold(rotations.big(), rotations.leaves(), &|big, leaf, to| {
-            let (chunk, small) = (leaf / rotations.small(), leaf % rotations.small());
-            rotations.plaintext(RingSet::DEGREE, &sums[chunk], big, small, to);
-        });
+        let packed = party.fold(rotations.big(), rotations.leaves(), &hint_of_a_block(set, rotations));
         let packed = BACKEND.sum_rotated(&party.tables, rotations, &[&party.keys], packed).unwrap();
         let step = format!("pack, {} by {}", rotations.small(), rotations.big());
         party.check(&step, &packed, party.noise.pack_rotated(rotations));
+    }
+}
+
+/// The plaintexts of a block of N rows whose hint is uniform.
+fn hint_of_a_block(set: RingSet, rotations: Rotations) -> impl Fn(usize, usize, &mut [i32]) + Sync {
+    let hint = uniform(set.plaintext_bits());
+    let sums: Vec<Vec<i32>> = (0..rotations.chunks())
+        .map(|chunk| {
+            let mut entries = vec![0; rotations.entries() * RingSet::DEGREE];
+            let polynomials = entries.chunks_exact_mut(RingSet::DEGREE).enumerate();
+            polynomials.for_each(|(i, polynomial)| hint(chunk, i, polynomial));
+            rotations.sums(RingSet::DEGREE, entries)
+        })
+        .collect();
+    move |big, leaf, to| {
+        let (chunk, small) = (leaf / rotations.small(), leaf % rotations.small());
+        rotations.plaintext(RingSet::DEGREE, &sums[chunk], big, small, to);
+    }
+}
+
+/// The digits are the same for every query: what is measured is over the noise of one.
+#[test]
+fn queries_that_bring_their_keys_pack_with_the_same_noise() {
+    let rotations = Rotations::new(256, 5, 8);
+    for set in [RingSet::Fast, RingSet::Small] {
+        let mut rng = SecretRng::deterministic_for_tests(7);
+        let shape = OneShotShape { set, levels: 4, rotations };
+        let (expansion, gadget) = (Expansion::partial(4, 5), set.expansion_gadget());
+        let (uniform, bits) = (UniformHalves::new(shape, &[3; 32]), measured(set));
+        let tables = BACKEND.tables(set.ring()).unwrap();
+        let hint = hint_of_a_block(set, rotations);
+        let plain = [BACKEND.encode(&tables, rotations.big(), rotations.leaves(), &hint).unwrap()];
+        let packing = FixedPacking { gadget, expansion, rotations };
+        let (fixed, a) = BACKEND.fix_uniform(&tables, packing, uniform.words(), &plain, bits).unwrap();
+        let (query, secret) = uniform.ask(&[], &mut rng);
+        let folded = BACKEND.folded(1, Vec::new()).unwrap();
+        let bodies = Bodies::whole(0, 0);
+        let ends = PackedEnds {
+            folded: &folded,
+            bodies: &bodies,
+            plaintext_bits: set.plaintext_bits(),
+            switched: bits,
+        };
+        let halves = shape.parse(&query).unwrap();
+        let b = BACKEND.pack_fixed(&tables, &fixed, &plain, &[&halves], ends).unwrap().concat();
+        let phases = secret.phases([&a, &b], bits.a, bits.b).unwrap();
+        let squares: f64 = phases.iter().map(|&phase| (phase as i64 as f64 / 2f64.powi(64)).powi(2)).sum();
+        let variance = RingNoise::rounded(set, 4).pack_rotated(rotations);
+        let predicted = variance / (set.ring().modulus() as f64).powi(2);
+        let bits = (squares / phases.len() as f64 / predicted).log2() / 2.0;
+        println!("{:>9} pack, constant halves: {bits:+.3} bits from its closed form", set.name());
+        assert!(bits.abs() < TOLERANCE_BITS, "{}: {bits} bits off", set.name());
     }
 }
 

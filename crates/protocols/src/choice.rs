@@ -128,6 +128,44 @@ impl FromStr for Preference {
     }
 }
 
+/// How the evaluation keys of a client reach a server that packs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyDelivery {
+    /// A client registers its keys once, and its queries name them.
+    #[default]
+    Registered,
+    /// Every query brings keys of its own, whose secret is used for nothing else: no two queries can be linked by them.
+    PerQuery,
+}
+
+impl KeyDelivery {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Registered, Self::PerQuery];
+
+    /// Its name, as operators write it and parameters have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Registered => "registered",
+            Self::PerQuery => "per-query",
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl FromStr for KeyDelivery {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|delivery| delivery.name() == name);
+        found.ok_or_else(|| format!("there are {}", Self::ALL.map(Self::name).join(" and ")))
+    }
+}
+
 /// The words of `dpf-sum`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -158,6 +196,8 @@ pub struct Choice {
     pub words: Words,
     /// Bins of the records, of protocols with two servers: a query brings a record of each.
     pub bins: usize,
+    /// How keys reach a server that packs.
+    pub keys: KeyDelivery,
 }
 
 impl Default for Choice {
@@ -171,6 +211,7 @@ impl Default for Choice {
             prf: PrfKind::default(),
             words: Words::default(),
             bins: 1,
+            keys: KeyDelivery::default(),
         }
     }
 }
@@ -219,6 +260,20 @@ impl Choice {
                 self.protocol
             ))),
         }
+    }
+
+    /// Refuses a way of delivering keys that is not among those of the protocol.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`].
+    pub(crate) fn check_delivery(&self, deliveries: &[KeyDelivery]) -> Result<(), ProtocolError> {
+        if deliveries.contains(&self.keys) {
+            return Ok(());
+        }
+        Err(ProtocolError::BadRequest(format!(
+            "no query of {} brings keys: those of exppack-simple, exppack-double and hybrid can",
+            self.protocol
+        )))
     }
 
     /// Refuses a pseudorandom function that the level does not take.

@@ -39,6 +39,9 @@ pub enum ProtocolError {
     /// What was computed could not be written.
     #[error("writing what was computed of the database: {0}")]
     Write(std::io::Error),
+    /// Machines that have a part of the database did not answer in time.
+    #[error("a part of the database did not answer: {0}; try again")]
+    Unanswered(String),
     /// The backend failed.
     #[error(transparent)]
     Backend(#[from] BackendError),

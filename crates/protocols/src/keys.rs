@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use spirea_lattice::rlwe::{KeyShape, RingSecret};
 use spirea_math::random::SecretRng;
+use zeroize::Zeroizing;
 
 /// A client's ring secret with the evaluation keys made of it. Clients of other versions of the database, and of its
 /// delta, go on with them where they need keys of the same shape. Clones share them, and end together.
@@ -71,6 +72,33 @@ impl ClientKeys {
         &self.0.bytes
     }
 
+    /// What is to be kept of them; nothing once they have ended.
+    pub fn save(&self) -> Option<SavedKeys> {
+        let secrets = self.secrets();
+        secrets.spare.as_ref()?;
+        Some(SavedKeys {
+            shape: self.0.shape.to_string(),
+            bytes: self.0.bytes.clone(),
+            secret: secrets.current.to_bytes(),
+            queries: self.queries(),
+        })
+    }
+
+    /// Those that were kept, if they are of one of these shapes. That keys and secret belong to each other is the keeper's to
+    /// tell.
+    pub fn restore(
+        saved: SavedKeys,
+        mut shapes: impl Iterator<Item = KeyShape>,
+        rng: &mut SecretRng,
+    ) -> Option<Self> {
+        let SavedKeys { shape: name, bytes, secret, queries } = saved;
+        let shape = shapes.find(|shape| shape.to_string() == name && shape.bytes() == bytes.len())?;
+        let current = RingSecret::from_bytes(shape.set, &secret).ok()?;
+        let spare = Some(RingSecret::sample(shape.set, rng));
+        let secrets = RwLock::new(Secrets { current, spare });
+        Some(Self(Arc::new(SecretAndKeys { shape, bytes, secrets, queries: queries.into() })))
+    }
+
     /// What `read` makes of the secret.
     pub(crate) fn with_secret<T>(&self, read: impl FnOnce(&RingSecret) -> T) -> T {
         read(&self.secrets().current)
@@ -80,6 +108,19 @@ impl ClientKeys {
     fn secrets(&self) -> RwLockReadGuard<'_, Secrets> {
         self.0.secrets.read().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is kept of [`ClientKeys`] for another session to go on with them. Whoever reads the secret can read the queries
+/// that were made under it.
+pub struct SavedKeys {
+    /// What names their shape.
+    pub shape: String,
+    /// The evaluation keys.
+    pub bytes: Vec<u8>,
+    /// The secret.
+    pub secret: Zeroizing<Vec<u8>>,
+    /// The queries counted.
+    pub queries: u64,
 }
 
 /// Evaluation keys in the form that answers need: made once from a client's bytes by

@@ -29,9 +29,20 @@ macro_rules! registry {
             /// [`ProtocolError::BadRequest`]($crate::ProtocolError::BadRequest) that names what there is.
             pub fn check(choice: &$crate::choice::Choice) -> Result<(), $crate::ProtocolError> {
                 match choice.protocol.as_str() {
-                    $($name => <$params as $crate::Protocol>::check_bins(choice).and_then(|()| {
-                        <$params as $crate::Protocol>::check(choice)
-                    }),)*
+                    $($name => <$params as $crate::Protocol>::check_bins(choice)
+                        .and_then(|()| <$params as $crate::Protocol>::check_keys(choice))
+                        .and_then(|()| <$params as $crate::Protocol>::check(choice)),)*
+                    name => Err($crate::choice::unknown("protocol", name, &Self::NAMES)),
+                }
+            }
+
+            /// Refuses a way of delivering keys that a protocol does not have.
+            ///
+            /// # Errors
+            /// [`ProtocolError::BadRequest`]($crate::ProtocolError::BadRequest), for a name that there is not too.
+            pub fn check_keys(choice: &$crate::choice::Choice) -> Result<(), $crate::ProtocolError> {
+                match choice.protocol.as_str() {
+                    $($name => <$params as $crate::Protocol>::check_keys(choice),)*
                     name => Err($crate::choice::unknown("protocol", name, &Self::NAMES)),
                 }
             }
@@ -57,6 +68,7 @@ macro_rules! registry {
             ) -> Result<Self, $crate::ProtocolError> {
                 match choice.protocol.as_str() {
                     $($name => <$params as $crate::Protocol>::check_bins(choice)
+                        .and_then(|()| <$params as $crate::Protocol>::check_keys(choice))
                         .and_then(|()| <$params as $crate::Protocol>::choose(choice, seed, records, record_bytes))
                         .map(Self::$variant),)*
                     name => Err($crate::choice::unknown("protocol", name, &Self::NAMES)),

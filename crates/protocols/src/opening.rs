@@ -1,5 +1,7 @@
 //! How a server opens a database.
 
+use std::ops::Range;
+
 use spirea_backend::{Residence, Share};
 use spirea_dpf::Party;
 
@@ -24,6 +26,9 @@ pub enum Role {
     Combines(Share),
     /// It folds its share, and keeps nothing else.
     Folds(Share),
+    /// It makes the answers of all shares' partials, of which there are as many as any of them says, and folds nothing: of
+    /// the database it keeps what was computed of the whole, and reads none of its rows.
+    Joins(Share),
 }
 
 impl Role {
@@ -33,7 +38,15 @@ impl Role {
     /// Its share of the database.
     pub fn share(self) -> Share {
         match self {
-            Self::Combines(share) | Self::Folds(share) => share,
+            Self::Combines(share) | Self::Folds(share) | Self::Joins(share) => share,
+        }
+    }
+
+    /// Those of its share's rows that it folds.
+    pub(crate) fn folds(self, rows: Range<usize>) -> Range<usize> {
+        match self {
+            Self::Combines(_) | Self::Folds(_) => rows,
+            Self::Joins(_) => rows.start..rows.start,
         }
     }
 
@@ -43,7 +56,7 @@ impl Role {
         keep: impl FnOnce() -> Result<T, ProtocolError>,
     ) -> Result<Option<T>, ProtocolError> {
         match self {
-            Self::Combines(_) => keep().map(Some),
+            Self::Combines(_) | Self::Joins(_) => keep().map(Some),
             Self::Folds(_) => Ok(None),
         }
     }

@@ -1,14 +1,16 @@
 //! What the parameters of every protocol tell.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::Serialize;
-use spirea_backend::PanelLayout;
+use spirea_backend::{FileLayout as _, PanelLayout, Share};
 use spirea_dpf::{Domain, PrfKind};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, RingSet, Security};
 
 use crate::ProtocolError;
+use crate::choice::KeyDelivery;
 use crate::grid::{Grid, Spread};
 use crate::steps::Work;
 use crate::table::hint_rows::HintRows;
@@ -49,6 +51,25 @@ impl Stored {
         }
     }
 
+    /// Which bytes of the file a share of it is, where it is divided by rows of the matrix or by groups of units.
+    fn share(&self, share: Share) -> Vec<Range<u64>> {
+        match self {
+            Self::Panels { layout, .. } => {
+                let rows = share.rows(*layout);
+                if rows.is_empty() { Vec::new() } else { in_file(layout.ranges(&rows)) }
+            }
+            Self::Units { grid } => {
+                let group_bytes = grid.columns as u64 * grid.unit_rows as u64;
+                let own = share.competitors(grid.groups);
+                let of_part = |part: usize| {
+                    let first = (part * grid.groups) as u64;
+                    (first + own.start as u64) * group_bytes..(first + own.end as u64) * group_bytes
+                };
+                (0..grid.parts()).map(of_part).filter(|range| !range.is_empty()).collect()
+            }
+        }
+    }
+
     /// The offset in the file of byte `byte` of record `index`.
     pub fn offset(&self, index: u64, byte: usize) -> u64 {
         match self {
@@ -67,6 +88,11 @@ impl Stored {
             }
         }
     }
+}
+
+/// Ranges of bytes as those of a file, which any word counts.
+pub(crate) fn in_file(ranges: Vec<Range<usize>>) -> Vec<Range<u64>> {
+    ranges.into_iter().map(|range| range.start as u64..range.end as u64).collect()
 }
 
 /// As what a server folds its database first.
@@ -163,7 +189,7 @@ pub struct Sizes {
     pub answer_bytes: usize,
     /// Bytes of the hint that a client downloads once for a version of the database; 0 if none.
     pub hint_bytes: u64,
-    /// Bytes of a client's evaluation keys; 0 if the protocol needs none.
+    /// Bytes of the evaluation keys that a client registers; 0 if it registers none.
     pub keys_bytes: usize,
 }
 
@@ -182,6 +208,11 @@ pub trait Parameters {
 
     /// How the database lies in its file.
     fn stored(&self) -> Stored;
+
+    /// Which bytes of the database's file the server of a share reads, in order; none if its share is empty.
+    fn share_bytes(&self, share: Share) -> Vec<Range<u64>> {
+        self.stored().share(share)
+    }
 
     /// Where the records lie.
     fn grid(&self) -> Grid;
@@ -217,9 +248,14 @@ pub trait Parameters {
     /// [`ProtocolError::Malformed`] that names what is out of range.
     fn validate(&self) -> Result<(), ProtocolError>;
 
-    /// The shape of the evaluation keys that the server needs of its clients; `None` if it needs none.
+    /// The shape of the evaluation keys that clients register; `None` if they register none.
     fn key_shape(&self) -> Option<KeyShape> {
         None
+    }
+
+    /// How evaluation keys reach the server; `None` if it needs none.
+    fn key_delivery(&self) -> Option<KeyDelivery> {
+        self.key_shape().map(|_| KeyDelivery::Registered)
     }
 
     /// Bytes of queries, answers, hint and keys.

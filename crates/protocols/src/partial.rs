@@ -22,6 +22,21 @@ pub struct Partial {
     bytes: Vec<u8>,
 }
 
+/// What tells batches of queries apart: BLAKE3 of their bytes, as a [`Partial`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchDigest([u8; DIGEST_BYTES]);
+
+impl BatchDigest {
+    /// That of some queries, in order.
+    pub fn of(queries: &[Query<'_>]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for query in queries {
+            hasher.update(&(query.bytes.len() as u64).to_le_bytes()).update(query.bytes);
+        }
+        Self(hasher.finalize().into())
+    }
+}
+
 const DIGEST_BYTES: usize = 32;
 
 impl Partial {
@@ -34,7 +49,7 @@ impl Partial {
         for number in [share.index(), share.count()] {
             bytes.extend((number as u32).to_le_bytes());
         }
-        bytes.extend(digest(queries));
+        bytes.extend(BatchDigest::of(queries).0);
         bytes.extend(content);
         Self { share, bytes }
     }
@@ -62,9 +77,19 @@ impl Partial {
         &self.bytes
     }
 
+    /// Its bytes, given away.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Whose it is.
     pub fn share(&self) -> Share {
         self.share
+    }
+
+    /// Whether it is of a batch with this digest.
+    pub fn is_of(&self, batch: &BatchDigest) -> bool {
+        self.digest() == batch.0
     }
 
     fn digest(&self) -> &[u8] {
@@ -94,7 +119,7 @@ pub(crate) fn contents<'a>(
     {
         return Err(malformed(format!("{count} partials are not one of each share")));
     }
-    let digest = digest(queries);
+    let batch = BatchDigest::of(queries);
     for partial in &ordered {
         let (share, found) = (partial.share, partial.content().len());
         let wanted = expected(share);
@@ -102,19 +127,11 @@ pub(crate) fn contents<'a>(
             let index = share.index();
             return Err(malformed(format!("that of share {index} has {found} bytes, not {wanted}")));
         }
-        if partial.digest() != digest {
+        if !partial.is_of(&batch) {
             return Err(malformed(format!("that of share {} is of another batch", share.index())));
         }
     }
     Ok(ordered.into_iter().map(|partial| (partial.share, partial.content())).collect())
-}
-
-fn digest(queries: &[Query<'_>]) -> [u8; DIGEST_BYTES] {
-    let mut hasher = blake3::Hasher::new();
-    for query in queries {
-        hasher.update(&(query.bytes.len() as u64).to_le_bytes()).update(query.bytes);
-    }
-    hasher.finalize().into()
 }
 
 fn malformed(detail: String) -> ProtocolError {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spirea_math::random::{SecretRng, Seed};
 
-use crate::choice::Choice;
+use crate::choice::{Choice, KeyDelivery};
 use crate::client::AnyIndexClient;
 use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 use crate::keys::ClientKeys;
@@ -49,6 +49,17 @@ pub trait Protocol: Parameters + Send + Sync {
         Self: Sized,
     {
         choice.check_undivided()
+    }
+
+    /// Refuses keys that queries bring, unless the protocol's can.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`].
+    fn check_keys(choice: &Choice) -> Result<(), ProtocolError>
+    where
+        Self: Sized,
+    {
+        choice.check_delivery(&[KeyDelivery::Registered])
     }
 
     /// The cheapest shape of records.

@@ -111,7 +111,16 @@ mod tests {
     use spirea_lattice::Security;
 
     use super::*;
-    use crate::choice::SecurityLevel;
+    use crate::choice::{KeyDelivery, SecurityLevel};
+
+    /// How keys may reach the servers of a protocol.
+    fn deliveries(name: &str) -> &'static [KeyDelivery] {
+        if ["exppack-simple", "exppack-double", "hybrid"].contains(&name) {
+            &KeyDelivery::ALL
+        } else {
+            &[KeyDelivery::Registered]
+        }
+    }
 
     #[test]
     fn what_is_preferred_outlasts_new_records() {
@@ -146,6 +155,7 @@ mod tests {
                     prf: PrfKind::ChaCha20,
                     words: dpf::Words::U64,
                     bins: if name.starts_with("dpf") { 3 } else { 1 },
+                    keys: deliveries(name)[deliveries(name).len() - 1],
                 },
             ];
             for choice in wanted {
@@ -159,7 +169,8 @@ mod tests {
                 assert_eq!(other.seed(), params.seed().map(|_| [2; 32]));
                 assert_eq!(other.reseeded([1; 32]).reshaped([1; 32], 300, 64).unwrap(), params);
                 assert_eq!(params.reseeded([2; 32]).seed(), other.seed());
-                assert_eq!(params.hint_lasts(), params.sizes().hint_bytes > 0, "{name}");
+                let halves = choice.keys == KeyDelivery::PerQuery;
+                assert_eq!(params.hint_lasts() || halves, params.sizes().hint_bytes > 0, "{name}");
             }
         }
     }
@@ -168,10 +179,61 @@ mod tests {
     #[test]
     fn no_protocol_has_both_keys_and_a_hint() {
         for name in NAMES {
-            let choice = Choice { protocol: name.into(), ..Choice::default() };
-            let sizes = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap().sizes();
-            assert!(sizes.keys_bytes == 0 || sizes.hint_bytes == 0, "{name}");
+            for &keys in deliveries(name) {
+                let choice = Choice { protocol: name.into(), keys, ..Choice::default() };
+                let sizes = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap().sizes();
+                assert!(sizes.keys_bytes == 0 || sizes.hint_bytes == 0, "{name}");
+            }
         }
+    }
+
+    #[test]
+    fn keys_come_with_queries_where_they_can_and_nowhere_else() {
+        for name in NAMES {
+            let choice = Choice { protocol: name.into(), keys: KeyDelivery::PerQuery, ..Choice::default() };
+            if deliveries(name).len() == 1 {
+                for refusal in [
+                    ProtocolParams::check(&choice).unwrap_err(),
+                    ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap_err(),
+                ] {
+                    assert!(refusal.to_string().contains("brings keys"), "{refusal}");
+                }
+                let other = ProtocolParams::choose(
+                    &Choice { keys: KeyDelivery::Registered, ..choice },
+                    [1; 32],
+                    300,
+                    64,
+                );
+                let mut json: serde_json::Value = serde_json::from_slice(&other.unwrap().to_json()).unwrap();
+                json["keys"] = "per-query".into();
+                assert!(ProtocolParams::from_json(json.to_string().as_bytes()).is_err(), "{name}");
+                continue;
+            }
+            ProtocolParams::check(&choice).unwrap();
+            let params = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap();
+            assert!(params.sizes().keys_bytes == 0 && params.key_shape().is_none());
+            let json = String::from_utf8(params.to_json()).unwrap();
+            assert!(json.contains("\"keys\":\"per-query\""), "{json}");
+            // Its deltas' queries bring theirs.
+            let delta = params.of_delta([2; 32], 10, 100).unwrap();
+            assert!(delta.sizes().keys_bytes == 0 && delta.sizes().hint_bytes > 0);
+            let paper = Choice { ring: Some("paper".into()), ..choice };
+            assert!(ProtocolParams::check(&paper).unwrap_err().to_string().contains("single entries"));
+            let paper = json.replace("\"fast\"", "\"paper\"");
+            assert!(ProtocolParams::from_json(paper.as_bytes()).is_err());
+            // Registered keys are what parameters mean that say nothing.
+            let registered = json.replace("\"keys\":\"per-query\",", "");
+            assert!(ProtocolParams::from_json(registered.as_bytes()).unwrap().sizes().keys_bytes > 0);
+        }
+        let json = |groups: &str| {
+            let choice =
+                Choice { protocol: "hybrid".into(), keys: KeyDelivery::PerQuery, ..Choice::default() };
+            let params = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap().to_json();
+            String::from_utf8(params).unwrap().replace("\"groups\":1,", groups)
+        };
+        ProtocolParams::from_json(json("\"groups\":1,").as_bytes()).unwrap();
+        let refusal = ProtocolParams::from_json(json("\"groups\":2,").as_bytes()).unwrap_err();
+        assert!(refusal.to_string().contains("nothing is selected"), "{refusal}");
     }
 
     #[test]

@@ -52,6 +52,11 @@ pub trait Responder: Send + Sync {
         Partial::HEADER_BYTES + queries * self.sizes().answer_bytes
     }
 
+    /// Bytes of the evaluation keys that [`Responder::partial`] needs of a client; 0 where only combining needs any.
+    fn partial_keys_bytes(&self) -> usize {
+        self.sizes().keys_bytes
+    }
+
     /// What the rows of its share make of a batch.
     ///
     /// # Errors
@@ -86,6 +91,11 @@ pub(crate) trait Rows: Send + Sync {
 
     /// What they make of a batch; `None` if the share has none.
     fn fold(&self, queries: &[Query<'_>]) -> Result<Option<Self::Folded>, ProtocolError>;
+
+    /// Bytes of the evaluation keys that a fold needs of a client; 0 if it needs none.
+    fn keys_bytes(&self) -> usize {
+        0
+    }
 
     /// Bytes of what the rows of `share` make of a query.
     fn folded_bytes(&self, share: Share) -> usize;
@@ -175,6 +185,10 @@ impl<S: Shard> Responder for S {
 
     fn partial_bytes(&self, share: Share, queries: usize) -> usize {
         Partial::HEADER_BYTES + queries * self.rows().folded_bytes(share)
+    }
+
+    fn partial_keys_bytes(&self) -> usize {
+        self.rows().keys_bytes()
     }
 
     fn partial(&self, queries: &[Query<'_>]) -> Result<Partial, ProtocolError> {

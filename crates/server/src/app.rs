@@ -7,11 +7,13 @@ use tokio::sync::Mutex;
 
 use crate::access::{Caller, Gate, OperatorNames};
 use crate::body::{BodyMemory, Received, Upload};
+use crate::demo::Demo;
+use crate::extension::Extension;
 use crate::library::Library;
 use crate::metrics::Metrics;
 use crate::refused::Refused;
 use crate::tls::Certificates;
-use crate::traces::Traces;
+use crate::traces::Spans;
 
 /// What the endpoints share.
 pub(crate) struct App {
@@ -27,11 +29,15 @@ pub(crate) struct App {
     pub certificates: Option<Arc<Certificates>>,
     pub started: Instant,
     /// Where traces go to, if anywhere.
-    pub traces: Option<Traces>,
+    pub traces: Option<Spans>,
     /// Whether the server is about to stop.
     pub leaving: AtomicBool,
     /// What publishes versions; none if the caller loaded the engine's databases.
     pub library: Option<Arc<Library>>,
+    /// What the program adds, if anything.
+    pub extension: Option<Arc<dyn Extension>>,
+    /// The demo page, if there is one.
+    pub demo: Option<Arc<Demo>>,
 }
 
 impl App {

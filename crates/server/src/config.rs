@@ -7,6 +7,7 @@ use spirea_engine::KeyOptions;
 use spirea_protocols::Party;
 
 use crate::access::Tokens;
+use crate::demo::Demo;
 use crate::library::{OpenError, Source};
 use crate::tls::{Certificates, TlsError, TlsFiles};
 use crate::{BackendChoice, Collector, LogConfig, RedisUrl};
@@ -52,6 +53,8 @@ pub struct ServerConfig {
     pub log: LogConfig,
     /// Where traces of requests are sent to; none are without it.
     pub traces: Option<Collector>,
+    /// The folder of the demo page, which is served beside the endpoints for clients; none is without it.
+    pub demo: Option<PathBuf>,
 }
 
 impl Default for ServerConfig {
@@ -77,6 +80,7 @@ impl Default for ServerConfig {
             limits: Limits::default(),
             log: LogConfig::default(),
             traces: None,
+            demo: None,
         }
     }
 }
@@ -98,6 +102,25 @@ impl ServerConfig {
     /// # Errors
     /// [`WrongSetting`], the first that is found.
     pub fn check(&self) -> Result<(), WrongSetting> {
+        self.check_settings()?;
+        let wrong = |key: &str, cause: String| WrongSetting { key: key.into(), cause };
+        if self.snapshots.is_empty() {
+            return Err(wrong("databases", "nothing to serve; name at least one snapshot's folder".into()));
+        }
+        for (i, folder) in self.snapshots.iter().enumerate() {
+            Source::check(folder, self.signing_key.as_deref()).map_err(|error| match error {
+                OpenError::Signer(error) => wrong("signing_key", error.to_string()),
+                OpenError::Store(error) => wrong(&format!("databases.{i}.path"), error.to_string()),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The same, but for databases: for a server that has them elsewhere.
+    ///
+    /// # Errors
+    /// [`WrongSetting`], the first that is found.
+    pub(crate) fn check_settings(&self) -> Result<(), WrongSetting> {
         let wrong = |key: &str, cause: String| WrongSetting { key: key.into(), cause };
         self.check_exposure()?;
         if self.admin_listen == Some(self.listen) && self.listen.port() != 0 {
@@ -129,17 +152,11 @@ impl ServerConfig {
                 wrong(key, error.to_string())
             })?;
         }
+        if let Some(folder) = &self.demo {
+            Demo::read(folder).map_err(|error| wrong("demo", error.to_string()))?;
+        }
         if let Some(file) = &self.tokens {
             Tokens::open(file).map_err(|error| wrong("tokens.file", error.to_string()))?;
-        }
-        if self.snapshots.is_empty() {
-            return Err(wrong("databases", "nothing to serve; name at least one snapshot's folder".into()));
-        }
-        for (i, folder) in self.snapshots.iter().enumerate() {
-            Source::check(folder, self.signing_key.as_deref()).map_err(|error| match error {
-                OpenError::Signer(error) => wrong("signing_key", error.to_string()),
-                OpenError::Store(error) => wrong(&format!("databases.{i}.path"), error.to_string()),
-            })?;
         }
         Ok(())
     }
@@ -166,10 +183,15 @@ impl ServerConfig {
     /// As many threads as are wanted, at least 1.
     pub(crate) fn answering_threads(&self) -> usize {
         match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => all_cores(),
             threads => threads,
         }
     }
+}
+
+/// As many threads as the machine runs at once.
+pub(crate) fn all_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Bounds for connections and requests.

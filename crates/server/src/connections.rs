@@ -41,7 +41,8 @@ const HEADER_BYTES: u32 = 64 << 10;
 pub struct Stopper(Arc<watch::Sender<bool>>);
 
 impl Stopper {
-    pub(crate) fn new() -> Self {
+    /// One that nobody has asked to stop.
+    pub fn new() -> Self {
         Self(Arc::new(watch::Sender::new(false)))
     }
 
@@ -50,10 +51,33 @@ impl Stopper {
         self.0.send_replace(true);
     }
 
-    pub(crate) async fn stopped(&self) {
+    /// Waits until it is asked to stop.
+    pub async fn stopped(&self) {
         // The sender lives as long as this does.
         let _ = self.0.subscribe().wait_for(|stop| *stop).await;
     }
+}
+
+impl Default for Stopper {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Serves a program's own router on a port, within the bounds of any port of a server, until `stopper` stops it and
+/// accepted requests are finished.
+pub async fn serve_router(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    limits: Limits,
+    stopper: &Stopper,
+) {
+    let counted = "connections of a program's own router";
+    let open = IntGauge::new("open", counted).expect("the name is one");
+    let turned_away = IntCounter::new("turned_away", counted).expect("the name is one");
+    let places = limits.connections;
+    Port { listener, tls, router, places, limits, open, turned_away }.serve(stopper).await;
 }
 
 /// A port and what is served on it.

@@ -12,7 +12,19 @@ const OTHERS: usize = 256;
 pub(crate) fn make_room(limits: &mut Limits) {
     let reserve = ADMIN_CONNECTIONS + OTHERS;
     let needed = limits.connections.saturating_add(reserve);
-    let allowed = match rlimit::increase_nofile_limit(needed as u64) {
+    fit(limits, rlimit::increase_nofile_limit(needed as u64));
+}
+
+/// Lowers the limit of connections to what the process's soft limit of open files leaves room for, which belongs to a process
+/// that does other things too.
+pub(crate) fn keep_within(limits: &mut Limits) {
+    fit(limits, rlimit::Resource::NOFILE.get_soft());
+}
+
+fn fit(limits: &mut Limits, allowed: std::io::Result<u64>) {
+    let reserve = ADMIN_CONNECTIONS + OTHERS;
+    let needed = limits.connections.saturating_add(reserve);
+    let allowed = match allowed {
         Ok(allowed) => usize::try_from(allowed).unwrap_or(usize::MAX),
         Err(error) => {
             tracing::warn!(%error, "the system does not say how many files may be open");

@@ -4,6 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use prometheus::proto::MetricFamily;
 use prometheus::{
     CounterVec, Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TEXT_FORMAT, TextEncoder,
@@ -280,6 +281,7 @@ impl Metrics {
         library: Option<&Library>,
         bodies: &BodyMemory,
         expiry: Option<SystemTime>,
+        added: Vec<MetricFamily>,
     ) -> (&'static str, String) {
         // It guards no data of its own.
         let _rendering = self.rendering.lock().unwrap_or_else(PoisonError::into_inner);
@@ -309,9 +311,11 @@ impl Metrics {
         self.describe_versions(&statuses);
         let ready = statuses.iter().all(|status| matches!(status.state, State::Ready(_)));
         self.ready.set(i64::from(ready));
+        let mut families = self.registry.gather();
+        families.extend(added);
         let mut text = Vec::new();
         // Writing to memory does not fail, and families come from the registry, which checked their names.
-        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut text) {
+        if let Err(error) = TextEncoder::new().encode(&families, &mut text) {
             tracing::error!(%error, "the metrics cannot be written");
         }
         (TEXT_FORMAT, String::from_utf8_lossy(&text).into_owned())

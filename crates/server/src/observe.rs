@@ -12,7 +12,7 @@ use http_body::Body as _;
 use spirea_wire::Refusal;
 
 use crate::app::App;
-use crate::traces::{Stages, Trace};
+use crate::traces::{Stages, Trace, begin};
 
 /// The endpoint of requests that match none.
 const NO_ENDPOINT: &str = "none";
@@ -33,7 +33,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let _in_flight = InFlight::new(&app.metrics.in_flight);
     let (started, began) = (Instant::now(), SystemTime::now());
     let method = request.method().clone();
@@ -44,6 +44,8 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next:
         request.uri().path().strip_prefix("/v1/databases/").and_then(|rest| rest.split('/').next());
     let database = database.filter(|name| app.engine.knows(name)).unwrap_or_default().to_owned();
 
+    let context = begin();
+    request.extensions_mut().insert(context);
     let response = next.run(request).await;
 
     if let Some(Refusal { code, .. }) = response.extensions().get() {
@@ -60,7 +62,8 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next:
     // Probes and monitors come all the time and tell nothing.
     if let Some(traces) = app.traces.as_ref().filter(|_| endpoint.starts_with("/v1/")) {
         let stages = response.extensions().get::<Stages>().copied();
-        traces.take(Trace {
+        traces.take_trace(Trace {
+            context,
             method: method.to_string(),
             endpoint: endpoint.to_owned(),
             database,

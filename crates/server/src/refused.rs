@@ -335,6 +335,10 @@ impl From<EngineError> for Refused {
             EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. }) => {
                 Self::new(Code::Malformed, message, "make queries as the database's configuration says")
             }
+            // Which machines there are is the operator's.
+            EngineError::Protocol(ProtocolError::Unanswered(_)) => {
+                Self::internal("a part of the database did not answer in time")
+            }
             EngineError::UnknownKeys => Self::new(
                 Code::UnknownKeys,
                 message,

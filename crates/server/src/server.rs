@@ -18,7 +18,9 @@ use crate::backend::Backends;
 use crate::body::BodyMemory;
 use crate::config::WrongSetting;
 use crate::connections::{ADMIN_CONNECTIONS, Port, Stopper};
+use crate::demo::{Demo, DemoError};
 use crate::descriptors::make_room;
+use crate::extension::Extension;
 use crate::gpu_memory::KeyBudget;
 use crate::library::{Library, Loader, Loss, OpenError, SignerError, Source};
 use crate::metrics::Metrics;
@@ -26,7 +28,7 @@ use crate::reload::{Reloader, Watched};
 use crate::routes;
 use crate::shared_keys::RedisKeys;
 use crate::tls::{Certificates, TlsError};
-use crate::traces::Traces;
+use crate::traces::Spans;
 use crate::{Limits, ServerConfig};
 
 /// Why a server could not be started.
@@ -69,6 +71,9 @@ pub enum ServeError {
     /// The settings do not go together.
     #[error(transparent)]
     Setting(#[from] WrongSetting),
+    /// The demo page cannot be served.
+    #[error(transparent)]
+    Demo(#[from] DemoError),
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -101,7 +106,7 @@ impl From<OpenError> for ServeError {
 }
 
 impl ServeError {
-    fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
+    pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { what, source }
     }
 }
@@ -165,7 +170,7 @@ impl Server {
         let backends = Backends::open(&config.backend, config.answering_threads(), budget)?;
         let (loader, losses) = Loader::new(backends, opening);
         let library = Arc::new(Library::new(Arc::clone(&engine), loader, sources)?);
-        let server = Self::bind_app(&config, engine, Some(Arc::clone(&library))).await?;
+        let server = Self::bind_app(&config, engine, Some(Arc::clone(&library)), None).await?;
         Ok(Self { loading: Some((library, losses)), ..server })
     }
 
@@ -187,17 +192,31 @@ impl Server {
     /// [`ServeError::Listen`]; [`ServeError::Setting`] if other machines would reach a server without tokens;
     /// [`ServeError::Tls`] and [`ServeError::Tokens`] if their files cannot be used.
     pub async fn bind_with(config: &ServerConfig, engine: Arc<Engine>) -> Result<Self, ServeError> {
-        Self::bind_app(config, engine, None).await
+        Self::bind_app(config, engine, None, None).await
+    }
+
+    /// The same, with what the program adds.
+    ///
+    /// # Errors
+    /// Those of [`Server::bind_with`].
+    pub async fn bind_extended(
+        config: &ServerConfig,
+        engine: Arc<Engine>,
+        extension: Arc<dyn Extension>,
+    ) -> Result<Self, ServeError> {
+        Self::bind_app(config, engine, None, Some(extension)).await
     }
 
     async fn bind_app(
         config: &ServerConfig,
         engine: Arc<Engine>,
         library: Option<Arc<Library>>,
+        extension: Option<Arc<dyn Extension>>,
     ) -> Result<Self, ServeError> {
         config.check_exposure()?;
         let certificates = config.tls.as_ref().map(Certificates::open).transpose()?.map(Arc::new);
         let tokens = config.tokens.as_deref().map(Tokens::open).transpose()?.map(Arc::new);
+        let demo = config.demo.as_deref().map(Demo::read).transpose()?.map(Arc::new);
         let (listener, data) = listen(config.listen).await?;
         let admin = match config.admin_listen {
             Some(address) => Some(listen(address).await?),
@@ -210,7 +229,7 @@ impl Server {
         let traces = config.traces.clone();
         let app = App {
             engine,
-            traces: traces.map(|collector| Traces::start(collector, metrics.dropped_traces.clone())),
+            traces: traces.map(|collector| Spans::start(collector, metrics.dropped_traces.clone())),
             metrics,
             memory: BodyMemory::new(limits.body_memory),
             read_timeout: limits.read_timeout,
@@ -224,6 +243,8 @@ impl Server {
             started: Instant::now(),
             leaving: AtomicBool::new(false),
             library,
+            extension,
+            demo,
         };
         Ok(Self {
             listener,
@@ -251,6 +272,11 @@ impl Server {
     /// Stops the server when asked to.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// What answers.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.app.engine
     }
 
     /// Has the server read its certificate and tokens again when asked to.
@@ -365,8 +391,11 @@ pub fn serve(mut config: ServerConfig, bound: impl FnOnce(Addresses)) -> Result<
 }
 
 /// Stops a server when the process is asked to end, and has it read its files again on SIGHUP.
+///
+/// # Errors
+/// If the system refuses signals.
 #[cfg(unix)]
-fn heed_signals(stopper: Stopper, reloader: Reloader) -> io::Result<()> {
+pub fn heed_signals(stopper: Stopper, reloader: Reloader) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -388,8 +417,11 @@ fn heed_signals(stopper: Stopper, reloader: Reloader) -> io::Result<()> {
 }
 
 /// Stops a server when the process is asked to end.
+///
+/// # Errors
+/// None.
 #[cfg(not(unix))]
-fn heed_signals(stopper: Stopper, _: Reloader) -> io::Result<()> {
+pub fn heed_signals(stopper: Stopper, _: Reloader) -> io::Result<()> {
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             stopper.stop();

@@ -66,13 +66,21 @@ pub enum TlsError {
     },
 }
 
-struct Loaded {
-    key: Arc<CertifiedKey>,
-    expires: SystemTime,
+/// A certificate with its key, as they are in their files.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The certificate, those that lead from it to a root, and the key.
+    pub key: Arc<CertifiedKey>,
+    /// When the certificate expires.
+    pub expires: SystemTime,
 }
 
-impl Loaded {
-    fn read(files: &TlsFiles) -> Result<Self, TlsError> {
+impl Identity {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub fn read(files: &TlsFiles) -> Result<Self, TlsError> {
         let TlsFiles { certificate, key } = files;
         let unusable = |cause: String| TlsError::Certificate { path: certificate.clone(), cause };
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
@@ -101,12 +109,12 @@ pub fn expiry(certificate: &[u8]) -> Option<SystemTime> {
 /// The certificate that new connections get.
 pub(crate) struct Certificates {
     files: TlsFiles,
-    current: RwLock<Loaded>,
+    current: RwLock<Identity>,
 }
 
 impl Certificates {
     pub fn open(files: &TlsFiles) -> Result<Self, TlsError> {
-        Ok(Self { files: files.clone(), current: RwLock::new(Loaded::read(files)?) })
+        Ok(Self { files: files.clone(), current: RwLock::new(Identity::read(files)?) })
     }
 
     pub fn paths(&self) -> [&Path; 2] {
@@ -115,7 +123,7 @@ impl Certificates {
 
     /// Reads the files again. If they are wrong, the certificate stays as it was.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let loaded = Loaded::read(&self.files)?;
+        let loaded = Identity::read(&self.files)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         Ok(())
     }

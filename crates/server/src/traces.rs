@@ -16,6 +16,7 @@ use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use prometheus::IntCounter;
 use serde_json::{Value, json};
+use spirea_engine::TraceContext;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
@@ -86,6 +87,8 @@ pub(crate) struct Stages {
 
 /// A request that has its response.
 pub(crate) struct Trace {
+    /// What it is called, and its own span.
+    pub context: TraceContext,
     pub method: String,
     /// With names in braces in the place of the client's words.
     pub endpoint: String,
@@ -99,30 +102,141 @@ pub(crate) struct Trace {
     pub stages: Option<(Stages, Duration)>,
 }
 
+impl Trace {
+    /// The request, and where there is a computation, the wait for it and itself.
+    fn spans(self) -> Vec<Span> {
+        let Self { context, method, endpoint, database, status, began, took, stages } = self;
+        let name = format!("{method} {endpoint}");
+        let within = |name: &str, begins: Duration, took: Duration, attributes| Span {
+            context: TraceContext { span: drawn(), ..context },
+            parent: Some(context.span),
+            name: name.into(),
+            kind: INTERNAL,
+            began: began + begins,
+            took,
+            attributes,
+            failed: false,
+        };
+        let stages = stages.map(|(stages, ended)| {
+            let begun = ended.saturating_sub(stages.compute);
+            let batch = vec![number("spirea.batch.queries", stages.batch as u64)];
+            let wait = within("wait", begun.saturating_sub(stages.waited), stages.waited, Vec::new());
+            [wait, within("compute", begun, stages.compute, batch)]
+        });
+        let attributes = vec![
+            text("http.request.method", &method),
+            text("http.route", &endpoint),
+            number("http.response.status_code", status.into()),
+            text("spirea.database", &database),
+        ];
+        let failed = status >= 500;
+        let whole = Span { context, parent: None, name, kind: SERVER, began, took, attributes, failed };
+        [whole].into_iter().chain(stages.into_iter().flatten()).collect()
+    }
+}
+
+/// A part of a trace.
+pub struct Span {
+    context: TraceContext,
+    parent: Option<[u8; 8]>,
+    name: String,
+    kind: u32,
+    began: SystemTime,
+    took: Duration,
+    attributes: Vec<Value>,
+    failed: bool,
+}
+
+impl Span {
+    /// What a server did for another server's request, within the span that the request named: of an endpoint, with the
+    /// database's name and how many queries there were.
+    pub fn within(
+        parent: TraceContext,
+        endpoint: &str,
+        (began, took): (SystemTime, Duration),
+        (database, queries): (&str, usize),
+    ) -> Self {
+        Self {
+            context: TraceContext { span: drawn(), ..parent },
+            parent: Some(parent.span),
+            name: endpoint.into(),
+            kind: SERVER,
+            began,
+            took,
+            attributes: vec![
+                text("spirea.database", database),
+                number("spirea.batch.queries", queries as u64),
+            ],
+            failed: false,
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let at =
+            |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string();
+        let mut span = json!({
+            "traceId": hex(&self.context.trace),
+            "spanId": hex(&self.context.span),
+            "name": self.name,
+            "kind": self.kind,
+            "startTimeUnixNano": at(self.began),
+            "endTimeUnixNano": at(self.began + self.took),
+            "attributes": self.attributes,
+        });
+        if self.failed {
+            span["status"] = json!({ "code": ERROR });
+        }
+        if let Some(parent) = &self.parent {
+            span["parentSpanId"] = json!(hex(parent));
+        }
+        span
+    }
+}
+
+/// So many random bytes, for an identity.
+fn drawn<const N: usize>() -> [u8; N] {
+    let mut drawn = [0; N];
+    // Without randomness all have one identity: they are of no use, but do no harm.
+    let _ = getrandom::fill(&mut drawn);
+    drawn
+}
+
+/// A trace that begins, and its first span.
+pub(crate) fn begin() -> TraceContext {
+    TraceContext { trace: drawn(), span: drawn() }
+}
+
 enum Message {
-    Trace(Box<Trace>),
+    /// The spans of a trace that this process has.
+    Spans(Vec<Span>),
     Flush(oneshot::Sender<()>),
 }
 
-/// Takes traces, and sends them from a task of its own.
-pub(crate) struct Traces {
+/// Takes spans, and sends them from a task of its own.
+pub struct Spans {
     sender: mpsc::Sender<Message>,
     dropped: IntCounter,
 }
 
-impl Traces {
-    /// Begins to send to a collector. What cannot be sent is counted as dropped.
+impl Spans {
+    /// Begins to send to a collector. The traces that cannot be sent are counted as dropped. Called where tasks run.
     pub fn start(collector: Collector, dropped: IntCounter) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING);
         tokio::spawn(Exporter { collector, receiver, dropped: dropped.clone(), failing: false }.run());
         Self { sender, dropped }
     }
 
-    /// Takes a trace, if there is room.
-    pub fn take(&self, trace: Trace) {
-        if self.sender.try_send(Message::Trace(Box::new(trace))).is_err() {
+    /// Takes spans of one trace, if there is room.
+    pub fn take(&self, spans: Vec<Span>) {
+        if self.sender.try_send(Message::Spans(spans)).is_err() {
             self.dropped.inc();
         }
+    }
+
+    /// Takes a request's trace, if there is room.
+    pub(crate) fn take_trace(&self, trace: Trace) {
+        self.take(trace.spans());
     }
 
     /// Sends what waits, for a few seconds at most.
@@ -154,7 +268,7 @@ impl Exporter {
             tokio::pin!(pause);
             while let Some(message) = next {
                 match message {
-                    Message::Trace(trace) => traces.push(*trace),
+                    Message::Spans(spans) => traces.push(spans),
                     Message::Flush(sent) => flushed = Some(sent),
                 }
                 next = if traces.len() == BATCH || flushed.is_some() {
@@ -176,7 +290,7 @@ impl Exporter {
         }
     }
 
-    async fn send(&mut self, traces: &[Trace]) {
+    async fn send(&mut self, traces: &[Vec<Span>]) {
         let sent = tokio::time::timeout(PATIENCE, post(&self.collector, document(traces).to_string())).await;
         let outcome = sent.unwrap_or_else(|elapsed| Err(elapsed.into()));
         if outcome.is_err() {
@@ -216,73 +330,14 @@ async fn post(collector: &Collector, body: String) -> io::Result<()> {
     }
 }
 
-/// Traces as the collector takes them.
-fn document(traces: &[Trace]) -> Value {
-    let spans: Vec<Value> = traces.iter().flat_map(spans).collect();
+/// Spans as the collector takes them.
+fn document(traces: &[Vec<Span>]) -> Value {
+    let spans: Vec<Value> = traces.iter().flatten().map(Span::to_json).collect();
     let resource = [text("service.name", "spirea"), text("service.version", env!("CARGO_PKG_VERSION"))];
     json!({ "resourceSpans": [{
         "resource": { "attributes": resource },
         "scopeSpans": [{ "scope": { "name": "spirea" }, "spans": spans }],
     }] })
-}
-
-/// The request, and where there is a computation, the wait for it and itself.
-fn spans(trace: &Trace) -> Vec<Value> {
-    let [trace_id, request, wait, compute] = identities();
-    let span =
-        |id: &String, name: &str, kind: u32, begins: Duration, took: Duration, attributes: Vec<Value>| {
-            let at = |after: Duration| {
-                let since = trace.began.duration_since(UNIX_EPOCH).unwrap_or_default();
-                (since + after).as_nanos().to_string()
-            };
-            json!({
-                "traceId": trace_id,
-                "spanId": id,
-                "name": name,
-                "kind": kind,
-                "startTimeUnixNano": at(begins),
-                "endTimeUnixNano": at(begins + took),
-                "attributes": attributes,
-            })
-        };
-    let attributes = vec![
-        text("http.request.method", &trace.method),
-        text("http.route", &trace.endpoint),
-        number("http.response.status_code", trace.status.into()),
-        text("spirea.database", &trace.database),
-    ];
-    let name = format!("{} {}", trace.method, trace.endpoint);
-    let mut whole = span(&request, &name, SERVER, Duration::ZERO, trace.took, attributes);
-    if trace.status >= 500 {
-        whole["status"] = json!({ "code": ERROR });
-    }
-    let mut spans = vec![whole];
-    if let Some((stages, ended)) = trace.stages {
-        let begun = ended.saturating_sub(stages.compute);
-        let batch = vec![number("spirea.batch.queries", stages.batch as u64)];
-        spans.push(span(
-            &wait,
-            "wait",
-            INTERNAL,
-            begun.saturating_sub(stages.waited),
-            stages.waited,
-            Vec::new(),
-        ));
-        spans.push(span(&compute, "compute", INTERNAL, begun, stages.compute, batch));
-    }
-    for child in &mut spans[1..] {
-        child["parentSpanId"] = json!(request);
-    }
-    spans
-}
-
-/// Of a trace, 16 bytes, and of its three spans, 8 each, as hexadecimal digits.
-fn identities() -> [String; 4] {
-    let mut drawn = [0; 40];
-    // Without randomness all traces have one identity: they are of no use, but do no harm.
-    let _ = getrandom::fill(&mut drawn);
-    [0..16, 16..24, 24..32, 32..40]
-        .map(|range| drawn[range].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn text(key: &str, value: &str) -> Value {

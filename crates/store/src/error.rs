@@ -77,6 +77,9 @@ pub enum StoreError {
         /// The column.
         column: String,
     },
+    /// Whoever is told the progress wants no more.
+    #[error("stopped before it was done; nothing was built or changed")]
+    Stopped,
     /// The input has no rows.
     #[error("{}: it has no rows; a table needs at least one", .path.display())]
     Empty {

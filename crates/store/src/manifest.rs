@@ -30,9 +30,20 @@ pub const HINT_ROWS_FILE: &str = "hint.rows";
 pub const CHANGES_FILE: &str = "changes.bin";
 /// Name of the file of a snapshot's signature: beside the manifest, which it signs.
 pub const SIGNATURE_FILE: &str = "signature.json";
+/// Name of the file of the chaining values of the matrix's groups ([`crate::Groups`]): beside the manifest, whose hash of
+/// the matrix vouches for it.
+pub const GROUPS_FILE: &str = "matrix.groups";
 /// All files that a snapshot may have.
-pub const FILES: [&str; 7] =
-    [MANIFEST_FILE, MATRIX_FILE, HINT_FILE, SERVER_FILE, HINT_ROWS_FILE, CHANGES_FILE, SIGNATURE_FILE];
+pub const FILES: [&str; 8] = [
+    MANIFEST_FILE,
+    MATRIX_FILE,
+    HINT_FILE,
+    SERVER_FILE,
+    HINT_ROWS_FILE,
+    CHANGES_FILE,
+    SIGNATURE_FILE,
+    GROUPS_FILE,
+];
 
 /// A file of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::StoreError;
+
 /// A step that takes long enough to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -40,6 +42,19 @@ impl fmt::Display for Phase {
 pub trait Progress {
     /// `done` of `total` units of `phase` are done; the units are the phase's.
     fn update(&self, phase: Phase, done: u64, total: u64);
+
+    /// Whether what is told shall not go on: it ends with [`StoreError::Stopped`] where it asks next.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Asks whether to go on.
+///
+/// # Errors
+/// [`StoreError::Stopped`] if not.
+pub(crate) fn go_on(progress: &dyn Progress) -> Result<(), StoreError> {
+    if progress.is_stopped() { Err(StoreError::Stopped) } else { Ok(()) }
 }
 
 /// Shows nothing.

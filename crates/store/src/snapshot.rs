@@ -4,15 +4,18 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use spirea_backend::Share;
 use spirea_protocols::Files;
 use spirea_protocols::signature::{MAX_SIGNATURE_BYTES, Signature};
 
 use crate::error::IoContext;
 use crate::files::hash_file;
+use crate::groups;
 use crate::manifest::{
-    CHANGES_FILE, FileEntry, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE, MAX_MANIFEST_BYTES,
-    Manifest, SERVER_FILE, SIGNATURE_FILE,
+    CHANGES_FILE, FileEntry, GROUPS_FILE, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE,
+    MAX_MANIFEST_BYTES, Manifest, SERVER_FILE, SIGNATURE_FILE,
 };
+use crate::progress::Silent;
 use crate::{Phase, Progress, StoreError};
 
 /// An opened snapshot. Opening reads the manifest alone; [`Snapshot::verify`] reads all of it.
@@ -113,7 +116,15 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::Damaged`] that names the file, [`StoreError::Io`] if it cannot be read.
     pub fn verify(&self, progress: &dyn Progress) -> Result<(), StoreError> {
-        let entries: Vec<&FileEntry> = self.manifest.files().collect();
+        self.verify_files(|_| true, progress)
+    }
+
+    fn verify_files(
+        &self,
+        wanted: impl Fn(&FileEntry) -> bool,
+        progress: &dyn Progress,
+    ) -> Result<(), StoreError> {
+        let entries: Vec<&FileEntry> = self.manifest.files().filter(|entry| wanted(entry)).collect();
         // Lengths first: a truncated copy need not be read.
         for entry in &entries {
             let path = self.folder.join(&entry.file);
@@ -133,6 +144,29 @@ impl Snapshot {
             before += entry.bytes;
         }
         Ok(())
+    }
+
+    /// The list of the chaining values of its matrix's groups, if there is one ([`crate::Groups`]).
+    pub fn groups_path(&self) -> PathBuf {
+        self.folder.join(GROUPS_FILE)
+    }
+
+    /// Reads and verifies all its files but the matrix, for a server that joins the shares of others.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::verify`].
+    pub fn verify_beside_matrix(&self) -> Result<(), StoreError> {
+        self.verify_files(|entry| entry.file != MATRIX_FILE, &Silent)
+    }
+
+    /// Verifies the bytes of its matrix that a server of a share reads, and reads no others where there is a list of the
+    /// matrix's groups. Without one it takes as long as reading all of the matrix does.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] that names the file, [`StoreError::Io`] if it cannot be read.
+    pub fn verify_share(&self, share: Share) -> Result<(), StoreError> {
+        let (entry, ranges) = (&self.manifest.matrix, self.manifest.protocol.share_bytes(share));
+        groups::verify(&self.matrix_path(), &self.groups_path(), entry, &ranges)
     }
 
     fn check(&self, entry: &FileEntry, good: bool, detail: impl Fn() -> String) -> Result<(), StoreError> {

@@ -1,12 +1,12 @@
 //! What is refused, and that the message says where and what to do.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use spirea_protocols::registry::Choice;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
 use spirea_store::Protocol;
 use spirea_store::ingest::{Format, FormatHints};
-use spirea_store::{BuildOptions, Overwrite, Snapshot, StoreError};
+use spirea_store::{BuildOptions, Input, Overwrite, Snapshot, StoreError};
 
 /// The message of the error that building `content` gives, with the folder's path cut out.
 fn refusal(content: impl AsRef<[u8]>, key: Option<&str>, values: &[&str]) -> (StoreError, String) {
@@ -92,6 +92,14 @@ fn named(protocol: &str, set: &str, ring: Option<&str>) -> Protocol {
     })
 }
 
+/// The file of these options, and its format.
+fn file(options: &mut BuildOptions) -> (&mut PathBuf, &mut Format) {
+    match &mut options.input {
+        Input::File { path, format } => (path, format),
+        Input::Rows(_) => unreachable!("these tests build from files"),
+    }
+}
+
 #[test]
 fn options_out_of_range() {
     let folder = tempfile::tempdir().unwrap();
@@ -107,8 +115,8 @@ fn options_out_of_range() {
         (|o| o.protocol = named("hybrid", "paper", Some("onion-32")), "paper, fast"),
         (|o| o.selection = columns(Some("key"), &[]), "--value"),
         (|o| o.selection = columns(None, &["value", "value"]), "named twice"),
-        (|o| o.format = Format::Raw { record_bytes: 1 }, "no named columns"),
-        (|o| o.input.set_file_name("other.csv"), "other.csv: cannot open"),
+        (|o| *file(o).1 = Format::Raw { record_bytes: 1 }, "no named columns"),
+        (|o| file(o).0.set_file_name("other.csv"), "other.csv: cannot open"),
     ];
     for (change, part) in broken {
         let mut options = good.clone();

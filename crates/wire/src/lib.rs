@@ -4,6 +4,8 @@
 //! checked against [`Limits`] known from a database's parameters, so that untrusted bytes decide over no
 //! allocation. Queries and answers share the memory of the body they came in. A protocol's own bytes are
 //! opaque here.
+//!
+//! [`ShareRequest`] is what machines that serve one database together ask each other.
 
 use bytes::Bytes;
 
@@ -14,6 +16,7 @@ mod keys;
 mod limits;
 mod query;
 mod refusal;
+mod share;
 
 pub use config::{Config, DatabaseState, Listing, MAX_CONFIG_BYTES, PartConfig, Summary};
 pub use error::WireError;
@@ -21,6 +24,7 @@ pub use keys::{KeysRequest, KeysResponse, MAX_KEYS_RESPONSE_BYTES};
 pub use limits::{Lengths, Limits, Part};
 pub use query::{Queries, Request, Response};
 pub use refusal::{Code, MAX_REFUSAL_BYTES, Refusal};
+pub use share::{Keyed, ShareLimits, ShareRequest};
 
 /// The messages as generated from `proto/`.
 pub mod proto {

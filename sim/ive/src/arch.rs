@@ -7,6 +7,9 @@ use crate::error::IveError;
 /// The file that comes with the program: IVE.
 pub const IVE_FILE: &str = "sim/ive/arch.toml";
 const IVE: &str = include_str!("../arch.toml");
+/// The file of the ARK-like machine.
+pub const ARK_FILE: &str = "sim/ive/ark.toml";
+const ARK: &str = include_str!("../ark.toml");
 
 /// An architecture.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -65,6 +68,16 @@ pub struct Chip {
     pub clock_hz: f64,
 }
 
+/// Which units multiply matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gemm {
+    /// The units for transforms, as output-stationary arrays.
+    Arrays,
+    /// The element-wise unit, whose operands and sums cross the ports of the register file.
+    ElementWise,
+}
+
 /// A core.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,10 +86,14 @@ pub struct Core {
     pub lanes: u64,
     /// Units for transforms that are arrays too.
     pub ntt_units: u64,
+    /// Which units multiply matrices.
+    pub gemm: Gemm,
     /// Rows of the array: of the database.
     pub array_rows: u64,
     /// Columns of the array: of the queries.
     pub array_columns: u64,
+    /// Cycles of a product on the array beyond one for each column of its left factor.
+    pub array_overhead: u64,
     /// Multiply-adds a cycle of the element-wise unit.
     pub element_wise_rate: u64,
     /// KB of the register file.
@@ -121,6 +138,12 @@ pub struct Hbm {
     pub stack_bytes_per_second: f64,
     /// The share of the bandwidth that streams reach.
     pub efficiency: f64,
+    /// Channels of a stack, each of which turns by itself.
+    pub channels: u64,
+    /// Bytes that a channel writes before it reads again.
+    pub write_queue_bytes: f64,
+    /// Nanoseconds that it loses each time.
+    pub turnaround_ns: f64,
 }
 
 /// LPDDR.
@@ -196,28 +219,60 @@ impl Arch {
         Self::read(IVE_FILE, IVE)
     }
 
+    /// The ARK-like machine of section VI-E.
+    ///
+    /// # Errors
+    /// As [`Arch::read`]; the file that comes with the program has none.
+    pub fn ark() -> Result<Self, IveError> {
+        Self::read(ARK_FILE, ARK)
+    }
+
     /// The text of IVE's file.
     pub fn ive_text() -> &'static str {
         IVE
     }
 
-    /// Reads the text of a file, and checks that it can be simulated.
+    /// Reads the text of a file, and checks that it can be simulated. A file with `base = "ive"` or `base = "ark"` says only
+    /// what is different there.
     ///
     /// # Errors
     /// [`IveError::Arch`] with the key that is missing, unknown or impossible.
     pub fn read(file: &str, text: &str) -> Result<Self, IveError> {
-        let parsed: Result<Self, _> = toml::from_str(text);
-        let mut arch = parsed.map_err(|error| {
-            let line =
-                error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+        let wrong = |error: toml::de::Error| {
+            let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
             let key = error.message().split('`').nth(1).unwrap_or("a value").to_owned();
             IveError::Arch {
-                file: format!("{file}:{line}"),
+                file: line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}")),
                 key,
                 problem: error.message().to_owned(),
                 remedy: format!("{IVE_FILE} has every key, each with a value that is possible"),
             }
-        })?;
+        };
+        let mut own: toml::Table = toml::from_str(text).map_err(wrong)?;
+        let mut arch: Self = match own.remove("base") {
+            None => toml::from_str(text).map_err(wrong)?,
+            Some(base) => {
+                let known = match base.as_str() {
+                    Some("ive") => vec![IVE],
+                    Some("ark") => vec![IVE, ARK],
+                    _ => {
+                        return Err(IveError::Arch {
+                            file: file.into(),
+                            key: "base".into(),
+                            problem: format!("there is no machine {base:?}"),
+                            remedy: "give \"ive\" or \"ark\", or leave it out and give every key".into(),
+                        });
+                    }
+                };
+                let mut whole = toml::Table::new();
+                for text in known {
+                    overlay(&mut whole, toml::from_str(text).map_err(wrong)?);
+                }
+                overlay(&mut whole, own);
+                whole.remove("base");
+                whole.try_into().map_err(wrong)?
+            }
+        };
         arch.file = file.to_owned();
         arch.check()?;
         Ok(arch)
@@ -249,11 +304,13 @@ impl Arch {
             ("core.ntt_units", core.ntt_units, 64),
             ("core.array_rows", core.array_rows, 1 << 12),
             ("core.array_columns", core.array_columns, 1 << 12),
+            ("core.array_overhead", core.array_overhead, 1 << 12),
             ("core.element_wise_rate", core.element_wise_rate, scheme.degree),
             ("core.register_file_kb", core.register_file_kb, 1 << 20),
             ("core.database_buffer_kb", core.database_buffer_kb, 1 << 20),
             ("core.icrt_buffer_kb", core.icrt_buffer_kb, 1 << 20),
             ("hbm.stacks", hbm.stacks, 64),
+            ("hbm.channels", hbm.channels, 1 << 10),
             ("batch.queries", batch.queries, 1 << 12),
             ("batch.queries_beyond_hbm", batch.queries_beyond_hbm, 1 << 12),
         ];
@@ -269,6 +326,7 @@ impl Arch {
             ("core.icrt_buffer_bytes_per_cycle", core.icrt_buffer_bytes_per_cycle),
             ("hbm.stack_bytes", hbm.stack_bytes),
             ("hbm.stack_bytes_per_second", hbm.stack_bytes_per_second),
+            ("hbm.write_queue_bytes", hbm.write_queue_bytes),
             ("lpddr.module_bytes", lpddr.module_bytes),
             ("lpddr.module_bytes_per_second", lpddr.module_bytes_per_second),
             ("links.bytes_per_second", links.bytes_per_second),
@@ -283,6 +341,10 @@ impl Arch {
             if !(value > 0.0 && value <= 1.0) {
                 return Err(self.refuse(key, format!("{value} is no share"), "give one above 0, up to 1"));
             }
+        }
+        if !(hbm.turnaround_ns.is_finite() && hbm.turnaround_ns >= 0.0) {
+            let problem = format!("{} is impossible", hbm.turnaround_ns);
+            return Err(self.refuse("hbm.turnaround_ns", problem, "give 0 or more"));
         }
         for (key, part) in budget.named() {
             let possible = [part.area_mm2, part.power_w].into_iter().all(|it| it.is_finite() && it >= 0.0);
@@ -317,6 +379,13 @@ impl Arch {
         stacks as f64 * stack_bytes_per_second * efficiency / self.chip.cores as f64 / self.chip.clock_hz
     }
 
+    /// Cycles in which the HBM channel of one core transfers nothing, for each byte that it writes among reads.
+    pub fn turnaround_cycles_per_byte(&self) -> f64 {
+        let Hbm { stacks, channels, write_queue_bytes, turnaround_ns, .. } = self.hbm;
+        let queues = (stacks * channels) as f64 / self.chip.cores as f64 * write_queue_bytes;
+        turnaround_ns * 1e-9 * self.chip.clock_hz / queues
+    }
+
     /// Bytes a cycle of LPDDR for one core; 0 without any.
     pub fn lpddr_bytes_per_cycle(&self) -> f64 {
         let Lpddr { modules, module_bytes_per_second, efficiency, .. } = self.lpddr;
@@ -331,6 +400,16 @@ impl Arch {
     /// Bytes of LPDDR.
     pub fn lpddr_bytes(&self) -> f64 {
         self.lpddr.modules as f64 * self.lpddr.module_bytes
+    }
+}
+
+/// Puts values over those of the same keys, table by table.
+fn overlay(base: &mut toml::Table, over: toml::Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => overlay(below, above),
+            (_, value) => drop(base.insert(key, value)),
+        }
     }
 }
 
@@ -413,6 +492,29 @@ mod tests {
     }
 
     #[test]
+    fn files_may_say_only_what_is_different() {
+        let (ive, ark) = (Arch::ive().unwrap(), Arch::ark().unwrap());
+        let mine = Arch::read("mine.toml", "base = \"ive\"\n[chip]\ncores = 64\n").unwrap();
+        assert_eq!((mine.chip.cores, mine.core), (64, ive.core));
+        let mine = Arch::read("mine.toml", "base = \"ark\"\nlabel = \"mine\"\n").unwrap();
+        assert_eq!((mine.core, mine.chip, mine.label.as_str()), (ark.core, ark.chip, "mine"));
+        assert!(ark.core != ive.core && ark.hbm == ive.hbm);
+        for (wrong, key) in [
+            ("base = \"ivy\"", "base"),
+            ("base = 1", "base"),
+            ("base = \"ive\"\n[chip]\nkores = 64", "kores"),
+            ("base = \"ive\"\n[chip]\ncores = 0", "chip.cores"),
+            ("base = \"ive\"\nchip = 5", "chip"),
+            ("base = \"ive\"\n[core]\ngemm = \"units\"", "units"),
+        ] {
+            let refused = Arch::read("mine.toml", wrong).unwrap_err();
+            let IveError::Arch { key: named, remedy, .. } = &refused else { panic!("{refused}") };
+            assert!((named == key || key == "chip") && !remedy.is_empty(), "{wrong}: {refused}");
+            assert!(refused.to_string().starts_with("mine.toml"), "{refused}");
+        }
+    }
+
+    #[test]
     fn wrong_files_are_refused_with_file_key_and_remedy() {
         for (right, wrong, key) in [
             ("cores = 32", "cores = 0", "chip.cores"),
@@ -420,7 +522,7 @@ mod tests {
             ("cores = 32\n", "", "cores"),
             ("degree = 4096", "degree = 4095", "scheme.degree"),
             ("clock_hz = 1e9", "clock_hz = -1.0", "chip.clock_hz"),
-            ("efficiency = 0.94", "efficiency = 1.5", "hbm.efficiency"),
+            ("efficiency = 0.985", "efficiency = 1.5", "hbm.efficiency"),
             ("database_buffer_kb = 448", "database_buffer_kb = 8", "core.database_buffer_kb"),
             ("icrt_buffer_kb = 448", "icrt_buffer_kb = 8", "core.icrt_buffer_kb"),
             ("power_w = 6.7", "power_w = -6.7", "budget.network"),

@@ -8,12 +8,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use spirea_math::Expansion;
+use spirea_math::{Expansion, Rotations};
 
 use crate::arch::Arch;
 use crate::error::IveError;
 use crate::graph::{Graph, Work};
-use crate::schedule::{Digits, Schedule, Step, levels, lower_assembly};
+use crate::rotation::{lower_rotations, lower_sums, rotating};
+use crate::schedule::{Digits, Order, Schedule, Step, levels, lower_assembly};
 
 /// A functional unit of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +63,49 @@ const TICKS: f64 = 64.0;
 /// Not an instruction of a unit: the end of an operation.
 const NO_UNIT: u8 = u8::MAX;
 
+/// What an instruction does to the places for forwarded digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DigitPlace {
+    /// Nothing.
+    None,
+    /// It begins when it has one.
+    Takes,
+    /// It had to wait for the one that it has.
+    Has,
+    /// It empties one.
+    Frees,
+}
+
 struct Instruction {
     unit: u8,
     /// Ticks in which the unit takes no other.
     interval: u64,
+    /// How many of them it does nothing.
+    idle: u64,
     /// Ticks from then until what follows may begin.
     latency: u64,
     /// Whether what follows takes results as they come, not from memory when all are there.
     forwards: bool,
+    /// What it does to the places for forwarded digits.
+    place: DigitPlace,
     waits: u32,
     ready: u64,
     followers: Vec<u32>,
+}
+
+/// When the operands of an operation are read, and when it is over. What was made of the operands is in the iCRT buffer
+/// until then (section IV-F).
+#[derive(Clone, Copy)]
+struct Executed {
+    read: u32,
+    over: u32,
+}
+
+impl From<u32> for Executed {
+    /// Of an operation that needs its operand to the end.
+    fn from(over: u32) -> Self {
+        Self { read: over, over }
+    }
 }
 
 /// The instructions of a graph.
@@ -82,7 +115,7 @@ struct Program<'a> {
     /// Residue polynomials of digits that exist at once.
     digit_places: usize,
     instructions: Vec<Instruction>,
-    /// Multiply-adds, in the order of the program: each empties a place for a digit.
+    /// Multiply-adds of stored digits, in the order of the program: each empties a place for a digit.
     reductions: Vec<u32>,
     /// The last extraction of each operation: what empties its part of the iCRT buffer.
     extracted: Vec<u32>,
@@ -110,8 +143,10 @@ impl Program<'_> {
         self.instructions.push(Instruction {
             unit,
             interval,
+            idle: 0,
             latency,
             forwards: false,
+            place: DigitPlace::None,
             waits,
             ready: 0,
             followers: Vec::new(),
@@ -124,8 +159,18 @@ impl Program<'_> {
         self.add(Unit::Channel, cycles, self.arch.latency.memory, after)
     }
 
+    /// Writes among reads: the channel turns now and then.
+    fn store(&mut self, bytes: u64, after: &[u32]) -> u32 {
+        let idle = bytes as f64 * self.arch.turnaround_cycles_per_byte();
+        let number = self.transfer(bytes, after);
+        let instruction = &mut self.instructions[number as usize];
+        instruction.idle = (idle * TICKS).round() as u64;
+        instruction.interval += instruction.idle;
+        number
+    }
+
     /// Decomposes `polynomials` polynomials, and multiplies their digits with a key.
-    fn key_product(&mut self, polynomials: u64, after: &[u32]) -> u32 {
+    fn key_product(&mut self, polynomials: u64, after: &[u32]) -> Executed {
         let (scheme, core, latency) = (self.arch.scheme, self.arch.core, self.arch.latency);
         let vector = scheme.degree as f64 / core.lanes as f64;
         let reduction = 2.0 * scheme.degree as f64 / core.element_wise_rate as f64;
@@ -134,10 +179,11 @@ impl Program<'_> {
         if let Some(number) = self.extracted.len().checked_sub(buffered.max(1) as usize) {
             after.push(self.extracted[number]);
         }
-        let mut extracted = Vec::new();
+        let (mut extracted, mut inverted) = (Vec::new(), Vec::new());
         for _ in 0..polynomials {
             let inverse: Vec<u32> =
                 (0..scheme.primes).map(|_| self.add(Unit::Ntt, vector, latency.ntt, &after)).collect();
+            inverted.extend(&inverse);
             let mut last = self.stream(Unit::Icrt, vector, latency.icrt, &inverse);
             for _ in 0..scheme.gadget_levels {
                 last = self.stream(Unit::Icrt, vector, latency.icrt, &[last]);
@@ -145,37 +191,40 @@ impl Program<'_> {
             }
         }
         self.extracted.push(*extracted.last().expect("at least one digit"));
-        let first = self.reductions.len();
-        let mut transformed = Vec::new();
-        for (limb, &digit) in
-            extracted.iter().flat_map(|digit| std::iter::repeat_n(digit, scheme.primes as usize)).enumerate()
-        {
-            let mut after = vec![digit];
-            // A place for the result, in the order of the program. Reductions of this operation that are still to come
-            // are those of stored digits, which have places for all.
-            let place = (first + limb).checked_sub(self.digit_places);
-            after.extend(place.map(|number| self.reductions[number]));
-            match self.digits {
-                Digits::Forwarded => {
-                    let ntt = self.stream(Unit::Ntt, vector, latency.ntt, &after);
+        let limbs = extracted.iter().flat_map(|digit| std::iter::repeat_n(*digit, scheme.primes as usize));
+        let reduced: Vec<u32> = match self.digits {
+            Digits::Forwarded => limbs
+                .map(|digit| {
+                    let ntt = self.stream(Unit::Ntt, vector, latency.ntt, &[digit]);
+                    self.instructions[ntt as usize].place = DigitPlace::Takes;
                     let reduced = self.add(Unit::ElementWise, reduction, latency.element_wise, &[ntt]);
-                    self.reductions.push(reduced);
-                }
-                Digits::Stored => transformed.push(self.add(Unit::Ntt, vector, latency.ntt, &after)),
+                    self.instructions[reduced as usize].place = DigitPlace::Frees;
+                    reduced
+                })
+                .collect(),
+            // All digits of an operation have places, in the order of the program.
+            Digits::Stored => {
+                let first = self.reductions.len();
+                let transformed: Vec<u32> = limbs
+                    .enumerate()
+                    .map(|(limb, digit)| {
+                        let place = (first + limb).checked_sub(self.digit_places);
+                        let after: Vec<u32> =
+                            [digit].into_iter().chain(place.map(|number| self.reductions[number])).collect();
+                        self.add(Unit::Ntt, vector, latency.ntt, &after)
+                    })
+                    .collect();
+                let all = self.push(NO_UNIT, 0, 0, &transformed);
+                let reduce = |_| self.add(Unit::ElementWise, reduction, latency.element_wise, &[all]);
+                let reduced: Vec<u32> = transformed.iter().map(reduce).collect();
+                self.reductions.extend(&reduced);
+                reduced
             }
-        }
-        if !transformed.is_empty() {
-            let all = self.push(NO_UNIT, 0, 0, &transformed);
-            for _ in 0..transformed.len() {
-                let reduced = self.add(Unit::ElementWise, reduction, latency.element_wise, &[all]);
-                self.reductions.push(reduced);
-            }
-        }
-        let reduced: Vec<u32> = self.reductions[first..].to_vec();
-        self.push(NO_UNIT, 0, 0, &reduced)
+        };
+        Executed { read: self.push(NO_UNIT, 0, 0, &inverted), over: self.push(NO_UNIT, 0, 0, &reduced) }
     }
 
-    fn substitution(&mut self, after: &[u32]) -> u32 {
+    fn substitution(&mut self, after: &[u32]) -> Executed {
         let (scheme, core, latency) = (self.arch.scheme, self.arch.core, self.arch.latency);
         let vector = scheme.degree as f64 / core.lanes as f64;
         let images: Vec<u32> = (0..2 * scheme.primes)
@@ -195,19 +244,37 @@ impl Program<'_> {
             .filter(|&number| self.instructions[number as usize].waits == 0)
             .map(|number| Reverse((0, number)))
             .collect();
+        let mut digits = DigitPlaces::new(self.digit_places);
         while let Some(Reverse((time, number))) = ready.pop() {
             let instruction = &mut self.instructions[number as usize];
+            if instruction.place == DigitPlace::Takes {
+                match digits.take(time, number) {
+                    None => continue,
+                    Some(free) if free > time => {
+                        instruction.place = DigitPlace::Has;
+                        ready.push(Reverse((free, number)));
+                        continue;
+                    }
+                    Some(_) => {}
+                }
+            }
             let mut done = time;
             if instruction.unit != NO_UNIT {
                 let unit = usize::from(instruction.unit);
                 let next = free[unit].iter_mut().min().expect("at least one unit");
                 let begun = time.max(*next);
                 *next = begun + instruction.interval;
-                busy[unit] += instruction.interval;
+                busy[unit] += instruction.interval - instruction.idle;
                 done = if instruction.forwards { begun } else { *next } + instruction.latency;
+                if instruction.place == DigitPlace::Frees
+                    && let Some((time, waiting)) = digits.free(*next)
+                {
+                    self.instructions[waiting as usize].place = DigitPlace::Has;
+                    ready.push(Reverse((time, waiting)));
+                }
             }
             end = end.max(done);
-            for follower in std::mem::take(&mut instruction.followers) {
+            for follower in std::mem::take(&mut self.instructions[number as usize].followers) {
                 let next = &mut self.instructions[follower as usize];
                 next.ready = next.ready.max(done);
                 next.waits -= 1;
@@ -217,6 +284,40 @@ impl Program<'_> {
             }
         }
         CoreReport { cycles: end as f64 / TICKS, busy: busy.map(|ticks| ticks as f64 / TICKS) }
+    }
+}
+
+/// The places for forwarded digits: whoever is ready first takes the one that is free first. A static schedule of the
+/// whole graph, which section VI-A has the compiler make, fills them so; in the order of the program, a product that waits
+/// for another one would hold up those that need not.
+struct DigitPlaces {
+    /// When each of those that are not taken is free.
+    free: BinaryHeap<Reverse<u64>>,
+    /// Who is ready since when, and has none.
+    waiting: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+impl DigitPlaces {
+    fn new(places: usize) -> Self {
+        Self { free: (0..places).map(|_| Reverse(0)).collect(), waiting: BinaryHeap::new() }
+    }
+
+    /// Takes a place; gives the time from which on it is free, or keeps the instruction until there is one.
+    fn take(&mut self, time: u64, number: u32) -> Option<u64> {
+        let Some(Reverse(free)) = self.free.pop() else {
+            self.waiting.push(Reverse((time, number)));
+            return None;
+        };
+        Some(free)
+    }
+
+    /// Empties a place at a time; gives who has it then, and when it may begin.
+    fn free(&mut self, time: u64) -> Option<(u64, u32)> {
+        let Some(Reverse((ready, number))) = self.waiting.pop() else {
+            self.free.push(Reverse(time));
+            return None;
+        };
+        Some((ready.max(time), number))
     }
 }
 
@@ -231,16 +332,21 @@ pub fn execute(arch: &Arch, schedule: &Schedule, graph: &Graph) -> CoreReport {
         reductions: Vec::new(),
         extracted: Vec::new(),
     };
-    let mut done: Vec<u32> = Vec::with_capacity(graph.nodes().len());
+    let mut executed: Vec<Executed> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
-        let after: Vec<u32> = node.before().map(|before| done[before]).collect();
-        done.push(match node.work {
-            Work::LoadKey { .. } => program.transfer(schedule.key_bytes(&arch.scheme), &after),
-            Work::LoadCiphertext { .. } | Work::StoreCiphertext { .. } => {
-                program.transfer(arch.scheme.ciphertext_bytes(), &after)
-            }
+        // What a product empties is the place of Y, and Y is needed no longer than its inverse transform.
+        let emptied = |&before: &usize| match graph.nodes()[before].work {
+            Work::Product { .. } => executed[before].read,
+            _ => executed[before].over,
+        };
+        let operands = node.operands.iter().map(|operand| executed[operand.node].over);
+        let after: Vec<u32> = operands.chain(node.after.iter().map(emptied)).collect();
+        executed.push(match node.work {
+            Work::LoadKey { .. } => program.transfer(schedule.key_bytes(&arch.scheme), &after).into(),
+            Work::LoadCiphertext { .. } => program.transfer(arch.scheme.ciphertext_bytes(), &after).into(),
+            Work::StoreCiphertext { .. } => program.store(arch.scheme.ciphertext_bytes(), &after).into(),
             Work::Product { .. } | Work::Assembly => program.key_product(2, &after),
-            Work::Substitution { .. } => program.substitution(&after),
+            Work::Substitution { .. } | Work::Rotation { .. } => program.substitution(&after),
         });
     }
     program.run()
@@ -264,23 +370,20 @@ pub fn tournament(arch: &Arch, schedule: &Schedule, rows: u64) -> Result<CoreRep
         sum = sum.then(if of.subtrees <= 2 * SIMULATED {
             layer(of.levels, of.loads)?
         } else {
-            let (half, whole) =
-                (layer(of.levels, SIMULATED << of.levels)?, layer(of.levels, (2 * SIMULATED) << of.levels)?);
-            let pace = whole.then(half.times(-1.0));
-            whole.then(pace.times((of.subtrees - 2 * SIMULATED) as f64 / SIMULATED as f64))
+            let some = |subtrees: u64| layer(of.levels, subtrees << of.levels);
+            further(some(SIMULATED)?, some(2 * SIMULATED)?, of.subtrees)
         });
     }
     Ok(sum)
 }
 
-/// An expansion to so many leaves.
+/// An expansion.
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the schedule does not fit.
-pub fn expansion(arch: &Arch, schedule: &Schedule, leaves: u64) -> Result<CoreReport, IveError> {
+pub fn expand(arch: &Arch, schedule: &Schedule, expansion: Expansion) -> Result<CoreReport, IveError> {
     let (mut sum, mut top) = (CoreReport::default(), 0);
-    let expansion = Expansion::covering(leaves as usize);
-    for of in schedule.layers(leaves) {
+    for of in schedule.layers_of(expansion.levels(), expansion.leaves() as u64) {
         let graph = schedule.lower_expansion(arch, expansion, top, of.levels)?;
         sum = sum.then(execute(arch, schedule, &graph));
         top += of.levels;
@@ -295,8 +398,44 @@ pub fn expansion(arch: &Arch, schedule: &Schedule, leaves: u64) -> Result<CoreRe
 pub fn expand_query(arch: &Arch, schedule: &Schedule, rows: u64) -> Result<CoreReport, IveError> {
     let bits = u64::from(levels(rows));
     let leaves = arch.scheme.first_dimension + bits * arch.scheme.gadget_levels;
-    let tree = expansion(arch, schedule, leaves)?;
-    let assembly = Schedule { step: Step::ColTor, depth: 1, ..*schedule };
-    let graph = lower_assembly(arch, schedule.digits, bits * arch.scheme.gadget_levels)?;
-    Ok(tree.then(execute(arch, &assembly, &graph)))
+    let tree = expand(arch, schedule, Expansion::covering(leaves as usize))?;
+    Ok(tree.then(assemble(arch, schedule.digits, bits * arch.scheme.gadget_levels)?))
+}
+
+/// The selectors of so many leaves.
+///
+/// # Errors
+/// [`IveError::RegisterFile`] if the key does not fit.
+pub fn assemble(arch: &Arch, digits: Digits, leaves: u64) -> Result<CoreReport, IveError> {
+    let schedule = Schedule { step: Step::ColTor, order: Order::Dfs, digits, depth: 1 };
+    Ok(execute(arch, &schedule, &lower_assembly(arch, digits, leaves)?))
+}
+
+/// Packing by rotations: the images of a query's chunks.
+///
+/// # Errors
+/// [`IveError::RegisterFile`] if the keys do not fit.
+pub fn rotate(arch: &Arch, digits: Digits, rotations: Rotations) -> Result<CoreReport, IveError> {
+    Ok(execute(arch, &rotating(digits), &lower_rotations(arch, digits, rotations)?))
+}
+
+/// Packing by rotations: so many sums.
+///
+/// # Errors
+/// [`IveError::RegisterFile`] if the keys do not fit.
+pub fn sum_rotated(
+    arch: &Arch,
+    digits: Digits,
+    rotations: Rotations,
+    sums: u64,
+) -> Result<CoreReport, IveError> {
+    let some = |sums| Ok(execute(arch, &rotating(digits), &lower_sums(arch, digits, rotations, sums)?));
+    if sums <= 2 * SIMULATED { some(sums) } else { Ok(further(some(SIMULATED)?, some(2 * SIMULATED)?, sums)) }
+}
+
+/// So many alike, of which half and all of the first 2 [`SIMULATED`] were simulated: the others follow at the pace of the
+/// second half.
+fn further(half: CoreReport, whole: CoreReport, count: u64) -> CoreReport {
+    let pace = whole.then(half.times(-1.0));
+    whole.then(pace.times((count - 2 * SIMULATED) as f64 / SIMULATED as f64))
 }

@@ -42,6 +42,16 @@ pub enum IveError {
         /// What to do.
         remedy: String,
     },
+    /// A protocol whose server cannot be recorded.
+    #[error("{protocol}: {problem}; {remedy}")]
+    Record {
+        /// The protocol.
+        protocol: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do.
+        remedy: String,
+    },
     /// A database or a batch that the systems have no room for.
     #[error("{key}: {problem}; {remedy}")]
     Workload {

@@ -3,11 +3,12 @@
 //! A register file has as many places as the schedule found, and operations read and write places: what is overwritten
 //! too early, or read too early, is another ciphertext. Arithmetic is exact, so that the words are those of any backend.
 
-use spirea_math::{Expansion, Gadget, Ring};
+use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use crate::arch::Arch;
 use crate::error::IveError;
 use crate::graph::{Graph, Operand, Work};
+use crate::rotation::{lower_rotations, lower_sums};
 use crate::schedule::{Schedule, lower_assembly};
 use crate::system::Schedules;
 
@@ -43,8 +44,21 @@ pub enum Execution {
 pub struct Keys {
     /// Of the substitutions, by level.
     pub expansion: Vec<Key>,
+    /// Of the rotations, in the order of [`Rotations::keys`]; empty if nothing is rotated.
+    pub rotations: Vec<Key>,
     /// The RGSW encryption of the secret.
     pub conversion: Key,
+}
+
+/// The exponents of a graph's automorphisms.
+#[derive(Clone, Copy)]
+enum Exponents<'a> {
+    /// There are none.
+    None,
+    /// Those of the levels of an expansion, from this one on.
+    From(u32),
+    /// By the number of the key.
+    Of(&'a [usize]),
 }
 
 /// A machine that computes.
@@ -61,7 +75,7 @@ pub struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// ExpandQuery without the selectors: the leaves of a ciphertext.
+    /// ExpandQuery without the selectors: the leaves of a ciphertext, or of a leaf of another expansion.
     ///
     /// # Errors
     /// Those of the schedule, and [`IveError::Graph`] if keys are missing.
@@ -73,23 +87,24 @@ impl Machine<'_> {
     ) -> Result<Vec<Ciphertext>, IveError> {
         let schedule = &self.schedules.expand;
         let (mut nodes, mut top) = (vec![query], 0);
-        for layer in schedule.layers(expansion.leaves() as u64) {
+        for layer in schedule.layers_of(expansion.levels(), expansion.leaves() as u64) {
             let graph = schedule.lower_expansion(self.arch, expansion, top, layer.levels)?;
-            nodes = self.execute(&graph, keys.expansion.get(top as usize..).unwrap_or(&[]), top, &nodes)?;
+            let level = expansion.first() + top;
+            let keys = keys.expansion.get(level as usize..).unwrap_or(&[]);
+            nodes = self.execute(&graph, keys, Exponents::From(level), &nodes)?;
             top += layer.levels;
         }
         Ok(nodes)
     }
 
-    /// The selectors of leaves, as many of them for each bit as the gadget has digits.
+    /// The selectors of leaves, as many of them for each bit as the selectors' gadget has digits.
     ///
     /// # Errors
     /// As [`Machine::expand`].
-    pub fn assemble(&self, keys: &Keys, leaves: &[Ciphertext]) -> Result<Vec<Key>, IveError> {
+    pub fn assemble(&self, keys: &Keys, leaves: &[Ciphertext], gadget: Gadget) -> Result<Vec<Key>, IveError> {
         let Schedule { digits, .. } = self.schedules.expand;
         let graph = lower_assembly(self.arch, digits, leaves.len() as u64)?;
-        let rows = self.execute(&graph, std::slice::from_ref(&keys.conversion), 0, leaves)?;
-        let gadget = keys.conversion.gadget;
+        let rows = self.execute(&graph, std::slice::from_ref(&keys.conversion), Exponents::None, leaves)?;
         let selector = |rows: &[Ciphertext]| {
             let values = |row: &Ciphertext| self.transformed(row);
             let (own, products) = (rows.iter().step_by(2), rows.iter().skip(1).step_by(2));
@@ -149,19 +164,49 @@ impl Machine<'_> {
         let (mut rows, mut bottom) = (rows, 0);
         for layer in schedule.layers(rows.len() as u64) {
             let graph = schedule.lower_tournament(self.arch, layer.levels, layer.loads)?;
-            rows = self.execute(&graph, selectors.get(bottom..).unwrap_or(&[]), 0, &rows)?;
+            rows = self.execute(&graph, selectors.get(bottom..).unwrap_or(&[]), Exponents::None, &rows)?;
             bottom += layer.levels as usize;
         }
         rows.pop().ok_or_else(|| absent(0, "a row"))
     }
 
-    /// Executes a graph whose keys are those of its levels, the first of which is level `top` of an expansion, on
-    /// ciphertexts in memory; gives what it stores.
+    /// The images of chunks of a secret.
+    ///
+    /// # Errors
+    /// As [`Machine::expand`].
+    pub fn rotate(
+        &self,
+        keys: &Keys,
+        rotations: Rotations,
+        chunks: &[Ciphertext],
+    ) -> Result<Vec<Ciphertext>, IveError> {
+        let graph = lower_rotations(self.arch, self.schedules.expand.digits, rotations)?;
+        let exponents = rotations.keys(self.ring.degree());
+        self.execute(&graph, &keys.rotations, Exponents::Of(&exponents), chunks)
+    }
+
+    /// Sums of images, for each as many ciphertexts as there are big automorphisms.
+    ///
+    /// # Errors
+    /// As [`Machine::expand`].
+    pub fn sum_rotated(
+        &self,
+        keys: &Keys,
+        rotations: Rotations,
+        ciphertexts: &[Ciphertext],
+    ) -> Result<Vec<Ciphertext>, IveError> {
+        let sums = (ciphertexts.len() / rotations.big()) as u64;
+        let graph = lower_sums(self.arch, self.schedules.expand.digits, rotations, sums)?;
+        let exponents = rotations.keys(self.ring.degree());
+        self.execute(&graph, &keys.rotations, Exponents::Of(&exponents), ciphertexts)
+    }
+
+    /// Executes a graph on ciphertexts in memory; gives what it stores.
     fn execute(
         &self,
         graph: &Graph,
         keys: &[Key],
-        top: u32,
+        exponents: Exponents<'_>,
         memory: &[Ciphertext],
     ) -> Result<Vec<Ciphertext>, IveError> {
         let program: Vec<usize>;
@@ -213,7 +258,21 @@ impl Machine<'_> {
                     let place = place()?;
                     places[place] = Some(product);
                 }
+                Work::Rotation { key: which } => {
+                    let exponent = match exponents {
+                        Exponents::Of(exponents) => exponents.get(which as usize),
+                        _ => None,
+                    };
+                    let exponent = exponent.ok_or_else(|| absent(number, "an exponent"))?;
+                    let mut image = self.image(key(which)?, *exponent, read(0)?);
+                    if let Some(added) = node.operands.get(1) {
+                        image = self.sum(&image, read(1)?);
+                        places[added.place] = None;
+                    }
+                    places[node.place.unwrap_or(node.operands[0].place)] = Some(image);
+                }
                 Work::Substitution { level } => {
+                    let Exponents::From(top) = exponents else { return Err(absent(number, "a level")) };
                     let (even, odd) = self.split(key(level)?, top + level, read(0)?);
                     places[node.operands[0].place] = Some(even);
                     if let Some(place) = node.place {
@@ -229,13 +288,18 @@ impl Machine<'_> {
             .collect()
     }
 
+    /// The image of a ciphertext under an automorphism.
+    fn image(&self, key: &Key, exponent: usize, c: &Ciphertext) -> Ciphertext {
+        let (a, b) = (self.ring.automorphism(&c.a, exponent), self.ring.automorphism(&c.b, exponent));
+        let mut image = self.key_product(key, &[&a]);
+        self.ring.add_assign(&mut image.b, &b);
+        image
+    }
+
     /// The two children of a node of an expansion.
     fn split(&self, key: &Key, level: u32, c: &Ciphertext) -> (Ciphertext, Ciphertext) {
         let (ring, degree) = (self.ring, self.ring.degree());
-        let exponent = Expansion::exponent(degree, level);
-        let image = Ciphertext { a: ring.automorphism(&c.a, exponent), b: ring.automorphism(&c.b, exponent) };
-        let mut image_of_c = self.key_product(key, &[&image.a]);
-        ring.add_assign(&mut image_of_c.b, &image.b);
+        let image_of_c = self.image(key, Expansion::exponent(degree, level), c);
         let mut odd = c.clone();
         ring.sub_assign(&mut odd.a, &image_of_c.a);
         ring.sub_assign(&mut odd.b, &image_of_c.b);

@@ -28,6 +28,12 @@ pub enum Work {
     },
     /// The external product of a row of a selector with the key, in a place of its own.
     Assembly,
+    /// The image of a ciphertext under an automorphism, with the second operand added to it if there is one: in a place of
+    /// its own, or in that of the first operand.
+    Rotation {
+        /// Number of its key.
+        key: u32,
+    },
     /// A substitution, with the sum in the place of its operand and the shifted difference in a place of its own, if that
     /// is wanted.
     Substitution {

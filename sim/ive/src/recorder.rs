@@ -4,6 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use spirea_backend::{BackendError, Observer, Operation};
+use spirea_math::Rotations;
 
 use crate::arch::{Arch, Scheme};
 use crate::error::IveError;
@@ -33,7 +34,178 @@ impl Observer for Recorder {
     }
 }
 
-/// A batch of a protocol that expands queries, selects rows, and plays a tournament: `onion`.
+/// What is done for a batch, with its shape: an operation of a backend that takes time on the machine. Each needs what the
+/// one before made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// A matrix of bytes times a column of words for each query.
+    ScalarFold {
+        /// Of the matrix.
+        rows: u64,
+        /// Of the matrix.
+        columns: u64,
+        /// How many.
+        queries: u64,
+    },
+    /// An expansion of each query's ciphertext, or of a leaf of another one.
+    Expand {
+        /// Leaves of each.
+        leaves: u64,
+        /// How many.
+        queries: u64,
+    },
+    /// Images under small automorphisms.
+    Rotate {
+        /// Which.
+        rotations: Rotations,
+        /// How many.
+        queries: u64,
+    },
+    /// A matrix of plaintext polynomials times leaves.
+    PolyFold {
+        /// Of the matrix.
+        rows: u64,
+        /// Of the matrix.
+        columns: u64,
+        /// How many.
+        queries: u64,
+    },
+    /// Sums of images under big automorphisms.
+    SumRotated {
+        /// Which.
+        rotations: Rotations,
+        /// Of each query.
+        sums: u64,
+        /// How many.
+        queries: u64,
+    },
+    /// External products with the key: of leaves, for selectors.
+    Assemble {
+        /// Of each query.
+        leaves: u64,
+        /// How many.
+        queries: u64,
+    },
+    /// A tournament among rows.
+    Tournament {
+        /// How many take part.
+        rows: u64,
+        /// How many.
+        queries: u64,
+    },
+}
+
+impl Phase {
+    /// Of how many queries.
+    pub fn queries(&self) -> u64 {
+        match *self {
+            Self::ScalarFold { queries, .. }
+            | Self::Expand { queries, .. }
+            | Self::Rotate { queries, .. }
+            | Self::PolyFold { queries, .. }
+            | Self::SumRotated { queries, .. }
+            | Self::Assemble { queries, .. }
+            | Self::Tournament { queries, .. } => queries,
+        }
+    }
+
+    /// The step of a protocol that it is.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ScalarFold { .. } => "scalar_fold",
+            Self::Expand { .. } => "expand",
+            Self::Rotate { .. } => "rotate",
+            Self::PolyFold { .. } => "poly_fold",
+            Self::SumRotated { .. } => "sum_rotated",
+            Self::Assemble { .. } => "selectors",
+            Self::Tournament { .. } => "rgsw_fold",
+        }
+    }
+}
+
+fn refuse(node: usize, problem: String) -> IveError {
+    IveError::Graph {
+        node,
+        problem,
+        remedy: "record one batch of simple, exppack-simple, hybrid or onion: its server's operations from the first \
+                 to the last"
+            .into(),
+    }
+}
+
+/// Reads the operations of one batch, and of the database before it. Each fold of polynomials is of its part of all that
+/// were encoded, and parts are alike.
+///
+/// # Errors
+/// [`IveError::Graph`] with the number of an operation that the machine does not execute or that comes at a wrong time.
+pub fn phases(operations: &[Operation]) -> Result<Vec<Phase>, IveError> {
+    let count = |is: fn(&Operation) -> bool| operations.iter().filter(|operation| is(operation)).count();
+    let batches = count(|it| matches!(it, Operation::Expand { .. })).max(1);
+    let parts = (count(|it| matches!(it, Operation::PolyFold)) / batches).max(1) as u64;
+    let (mut found, mut encoded, mut columns) = (Vec::new(), 0, 0);
+    // Of the latest expansion: queries, leaves, and how many of them columns take; then what the latest fold left.
+    let (mut queries, mut leaves, mut taken, mut left) = (0, 0, 0, 0);
+    for (number, &operation) in operations.iter().enumerate() {
+        let too_early = || refuse(number, format!("{operation:?} is not what comes next in a batch"));
+        match operation {
+            Operation::Upload(_)
+            | Operation::Open(_)
+            | Operation::Tables
+            | Operation::Keys
+            | Operation::ModuleFold { .. }
+            | Operation::Words
+            | Operation::AddBodies { .. }
+            | Operation::CiphertextWords
+            | Operation::ModSwitch(_) => {}
+            Operation::Encode { rows, columns: of_row } if queries == 0 => {
+                encoded += rows as u64;
+                columns = of_row as u64;
+            }
+            Operation::ScalarFold { layout, words } => found.push(Phase::ScalarFold {
+                rows: layout.rows() as u64,
+                columns: layout.columns() as u64,
+                queries: (words / layout.columns()) as u64,
+            }),
+            Operation::Expand { queries: of_batch, leaves: wanted } => {
+                (queries, leaves, taken) = (of_batch as u64, wanted as u64, columns);
+                found.push(Phase::Expand { leaves, queries });
+            }
+            Operation::ExpandLeaf { leaves: wanted, .. } if queries > 0 => {
+                (leaves, taken) = (wanted as u64, 0);
+                found.push(Phase::Expand { leaves, queries });
+            }
+            Operation::Rotate { rotations, .. } if queries > 0 => {
+                found.push(Phase::Rotate { rotations, queries });
+            }
+            Operation::Selectors { depth, .. } if queries > 0 => {
+                let digits = leaves.checked_sub(taken).filter(|&digits| digits > 0 && depth > 0);
+                let digits = digits.filter(|digits| digits.is_multiple_of(depth as u64));
+                let leaves = digits.ok_or_else(too_early)?;
+                found.push(Phase::Assemble { leaves, queries });
+            }
+            Operation::PolyFold if queries > 0 && encoded > 0 => {
+                left = encoded / parts;
+                found.push(Phase::PolyFold { rows: left, columns, queries });
+            }
+            Operation::SumRotated { rotations, .. } if left > 0 => {
+                left /= rotations.big() as u64;
+                found.push(Phase::SumRotated { rotations, sums: left, queries });
+            }
+            Operation::RgswFold if left > 0 => {
+                found.push(Phase::Tournament { rows: left, queries });
+                left = 0;
+            }
+            _ => return Err(too_early()),
+        }
+    }
+    if found.is_empty() {
+        Err(refuse(operations.len(), "the batch ends too early".into()))
+    } else {
+        Ok(found)
+    }
+}
+
+/// A batch of `onion`: it expands queries, selects rows, and plays a tournament.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordedBatch {
     /// Rows of the database.
@@ -52,39 +224,28 @@ impl RecordedBatch {
     /// Reads the operations of one batch, and of the database before it.
     ///
     /// # Errors
-    /// [`IveError::Graph`] with the number of an operation that IVE does not execute or that comes at a wrong time, or
-    /// that is missing at the end.
+    /// As [`phases`]; also if it is another protocol's, or of records that take several polynomials.
     pub fn read(operations: &[Operation]) -> Result<Self, IveError> {
-        let refuse = |node: usize, problem: String| IveError::Graph {
-            node,
-            problem,
-            remedy: "record one batch: expand, selectors, poly_fold, rgsw_fold".into(),
-        };
-        let (mut batch, mut selected, mut played) = (Self::default(), false, false);
-        for (number, &operation) in operations.iter().enumerate() {
-            match operation {
-                Operation::Tables
-                | Operation::Keys
-                | Operation::CiphertextWords
-                | Operation::ModSwitch(_) => {}
-                Operation::Encode { rows, columns } if batch.rows == 0 => {
-                    (batch.rows, batch.columns) = (rows as u64, columns as u64);
-                }
-                Operation::Expand { queries, leaves } if batch.queries == 0 => {
-                    (batch.queries, batch.leaves) = (queries as u64, leaves as u64);
-                }
-                Operation::Selectors { queries, depth } if queries as u64 == batch.queries => {
-                    batch.bits = depth as u64;
-                }
-                Operation::PolyFold if batch.queries > 0 && !selected => selected = true,
-                Operation::RgswFold if selected && !played => played = true,
-                other => {
-                    return Err(refuse(number, format!("{other:?} is not what comes next in a batch")));
-                }
+        let found = phases(operations)?;
+        let bits = operations.iter().find_map(|operation| match operation {
+            Operation::Selectors { depth, .. } => Some(*depth as u64),
+            _ => None,
+        });
+        match found[..] {
+            [
+                Phase::Expand { leaves, queries },
+                Phase::Assemble { .. },
+                Phase::PolyFold { rows, columns, .. },
+                Phase::Tournament { .. },
+            ] => Ok(Self { rows, columns, queries, leaves, bits: bits.unwrap_or(0) }),
+            [Phase::Expand { leaves, queries }, Phase::PolyFold { rows: 1, columns, .. }] => {
+                Ok(Self { rows: 1, columns, queries, leaves, bits: 0 })
             }
+            _ => Err(refuse(
+                operations.len(),
+                "the batch is not one of onion with a record in a polynomial".into(),
+            )),
         }
-        let whole = batch.rows > 0 && selected && (played || batch.rows == 1);
-        if whole { Ok(batch) } else { Err(refuse(operations.len(), "the batch ends too early".into())) }
     }
 
     /// The batch on an architecture: its scheme with this database's first dimension and digits, and the workload. Sizes

@@ -174,7 +174,11 @@ impl Schedule {
 
     /// The layers of a tree with so many leaves, in the order in which they are worked through.
     pub fn layers(&self, leaves: u64) -> Vec<Layer> {
-        let total = levels(leaves);
+        self.layers_of(levels(leaves), leaves)
+    }
+
+    /// The same of a tree of `total` levels, of which some at the root may have one node only.
+    pub fn layers_of(&self, total: u32, leaves: u64) -> Vec<Layer> {
         let below = |level: u32| leaves.div_ceil(1 << (total - level));
         let mut layers = Vec::new();
         let mut bottom = total;
@@ -221,7 +225,7 @@ impl Schedule {
             };
             lowered.store(root, subtree);
         }
-        Graph::new(lowered.nodes)
+        lowered.graph()
     }
 
     /// The operations of a layer of an expansion, `depth` levels from level `top` on.
@@ -262,7 +266,7 @@ impl Schedule {
                 }
             }
         }
-        Graph::new(lowered.nodes)
+        lowered.graph()
     }
 }
 
@@ -291,15 +295,14 @@ pub fn lower_assembly(arch: &Arch, digits: Digits, leaves: u64) -> Result<Graph,
         let mut after = vec![lowered.key(0)];
         after.extend(emptied);
         let node = lowered.add(Node { work: Work::Assembly, operands: vec![row], place: Some(place), after });
-        // Its place is free when both who read it are over; the store is the later one to be sure of.
-        lowered.store_after(row, 2 * leaf, node);
+        lowered.store_after(row, 2 * leaf, vec![node]);
         lowered.store(Operand { node, place }, 2 * leaf + 1);
     }
-    Graph::new(lowered.nodes)
+    lowered.graph()
 }
 
 /// A graph that is being written, with the places of the register file and who emptied them.
-struct Lowering<'a> {
+pub(crate) struct Lowering<'a> {
     schedule: &'a Schedule,
     arch: &'a Arch,
     nodes: Vec<Node>,
@@ -309,14 +312,14 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(schedule: &'a Schedule, arch: &'a Arch, levels: u32) -> Result<Self, IveError> {
+    pub fn new(schedule: &'a Schedule, arch: &'a Arch, levels: u32) -> Result<Self, IveError> {
         let free = (0..schedule.places(arch)? as usize).map(|place| (place, None)).collect();
         Ok(Self { schedule, arch, nodes: Vec::new(), keys: vec![None; levels as usize], free })
     }
 
     /// Who loads the key of a level. Keys come when they are needed, between the ciphertexts: the first operations of a
     /// layer need not wait for the keys of all of its levels.
-    fn key(&mut self, level: u32) -> usize {
+    pub fn key(&mut self, level: u32) -> usize {
         if let Some(loaded) = self.keys[level as usize] {
             return loaded;
         }
@@ -326,14 +329,14 @@ impl<'a> Lowering<'a> {
         loaded
     }
 
-    fn add(&mut self, node: Node) -> usize {
+    pub fn add(&mut self, node: Node) -> usize {
         self.nodes.push(node);
         self.nodes.len() - 1
     }
 
     /// A place, and who must be over before it is filled. The one that was emptied first: loads run ahead as far as
     /// there are places.
-    fn place(&mut self) -> Result<(usize, Option<usize>), IveError> {
+    pub fn place(&mut self) -> Result<(usize, Option<usize>), IveError> {
         self.free.pop_front().ok_or_else(|| IveError::RegisterFile {
             file: self.arch.file.clone(),
             schedule: format!("{:?}", self.schedule),
@@ -343,7 +346,7 @@ impl<'a> Lowering<'a> {
         })
     }
 
-    fn load(&mut self, index: u64) -> Result<Operand, IveError> {
+    pub fn load(&mut self, index: u64) -> Result<Operand, IveError> {
         let (place, emptied) = self.place()?;
         let after = emptied.into_iter().collect();
         let work = Work::LoadCiphertext { index };
@@ -351,25 +354,31 @@ impl<'a> Lowering<'a> {
         Ok(Operand { node, place })
     }
 
-    fn store(&mut self, made: Operand, index: u64) {
-        self.store_when(made, index, Vec::new());
+    pub fn store(&mut self, made: Operand, index: u64) {
+        self.store_after(made, index, Vec::new());
     }
 
-    fn store_after(&mut self, made: Operand, index: u64, reader: usize) {
-        self.store_when(made, index, vec![reader]);
-    }
-
-    fn store_when(&mut self, made: Operand, index: u64, after: Vec<usize>) {
+    /// Stores what others read too, and empties its place: after all of them.
+    pub fn store_after(&mut self, made: Operand, index: u64, after: Vec<usize>) {
         let work = Work::StoreCiphertext { index };
         let stored = self.add(Node { work, operands: vec![made], place: None, after });
         self.free.push_back((made.place, Some(stored)));
+    }
+
+    /// Empties a place when an operation is over.
+    pub fn empty(&mut self, place: usize, after: usize) {
+        self.free.push_back((place, Some(after)));
+    }
+
+    pub fn graph(self) -> Result<Graph, IveError> {
+        Graph::new(self.nodes)
     }
 
     fn merge(&mut self, level: u32, x: Operand, y: Operand) -> Operand {
         let after = vec![self.key(level)];
         let work = Work::Product { level };
         let node = self.add(Node { work, operands: vec![x, y], place: None, after });
-        self.free.push_back((y.place, Some(node)));
+        self.empty(y.place, node);
         Operand { node, place: x.place }
     }
 

@@ -1,6 +1,9 @@
-//! The batch scheduler (section V) under queries that arrive at random, on a clock of its own.
+//! The batch scheduler (section V) under queries that arrive at random: that of the engine, on a clock of its own.
 
-use std::collections::VecDeque;
+use std::time::Duration;
+
+use spirea_batcher::simulation::{Arrival, Simulation, poisson};
+use spirea_batcher::{PaceMeter, Window};
 
 /// When a batch begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,45 +19,23 @@ impl Policy {
     pub const ALONE: Self = Self { window: 0.0, limit: 1 };
 }
 
-/// Times between arrivals of a Poisson process, the same for the same seed.
-struct Arrivals {
-    state: u64,
-    rate: f64,
-}
-
-impl Arrivals {
-    fn pause(&mut self) -> f64 {
-        // SplitMix64: as good as any where nothing is secret.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let uniform = ((word ^ (word >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
-        -(1.0 - uniform).ln() / self.rate
-    }
-}
-
 /// Mean seconds from arrival to answer of `count` queries that arrive at `rate` a second; `service` has the seconds of
 /// batches of 1, 2, ... queries, up to the policy's limit. The window opens with the first waiting query; a batch begins
-/// when its window is over and the accelerator is free.
+/// when its window is over or it is full, and the accelerator is free.
 pub fn mean_latency(policy: Policy, service: &[f64], rate: f64, count: usize) -> f64 {
-    let mut arrivals = Arrivals { state: 1, rate };
-    let mut waiting: VecDeque<f64> = VecDeque::new();
-    let (mut next, mut free, mut sum, mut answered) = (arrivals.pause(), 0.0f64, 0.0, 0);
-    let limit = policy.limit.clamp(1, service.len());
-    while answered < count {
-        let first = waiting.front().copied().unwrap_or(next);
-        let begin = free.max(first + policy.window);
-        while next <= begin {
-            waiting.push_back(next);
-            next += arrivals.pause();
-        }
-        let batch = waiting.len().min(limit);
-        free = begin + service[batch - 1];
-        sum += waiting.drain(..batch).map(|arrived| free - arrived).sum::<f64>();
-        answered += batch;
-    }
-    sum / answered as f64
+    let arrivals: Vec<Arrival> = poisson(rate, 1).take(count).map(|at| Arrival { at, queries: 1 }).collect();
+    let simulation = Simulation {
+        window: Window::Fixed(Duration::from_secs_f64(policy.window)),
+        capacity: usize::MAX,
+        limit: policy.limit.clamp(1, service.len()),
+        meter: PaceMeter::default(),
+    };
+    let simulated = simulation.run(&arrivals, |queries| Duration::from_secs_f64(service[queries - 1]));
+    let waited = simulated.batches.iter().flat_map(|batch| {
+        let end = batch.at + batch.took;
+        batch.requests.iter().map(move |&request| (end, request))
+    });
+    waited.map(|(end, request)| (end - arrivals[request].at).as_secs_f64()).sum::<f64>() / count as f64
 }
 
 /// Queries of each simulation that a rate is searched with.

@@ -1,9 +1,9 @@
 //! Systems: a chip with its memories, or several on a switch; the steps of a batch one after another, and their energy.
 
-use crate::arch::{Arch, Budget};
+use crate::arch::{Arch, Budget, Gemm};
 use crate::core::{CoreReport, Unit, expand_query, tournament};
 use crate::error::IveError;
-use crate::rowsel::{Residence, RowSelReport, row_selection};
+use crate::rowsel::{Residence, RowSelReport, element_wise_rate, row_selection};
 use crate::schedule::{Digits, Order, Schedule, Step, levels};
 
 /// How the trees are worked through.
@@ -124,10 +124,18 @@ impl BatchReport {
     }
 }
 
-/// Seconds of one scan of the database at the nominal bandwidth of HBM: the window of the batch scheduler.
-pub fn scan_seconds(arch: &Arch, gib: f64) -> f64 {
-    let bytes = arch.scheme.polynomials(gib) * arch.scheme.polynomial_bytes();
-    bytes as f64 / (arch.hbm.stacks as f64 * arch.hbm.stack_bytes_per_second)
+/// Seconds of one scan of the database at the nominal bandwidth of the memory that it lies in: the window of the batch
+/// scheduler.
+///
+/// # Errors
+/// [`IveError::Workload`] if there is no room for the database.
+pub fn scan_seconds(arch: &Arch, gib: f64, systems: u64) -> Result<f64, IveError> {
+    let bandwidth = match residence(arch, gib, systems)? {
+        Residence::Hbm => arch.hbm.stacks as f64 * arch.hbm.stack_bytes_per_second,
+        Residence::Lpddr => arch.lpddr.modules as f64 * arch.lpddr.module_bytes_per_second,
+    };
+    let bytes = arch.scheme.polynomials(gib).div_ceil(systems) * arch.scheme.polynomial_bytes();
+    Ok(bytes as f64 / bandwidth)
 }
 
 /// Queries of a batch, as the file has them for a database of this size.
@@ -157,21 +165,7 @@ fn residence(arch: &Arch, gib: f64, systems: u64) -> Result<Residence, IveError>
             remedy: "give a larger database, or fewer systems".into(),
         });
     }
-    let bytes = (polynomials * arch.scheme.polynomial_bytes()) as f64;
-    if bytes <= arch.hbm_bytes() {
-        Ok(Residence::Hbm)
-    } else if bytes <= arch.lpddr_bytes() {
-        Ok(Residence::Lpddr)
-    } else {
-        let most = arch.hbm_bytes().max(arch.lpddr_bytes());
-        Err(IveError::Workload {
-            key: "gib",
-            problem: format!(
-                "{bytes:.3e} bytes of transformed polynomials on a system that holds {most:.3e}"
-            ),
-            remedy: "give more systems, or more memory in the architecture's file".into(),
-        })
-    }
+    Residence::of(arch, (polynomials * arch.scheme.polynomial_bytes()) as f64)
 }
 
 /// Simulates a batch.
@@ -179,66 +173,106 @@ fn residence(arch: &Arch, gib: f64, systems: u64) -> Result<Residence, IveError>
 /// # Errors
 /// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a schedule does not fit.
 pub fn simulate(arch: &Arch, schedules: &Schedules, workload: &Workload) -> Result<BatchReport, IveError> {
-    let Workload { gib, systems, queries, mapping } = *workload;
-    let residence = residence(arch, gib, systems)?;
-    if queries == 0 {
-        return Err(IveError::Workload {
-            key: "batch",
-            problem: "a batch without queries".into(),
-            remedy: "give at least 1".into(),
-        });
+    Deployment::new(arch, schedules, workload.gib, workload.systems)?
+        .batch(workload.queries, workload.mapping)
+}
+
+/// A database on systems: what a query takes on a core, which batches of all sizes share.
+#[derive(Clone, Debug)]
+pub struct Deployment<'a> {
+    arch: &'a Arch,
+    schedules: Schedules,
+    systems: u64,
+    residence: Residence,
+    /// Rows of a system.
+    own_rows: u64,
+    /// Bits of selectors.
+    bits: u64,
+    expand: CoreReport,
+    /// ColTor among the rows of a system, and among the systems.
+    coltor: CoreReport,
+    last: CoreReport,
+}
+
+impl<'a> Deployment<'a> {
+    /// So many GiB on so many systems.
+    ///
+    /// # Errors
+    /// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a schedule does not fit.
+    pub fn new(arch: &'a Arch, schedules: &Schedules, gib: f64, systems: u64) -> Result<Self, IveError> {
+        let residence = residence(arch, gib, systems)?;
+        let rows = arch.scheme.polynomials(gib).div_ceil(arch.scheme.first_dimension);
+        let own_rows = rows.div_ceil(systems);
+        Ok(Self {
+            arch,
+            schedules: *schedules,
+            systems,
+            residence,
+            own_rows,
+            bits: u64::from(levels(rows)),
+            expand: expand_query(arch, &schedules.expand, rows)?,
+            coltor: tournament(arch, &schedules.coltor, own_rows)?,
+            last: tournament(arch, &schedules.coltor, systems)?,
+        })
     }
-    let (scheme, cores) = (arch.scheme, arch.chip.cores);
-    let rows = scheme.polynomials(gib).div_ceil(scheme.first_dimension);
-    let own_rows = rows.div_ceil(systems);
-    let of_core = queries.div_ceil(cores);
-    let expand = expand_query(arch, &schedules.expand, rows)?;
-    let play = |rows| tournament(arch, &schedules.coltor, rows);
-    // Of the busiest core; the queries of a core follow one another, as their keys take the register file.
-    let (coltor, games) = match mapping {
-        Mapping::QueryPerCore => (play(own_rows)?.times(of_core as f64), queries as f64),
-        Mapping::RowsPerCore => {
-            let (parts, last) = (play(own_rows.div_ceil(cores))?, play(cores)?);
-            (parts.times(queries as f64).then(last.times(of_core as f64)), (queries * cores) as f64)
+
+    /// Where the database lies.
+    pub fn residence(&self) -> Residence {
+        self.residence
+    }
+
+    /// A batch.
+    ///
+    /// # Errors
+    /// [`IveError::Workload`] if it has no queries, [`IveError::RegisterFile`] if a schedule does not fit.
+    pub fn batch(&self, queries: u64, mapping: Mapping) -> Result<BatchReport, IveError> {
+        if queries == 0 {
+            return Err(IveError::Workload {
+                key: "batch",
+                problem: "a batch without queries".into(),
+                remedy: "give at least 1".into(),
+            });
         }
-    };
-    let last = play(systems)?.times(of_core as f64);
-    let of_channel = match mapping {
-        Mapping::QueryPerCore => of_core as f64,
-        Mapping::RowsPerCore => queries as f64 / cores as f64,
-    };
-    let selected = row_selection(arch, own_rows, queries, of_channel, residence);
-
-    let clock = arch.chip.clock_hz;
-    let levels = u64::from(levels(scheme.first_dimension + u64::from(levels(rows)) * scheme.gadget_levels));
-    let sent = scheme.ciphertext_bytes() + levels * scheme.evaluation_key_bytes() + scheme.rgsw_bytes();
-    // The switch gives what a client sends to all systems at once; what they leave meets at the link of one.
-    let gathered = (systems - 1) * queries * scheme.ciphertext_bytes();
-    let over_link = |bytes: u64| bytes as f64 / arch.links.bytes_per_second;
-    let (upload, gather) = (over_link(queries * sent), over_link(gathered));
-    let expand_cycles = expand.cycles * of_core as f64;
-
-    // What all queries keep busy, in all systems.
-    let games = match mapping {
-        Mapping::QueryPerCore => play(own_rows)?.times(games),
-        Mapping::RowsPerCore => play(own_rows.div_ceil(cores))?.times(games),
-    };
-    let trees = expand.times(queries as f64).then(games);
-    let energy = energy(arch, &trees, &selected, (own_rows * queries) as f64);
-    Ok(BatchReport {
-        queries,
-        residence,
-        upload,
-        gather,
-        expand: expand_cycles / clock,
-        row_selection: selected.cycles / clock,
-        coltor: (coltor.cycles + last.cycles) / clock,
-        energy: Energy {
-            cores: energy.cores * systems as f64,
-            network: energy.network * systems as f64,
-            hbm: energy.hbm * systems as f64,
-        },
-    })
+        let Self { arch, systems, own_rows, residence, .. } = *self;
+        let (scheme, cores, clock) = (arch.scheme, arch.chip.cores, arch.chip.clock_hz);
+        let of_core = queries.div_ceil(cores) as f64;
+        // Of the busiest core, and of all; the queries of a core follow one another, as their keys take the register file.
+        let (coltor, games, of_channel) = match mapping {
+            Mapping::QueryPerCore => (self.coltor.times(of_core), self.coltor.times(queries as f64), of_core),
+            Mapping::RowsPerCore => {
+                let part = tournament(arch, &self.schedules.coltor, own_rows.div_ceil(cores))?;
+                let last = tournament(arch, &self.schedules.coltor, cores)?;
+                let all = part.times((queries * cores) as f64);
+                (part.times(queries as f64).then(last.times(of_core)), all, queries as f64 / cores as f64)
+            }
+        };
+        let selected = row_selection(arch, own_rows, queries, of_channel, residence);
+        let energy = energy(
+            arch,
+            &self.expand.times(queries as f64).then(games),
+            &selected,
+            (own_rows * queries) as f64,
+        );
+        // Keys: a substitution for each level, and the RGSW encryption of the secret; then the query itself. The switch
+        // gives what a client sends to all systems at once; what they leave meets at the link of one.
+        let leaves = scheme.first_dimension + self.bits * scheme.gadget_levels;
+        let keys = u64::from(levels(leaves)) * scheme.evaluation_key_bytes() + scheme.rgsw_bytes();
+        let link = |bytes: u64| (queries * bytes) as f64 / arch.links.bytes_per_second;
+        Ok(BatchReport {
+            queries,
+            residence,
+            upload: link(keys + scheme.ciphertext_bytes()),
+            gather: link((systems - 1) * scheme.ciphertext_bytes()),
+            expand: self.expand.times(of_core).cycles / clock,
+            row_selection: selected.cycles / clock,
+            coltor: (coltor.cycles + self.last.times(of_core).cycles) / clock,
+            energy: Energy {
+                cores: energy.cores * systems as f64,
+                network: energy.network * systems as f64,
+                hbm: energy.hbm * systems as f64,
+            },
+        })
+    }
 }
 
 /// Energy of one system: each part's peak power for the time that it is busy; of memories, for the share of their peak
@@ -247,21 +281,30 @@ fn energy(arch: &Arch, trees: &CoreReport, selected: &RowSelReport, transposed: 
     let Budget { ntt, icrt, element_wise, automorphism, memories, rest, network, hbm } = arch.budget;
     let (core, scheme, cores) = (arch.core, arch.scheme, arch.chip.cores as f64);
     let busy = |unit: Unit| trees.busy[unit as usize];
-    let arrays = selected.array * cores;
+    let multiplying = selected.multiplying * cores;
+    // Words that cross the ports of register file and buffers for a product of matrices: a row and a column of an
+    // array, or operands and sums of each multiply-add.
+    let (arrays, multiply_adds, words) = match core.gemm {
+        Gemm::Arrays => (multiplying, 0.0, (core.array_rows + core.array_columns) as f64 * multiplying),
+        Gemm::ElementWise => {
+            let rate = element_wise_rate(arch, scheme.word_bits as f64 / 8.0);
+            let share = rate / core.element_wise_rate as f64;
+            (0.0, share * multiplying, 4.0 * rate * multiplying)
+        }
+    };
     let units = ntt.power_w * (busy(Unit::Ntt) + arrays) / core.ntt_units as f64
         + icrt.power_w * busy(Unit::Icrt)
-        + element_wise.power_w * busy(Unit::ElementWise)
+        + element_wise.power_w * (busy(Unit::ElementWise) + multiply_adds)
         + automorphism.power_w * busy(Unit::Automorphism);
-    // Words that cross the ports of register file and buffers: operands and results of lanes, a row and a column of an
-    // array, and a key and an accumulator that is read and written for each multiply-add.
+    // And for the rest: operands and results of lanes, a key and an accumulator that is read and written for each
+    // multiply-add.
     let lanes = 2.0 * core.lanes as f64 * (busy(Unit::Ntt) + busy(Unit::Icrt) + busy(Unit::Automorphism));
     let sums = 3.0 * core.element_wise_rate as f64 * busy(Unit::ElementWise);
-    let words = lanes + sums + (core.array_rows + core.array_columns) as f64 * arrays;
     let channels = (busy(Unit::Channel) + selected.channel * cores) * arch.channel_bytes_per_cycle();
     let ports = core.register_file_bytes_per_cycle
         + core.database_buffer_bytes_per_cycle
         + core.icrt_buffer_bytes_per_cycle;
-    let accessed = (words * scheme.word_bits as f64 / 8.0 + channels) / ports;
+    let accessed = ((lanes + sums + words) * scheme.word_bits as f64 / 8.0 + channels) / ports;
     let clock = arch.chip.clock_hz;
     let peak = arch.hbm.stacks as f64 * arch.hbm.stack_bytes_per_second;
     // Every result of RowSel crosses the network once, a word a cycle of each lane.

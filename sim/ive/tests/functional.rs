@@ -67,7 +67,7 @@ impl Fixture {
             |words: &mut Words| (0..64).map(|_| words.below(1 << 20) as i32 - (1 << 19)).collect();
         let coefficients =
             (0..rows).map(|_| (0..COLUMNS).map(|_| polynomial(&mut words)).collect()).collect();
-        Self { ring, keys: Keys { expansion, conversion }, query, coefficients, depth }
+        Self { ring, keys: Keys { expansion, rotations: Vec::new(), conversion }, query, coefficients, depth }
     }
 
     fn expansion(&self) -> Expansion {
@@ -87,13 +87,13 @@ impl Fixture {
         };
         let keys = backend.keys(&tables, keys).unwrap();
         let query = flat(std::slice::from_ref(&self.query));
-        let leaves = backend.expand(&tables, self.expansion(), &[(&keys, &query)]).unwrap();
         let fill =
             |row: usize, column: usize, to: &mut [i32]| to.copy_from_slice(&self.coefficients[row][column]);
         let plain = backend.encode(&tables, self.coefficients.len(), COLUMNS, &fill).unwrap();
-        let rows = backend.poly_fold(&tables, &[plain], &leaves).unwrap();
+        let leaves = backend.expand(&tables, self.expansion(), &[(&keys, &query)]).unwrap();
         let selectors =
             backend.selectors(&tables, &[&keys], &leaves, COLUMNS, self.depth as usize, GADGET).unwrap();
+        let rows = backend.poly_fold(&tables, &[plain], &leaves).unwrap();
         let won = backend.rgsw_fold(&tables, &selectors, rows).unwrap();
         backend.ciphertext_words(&tables, &won).unwrap()
     }
@@ -102,7 +102,7 @@ impl Fixture {
         let machine = Machine { arch, ring: &self.ring, schedules, execution };
         let query = machine.coefficients(&self.query);
         let leaves = machine.expand(&self.keys, self.expansion(), query).unwrap();
-        let selectors = machine.assemble(&self.keys, &leaves[COLUMNS..]).unwrap();
+        let selectors = machine.assemble(&self.keys, &leaves[COLUMNS..], GADGET).unwrap();
         let plain = |coefficients: &Vec<i32>| {
             let mut values = self.ring.lift(coefficients);
             self.ring.forward(&mut values);
@@ -169,7 +169,7 @@ fn a_recorded_batch_is_computed_and_timed() {
     assert!(report.queries == 1 && report.expand > 0.0 && report.coltor > 0.0);
 
     // What is not such a batch is refused by the number of the operation.
-    let other = [&operations[..], &[Operation::Words]].concat();
+    let other = [&operations[..], &[Operation::ScalarFoldOwn { words: 1 }]].concat();
     for (operations, number) in [(&other[..], operations.len()), (&operations[..2], 2)] {
         let refused = RecordedBatch::read(operations).unwrap_err().to_string();
         assert!(refused.contains(&format!("operation {number}: ")), "{refused}");

@@ -6,8 +6,9 @@ use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use super::{NaiveBackend, NaiveMatrix};
 use crate::{
-    Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, MAX_BATCH, PanelLayout,
-    RingBackend, SwitchedBits, centred, check_batches, check_ciphertexts, check_rotations,
+    Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FixedPacking, FoldedBlocks, MAX_BATCH,
+    PackedEnds, PanelLayout, RingBackend, SwitchedBits, WholeHalves, centred, check_batches,
+    check_ciphertexts, check_rotations,
 };
 
 /// A ciphertext, as coefficients unless said otherwise.
@@ -141,6 +142,7 @@ impl RingBackend for NaiveBackend {
     type Ciphertexts = Batch;
     type Selectors = NaiveSelectors;
     type Matrices = Vec<NaiveMatrix>;
+    type Fixed = WholeHalves;
 
     fn leaves_memory(&self) -> u64 {
         u64::MAX
@@ -455,6 +457,28 @@ impl RingBackend for NaiveBackend {
             fold(ring, &plain, leaves)
         };
         matrices.iter().zip(leaves).map(of_query).collect()
+    }
+
+    fn fix_uniform(
+        &self,
+        ring: &Arc<Ring>,
+        packing: FixedPacking,
+        uniform: &[u32],
+        plain: &[NaivePlain],
+        bits: SwitchedBits,
+    ) -> Result<(WholeHalves, Vec<u8>), BackendError> {
+        WholeHalves::fix(self, ring, ring, packing, uniform, plain, bits)
+    }
+
+    fn pack_fixed(
+        &self,
+        ring: &Arc<Ring>,
+        fixed: &WholeHalves,
+        plain: &[NaivePlain],
+        queries: &[&[u32]],
+        ends: PackedEnds<'_, Vec<u32>>,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        fixed.pack(self, ring, plain, queries, ends)
     }
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use spirea_backend::{Backend as _, Residence, Timed};
 use spirea_math::random::SecretRng;
-use spirea_protocols::choice::Preference;
+use spirea_protocols::choice::{KeyDelivery, Preference};
 use spirea_protocols::parameters::{Failure, FirstFold};
 use spirea_protocols::planner::{self, Rates};
 use spirea_protocols::registry::{Choice, ProtocolParams};
@@ -35,6 +35,9 @@ pub struct ProtocolOptions {
     /// Bins of dpf-xor and dpf-sum: a query has a key for each.
     #[arg(long, default_value_t = 1)]
     bins: usize,
+    /// How evaluation keys reach the server: registered, or per-query.
+    #[arg(long, default_value = "registered")]
+    keys: KeyDelivery,
     /// What the shape is chosen for: time, communication or balance.
     #[arg(long, default_value = "balance")]
     prefer: Preference,
@@ -47,6 +50,9 @@ pub struct ProtocolOptions {
 struct ProtocolReport {
     name: String,
     params: String,
+    /// How keys reach the server, if it needs any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<&'static str>,
     shape: [usize; 2],
     backend: String,
     threads: usize,
@@ -102,6 +108,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         ring: request.ring.clone(),
         prefer: request.prefer,
         bins: request.bins,
+        keys: request.keys,
         ..Choice::default()
     };
     let records = (options.bytes()? / request.record_bytes.max(1)).max(1) as u64;
@@ -193,6 +200,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let report = ProtocolReport {
         name: params.name().into(),
         params: params.set(),
+        keys: params.key_delivery().map(KeyDelivery::name),
         shape: params.stored().shape(),
         backend: backend.name(),
         threads: backend.threads(),

@@ -5,14 +5,13 @@ mod look_up;
 mod network;
 mod report;
 
-use std::process::ExitCode;
-
 use clap::Args;
 
 use self::http::Http;
 use self::report::Report;
 use crate::access::Access;
 use crate::output::Format;
+use crate::status::Status;
 
 /// What to examine.
 #[derive(Args)]
@@ -33,7 +32,7 @@ pub struct Options {
 }
 
 /// Examines and prints. The status is 0 if a client gets answers, and 1 if something is in its way.
-pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+pub fn run(options: &Options) -> anyhow::Result<Status> {
     let token = options.access.token()?;
     let mut report = Report::new(Format::from_flag(options.json));
     let urls: Vec<&str> = [Some(&*options.url), options.other.as_deref()].into_iter().flatten().collect();
@@ -50,5 +49,5 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         let names: Vec<_> = databases.into_iter().flatten().collect();
         look_up::examine(&mut report, &urls, &names, options.access.options()?)?;
     }
-    Ok(ExitCode::from(u8::from(report.has_failed())))
+    Ok(Status::from(u8::from(report.has_failed())))
 }

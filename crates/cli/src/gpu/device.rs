@@ -1,6 +1,5 @@
 //! Which device, and what there is to say where there is none.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -9,6 +8,7 @@ use spirea_cuda::driver::{Device, DriverError};
 
 use super::NO_DEVICE;
 use crate::output::{Format, print_error, print_line};
+use crate::status::Status;
 
 /// The name of the device that is this machine's processor.
 const EMULATION: &str = "Spirea emulation";
@@ -49,7 +49,7 @@ impl DeviceOptions {
     }
 
     /// Opens the device. Without one, says why and gives the exit code that stands for it.
-    pub fn open(&self) -> anyhow::Result<Result<Arc<CudaBackend>, ExitCode>> {
+    pub fn open(&self) -> anyhow::Result<Result<Arc<CudaBackend>, Status>> {
         let error = match Device::open(self.device) {
             Ok(device) => return Ok(Ok(Arc::new(CudaBackend::on(device)))),
             Err(error) => error,
@@ -62,7 +62,7 @@ impl DeviceOptions {
                 print_line(&line.to_string())?;
             }
         }
-        Ok(Err(ExitCode::from(NO_DEVICE)))
+        Ok(Err(Status::from(NO_DEVICE)))
     }
 }
 

@@ -4,9 +4,9 @@ mod bench;
 mod check;
 mod device;
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
+
+use crate::status::Status;
 
 /// What to ask of the device.
 #[derive(Subcommand)]
@@ -21,7 +21,7 @@ pub enum Gpu {
 const NO_DEVICE: u8 = 3;
 
 /// Runs the command: 0 if all is well, 1 if anything failed, 3 without a device.
-pub fn run(gpu: &Gpu) -> anyhow::Result<ExitCode> {
+pub fn run(gpu: &Gpu) -> anyhow::Result<Status> {
     match gpu {
         Gpu::Check(options) => check::run(options),
         Gpu::Bench(options) => bench::run(options),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::Serialize;
 use spirea_lattice::Security;
+use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::keyword::TAG_BYTES;
 use spirea_protocols::parameters::{Claim, Failure};
 use spirea_protocols::registry::ProtocolParams;
@@ -75,7 +76,9 @@ pub struct Figures {
     pub request_bytes: Growing,
     /// Bytes of a response.
     pub response_bytes: Growing,
-    /// Bytes of evaluation keys that a client registers; 0 if the protocol needs none.
+    /// How evaluation keys reach the server; none if the protocol needs none.
+    pub keys: Option<KeyDelivery>,
+    /// Bytes of evaluation keys that a client registers; 0 if it registers none.
     pub keys_bytes: usize,
     /// Bytes of all hints; 0 if the protocol has none.
     pub hint_bytes: u64,
@@ -114,6 +117,7 @@ impl Figures {
             changes: delta.map(|delta| delta.table.entries),
             request_bytes: Growing::of(|count| request_bytes(&sizes, count)),
             response_bytes: Growing::of(|count| response_bytes(&sizes, count)),
+            keys: base.protocol.key_delivery(),
             keys_bytes: keys_bytes(&parts),
             hint_bytes: sizes.iter().map(|sizes| sizes.hint_bytes).sum(),
             hint_determines_table: base.protocol.hint_determines_records(),

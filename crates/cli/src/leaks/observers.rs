@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use spirea_client::Keys;
+use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::signature::PublicKey;
 use spirea_protocols::{Sizes, TableKind};
 use spirea_store::Manifest;
@@ -50,14 +51,18 @@ impl Subject<'_> {
     }
 
     fn server(&self) -> Observer {
-        let Figures { request_bytes, response_bytes, keys_bytes, hint_bytes, servers, .. } = self.figures;
+        let Figures { request_bytes, response_bytes, keys, keys_bytes, hint_bytes, servers, .. } =
+            self.figures;
         let mut learns = vec![
             "that someone asks: when, from which address, over which connection, and with which token if it asks for tokens".into(),
             format!("the database, {}, and which version the client holds: about when it was last there", self.base.name),
             format!("how many look-ups a request has: {}", growing(request_bytes)),
-            match keys_bytes {
-                0 => "no more that links requests: they name no evaluation keys".into(),
-                _ => format!(
+            match keys {
+                None => "no more that links requests: they name no evaluation keys".into(),
+                Some(KeyDelivery::PerQuery) => {
+                    "no more that links requests: every query brings evaluation keys of its own, and their secret is used for nothing else".into()
+                }
+                Some(KeyDelivery::Registered) => format!(
                     "that requests come from one client: evaluation keys of {} are registered once, and every request names their hash, which links them until the client makes new keys, as each new session does, and each after {} queries, {} hours or an answer that does not verify",
                     bytes(keys_bytes as u64),
                     Keys::MOST_QUERIES,
@@ -65,7 +70,7 @@ impl Subject<'_> {
                 ),
             },
         ];
-        if hint_bytes > 0 {
+        if self.base.protocol.hint_lasts() {
             learns.push(format!(
                 "which rows of the hint of {} a client fetches: all, or those that changed since the version it has",
                 bytes(hint_bytes)
@@ -84,7 +89,7 @@ impl Subject<'_> {
                 "which of {} is asked for: {:.0} bits of security by the estimate of the parameters{}",
                 self.values(),
                 self.figures.security_bits,
-                if keys_bytes > 0 { CIRCULAR } else { "" }
+                if keys.is_some() { CIRCULAR } else { "" }
             ),
             _ => format!(
                 "which of {} is asked for, as long as the other does not tell it: {:.0} bits of security{}",

@@ -7,11 +7,11 @@ mod questions;
 mod tally;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
+use spirea_chart::lines::{Axis, Chart, Series};
 use spirea_client::WeakPrf;
 
 use self::clients::Fleet;
@@ -20,9 +20,9 @@ use self::endpoint::{Endpoint, Reach};
 use self::questions::{Questions, Source};
 use self::tally::{Plan, Report};
 use crate::access::Access;
-use crate::chart::{Axis, Chart, Series};
 use crate::latencies::Latencies;
 use crate::output::{Format, bytes, print_line, seconds};
+use crate::status::Status;
 
 /// What to ask, and how often.
 #[derive(Args)]
@@ -67,7 +67,7 @@ pub struct Options {
 }
 
 /// Asks, and says what came of it. The status is 0, or 1 if an answer was wrong.
-pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+pub fn run(options: &Options) -> anyhow::Result<Status> {
     let duration = checked_seconds("--seconds", options.seconds)?;
     let timeout = checked_seconds("--timeout", options.timeout)?;
     ensure!(options.rate.is_finite() && options.rate > 0.0, "--rate must be above 0");
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         let drawn = chart(&report, &latencies).draw(file);
         drawn.with_context(|| format!("{}: cannot be drawn", file.display()))?;
     }
-    Ok(ExitCode::from(u8::from(report.bad() > 0)))
+    Ok(Status::from(u8::from(report.bad() > 0)))
 }
 
 fn checked_seconds(option: &str, seconds: f64) -> anyhow::Result<Duration> {

@@ -4,14 +4,13 @@ mod gpus;
 mod pim;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
 use spirea_backend::Backend as _;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::Table;
-use spirea_protocols::choice::{Preference, SecurityLevel};
+use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
 use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
 use spirea_store::ingest::Selection;
@@ -21,6 +20,7 @@ use crate::input::InputOptions;
 use crate::inspect::{explain_longest, explain_records};
 use crate::output::{bytes, note, parse_bytes, parse_count, print_line, seconds};
 use crate::progress::Bars;
+use crate::status::Status;
 use crate::threads::Threads;
 use gpus::{Gpu, GpuGroup, GpuOptions};
 use pim::{Pim, PimOptions};
@@ -77,6 +77,10 @@ pub struct Options {
     /// the server at most half as long again; or balance.
     #[arg(long, default_value = "balance")]
     prefer: Preference,
+    /// Recommend only protocols whose keys reach the server so, or that have none: registered, or per-query, where nothing
+    /// may link two queries of a client.
+    #[arg(long, value_name = "WAY")]
+    keys: Option<KeyDelivery>,
     /// Bins of the table: a query brings a record of each, of dpf-xor and dpf-sum.
     #[arg(long, default_value_t = 1)]
     bins: usize,
@@ -102,6 +106,49 @@ impl Options {
         Ok(Devices { gpu: self.gpu, gpus: self.gpus.group(), pim })
     }
 
+    /// The lines that `--json` prints, at these rates.
+    pub fn lines(&self, rates: &Rates) -> anyhow::Result<Vec<String>> {
+        let wanted = self.wanted()?;
+        let plans = planner::plan(wanted.records, wanted.record_bytes, &self.needs(), rates);
+        as_json(&plans, planner::recommended(&plans), &self.devices(rates)?)
+    }
+
+    /// What to plan for, if that makes sense.
+    fn wanted(&self) -> anyhow::Result<Wanted> {
+        let numbers = [self.uplink, self.downlink, self.lookups, self.qps.unwrap_or(1.0)];
+        anyhow::ensure!(
+            numbers.iter().all(|number| number.is_finite() && *number > 0.0),
+            "--uplink, --downlink, --lookups and --qps must be above 0"
+        );
+        anyhow::ensure!((1..=2).contains(&self.servers), "--servers must be 1 or 2");
+        let table = self.table()?;
+        let (records, record_bytes) = match &table {
+            Some((table, _)) => (table.records, table.record_bytes()),
+            None => (self.records.unwrap_or_default(), self.file.record_bytes.unwrap_or_default()),
+        };
+        anyhow::ensure!(records > 0 && record_bytes > 0, "a table has records, and records have bytes");
+        anyhow::ensure!(
+            !planner::is_too_large(records, record_bytes, self.security),
+            "{records} records of {record_bytes} bytes: no protocol takes a table so large, on whatever machine; split it"
+        );
+        Ok(Wanted { records, record_bytes, table })
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            queries_per_second: self.qps,
+            uplink: self.uplink * 1e6 / 8.0,
+            downlink: self.downlink * 1e6 / 8.0,
+            memory: self.memory,
+            lookups: self.lookups,
+            servers: self.servers,
+            security: self.security,
+            prefer: self.prefer,
+            bins: self.bins,
+            keys: self.keys,
+        }
+    }
+
     /// The table that is built or would be, with what is known of its values, where there is one.
     fn table(&self) -> anyhow::Result<Option<(Table, Statistics)>> {
         if let Some(folder) = &self.snapshot {
@@ -120,6 +167,14 @@ impl Options {
     }
 }
 
+/// What is planned for.
+struct Wanted {
+    records: u64,
+    record_bytes: usize,
+    /// The table that is built or would be, with what is known of its values.
+    table: Option<(Table, Statistics)>,
+}
+
 /// What there is beside the processor.
 struct Devices {
     gpu: Option<Gpu>,
@@ -131,6 +186,9 @@ struct Devices {
 #[derive(Serialize)]
 struct Line<'a> {
     protocol: &'a str,
+    /// How its keys reach the server, if it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<&'static str>,
     recommended: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'a str>,
@@ -192,57 +250,37 @@ struct Step<'a> {
 }
 
 /// Measures this machine and prints the plan.
-pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let numbers = [options.uplink, options.downlink, options.lookups, options.qps.unwrap_or(1.0)];
-    anyhow::ensure!(
-        numbers.iter().all(|number| number.is_finite() && *number > 0.0),
-        "--uplink, --downlink, --lookups and --qps must be above 0"
-    );
-    anyhow::ensure!((1..=2).contains(&options.servers), "--servers must be 1 or 2");
-    let table = options.table()?;
-    let (records, record_bytes) = match &table {
-        Some((table, _)) => (table.records, table.record_bytes()),
-        None => (options.records.unwrap_or_default(), options.file.record_bytes.unwrap_or_default()),
-    };
-    anyhow::ensure!(records > 0 && record_bytes > 0, "a table has records, and records have bytes");
-    anyhow::ensure!(
-        !planner::is_too_large(records, record_bytes, options.security),
-        "{records} records of {record_bytes} bytes: no protocol takes a table so large, on whatever machine; split it"
-    );
+pub fn run(options: &Options) -> anyhow::Result<Status> {
+    let wanted = options.wanted()?;
     let backend = CpuBackend::new(options.threads.count())?;
     note(&format!("measuring {} with {} thread(s)", backend.name(), backend.threads()));
     let rates = Rates::measure(&backend, &options.security.ring_sets())?;
-    let needs = Needs {
-        queries_per_second: options.qps,
-        uplink: options.uplink * 1e6 / 8.0,
-        downlink: options.downlink * 1e6 / 8.0,
-        memory: options.memory,
-        lookups: options.lookups,
-        servers: options.servers,
-        security: options.security,
-        prefer: options.prefer,
-        bins: options.bins,
-    };
     let devices = options.devices(&rates)?;
-    let plans = planner::plan(records, record_bytes, &needs, &rates);
+    let plans = planner::plan(wanted.records, wanted.record_bytes, &options.needs(), &rates);
     let best = planner::recommended(&plans);
     if options.json {
-        for (i, plan) in plans.iter().enumerate() {
-            print_line(&serde_json::to_string(&line(plan, best == Some(i), &devices))?)?;
+        for line in as_json(&plans, best, &devices)? {
+            print_line(&line)?;
         }
     } else {
-        if let Some((table, _)) = &table {
+        if let Some((table, _)) = &wanted.table {
             print_line(&format!("records: {}, of {} values", explain_records(table), table.entries))?;
         }
         if options.bins > 1 {
             print_line(&format!("bins: {}, and a query brings a record of each", options.bins))?;
         }
         print_plans(&plans, best, &devices)?;
-        if let Some((table, statistics)) = &table {
+        if let Some((table, statistics)) = &wanted.table {
             print_line(&format!("longest value: {}", explain_longest(table, statistics)))?;
         }
     }
-    Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if best.is_some() { Status::SUCCESS } else { Status::from(1) })
+}
+
+/// The plans, one JSON object each.
+fn as_json(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow::Result<Vec<String>> {
+    let json = |(i, plan)| Ok(serde_json::to_string(&line(plan, best == Some(i), devices))?);
+    plans.iter().enumerate().map(json).collect()
 }
 
 fn numbers<'a>(figures: &'a Figures, devices: &Devices) -> Numbers<'a> {
@@ -284,9 +322,26 @@ fn numbers<'a>(figures: &'a Figures, devices: &Devices) -> Numbers<'a> {
 fn line<'a>(plan: &'a Plan, recommended: bool, devices: &Devices) -> Line<'a> {
     Line {
         protocol: plan.protocol,
+        keys: delivery(plan).map(KeyDelivery::name),
         recommended,
         refused: plan.outcome.as_ref().err().map(String::as_str),
         figures: plan.outcome.as_ref().ok().map(|figures| numbers(figures, devices)),
+    }
+}
+
+/// How the keys of a plan's protocol reach the server, if it has any.
+fn delivery(plan: &Plan) -> Option<KeyDelivery> {
+    match &plan.outcome {
+        Ok(figures) => figures.params.key_delivery(),
+        Err(_) => (plan.keys != KeyDelivery::Registered).then_some(plan.keys),
+    }
+}
+
+/// A plan's protocol, and that its queries bring their keys if they do.
+fn name(plan: &Plan) -> String {
+    match plan.keys {
+        KeyDelivery::Registered => plan.protocol.into(),
+        KeyDelivery::PerQuery => format!("{} {}", plan.protocol, plan.keys.name()),
     }
 }
 
@@ -300,21 +355,24 @@ fn division(group: GpuGroup, figures: &Figures) -> String {
     )
 }
 
+/// Characters of the longest name.
+const NAME: usize = "exppack-simple per-query".len();
+
 fn print_plans(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow::Result<()> {
     let header = ["protocol", "upload", "download", "keys", "hint", "server", "memory", "look-up"];
     let row = |cells: [String; 8], gpu: Option<String>| {
         let [name, rest @ ..] = cells;
         let rest: String = rest.iter().chain(&gpu).map(|cell| format!("{cell:>11}")).collect();
-        print_line(&format!("{name:<15}{rest}"))
+        print_line(&format!("{name:<NAME$}{rest}"))
     };
     row(header.map(Into::into), devices.gpu.map(|_| "GPU, least".into()))?;
     for plan in plans {
         match &plan.outcome {
-            Err(refused) => print_line(&format!("{:<15}  {refused}", plan.protocol))?,
+            Err(refused) => print_line(&format!("{:<NAME$}  {refused}", name(plan)))?,
             Ok(figures) => {
                 let sizes = figures.sizes;
                 let cells = [
-                    plan.protocol.into(),
+                    name(plan),
                     bytes(sizes.query_bytes as u64),
                     bytes(sizes.answer_bytes as u64),
                     bytes(sizes.keys_bytes as u64),
@@ -326,13 +384,13 @@ fn print_plans(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow
                 let least = |gpu: Gpu| gpu.least_seconds(figures).map_or_else(|| "too big".into(), seconds);
                 row(cells, devices.gpu.map(least))?;
                 if let Some(group) = devices.gpus {
-                    print_line(&format!("{:<15}  GPUs: {}", "", division(group, figures)))?;
+                    print_line(&format!("{:<NAME$}  GPUs: {}", "", division(group, figures)))?;
                 }
                 if let Some(pim) = devices.pim.as_ref().and_then(|pim| pim.describe(figures)) {
-                    print_line(&format!("{:<15}  PIM: {pim}", ""))?;
+                    print_line(&format!("{:<NAME$}  PIM: {pim}", ""))?;
                 }
                 if let Some(why) = &figures.ruled_out {
-                    print_line(&format!("{:<15}  {why}", ""))?;
+                    print_line(&format!("{:<NAME$}  {why}", ""))?;
                 }
             }
         }
@@ -346,7 +404,7 @@ fn print_plans(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow
                 plan.outcome.as_ref().map(|figures| seconds(figures.lookup_seconds)).unwrap_or_default();
             print_line(&format!(
                 "recommended: {}, whose look-ups take a client the least time, {time}, its share of hint and keys included",
-                plan.protocol
+                name(plan)
             ))
         }
     }

@@ -4,16 +4,16 @@ mod path;
 mod service;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use spirea_chart::lines::{Axis, Chart, Series};
 use spirea_server::ServerConfig;
 
 use self::path::{Path, Point};
 use self::service::Service;
-use crate::chart::{Axis, Chart, Series};
 use crate::output::{Format, print_line, seconds};
+use crate::status::Status;
 use crate::threads::Threads;
 
 /// What to simulate.
@@ -59,7 +59,7 @@ pub struct Options {
 const LOADS: [f64; 14] = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.1];
 
 /// Simulates and prints.
-pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+pub fn run(options: &Options) -> anyhow::Result<Status> {
     ensure!(options.queue > 0 && options.requests > 0, "--queue and --requests must be at least 1");
     let (service, largest) = service(options)?;
     let limit = options.limit.unwrap_or(largest).min(options.queue);
@@ -88,7 +88,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
             print_line(&format!("wrote {}", file.display()))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }
 
 /// How long batches take, and the largest that there may be.

@@ -14,6 +14,7 @@ use crate::session::tests as honest;
 use crate::{Client, Clock, Description, HintCache, MemoryCache, Policy, Session};
 
 mod hints;
+mod lent;
 mod pair;
 
 /// What a server does with a request: the steps of its response.

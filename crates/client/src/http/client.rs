@@ -1,15 +1,17 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use spirea_protocols::Table;
 
 use super::ClientOptions;
 use super::cache::FileCache;
-use super::transport::{Transport, hold};
+use super::transport::Carriers;
 use crate::{Client, ClientError, Clock, Description, Fetches, Lookups, Value};
 
 /// A [`Client`] of one database over HTTP, blocking, from the one server or the two that its protocol has.
 pub struct HttpClient {
     client: Client,
-    /// In the order of their addresses.
-    transports: Vec<Transport>,
+    carriers: Carriers,
 }
 
 impl HttpClient {
@@ -43,10 +45,17 @@ impl HttpClient {
     /// in a [`ClientError::Server`].
     pub fn connect_with(urls: &[&str], name: &str, options: ClientOptions) -> Result<Self, ClientError> {
         let addresses = options.addresses(urls)?;
-        let mut transports = transports(&options, addresses.len())?;
+        let carriers = Carriers::new(&options, addresses.len())?;
         let cache = Box::new(FileCache::open(options.cache.as_deref())?);
         let connected = Client::connect(&addresses, name, cache, options.into_policy(), Clock::system())?;
-        Ok(Self { client: hold(&mut transports, connected)?, transports })
+        Ok(Self { client: carriers.hold(connected)?, carriers })
+    }
+
+    /// Has the calls that follow end with [`ClientError::Stopped`] while `stop` is true, some hundredths of a second after it
+    /// became so; in place of the one of the options. A call that ends so leaves the client as one that failed, and what it
+    /// was sending or receiving, with its connection, to end by itself.
+    pub fn stop_by(&mut self, stop: Arc<AtomicBool>) {
+        self.carriers.stop_by(stop);
     }
 
     /// A client that goes on with a session, and has said nothing yet.
@@ -58,11 +67,11 @@ impl HttpClient {
         session: crate::Session,
     ) -> Result<Self, ClientError> {
         let addresses = options.addresses(urls)?;
-        let transports = transports(&options, addresses.len())?;
+        let carriers = Carriers::new(&options, addresses.len())?;
         let cache = Box::new(FileCache::open(options.cache.as_deref())?);
         let (policy, clock) = (options.into_policy(), Clock::system());
         let servers = crate::conversation::Servers::new(&addresses, name, &policy, clock.clone())?;
-        Ok(Self { client: Client::over(servers, cache, policy, clock, session), transports })
+        Ok(Self { client: Client::over(servers, cache, policy, clock, session), carriers })
     }
 
     /// The database, in the version that was last seen.
@@ -101,7 +110,7 @@ impl HttpClient {
     /// [`ClientError::WeakPrf`] if a new version has such a function. What happens
     /// with one of two servers is in a [`ClientError::Party`] that says which. None means that a key is absent.
     pub fn look_up_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
-        hold(&mut self.transports, self.client.look_up_keys(keys))
+        self.carriers.hold(self.client.look_up_keys(keys))
     }
 
     /// The values at indices, and what they cost.
@@ -110,7 +119,7 @@ impl HttpClient {
     /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the table is looked up by key or
     /// has no such index.
     pub fn look_up_indices(&mut self, indices: &[u64]) -> Result<Lookups, ClientError> {
-        hold(&mut self.transports, self.client.look_up_indices(indices))
+        self.carriers.hold(self.client.look_up_indices(indices))
     }
 
     /// What one query brings of the values of keys, for the work of one look-up: a value of each bin of the table, however
@@ -122,7 +131,7 @@ impl HttpClient {
     /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the version has a delta, which tables in bins
     /// never have.
     pub fn fetch_keys(&mut self, keys: &[&[u8]]) -> Result<Fetches, ClientError> {
-        hold(&mut self.transports, self.client.fetch_keys(keys))
+        self.carriers.hold(self.client.fetch_keys(keys))
     }
 
     /// The same of the values at indices.
@@ -131,11 +140,6 @@ impl HttpClient {
     /// Those of [`HttpClient::fetch_keys`]; [`ClientError::Protocol`] if the table is looked up by key or has no such
     /// index.
     pub fn fetch_indices(&mut self, indices: &[u64]) -> Result<Fetches, ClientError> {
-        hold(&mut self.transports, self.client.fetch_indices(indices))
+        self.carriers.hold(self.client.fetch_indices(indices))
     }
-}
-
-/// To each server connections of its own, which nobody else's requests travel on.
-fn transports(options: &ClientOptions, servers: usize) -> Result<Vec<Transport>, ClientError> {
-    (0..servers).map(|_| Transport::new(options)).collect()
 }

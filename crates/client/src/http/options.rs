@@ -1,4 +1,6 @@
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use spirea_protocols::signature::PublicKey;
@@ -38,13 +40,15 @@ pub struct ClientOptions {
     pub progress: Option<Progress>,
     /// Whether a database is asked under a function that few have analysed.
     pub weak_prf: WeakPrf,
+    /// Ends connecting, and what follows, with [`ClientError::Stopped`] while it is true.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for ClientOptions {
     /// 10 seconds to connect, 60 to wait, no token, no replicas, and what [`Policy`] has: 5 attempts within a minute with
     /// pauses up to 30 seconds, hints up to 8 GiB, no weak function.
     fn default() -> Self {
-        let Policy { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress } =
+        let Policy { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress, .. } =
             Policy::default();
         Self {
             cache: None,
@@ -60,6 +64,7 @@ impl Default for ClientOptions {
             pinned_key,
             progress,
             weak_prf,
+            stop: None,
         }
     }
 }
@@ -83,6 +88,16 @@ impl ClientOptions {
     /// What does not concern the way to the servers.
     pub(super) fn into_policy(self) -> Policy {
         let Self { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress, .. } = self;
-        Policy { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress }
+        let keys_progress = None;
+        Policy {
+            attempts,
+            max_pause,
+            patience,
+            max_hint_bytes,
+            pinned_key,
+            weak_prf,
+            progress,
+            keys_progress,
+        }
     }
 }

@@ -5,6 +5,7 @@ mod connect;
 mod lies;
 mod pair;
 mod reach;
+mod stop;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

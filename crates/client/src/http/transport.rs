@@ -1,8 +1,11 @@
 //! Carrying a conversation's requests over HTTP.
 
 use std::io::{ErrorKind, Read};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ureq::http::header::{AUTHORIZATION, ETAG, RETRY_AFTER};
@@ -17,11 +20,27 @@ use crate::{ClientError, Conversation, Head, Method, Received, Request, Step};
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The connections to one server.
-pub(super) struct Transport {
+/// How often a call that waits looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What carries conversations: connections to each server of its own, which nobody else's requests travel on.
+pub(super) struct Carriers {
+    /// In the order of the servers' addresses.
+    connections: Vec<Connections>,
+    /// Ends conversations while it is true.
+    stop: Option<Arc<AtomicBool>>,
+}
+
+/// The connections to one server; copies share them.
+#[derive(Clone)]
+struct Connections {
     agent: Agent,
     authorization: Option<String>,
-    /// What is yet to be read of the latest response.
+}
+
+/// The connections to one server, and what is yet to be read of the latest response.
+struct Transport {
+    connections: Connections,
     body: Option<BodyReader<'static>>,
 }
 
@@ -31,9 +50,9 @@ enum Task {
     Read,
 }
 
-impl Transport {
+impl Connections {
     /// Connections to a server as these options say.
-    pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
+    fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         let roots = options.ca.as_deref().map(root_certificates).transpose()?.unwrap_or(RootCerts::WebPki);
         let agent = Agent::config_builder()
             .user_agent(concat!("spirea/", env!("CARGO_PKG_VERSION")))
@@ -47,9 +66,17 @@ impl Transport {
             .build()
             .new_agent();
         let authorization = options.token.as_ref().map(|token| format!("Bearer {token}"));
-        Ok(Self { agent, authorization, body: None })
+        Ok(Self { agent, authorization })
     }
 
+    fn with_headers<B>(&self, builder: RequestBuilder<B>, request: &Request) -> RequestBuilder<B> {
+        let authorization = self.authorization.iter().map(|token| (AUTHORIZATION, token));
+        let headers = request.headers.iter().map(|(name, value)| (HeaderName::from_static(name), value));
+        authorization.chain(headers).fold(builder, |builder, (name, value)| builder.header(name, value))
+    }
+}
+
+impl Transport {
     fn carry(&mut self, task: Task) -> Received {
         match task {
             Task::Send(request) => self.send(&request),
@@ -59,9 +86,12 @@ impl Transport {
 
     fn send(&mut self, request: &Request) -> Received {
         self.body = None;
+        let server = &self.connections;
         let sent = match request.method {
-            Method::Get => self.with_headers(self.agent.get(&request.url), request).call(),
-            Method::Post => self.with_headers(self.agent.post(&request.url), request).send(&request.body[..]),
+            Method::Get => server.with_headers(server.agent.get(&request.url), request).call(),
+            Method::Post => {
+                server.with_headers(server.agent.post(&request.url), request).send(&request.body[..])
+            }
         };
         match sent {
             Ok(response) => {
@@ -71,12 +101,6 @@ impl Transport {
             }
             Err(error) => Received::Failed(error.into()),
         }
-    }
-
-    fn with_headers<B>(&self, builder: RequestBuilder<B>, request: &Request) -> RequestBuilder<B> {
-        let authorization = self.authorization.iter().map(|token| (AUTHORIZATION, token));
-        let headers = request.headers.iter().map(|(name, value)| (HeaderName::from_static(name), value));
-        authorization.chain(headers).fold(builder, |builder, (name, value)| builder.header(name, value))
     }
 
     fn read(&mut self) -> Received {
@@ -95,44 +119,90 @@ impl Transport {
     }
 }
 
-/// Does what a conversation asks for until it is over, each server's part on a thread of its own.
-pub(super) fn hold<T>(
-    transports: &mut [Transport],
-    mut conversation: Conversation<'_, T>,
-) -> Result<T, ClientError> {
-    thread::scope(|scope| {
+impl Carriers {
+    /// Connections to so many servers as these options say.
+    pub fn new(options: &ClientOptions, servers: usize) -> Result<Self, ClientError> {
+        let connections = (0..servers).map(|_| Connections::new(options)).collect::<Result<_, _>>()?;
+        Ok(Self { connections, stop: options.stop.clone() })
+    }
+
+    /// Ends conversations while `stop` is true.
+    pub fn stop_by(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = Some(stop);
+    }
+
+    /// Does what a conversation asks for until it is over or stopped, each server's part on a thread of its own.
+    pub fn hold<T>(&self, mut conversation: Conversation<'_, T>) -> Result<T, ClientError> {
         let (back, received) = mpsc::channel();
-        let mut tasks = Vec::new();
-        for (server, transport) in transports.iter_mut().enumerate() {
-            let (task, given) = mpsc::channel();
-            let back = back.clone();
-            tasks.push(task);
-            scope.spawn(move || {
-                let mut done = given.into_iter().map(|task| transport.carry(task));
-                done.try_for_each(|received| back.send((server, received)))
-            });
-        }
-        drop(back);
-        let give = |server: usize, task| tasks[server].send(task).expect("its thread waits for tasks");
-        loop {
+        let start = |(server, connections)| Way::start(server, connections, &back);
+        let mut ways: Vec<Way> = self.connections.iter().cloned().enumerate().map(start).collect();
+        let outcome = loop {
+            if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                break Err(ClientError::Stopped);
+            }
             match conversation.step() {
-                Step::Send { server, request } => give(server, Task::Send(request)),
-                Step::Read { server } => give(server, Task::Read),
+                Step::Send { server, request } => ways[server].give(Task::Send(request)),
+                Step::Read { server } => ways[server].give(Task::Read),
                 Step::Wait { at_most } => {
+                    let at_most = match (&self.stop, at_most) {
+                        (None, at_most) => at_most,
+                        (Some(_), at_most) => Some(at_most.unwrap_or(LOOK).min(LOOK)),
+                    };
                     let came = match at_most {
                         Some(length) => received.recv_timeout(length),
                         None => received.recv().map_err(RecvTimeoutError::from),
                     };
                     match came {
-                        Ok((server, received)) => conversation.received(server, received),
+                        Ok((server, received)) => {
+                            ways[server].is_busy = false;
+                            conversation.received(server, received);
+                        }
                         Err(RecvTimeoutError::Timeout) => (),
-                        Err(RecvTimeoutError::Disconnected) => panic!("the threads wait for tasks"),
+                        Err(RecvTimeoutError::Disconnected) => unreachable!("this function has a sender"),
                     }
                 }
-                Step::Done(result) => return result,
+                Step::Done(result) => break result,
             }
+        };
+        ways.into_iter().for_each(Way::end);
+        outcome
+    }
+}
+
+/// A thread that carries to one server and back.
+struct Way {
+    tasks: Sender<Task>,
+    thread: JoinHandle<()>,
+    /// Whether it has a task.
+    is_busy: bool,
+}
+
+impl Way {
+    fn start(server: usize, connections: Connections, back: &Sender<(usize, Received)>) -> Self {
+        let (tasks, given) = mpsc::channel();
+        let back = back.clone();
+        let thread = thread::spawn(move || {
+            let mut transport = Transport { connections, body: None };
+            // Nobody listens once the conversation is over.
+            let _ = given.into_iter().try_for_each(|task| back.send((server, transport.carry(task))));
+        });
+        Self { tasks, thread, is_busy: false }
+    }
+
+    fn give(&mut self, task: Task) {
+        self.is_busy = true;
+        self.tasks.send(task).expect("its thread waits for tasks");
+    }
+
+    /// Waits for the thread, whose connection is then free for the next conversation. One that waits for its server is left
+    /// to itself: it ends when the server answers, or has taken too long.
+    fn end(self) {
+        let Self { tasks, thread, is_busy } = self;
+        drop(tasks);
+        if !is_busy && let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
         }
-    })
+    }
 }
 
 fn head(response: &Response<Body>) -> Head {

@@ -2,6 +2,7 @@
 
 mod attack;
 mod fetch;
+mod kept;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

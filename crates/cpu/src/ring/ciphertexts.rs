@@ -13,24 +13,45 @@ use super::ntt::{Forward, Inverse};
 use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
 
-/// Ciphertexts of one query, in order, as values below the primes, each tile by tile.
+/// Ciphertexts of one query, or their b halves alone, in order, as values below the primes, each tile by tile.
 #[derive(Debug)]
-pub struct RingCiphertexts {
+pub struct RingCiphertexts<const HALVES: usize = 2> {
     count: usize,
     words: Words,
 }
 
-impl RingCiphertexts {
+impl<const HALVES: usize> RingCiphertexts<HALVES> {
     /// Room for ciphertexts, of any content.
     pub(super) fn room(
         tables: &RingTables,
         memory: &WorkingMemory,
         count: usize,
     ) -> Result<Self, BackendError> {
-        let words = count.checked_mul(2 * tables.words());
+        let words = count.checked_mul(HALVES * tables.words());
         Ok(Self { count, words: memory.words(words, "the ciphertexts")? })
     }
 
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Keeps the first ciphertexts alone.
+    pub(super) fn keep(mut self, count: usize) -> Self {
+        self.count = count;
+        self
+    }
+
+    pub(super) fn words(&self, tables: &RingTables) -> &[u32] {
+        &self.words.as_words()[..self.count * HALVES * tables.words()]
+    }
+
+    pub(super) fn words_mut(&mut self) -> &mut [u32] {
+        self.words.as_words_mut()
+    }
+}
+
+impl RingCiphertexts {
     /// Ciphertexts, each a and then b in the order of the plans.
     pub(super) fn of(
         tables: &RingTables,
@@ -44,37 +65,18 @@ impl RingCiphertexts {
         Ok(ciphertexts)
     }
 
-    /// How many.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
     /// The words of each, a and then b in the order of the plans.
     pub(super) fn in_order<'a>(&'a self, tables: &'a RingTables) -> impl Iterator<Item = u32> + 'a {
         let polynomials = move |ciphertext| (0..2).flat_map(move |i| polynomial(tables, ciphertext, i));
         self.words(tables).chunks_exact(2 * tables.words()).flat_map(polynomials).flatten().copied()
     }
-
-    /// Keeps the first ciphertexts alone.
-    pub(super) fn keep(mut self, count: usize) -> Self {
-        self.count = count;
-        self
-    }
-
-    pub(super) fn words(&self, tables: &RingTables) -> &[u32] {
-        &self.words.as_words()[..self.count * 2 * tables.words()]
-    }
-
-    pub(super) fn words_mut(&mut self) -> &mut [u32] {
-        self.words.as_words_mut()
-    }
 }
 
 /// `add_bodies`.
-pub(super) fn add_bodies<L: WordLanes<W>, const W: usize>(
+pub(super) fn add_bodies<L: WordLanes<W>, const W: usize, const HALVES: usize>(
     lanes: L,
     tables: &RingTables,
-    ciphertexts: &mut [RingCiphertexts],
+    ciphertexts: &mut [RingCiphertexts<HALVES>],
     folded: &[u32],
     bodies: &Bodies,
     bits: u32,
@@ -86,7 +88,7 @@ pub(super) fn add_bodies<L: WordLanes<W>, const W: usize>(
     }
     let with_words = ciphertexts.iter_mut().enumerate().flat_map(|(query, ciphertexts)| {
         let words = folded[bodies.of(query)].chunks(tables.degree());
-        ciphertexts.words_mut().chunks_exact_mut(2 * tables.words()).zip(words)
+        ciphertexts.words_mut().chunks_exact_mut(HALVES * tables.words()).zip(words)
     });
     with_words.collect::<Vec<_>>().into_par_iter().for_each_init(
         || vec![0; tables.degree()],
@@ -95,13 +97,13 @@ pub(super) fn add_bodies<L: WordLanes<W>, const W: usize>(
             if words.len() < tables.degree() {
                 whole.to_mut().resize(tables.degree(), 0);
             }
-            lanes.run(AddBodies { tables, words: &whole, bits, bodies: values, ciphertext });
+            lanes.run(AddBodies::<HALVES> { tables, words: &whole, bits, bodies: values, ciphertext });
         },
     );
     Ok(())
 }
 
-struct AddBodies<'a> {
+struct AddBodies<'a, const HALVES: usize> {
     tables: &'a RingTables,
     words: &'a [u32],
     bits: u32,
@@ -109,7 +111,7 @@ struct AddBodies<'a> {
     ciphertext: &'a mut [u32],
 }
 
-impl Kernel for AddBodies<'_> {
+impl<const HALVES: usize> Kernel for AddBodies<'_, HALVES> {
     type Output = ();
 
     #[inline(always)]
@@ -117,7 +119,7 @@ impl Kernel for AddBodies<'_> {
         let Self { tables, words, bits, bodies, ciphertext } = self;
         let scale = tables.ring().modulus() >> bits;
         let mut values = vec![0; tables.degree()];
-        for (index, tiles) in ciphertext.chunks_exact_mut(2 * tables.degree()).enumerate() {
+        for (index, tiles) in ciphertext.chunks_exact_mut(HALVES * tables.degree()).enumerate() {
             let q = tables.primes()[index].q;
             let scale = q.shoup((scale % u128::from(q.value())) as u32);
             for (body, &word) in bodies.iter_mut().zip(words) {
@@ -126,8 +128,9 @@ impl Kernel for AddBodies<'_> {
             }
             Forward { tables, prime: index, from: bodies, lift: 0, to: &mut values }.run(lanes);
             let (prime, one) = (Prime::new(lanes, q), Factor::splat(lanes, q.shoup(1)));
-            let tiles = tiles.as_chunks_mut::<W>().0.as_chunks_mut::<2>().0;
-            for ([_, b], value) in tiles.iter_mut().zip(values.as_chunks::<W>().0) {
+            let tiles = tiles.as_chunks_mut::<W>().0.as_chunks_mut::<HALVES>().0;
+            for (tile, value) in tiles.iter_mut().zip(values.as_chunks::<W>().0) {
+                let b = &mut tile[HALVES - 1];
                 let value = prime.mul(lanes, lanes.load(value), one);
                 lanes.store(prime.add(lanes, lanes.load(b), value), b);
             }
@@ -142,12 +145,7 @@ pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
     parts: &[&Vec<RingCiphertexts>],
     bits: SwitchedBits,
 ) -> Result<Vec<Vec<u8>>, BackendError> {
-    if ![bits.a, bits.b].iter().all(|bits| (1..=MOST_BITS).contains(bits)) {
-        return Err(BackendError::Shape(format!(
-            "switching to {} and {} bits: 1 to {MOST_BITS}",
-            bits.a, bits.b
-        )));
-    }
+    check_bits(&[bits.a, bits.b])?;
     let queries = parts.first().map_or(0, |part| part.len());
     parts.iter().try_for_each(|part| check_batches(queries, part.len()))?;
     let switch = Switch::new(tables.ring());
@@ -160,26 +158,42 @@ pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
         out.chunks_exact_mut(bytes).zip(words)
     });
     switched.collect::<Vec<_>>().into_par_iter().for_each_init(
-        || (vec![0; tables.words()], vec![0; tables.words()]),
-        |(values, residues), (out, ciphertext)| {
+        || vec![0; 2 * tables.words()],
+        |room, (out, ciphertext)| {
             let (out_a, out_b) = out.split_at_mut(bits.a as usize * tables.degree() / 8);
             for (i, out, bits) in [(0, out_a, bits.a), (1, out_b, bits.b)] {
-                for (to, from) in values.chunks_exact_mut(W).zip(polynomial(tables, ciphertext, i)) {
-                    to.copy_from_slice(from);
-                }
-                let pieces =
-                    values.chunks_exact(tables.degree()).zip(residues.chunks_exact_mut(tables.degree()));
-                for (prime, (from, to)) in pieces.enumerate() {
-                    let limb = &tables.ring().limbs()[prime];
-                    let q = limb.prime();
-                    let scale = q.shoup(q.mul(limb.cofactor_inverse.value, limb.plan.degree_inverse().value));
-                    lanes.run(Inverse { tables, prime, from, scale, shift: 0, to });
-                }
-                switch.stream(residues, tables.degree(), bits, out);
+                switch.polynomial(lanes, tables, room, polynomial(tables, ciphertext, i), bits, out);
             }
         },
     );
     Ok(answers)
+}
+
+/// `mod_switch` of b halves alone, to `bits` bits.
+pub(super) fn switch_halves<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    halves: &[RingCiphertexts<1>],
+    bits: u32,
+) -> Result<Vec<Vec<u8>>, BackendError> {
+    check_bits(&[bits])?;
+    let (switch, bytes) = (Switch::new(tables.ring()), bits as usize * tables.degree() / 8);
+    let mut answers: Vec<Vec<u8>> = halves.iter().map(|halves| vec![0; halves.count() * bytes]).collect();
+    let switched = answers.iter_mut().zip(halves).flat_map(|(out, halves)| {
+        out.chunks_exact_mut(bytes).zip(halves.words(tables).chunks_exact(tables.words()))
+    });
+    switched.collect::<Vec<_>>().into_par_iter().for_each_init(
+        || vec![0; 2 * tables.words()],
+        |room, (out, half)| switch.polynomial(lanes, tables, room, half.chunks_exact(W), bits, out),
+    );
+    Ok(answers)
+}
+
+fn check_bits(bits: &[u32]) -> Result<(), BackendError> {
+    if bits.iter().all(|bits| (1..=MOST_BITS).contains(bits)) {
+        return Ok(());
+    }
+    Err(BackendError::Shape(format!("switching to {bits:?} bits: 1 to {MOST_BITS}")))
 }
 
 /// Most bits of a switched coefficient.
@@ -205,6 +219,28 @@ impl Switch {
             ((1 << FRACTION_BITS) / u128::from(limb.prime().value()), limb.cofactor)
         };
         Self { modulus: ring.modulus(), primes: ring.limbs().iter().map(of).collect() }
+    }
+
+    /// Switches a polynomial, of whose tiles these are the values, in room for two polynomials.
+    fn polynomial<'a, L: WordLanes<W>, const W: usize>(
+        &self,
+        lanes: L,
+        tables: &RingTables,
+        room: &mut [u32],
+        tiles: impl Iterator<Item = &'a [u32]>,
+        bits: u32,
+        out: &mut [u8],
+    ) {
+        let (values, residues) = room.split_at_mut(tables.words());
+        values.chunks_exact_mut(W).zip(tiles).for_each(|(to, from)| to.copy_from_slice(from));
+        let pieces = values.chunks_exact(tables.degree()).zip(residues.chunks_exact_mut(tables.degree()));
+        for (prime, (from, to)) in pieces.enumerate() {
+            let limb = &tables.ring().limbs()[prime];
+            let q = limb.prime();
+            let scale = q.shoup(q.mul(limb.cofactor_inverse.value, limb.plan.degree_inverse().value));
+            lanes.run(Inverse { tables, prime, from, scale, shift: 0, to });
+        }
+        self.stream(residues, tables.degree(), bits, out);
     }
 
     /// Switches a polynomial's y, prime by prime, and writes the results without gaps, lowest bit first.

@@ -14,8 +14,8 @@ use spirea_backend::BackendError;
 use spirea_math::{Gadget, Modulus, Ring, ShoupWord};
 
 use super::lanes::{Kernel, WordLanes};
-use super::modular::{Factor, Prime};
-use super::ntt::Inverse;
+use super::modular::{Factor, Prime, montgomery_one};
+use super::ntt::{Forward, Inverse};
 use super::tables::{MOST_PRIMES, RingTables};
 
 /// How a ring's polynomials are decomposed by one gadget.
@@ -78,8 +78,36 @@ impl Decomposition {
 
     /// The digit whose residues modulo prime `prime` are the polynomial's own times a constant, and that
     /// constant: it needs no transform there.
-    pub(super) fn own_digit(&self, ring: &Ring, prime: usize) -> Option<(usize, ShoupWord)> {
+    fn own_digit(&self, ring: &Ring, prime: usize) -> Option<(usize, ShoupWord)> {
         (self.gadget == Gadget::Residues).then(|| (prime, ring.limbs()[prime].cofactor_inverse))
+    }
+
+    /// What a digit's term modulo a prime is multiplied by, with the 2^32 that Montgomery's reduction takes off.
+    pub(super) fn factor(&self, tables: &RingTables, prime: usize, digit: usize) -> ShoupWord {
+        let (q, own) = (tables.primes()[prime].q, self.own_digit(tables.ring(), prime));
+        q.shoup(match own.filter(|(own, _)| *own == digit) {
+            Some((_, constant)) => q.mul(montgomery_one(q), constant.value),
+            None => montgomery_one(q),
+        })
+    }
+
+    /// The term of a digit modulo a prime, of a polynomial with these values there and of the digit's field: its values,
+    /// any words, up to what [`Self::factor`] has.
+    pub(super) fn term<L: WordLanes<W>, const W: usize>(
+        &self,
+        lanes: L,
+        tables: &RingTables,
+        prime: usize,
+        digit: usize,
+        [values, field]: [&[u32]; 2],
+        to: &mut [u32],
+    ) {
+        if self.own_digit(tables.ring(), prime).is_some_and(|(own, _)| own == digit) {
+            to.copy_from_slice(values);
+        } else {
+            let lift = self.lift(digit, tables.primes()[prime].q);
+            lanes.run(Forward { tables, prime, from: field, lift, to });
+        }
     }
 
     /// The inverse transforms of a polynomial (values below 2q) and from them its digits' fields, one polynomial

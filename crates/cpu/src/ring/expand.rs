@@ -303,7 +303,11 @@ impl Results for Pair<'_> {
 impl Monomial {
     /// The values in a vector of slots.
     #[inline(always)]
-    fn factor<L: WordLanes<W>, const W: usize>(&self, lanes: L, vector: usize) -> Factor<L::Vector> {
+    pub(super) fn factor<L: WordLanes<W>, const W: usize>(
+        &self,
+        lanes: L,
+        vector: usize,
+    ) -> Factor<L::Vector> {
         match self {
             Self::Slots(words) => {
                 let [values, companions] = &words.as_chunks::<W>().0.as_chunks::<2>().0[vector];

@@ -208,13 +208,13 @@ impl Kernel for Encode<'_> {
 }
 
 /// Step `poly_fold`.
-pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
+pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
     lanes: L,
     tables: &RingTables,
     memory: &WorkingMemory,
     plain: &[RingPlain],
-    leaves: &[RingLeaves],
-) -> Result<Vec<RingCiphertexts>, BackendError> {
+    leaves: &[RingLeaves<HALVES>],
+) -> Result<Vec<RingCiphertexts<HALVES>>, BackendError> {
     let columns = plain.iter().map(RingPlain::columns).max().unwrap_or(0);
     if leaves.iter().any(|leaves| leaves.count() < columns) {
         return Err(BackendError::Shape("fewer leaves than columns".into()));
@@ -223,7 +223,7 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
     let mut results: Vec<_> =
         leaves.iter().map(|_| RingCiphertexts::room(tables, memory, rows)).collect::<Result<_, _>>()?;
     // A band of tiles at a time: their sums stay in the caches until they are dealt out to ciphertexts.
-    let of_tile = (leaves.len() * rows * 2 * W).max(1);
+    let of_tile = (leaves.len() * rows * HALVES * W).max(1);
     let band = (BAND_WORDS / of_tile).clamp(rayon::current_num_threads(), tables.tiles());
     let mut sums = memory.words(Some(band * of_tile), "the sums of products")?;
     let sums = sums.as_words_mut();
@@ -236,13 +236,13 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
             let mut sums = &mut sums[..];
             for plain in plain {
                 let of_plain;
-                (of_plain, sums) = sums.split_at_mut(leaves.len() * plain.rows * 2 * W);
+                (of_plain, sums) = sums.split_at_mut(leaves.len() * plain.rows * HALVES * W);
                 of_plain.fill(0);
                 let RingPlain { rows, columns, .. } = *plain;
                 let (q, bytes, (words, plain)) =
                     (tables.prime_of(tile), plain.bytes(), plain.tile(tables, tile));
                 POLY_FOLD.read(size_of_val(plain), bytes, |ahead| {
-                    lanes.run(Fold {
+                    lanes.run(Fold::<HALVES> {
                         q,
                         words,
                         rows,
@@ -264,11 +264,11 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
                 begin.take(plain.rows)
             });
             let places: Vec<usize> = places.collect();
-            let ciphertexts = ciphertexts.words_mut().par_chunks_mut(2 * tables.words());
+            let ciphertexts = ciphertexts.words_mut().par_chunks_mut(HALVES * tables.words());
             ciphertexts.zip(places).for_each(|(ciphertext, place)| {
-                let to = ciphertext[first * 2 * W..].chunks_exact_mut(2 * W);
+                let to = ciphertext[first * HALVES * W..].chunks_exact_mut(HALVES * W);
                 for (to, sums) in to.zip(sums[..count * of_tile].chunks_exact(of_tile)) {
-                    to.copy_from_slice(&sums[place * 2 * W..][..2 * W]);
+                    to.copy_from_slice(&sums[place * HALVES * W..][..HALVES * W]);
                 }
             });
         }
@@ -276,8 +276,8 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize>(
     Ok(results)
 }
 
-/// One tile: sums of query, row and polynomial, `W` words each.
-struct Fold<'a> {
+/// One tile: sums of query, row and half, `W` words each.
+struct Fold<'a, const HALVES: usize> {
     q: spirea_math::Modulus,
     words: PrimeWords,
     rows: usize,
@@ -290,7 +290,7 @@ struct Fold<'a> {
     sums: &'a mut [u32],
 }
 
-impl Kernel for Fold<'_> {
+impl<const HALVES: usize> Kernel for Fold<'_, HALVES> {
     type Output = ();
 
     #[inline(always)]
@@ -305,19 +305,20 @@ impl Kernel for Fold<'_> {
             let width = BLOCK.min(columns - first);
             let stored = words.stored(width);
             let plain = &plain[words.stored(first) * rows..][..stored * rows];
-            for (leaves, sums) in leaves.chunks(QUERIES).zip(sums.chunks_mut(QUERIES * rows * 2)) {
+            for (leaves, sums) in leaves.chunks(QUERIES).zip(sums.chunks_mut(QUERIES * rows * HALVES)) {
                 let (groups, several) = (rows.div_ceil(L::FOLD_ROWS), leaves.len() > 1);
                 for (some, plain) in plain.chunks(stored * L::FOLD_ROWS * GROUPS).enumerate() {
                     widened.resize(if several { plain.len() / stored * width } else { 0 }, [0; W]);
                     for (query, leaves) in leaves.iter().enumerate() {
                         for (number, block) in plain.chunks(stored * L::FOLD_ROWS).enumerate() {
                             let group = some * GROUPS + number;
-                            let sums = &mut sums[2 * (query * rows + group * L::FOLD_ROWS)..];
-                            let next = NextLeaves::new::<W>(leaves, first / BLOCK + 1, group, groups);
+                            let sums = &mut sums[HALVES * (query * rows + group * L::FOLD_ROWS)..];
+                            let next = NextLeaves::new::<W, HALVES>(leaves, first / BLOCK + 1, group, groups);
                             let leaves = leaves[first / BLOCK];
                             let in_turns = InTurns { plain: NextPlain::new(block, ahead), leaves: next };
                             let Some(narrow) = narrow else {
-                                let operands = Operands { lazy, plain: block, width, leaves, sums };
+                                let operands =
+                                    Operands::<W, HALVES> { lazy, plain: block, width, leaves, sums };
                                 if query == 0 {
                                     operands.fold(lanes, prime, in_turns);
                                 } else {
@@ -326,7 +327,7 @@ impl Kernel for Fold<'_> {
                                 continue;
                             };
                             // The first query takes out of narrow words what the others multiply.
-                            let products = Products::new(lanes, leaves, in_turns);
+                            let products = Products::<L, W, HALVES>::new(lanes, leaves, in_turns);
                             let products = if !several {
                                 narrow.each(lanes, block, width, products)
                             } else if query == 0 {
@@ -334,7 +335,7 @@ impl Kernel for Fold<'_> {
                                 narrow.each(lanes, block, width, (products, Widened(to))).0
                             } else {
                                 let plain = &widened[number * width * narrow::ROWS..][..width * narrow::ROWS];
-                                let operands = Operands { lazy, plain, width, leaves, sums };
+                                let operands = Operands::<W, HALVES> { lazy, plain, width, leaves, sums };
                                 operands.fold(lanes, prime, products.ahead.leaves);
                                 continue;
                             };
@@ -359,8 +360,13 @@ struct NextLeaves(Lines);
 impl NextLeaves {
     /// The share of one group of some in block number `block`.
     #[inline(always)]
-    fn new<const W: usize>(leaves: &[&[u32]], block: usize, group: usize, groups: usize) -> Self {
-        let share = const { BLOCK * 2 * W / LINE }.div_ceil(groups);
+    fn new<const W: usize, const HALVES: usize>(
+        leaves: &[&[u32]],
+        block: usize,
+        group: usize,
+        groups: usize,
+    ) -> Self {
+        let share = const { BLOCK * HALVES * W / LINE }.div_ceil(groups);
         // In this tile, or the first of the next one.
         let next = leaves.get(block).map_or_else(|| leaves[0].as_ptr_range().end, |block| block.as_ptr());
         Self(Lines::new(next.wrapping_add(group * share * LINE), share * LINE * 4))
@@ -409,7 +415,7 @@ impl Ahead for InTurns {
 }
 
 /// A group of rows in a block of columns, and a query.
-struct Operands<'a, const W: usize> {
+struct Operands<'a, const W: usize, const HALVES: usize> {
     /// Products that a sum holds.
     lazy: usize,
     /// Column by column.
@@ -419,7 +425,7 @@ struct Operands<'a, const W: usize> {
     sums: &'a mut [[u32; W]],
 }
 
-impl<const W: usize> Operands<'_, W> {
+impl<const W: usize, const HALVES: usize> Operands<'_, W, HALVES> {
     #[inline(always)]
     fn fold<L: WordLanes<W>>(self, lanes: L, prime: Prime<L::Vector>, ahead: impl Ahead) {
         match self.plain.len() / self.width {
@@ -439,10 +445,10 @@ impl<const W: usize> Operands<'_, W> {
         mut ahead: impl Ahead,
     ) {
         let Self { lazy, plain, leaves, sums, .. } = self;
-        let leaves = leaves.as_chunks::<W>().0.as_chunks::<2>().0;
+        let leaves = leaves.as_chunks::<W>().0.as_chunks::<HALVES>().0;
         // What a sum does not hold is added in turns.
         for (plain, leaves) in plain.chunks(R * lazy).zip(leaves.chunks(lazy)) {
-            let mut partial = [[[lanes.zeros(); 2]; 2]; R];
+            let mut partial = [[[lanes.zeros(); 2]; HALVES]; R];
             for (plain, leaf) in plain.as_chunks::<R>().0.iter().zip(leaves) {
                 ahead.ask(const { (R * W).div_ceil(LINE) });
                 let leaf = Leaf::load(lanes, leaf);
@@ -451,32 +457,32 @@ impl<const W: usize> Operands<'_, W> {
                     leaf.add_times(lanes, [lanes.even(plain), lanes.odd(plain)], &mut partial[row]);
                 }
             }
-            reduce_sums::<L, R, W>(lanes, prime, partial, sums);
+            reduce_sums::<L, R, W, HALVES>(lanes, prime, partial, sums);
         }
     }
 }
 
 /// Products of columns in narrow words with a query's leaves.
-struct Products<'a, L: WordLanes<W>, const W: usize> {
-    leaves: &'a [[[u32; W]; 2]],
-    leaf: Leaf<L::Wide>,
-    partial: [[[L::Wide; 2]; 2]; narrow::ROWS],
+struct Products<'a, L: WordLanes<W>, const W: usize, const HALVES: usize> {
+    leaves: &'a [[[u32; W]; HALVES]],
+    leaf: Leaf<L::Wide, HALVES>,
+    partial: [[[L::Wide; 2]; HALVES]; narrow::ROWS],
     ahead: InTurns,
 }
 
-impl<'a, L: WordLanes<W>, const W: usize> Products<'a, L, W> {
+impl<'a, L: WordLanes<W>, const W: usize, const HALVES: usize> Products<'a, L, W, HALVES> {
     #[inline(always)]
     fn new(lanes: L, leaves: &'a [u32], ahead: InTurns) -> Self {
         Self {
-            leaves: leaves.as_chunks::<W>().0.as_chunks::<2>().0,
-            leaf: Leaf([[lanes.zeros(); 2]; 2]),
-            partial: [[[lanes.zeros(); 2]; 2]; narrow::ROWS],
+            leaves: leaves.as_chunks::<W>().0.as_chunks::<HALVES>().0,
+            leaf: Leaf([[lanes.zeros(); 2]; HALVES]),
+            partial: [[[lanes.zeros(); 2]; HALVES]; narrow::ROWS],
             ahead,
         }
     }
 }
 
-impl<L: WordLanes<W>, const W: usize> Columns<L, W> for Products<'_, L, W> {
+impl<L: WordLanes<W>, const W: usize, const HALVES: usize> Columns<L, W> for Products<'_, L, W, HALVES> {
     #[inline(always)]
     fn begin(&mut self, lanes: L, vectors: usize) {
         self.ahead.ask((vectors * W).div_ceil(LINE));
@@ -506,15 +512,19 @@ impl<L: WordLanes<W>, const W: usize> Columns<L, W> for Widened<'_, W> {
     }
 }
 
-/// A leaf's a and b, even and odd lanes apart.
+/// A leaf's halves, even and odd lanes apart.
 #[derive(Clone, Copy)]
-struct Leaf<V>([[V; 2]; 2]);
+struct Leaf<V, const HALVES: usize>([[V; 2]; HALVES]);
 
-impl<V: Copy> Leaf<V> {
+impl<V: Copy, const HALVES: usize> Leaf<V, HALVES> {
     #[inline(always)]
-    fn load<L: WordLanes<W, Wide = V>, const W: usize>(lanes: L, leaf: &[[u32; W]; 2]) -> Self {
-        let (a, b) = (lanes.load(&leaf[0]), lanes.load(&leaf[1]));
-        Self([[lanes.even(a), lanes.odd(a)], [lanes.even(b), lanes.odd(b)]])
+    fn load<L: WordLanes<W, Wide = V>, const W: usize>(lanes: L, leaf: &[[u32; W]; HALVES]) -> Self {
+        let mut halves = [[lanes.zeros(); 2]; HALVES];
+        for (half, words) in halves.iter_mut().zip(leaf) {
+            let words = lanes.load(words);
+            *half = [lanes.even(words), lanes.odd(words)];
+        }
+        Self(halves)
     }
 
     /// Adds its products with a plaintext to sums of even and of odd lanes.
@@ -523,7 +533,7 @@ impl<V: Copy> Leaf<V> {
         self,
         lanes: L,
         plain: [V; 2],
-        sums: &mut [[V; 2]; 2],
+        sums: &mut [[V; 2]; HALVES],
     ) {
         for (sums, words) in sums.iter_mut().zip(self.0) {
             for half in 0..2 {
@@ -535,13 +545,13 @@ impl<V: Copy> Leaf<V> {
 
 /// Takes the sums in registers, reduced, to those in memory.
 #[inline(always)]
-fn reduce_sums<L: WordLanes<W>, const R: usize, const W: usize>(
+fn reduce_sums<L: WordLanes<W>, const R: usize, const W: usize, const HALVES: usize>(
     lanes: L,
     prime: Prime<L::Vector>,
-    partial: [[[L::Wide; 2]; 2]; R],
+    partial: [[[L::Wide; 2]; HALVES]; R],
     sums: &mut [[u32; W]],
 ) {
-    for (sums, partial) in sums.as_chunks_mut::<2>().0.iter_mut().zip(partial) {
+    for (sums, partial) in sums.as_chunks_mut::<HALVES>().0.iter_mut().zip(partial) {
         for (sum, partial) in sums.iter_mut().zip(partial) {
             let total = prime.montgomery(lanes, partial[0], partial[1]);
             lanes.store(prime.add(lanes, lanes.load(sum), total), sum);

@@ -8,21 +8,26 @@ use super::modular::Prime;
 use super::product::Results;
 use super::tables::{Automorphism, RingTables};
 
-/// The image of a ciphertext modulo one prime.
+/// The image of a ciphertext, or of its b half alone, modulo one prime.
 #[derive(Clone, Copy)]
-pub(super) struct Image<'a> {
+pub(super) struct Image<'a, const HALVES: usize = 2> {
     pub automorphism: &'a Automorphism,
     /// Tile by tile.
     pub tiles: &'a [u32],
 }
 
-impl Image<'_> {
+impl<const HALVES: usize> Image<'_, HALVES> {
     /// A vector of slots of one polynomial.
     #[inline(always)]
-    fn load<L: WordLanes<W>, const W: usize>(&self, lanes: L, polynomial: usize, vector: usize) -> L::Vector {
+    pub(super) fn load<L: WordLanes<W>, const W: usize>(
+        &self,
+        lanes: L,
+        polynomial: usize,
+        vector: usize,
+    ) -> L::Vector {
         let (source, permutation) = self.automorphism.sources[vector];
         let places = lanes.load(&self.automorphism.places.as_chunks::<W>().0[permutation as usize]);
-        let tiles = self.tiles.as_chunks::<W>().0.as_chunks::<2>().0;
+        let tiles = self.tiles.as_chunks::<W>().0.as_chunks::<HALVES>().0;
         lanes.permute(lanes.load(&tiles[source as usize][polynomial]), places)
     }
 }

@@ -1,7 +1,7 @@
 //! Ciphertexts in the order in which the kernels read them.
 //!
 //! A *tile* is a vector of slots modulo one prime; tiles go by prime, then by slot. A ciphertext is, tile by tile,
-//! a's words and then b's. The leaves of an expanded query go by *blocks* of [`BLOCK`]; a block is, tile by tile,
+//! a's words and then b's, or b's alone where a is a constant: as many *halves*. The leaves of an expanded query go by *blocks* of [`BLOCK`]; a block is, tile by tile,
 //! its leaves' words: a fold reads a tile of a block as one stream, and one thread writes a block.
 
 use rayon::prelude::*;
@@ -17,9 +17,9 @@ pub(super) const BLOCK: usize = 64;
 /// Tiles that are copied together.
 const TILES: usize = 8;
 
-/// The leaves of one expanded query: ciphertexts as values below the primes.
+/// The leaves of one expanded query: ciphertexts, or their b halves alone, as values below the primes.
 #[derive(Debug)]
-pub struct RingLeaves {
+pub struct RingLeaves<const HALVES: usize = 2> {
     count: usize,
     words: Words,
 }
@@ -32,19 +32,19 @@ pub(super) struct TilePlace {
 }
 
 /// Leaves that lie together, fewer than [`BLOCK`] at the end of a query.
-pub(super) struct LeafBlock<'a> {
+pub(super) struct LeafBlock<'a, const HALVES: usize = 2> {
     tables: &'a RingTables,
     words: &'a mut [u32],
 }
 
-impl RingLeaves {
+impl<const HALVES: usize> RingLeaves<HALVES> {
     /// Room for leaves, of any content.
     pub(super) fn room(
         tables: &RingTables,
         memory: &WorkingMemory,
         count: usize,
     ) -> Result<Self, BackendError> {
-        let words = count.checked_mul(2 * tables.words());
+        let words = count.checked_mul(HALVES * tables.words());
         Ok(Self { count, words: memory.words(words, "the leaves")? })
     }
 
@@ -56,14 +56,14 @@ impl RingLeaves {
     pub(super) fn blocks_mut<'a>(
         &'a mut self,
         tables: &'a RingTables,
-    ) -> impl IndexedParallelIterator<Item = LeafBlock<'a>> {
-        let blocks = self.words.as_words_mut().par_chunks_mut(BLOCK * 2 * tables.words());
+    ) -> impl IndexedParallelIterator<Item = LeafBlock<'a, HALVES>> {
+        let blocks = self.words.as_words_mut().par_chunks_mut(BLOCK * HALVES * tables.words());
         blocks.map(move |words| LeafBlock { tables, words })
     }
 
     /// The leaves of each block in one tile.
     pub(super) fn tile<'a>(&'a self, tables: &'a RingTables, tile: usize) -> impl Iterator<Item = &'a [u32]> {
-        self.words.as_words().chunks(BLOCK * 2 * tables.words()).map(move |block| {
+        self.words.as_words().chunks(BLOCK * HALVES * tables.words()).map(move |block| {
             let length = block.len() / tables.tiles();
             &block[tile * length..][..length]
         })
@@ -71,23 +71,24 @@ impl RingLeaves {
 
     /// Copies a leaf to a ciphertext.
     pub(super) fn copy(&self, tables: &RingTables, leaf: usize, ciphertext: &mut [u32]) {
-        let tiles = ciphertext.chunks_exact_mut(2 * tables.lanes());
+        let tiles = ciphertext.chunks_exact_mut(HALVES * tables.lanes());
         tiles.zip(self.leaf(tables, leaf)).for_each(|(to, from)| to.copy_from_slice(from));
     }
 
     /// A leaf's tiles.
     pub(super) fn leaf<'a>(&'a self, tables: &'a RingTables, leaf: usize) -> impl Iterator<Item = &'a [u32]> {
-        let block = self.words.as_words().chunks(BLOCK * 2 * tables.words()).nth(leaf / BLOCK);
+        let block = self.words.as_words().chunks(BLOCK * HALVES * tables.words()).nth(leaf / BLOCK);
         let block = block.expect("a leaf that is there");
-        let start = leaf % BLOCK * 2 * tables.lanes();
-        block.chunks_exact(block.len() / tables.tiles()).map(move |tile| &tile[start..][..2 * tables.lanes()])
+        let width = HALVES * tables.lanes();
+        let start = leaf % BLOCK * width;
+        block.chunks_exact(block.len() / tables.tiles()).map(move |tile| &tile[start..][..width])
     }
 }
 
-impl LeafBlock<'_> {
+impl<const HALVES: usize> LeafBlock<'_, HALVES> {
     /// How many.
     pub(super) fn leaves(&self) -> usize {
-        self.words.len() / (2 * self.tables.words())
+        self.words.len() / (HALVES * self.tables.words())
     }
 
     pub(super) fn words_mut(&mut self) -> &mut [u32] {
@@ -96,7 +97,7 @@ impl LeafBlock<'_> {
 
     /// How far it is from one leaf to the next.
     pub(super) fn step(&self) -> usize {
-        2 * self.tables.lanes()
+        HALVES * self.tables.lanes()
     }
 
     pub(super) fn place(&self, leaf: usize) -> TilePlace {
@@ -105,7 +106,7 @@ impl LeafBlock<'_> {
 
     /// Sets all leaves to ciphertexts that lie one after another.
     pub(super) fn set_all(&mut self, ciphertexts: &[u32]) {
-        let (width, of_one) = (self.step(), 2 * self.tables.words());
+        let (width, of_one) = (self.step(), HALVES * self.tables.words());
         let tile = self.words.len() / self.tables.tiles();
         // Some tiles at a time, so that from each ciphertext whole lines of neighbours are read.
         for (i, tiles) in self.words.chunks_mut(TILES * tile).enumerate() {
@@ -120,7 +121,7 @@ impl LeafBlock<'_> {
 
     /// Sets a leaf to a ciphertext.
     pub(super) fn set(&mut self, leaf: usize, ciphertext: &[u32]) {
-        let (width, place) = (2 * self.tables.lanes(), self.place(leaf));
+        let (width, place) = (self.step(), self.place(leaf));
         for (tile, from) in ciphertext.chunks_exact(width).enumerate() {
             self.words[place.start + tile * place.stride..][..width].copy_from_slice(from);
         }

@@ -6,11 +6,13 @@
 //!
 //! - [`modular`] multiplies and reduces, [`ntt`] transforms, [`digits`] decomposes;
 //! - [`product`] multiplies digits by [`keys`], for [`tournament`] and, of [`image`]s, for [`expand`] and [`rotate`];
+//! - [`fixed`] packs where uniform halves are constants, with digits that [`substitute`] has;
 //! - [`fold`] multiplies plaintexts, in [`narrow`] words, by leaves in the order of [`layout`]; [`ciphertexts`] ends the pipeline.
 
 mod ciphertexts;
 mod digits;
 mod expand;
+mod fixed;
 mod fold;
 mod image;
 mod keys;
@@ -24,6 +26,7 @@ mod portable;
 mod product;
 mod rotate;
 mod scratch;
+mod substitute;
 mod tables;
 mod tournament;
 
@@ -35,13 +38,14 @@ mod avx512;
 use std::sync::Arc;
 
 use spirea_backend::{
-    Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
-    SwitchedBits, centred, check_batches, check_ciphertexts,
+    Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FixedPacking, FoldedBlocks, PackedEnds,
+    PanelLayout, RingBackend, SwitchedBits, centred, check_batches, check_ciphertexts,
 };
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 pub use ciphertexts::RingCiphertexts;
 pub use expand::Schedule;
+pub use fixed::RingFixed;
 pub use fold::RingPlain;
 pub use keys::RingKeys;
 pub use layout::RingLeaves;
@@ -53,6 +57,7 @@ pub use tournament::RingSelectors;
 use crate::isa::{Found, Portable, with_token};
 use crate::machine;
 use crate::{CpuBackend, CpuMatrix};
+use fixed::Room;
 use lanes::WordLanes;
 use modular::MultiplyAdds;
 
@@ -106,6 +111,7 @@ impl RingBackend for CpuBackend {
     type Ciphertexts = Vec<RingCiphertexts>;
     type Selectors = RingSelectors;
     type Matrices = Vec<CpuMatrix>;
+    type Fixed = RingFixed;
 
     /// A share of the machine's memory.
     fn leaves_memory(&self) -> u64 {
@@ -334,6 +340,44 @@ impl RingBackend for CpuBackend {
         };
         let ciphertexts = matrices.iter().zip(leaves).map(of_query).collect::<Result<Vec<_>, _>>()?;
         Ok(ciphertexts.into_iter().flatten().collect())
+    }
+
+    fn fix_uniform(
+        &self,
+        tables: &RingTables,
+        packing: FixedPacking,
+        uniform: &[u32],
+        plain: &[RingPlain],
+        bits: SwitchedBits,
+    ) -> Result<(RingFixed, Vec<u8>), BackendError> {
+        let (fixed, results) = self.pool.install(|| {
+            with_lanes!(self.found, lanes => {
+                let room = Room { lanes, tables, memory: &self.memory, schedule: self.schedule };
+                fixed::fix(room, packing, uniform, plain)
+            })
+        })?;
+        let switched = self.mod_switch(tables, &[&results], bits)?.concat();
+        let [halves, _] = bits.halves(tables.degree(), &switched);
+        Ok((fixed, halves))
+    }
+
+    fn pack_fixed(
+        &self,
+        tables: &RingTables,
+        fixed: &RingFixed,
+        plain: &[RingPlain],
+        queries: &[&[u32]],
+        ends: PackedEnds<'_, Vec<u32>>,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let PackedEnds { folded, bodies, plaintext_bits, switched } = ends;
+        self.pool.install(|| {
+            with_lanes!(self.found, lanes => {
+                let room = Room { lanes, tables, memory: &self.memory, schedule: self.schedule };
+                let mut packed = fixed::pack(room, fixed, plain, queries)?;
+                ciphertexts::add_bodies(lanes, tables, &mut packed, folded, bodies, plaintext_bits)?;
+                ciphertexts::switch_halves(lanes, tables, &packed, switched.b)
+            })
+        })
     }
 }
 

@@ -10,8 +10,7 @@ use spirea_math::{Gadget, Modulus};
 use super::digits::Decomposition;
 use super::lanes::{Kernel, WordLanes};
 use super::layout::in_tiles;
-use super::modular::{Prime, lazy_terms, montgomery_one};
-use super::ntt::Forward;
+use super::modular::{Prime, lazy_terms};
 use super::scratch::{Scratch, room};
 use super::tables::RingTables;
 
@@ -60,12 +59,7 @@ impl DigitKeys {
             let of_primes = of_primes.zip(ciphertext.chunks_exact(2 * tables.degree()));
             for (prime, (keys, values)) in of_primes.enumerate() {
                 let q = tables.primes()[prime].q;
-                let own = self.decomposition.own_digit(tables.ring(), prime);
-                let factor = match own.filter(|(digit, _)| row % self.decomposition.levels() == *digit) {
-                    Some((_, constant)) => q.mul(montgomery_one(q), constant.value),
-                    None => montgomery_one(q),
-                };
-                let factor = q.shoup(factor);
+                let factor = self.decomposition.factor(tables, prime, row % self.decomposition.levels());
                 let tiles = keys.chunks_exact_mut(rows * width).zip(values.chunks_exact(width));
                 for (key, tile) in tiles {
                     for (word, &value) in key[row * width..].iter_mut().zip(tile) {
@@ -135,18 +129,12 @@ pub(super) fn multiply<L: WordLanes<W>, O: Operands, const W: usize>(
     }
     for (prime, keys_of_prime) in keys.words.chunks_exact(rows * 2 * degree).enumerate() {
         let q = tables.primes()[prime].q;
-        let own = decomposition.own_digit(tables.ring(), prime).map(|(digit, _)| digit);
         let operand = images.chunks_exact(keys.sources.len() * words).zip(fields.chunks_exact(rows * degree));
         for (i, (images, fields)) in operand.enumerate() {
             let terms_of_rows = terms.chunks_exact_mut(degree + PADDING);
-            for (row, (from, to)) in fields.chunks_exact(degree).zip(terms_of_rows).enumerate() {
-                let (digit, to) = (row % levels, &mut to[..degree]);
-                if own == Some(digit) {
-                    to.copy_from_slice(&images[row / levels * words + prime * degree..][..degree]);
-                } else {
-                    let lift = decomposition.lift(digit, q);
-                    lanes.run(Forward { tables, prime, from, lift, to });
-                }
+            for (row, (field, to)) in fields.chunks_exact(degree).zip(terms_of_rows).enumerate() {
+                let image = &images[row / levels * words + prime * degree..][..degree];
+                decomposition.term(lanes, tables, prime, row % levels, [image, field], &mut to[..degree]);
             }
             let (terms, results) = (&*terms, operands.results(i, prime));
             lanes.run(Accumulate { q, degree, terms, keys: keys_of_prime, results });

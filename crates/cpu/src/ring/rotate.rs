@@ -176,26 +176,41 @@ pub(super) fn sum_rotated<L: WordLanes<W>, const W: usize>(
     // As many together as leave no thread without any.
     let together = all.div_ceil(rayon::current_num_threads()).clamp(1, GROUP);
     let of_query = |(keys, mut ciphertexts): (&&RingKeys, RingCiphertexts)| {
-        let [_, _, by_big] = rotations_of(tables, rotations, keys)?;
         let sums = sums(&ciphertexts);
         let words = &mut ciphertexts.words_mut()[..sums * big * one];
-        words.par_chunks_mut(together * big * one).for_each_init(
-            || memory.scratch(),
-            |scratch, words| {
-                for term in (0..big - 1).rev() {
-                    let pair = |terms| {
-                        let (to, from) = <[u32]>::split_at_mut(terms, (term + 1) * one);
-                        (&from[..one], &mut to[term * one..])
-                    };
-                    let pairs = words.chunks_exact_mut(big * one).map(pair).collect();
-                    by_big.apply::<Added, L, W>(lanes, tables, scratch, pairs);
-                }
-            },
-        );
+        add_rotated(lanes, tables, memory, rotations, keys, words, together)?;
         for sum in 1..sums {
             words.copy_within(sum * big * one..(sum * big + 1) * one, sum * one);
         }
         Ok(ciphertexts.keep(sums))
     };
     keys.par_iter().zip(ciphertexts).map(of_query).collect()
+}
+
+/// Adds to each term what becomes of those after it, `together` sums at a time: the first term of a sum is the sum.
+pub(super) fn add_rotated<L: WordLanes<W>, const W: usize>(
+    lanes: L,
+    tables: &RingTables,
+    memory: &WorkingMemory,
+    rotations: Rotations,
+    keys: &RingKeys,
+    words: &mut [u32],
+    together: usize,
+) -> Result<(), BackendError> {
+    let [_, _, by_big] = rotations_of(tables, rotations, keys)?;
+    let (big, one) = (rotations.big(), 2 * tables.words());
+    words.par_chunks_mut(together * big * one).for_each_init(
+        || memory.scratch(),
+        |scratch, words| {
+            for term in (0..big - 1).rev() {
+                let pair = |terms| {
+                    let (to, from) = <[u32]>::split_at_mut(terms, (term + 1) * one);
+                    (&from[..one], &mut to[term * one..])
+                };
+                let pairs = words.chunks_exact_mut(big * one).map(pair).collect();
+                by_big.apply::<Added, L, W>(lanes, tables, scratch, pairs);
+            }
+        },
+    );
+    Ok(())
 }

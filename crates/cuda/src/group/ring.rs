@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use spirea_backend::{
-    BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend, Strategy,
-    SwitchedBits, check_batches, check_ciphertexts,
+    BackendError, Bodies, EvaluationKeys, FillPolynomial, FixedPacking, FoldedBlocks, PackedEnds,
+    PanelLayout, RingBackend, Strategy, SwitchedBits, WholeHalves, check_batches, check_ciphertexts,
 };
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
@@ -23,6 +23,7 @@ impl RingBackend for DeviceGroup {
     type Ciphertexts = GroupCiphertexts;
     type Selectors = GroupSelectors;
     type Matrices = GroupMatrices;
+    type Fixed = WholeHalves;
 
     /// What the devices have together, each for its queries; or what each has for all of them.
     fn leaves_memory(&self) -> u64 {
@@ -366,5 +367,27 @@ impl RingBackend for DeviceGroup {
             columns[member].encode_fold(&tables[member], matrices, own.start, part, leaves).map(Some)
         })?;
         Ok(products.flatten())
+    }
+
+    fn fix_uniform(
+        &self,
+        tables: &Vec<Tables>,
+        packing: FixedPacking,
+        uniform: &[u32],
+        plain: &[GroupPlain],
+        bits: SwitchedBits,
+    ) -> Result<(WholeHalves, Vec<u8>), BackendError> {
+        WholeHalves::fix(self, tables, tables[0].ring(), packing, uniform, plain, bits)
+    }
+
+    fn pack_fixed(
+        &self,
+        tables: &Vec<Tables>,
+        fixed: &WholeHalves,
+        plain: &[GroupPlain],
+        queries: &[&[u32]],
+        ends: PackedEnds<'_, GroupFolded>,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        fixed.pack(self, tables, plain, queries, ends)
     }
 }

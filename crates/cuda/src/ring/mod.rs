@@ -32,8 +32,8 @@ mod twiddles;
 use std::sync::Arc;
 
 use spirea_backend::{
-    BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
-    SwitchedBits, check_batches, check_ciphertexts,
+    BackendError, Bodies, EvaluationKeys, FillPolynomial, FixedPacking, FoldedBlocks, PackedEnds,
+    PanelLayout, RingBackend, SwitchedBits, WholeHalves, check_batches, check_ciphertexts,
 };
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
@@ -106,6 +106,7 @@ impl RingBackend for CudaBackend {
     type Ciphertexts = Ciphertexts;
     type Selectors = Selectors;
     type Matrices = Vec<CudaMatrix>;
+    type Fixed = WholeHalves;
 
     /// A share of the device's memory. What a batch takes with it is reserved before a database answers, so it does not
     /// change with what is loaded.
@@ -274,5 +275,27 @@ impl RingBackend for CudaBackend {
         leaves: &Leaves,
     ) -> Result<Ciphertexts, BackendError> {
         columns.encode_fold(tables, matrices, 0, folded, leaves)
+    }
+
+    fn fix_uniform(
+        &self,
+        tables: &Tables,
+        packing: FixedPacking,
+        uniform: &[u32],
+        plain: &[Plain],
+        bits: SwitchedBits,
+    ) -> Result<(WholeHalves, Vec<u8>), BackendError> {
+        WholeHalves::fix(self, tables, tables.ring(), packing, uniform, plain, bits)
+    }
+
+    fn pack_fixed(
+        &self,
+        tables: &Tables,
+        fixed: &WholeHalves,
+        plain: &[Plain],
+        queries: &[&[u32]],
+        ends: PackedEnds<'_, CudaFolded>,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        fixed.pack(self, tables, plain, queries, ends)
     }
 }

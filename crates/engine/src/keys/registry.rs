@@ -127,7 +127,7 @@ impl KeyRegistry {
     }
 
     /// Drops what has expired.
-    pub(crate) fn expire(&self) {
+    pub fn expire(&self) {
         let _turn = lock(&self.turn);
         let now = (self.clock)();
         // They are dropped here, after the lock.
@@ -138,7 +138,10 @@ impl KeyRegistry {
     }
 
     /// Prepares and keeps a client's bytes; gives their hash.
-    pub(crate) fn register(
+    ///
+    /// # Errors
+    /// Those of [`Engine::register_keys`](crate::Engine::register_keys).
+    pub fn register(
         &self,
         database: &Database,
         bytes: &[u8],
@@ -167,7 +170,10 @@ impl KeyRegistry {
     }
 
     /// The keys with this hash that were registered for the database.
-    pub(crate) fn get(&self, database: &Database, hash: &[u8; 32]) -> Result<PreparedKeys, EngineError> {
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownKeys`]; those of preparing them, where they are not in memory.
+    pub fn get(&self, database: &Database, hash: &[u8; 32]) -> Result<PreparedKeys, EngineError> {
         let found = self.find(database, hash);
         let counter = match &found {
             Ok((_, Found::Memory)) => &self.lookups.from_memory,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirea_protocols::{PreparedKeys, Query};
+use spirea_protocols::{PreparedKeys, ProtocolError, Query};
 
 use crate::{Database, EngineError};
 
@@ -66,6 +66,11 @@ pub(super) fn answer(
                     .into_iter()
                     .map(|answers| Ok(Computed { answers, time, steps: Arc::clone(&steps), requests })),
             );
+        }
+        // Others are no nearer to machines that are gone.
+        Err(EngineError::Protocol(ProtocolError::Unanswered(cause))) => {
+            let unanswered = || Err(ProtocolError::Unanswered(cause.clone()).into());
+            outcomes.extend(requests.iter().map(|_| unanswered()));
         }
         Err(error) if requests.len() == 1 => outcomes.push(Err(error)),
         Err(_) => {

@@ -7,12 +7,12 @@
 //! place and memory.
 
 mod answer;
-mod batcher;
-mod pace;
 mod queue;
-pub mod simulation;
+mod trace;
 
 pub use answer::{Clock, DatabaseQueries, Steps};
-pub use batcher::{Batch, Batcher, Full, Load, Next, Request, RequestNumber, Terms, Window};
-pub use pace::{Pace, PaceMeter};
 pub use queue::{Answers, Scheduler, Ticket};
+pub use spirea_batcher::{
+    Batch, Batcher, Full, Load, Next, Pace, PaceMeter, Request, RequestNumber, Terms, Window, simulation,
+};
+pub use trace::{TraceContext, WrongTrace, current_trace};

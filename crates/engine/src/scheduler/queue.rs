@@ -6,10 +6,11 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use spirea_batcher::{Batch, Batcher, Full, Load, Next, Request, RequestNumber, Terms, Window};
 use tokio::sync::oneshot;
 
 use super::answer::{Clock, Computed, DatabaseQueries, Steps, answer};
-use super::batcher::{Batch, Batcher, Full, Load, Next, Request, RequestNumber, Terms, Window};
+use super::trace::{TraceContext, within};
 use crate::EngineError;
 use crate::lock::lock;
 
@@ -35,6 +36,7 @@ type Outcome = Result<Answers, EngineError>;
 
 struct Job {
     parts: Vec<DatabaseQueries>,
+    trace: Option<TraceContext>,
     reply: oneshot::Sender<Outcome>,
 }
 
@@ -74,13 +76,16 @@ impl Shared {
     fn work(&self) {
         while let Some((batch, launched)) = self.next() {
             let Batch { queries, requests, .. } = batch;
-            let (mut parts, mut callers) = (Vec::new(), Vec::new());
-            for Request { arrived, queries, item: Job { parts: of_request, reply } } in requests {
+            let (mut parts, mut callers, mut trace) = (Vec::new(), Vec::new(), None);
+            for Request { arrived, queries, item: Job { parts: of_request, trace: of_job, reply } } in
+                requests
+            {
                 parts.push(of_request);
+                trace = trace.or(of_job);
                 callers.push((launched.saturating_sub(arrived), queries, reply));
             }
             let mut outcomes = Vec::with_capacity(callers.len());
-            answer(&parts, &self.clock, &mut outcomes);
+            within(trace, || answer(&parts, &self.clock, &mut outcomes));
             if let Some(Ok(Computed { time, requests, .. })) = outcomes.first()
                 && *requests == callers.len()
             {
@@ -152,13 +157,26 @@ impl Scheduler {
     /// # Errors
     /// [`EngineError::Malformed`] if it has no parts, [`EngineError::Overloaded`] if the queue is full.
     pub fn submit(&self, parts: Vec<DatabaseQueries>) -> Result<Ticket, EngineError> {
+        self.submit_traced(parts, None)
+    }
+
+    /// The same, of a request that a trace is made of.
+    ///
+    /// # Errors
+    /// Those of [`Scheduler::submit`].
+    pub fn submit_traced(
+        &self,
+        parts: Vec<DatabaseQueries>,
+        trace: Option<TraceContext>,
+    ) -> Result<Ticket, EngineError> {
         let Some(DatabaseQueries { database, queries, .. }) = parts.first() else {
             return Err(EngineError::Malformed("a request without parts".into()));
         };
         let (limit, pace) = (database.max_batch(), database.pace());
         let (terms, queries) = (Terms { group: database.instance(), limit, pace }, queries.len());
         let (reply, outcome) = oneshot::channel();
-        let arrived = self.0.lock().batcher.arrive((self.0.clock)(), terms, queries, Job { parts, reply });
+        let arrived =
+            self.0.lock().batcher.arrive((self.0.clock)(), terms, queries, Job { parts, trace, reply });
         match arrived {
             Ok(number) => {
                 self.0.changed.notify_one();

@@ -5,7 +5,7 @@ use spirea_math::{Expansion, Gadget, Ring, Rotations};
 use zeroize::Zeroizing;
 
 use super::secret::fresh_seed;
-use super::{LatticeError, RingSecret, RingSet, parse_seeded, seeded_bytes};
+use super::{LatticeError, RingSecret, RingSet, parse_seeded, seeded_bytes, uniform_half};
 
 /// Whether expanded ciphertexts are turned into RGSW encryptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,9 +41,17 @@ pub struct EvaluationKeyWords {
     pub conversion: Vec<u32>,
 }
 
+/// Names the shape: two that are written alike are the same.
+impl std::fmt::Display for KeyShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { set, levels, rotations, conversion } = self;
+        write!(f, "{} {levels} {rotations:?} {conversion:?}", set.name())
+    }
+}
+
 impl KeyShape {
     /// The exponents of all substitutions, level by level and then those of the rotations.
-    fn exponents(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn exponents(&self) -> impl Iterator<Item = usize> {
         let degree = self.set.ring().degree();
         let rotations = self.rotations.map(|rotations| rotations.keys(degree));
         let levels = (0..self.levels).map(move |level| Expansion::exponent(degree, level));
@@ -55,7 +63,8 @@ impl KeyShape {
         self.set.expansion_gadget().levels(self.set.ring())
     }
 
-    fn ciphertexts(&self) -> usize {
+    /// Ciphertexts of the keys.
+    pub(super) fn ciphertexts(&self) -> usize {
         let conversion = match self.conversion {
             Conversion::None => 0,
             Conversion::Rgsw => 2 * self.set.conversion_gadget().levels(self.set.ring()),
@@ -94,9 +103,7 @@ impl RingSecret {
         let mut keys = Keys { seed: fresh_seed(rng), count: 0, bytes: Vec::with_capacity(shape.bytes()) };
         keys.bytes.extend(keys.seed);
         for exponent in shape.exponents() {
-            let mut image = Zeroizing::new(ring.automorphism(&self.coefficients, exponent));
-            ring.forward(&mut image);
-            keys.push(self, shape.set.expansion_gadget(), &image, rng);
+            keys.push(self, shape.set.expansion_gadget(), &self.image(exponent), rng);
         }
         if shape.conversion == Conversion::Rgsw {
             let mut square = self.values.clone();
@@ -105,6 +112,30 @@ impl RingSecret {
             keys.push(self, shape.set.conversion_gadget(), &square, rng);
         }
         keys.bytes
+    }
+
+    /// s(X^`exponent`) (values).
+    pub(super) fn image(&self, exponent: usize) -> Zeroizing<Vec<u32>> {
+        let mut image = Zeroizing::new(self.ring().automorphism(&self.coefficients, exponent));
+        self.ring().forward(&mut image);
+        image
+    }
+
+    /// `factor` times `target` with fresh noise (values): what a key encrypts.
+    pub(super) fn key_message(
+        &self,
+        factor: u128,
+        target: &[u32],
+        rng: &mut SecretRng,
+    ) -> Zeroizing<Vec<u32>> {
+        let ring = self.ring();
+        let mut message = Zeroizing::new(ring.zero());
+        self.add_noise(&mut message, rng);
+        ring.forward(&mut message);
+        let mut scaled = Zeroizing::new(target.to_vec());
+        ring.scale_assign(&mut scaled, factor);
+        ring.add_assign(&mut message, &scaled);
+        message
     }
 }
 
@@ -120,13 +151,8 @@ impl Keys {
     fn push(&mut self, secret: &RingSecret, gadget: Gadget, target: &[u32], rng: &mut SecretRng) {
         let ring: &Ring = secret.ring();
         for factor in gadget.factors(ring) {
-            let mut message = Zeroizing::new(ring.zero());
-            secret.add_noise(&mut message, rng);
-            ring.forward(&mut message);
-            let mut scaled = Zeroizing::new(target.to_vec());
-            ring.scale_assign(&mut scaled, factor);
-            ring.add_assign(&mut message, &scaled);
-            secret.mask(&self.seed, self.count, &mut message);
+            let mut message = secret.key_message(factor, target, rng);
+            secret.mask(uniform_half(ring, &self.seed, self.count), &mut message);
             self.bytes.extend(message.iter().flat_map(|word| word.to_le_bytes()));
             self.count += 1;
         }

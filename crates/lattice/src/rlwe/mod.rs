@@ -1,17 +1,19 @@
-//! Ring learning with errors: a client's long-lived secret, the keys made of it, queries and responses.
+//! Ring learning with errors: a client's secret, the keys made of it, queries and responses.
 //!
 //! A ciphertext (a, b) has the phase b + a s = message + noise. Clients send b alone: a is uniform and
-//! derived from a seed that travels with it, the values (transformed) of stream `i * primes + j` of
-//! [`public_residues`] for ciphertext i and prime j.
+//! derived from a seed, the values (transformed) of stream `i * primes + j` of [`public_residues`] for ciphertext i and
+//! prime j. The seed travels with b where a secret lives for many queries; where it lives for one, it is a constant.
 
 pub mod bound;
 mod keys;
 pub mod noise;
+mod one_shot;
 mod query;
 mod secret;
 mod set;
 
 pub use keys::{Conversion, EvaluationKeyWords, KeyShape};
+pub use one_shot::{AnswerSecret, OneShotShape, UniformHalves};
 pub use query::{parse_query, parse_rounded_query, query_bytes, rounded_query_bytes};
 pub use secret::RingSecret;
 pub use set::RingSet;

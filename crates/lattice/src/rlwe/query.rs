@@ -4,7 +4,7 @@ use spirea_math::Expansion;
 use spirea_math::random::{SecretRng, Seed};
 use zeroize::Zeroizing;
 
-use super::secret::{Bits, fresh_seed};
+use super::secret::{Bits, fresh_seed, push_bits};
 use super::{
     LatticeError, RingSecret, RingSet, SEED_BYTES, parse_seeded, seeded_bytes, split_seed, uniform_half,
 };
@@ -35,7 +35,7 @@ fn round(set: RingSet, coefficient: u128) -> u128 {
 
 /// Bytes of a query's ciphertext whose b half is rounded: a seed, and numbers without gaps.
 pub fn rounded_query_bytes(set: RingSet) -> usize {
-    SEED_BYTES + set.ring().degree() * rounded_bits(set) as usize / 8
+    SEED_BYTES + rounded_bytes(set)
 }
 
 /// The ciphertext [a | b], as values, of a query's bytes whose b half is rounded ([`RingSet::dropped_bits`]). Whatever the
@@ -44,16 +44,26 @@ pub fn rounded_query_bytes(set: RingSet) -> usize {
 /// # Errors
 /// [`LatticeError`] if they are not as many.
 pub fn parse_rounded_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
-    let (ring, bits) = (set.ring(), rounded_bits(set));
     let (seed, half) = split_seed("query", bytes, rounded_query_bytes(set))?;
+    let mut words = uniform_half(set.ring(), seed, 0);
+    words.extend(unrounded(set, half));
+    Ok(words)
+}
+
+/// Bytes of a rounded b half.
+pub(super) fn rounded_bytes(set: RingSet) -> usize {
+    set.ring().degree() * rounded_bits(set) as usize / 8
+}
+
+/// The values of a rounded b half of so many bytes.
+pub(super) fn unrounded(set: RingSet, half: &[u8]) -> Vec<u32> {
+    let (ring, bits) = (set.ring(), rounded_bits(set));
     let mut numbers = Bits::new(half);
     let numbers: Vec<i64> = (0..ring.degree()).map(|_| numbers.take(bits) as i64).collect();
     let mut b = ring.lift_wide(&numbers);
     ring.scale_assign(&mut b, 1 << set.dropped_bits());
     ring.forward(&mut b);
-    let mut words = uniform_half(ring, seed, 0);
-    words.extend(b);
-    Ok(words)
+    b
 }
 
 impl RingSecret {
@@ -93,26 +103,31 @@ impl RingSecret {
     /// # Panics
     /// If a place is not below the degree, or the set has no such queries ([`RingSet::dropped_bits`]).
     pub fn encrypt_coefficients(&self, numbers: &[(usize, u128, i8)], rng: &mut SecretRng) -> Vec<u8> {
-        let (set, ring) = (self.set(), self.ring());
-        let bits = rounded_bits(set);
-        assert!(bits < i64::BITS, "sets whose leaves are entries round nothing");
+        let message = self.numbers(numbers, rng);
+        let (seed, b) = self.seal(message, rng);
+        let mut bytes = Vec::with_capacity(rounded_query_bytes(self.set()));
+        bytes.extend(seed);
+        self.push_rounded(b, &mut bytes);
+        bytes
+    }
+
+    /// Scale times number at some coefficients, with noise (coefficients): what a rounded query encrypts.
+    ///
+    /// # Panics
+    /// As [`Self::encrypt_coefficients`].
+    pub(super) fn numbers(&self, numbers: &[(usize, u128, i8)], rng: &mut SecretRng) -> Zeroizing<Vec<u32>> {
+        assert!(rounded_bits(self.set()) < i64::BITS, "sets whose leaves are entries round nothing");
         let mut message = self.message(numbers.iter().copied());
         self.add_noise(&mut message, rng);
-        let (seed, mut b) = self.seal(message, rng);
-        ring.inverse(&mut b);
+        message
+    }
 
-        let mut bytes = Vec::with_capacity(rounded_query_bytes(set));
-        bytes.extend(seed);
-        let (mut pending, mut count) = (0u128, 0);
-        for i in 0..ring.degree() {
-            pending |= round(set, ring.coefficient(&b, i)) << count;
-            count += bits;
-            while count >= 8 {
-                bytes.push(pending as u8);
-                (pending, count) = (pending >> 8, count - 8);
-            }
-        }
-        bytes
+    /// Appends a b half (values), rounded.
+    pub(super) fn push_rounded(&self, mut b: Zeroizing<Vec<u32>>, bytes: &mut Vec<u8>) {
+        let (set, ring) = (self.set(), self.ring());
+        ring.inverse(&mut b);
+        let numbers = (0..ring.degree()).map(|i| round(set, ring.coefficient(&b, i)) as u64);
+        push_bits(bytes, rounded_bits(set), numbers);
     }
 
     /// Scale times number at some coefficients.
@@ -133,7 +148,7 @@ impl RingSecret {
     fn seal(&self, mut message: Zeroizing<Vec<u32>>, rng: &mut SecretRng) -> (Seed, Zeroizing<Vec<u32>>) {
         self.ring().forward(&mut message);
         let seed = fresh_seed(rng);
-        self.mask(&seed, 0, &mut message);
+        self.mask(uniform_half(self.ring(), &seed, 0), &mut message);
         (seed, message)
     }
 }

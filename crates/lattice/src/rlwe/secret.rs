@@ -6,9 +6,9 @@ use spirea_math::sample::{LWE_NOISE, ternary};
 use spirea_math::secret::declassify;
 use zeroize::Zeroizing;
 
-use super::{LatticeError, RingSet, SEED_BYTES, uniform_half};
+use super::{LatticeError, RingSet, SEED_BYTES};
 
-/// A client's long-lived secret: ternary, erased when dropped.
+/// A client's secret: ternary, erased when dropped. It lives as long as the keys made of it.
 pub struct RingSecret {
     set: RingSet,
     /// Coefficients modulo each prime.
@@ -20,13 +20,38 @@ pub struct RingSecret {
 impl RingSecret {
     /// A fresh secret.
     pub fn sample(set: RingSet, rng: &mut SecretRng) -> Self {
-        let ring = set.ring();
         let entries: Zeroizing<Vec<i32>> =
-            Zeroizing::new((0..ring.degree()).map(|_| ternary(rng).into()).collect());
-        let coefficients = Zeroizing::new(ring.lift(&entries));
+            Zeroizing::new((0..set.ring().degree()).map(|_| ternary(rng).into()).collect());
+        Self::of(set, &entries)
+    }
+
+    fn of(set: RingSet, entries: &[i32]) -> Self {
+        let ring = set.ring();
+        let coefficients = Zeroizing::new(ring.lift(entries));
         let mut values = coefficients.clone();
         ring.forward(&mut values);
         Self { set, coefficients, values }
+    }
+
+    /// The secret as it is kept: for each coefficient a byte, one more than it.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let (ring, prime) = (self.ring(), self.ring().limbs()[0].prime());
+        Zeroizing::new(self.coefficients[..ring.degree()].iter().map(|&x| prime.add(x, 1) as u8).collect())
+    }
+
+    /// The secret that was kept as these bytes.
+    ///
+    /// # Errors
+    /// [`LatticeError`] if they are none.
+    pub fn from_bytes(set: RingSet, bytes: &[u8]) -> Result<Self, LatticeError> {
+        // One branch, which goes the same way for every secret.
+        let wrong = bytes.iter().fold(0, |wrong, &byte| wrong | 2u16.wrapping_sub(byte.into()) >> 15);
+        if bytes.len() != set.ring().degree() || wrong != 0 {
+            return Err(LatticeError { what: "secret", detail: "it is no ternary polynomial".into() });
+        }
+        let entries: Zeroizing<Vec<i32>> =
+            Zeroizing::new(bytes.iter().map(|&byte| i32::from(byte) - 1).collect());
+        Ok(Self::of(set, &entries))
     }
 
     /// Its parameters.
@@ -38,10 +63,11 @@ impl RingSecret {
         self.set.ring()
     }
 
-    /// Turns a message with its noise (values) into the b half of ciphertext `i` of `seed`: b = m + e - a s.
-    pub(super) fn mask(&self, seed: &Seed, i: usize, message: &mut [u32]) {
+    /// Turns a message with its noise (values) into the b half of the ciphertext with this uniform half (values):
+    /// b = m + e - a s.
+    pub(super) fn mask(&self, a: Vec<u32>, message: &mut [u32]) {
         let ring = self.ring();
-        let mut product = Zeroizing::new(uniform_half(ring, seed, i));
+        let mut product = Zeroizing::new(a);
         ring.mul_assign(&mut product, &self.values);
         ring.sub_assign(message, &product);
     }
@@ -100,6 +126,20 @@ pub(super) fn fresh_seed(rng: &mut SecretRng) -> Seed {
     declassify(seed, "the seed of a ciphertext's uniform half travels with it")
 }
 
+/// Appends numbers of so many bits each, lowest bit first and without gaps, as many as fill whole bytes.
+pub(super) fn push_bits(bytes: &mut Vec<u8>, bits: u32, numbers: impl Iterator<Item = u64>) {
+    let (mut pending, mut count) = (0u128, 0);
+    for number in numbers {
+        pending |= u128::from(number) << count;
+        count += bits;
+        while count >= 8 {
+            bytes.push(pending as u8);
+            (pending, count) = (pending >> 8, count - 8);
+        }
+    }
+    debug_assert_eq!(count, 0, "numbers fill whole bytes");
+}
+
 /// Numbers out of bytes, lowest bit first, without gaps.
 pub(super) struct Bits<'a> {
     bytes: std::slice::Iter<'a, u8>,
@@ -128,6 +168,23 @@ impl<'a> Bits<'a> {
 mod tests {
     use super::*;
     use spirea_math::random::public_row;
+
+    #[test]
+    fn a_secret_is_read_back_from_its_bytes_and_no_others_are() {
+        let mut rng = SecretRng::deterministic_for_tests(7);
+        for set in RingSet::ALL {
+            let secret = RingSecret::sample(set, &mut rng);
+            let bytes = secret.to_bytes();
+            let again = RingSecret::from_bytes(set, &bytes).unwrap();
+            assert!(again.coefficients == secret.coefficients && again.values == secret.values);
+            assert!(RingSecret::from_bytes(set, &bytes[1..]).is_err());
+            for wrong in [3, 127, 128, 255] {
+                let mut bytes = bytes.clone();
+                bytes[4000] = wrong;
+                assert!(RingSecret::from_bytes(set, &bytes).is_err(), "{wrong}");
+            }
+        }
+    }
 
     #[test]
     fn phases_are_those_of_the_definition() {

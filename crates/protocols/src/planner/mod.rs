@@ -4,7 +4,7 @@ mod rates;
 
 use spirea_lattice::RingSet;
 
-use crate::choice::{Choice, Preference, SecurityLevel};
+use crate::choice::{Choice, KeyDelivery, Preference, SecurityLevel};
 use crate::registry::{NAMES, ProtocolParams};
 use crate::{ProtocolError, Sizes};
 
@@ -31,6 +31,9 @@ pub struct Needs {
     pub prefer: Preference,
     /// Bins of the table: protocols that have none are not recommended where there are several.
     pub bins: usize,
+    /// How keys must reach the server; with it, protocols whose keys reach it otherwise are not recommended. Without keys
+    /// that are registered, no two look-ups can be linked by them.
+    pub keys: Option<KeyDelivery>,
 }
 
 impl Default for Needs {
@@ -46,15 +49,16 @@ impl Default for Needs {
             security: SecurityLevel::default(),
             prefer: Preference::default(),
             bins: 1,
+            keys: None,
         }
     }
 }
 
 impl Needs {
     /// The choice of a protocol that meets them.
-    fn choice(&self, protocol: &str) -> Choice {
+    fn choice(&self, protocol: &str, keys: KeyDelivery) -> Choice {
         let Self { security, prefer, bins, .. } = *self;
-        Choice { protocol: protocol.into(), security, prefer, bins, ..Choice::default() }
+        Choice { protocol: protocol.into(), security, prefer, bins, keys, ..Choice::default() }
     }
 }
 
@@ -63,6 +67,8 @@ impl Needs {
 pub struct Plan {
     /// The protocol.
     pub protocol: &'static str,
+    /// How its keys reach the server, if it has any.
+    pub keys: KeyDelivery,
     /// What it costs, or why it has no shape for these records.
     pub outcome: Result<Figures, String>,
 }
@@ -117,20 +123,28 @@ pub fn sets(params: &ProtocolParams) -> Vec<RingSet> {
     sets
 }
 
-/// What every protocol costs, in the order of [`NAMES`].
+/// What every protocol costs, in the order of [`NAMES`], each one way of delivering keys after the other.
 pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> Vec<Plan> {
-    let outcome =
-        |protocol| match ProtocolParams::choose(&needs.choice(protocol), [0; 32], records, record_bytes) {
+    let plan = |(protocol, keys)| {
+        let choice = needs.choice(protocol, keys);
+        if ProtocolParams::check_keys(&choice).is_err() {
+            return None;
+        }
+        let outcome = match ProtocolParams::choose(&choice, [0; 32], records, record_bytes) {
             Ok(params) => Ok(weigh(params, needs, rates)),
             Err(error) => Err(error.to_string()),
         };
-    NAMES.into_iter().map(|protocol| Plan { protocol, outcome: outcome(protocol) }).collect()
+        Some(Plan { protocol, keys, outcome })
+    };
+    let ways = NAMES.into_iter().flat_map(|protocol| KeyDelivery::ALL.map(|keys| (protocol, keys)));
+    ways.filter_map(plan).collect()
 }
 
 /// Whether no protocol takes such a table, on whatever machine.
 pub fn is_too_large(records: u64, record_bytes: usize, security: SecurityLevel) -> bool {
     let needs = Needs { security, ..Needs::default() };
-    let choose = |protocol| ProtocolParams::choose(&needs.choice(protocol), [0; 32], records, record_bytes);
+    let choice = |protocol| needs.choice(protocol, KeyDelivery::Registered);
+    let choose = |protocol| ProtocolParams::choose(&choice(protocol), [0; 32], records, record_bytes);
     NAMES.into_iter().all(|protocol| choose(protocol).is_err())
 }
 
@@ -148,10 +162,23 @@ fn weigh(params: ProtocolParams, needs: &Needs, rates: &Rates) -> Figures {
         Some("needs two servers whose operators do not work together".into())
     } else if needs.memory.is_some_and(|memory| memory_bytes > memory) {
         Some("needs more memory than there is".into())
+    } else if let Some(reason) = misdelivered(&params, needs) {
+        Some(reason.into())
     } else {
         too_slow.map(|rate| format!("cannot answer {rate} look-ups a second one by one"))
     };
     Figures { params, sizes, steps, memory_bytes, lookup_seconds, ruled_out }
+}
+
+/// Why keys do not reach the server as they must, if they do not.
+fn misdelivered(params: &ProtocolParams, needs: &Needs) -> Option<&'static str> {
+    match (params.key_delivery()?, needs.keys?) {
+        (KeyDelivery::Registered, KeyDelivery::PerQuery) => {
+            Some("registers keys, by which a client's look-ups can be linked")
+        }
+        (KeyDelivery::PerQuery, KeyDelivery::Registered) => Some("sends keys with every query"),
+        _ => None,
+    }
 }
 
 /// The place in `plans` of the protocol whose look-ups take a client the least time, of those that the needs
@@ -185,7 +212,7 @@ impl Advice {
             let detail = "no protocol fits these records and needs: see spirea plan";
             return Err(ProtocolError::BadRequest(detail.into()));
         };
-        Ok(self.needs.choice(plans[best].protocol))
+        Ok(self.needs.choice(plans[best].protocol, plans[best].keys))
     }
 }
 
@@ -224,6 +251,43 @@ mod tests {
         assert!(advice.choose(1 << 20, 256).is_err());
         let advice = Advice { needs: Needs::default(), rates: Rates::default() };
         assert_eq!(advice.choose(1 << 20, 256).unwrap().protocol, all[best].protocol);
+    }
+
+    #[test]
+    fn keys_come_with_queries_where_nothing_may_link_them() {
+        let rates = Rates::default();
+        let unlinkable = Needs { keys: Some(KeyDelivery::PerQuery), ..Needs::default() };
+        let plans = plan(1 << 22, 256, &unlinkable, &rates);
+        assert_eq!(plans.iter().filter(|plan| plan.keys == KeyDelivery::PerQuery).count(), 3);
+        for plan in &plans {
+            let Ok(figures) = &plan.outcome else { panic!("{plan:?}") };
+            let registers = figures.sizes.keys_bytes > 0;
+            assert_eq!(figures.ruled_out.as_ref().is_some_and(|why| why.contains("linked")), registers);
+            if plan.keys == KeyDelivery::PerQuery {
+                let registered = Choice { keys: KeyDelivery::Registered, ..figures.params.choice() };
+                let registered = ProtocolParams::choose(&registered, [0; 32], 1 << 22, 256).unwrap();
+                assert!(
+                    figures.sizes.query_bytes
+                        > registered.sizes().query_bytes + registered.sizes().keys_bytes / 2
+                );
+                assert!(figures.params.work().iter().all(|work| work.count > 0.0));
+            }
+        }
+        let registered = Needs { keys: Some(KeyDelivery::Registered), ..Needs::default() };
+        for plan in plan(1 << 22, 256, &registered, &rates) {
+            let ruled_out = plan.outcome.unwrap().ruled_out;
+            assert_eq!(
+                ruled_out.is_some_and(|why| why.contains("every query")),
+                plan.keys == KeyDelivery::PerQuery
+            );
+        }
+        // Of a client that asks once, keys are sent once either way, and a server has less to do with those it is brought.
+        let once = Needs { lookups: 1.0, ..Needs::default() };
+        let advised = Advice { needs: unlinkable, rates }.choose(1 << 22, 256).unwrap();
+        assert!(
+            ["simple", "exppack-simple", "hybrid", "exppack-double"].contains(&advised.protocol.as_str())
+        );
+        assert!(plan(1 << 22, 256, &once, &Rates::default()).len() == NAMES.len() + 3);
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use spirea_backend::{
-    EvaluationKeys, PANEL_ROWS, PanelLayout, ProtocolBackend, RING_DEGREE, RingMatrix, RowLayout,
-    SwitchedBits,
+    Bodies, EvaluationKeys, FixedPacking, PANEL_ROWS, PackedEnds, PanelLayout, ProtocolBackend, RING_DEGREE,
+    RingMatrix, RowLayout, SwitchedBits,
 };
 use spirea_dpf::{Domain, DpfError, OutputKind, PrfKind, Select};
-use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
+use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotShape, RingSecret, UniformHalves, parse_query};
 use spirea_lattice::{LweSet, RingSet};
-use spirea_math::Expansion;
 use spirea_math::random::SecretRng;
+use spirea_math::{Expansion, Rotations};
 
 use crate::ProtocolError;
 use crate::steps::Unit;
@@ -26,6 +26,8 @@ const ROWS: usize = 8;
 const QUERIES: usize = 64;
 /// Columns of the matrix of bytes that is multiplied by a public matrix.
 const FOLDED_COLUMNS: usize = 16384;
+/// Results of the packings that are timed: of one polynomials are about as much as caches hold, of four far more.
+const RESULTS: [usize; 2] = [1, 4];
 /// Runs of which the median counts.
 const RUNS: usize = 3;
 
@@ -53,6 +55,11 @@ impl Rates {
     /// Seconds of a unit; 0 for one that was not measured.
     pub fn seconds(&self, unit: Unit) -> f64 {
         self.0.get(&unit).copied().unwrap_or_default()
+    }
+
+    /// All that were measured.
+    pub fn iter(&self) -> impl Iterator<Item = (Unit, f64)> {
+        self.0.iter().map(|(&unit, &seconds)| (unit, seconds))
     }
 
     fn set(&mut self, unit: Unit, seconds: f64, count: usize) {
@@ -154,6 +161,52 @@ impl Rates {
             None => unreachable!("as many entries as runs"),
         })?;
         self.set(Unit::ExternalProduct(set), tournament, ROWS - 1);
+        if set.dropped_bits() > 0 { self.measure_fixed(backend, set, &tables) } else { Ok(()) }
+    }
+
+    /// Packing of queries that bring their keys, into few results and into more: what these add, and what is left.
+    fn measure_fixed<B: ProtocolBackend>(
+        &mut self,
+        backend: &B,
+        set: RingSet,
+        tables: &B::Tables,
+    ) -> Result<(), ProtocolError> {
+        let rotations = Rotations::new(RING_DEGREE, LweSet::Module1280.rank(), Rotations::LEAST_STEPS);
+        let levels = (RingSet::DEGREE / RING_DEGREE).trailing_zeros();
+        let expansion = Expansion::partial(levels, rotations.chunks());
+        let packing = FixedPacking { gadget: set.expansion_gadget(), expansion, rotations };
+        let uniform = UniformHalves::new(OneShotShape { set, levels, rotations }, &[0; 32]);
+        let switched = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
+        let bodies = Bodies::whole(0, 0);
+        let mut seconds = [0.0; 2];
+        for (seconds, results) in seconds.iter_mut().zip(RESULTS) {
+            let fill = |row: usize, column: usize, to: &mut [i32]| to.fill((row + column) as i32);
+            let plain = [backend.encode(tables, results * rotations.big(), rotations.leaves(), &fill)?];
+            let (fixed, _) = backend.fix_uniform(tables, packing, uniform.words(), &plain, switched)?;
+            *seconds = median(|| {
+                let folded = backend.folded(1, Vec::new())?;
+                let ends = PackedEnds {
+                    folded: &folded,
+                    bodies: &bodies,
+                    plaintext_bits: set.plaintext_bits(),
+                    switched,
+                };
+                backend.pack_fixed(tables, &fixed, &plain, &[uniform.words()], ends)
+            })?;
+        }
+        // Two equations in two unknowns, of which neither is below 0.
+        let [substitutions, polynomials] = [0, 1].map(|unknown| {
+            RESULTS.map(|results| match unknown {
+                0 => packing.substitutions(results) as f64,
+                _ => ((results * rotations.big() + 1) * rotations.leaves()) as f64,
+            })
+        });
+        let determinant = substitutions[0] * polynomials[1] - substitutions[1] * polynomials[0];
+        let of_polynomial =
+            (substitutions[0] * seconds[1] - substitutions[1] * seconds[0]).max(0.0) / determinant;
+        let of_substitution = (seconds[0] - polynomials[0] * of_polynomial).max(0.0) / substitutions[0];
+        self.set(Unit::FixedPolynomial(set), of_polynomial, 1);
+        self.set(Unit::FixedSubstitution(set), of_substitution, 1);
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use spirea_math::{Expansion, Rotations};
 use zeroize::Zeroizing;
 
 use super::query::QueryLayout;
-use super::ring::{RingClient, RingServer, Shape};
+use super::ring::{RegisteredShape, RingClient, RingServer, Shape};
 use super::work::{Unit, Work};
 use crate::ProtocolError;
 use crate::query::Query;
@@ -39,10 +39,10 @@ pub(crate) fn selector_rows(shape: &impl Shape) -> usize {
     shape.depth() * shape.set().selector_gadget().levels(shape.set().ring())
 }
 
-/// The keys of a shape whose expansions have `levels` levels.
-pub(crate) fn key_shape(shape: &impl Shape, levels: u32, rotations: Option<Rotations>) -> KeyShape {
+/// The keys of a shape.
+pub(crate) fn key_shape(shape: &impl Shape, rotations: Option<Rotations>) -> KeyShape {
     let conversion = if shape.depth() > 0 { Conversion::Rgsw } else { Conversion::None };
-    KeyShape { set: shape.set(), levels, rotations, conversion }
+    KeyShape { set: shape.set(), levels: shape.levels(), rotations, conversion }
 }
 
 /// Work of so many substitutions of expansions, and of the selectors if there are any.
@@ -63,22 +63,12 @@ impl Shape for ExpandedShape {
         self.depth
     }
 
-    fn keys(&self) -> KeyShape {
-        key_shape(self, self.expansion().levels(), None)
+    fn levels(&self) -> u32 {
+        self.expansion().levels()
     }
 
-    fn encrypt(
-        &self,
-        secret: &RingSecret,
-        columns: &[i8],
-        selectors: &[(u128, i8)],
-        rng: &mut SecretRng,
-    ) -> Vec<u8> {
-        // As large as it gets at once: a vector that grows leaves what it held where it was.
-        let mut leaves = Zeroizing::new(Vec::with_capacity(self.expansion().leaves()));
-        leaves.extend(columns.iter().map(|&value| (self.set.scale(), value)));
-        leaves.extend(selectors);
-        secret.encrypt_leaves(self.expansion(), &leaves, rng)
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.keys())
     }
 
     fn unpack_work(&self) -> Vec<Work> {
@@ -100,6 +90,26 @@ impl Shape for ExpandedShape {
 
     fn pack_noise(&self, lwe: LweSet) -> f64 {
         RingNoise::new(self.set, self.expansion().levels()).pack(lwe)
+    }
+}
+
+impl RegisteredShape for ExpandedShape {
+    fn keys(&self) -> KeyShape {
+        key_shape(self, None)
+    }
+
+    fn encrypt(
+        &self,
+        secret: &RingSecret,
+        columns: &[i8],
+        selectors: &[(u128, i8)],
+        rng: &mut SecretRng,
+    ) -> Vec<u8> {
+        // As large as it gets at once: a vector that grows leaves what it held where it was.
+        let mut leaves = Zeroizing::new(Vec::with_capacity(self.expansion().leaves()));
+        leaves.extend(columns.iter().map(|&value| (self.set.scale(), value)));
+        leaves.extend(selectors);
+        secret.encrypt_leaves(self.expansion(), &leaves, rng)
     }
 }
 
@@ -144,7 +154,7 @@ pub(crate) enum Rows<B: RingBackend> {
 }
 
 /// A shape as a backend's server computes with it.
-pub(crate) trait Unpack<B: RingBackend>: Shape + Sized {
+pub(crate) trait Unpack<B: RingBackend>: RegisteredShape + Sized {
     /// The leaves of queries.
     ///
     /// # Errors
@@ -210,7 +220,7 @@ impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
 }
 
 /// `count` queries in as few groups as have at most `most` queries each, or one; no group has two more than another.
-fn even_groups(count: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn even_groups(count: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let groups = count.div_ceil(most.max(1));
     (0..groups).map(move |group| group * count / groups..(group + 1) * count / groups)
 }

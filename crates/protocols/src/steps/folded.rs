@@ -12,7 +12,7 @@ use spirea_math::random::{SecretRng, Seed};
 use super::LweHint;
 use super::scalar_fold::FoldedColumns;
 use super::shape::{LookupCost, cheapest, malformed};
-use crate::choice::{Choice, packing_sets};
+use crate::choice::{Choice, KeyDelivery, packing_sets};
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Parameters, Sets, Stored};
@@ -35,6 +35,9 @@ pub struct Folded {
     /// rounded to multiples of 2 to that power.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped_bits: u32,
+    /// How keys reach the server, where the protocol packs.
+    #[serde(default, skip_serializing_if = "KeyDelivery::is_default")]
+    pub keys: KeyDelivery,
     /// Where the records lie.
     pub grid: Grid,
 }
@@ -75,6 +78,11 @@ impl Folded {
         let most = if self.ring.is_some() { MAX_DROPPED_BITS } else { 0 };
         if self.dropped_bits > most {
             return Err(malformed(format!("at most {most} bits of a query's words can be dropped")));
+        }
+        if self.keys == KeyDelivery::PerQuery
+            && !self.ring.as_deref().and_then(RingSet::by_name).is_some_and(brings_keys)
+        {
+            return Err(malformed("queries bring their keys where chunks are rotated, not here".into()));
         }
         if !self.grid.rows(spread).is_multiple_of(PANEL_ROWS) {
             return Err(malformed(format!("rows must be a multiple of {PANEL_ROWS}")));
@@ -135,7 +143,7 @@ impl Folded {
     /// The choice of `protocol` with these sets.
     pub(crate) fn choice_of(&self, protocol: &str) -> Choice {
         let (set, ring) = (Some(self.set.clone()), self.ring.clone());
-        Choice { protocol: protocol.into(), set, ring, ..Choice::default() }
+        Choice { protocol: protocol.into(), set, ring, keys: self.keys, ..Choice::default() }
     }
 
     /// How the matrix lies in its file.
@@ -203,6 +211,11 @@ impl Folded {
     }
 }
 
+/// Whether queries under a ring set can bring their keys: where chunks are rotated, and queries rounded.
+fn brings_keys(set: RingSet) -> bool {
+    set.dropped_bits() > 0
+}
+
 /// Shapes to choose from where a unit is as many rows as the ring has coefficients.
 pub(crate) fn grids_of_blocks(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
     let groups = (0..20).flat_map(|power| [4 << power, 5 << power, 6 << power, 7 << power]);
@@ -229,6 +242,8 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
     const SPECIMENS: Specimens;
     /// See [`Protocol::hint_lasts`].
     const HINT_LASTS: bool = false;
+    /// How keys may reach its server.
+    const DELIVERIES: &'static [KeyDelivery] = &[KeyDelivery::Registered];
 
     /// The ring set of a choice: one that packs; none for a protocol without a ring.
     ///
@@ -282,12 +297,27 @@ where
         choice.lwe_set().and(P::ring_of(choice)).map(drop)
     }
 
+    fn check_keys(choice: &Choice) -> Result<(), ProtocolError> {
+        choice.check_delivery(P::DELIVERIES)?;
+        let ring = P::ring_of(choice)?;
+        match (choice.keys, ring) {
+            (KeyDelivery::PerQuery, Some(set)) if !brings_keys(set) => {
+                Err(ProtocolError::BadRequest(format!(
+                    "queries under {} bring no keys: it expands to single entries; leave out the set, or name fast or small",
+                    set.name()
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
         let set: String = choice.lwe_set()?.name().into();
         let ring = P::ring_of(choice)?.map(|ring| ring.name().to_owned());
         let dropped = if ring.is_some() { &DROPPED_BITS[..] } else { &DROPPED_BITS[..1] };
         let candidates = P::grids(records, record_bytes).flat_map(|grid| {
-            let folded = Folded { set: set.clone(), ring: ring.clone(), seed, dropped_bits: 0, grid };
+            let keys = choice.keys;
+            let folded = Folded { set: set.clone(), ring: ring.clone(), seed, dropped_bits: 0, keys, grid };
             dropped
                 .iter()
                 .map(move |&dropped_bits| Self(Folded { dropped_bits, ..folded.clone() }, PhantomData))

@@ -7,8 +7,8 @@
 //! - [`Work`]: what a step does; `noise`: bounds and estimates of failures.
 //! - [`Folded`]: parameters of a database whose first step is `scalar_fold`; `query`: how its queries lie in their bytes.
 //! - [`LweHint`]: the hint of a fold; `changes`: what patches it.
-//! - `packed`: one fold and packing, whole: `exppack-simple` and `hybrid`; `packed_server`: the server half of all that
-//!   pack.
+//! - `packed`: one fold and packing, whole: `exppack-simple` and `hybrid`; `packing_client` and `packed_server`: the halves
+//!   of all that pack; `one_shot`: packing for queries that bring their keys.
 
 pub(crate) mod changes;
 pub(crate) mod check;
@@ -17,10 +17,12 @@ pub(crate) mod folded;
 pub(crate) mod hint;
 pub(crate) mod mod_switch;
 pub(crate) mod noise;
+pub(crate) mod one_shot;
 pub(crate) mod pack;
 pub(crate) mod packed;
 pub(crate) mod packed_server;
 pub(crate) mod packer;
+pub(crate) mod packing_client;
 pub(crate) mod query;
 pub(crate) mod reinterpret;
 pub(crate) mod ring;

@@ -6,6 +6,17 @@ use zeroize::Zeroizing;
 use super::ring::{RingClient, RingServer, Shape, switched};
 use crate::ProtocolError;
 
+/// The bytes whose encryptions have these phases.
+pub(crate) fn phase_bytes(phases: &[u64]) -> impl Iterator<Item = u8> + '_ {
+    phases.iter().map(|phase| (phase.wrapping_add(1 << 55) >> 56) as u8)
+}
+
+/// How far phases are from those of the numbers of `bits` bits that they decode to, as shares of what decoding tolerates.
+pub(crate) fn phase_errors(phases: &[u64], bits: u32) -> impl Iterator<Item = f64> + '_ {
+    // The low bits of a phase, centred: half a step is 2^(63 - bits).
+    phases.iter().map(move |&phase| ((phase << bits) as i64) as f64 / 2f64.powi(63))
+}
+
 impl RingClient {
     /// The phases of a response's ciphertext, as fractions of 2^64.
     pub fn phases(&self, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u64>>, ProtocolError> {
@@ -16,9 +27,7 @@ impl RingClient {
     /// How far the phases of a response's ciphertext are from the numbers of `bits` bits that they decode to,
     /// as shares of what decoding tolerates.
     pub fn errors(&self, ciphertext: &[u8], bits: u32) -> Result<Vec<f64>, ProtocolError> {
-        // The low bits of a phase, centred: half a step is 2^(63 - bits).
-        let error = |&phase: &u64| ((phase << bits) as i64) as f64 / 2f64.powi(63);
-        Ok(self.phases(ciphertext)?.iter().map(error).collect())
+        Ok(phase_errors(&self.phases(ciphertext)?, bits).collect())
     }
 
     /// [`RingClient::errors`] of several ciphertexts, one after another.
@@ -34,7 +43,7 @@ impl RingClient {
     /// The bytes that a response's ciphertext holds, one for each coefficient.
     pub fn bytes(&self, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
         let phases = self.phases(ciphertext)?;
-        Ok(Zeroizing::new(phases.iter().map(|phase| (phase.wrapping_add(1 << 55) >> 56) as u8).collect()))
+        Ok(Zeroizing::new(phase_bytes(&phases).collect()))
     }
 
     /// The bytes that a response's ciphertexts hold, one after another.

@@ -1,5 +1,5 @@
-//! The two ways of step `pack`: leaves that are entries of the LWE secret, by expansion, and leaves that are rotated chunks
-//! of it.
+//! The ways of step `pack`: leaves that are entries of the LWE secret, by expansion, and leaves that are rotated chunks of
+//! it, with keys that are registered or that queries bring.
 
 use std::ops::Deref;
 
@@ -7,11 +7,13 @@ use spirea_backend::{Bodies, FoldedBlocks, RingBackend, centred};
 use spirea_lattice::{LweSet, RingSet};
 
 use super::expand::{ExpandedShape, Unpacked};
+use super::one_shot::OneShotShape;
 use super::packer::{Entry, Packer};
 use super::ring::{RingServer, Shape};
 use super::rotate::RotatedShape;
 use super::select::depth;
 use crate::ProtocolError;
+use crate::choice::KeyDelivery;
 
 /// The shape of a protocol that packs: either way, as its ring set says.
 #[derive(Clone, Copy, Debug)]
@@ -20,23 +22,19 @@ pub(crate) enum PackingShape {
     Expanded(ExpandedShape),
     /// By rotations of its chunks.
     Rotated(RotatedShape),
+    /// The same with keys that queries bring.
+    OneShot(OneShotShape),
 }
 
 impl PackingShape {
     /// The shape of a protocol that packs into `results` ciphertexts for each query under secrets of `lwe`, and selects
-    /// among `groups`. `paper` is VIPIR's way.
-    pub fn new(lwe: LweSet, set: RingSet, results: usize, groups: usize) -> Self {
-        match set {
-            RingSet::Paper => Self::Expanded(ExpandedShape::packing(lwe, set, groups)),
+    /// among `groups`. `paper` is VIPIR's way. Of validated parameters, queries that bring their keys have one group and
+    /// another set.
+    pub fn new(lwe: LweSet, set: RingSet, results: usize, groups: usize, keys: KeyDelivery) -> Self {
+        match (keys, set) {
+            (KeyDelivery::PerQuery, _) => Self::OneShot(OneShotShape::new(lwe, set, results)),
+            (_, RingSet::Paper) => Self::Expanded(ExpandedShape::packing(lwe, set, groups)),
             _ => Self::Rotated(RotatedShape::new(lwe, set, results, groups)),
-        }
-    }
-
-    /// The shape for whom the way is nothing to.
-    pub fn boxed(self) -> Box<dyn Shape> {
-        match self {
-            Self::Expanded(shape) => Box::new(shape),
-            Self::Rotated(shape) => Box::new(shape),
         }
     }
 }
@@ -48,6 +46,7 @@ impl Deref for PackingShape {
         match self {
             Self::Expanded(shape) => shape,
             Self::Rotated(shape) => shape,
+            Self::OneShot(shape) => shape,
         }
     }
 }

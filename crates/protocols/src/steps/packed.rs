@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use spirea_backend::RingBackend;
+use spirea_backend::{Bodies, RingBackend};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweEncryptor, LweSet, RingSet};
 use spirea_math::random::SecretRng;
@@ -17,22 +17,25 @@ use super::check::{check_answers, check_index};
 use super::expand::Encrypted;
 use super::folded::{Folded, FoldedParams, FoldedProtocol};
 use super::hint::LweHint;
+use super::one_shot::{OneShotServer, write_uniform};
 use super::pack::PackingShape;
-use super::packed_server::{PackedServer, Packing};
+use super::packed_server::{BlockPacker, PackedServer, Packing};
 use super::packer::{Packer, packed_exceedance_log2};
+use super::packing_client::{PackingClient, Reader};
 use super::query::QueryLayout;
-use super::ring::{RingClient, RingServer};
+use super::ring::RingServer;
 use super::scalar_fold::{FirstQueries, MatrixRows};
 use super::select::select_work;
 use super::shape::validate_outcome;
 use super::work::{Unit, Work};
+use crate::choice::KeyDelivery;
 use crate::client::{AnyIndexClient, IndexClient, Prepared};
 use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, RecordPlace, Spread};
-use crate::keys::ClientKeys;
+use crate::keys::{ClientKeys, PreparedKeys};
 use crate::opening::Opening;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::protocol::Serve;
+use crate::protocol::{Holdings, Serve};
 use crate::query::Query;
 use crate::responder::Responder;
 use crate::{ProtocolError, Result, Sizes};
@@ -52,7 +55,7 @@ impl<P: PackedProtocol> FoldedParams<P> {
         let (grid, lwe, set) = (self.0.grid, self.0.lwe_set(), self.0.ring_set());
         let parts = grid.parts() / grid.columns_of_record(P::SPREAD);
         let results = parts * grid.groups * (grid.unit_rows / RingSet::DEGREE);
-        let ring = PackingShape::new(lwe, set, results, grid.groups);
+        let ring = PackingShape::new(lwe, set, results, grid.groups, self.0.keys);
         PackedShape { grid, spread: P::SPREAD, lwe, ring, dropped_bits: self.0.dropped_bits }
     }
 
@@ -62,7 +65,7 @@ impl<P: PackedProtocol> FoldedParams<P> {
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
     pub(crate) fn packed_client(
         &self,
-        known: &[ClientKeys],
+        known: Holdings<'_>,
         rng: &mut SecretRng,
     ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
         Ok(Box::new(Client::new(self, known, rng)?))
@@ -118,8 +121,8 @@ impl PackedShape {
         Sizes {
             query_bytes: self.asked() * self.layout().bytes(),
             answer_bytes: self.grid.parts() * self.blocks_of_unit() * self.ring.response_bytes(),
-            hint_bytes: 0,
-            keys_bytes: self.ring.keys().bytes(),
+            hint_bytes: self.ring.hint_bytes(),
+            keys_bytes: self.ring.keys_bytes(),
         }
     }
 
@@ -128,7 +131,7 @@ impl PackedShape {
         work.extend(self.ring.unpack_work());
         work.extend(self.ring.fold_work(self.parts(), self.blocks()));
         work.extend(select_work(self.ring.set(), self.grid.groups, self.parts()));
-        work.push(Work::switching(self.ring.set(), self.parts() * self.blocks_of_unit()));
+        work.extend(self.ring.switch_work(self.parts() * self.blocks_of_unit()));
         // Each of the encrypted unit vectors is a query of its own.
         work.iter_mut().for_each(|work| work.count *= self.asked() as f64);
         work
@@ -162,7 +165,11 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
     }
 
     fn key_shape(&self) -> Option<KeyShape> {
-        Some(self.shape().ring.keys())
+        self.shape().ring.key_shape()
+    }
+
+    fn key_delivery(&self) -> Option<KeyDelivery> {
+        Some(self.0.keys)
     }
 
     fn sizes(&self) -> Sizes {
@@ -176,7 +183,7 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
     fn memory_bytes(&self) -> u64 {
         let shape = self.shape();
         let plain = shape.ring.plain_bytes(shape.parts() * shape.blocks());
-        self.stored().bytes() + plain + shape.ring.leaves_bytes() as u64
+        self.stored().bytes() + plain + shape.ring.fixed_bytes() + shape.ring.leaves_bytes() as u64
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
@@ -192,7 +199,13 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
 
 impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
     fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
-        self.0.hint(P::SPREAD, &**backend, job.matrix, job.progress)?.write(job.server)
+        let hint = self.0.hint(P::SPREAD, &**backend, job.matrix, job.progress)?;
+        hint.write(job.server)?;
+        if let PackingShape::OneShot(ring) = self.shape().ring {
+            let rows = hint.rows(0..self.0.grid.rows(P::SPREAD))?;
+            write_uniform(ring, backend, &self.0.seed, &rows, job.hint)?;
+        }
+        Ok(())
     }
 
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
@@ -211,6 +224,15 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
                 let packing = opening.role.keeps(|| PackAndSelect::new(shape, ring, backend, &hint()?))?;
                 Box::new(PackedServer { sizes, max_batch, rows, packing })
             }
+            PackingShape::OneShot(ring) => {
+                let packing = || {
+                    let rows = folded.grid.rows(P::SPREAD);
+                    let blocks = OneShotServer::new(ring, backend, &folded.seed, &hint()?.rows(0..rows)?)?;
+                    Ok(PackAll { shape, blocks })
+                };
+                let packing = opening.role.keeps(packing)?;
+                Box::new(PackedServer { sizes, max_batch, rows, packing })
+            }
         })
     }
 }
@@ -219,26 +241,27 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
 struct Client {
     shape: PackedShape,
     encryptor: LweEncryptor,
-    ring: RingClient,
+    ring: PackingClient,
 }
 
 impl Client {
-    /// A client of the database with these parameters, with keys among `known` that fit, or else with keys of its own.
+    /// A client of the database with these parameters.
     fn new<P: PackedProtocol>(
         params: &FoldedParams<P>,
-        known: &[ClientKeys],
+        known: Holdings<'_>,
         rng: &mut SecretRng,
     ) -> Result<Self, ProtocolError> {
         params.validate()?;
         let shape = params.shape();
-        let ring = RingClient::new(shape.ring.boxed(), known, rng);
+        let ring = PackingClient::new(shape.ring, &params.0.seed, known, rng);
         Ok(Self { shape, encryptor: params.0.encryptor(), ring })
     }
 }
 
-/// Where the record lies in its unit. The secrets are the client's: answers need no other.
+/// Where the record lies in its unit, and what reads the results of each of the encrypted unit vectors.
 struct State {
     offset: Zeroizing<usize>,
+    readers: Vec<Reader>,
 }
 
 impl IndexClient for Client {
@@ -253,7 +276,7 @@ impl IndexClient for Client {
     }
 
     fn keys(&self) -> Option<&ClientKeys> {
-        Some(self.ring.keys())
+        self.ring.keys()
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
@@ -261,23 +284,41 @@ impl IndexClient for Client {
         check_index(index, grid.records)?;
         let RecordPlace { column, group, offset } = grid.place(spread, index);
         let mut query = Vec::with_capacity(self.shape.sizes().query_bytes);
+        let mut readers = Vec::with_capacity(self.shape.asked());
         for asked in 0..self.shape.asked() {
             let (bodies, secret) = self.encryptor.encrypt_unit(column + asked, rng);
-            let ciphertext = self.ring.query_of_secret(&secret, group, rng);
+            let (ciphertext, reader) = self.ring.query_of_secret(&secret, group, rng);
             query.extend(self.shape.layout().join(&[bodies], &[], &ciphertext));
+            readers.push(reader);
         }
-        Ok(Prepared { queries: vec![query], state: State { offset: Zeroizing::new(offset) } })
+        Ok(Prepared { queries: vec![query], state: State { offset: Zeroizing::new(offset), readers } })
     }
 
     fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
-        let [answer] = check_answers(answers, self.shape.sizes())?;
-        let units = self.ring.bytes_of(answer.chunks_exact(self.shape.ring.response_bytes()))?;
+        let mut units =
+            Zeroizing::new(Vec::with_capacity(self.shape.grid.parts() * self.shape.grid.unit_rows));
+        for (reader, results) in self.results(state, answers)? {
+            units.extend_from_slice(&self.ring.bytes_of(reader, results)?);
+        }
         Ok(self.shape.grid.record_of(&units, *state.offset))
     }
 
-    fn errors(&self, _: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
+    fn errors(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
+        let errors =
+            self.results(state, answers)?.map(|(reader, results)| self.ring.errors_of(reader, results));
+        Ok(errors.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+}
+
+impl Client {
+    /// What the answer brings for each of the encrypted unit vectors, with what reads it.
+    fn results<'a>(
+        &self,
+        state: &'a State,
+        answers: &[&'a [u8]],
+    ) -> Result<impl Iterator<Item = (&'a Reader, &'a [u8])> + use<'a>, ProtocolError> {
         let [answer] = check_answers(answers, self.shape.sizes())?;
-        self.ring.errors_of(answer.chunks_exact(self.shape.ring.response_bytes()), u8::BITS)
+        Ok(state.readers.iter().zip(answer.chunks_exact(answer.len() / self.shape.asked())))
     }
 }
 
@@ -299,10 +340,21 @@ impl<B: RingBackend, S: Packer<B>> PackAndSelect<B, S> {
 }
 
 impl<B: RingBackend, S: Packer<B>> Packing<B> for PackAndSelect<B, S> {
-    type Shape = S;
+    type Asked<'a>
+        = Encrypted<'a, B>
+    where
+        Self: 'a;
 
-    fn ring(&self) -> &RingServer<B, S> {
-        &self.ring
+    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        self.ring.prepare_keys(bytes)
+    }
+
+    fn ciphertexts<'a>(
+        &'a self,
+        queries: &[Query<'a>],
+        layout: QueryLayout,
+    ) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
+        self.ring.ciphertexts(queries, layout)
     }
 
     fn pack(
@@ -325,5 +377,35 @@ impl<B: RingBackend, S: Packer<B>> Packing<B> for PackAndSelect<B, S> {
             switched.extend(ring.switch(&selected)?);
         }
         Ok(switched.chunks_exact(shape.asked()).map(<[Vec<u8>]>::concat).collect())
+    }
+}
+
+/// Packing for queries that bring their keys, of which nothing is selected.
+struct PackAll<B: RingBackend> {
+    shape: PackedShape,
+    blocks: OneShotServer<B>,
+}
+
+impl<B: RingBackend> Packing<B> for PackAll<B> {
+    type Asked<'a> = <OneShotServer<B> as BlockPacker<B>>::Asked<'a>;
+
+    fn ciphertexts<'a>(
+        &'a self,
+        queries: &[Query<'a>],
+        layout: QueryLayout,
+    ) -> Result<Vec<Self::Asked<'a>>, ProtocolError> {
+        self.blocks.ciphertexts(queries, layout)
+    }
+
+    fn pack(
+        &self,
+        _: &[Query<'_>],
+        ciphertexts: &[Self::Asked<'_>],
+        folded: B::Folded,
+    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let Self { shape, blocks } = self;
+        let rows = shape.grid.rows(shape.spread);
+        let answers = blocks.answers(ciphertexts, || Ok(folded), |first| Bodies::whole(first, rows))?;
+        Ok(answers.chunks_exact(shape.asked()).map(<[Vec<u8>]>::concat).collect())
     }
 }

@@ -1,8 +1,10 @@
 //! The server half of protocols that pack what the fold of a matrix leaves.
 
-use spirea_backend::RingBackend;
+use spirea_backend::{Bodies, RingBackend};
 
-use super::expand::{Encrypted, Unpack};
+use super::expand::Encrypted;
+use super::packer::Packer;
+use super::query::QueryLayout;
 use super::ring::RingServer;
 use super::scalar_fold::MatrixRows;
 use crate::keys::PreparedKeys;
@@ -12,11 +14,28 @@ use crate::{ProtocolError, Sizes};
 
 /// All that follows the fold.
 pub(crate) trait Packing<B: RingBackend>: Send + Sync {
-    /// What it makes of queries' ciphertexts.
-    type Shape: Unpack<B>;
+    /// What a query's ciphertext is, once it is read.
+    type Asked<'a>
+    where
+        Self: 'a;
 
-    /// The ring that it packs in.
-    fn ring(&self) -> &RingServer<B, Self::Shape>;
+    /// A client's keys, if clients register any.
+    ///
+    /// # Errors
+    /// Those of [`Responder::prepare_keys`](crate::Responder::prepare_keys).
+    fn prepare_keys(&self, _bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        Err(ProtocolError::malformed("keys", "this protocol needs none"))
+    }
+
+    /// Reads the ciphertexts of queries of this layout.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if one is none.
+    fn ciphertexts<'a>(
+        &'a self,
+        queries: &[Query<'a>],
+        layout: QueryLayout,
+    ) -> Result<Vec<Self::Asked<'a>>, ProtocolError>;
 
     /// The answers to queries with these ciphertexts, of what all rows leave.
     ///
@@ -25,9 +44,90 @@ pub(crate) trait Packing<B: RingBackend>: Send + Sync {
     fn pack(
         &self,
         queries: &[Query<'_>],
-        ciphertexts: &[Encrypted<'_, B>],
+        ciphertexts: &[Self::Asked<'_>],
         folded: B::Folded,
     ) -> Result<Vec<Vec<u8>>, ProtocolError>;
+}
+
+/// What packs the blocks of each query, of which nothing is selected.
+pub(crate) trait BlockPacker<B: RingBackend>: Send + Sync {
+    /// See [`Packing::Asked`].
+    type Asked<'a>
+    where
+        Self: 'a;
+
+    /// See [`Packing::prepare_keys`].
+    ///
+    /// # Errors
+    /// Those of [`Packing::prepare_keys`].
+    fn prepare_keys(&self, _bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        Err(ProtocolError::malformed("keys", "this protocol needs none"))
+    }
+
+    /// See [`Packing::ciphertexts`].
+    ///
+    /// # Errors
+    /// Those of [`Packing::ciphertexts`].
+    fn ciphertexts<'a>(
+        &'a self,
+        queries: &[Query<'a>],
+        layout: QueryLayout,
+    ) -> Result<Vec<Self::Asked<'a>>, ProtocolError>;
+
+    /// The results of each query as bytes for the wire: `bodies` says which words of what was folded are those of a query
+    /// and those behind it. They are folded while a device works at what needs the ciphertexts alone.
+    ///
+    /// # Errors
+    /// The backend's.
+    fn answers(
+        &self,
+        ciphertexts: &[Self::Asked<'_>],
+        folded: impl FnOnce() -> Result<B::Folded, ProtocolError>,
+        bodies: impl Fn(usize) -> Bodies,
+    ) -> Result<Vec<Vec<u8>>, ProtocolError>;
+}
+
+/// Blocks that are packed for clients that register keys.
+pub(crate) struct PackedBlocks<B: RingBackend, S> {
+    pub ring: RingServer<B, S>,
+    pub plain: Vec<B::Plain>,
+}
+
+impl<B: RingBackend, S: Packer<B>> BlockPacker<B> for PackedBlocks<B, S> {
+    type Asked<'a>
+        = Encrypted<'a, B>
+    where
+        Self: 'a;
+
+    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        self.ring.prepare_keys(bytes)
+    }
+
+    fn ciphertexts<'a>(
+        &'a self,
+        queries: &[Query<'a>],
+        layout: QueryLayout,
+    ) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
+        self.ring.ciphertexts(queries, layout)
+    }
+
+    fn answers(
+        &self,
+        ciphertexts: &[Encrypted<'_, B>],
+        folded: impl FnOnce() -> Result<B::Folded, ProtocolError>,
+        bodies: impl Fn(usize) -> Bodies,
+    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let Self { ring, plain } = self;
+        let groups = ring.unpack_groups(ciphertexts)?;
+        let folded = folded()?;
+        let mut answers = Vec::with_capacity(ciphertexts.len());
+        for group in groups {
+            let (queries, unpacked) = group?;
+            let packed = ring.pack(plain, &unpacked, &folded, &bodies(queries.start))?;
+            answers.extend(ring.switch(&[packed])?);
+        }
+        Ok(answers)
+    }
 }
 
 /// The server half over a backend.
@@ -42,7 +142,7 @@ pub(crate) struct PackedServer<B: RingBackend, P> {
 impl<B: RingBackend, P: Packing<B>> Shard for PackedServer<B, P> {
     type Rows = MatrixRows<B>;
     type Ciphertexts<'a>
-        = Vec<Encrypted<'a, B>>
+        = Vec<P::Asked<'a>>
     where
         P: 'a;
 
@@ -59,23 +159,23 @@ impl<B: RingBackend, P: Packing<B>> Shard for PackedServer<B, P> {
     }
 
     fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        self.packing.as_ref().map_or_else(|| Ok(PreparedKeys::unused()), |it| it.ring().prepare_keys(bytes))
+        self.packing.as_ref().map_or_else(|| Ok(PreparedKeys::unused()), |it| it.prepare_keys(bytes))
     }
 
     /// Each encrypted unit vector of a query goes the way of a query of its own.
-    fn parse<'a>(&'a self, queries: &[Query<'a>]) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
+    fn parse<'a>(&'a self, queries: &[Query<'a>]) -> Result<Vec<P::Asked<'a>>, ProtocolError> {
         let layout = self.rows.query().layout;
         let vectors: Vec<Query<'a>> = queries
             .iter()
             .flat_map(|query| query.bytes.chunks_exact(layout.bytes()).map(|bytes| Query { bytes, ..*query }))
             .collect();
-        kept(&self.packing)?.ring().ciphertexts(&vectors, layout)
+        kept(&self.packing)?.ciphertexts(&vectors, layout)
     }
 
     fn finish(
         &self,
         queries: &[Query<'_>],
-        ciphertexts: Vec<Encrypted<'_, B>>,
+        ciphertexts: Vec<P::Asked<'_>>,
         folded: B::Folded,
     ) -> Result<Vec<Vec<u8>>, ProtocolError> {
         kept(&self.packing)?.pack(queries, &ciphertexts, folded)

@@ -22,17 +22,11 @@ pub(crate) trait Shape: Send + Sync {
     /// Bits of the index that select by tournament.
     fn depth(&self) -> usize;
 
-    /// The keys that clients register.
-    fn keys(&self) -> KeyShape;
+    /// Levels of its expansions.
+    fn levels(&self) -> u32;
 
-    /// A query's ciphertext: of a small integer for each column, and of numbers times scales for the selectors' rows.
-    fn encrypt(
-        &self,
-        secret: &RingSecret,
-        columns: &[i8],
-        selectors: &[(u128, i8)],
-        rng: &mut SecretRng,
-    ) -> Vec<u8>;
+    /// The keys that clients register, if they do.
+    fn key_shape(&self) -> Option<KeyShape>;
 
     /// Work of what is made of a query's ciphertext alone.
     fn unpack_work(&self) -> Vec<Work>;
@@ -54,25 +48,37 @@ pub(crate) trait Shape: Send + Sync {
         self.set().ring().degree()
     }
 
-    /// Bytes of a query's ciphertext.
+    /// Bytes of a query's ciphertext, with what comes with it.
     fn query_bytes(&self) -> usize {
         rlwe::query_bytes(self.set())
     }
 
-    /// The ciphertext [a | b], as values, of a query's bytes.
-    ///
-    /// # Errors
-    /// [`LatticeError`] if they are none.
-    fn parse_query(&self, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
-        rlwe::parse_query(self.set(), bytes)
+    /// Bytes of the keys that clients register; 0 if they register none.
+    fn keys_bytes(&self) -> usize {
+        self.key_shape().map_or(0, |keys| keys.bytes())
+    }
+
+    /// Bytes of the halves of all results that clients take beforehand; 0 if answers bring both.
+    fn hint_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Bytes that are computed beforehand beside plaintexts.
+    fn fixed_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Work of switching so many results, unless packing them has done so.
+    fn switch_work(&self, results: usize) -> Option<Work> {
+        Some(Work::switching(self.set(), results))
     }
 
     /// The noise of what a query's ciphertext becomes.
     fn noise(&self) -> RingNoise {
-        RingNoise::new(self.set(), self.keys().levels)
+        RingNoise::new(self.set(), self.levels())
     }
 
-    /// Bytes of a ciphertext of a response.
+    /// Bytes of what an answer brings of a result.
     fn response_bytes(&self) -> usize {
         switched(self.set()).bytes(self.degree())
     }
@@ -89,21 +95,44 @@ pub(crate) trait Shape: Send + Sync {
     }
 }
 
+/// A shape whose clients register keys.
+pub(crate) trait RegisteredShape: Shape {
+    /// The keys.
+    fn keys(&self) -> KeyShape;
+
+    /// A query's ciphertext: of a small integer for each column, and of numbers times scales for the selectors' rows.
+    fn encrypt(
+        &self,
+        secret: &RingSecret,
+        columns: &[i8],
+        selectors: &[(u128, i8)],
+        rng: &mut SecretRng,
+    ) -> Vec<u8>;
+
+    /// The ciphertext [a | b], as values, of a query's bytes.
+    ///
+    /// # Errors
+    /// [`LatticeError`] if they are none.
+    fn parse_query(&self, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
+        rlwe::parse_query(self.set(), bytes)
+    }
+}
+
 /// Bits of a coefficient in a response under `set`.
 pub(crate) fn switched(set: RingSet) -> SwitchedBits {
     let (a, b) = set.response_bits();
     SwitchedBits { a, b }
 }
 
-/// The client's half.
+/// The half of a client that registers keys.
 pub(crate) struct RingClient {
-    pub shape: Box<dyn Shape>,
+    pub shape: Box<dyn RegisteredShape>,
     pub keys: ClientKeys,
 }
 
 impl RingClient {
     /// A client with keys among `known` that fit, or else with keys of its own.
-    pub fn new(shape: Box<dyn Shape>, known: &[ClientKeys], rng: &mut SecretRng) -> Self {
+    pub fn new(shape: Box<dyn RegisteredShape>, known: &[ClientKeys], rng: &mut SecretRng) -> Self {
         let keys = ClientKeys::of_shape(shape.keys(), known, rng);
         Self { shape, keys }
     }
@@ -127,7 +156,9 @@ impl<B: RingBackend, S: Shape> RingServer<B, S> {
         let tables = backend.tables(shape.set().ring())?;
         Ok(Self { backend, tables, shape })
     }
+}
 
+impl<B: RingBackend, S: RegisteredShape> RingServer<B, S> {
     /// A client's keys, checked and brought to the backend.
     pub fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
         let (shape, set) = (self.shape.keys(), self.shape.set());

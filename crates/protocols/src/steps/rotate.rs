@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::expand::{Encrypted, Rows, Unpack, Unpacked, expand_work, key_shape, selector_rows};
 use super::packer::{Entry, Packer};
-use super::ring::{RingServer, Shape};
+use super::ring::{RegisteredShape, RingServer, Shape};
 use super::select::depth;
 use super::work::{Unit, Work};
 use crate::ProtocolError;
@@ -37,7 +37,7 @@ const MATRIX_ROWS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RotatedShape {
     set: RingSet,
-    rotations: Rotations,
+    pub(super) rotations: Rotations,
     depth: usize,
 }
 
@@ -52,7 +52,7 @@ impl RotatedShape {
     }
 
     /// The expansion to chunks, and to what expands to the rows of selectors.
-    fn chunks(&self) -> Expansion {
+    pub(super) fn chunks(&self) -> Expansion {
         let levels = (self.degree() / self.rotations.entries()).trailing_zeros();
         Expansion::partial(levels, self.rotations.chunks() + usize::from(self.depth > 0))
     }
@@ -67,6 +67,36 @@ impl RotatedShape {
         let modulus = self.set.ring().modulus();
         let half = |scale: u128| if scale.is_multiple_of(2) { scale / 2 } else { (scale + modulus) / 2 };
         (0..halvings).fold(scale % modulus, |scale, _| half(scale))
+    }
+
+    /// The query's numbers, of a small integer for each column and of those of selectors' rows: their coefficients and
+    /// scales.
+    ///
+    /// Entry i of chunk c is a number at coefficient i N/n of those of the chunk. Packing multiplies by the doublings of
+    /// the expansion and by the number of automorphisms, N together; selectors are doubled at every level.
+    pub(super) fn numbers(
+        &self,
+        columns: &[i8],
+        selectors: &[(u128, i8)],
+    ) -> Zeroizing<Vec<(usize, u128, i8)>> {
+        let (chunks, entries) = (self.chunks(), self.rotations.entries());
+        let stride = self.degree() / entries;
+        let scale = self.halved(self.set.scale(), self.degree().trailing_zeros());
+        let mut numbers = Zeroizing::new(Vec::with_capacity(columns.len() + selectors.len()));
+        numbers.extend(
+            columns
+                .iter()
+                .enumerate()
+                .map(|(i, &value)| (chunks.coefficient(i / entries) + i % entries * stride, scale, value)),
+        );
+        if let Some(rows) = self.selectors() {
+            let first = chunks.coefficient(self.rotations.chunks());
+            numbers.extend(selectors.iter().enumerate().map(|(row, &(factor, value))| {
+                let scale = self.halved(factor, chunks.levels() + rows.levels());
+                (first + rows.coefficient(row) * stride, scale, value)
+            }));
+        }
+        numbers
     }
 
     /// The sums over automorphisms of one chunk of the LWE ciphertexts' entries, `entry(row, i)`.
@@ -95,38 +125,12 @@ impl Shape for RotatedShape {
         self.depth
     }
 
-    fn keys(&self) -> KeyShape {
-        let levels = self.chunks().levels() + self.selectors().map_or(0, |selectors| selectors.levels());
-        key_shape(self, levels, Some(self.rotations))
+    fn levels(&self) -> u32 {
+        self.chunks().levels() + self.selectors().map_or(0, |selectors| selectors.levels())
     }
 
-    /// Entry i of chunk c is a number at coefficient i N/n of those of the chunk. Packing multiplies by the doublings of
-    /// the expansion and by the number of automorphisms, N together; selectors are doubled at every level.
-    fn encrypt(
-        &self,
-        secret: &RingSecret,
-        columns: &[i8],
-        selectors: &[(u128, i8)],
-        rng: &mut SecretRng,
-    ) -> Vec<u8> {
-        let (chunks, entries) = (self.chunks(), self.rotations.entries());
-        let stride = self.degree() / entries;
-        let scale = self.halved(self.set.scale(), self.degree().trailing_zeros());
-        let mut numbers = Zeroizing::new(Vec::with_capacity(columns.len() + selectors.len()));
-        numbers.extend(
-            columns
-                .iter()
-                .enumerate()
-                .map(|(i, &value)| (chunks.coefficient(i / entries) + i % entries * stride, scale, value)),
-        );
-        if let Some(rows) = self.selectors() {
-            let first = chunks.coefficient(self.rotations.chunks());
-            numbers.extend(selectors.iter().enumerate().map(|(row, &(factor, value))| {
-                let scale = self.halved(factor, chunks.levels() + rows.levels());
-                (first + rows.coefficient(row) * stride, scale, value)
-            }));
-        }
-        secret.encrypt_coefficients(&numbers, rng)
+    fn key_shape(&self) -> Option<KeyShape> {
+        Some(self.keys())
     }
 
     fn unpack_work(&self) -> Vec<Work> {
@@ -169,12 +173,28 @@ impl Shape for RotatedShape {
         rounded_query_bytes(self.set)
     }
 
-    fn parse_query(&self, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
-        parse_rounded_query(self.set, bytes)
+    fn noise(&self) -> RingNoise {
+        RingNoise::rounded(self.set, self.levels())
+    }
+}
+
+impl RegisteredShape for RotatedShape {
+    fn keys(&self) -> KeyShape {
+        key_shape(self, Some(self.rotations))
     }
 
-    fn noise(&self) -> RingNoise {
-        RingNoise::rounded(self.set, self.keys().levels)
+    fn encrypt(
+        &self,
+        secret: &RingSecret,
+        columns: &[i8],
+        selectors: &[(u128, i8)],
+        rng: &mut SecretRng,
+    ) -> Vec<u8> {
+        secret.encrypt_coefficients(&self.numbers(columns, selectors), rng)
+    }
+
+    fn parse_query(&self, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
+        parse_rounded_query(self.set, bytes)
     }
 }
 

@@ -110,7 +110,7 @@ impl<B: Backend> MatrixRows<B> {
         opening: Opening,
     ) -> Result<Self, ProtocolError> {
         let share = opening.role.share();
-        let rows = share.rows(layout);
+        let rows = opening.role.folds(share.rows(layout));
         let stored = FileRows { layout, rows, path, residence: opening.residence };
         let matrix = (!stored.rows.is_empty()).then(|| backend.open(stored)).transpose()?;
         Ok(Self { backend: Arc::clone(backend), share, layout, matrix, query })

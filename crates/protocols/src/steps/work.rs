@@ -20,6 +20,10 @@ pub enum Unit {
     Substitution(RingSet),
     /// A polynomial that `poly_fold` reads: a plaintext, or one of a leaf's two.
     FoldedPolynomial(RingSet),
+    /// A substitution of a b half in `pack_fixed`, whose digits are known.
+    FixedSubstitution(RingSet),
+    /// A polynomial that `pack_fixed` reads: a plaintext, or a leaf's b half.
+    FixedPolynomial(RingSet),
     /// A plaintext polynomial in `encode`.
     EncodedPolynomial(RingSet),
     /// A digit of a selector: an expanded ciphertext converted by RGSW(s).
@@ -40,7 +44,10 @@ impl Unit {
     pub fn read_bytes(self) -> usize {
         match self {
             Self::ScannedByte | Self::TransformedByte | Self::SharedByte(_) => 1,
-            Self::FoldedPolynomial(set) => set.ring().words() * 4,
+            Self::FoldedPolynomial(set) | Self::FixedPolynomial(set) => set.ring().words() * 4,
+            Self::FixedSubstitution(set) => {
+                set.expansion_gadget().levels(set.ring()) * set.ring().words() * 4
+            }
             _ => 0,
         }
     }
@@ -57,6 +64,8 @@ impl Unit {
             | Self::SharedByte(_) => None,
             Self::Substitution(set)
             | Self::FoldedPolynomial(set)
+            | Self::FixedSubstitution(set)
+            | Self::FixedPolynomial(set)
             | Self::EncodedPolynomial(set)
             | Self::Conversion(set)
             | Self::ExternalProduct(set)

@@ -10,3 +10,4 @@ mod processor;
 pub use choice::{BackendChoice, PimChoice, PimMachine};
 pub use gpus::gpu_demand;
 pub(crate) use ordered::{Backends, Opened};
+pub use processor::Processor;

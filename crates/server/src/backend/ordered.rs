@@ -35,7 +35,7 @@ impl Backends {
     /// memory those of clients may take.
     pub fn open(choice: &BackendChoice, threads: usize, keys: KeyBudget) -> Result<Self, BackendError> {
         let cpu = Arc::new(CpuBackend::new(threads)?);
-        let processor = Box::new(Processor(Arc::clone(&cpu)));
+        let processor = Box::new(Processor::of(&cpu));
         let ordered: Vec<Box<dyn DatabaseBackend>> = match choice {
             BackendChoice::Cpu => vec![processor],
             BackendChoice::Cuda { devices, strategy } => {

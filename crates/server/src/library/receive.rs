@@ -5,7 +5,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use spirea_protocols::signature::MAX_SIGNATURE_BYTES;
-use spirea_store::manifest::{FILES, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, SIGNATURE_FILE};
+use spirea_store::Groups;
+use spirea_store::manifest::{
+    FILES, GROUPS_FILE, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, SIGNATURE_FILE,
+};
 
 /// Why an upload was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +68,7 @@ pub(super) fn receive(archive: impl Read, folder: &Path, name: &str) -> Result<(
             (MANIFEST_FILE, _) => bytes.min(MAX_MANIFEST_BYTES),
             (_, None) => return Err(malformed(format!("{file} comes before {MANIFEST_FILE}"))),
             (SIGNATURE_FILE, _) => bytes.min(MAX_SIGNATURE_BYTES),
+            (GROUPS_FILE, Some(manifest)) => Groups::list_bytes(manifest.matrix.bytes),
             (_, Some(manifest)) => {
                 let entry = manifest.files().find(|entry| entry.file == file);
                 entry.ok_or_else(|| malformed(format!("the manifest names no {file}")))?.bytes

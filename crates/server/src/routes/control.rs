@@ -37,8 +37,9 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
 }
 
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let added = app.extension.as_ref().map_or_else(Vec::new, |extension| extension.metrics());
     let (content_type, text) =
-        app.metrics.render(&app.engine, app.library.as_deref(), &app.memory, app.certificate_expiry());
+        app.metrics.render(&app.engine, app.library.as_deref(), &app.memory, app.certificate_expiry(), added);
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response()
 }
 

@@ -41,14 +41,27 @@ use crate::refused::Refused;
 pub(crate) fn data(app: &Arc<App>) -> Router {
     let observed = middleware::from_fn_with_state(Arc::clone(app), observe);
     let negotiated = middleware::from_fn(negotiate);
-    router(app, data_endpoints()).layer(negotiated).layer(middleware::from_fn(admit_pages)).layer(observed)
+    let page = app.demo.as_ref().map_or_else(Router::new, |demo| Arc::clone(demo).router());
+    router(app, data_endpoints())
+        .merge(page)
+        .layer(negotiated)
+        .layer(middleware::from_fn(admit_pages))
+        .layer(observed)
 }
 
 /// The port for operators and publishers. No page of another origin may ask here.
 pub(crate) fn admin(app: &Arc<App>) -> Router {
     let operators = middleware::from_fn_with_state(Arc::clone(app), operators_only);
     let observed = middleware::from_fn_with_state(Arc::clone(app), observe);
-    router(app, admin_endpoints()).layer(operators).layer(middleware::from_fn(negotiate)).layer(observed)
+    let added = app.extension.as_ref().map_or_else(Router::new, |extension| {
+        let admitted = middleware::from_fn_with_state((Arc::clone(&app.gate), Scope::Admin), admit);
+        extension.admin().route_layer(admitted).layer(CatchPanicLayer::custom(panicked))
+    });
+    router(app, admin_endpoints())
+        .merge(added)
+        .layer(operators)
+        .layer(middleware::from_fn(negotiate))
+        .layer(observed)
 }
 
 async fn operators_only(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {

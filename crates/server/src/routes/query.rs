@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use spirea_engine::{Asked, EngineError, Served, Ticket};
+use spirea_engine::{Asked, EngineError, Served, Ticket, TraceContext};
 use spirea_wire::Queries;
 
 use super::compute::{log_failure, on_blocking_thread};
@@ -23,6 +23,7 @@ pub(super) async fn query(
     State(app): State<Arc<App>>,
     Name(name): Name,
     Extension(caller): Extension<Caller>,
+    Extension(trace): Extension<TraceContext>,
     request: Request,
 ) -> Result<Response, Refused> {
     let upload = Upload::new(request);
@@ -35,7 +36,7 @@ pub(super) async fn query(
     let request = spirea_wire::Request::decode(received.bytes.clone(), &limits(&served))?;
     let measured = app.metrics.of(&name);
     let charge = caller.charge(&received.bytes, request.base.queries.len())?;
-    let ticket = admit(&app, served, request).await.inspect_err(|error| match error {
+    let ticket = admit(&app, served, request, trace).await.inspect_err(|error| match error {
         EngineError::UnknownKeys => measured.unknown_keys.inc(),
         error => log_failure(error),
     })?;
@@ -62,12 +63,17 @@ pub(super) async fn query(
     Ok(response)
 }
 
-async fn admit(app: &App, served: Served, request: spirea_wire::Request) -> Result<Ticket, EngineError> {
+async fn admit(
+    app: &App,
+    served: Served,
+    request: spirea_wire::Request,
+    trace: TraceContext,
+) -> Result<Ticket, EngineError> {
     let parts = [request.base].into_iter().chain(request.delta);
     let asked: Vec<_> = parts.map(|Queries { keys, queries }| Asked { keys, queries }).collect();
     let keyed = asked.iter().any(|part| part.keys.is_some());
     let engine = Arc::clone(&app.engine);
-    let submit = move || engine.submit(&served, asked);
+    let submit = move || engine.submit_traced(&served, asked, Some(trace));
     // The keys may have to be prepared first.
     if keyed { on_blocking_thread(submit).await } else { submit() }
 }

@@ -17,7 +17,7 @@ pub(crate) use self::document::Document;
 pub use self::document::SettingError;
 use self::units::{named, parsed, size, time};
 pub use self::units::{parse_count, parse_size, parse_time};
-use crate::{BackendChoice, Collector, LogFormat, ServerConfig, TlsFiles};
+use crate::{BackendChoice, Collector, LogFormat, ServerConfig, TlsFiles, WrongSetting};
 
 /// What a file or the environment sets; what it does not set stays as it is.
 #[derive(Debug, Default, Deserialize)]
@@ -298,10 +298,20 @@ impl Configured {
     /// # Errors
     /// [`SettingError`] for the first that is wrong, with where it was set.
     pub fn check(&self) -> Result<(), SettingError> {
-        self.config.check().map_err(|wrong| {
-            let place = self.origins.get(&wrong.key).cloned().unwrap_or(wrong.key);
-            SettingError { place, cause: wrong.cause }
-        })
+        self.config.check().map_err(|wrong| self.placed(wrong))
+    }
+
+    /// The same, but for databases: for a server that has them elsewhere.
+    ///
+    /// # Errors
+    /// Those of [`Configured::check`].
+    pub fn check_settings(&self) -> Result<(), SettingError> {
+        self.config.check_settings().map_err(|wrong| self.placed(wrong))
+    }
+
+    fn placed(&self, wrong: WrongSetting) -> SettingError {
+        let place = self.origins.get(&wrong.key).cloned().unwrap_or(wrong.key);
+        SettingError { place, cause: wrong.cause }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The server over real sockets, with clients that behave and clients that do not.
 
 mod admin;
+mod background;
 mod client;
 mod download;
 mod faults;

@@ -11,11 +11,13 @@ use spirea_protocols::{Files, Precomputation, ProtocolError, Table};
 
 use super::test::Samples;
 use crate::error::IoContext;
-use crate::files::{entry, sync, sync_folder, write_entry, write_synced};
+use crate::files::{sync, sync_folder, write_entry, write_synced};
+use crate::groups::{Groups, matrix_entry};
 use crate::manifest::{
-    FORMAT, FileEntry, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE, MAX_MANIFEST_BYTES, Manifest,
-    SERVER_FILE,
+    FORMAT, FileEntry, GROUPS_FILE, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE,
+    MAX_MANIFEST_BYTES, Manifest, SERVER_FILE,
 };
+use crate::progress::go_on;
 use crate::{Phase, Progress, Statistics, StoreError};
 
 /// A snapshot whose database is written.
@@ -49,12 +51,13 @@ impl Draft {
         let mut report =
             |share: f64| progress.update(Phase::Hint, (share * THOUSANDTHS) as u64, THOUSANDTHS as u64);
         report(0.0);
-        let mut hint = Output::create(folder, HINT_FILE)?;
-        let mut server = Output::create(folder, SERVER_FILE)?;
+        let mut hint = Output::create(folder, HINT_FILE, progress)?;
+        let mut server = Output::create(folder, SERVER_FILE, progress)?;
         let matrix = &folder.join(MATRIX_FILE);
         let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress: &mut report };
         let outcome = self.protocol.on().precompute(backend, job);
         report(1.0);
+        go_on(progress)?;
         match outcome {
             Err(ProtocolError::Write(source)) => {
                 let name = if server.failed { SERVER_FILE } else { HINT_FILE };
@@ -93,7 +96,7 @@ impl Draft {
             }
         };
         let bytes = protocol.matrix_bytes();
-        let matrix = entry(folder, MATRIX_FILE, &mut |done| progress.update(Phase::Verify, done, bytes))?;
+        let matrix = matrix_entry(folder, &mut |done| progress.update(Phase::Verify, done, bytes))?;
         let manifest = Manifest {
             format: FORMAT,
             name,
@@ -109,12 +112,16 @@ impl Draft {
             statistics,
         };
         manifest.validate()?;
+        go_on(progress)?;
         let files = Files { matrix: matrix_path, server: server_path };
         samples.check_seals(&manifest.table)?;
         samples.test(&manifest.protocol, backend, &files, &hint_path, progress)?;
         // Only now, so that the disk worked while the hint was computed.
         for entry in manifest.files() {
             sync(&folder.join(&entry.file))?;
+        }
+        if Groups::list_bytes(manifest.matrix.bytes) > 0 {
+            sync(&folder.join(GROUPS_FILE))?;
         }
         // The manifest is the last file: a folder without one is no snapshot.
         let bytes = manifest.to_bytes();
@@ -127,19 +134,20 @@ impl Draft {
     }
 }
 
-/// A file of a snapshot, hashed while it is written.
-struct Output {
+/// A file of a snapshot, hashed while it is written, until no more is wanted.
+struct Output<'a> {
     name: &'static str,
     file: BufWriter<File>,
     hasher: blake3::Hasher,
     failed: bool,
+    progress: &'a dyn Progress,
 }
 
-impl Output {
-    fn create(folder: &Path, name: &'static str) -> Result<Self, StoreError> {
+impl<'a> Output<'a> {
+    fn create(folder: &Path, name: &'static str, progress: &'a dyn Progress) -> Result<Self, StoreError> {
         let path = folder.join(name);
         let file = BufWriter::with_capacity(1 << 18, File::create_new(&path).at("create", &path)?);
-        Ok(Self { name, file, hasher: blake3::Hasher::new(), failed: false })
+        Ok(Self { name, file, hasher: blake3::Hasher::new(), failed: false, progress })
     }
 
     fn finish(mut self, folder: &Path) -> Result<FileEntry, StoreError> {
@@ -149,8 +157,9 @@ impl Output {
     }
 }
 
-impl Write for Output {
+impl Write for Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        go_on(self.progress).map_err(std::io::Error::other)?;
         let written = self.file.write(bytes);
         self.failed |= written.is_err();
         self.hasher.update(&bytes[..*written.as_ref().unwrap_or(&0)]);

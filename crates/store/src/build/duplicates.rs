@@ -7,9 +7,9 @@ use crate::{RepeatedKey, StoreError};
 
 /// The error with the keys that it is about and their lines, if it is about keys in several rows and they can be read
 /// again.
-pub(super) fn named(
+pub(super) fn named<'s>(
     error: StoreError,
-    open: impl FnOnce() -> Result<Box<dyn RowSource>, StoreError>,
+    open: impl FnOnce() -> Result<Box<dyn RowSource + 's>, StoreError>,
 ) -> StoreError {
     match error {
         StoreError::DuplicateKeys { path, mut keys, others } => {

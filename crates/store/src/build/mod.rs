@@ -37,7 +37,7 @@ pub(crate) use delta::{Shape, build_delta};
 use draft::Draft;
 use draws::Draws;
 use folder::PartialFolder;
-pub use options::{BuildOptions, Overwrite, Protocol};
+pub use options::{BuildOptions, Input, Overwrite, Protocol};
 pub use prove::Proving;
 use records::{Planned, Rows};
 #[cfg(test)]
@@ -58,7 +58,7 @@ pub fn build<B: ProtocolBackend>(
     }
     let draws = options.draws();
     // A file that cannot be read is refused before a folder is made.
-    let source = options.open_file()?;
+    let source = options.open_at_once()?;
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
     let [spool, matrix_path] = ["spool", MATRIX_FILE].map(|name| folder.path().join(name));
 
@@ -89,14 +89,14 @@ pub fn survey(
     folder: &Path,
     progress: &dyn Progress,
 ) -> Result<(Table, Statistics), StoreError> {
-    let (source, spool) = (options.open_file()?, folder.join("spool"));
+    let (source, spool) = (options.open_at_once()?, folder.join("spool"));
     Ok(lay_out(options, source, &spool, &options.draws(), progress)?.into_parts())
 }
 
 /// Reads the input into the folder `spool`, which it makes, and lays out the table. Standard input has no source yet.
 fn lay_out(
     options: &BuildOptions,
-    source: Option<Box<dyn RowSource>>,
+    source: Option<Box<dyn RowSource + '_>>,
     spool: &Path,
     draws: &Draws,
     progress: &dyn Progress,

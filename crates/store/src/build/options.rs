@@ -1,6 +1,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use spirea_protocols::planner::Advice;
 use spirea_protocols::registry::Choice;
@@ -10,7 +11,7 @@ use super::draws::Draws;
 use super::prove::Proving;
 use crate::StoreError;
 use crate::error::IoContext;
-use crate::ingest::{Format, RowSource, Selection, is_standard_input, open_as};
+use crate::ingest::{Format, RowSource, RowTable, Selection, is_standard_input, open_as};
 use crate::manifest::{NAME_RULE, valid_name};
 
 /// What to do if the target of a build exists.
@@ -63,13 +64,25 @@ impl ValueLimit {
     }
 }
 
+/// What a table is built from.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A file.
+    File {
+        /// Its path; `-` for standard input, which is kept on disk until the table is built.
+        path: PathBuf,
+        /// Its format; see [`Format::choose`].
+        format: Format,
+    },
+    /// Rows that lie in no file.
+    Rows(Arc<dyn RowTable>),
+}
+
 /// What to build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// The input file; `-` for standard input, which is kept on disk until the table is built.
-    pub input: PathBuf,
-    /// Its format; see [`Format::choose`].
-    pub format: Format,
+    /// From what.
+    pub input: Input,
     /// The columns; a table without a key column is looked up by position.
     pub selection: Selection,
     /// The snapshot's folder.
@@ -90,16 +103,20 @@ pub struct BuildOptions {
 }
 
 impl BuildOptions {
-    /// A build of `input` into `out` with defaults for the rest.
+    /// A build of the file `input` into `out` with defaults for the rest.
     pub fn new(
         input: impl Into<PathBuf>,
         format: Format,
         selection: Selection,
         out: impl Into<PathBuf>,
     ) -> Self {
+        Self::of(Input::File { path: input.into(), format }, selection, out)
+    }
+
+    /// A build of `input` into `out` with defaults for the rest.
+    pub fn of(input: Input, selection: Selection, out: impl Into<PathBuf>) -> Self {
         Self {
-            input: input.into(),
-            format,
+            input,
             selection,
             out: out.into(),
             name: None,
@@ -127,20 +144,20 @@ impl BuildOptions {
     }
 
     /// Whether the input is standard input.
-    pub(super) fn reads_standard_input(&self) -> bool {
-        is_standard_input(&self.input)
+    fn reads_standard_input(&self) -> bool {
+        matches!(&self.input, Input::File { path, .. } if is_standard_input(path))
     }
 
-    /// The rows of the input, if it is a file.
-    pub(super) fn open_file(&self) -> Result<Option<Box<dyn RowSource>>, StoreError> {
-        (!self.reads_standard_input()).then(|| self.open(&self.input)).transpose()
+    /// The rows of the input, unless it is standard input.
+    pub(super) fn open_at_once(&self) -> Result<Option<Box<dyn RowSource + '_>>, StoreError> {
+        (!self.reads_standard_input()).then(|| self.open(&self.input_name())).transpose()
     }
 
-    /// The input as a file: standard input is copied into one in `folder` first, because formats are read at any place and
-    /// rows that are refused are read again.
+    /// The input's file, if it has one: standard input is copied into one in `folder` first, because formats are read at any
+    /// place and rows that are refused are read again.
     pub(super) fn input_in(&self, folder: &Path) -> Result<PathBuf, StoreError> {
         if !self.reads_standard_input() {
-            return Ok(self.input.clone());
+            return Ok(self.input_name());
         }
         let path = folder.join("input");
         let mut file = File::create(&path).at("create", &path)?;
@@ -148,14 +165,21 @@ impl BuildOptions {
         Ok(path)
     }
 
-    /// The rows of the input, which lies in `file`.
-    pub(super) fn open(&self, file: &Path) -> Result<Box<dyn RowSource>, StoreError> {
-        open_as(file, &self.input_name(), self.format, &self.selection)
+    /// The rows of the input, which lies in `file` if it is one.
+    pub(super) fn open(&self, file: &Path) -> Result<Box<dyn RowSource + '_>, StoreError> {
+        match &self.input {
+            Input::File { format, .. } => open_as(file, &self.input_name(), *format, &self.selection),
+            Input::Rows(table) => table.open(&self.selection),
+        }
     }
 
     /// What the input is called in messages.
     pub(super) fn input_name(&self) -> PathBuf {
-        if self.reads_standard_input() { "standard input".into() } else { self.input.clone() }
+        match &self.input {
+            Input::File { path, .. } if is_standard_input(path) => "standard input".into(),
+            Input::File { path, .. } => path.clone(),
+            Input::Rows(table) => table.name().into(),
+        }
     }
 
     /// How long the table's values may be.

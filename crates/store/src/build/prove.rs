@@ -4,6 +4,7 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIter
 use spirea_protocols::Table;
 use spirea_protocols::proof::{Hash, Proofs, Tree};
 
+use crate::progress::go_on;
 use crate::{Phase, Progress, StoreError};
 
 /// Whether records carry inclusion proofs.
@@ -63,6 +64,7 @@ pub(super) fn prove(
     };
     payloads(&mut |payload| {
         if batch.push(payload) {
+            go_on(progress)?;
             hash(&mut batch);
         }
         Ok(())

@@ -19,6 +19,7 @@ use super::test::Samples;
 use super::writer::RecordWriter;
 use crate::ingest::{Row, RowSource};
 use crate::manifest::WithoutLongest;
+use crate::progress::go_on;
 use crate::{Location, Phase, Progress, RepeatedKey, Statistics, StoreError};
 
 /// Rows between two reports of progress.
@@ -276,6 +277,7 @@ impl Rows {
         let mut collector = Collector::create(kind, folder, &options.input_name(), salt, fields, limit)?;
         let mut row = Row::default();
         while source.next(&mut row)? {
+            go_on(progress)?;
             if collector.rows().is_multiple_of(REPORT_ROWS) {
                 let (done, total) = source.progress();
                 progress.update(Phase::Read, done, total);
@@ -492,6 +494,7 @@ impl<'a> Sink<'a> {
     }
 
     fn seal(&mut self) -> Result<(), StoreError> {
+        go_on(self.progress)?;
         let (table, tree) = (self.table, self.tree);
         let records = self.batch.take(|index, payload| match tree {
             Some(tree) => table.seal_proven(index, payload, tree),

@@ -10,6 +10,7 @@ use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Files, Prepared, ProtocolError, Query, Table};
 
 use crate::error::IoContext;
+use crate::progress::go_on;
 use crate::record_file::RecordFile;
 use crate::{Phase, Progress, StoreError};
 
@@ -74,6 +75,7 @@ impl Samples {
         let mut answers = Vec::new();
         for (done, (index, record)) in self.0.iter().enumerate() {
             progress.update(Phase::Test, done as u64, self.0.len() as u64);
+            go_on(progress)?;
             let Prepared { queries, state } = client.query(*index, &mut rng)?;
             let mut answered = Vec::new();
             for (server, bytes) in servers.iter().zip(&queries) {

@@ -1,5 +1,7 @@
 //! Readers of tables: one row at a time, in bounded memory.
 
+#[cfg(feature = "arrow")]
+pub mod arrow;
 pub mod csv;
 pub mod jsonl;
 pub mod npy;
@@ -7,6 +9,7 @@ pub mod npy;
 pub mod parquet;
 pub mod raw;
 
+use std::fmt;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::path::Path;
@@ -170,9 +173,9 @@ impl Selection {
         }
     }
 
-    fn check(&self, format: Format) -> Result<(), StoreError> {
+    fn check(&self, has_columns: bool) -> Result<(), StoreError> {
         let bad = |detail: &str| Err(StoreError::BadOption(detail.into()));
-        if !format.has_columns() {
+        if !has_columns {
             return match (&self.key, self.values.is_empty()) {
                 (None, true) => Ok(()),
                 _ => {
@@ -257,6 +260,18 @@ pub trait RowSource {
     fn progress(&self) -> (u64, u64);
 }
 
+/// A table outside of files, which can be read again from its first row.
+pub trait RowTable: fmt::Debug + Send + Sync {
+    /// What it is called in messages.
+    fn name(&self) -> &Path;
+
+    /// Its rows.
+    ///
+    /// # Errors
+    /// Those of [`open`].
+    fn open(&self, selection: &Selection) -> Result<Box<dyn RowSource + '_>, StoreError>;
+}
+
 /// Opens a table.
 ///
 /// # Errors
@@ -276,7 +291,7 @@ pub(crate) fn open_as(
     format: Format,
     selection: &Selection,
 ) -> Result<Box<dyn RowSource>, StoreError> {
-    selection.check(format)?;
+    selection.check(format.has_columns())?;
     let mut file = File::open(file).at("open", path)?;
     let metadata = file.metadata().at("read", path)?;
     if metadata.is_dir() {

@@ -11,8 +11,8 @@ use crate::error::IoContext;
 use crate::{Location, StoreError};
 
 /// Rows of a fixed number of bytes.
-pub struct FixedRows {
-    reader: BufReader<File>,
+pub struct FixedRows<R = File> {
+    reader: BufReader<R>,
     path: PathBuf,
     row_bytes: usize,
     rows: u64,
@@ -31,9 +31,14 @@ impl FixedRows {
         }
         Self::new(file, path, record_bytes, bytes / record_bytes as u64)
     }
+}
 
-    /// `rows` rows of `row_bytes` bytes from where the file stands.
-    pub(super) fn new(file: File, path: &Path, row_bytes: usize, rows: u64) -> Result<Self, StoreError> {
+impl<R: Read> FixedRows<R> {
+    /// `rows` rows of `row_bytes` bytes from where the reader stands; `path` is what it is called in messages.
+    ///
+    /// # Errors
+    /// [`StoreError::Oversize`].
+    pub fn new(reader: R, path: &Path, row_bytes: usize, rows: u64) -> Result<Self, StoreError> {
         if row_bytes > MAX_VALUE_BYTES {
             return Err(StoreError::Oversize {
                 place: Location::Row(path.into(), 1),
@@ -42,12 +47,12 @@ impl FixedRows {
                 most: MAX_VALUE_BYTES,
             });
         }
-        let reader = BufReader::with_capacity(1 << 18, file);
+        let reader = BufReader::with_capacity(1 << 18, reader);
         Ok(Self { reader, path: path.into(), row_bytes, rows, done: 0 })
     }
 }
 
-impl RowSource for FixedRows {
+impl<R: Read> RowSource for FixedRows<R> {
     fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
         if self.done == self.rows {
             return Ok(false);

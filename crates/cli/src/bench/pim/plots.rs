@@ -2,22 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use plotters::style::RGBColor;
+use spirea_chart::lines::{Axis, Chart, Series};
+use spirea_chart::pairs::{self, Pair};
 use spirea_pim::model::figures::{Comparison, Figure};
 
 use super::{deviation, tolerance};
-use crate::canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
-use crate::chart::{Axis, Chart, Series};
 use crate::output::seconds;
-
-const ROW: i32 = 34;
-const BAR: i32 = 11;
-const LABEL_SIZE: i32 = 12;
-const PLOT: i32 = 380;
-/// The room right of the bars.
-const NUMBERS: i32 = 330;
-const PAPER: RGBColor = COLOURS[7];
-const MODEL: RGBColor = COLOURS[0];
 
 /// Draws everything; gives the files.
 pub fn draw(
@@ -84,28 +74,14 @@ fn draw_comparisons(
     label: &str,
     comparisons: &[Comparison],
 ) -> anyhow::Result<()> {
-    let labels = comparisons.iter().map(|row| width(row.what, LABEL_SIZE)).max().unwrap_or_default() + 16;
-    let (left, right) = (24 + labels, 24 + labels + PLOT);
-    let top = 112;
-    let bottom = top + comparisons.len() as i32 * ROW;
-    let canvas = Canvas::new(path, right + NUMBERS, bottom + 24)?;
-    canvas.text("What IM-PIR states, and the model", (24, 26), 18, INK, Anchor::Left)?;
+    let pairs = comparisons.iter().map(|row| Pair {
+        what: row.what.into(),
+        paper: row.paper,
+        model: row.model,
+        deviation: deviation(row),
+        tolerance: tolerance(row.tolerance),
+        within: row.is_within(),
+    });
     let subtitle = format!("profile {profile}: {label}; each pair of bars on a scale of its own");
-    canvas.text(&subtitle, (24, 48), 12, FAINT_INK, Anchor::Left)?;
-    canvas.legend(&[("paper", PAPER), ("model", MODEL)], (24, 74), right)?;
-    canvas.line(&[(left, top - 6), (left, bottom)], GRID, 1)?;
-    for (i, row) in comparisons.iter().enumerate() {
-        let y = top + i as i32 * ROW + ROW / 2;
-        let scale = f64::from(PLOT) / row.paper.max(row.model).max(f64::MIN_POSITIVE);
-        canvas.text(row.what, (left - 10, y), LABEL_SIZE, INK, Anchor::Right)?;
-        for (value, above, colour) in [(row.paper, -BAR, PAPER), (row.model, 0, MODEL)] {
-            let end = left + ((value * scale) as i32).max(1);
-            canvas.bar((left, y + above), (end, y + above + BAR - 1), colour)?;
-        }
-        let numbers = format!("{:.4} / {:.4}, {}", row.paper, row.model, deviation(row));
-        let ink = if row.is_within() { INK } else { COLOURS[3] };
-        canvas.text(&numbers, (right + 12, y - 6), 11, ink, Anchor::Left)?;
-        canvas.text(&tolerance(row.tolerance), (right + 12, y + 8), 10, FAINT_INK, Anchor::Left)?;
-    }
-    canvas.finish()
+    pairs::draw(path, "What IM-PIR states, and the model", &subtitle, "model", &pairs.collect::<Vec<_>>())
 }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use plotters::style::RGBColor;
+use spirea_chart::canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
 
 use super::measured::Group;
-use crate::canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
 use crate::output::seconds;
 
 const ROW: i32 = 20;

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use plotters::style::RGBColor;
+use spirea_chart::canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, on, width};
 use spirea_protocols::registry::NAMES;
 
 use super::measured::{Figure, Group};
-use crate::canvas::{Anchor, COLOURS, Canvas, FAINT_INK, GRID, INK, width};
 use crate::output::seconds;
 
 /// The steps in the order in which a query meets them; one keeps its colour in every drawing.
@@ -106,11 +106,4 @@ fn shares(figure: &Figure) -> Vec<(&'static str, RGBColor, f64)> {
         .collect();
     shares.push((REST.0, REST.1, (whole - sum) / whole));
     shares
-}
-
-/// Ink that is legible on a colour.
-fn on(colour: RGBColor) -> RGBColor {
-    let RGBColor(red, green, blue) = colour;
-    let light = 299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue);
-    if light > 140_000 { INK } else { RGBColor(0xff, 0xff, 0xff) }
 }

@@ -7,7 +7,6 @@ mod stand_in;
 mod steps;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +18,7 @@ use spirea_cuda::CudaBackend;
 use super::device::{DeviceOptions, Scale};
 use crate::bench::report::{Report, Step};
 use crate::output::{Format, print_line};
+use crate::status::Status;
 use crate::threads::Threads;
 use limits::{Bound, Limits};
 use results::Results;
@@ -40,7 +40,7 @@ pub struct BenchOptions {
 }
 
 /// Measures everything.
-pub fn run(options: &BenchOptions) -> anyhow::Result<ExitCode> {
+pub fn run(options: &BenchOptions) -> anyhow::Result<Status> {
     ensure!(options.minutes > 0.0, "--minutes must be above 0");
     let backend = match options.device.open()? {
         Ok(backend) => backend,
@@ -68,7 +68,7 @@ pub fn run(options: &BenchOptions) -> anyhow::Result<ExitCode> {
         let seconds = started.elapsed().as_secs_f64();
         print_line(&format!("wrote {} after {seconds:.0} s", bench.results.path().display()))?;
     }
-    Ok(ExitCode::from(u8::from(bench.failed)))
+    Ok(Status::from(u8::from(bench.failed)))
 }
 
 /// What measurements share.

@@ -6,7 +6,6 @@ mod protocols;
 mod rings;
 mod shares;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use spirea_cuda::probe::SelfTest;
 
 use super::device::{DeviceOptions, Scale};
 use crate::output::{Format, print_line};
+use crate::status::Status;
 use crate::threads::Threads;
 use outcome::{Outcome, Watch};
 
@@ -63,7 +63,7 @@ impl Check {
 }
 
 /// Runs all checks and tells how each ended.
-pub fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
+pub fn run(options: &CheckOptions) -> anyhow::Result<Status> {
     ensure!(options.db_gib > 0.0 && options.db_gib <= 64.0, "--db-gib must be above 0 and at most 64");
     let cuda = match options.device.open()? {
         Ok(cuda) => cuda,
@@ -102,7 +102,7 @@ pub fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
         report.outcome(&check.name, &outcome)?;
     }
     report.end(passed, failed, skipped)?;
-    Ok(ExitCode::from(u8::from(failed > 0)))
+    Ok(Status::from(u8::from(failed > 0)))
 }
 
 fn all(subject: &Subject, options: &CheckOptions) -> Vec<Check> {

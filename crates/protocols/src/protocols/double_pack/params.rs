@@ -4,6 +4,7 @@ use spirea_backend::PanelLayout;
 use spirea_lattice::PublicMatrix;
 use spirea_lattice::rlwe::KeyShape;
 
+use crate::choice::KeyDelivery;
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::steps::expand::ExpandedShape;
@@ -77,6 +78,9 @@ impl Parameters for Params {
 
     fn validate(&self) -> Result<(), ProtocolError> {
         self.0.validate_blocks()?;
+        if self.0.keys != KeyDelivery::Registered {
+            return Err(malformed("queries of double-pack bring no keys".into()));
+        }
         if !self.ring_shape().response_bytes().is_multiple_of(self.ring_shape().degree()) {
             return Err(malformed("a response must fill whole ciphertexts of the second packing".into()));
         }
@@ -87,7 +91,7 @@ impl Parameters for Params {
     }
 
     fn key_shape(&self) -> Option<KeyShape> {
-        Some(self.ring_shape().keys())
+        self.ring_shape().key_shape()
     }
 
     fn sizes(&self) -> Sizes {
@@ -96,7 +100,7 @@ impl Parameters for Params {
             query_bytes: self.layout().bytes(),
             answer_bytes: grid.parts() * self.second_blocks() * shape.response_bytes(),
             hint_bytes: 0,
-            keys_bytes: shape.keys().bytes(),
+            keys_bytes: shape.keys_bytes(),
         }
     }
 

@@ -7,10 +7,12 @@ use spirea_backend::{Bodies, RingBackend};
 use super::Params;
 use crate::ProtocolError;
 use crate::bytes::extend_words;
+use crate::keys::PreparedKeys;
 use crate::query::Query;
 use crate::steps::LweHint;
 use crate::steps::expand::{Encrypted, ExpandedShape, Unpacked};
 use crate::steps::packed_server::Packing;
+use crate::steps::query::QueryLayout;
 use crate::steps::ring::RingServer;
 
 /// Both packings and the fold between them.
@@ -61,10 +63,18 @@ fn second_columns(params: &Params) -> Vec<u32> {
 }
 
 impl<B: RingBackend> Packing<B> for DoublePacking<B> {
-    type Shape = ExpandedShape;
+    type Asked<'a> = Encrypted<'a, B>;
 
-    fn ring(&self) -> &RingServer<B, ExpandedShape> {
-        &self.ring
+    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        self.ring.prepare_keys(bytes)
+    }
+
+    fn ciphertexts<'a>(
+        &'a self,
+        queries: &[Query<'a>],
+        layout: QueryLayout,
+    ) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
+        self.ring.ciphertexts(queries, layout)
     }
 
     fn pack(

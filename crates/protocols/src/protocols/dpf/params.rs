@@ -1,13 +1,15 @@
 //! Parameters: the function, what a share is, and where records lie.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
-use spirea_backend::{MAX_KEYS, RowLayout};
+use spirea_backend::{FileLayout as _, MAX_KEYS, RowLayout, Share};
 use spirea_dpf::{Domain, OutputKind, PrfKind};
 
 use crate::bins::Bins;
 use crate::choice::{Choice, Words};
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored};
+use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored, in_file};
 use crate::steps::{Unit, Work};
 use crate::{ProtocolError, Sizes};
 
@@ -170,6 +172,11 @@ impl<S: Shares> Parameters for Params<S> {
 
     fn stored(&self) -> Stored {
         Stored::Units { grid: self.grid }
+    }
+
+    fn share_bytes(&self, share: Share) -> Vec<Range<u64>> {
+        let (layout, rows) = (self.layout(), share.records(self.layout()));
+        if rows.is_empty() { Vec::new() } else { in_file(layout.ranges(&rows)) }
     }
 
     fn grid(&self) -> Grid {

@@ -36,7 +36,7 @@ impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
         opening: Opening,
     ) -> Result<Self, ProtocolError> {
         let (party, share, layout) = (opening.one_of_two()?, opening.role.share(), params.layout());
-        let own = share.records(layout);
+        let own = opening.role.folds(share.records(layout));
         let stored = FileRows { layout, rows: own.clone(), path, residence: opening.residence };
         let rows = (!own.is_empty()).then(|| backend.open_rows(stored)).transpose()?;
         Ok(Self { params, party, backend: Arc::clone(backend), share, own, rows })

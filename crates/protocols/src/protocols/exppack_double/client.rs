@@ -6,9 +6,10 @@ use super::Params;
 use crate::client::{IndexClient, Prepared};
 use crate::keys::ClientKeys;
 use crate::parameters::Parameters;
+use crate::protocol::Holdings;
 use crate::steps::check::check_answers;
+use crate::steps::packing_client::{PackingClient, Reader};
 use crate::steps::reinterpret::{TwoFoldsClient, TwoFoldsState, UnitPhases, phases};
-use crate::steps::ring::RingClient;
 use crate::steps::scalar_fold::{byte_error, nearest_bytes};
 use crate::{ProtocolError, Sizes};
 
@@ -16,24 +17,27 @@ use crate::{ProtocolError, Sizes};
 pub struct Client {
     params: Params,
     folds: TwoFoldsClient,
-    ring: RingClient,
+    ring: PackingClient,
 }
 
 impl Client {
-    /// A client of the database with these parameters, with keys among `known` that fit, or else with
-    /// keys of its own.
+    /// A client of the database with these parameters. One that registers keys takes those among the known ones that
+    /// fit, or else makes its own.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
-    pub fn new(params: Params, known: &[ClientKeys], rng: &mut SecretRng) -> Result<Self, ProtocolError> {
+    pub fn new(params: Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Self, ProtocolError> {
         params.validate()?;
-        let ring = RingClient::new(params.ring_shape().boxed(), known, rng);
+        let ring = PackingClient::new(params.ring_shape(), &params.0.seed, known, rng);
         Ok(Self { folds: TwoFoldsClient::new(&params.0), ring, params })
     }
 }
 
 /// What a query leaves.
-pub struct State(TwoFoldsState);
+pub struct State {
+    folds: TwoFoldsState,
+    reader: Reader,
+}
 
 impl IndexClient for Client {
     type State = State;
@@ -47,26 +51,25 @@ impl IndexClient for Client {
     }
 
     fn keys(&self) -> Option<&ClientKeys> {
-        Some(self.ring.keys())
+        self.ring.keys()
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
-        let (bodies, state) = self.folds.query(index, rng)?;
-        let ciphertext = self.ring.query_of_secret(&state.second, 0, rng);
+        let (bodies, folds) = self.folds.query(index, rng)?;
+        let (ciphertext, reader) = self.ring.query_of_secret(&folds.second, 0, rng);
         let query = self.params.layout().join(&bodies.first, &bodies.second, &ciphertext);
-        Ok(Prepared { queries: vec![query], state: State(state) })
+        Ok(Prepared { queries: vec![query], state: State { folds, reader } })
     }
 
-    fn decode(&self, State(state): &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
+    fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
         let (_, (_, phases)) = self.phases(state, answers)?;
-        Ok(self.params.0.grid.record_of(&nearest_bytes(&phases), *state.offset))
+        Ok(self.params.0.grid.record_of(&nearest_bytes(&phases), *state.folds.offset))
     }
 
-    fn errors(&self, State(state): &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
+    fn errors(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
         let (packed, (rows, phases)) = self.phases(state, answers)?;
         let mut errors: Vec<f64> = rows.iter().chain(phases.iter()).copied().map(byte_error).collect();
-        let ciphertexts = packed.chunks_exact(self.params.ring_shape().response_bytes());
-        errors.extend(self.ring.errors_of(ciphertexts, u8::BITS)?);
+        errors.extend(self.ring.errors_of(&state.reader, packed)?);
         Ok(errors)
     }
 }
@@ -75,14 +78,14 @@ impl Client {
     /// The packed ciphertexts, with the phases of the moving rows and those of the unit's bytes.
     fn phases<'a>(
         &self,
-        state: &TwoFoldsState,
+        state: &State,
         answers: &[&'a [u8]],
     ) -> Result<(&'a [u8], UnitPhases), ProtocolError> {
         let [answer] = check_answers(answers, self.params.sizes())?;
         let (shape, response) = (self.params.second(), self.params.ring_shape().response_bytes());
         let (packed, moving) = answer.split_at(self.params.blocks() * response);
-        let fixed = self.ring.bytes_of(packed.chunks_exact(response))?;
-        let phases = phases(&shape, &fixed[..shape.fixed_rows()], moving, state);
+        let fixed = self.ring.bytes_of(&state.reader, packed)?;
+        let phases = phases(&shape, &fixed[..shape.fixed_rows()], moving, &state.folds);
         Ok((packed, phases))
     }
 }

@@ -3,6 +3,7 @@
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::KeyShape;
 
+use crate::choice::KeyDelivery;
 use crate::grid::Grid;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::steps::folded::{FoldedParams, FoldedProtocol};
@@ -12,7 +13,7 @@ use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
 use crate::steps::scalar_fold::FoldedColumns;
 use crate::steps::shape::validate_outcome;
-use crate::steps::{Work, noise};
+use crate::steps::{LweHint, Work, noise};
 use crate::{ProtocolError, Sizes};
 
 /// ExpPack (D).
@@ -24,7 +25,7 @@ pub type Params = FoldedParams<ExppackDouble>;
 
 impl Params {
     pub(super) fn ring_shape(&self) -> PackingShape {
-        PackingShape::new(self.0.lwe_set(), self.0.ring_set(), self.blocks(), 1)
+        PackingShape::new(self.0.lwe_set(), self.0.ring_set(), self.blocks(), 1, self.0.keys)
     }
 
     pub(super) fn second(&self) -> SecondShape {
@@ -34,6 +35,16 @@ impl Params {
     /// How a query lies in its bytes.
     pub(super) fn layout(&self) -> QueryLayout {
         self.0.two_folds_layout(self.ring_shape().query_bytes())
+    }
+
+    /// The entries of the rows of the second fold's hint that are packed: those of the fixed rows, and zeros behind them.
+    pub(super) fn packed_rows(
+        &self,
+        hint: &LweHint,
+    ) -> Result<impl Fn(usize, usize) -> u32 + Sync, ProtocolError> {
+        let rows = self.second().fixed_rows();
+        let entry = hint.rows(0..rows)?;
+        Ok(move |row, k| if row < rows { entry(row, k) } else { 0 })
     }
 
     /// RLWE ciphertexts that the fixed rows are packed into.
@@ -70,7 +81,11 @@ impl Parameters for Params {
     }
 
     fn key_shape(&self) -> Option<KeyShape> {
-        Some(self.ring_shape().keys())
+        self.ring_shape().key_shape()
+    }
+
+    fn key_delivery(&self) -> Option<KeyDelivery> {
+        Some(self.0.keys)
     }
 
     fn sizes(&self) -> Sizes {
@@ -78,8 +93,8 @@ impl Parameters for Params {
         Sizes {
             query_bytes: self.layout().bytes(),
             answer_bytes: self.blocks() * shape.response_bytes() + dynamic_bytes(&second),
-            hint_bytes: 0,
-            keys_bytes: shape.keys().bytes(),
+            hint_bytes: shape.hint_bytes(),
+            keys_bytes: shape.keys_bytes(),
         }
     }
 
@@ -88,7 +103,7 @@ impl Parameters for Params {
         let mut work = self.0.two_folds_work();
         work.extend(shape.unpack_work());
         work.extend(shape.fold_work(1, self.blocks()));
-        work.push(Work::switching(shape.set(), self.blocks()));
+        work.extend(shape.switch_work(self.blocks()));
         work
     }
 
@@ -97,6 +112,7 @@ impl Parameters for Params {
         self.stored().bytes()
             + self.0.fixed_bytes()
             + shape.plain_bytes(self.blocks())
+            + shape.fixed_bytes()
             + shape.leaves_bytes() as u64
     }
 

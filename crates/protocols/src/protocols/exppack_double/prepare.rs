@@ -7,6 +7,7 @@ use spirea_math::random::SecretRng;
 
 use super::server::SecondPacking;
 use super::{Client, ExppackDouble, Params};
+use crate::choice::KeyDelivery;
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, Spread};
@@ -14,14 +15,16 @@ use crate::opening::Opening;
 use crate::parameters::Parameters as _;
 use crate::protocol::{Holdings, Serve, Specimens};
 use crate::steps::folded::FoldedProtocol;
+use crate::steps::one_shot::write_uniform;
 use crate::steps::pack::PackingShape;
 use crate::steps::packed_server::PackedServer;
-use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, write_fixed};
+use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, write_fixed};
 use crate::{Responder, Result};
 
 impl FoldedProtocol for ExppackDouble {
     const NAME: &'static str = "exppack-double";
     const DELTA: &'static str = "exppack-simple";
+    const DELIVERIES: &'static [KeyDelivery] = &KeyDelivery::ALL;
     const SPREAD: Spread = SPREAD;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 2), (3, 11)], large_record_bytes: 16 };
 
@@ -34,14 +37,19 @@ impl FoldedProtocol for ExppackDouble {
     }
 
     fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
-        Ok(Box::new(Client::new(params.clone(), known.keys, rng)?))
+        Ok(Box::new(Client::new(params.clone(), known, rng)?))
     }
 }
 
 impl<B: RingBackend> Serve<B> for Params {
     fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
         let first = self.0.hint(SPREAD, &**backend, job.matrix, job.progress)?;
-        write_fixed(&self.second(), &first, job.server)
+        let PackingShape::OneShot(shape) = self.ring_shape() else {
+            return write_fixed(&self.second(), &first, job.server);
+        };
+        let public = self.0.second_matrix(self.0.grid.groups);
+        let hint = precompute(&**backend, &self.second(), &first, &public, job.server)?;
+        write_uniform(shape, backend, &self.0.seed, &self.packed_rows(&hint)?, job.hint)
     }
 
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
@@ -51,11 +59,15 @@ impl<B: RingBackend> Serve<B> for Params {
         let (sizes, max_batch) = (self.sizes(), self.0.max_batch(self.second().parts));
         Ok(match self.ring_shape() {
             PackingShape::Expanded(shape) => {
-                let packing = opening.role.keeps(|| SecondPacking::new(self, shape, second()?))?;
+                let packing = opening.role.keeps(|| SecondPacking::registered(self, shape, second()?))?;
                 Box::new(PackedServer { sizes, max_batch, rows, packing })
             }
             PackingShape::Rotated(shape) => {
-                let packing = opening.role.keeps(|| SecondPacking::new(self, shape, second()?))?;
+                let packing = opening.role.keeps(|| SecondPacking::registered(self, shape, second()?))?;
+                Box::new(PackedServer { sizes, max_batch, rows, packing })
+            }
+            PackingShape::OneShot(shape) => {
+                let packing = opening.role.keeps(|| SecondPacking::one_shot(self, shape, second()?))?;
                 Box::new(PackedServer { sizes, max_batch, rows, packing })
             }
         })

@@ -7,62 +7,86 @@ use spirea_backend::{Bodies, RingBackend};
 use super::Params;
 use crate::ProtocolError;
 use crate::bytes::extend_words;
+use crate::keys::PreparedKeys;
 use crate::query::Query;
 use crate::steps::LweHint;
-use crate::steps::expand::Encrypted;
-use crate::steps::packed_server::Packing;
+use crate::steps::one_shot::{OneShotServer, OneShotShape};
+use crate::steps::packed_server::{BlockPacker, PackedBlocks, Packing};
 use crate::steps::packer::Packer;
+use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::SecondServer;
 use crate::steps::ring::RingServer;
 
 /// The second fold and packing.
-pub(super) struct SecondPacking<B: RingBackend, S> {
+pub(super) struct SecondPacking<B: RingBackend, P> {
     params: Params,
     second: SecondServer<B>,
-    ring: RingServer<B, S>,
-    /// The hint of the second fold's fixed rows.
-    hint: Vec<B::Plain>,
+    /// The blocks of the second fold's fixed rows.
+    blocks: P,
 }
 
-impl<B: RingBackend, S: Packer<B>> SecondPacking<B, S> {
-    /// Computes the hint of the fixed rows.
-    pub fn new(params: &Params, shape: S, second: SecondServer<B>) -> Result<Self, ProtocolError> {
-        let hint = LweHint::compute(&*second.backend, &second.public, &second.fixed, |_| ())?;
+impl<B: RingBackend, S: Packer<B>> SecondPacking<B, PackedBlocks<B, S>> {
+    /// For clients that register keys. Computes the hint of the fixed rows.
+    pub fn registered(params: &Params, shape: S, second: SecondServer<B>) -> Result<Self, ProtocolError> {
+        let hint = hint(&second)?;
         let ring = RingServer::new(Arc::clone(&second.backend), shape)?;
-        let rows = second.shape.fixed_rows();
-        let entry = hint.rows(0..rows)?;
-        let padded = |row, k| if row < rows { entry(row, k) } else { 0 };
-        let hint = S::encode(&ring, params.blocks(), &padded)?;
-        Ok(Self { params: params.clone(), second, ring, hint })
+        let plain = S::encode(&ring, params.blocks(), &params.packed_rows(&hint)?)?;
+        Ok(Self { params: params.clone(), second, blocks: PackedBlocks { ring, plain } })
     }
 }
 
-impl<B: RingBackend, S: Packer<B>> Packing<B> for SecondPacking<B, S> {
-    type Shape = S;
+impl<B: RingBackend> SecondPacking<B, OneShotServer<B>> {
+    /// For queries that bring their keys. Computes the hint of the fixed rows.
+    pub fn one_shot(
+        params: &Params,
+        shape: OneShotShape,
+        second: SecondServer<B>,
+    ) -> Result<Self, ProtocolError> {
+        let hint = hint(&second)?;
+        let rows = params.packed_rows(&hint)?;
+        let blocks = OneShotServer::new(shape, &second.backend, &params.0.seed, &rows)?;
+        Ok(Self { params: params.clone(), second, blocks })
+    }
+}
 
-    fn ring(&self) -> &RingServer<B, S> {
-        &self.ring
+fn hint<B: RingBackend>(second: &SecondServer<B>) -> Result<LweHint, ProtocolError> {
+    LweHint::compute(&*second.backend, &second.public, &second.fixed, |_| ())
+}
+
+impl<B: RingBackend, P: BlockPacker<B>> Packing<B> for SecondPacking<B, P> {
+    type Asked<'a>
+        = P::Asked<'a>
+    where
+        Self: 'a;
+
+    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        self.blocks.prepare_keys(bytes)
+    }
+
+    fn ciphertexts<'a>(
+        &'a self,
+        queries: &[Query<'a>],
+        layout: QueryLayout,
+    ) -> Result<Vec<P::Asked<'a>>, ProtocolError> {
+        self.blocks.ciphertexts(queries, layout)
     }
 
     fn pack(
         &self,
         queries: &[Query<'_>],
-        ciphertexts: &[Encrypted<'_, B>],
+        ciphertexts: &[P::Asked<'_>],
         folded: B::Folded,
     ) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let Self { params, second, ring, hint } = self;
-        let groups = ring.unpack_groups(ciphertexts)?;
+        let Self { params, second, blocks } = self;
+        let (layout, rows) = (params.layout(), second.shape.fixed_rows());
         let mut words = Vec::new();
-        let layout = params.layout();
         queries.iter().for_each(|query| extend_words(&mut words, layout.split(query.bytes).second));
-        let moving = second.moving(&second.backend.words(folded)?, &words)?;
-        let (fixed, rows) = (second.fixed(&words)?, second.shape.fixed_rows());
-        let mut answers = Vec::with_capacity(queries.len());
-        for group in groups {
-            let (queries, unpacked) = group?;
-            let packed = ring.pack(hint, &unpacked, &fixed, &Bodies::whole(queries.start, rows))?;
-            answers.extend(ring.switch(&[packed])?);
-        }
+        let mut moving = Vec::new();
+        let fixed = || {
+            moving = second.moving(&second.backend.words(folded)?, &words)?;
+            second.fixed(&words)
+        };
+        let mut answers = blocks.answers(ciphertexts, fixed, |first| Bodies::whole(first, rows))?;
         answers.iter_mut().zip(moving).for_each(|(answer, moving)| answer.extend(moving));
         Ok(answers)
     }

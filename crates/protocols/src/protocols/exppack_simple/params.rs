@@ -4,6 +4,7 @@ use spirea_backend::RING_DEGREE;
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
 
+use crate::choice::KeyDelivery;
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
 use crate::protocol::{Holdings, Specimens};
@@ -23,6 +24,7 @@ pub type Params = FoldedParams<ExppackSimple>;
 impl FoldedProtocol for ExppackSimple {
     const NAME: &'static str = "exppack-simple";
     const DELTA: &'static str = "exppack-simple";
+    const DELIVERIES: &'static [KeyDelivery] = &KeyDelivery::ALL;
     const SPREAD: Spread = Spread::Columns;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
@@ -42,7 +44,7 @@ impl FoldedProtocol for ExppackSimple {
     }
 
     fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
-        params.packed_client(known.keys, rng)
+        params.packed_client(known, rng)
     }
 }
 

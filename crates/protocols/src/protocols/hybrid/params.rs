@@ -2,6 +2,7 @@
 
 use spirea_math::random::SecretRng;
 
+use crate::choice::KeyDelivery;
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
 use crate::protocol::{Holdings, Specimens};
@@ -9,6 +10,7 @@ use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol, grids_of_blocks};
 use crate::steps::packed::PackedProtocol;
 use crate::steps::select::select_read_bytes;
+use crate::steps::shape::malformed;
 use crate::{ProtocolError, Result};
 
 /// The hybrid protocol.
@@ -21,6 +23,7 @@ pub type Params = FoldedParams<Hybrid>;
 impl FoldedProtocol for Hybrid {
     const NAME: &'static str = "hybrid";
     const DELTA: &'static str = "exppack-simple";
+    const DELIVERIES: &'static [KeyDelivery] = &KeyDelivery::ALL;
     const SPREAD: Spread = Spread::Rows;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
@@ -35,12 +38,18 @@ impl FoldedProtocol for Hybrid {
     }
 
     fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
-        params.packed_client(known.keys, rng)
+        params.packed_client(known, rng)
     }
 }
 
 impl PackedProtocol for Hybrid {
     fn validate_shape(folded: &Folded) -> Result<(), ProtocolError> {
-        folded.validate_blocks()
+        folded.validate_blocks()?;
+        if folded.keys == KeyDelivery::PerQuery && folded.grid.groups != 1 {
+            return Err(malformed(
+                "where queries bring their keys, nothing is selected: a column has one group".into(),
+            ));
+        }
+        Ok(())
     }
 }

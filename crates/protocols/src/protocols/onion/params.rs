@@ -112,7 +112,7 @@ impl Parameters for Params {
     }
 
     fn key_shape(&self) -> Option<KeyShape> {
-        Some(self.ring_shape().keys())
+        self.ring_shape().key_shape()
     }
 
     fn sizes(&self) -> Sizes {
@@ -121,7 +121,7 @@ impl Parameters for Params {
             query_bytes: self.layout().bytes(),
             answer_bytes: self.grid.parts() * shape.response_bytes(),
             hint_bytes: 0,
-            keys_bytes: shape.keys().bytes(),
+            keys_bytes: shape.keys_bytes(),
         }
     }
 

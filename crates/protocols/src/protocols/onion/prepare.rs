@@ -13,7 +13,7 @@ use crate::choice::Choice;
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Units};
 use crate::grid::Grid;
-use crate::opening::Opening;
+use crate::opening::{Opening, Role};
 use crate::parameters::Parameters;
 use crate::protocol::{Holdings, Protocol, Serve, Specimens};
 use crate::steps::ring::Shape as _;
@@ -68,9 +68,15 @@ impl Protocol for Params {
 impl<B: RingBackend> Serve<B> for Params {
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
-        let (units, share) = (Units::open(&files.matrix, self.stored())?, opening.role.share());
+        let role = opening.role;
+        if let Role::Joins(_) = role {
+            // Whoever folds nothing needs no file to read from.
+            let rows = PolynomialRows::new(self.clone(), Arc::clone(backend), role, |_, _| ())?;
+            return Ok(Box::new(Server(rows)));
+        }
+        let units = Units::open(&files.matrix, self.stored())?;
         let read = |unit: usize, bytes: &mut [u8]| units.read(unit, bytes);
-        let rows = PolynomialRows::new(self.clone(), Arc::clone(backend), share, read)?;
+        let rows = PolynomialRows::new(self.clone(), Arc::clone(backend), role, read)?;
         units.check()?;
         Ok(Box::new(Server(rows)))
     }

@@ -8,6 +8,7 @@ use spirea_backend::{RingBackend, Share};
 use super::Params;
 use crate::bytes::{extend_words, words_to_bytes};
 use crate::keys::PreparedKeys;
+use crate::opening::Role;
 use crate::parameters::Parameters;
 use crate::query::Query;
 use crate::responder::{Rows, Shard};
@@ -25,8 +26,8 @@ pub(super) struct PolynomialRows<B: RingBackend> {
 }
 
 impl<B: RingBackend> PolynomialRows<B> {
-    /// The polynomials of the units that `read` gives: the bytes of unit number n of the file into a buffer. The pad is
-    /// added to them on the way.
+    /// The polynomials that a server of this role folds, of the units that `read` gives: the bytes of unit number n of the
+    /// file into a buffer. The pad is added to them on the way.
     ///
     /// Transforming the polynomials when they are loaded takes less time than reading the four times larger
     /// result from a disk would.
@@ -36,12 +37,13 @@ impl<B: RingBackend> PolynomialRows<B> {
     pub fn new(
         params: Params,
         backend: Arc<B>,
-        share: Share,
+        role: Role,
         read: impl Fn(usize, &mut [u8]) + Sync,
     ) -> Result<Self, ProtocolError> {
         let ring = RingServer::new(backend, params.ring_shape())?;
         let (grid, bits, pad) = (params.grid, params.ring_set().plaintext_bits(), params.pad());
-        let own = share.competitors(grid.groups);
+        let share = role.share();
+        let own = role.folds(share.competitors(grid.groups));
         let parts = (0..grid.parts()).filter(|_| !own.is_empty()).map(|part| {
             let fill = |row: usize, column: usize, coefficients: &mut [i32]| {
                 let mut bytes = vec![0; grid.unit_rows];
@@ -94,6 +96,10 @@ impl<B: RingBackend> Rows for PolynomialRows<B> {
             won.push(self.parts.iter().map(winner).collect::<Result<_, _>>()?);
         }
         Ok(Some(won))
+    }
+
+    fn keys_bytes(&self) -> usize {
+        self.params.sizes().keys_bytes
     }
 
     fn folded_bytes(&self, share: Share) -> usize {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::Pace;
+use crate::Pace;
 
 /// How long a query waits for others to share a scan of the database with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -43,6 +43,9 @@ pub struct Chart {
 
 impl Chart {
     /// Draws it into a file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
     pub fn draw(&self, path: &Path) -> anyhow::Result<()> {
         let points = || self.series.iter().flat_map(|series| series.points.iter().copied().filter(on_axes));
         let x = Span::of(points().map(|(x, _)| x), LEFT, RIGHT);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 
-use super::{Batch, Batcher, Next, PaceMeter, Terms, Window};
+use crate::{Batch, Batcher, Next, PaceMeter, Terms, Window};
 
 /// A request that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

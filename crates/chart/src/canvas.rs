@@ -10,14 +10,17 @@ use plotters::element::{PathElement, Rectangle, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color as _, IntoFont as _, RGBColor, ShapeStyle, TextStyle};
 
-pub(crate) const INK: RGBColor = RGBColor(0x22, 0x2b, 0x36);
-pub(crate) const FAINT_INK: RGBColor = RGBColor(0x5f, 0x6b, 0x7a);
-pub(crate) const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
+/// Of what is read first.
+pub const INK: RGBColor = RGBColor(0x22, 0x2b, 0x36);
+/// Of what is read if at all.
+pub const FAINT_INK: RGBColor = RGBColor(0x5f, 0x6b, 0x7a);
+/// Of lines behind everything.
+pub const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
 const GROUND: RGBColor = RGBColor(0xff, 0xff, 0xff);
 
 /// Colours that differ for every kind of eye (Okabe and Ito), the grey last, then darker ones; after them again from
 /// the first.
-pub(crate) const COLOURS: [RGBColor; 14] = [
+pub const COLOURS: [RGBColor; 14] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xe6, 0x9f, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
@@ -35,31 +38,49 @@ pub(crate) const COLOURS: [RGBColor; 14] = [
 ];
 
 /// Where a text stands to its place.
-#[derive(Clone, Copy)]
-pub(crate) enum Anchor {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// Right of it.
     Left,
+    /// Around it.
     Middle,
+    /// Left of it.
     Right,
 }
 
+/// Ink that is legible on a colour.
+pub fn on(colour: RGBColor) -> RGBColor {
+    let RGBColor(red, green, blue) = colour;
+    let light = 299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue);
+    if light > 140_000 { INK } else { GROUND }
+}
+
 /// An SVG that is being drawn.
-pub(crate) struct Canvas<'a> {
+pub struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
 
 /// Pixels that a text takes at most.
-pub(crate) fn width(text: &str, size: i32) -> i32 {
+pub fn width(text: &str, size: i32) -> i32 {
     // Letters of wide fonts without serifs are 0.6 of their size on average.
     (text.chars().count() as f64 * f64::from(size) * 0.6) as i32
 }
 
 impl<'a> Canvas<'a> {
+    /// A ground of so many pixels, to be written to a file.
+    ///
+    /// # Errors
+    /// If it cannot be drawn, here and below.
     pub fn new(path: &'a Path, width: i32, height: i32) -> anyhow::Result<Self> {
         let area = SVGBackend::new(path, (width as u32, height as u32)).into_drawing_area();
         area.fill(&GROUND).map_err(|error| anyhow!("{error}"))?;
         Ok(Self { area })
     }
 
+    /// A line of text.
+    ///
+    /// # Errors
+    /// As [`Canvas::new`].
     pub fn text(
         &self,
         text: &str,
@@ -80,17 +101,28 @@ impl<'a> Canvas<'a> {
         self.area.draw(&Text::new(text.to_owned(), (x, y), style)).map_err(|error| anyhow!("{error}"))
     }
 
+    /// A filled rectangle.
+    ///
+    /// # Errors
+    /// As [`Canvas::new`].
     pub fn bar(&self, from: (i32, i32), to: (i32, i32), colour: RGBColor) -> anyhow::Result<()> {
         let bar = Rectangle::new([from, to], colour.filled());
         self.area.draw(&bar).map_err(|error| anyhow!("{error}"))
     }
 
+    /// Lines from point to point.
+    ///
+    /// # Errors
+    /// As [`Canvas::new`].
     pub fn line(&self, points: &[(i32, i32)], colour: RGBColor, stroke: u32) -> anyhow::Result<()> {
         let style = ShapeStyle { color: colour.to_rgba(), filled: false, stroke_width: stroke };
         self.area.draw(&PathElement::new(points.to_vec(), style)).map_err(|error| anyhow!("{error}"))
     }
 
     /// Named colours side by side from (x, y) on, in as many lines as the width takes; returns the y below.
+    ///
+    /// # Errors
+    /// As [`Canvas::new`].
     pub fn legend(
         &self,
         entries: &[(&str, RGBColor)],
@@ -111,6 +143,10 @@ impl<'a> Canvas<'a> {
         Ok(y + 20)
     }
 
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
     pub fn finish(self) -> anyhow::Result<()> {
         self.area.present().map_err(|error| anyhow!("{error}"))
     }

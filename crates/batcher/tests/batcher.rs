@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use spirea_engine::scheduler::simulation::{Arrival, Launched, Simulated, Simulation, poisson};
-use spirea_engine::scheduler::{Batch, Batcher, Next, Pace, PaceMeter, RequestNumber, Terms, Window};
+use spirea_batcher::simulation::{Arrival, Launched, Simulated, Simulation, poisson};
+use spirea_batcher::{Batch, Batcher, Next, Pace, PaceMeter, RequestNumber, Terms, Window};
 
 fn ms(count: u64) -> Duration {
     Duration::from_millis(count)

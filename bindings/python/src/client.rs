@@ -1,0 +1,248 @@
+//! Clients.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use spirea_client::{
+    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, Timings, Value, WeakPrf,
+};
+use spirea_protocols::TableKind;
+use spirea_protocols::signature::PublicKey;
+use zeroize::Zeroizing;
+
+use crate::errors::Failure;
+use crate::job::{Job, Owner, Shared};
+
+/// What is known of a database.
+#[derive(Clone)]
+struct About {
+    name: String,
+    version: String,
+    keyed: bool,
+    rows: u64,
+    fields: Vec<String>,
+    protocol: String,
+    servers: usize,
+    bins: usize,
+}
+
+impl About {
+    fn of(client: &HttpClient) -> Self {
+        let description = client.description();
+        let (table, protocol) = (description.table(), description.params());
+        Self {
+            name: description.name().into(),
+            version: description.version().iter().map(|byte| format!("{byte:02x}")).collect(),
+            keyed: table.kind == TableKind::Keyword,
+            rows: table.entries,
+            fields: table.fields.clone(),
+            protocol: protocol.name().into(),
+            servers: protocol.parties(),
+            bins: protocol.bins(),
+        }
+    }
+}
+
+/// A client, of which one call has the use at a time, and what was last known of its database.
+struct Shares {
+    client: Mutex<HttpClient>,
+    about: Mutex<About>,
+}
+
+/// A client of one database.
+#[pyclass(frozen, module = "spirea._spirea")]
+pub struct Client {
+    shares: Arc<Shares>,
+    owner: Owner,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A client is as after a look-up that failed, and the rest is replaced as a whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Client {
+    fn about(&self) -> About {
+        lock(&self.shares.about).clone()
+    }
+
+    /// A call of the client.
+    fn call(
+        &self,
+        py: Python<'_>,
+        ask: impl FnOnce(&mut HttpClient) -> Result<Fetches, ClientError> + Send + 'static,
+    ) -> PyResult<Job> {
+        self.owner.check("client").map_err(|failure| failure.raise(py))?;
+        let shares = Arc::clone(&self.shares);
+        let work = move |job: &Arc<Shared>| {
+            let mut client = lock(&shares.client);
+            if job.is_stopped() {
+                return Err(Failure::stopped());
+            }
+            client.stop_by(job.stop());
+            let fetches = ask(&mut client);
+            *lock(&shares.about) = About::of(&client);
+            Ok(fetches?)
+        };
+        Job::start(py, work, answers)
+    }
+}
+
+/// Values that were each asked for with a query of their own.
+fn one_by_one(Lookups { values, timings }: Lookups) -> Fetches {
+    let values = values.into_iter().map(|value| value.map_or(Fetched::Absent, Fetched::Value));
+    Fetches { values: values.collect(), timings }
+}
+
+/// Values' fields as tuples of bytes, None where there is none and False where it was dropped; and what they cost.
+fn answers(py: Python<'_>, Fetches { values, timings }: Fetches) -> PyResult<Py<PyAny>> {
+    let value = |value: Fetched<Value>| -> PyResult<Bound<'_, PyAny>> {
+        match value {
+            Fetched::Value(value) => {
+                Ok(PyTuple::new(py, value.fields().iter().map(|field| PyBytes::new(py, field)))?.into_any())
+            }
+            Fetched::Absent => Ok(py.None().into_bound(py)),
+            Fetched::Dropped => Ok(false.into_pyobject(py)?.to_owned().into_any()),
+        }
+    };
+    let values = values.into_iter().map(value).collect::<PyResult<Vec<_>>>()?;
+    let Timings { requests, sent_bytes, received_bytes, query, server, network, decode, keys_bytes, keys } =
+        timings;
+    let [query, server, network, decode, keys] =
+        [query, server, network, decode, keys].map(|time| time.as_secs_f64());
+    let costs = (requests, sent_bytes, received_bytes, keys_bytes, query, server, network, decode, keys);
+    Ok((PyList::new(py, values)?, costs).into_pyobject(py)?.into_any().unbind())
+}
+
+type Keys = Zeroizing<Vec<Vec<u8>>>;
+
+fn slices(keys: &Keys) -> Vec<&[u8]> {
+    keys.iter().map(Vec::as_slice).collect()
+}
+
+#[pymethods]
+impl Client {
+    /// Connects to a database of these servers.
+    #[staticmethod]
+    fn connect(
+        py: Python<'_>,
+        urls: Vec<String>,
+        database: String,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<Job> {
+        let options = client_options(options)?.map_err(|failure| failure.raise(py))?;
+        let work = move |job: &Arc<Shared>| {
+            let of_progress = Arc::clone(job);
+            let options = ClientOptions {
+                progress: Some(Box::new(move |done, total| of_progress.tell("hint", done, total))),
+                stop: Some(job.stop()),
+                ..options
+            };
+            let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+            Ok(HttpClient::connect_with(&urls, &database, options)?)
+        };
+        let convert = |py: Python<'_>, client: HttpClient| {
+            let about = Mutex::new(About::of(&client));
+            let shares = Arc::new(Shares { client: Mutex::new(client), about });
+            Ok(Py::new(py, Self { shares, owner: Owner::here() })?.into_any())
+        };
+        Job::start(py, work, convert)
+    }
+
+    #[getter]
+    fn name(&self) -> String {
+        self.about().name
+    }
+
+    #[getter]
+    fn version(&self) -> String {
+        self.about().version
+    }
+
+    #[getter]
+    fn keyed(&self) -> bool {
+        self.about().keyed
+    }
+
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.about().rows
+    }
+
+    #[getter]
+    fn fields(&self) -> Vec<String> {
+        self.about().fields
+    }
+
+    #[getter]
+    fn protocol(&self) -> String {
+        self.about().protocol
+    }
+
+    #[getter]
+    fn servers(&self) -> usize {
+        self.about().servers
+    }
+
+    #[getter]
+    fn bins(&self) -> usize {
+        self.about().bins
+    }
+
+    fn look_up_keys(&self, py: Python<'_>, keys: Vec<Vec<u8>>) -> PyResult<Job> {
+        let keys = Keys::new(keys);
+        self.call(py, move |client| client.look_up_keys(&slices(&keys)).map(one_by_one))
+    }
+
+    fn look_up_indices(&self, py: Python<'_>, indices: Vec<u64>) -> PyResult<Job> {
+        let indices = Zeroizing::new(indices);
+        self.call(py, move |client| client.look_up_indices(&indices).map(one_by_one))
+    }
+
+    fn fetch_keys(&self, py: Python<'_>, keys: Vec<Vec<u8>>) -> PyResult<Job> {
+        let keys = Keys::new(keys);
+        self.call(py, move |client| client.fetch_keys(&slices(&keys)))
+    }
+
+    fn fetch_indices(&self, py: Python<'_>, indices: Vec<u64>) -> PyResult<Job> {
+        let indices = Zeroizing::new(indices);
+        self.call(py, move |client| client.fetch_indices(&indices))
+    }
+}
+
+/// Options by their names in Python.
+fn client_options(given: &Bound<'_, PyDict>) -> PyResult<Result<ClientOptions, Failure>> {
+    let default = ClientOptions::default();
+    let timeout: f64 = given.as_any().get_item("timeout")?.extract()?;
+    let key: Option<String> = given.as_any().get_item("pinned_key")?.extract()?;
+    let pinned_key = match key.map(|key| key.parse::<PublicKey>()).transpose() {
+        Ok(key) => key,
+        Err(error) => return Ok(Err(Failure::new("OptionError", format!("pinned_key: {error}")))),
+    };
+    let Ok(timeout) = Duration::try_from_secs_f64(timeout) else {
+        return Ok(Err(Failure::new(
+            "OptionError",
+            format!("timeout: {timeout} seconds are no time to wait"),
+        )));
+    };
+    let weak_prf = match given.as_any().get_item("accept_weak_prf")?.extract()? {
+        true => WeakPrf::Accept,
+        false => WeakPrf::Refuse,
+    };
+    Ok(Ok(ClientOptions {
+        token: given.as_any().get_item("token")?.extract()?,
+        ca: given.as_any().get_item("ca")?.extract()?,
+        replicas: given.as_any().get_item("replicas")?.extract()?,
+        cache: given.as_any().get_item("cache")?.extract()?,
+        attempts: given.as_any().get_item("attempts")?.extract()?,
+        max_hint_bytes: given.as_any().get_item("max_hint_bytes")?.extract()?,
+        connect_timeout: default.connect_timeout.min(timeout),
+        timeout,
+        patience: timeout,
+        pinned_key,
+        weak_prf,
+        ..default
+    }))
+}

@@ -1,0 +1,254 @@
+//! Work on threads of its own: what a call does while the interpreter's lock is free.
+//!
+//! These threads never wait for the lock to say that they are done: who waits for them looks, or watches a descriptor. So
+//! an interpreter that exits meanwhile waits for none of them, and none is cut off while it holds Rust's frames.
+
+use std::io::{PipeReader, PipeWriter};
+use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use spirea_store::{Phase, Progress};
+
+use crate::errors::Failure;
+
+/// How often a thread that waits runs signal handlers and tells progress.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long is waited for work to end that was stopped.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The jobs of this process. Locked by threads that have the interpreter's lock alone, as one that forks has: so nobody
+/// holds it in a child that is just forked.
+static JOBS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+/// Whether the interpreter exits.
+static EXITING: AtomicBool = AtomicBool::new(false);
+/// Threads that wait for jobs without the interpreter's lock.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes a Python object of a result, when the lock is there.
+type Finish = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
+#[derive(Default)]
+struct State {
+    is_done: bool,
+    outcome: Option<Finish>,
+    /// Closed when the work is done, so that who reads the other end sees it.
+    signal: Option<PipeWriter>,
+    progress: Option<(String, u64, u64)>,
+}
+
+/// What the thread of a job and those that wait for it share.
+#[derive(Default)]
+pub struct Shared {
+    state: Mutex<State>,
+    ended: Condvar,
+    stop: Arc<AtomicBool>,
+}
+
+impl Shared {
+    // What is kept is a value or none, whoever panicked.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the work is done, after at most so long.
+    fn wait(&self, at_most: Duration) -> bool {
+        let waited = self.ended.wait_timeout_while(self.state(), at_most, |state| !state.is_done);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_done
+    }
+
+    fn finish(&self, outcome: Finish) {
+        let mut state = self.state();
+        state.outcome = Some(outcome);
+        state.is_done = true;
+        state.signal = None;
+        self.ended.notify_all();
+    }
+
+    /// Is true when the work shall end.
+    pub fn stop(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Whether the work shall end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Tells how far it is.
+    pub fn tell(&self, phase: impl Into<String>, done: u64, total: u64) {
+        self.state().progress = Some((phase.into(), done, total));
+    }
+}
+
+impl Progress for Shared {
+    fn update(&self, phase: Phase, done: u64, total: u64) {
+        self.tell(phase.to_string(), done, total);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped()
+    }
+}
+
+/// The process that an object belongs to.
+#[derive(Clone, Copy)]
+pub struct Owner(u32);
+
+impl Owner {
+    /// This process.
+    pub fn here() -> Self {
+        Self(std::process::id())
+    }
+
+    /// Whether this is that process: what a fork copies has no threads, and connections that are another's.
+    pub fn check(self, what: &str) -> Result<(), Failure> {
+        if self.0 == std::process::id() {
+            return Ok(());
+        }
+        let message = format!(
+            "this {what} belongs to process {}, from which this one was forked: its threads and connections did not come along; \
+             make a new one here, or start processes by spawn or forkserver",
+            self.0
+        );
+        Err(Failure::new("ForkError", message))
+    }
+}
+
+/// Work on a thread of its own.
+#[pyclass(frozen, module = "spirea._spirea")]
+pub struct Job {
+    shared: Arc<Shared>,
+    reader: Mutex<Option<PipeReader>>,
+    owner: Owner,
+}
+
+impl Job {
+    /// Starts `work`; `convert` makes a Python object of what it gives.
+    pub fn start<T: Send + 'static>(
+        py: Python<'_>,
+        work: impl FnOnce(&Arc<Shared>) -> Result<T, Failure> + Send + 'static,
+        convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) -> PyResult<Self> {
+        if EXITING.load(Ordering::Relaxed) {
+            return Err(Failure::new("StoppedError", "the interpreter exits").raise(py));
+        }
+        let shared = Arc::<Shared>::default();
+        let of_thread = Arc::clone(&shared);
+        let run = move || {
+            let outcome: Finish = match catch_unwind(AssertUnwindSafe(|| work(&of_thread))) {
+                Ok(Ok(value)) => Box::new(move |py| convert(py, value)),
+                Ok(Err(failure)) => Box::new(move |py| Err(failure.raise(py))),
+                Err(_) => {
+                    let message = "a defect ended the work; standard error has more. Please report it";
+                    Box::new(move |py| Err(Failure::new("DefectError", message).raise(py)))
+                }
+            };
+            of_thread.finish(outcome);
+        };
+        std::thread::Builder::new().name("spirea-job".into()).spawn(run)?;
+        let mut jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.retain(|job| job.strong_count() > 0);
+        jobs.push(Arc::downgrade(&shared));
+        Ok(Self { shared, reader: Mutex::default(), owner: Owner::here() })
+    }
+
+    fn own(&self, py: Python<'_>) -> PyResult<()> {
+        self.owner.check("call").map_err(|failure| failure.raise(py))
+    }
+}
+
+#[pymethods]
+impl Job {
+    /// Waits without the lock, runs signal handlers meanwhile, and tells `report` the phase, what is done, and of what.
+    #[pyo3(signature = (report = None))]
+    fn wait(&self, py: Python<'_>, report: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        self.own(py)?;
+        loop {
+            WAITING.fetch_add(1, Ordering::Relaxed);
+            let is_done = py.detach(|| self.shared.wait(LOOK));
+            WAITING.fetch_sub(1, Ordering::Relaxed);
+            if is_done {
+                return self.take(py);
+            }
+            let mut outcome = py.check_signals();
+            if let (Ok(()), Some(report), Some(progress)) = (&outcome, &report, self.progress()) {
+                outcome = report.call1(progress).map(drop);
+            }
+            if outcome.is_ok() && EXITING.load(Ordering::Relaxed) {
+                outcome = Err(Failure::stopped().raise(py));
+            }
+            if let Err(error) = outcome {
+                self.stop();
+                py.detach(|| self.shared.wait(GRACE));
+                return Err(error);
+            }
+        }
+    }
+
+    /// The result of work that is done.
+    fn take(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.own(py)?;
+        let outcome = self.shared.state().outcome.take();
+        let missing =
+            || Err(Failure::new("DefectError", "the call is not done, or its result was taken").raise(py));
+        outcome.map_or_else(missing, |finish| finish(py))
+    }
+
+    fn is_done(&self) -> bool {
+        self.shared.state().is_done
+    }
+
+    /// A descriptor that becomes readable when the work is done. It belongs to the job.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.own(py)?;
+        let mut kept = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reader) = &*kept {
+            return Ok(reader.as_raw_fd());
+        }
+        let (reader, writer) = std::io::pipe()?;
+        let mut state = self.shared.state();
+        if !state.is_done {
+            state.signal = Some(writer);
+        }
+        Ok(kept.insert(reader).as_raw_fd())
+    }
+
+    fn progress(&self) -> Option<(String, u64, u64)> {
+        self.shared.state().progress.clone()
+    }
+
+    /// Has the work end, as soon as it looks.
+    fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // Nobody will know the result.
+        self.stop();
+    }
+}
+
+/// Stops all jobs of this process, and waits for a moment until they have ended and nobody waits for them: for the
+/// interpreter that exits, which would cut off threads that wait for its lock.
+#[pyfunction]
+pub fn stop_all(py: Python<'_>) {
+    EXITING.store(true, Ordering::Relaxed);
+    let jobs = std::mem::take(&mut *JOBS.lock().unwrap_or_else(PoisonError::into_inner));
+    let jobs: Vec<_> = jobs.iter().filter_map(Weak::upgrade).collect();
+    jobs.iter().for_each(|job| job.stop.store(true, Ordering::Relaxed));
+    let deadline = Instant::now() + 2 * GRACE;
+    py.detach(|| {
+        for job in jobs {
+            job.wait(deadline.saturating_duration_since(Instant::now()));
+        }
+        while WAITING.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+            std::thread::sleep(LOOK / 10);
+        }
+    });
+}

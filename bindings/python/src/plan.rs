@@ -1,0 +1,44 @@
+//! The planner.
+
+use pyo3::prelude::*;
+use spirea_cli::Threads;
+use spirea_cpu::CpuBackend;
+use spirea_protocols::choice::SecurityLevel;
+use spirea_protocols::planner::Rates as Measured;
+
+use crate::errors::{Failure, of_options};
+use crate::job::Job;
+
+/// What a unit of each kind of work takes on this machine, measured.
+#[pyclass(frozen, module = "spirea._spirea")]
+pub struct Rates(Measured);
+
+#[pymethods]
+impl Rates {
+    /// Measures this machine.
+    #[staticmethod]
+    #[pyo3(signature = (threads = 0, security = "standard"))]
+    fn measure(py: Python<'_>, threads: usize, security: &str) -> PyResult<Job> {
+        let failed = |error: String| Failure::new("OptionError", error).raise(py);
+        let threads: Threads = threads.to_string().parse().map_err(failed)?;
+        let security: SecurityLevel = security.parse().map_err(failed)?;
+        let work = move |_: &_| {
+            let failed = |error: &dyn std::fmt::Display| Failure::new("PlanError", error.to_string());
+            let backend = CpuBackend::new(threads.count()).map_err(|error| failed(&error))?;
+            Measured::measure(&backend, &security.ring_sets()).map_err(|error| failed(&error))
+        };
+        Job::start(py, work, |py, rates| Ok(Py::new(py, Self(rates))?.into_any()))
+    }
+
+    /// Seconds of each unit of work that was measured.
+    fn seconds(&self) -> std::collections::BTreeMap<String, f64> {
+        self.0.iter().map(|(unit, seconds)| (format!("{unit:?}"), seconds)).collect()
+    }
+}
+
+/// The lines of `spirea plan --json` with these options.
+#[pyfunction]
+pub fn plan(py: Python<'_>, arguments: Vec<String>, rates: &Rates) -> PyResult<Vec<String>> {
+    let lines = py.detach(|| spirea_cli::plan_lines(&arguments, &rates.0));
+    lines.map_err(|error| of_options(error, "PlanError").raise(py))
+}

@@ -1,0 +1,133 @@
+//! Tables in the interpreter's memory, as rows that the store reads.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_pyarrow::FromPyArrow as _;
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use spirea_store::ingest::arrow::BatchRows;
+use spirea_store::ingest::raw::FixedRows;
+use spirea_store::ingest::{RowSource, RowTable, Selection};
+use spirea_store::{Location, StoreError};
+
+/// Rows of a table.
+#[pyclass(frozen, module = "spirea._spirea")]
+pub struct Source {
+    /// None for those of a file, which the options name.
+    pub table: Option<Arc<dyn RowTable>>,
+    /// The options of the command that say so.
+    pub arguments: Vec<String>,
+}
+
+#[pymethods]
+impl Source {
+    /// Rows of a file, of which the command's options say the rest.
+    #[staticmethod]
+    fn file(path: &str, arguments: Vec<String>) -> Self {
+        let input = [format!("--input={path}")];
+        Self { table: None, arguments: input.into_iter().chain(arguments).collect() }
+    }
+
+    /// Rows of an object that gives Arrow streams, each time it is asked for one; `rows` of them, or 0 if nobody knows.
+    #[staticmethod]
+    fn stream(table: Py<PyAny>, name: String, rows: u64) -> Self {
+        Self::of(Stream { table, name: name.into(), rows })
+    }
+
+    /// Rows of so many bytes each, one after another.
+    #[staticmethod]
+    fn buffer(bytes: &Bound<'_, PyAny>, row_bytes: usize, name: String) -> PyResult<Self> {
+        let buffer = PyBuffer::get(bytes)?;
+        Ok(Self::of(Memory { buffer: Arc::new(buffer), row_bytes, name: name.into() }))
+    }
+}
+
+impl Source {
+    fn of(table: impl RowTable + 'static) -> Self {
+        let arguments = vec![format!("--input={}", table.name().display())];
+        Self { table: Some(Arc::new(table)), arguments }
+    }
+}
+
+/// What is read when the interpreter is gone.
+const EXITS: &str = "the interpreter exits";
+
+/// An object that gives Arrow streams.
+struct Stream {
+    table: Py<PyAny>,
+    name: PathBuf,
+    rows: u64,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl RowTable for Stream {
+    fn name(&self) -> &Path {
+        &self.name
+    }
+
+    fn open(&self, selection: &Selection) -> Result<Box<dyn RowSource + '_>, StoreError> {
+        let malformed =
+            |detail: String| StoreError::Malformed { place: Location::File(self.name.clone()), detail };
+        let reader =
+            Python::try_attach(|py| RecordBatchStreamReader::from_pyarrow_bound(self.table.bind(py)));
+        let reader = reader.ok_or_else(|| malformed(EXITS.into()))?;
+        let reader = reader.map_err(|error| malformed(format!("it gives no Arrow stream: {error}")))?;
+        Ok(Box::new(BatchRows::new(reader, &self.name, selection, self.rows)?))
+    }
+}
+
+/// Rows one after another in memory that belongs to Python.
+struct Memory {
+    buffer: Arc<PyBuffer<u8>>,
+    row_bytes: usize,
+    name: PathBuf,
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl RowTable for Memory {
+    fn name(&self) -> &Path {
+        &self.name
+    }
+
+    fn open(&self, _: &Selection) -> Result<Box<dyn RowSource + '_>, StoreError> {
+        let rows = (self.buffer.len_bytes() / self.row_bytes) as u64;
+        let reader = MemoryReader { buffer: Arc::clone(&self.buffer), done: 0 };
+        Ok(Box::new(FixedRows::new(reader, &self.name, self.row_bytes, rows)?))
+    }
+}
+
+/// Reads memory that belongs to Python, with the lock held for each piece: so nobody writes to it meanwhile.
+struct MemoryReader {
+    buffer: Arc<PyBuffer<u8>>,
+    done: usize,
+}
+
+impl Read for MemoryReader {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        let copy = |py: Python<'_>| {
+            let cells =
+                self.buffer.as_slice(py).ok_or_else(|| io::Error::other("its bytes are not in a row"))?;
+            let rest = &cells[self.done..];
+            let length = piece.len().min(rest.len());
+            piece.iter_mut().zip(rest).for_each(|(byte, cell)| *byte = cell.get());
+            Ok::<usize, io::Error>(length)
+        };
+        let length = Python::try_attach(copy).ok_or_else(|| io::Error::other(EXITS))??;
+        self.done += length;
+        Ok(length)
+    }
+}

@@ -1,0 +1,113 @@
+//! What JavaScript calls. Numbers and addresses cross here, and nothing else is decided.
+#![allow(unsafe_code, reason = "an export needs a name that the linker keeps")]
+
+use std::cell::RefCell;
+
+use crate::shim::Shim;
+
+thread_local! {
+    static SHIM: RefCell<Shim> = RefCell::new(Shim::new());
+}
+
+fn with<T>(call: impl FnOnce(&mut Shim) -> T) -> T {
+    SHIM.with_borrow_mut(call)
+}
+
+/// Where to write the next call's message of so many bytes.
+#[unsafe(no_mangle)]
+extern "C" fn input(length: usize) -> *mut u8 {
+    with(|shim| shim.input.make_room(length).as_mut_ptr())
+}
+
+/// Where the last call's message is.
+#[unsafe(no_mangle)]
+extern "C" fn output() -> *const u8 {
+    with(|shim| shim.output.bytes().as_ptr())
+}
+
+/// Its bytes.
+#[unsafe(no_mangle)]
+extern "C" fn output_length() -> usize {
+    with(|shim| shim.output.bytes().len())
+}
+
+/// Erases it.
+#[unsafe(no_mangle)]
+extern "C" fn erase() {
+    with(|shim| {
+        shim.output.make_room(0);
+    });
+}
+
+/// See [`Shim::give`].
+#[unsafe(no_mangle)]
+extern "C" fn give() {
+    with(Shim::give);
+}
+
+/// See [`Shim::connect`].
+#[unsafe(no_mangle)]
+extern "C" fn connect() -> bool {
+    with(Shim::connect)
+}
+
+/// See [`Shim::look_up`].
+#[unsafe(no_mangle)]
+extern "C" fn look_up() -> bool {
+    with(Shim::look_up)
+}
+
+/// See [`Shim::step`].
+#[unsafe(no_mangle)]
+extern "C" fn step() -> u32 {
+    with(Shim::step) as u32
+}
+
+/// See [`Shim::received`].
+#[unsafe(no_mangle)]
+extern "C" fn received() {
+    with(Shim::received);
+}
+
+/// See [`Shim::abandon`].
+#[unsafe(no_mangle)]
+extern "C" fn abandon() {
+    with(Shim::abandon);
+}
+
+/// See [`Shim::take_change`].
+#[unsafe(no_mangle)]
+extern "C" fn take_change() -> bool {
+    with(Shim::take_change)
+}
+
+/// See [`Shim::forget_hints`].
+#[unsafe(no_mangle)]
+extern "C" fn forget_hints() {
+    with(Shim::forget_hints);
+}
+
+/// See [`Shim::keep_keys`].
+#[unsafe(no_mangle)]
+extern "C" fn keep_keys() {
+    with(Shim::keep_keys);
+}
+
+/// See [`Shim::take_keys`].
+#[unsafe(no_mangle)]
+extern "C" fn take_keys() -> bool {
+    with(Shim::take_keys)
+}
+
+/// See [`Shim::describe`].
+#[unsafe(no_mangle)]
+extern "C" fn describe() {
+    with(Shim::describe);
+}
+
+/// See [`crate::vectors::compute`].
+#[cfg(feature = "vectors")]
+#[unsafe(no_mangle)]
+extern "C" fn compute_vector() {
+    with(|shim| crate::vectors::compute(&mut shim.input, &mut shim.output));
+}

@@ -1,0 +1,199 @@
+//! Hints, as far as they are in the instance's memory: JavaScript gives what it has stored before a conversation, and takes
+//! what is to be stored after each step.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use spirea_client::{ClientError, Download, Hint, HintCache, PartDescription};
+use spirea_protocols::signature::{Pin, PublicKey};
+
+/// Bytes of the pieces that hints are stored in: all but the last have so many.
+pub const PIECE_BYTES: usize = 4 << 20;
+
+/// What JavaScript is to store.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "change")]
+pub enum Change {
+    /// The next piece of the hint with this hash, in hexadecimal digits.
+    #[serde(rename_all = "camelCase")]
+    Piece {
+        hint: String,
+        index: usize,
+        #[serde(skip)]
+        bytes: Vec<u8>,
+    },
+    /// A hint, or what there is of it, is to be thrown away.
+    Drop { hint: String },
+    /// The hint of a slot, whose former one is to be thrown away.
+    Latest { slot: String, hint: String },
+    /// The sequence number that was seen of a database under a key.
+    Seen { pin: String, sequence: u64 },
+}
+
+/// A cache of hints; clones are the same one.
+#[derive(Clone, Default)]
+pub struct StoredHints(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    /// Whole hints or their beginnings, unchecked, by hash.
+    hints: HashMap<[u8; 32], Vec<u8>>,
+    /// The hash of each slot's latest.
+    latest: HashMap<String, [u8; 32]>,
+    /// Sequence numbers, by what they were seen of.
+    seen: HashMap<String, u64>,
+    changes: Vec<Change>,
+}
+
+fn digits(hash: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*hash).to_hex().to_string()
+}
+
+fn pin_name(database: &str, key: &PublicKey) -> String {
+    format!("{database} {key}")
+}
+
+impl StoredHints {
+    // Whoever panicked while holding it has ended the instance.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a hint, or the beginning of one, that was stored.
+    pub fn give_hint(&self, hash: [u8; 32], bytes: Vec<u8>) {
+        self.kept().hints.insert(hash, bytes);
+    }
+
+    /// Takes what was stored of a slot.
+    pub fn give_latest(&self, slot: String, hash: [u8; 32]) {
+        self.kept().latest.insert(slot, hash);
+    }
+
+    /// Takes what was stored of a pin.
+    pub fn give_seen(&self, pin: String, sequence: u64) {
+        self.kept().seen.insert(pin, sequence);
+    }
+
+    /// Forgets the hints' bytes: those in use are in the session, and JavaScript has what was stored.
+    pub fn forget_bytes(&self) {
+        self.kept().hints.clear();
+    }
+
+    /// What is to be stored next, in order.
+    pub fn take_change(&self) -> Option<Change> {
+        let mut kept = self.kept();
+        (!kept.changes.is_empty()).then(|| kept.changes.remove(0))
+    }
+}
+
+impl HintCache for StoredHints {
+    fn load(&mut self, part: &PartDescription) -> Result<Option<Hint>, ClientError> {
+        let mut kept = self.kept();
+        let hash = part.hint_blake3();
+        let whole = |bytes: &&Vec<u8>| bytes.len() as u64 >= part.hint_bytes();
+        let Some(bytes) = kept.hints.get(hash).filter(whole).cloned() else { return Ok(None) };
+        let hint = part.hint(bytes).ok();
+        if hint.is_none() {
+            // A damaged copy would be damaged for ever.
+            kept.hints.remove(hash);
+            kept.changes.push(Change::Drop { hint: digits(hash) });
+        }
+        Ok(hint)
+    }
+
+    fn begin(&mut self, part: &PartDescription) -> Result<Box<dyn Download>, ClientError> {
+        let hash = *part.hint_blake3();
+        let bytes = self.kept().hints.remove(&hash).unwrap_or_default();
+        let stored = bytes.len() / PIECE_BYTES;
+        Ok(Box::new(Begun { cache: self.clone(), hash, bytes, stored }))
+    }
+
+    fn former(&self, slot: &str, part: &PartDescription) -> Option<Vec<u8>> {
+        let kept = self.kept();
+        let bytes = kept.hints.get(kept.latest.get(slot)?)?;
+        (bytes.len() as u64 == part.hint_bytes()).then(|| bytes.clone())
+    }
+
+    fn succeed(&mut self, slot: &str, part: &PartDescription) -> Result<(), ClientError> {
+        let mut kept = self.kept();
+        let latest = *part.hint_blake3();
+        let former = kept.latest.insert(slot.into(), latest);
+        if former != Some(latest) {
+            former.and_then(|former| kept.hints.remove(&former));
+            kept.changes.push(Change::Latest { slot: slot.into(), hint: digits(&latest) });
+        }
+        Ok(())
+    }
+
+    fn seen(&self, database: &str, key: &PublicKey) -> u64 {
+        self.kept().seen.get(&pin_name(database, key)).copied().unwrap_or(0)
+    }
+
+    fn saw(&mut self, database: &str, pin: &Pin) -> Result<(), ClientError> {
+        let mut kept = self.kept();
+        let name = pin_name(database, &pin.key);
+        if kept.seen.get(&name).is_none_or(|&seen| seen < pin.sequence) {
+            kept.seen.insert(name.clone(), pin.sequence);
+            kept.changes.push(Change::Seen { pin: name, sequence: pin.sequence });
+        }
+        Ok(())
+    }
+}
+
+/// A hint that is being downloaded.
+struct Begun {
+    cache: StoredHints,
+    hash: [u8; 32],
+    bytes: Vec<u8>,
+    /// Pieces that are stored.
+    stored: usize,
+}
+
+impl Begun {
+    /// Has every piece stored that there is; where the hint ends, a shorter one.
+    fn store(&mut self, at_end: bool) {
+        let mut kept = self.cache.kept();
+        let rest = self.bytes[self.stored * PIECE_BYTES..].chunks(PIECE_BYTES);
+        for bytes in rest.filter(|piece| at_end || piece.len() == PIECE_BYTES) {
+            let (hint, index) = (digits(&self.hash), self.stored);
+            kept.changes.push(Change::Piece { hint, index, bytes: bytes.to_vec() });
+            self.stored += 1;
+        }
+    }
+}
+
+impl Download for Begun {
+    fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn cut(&mut self, bytes: u64) -> Result<(), ClientError> {
+        self.bytes.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
+        if self.bytes.len() < self.stored * PIECE_BYTES {
+            self.stored = 0;
+            self.cache.kept().changes.push(Change::Drop { hint: digits(&self.hash) });
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.bytes.extend_from_slice(bytes);
+        self.store(false);
+        Ok(())
+    }
+
+    fn finish(&mut self, part: &PartDescription) -> Result<Hint, ClientError> {
+        self.store(true);
+        match part.hint(std::mem::take(&mut self.bytes)) {
+            Ok(hint) => Ok(hint),
+            Err(error) => {
+                self.cut(0)?;
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! Messages in the instance's memory: the length of a head, the head as JSON, and bytes.
+//!
+//! Both may be secret, what is asked for or what was answered: a message is erased before the next one takes its place.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// Bytes of the head's length.
+const LENGTH_BYTES: usize = 4;
+
+/// One message's place.
+#[derive(Default)]
+pub struct Message(Zeroizing<Vec<u8>>);
+
+impl Message {
+    /// Room for one of so many bytes.
+    pub fn make_room(&mut self, length: usize) -> &mut [u8] {
+        self.0.zeroize();
+        self.0.resize(length, 0);
+        &mut self.0
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Puts one in its place.
+    pub fn write(&mut self, head: &impl Serialize, body: &[u8]) {
+        let head = Zeroizing::new(serde_json::to_vec(head).expect("heads are plain data"));
+        self.0.zeroize();
+        self.0.reserve_exact(LENGTH_BYTES + head.len() + body.len());
+        self.0.extend_from_slice(&(head.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(&head);
+        self.0.extend_from_slice(body);
+    }
+
+    /// The head and the body of the one that is there, which is erased. JavaScript's half writes what this one reads.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub fn take<T: DeserializeOwned>(&mut self) -> (T, Zeroizing<Vec<u8>>) {
+        let message = std::mem::take(&mut self.0);
+        let (length, rest) = message.split_first_chunk::<LENGTH_BYTES>().expect("a message has a length");
+        let (head, body) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        let head = serde_json::from_slice(head).expect("a head that the two halves agree on");
+        (head, Zeroizing::new(body.to_vec()))
+    }
+}

@@ -1,0 +1,495 @@
+//! The instance's one client, and the conversation that it has.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use spirea_client::{
+    Client, ClientError, Clock, Conversation, Description, Fetched, Fetches, Head, KeptKeys, Lender, Lookups,
+    Method, Policy, Received, Request, Step, Timings, TransportError, Value, WeakPrf,
+};
+use spirea_protocols::{ProtocolError, hex};
+use zeroize::Zeroizing;
+
+use crate::cache::{Change, StoredHints};
+use crate::environment::{Stage, clock, progress};
+use crate::errors::Failure;
+use crate::message::Message;
+
+/// What JavaScript is to do next: the numbers are those of its half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Send the request that is in the output.
+    Send = 1,
+    /// Read the next piece of a response.
+    Read = 2,
+    /// Wait until something is received, or so long.
+    Wait = 3,
+    /// Nothing: the client is connected, and described in the output.
+    Connected = 4,
+    /// Nothing: the values are in the output.
+    Values = 5,
+    /// Nothing: it failed, as the output says.
+    Failed = 6,
+}
+
+/// How a client connects.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Options {
+    /// The addresses of each server.
+    addresses: Vec<Vec<String>>,
+    database: String,
+    pinned_key: Option<String>,
+    attempts: Option<u32>,
+    max_pause_ms: Option<u64>,
+    patience_ms: Option<u64>,
+    max_hint_bytes: Option<u64>,
+    accept_weak_prf: bool,
+}
+
+impl Options {
+    fn policy(&self) -> Result<Policy, ClientError> {
+        let default = Policy::default();
+        let pinned_key = self.pinned_key.as_ref().map(|key| key.parse()).transpose();
+        let pinned_key =
+            pinned_key.map_err(|error: ProtocolError| ClientError::BadOption(error.to_string()))?;
+        Ok(Policy {
+            attempts: self.attempts.unwrap_or(default.attempts),
+            max_pause: self.max_pause_ms.map_or(default.max_pause, Duration::from_millis),
+            patience: self.patience_ms.map_or(default.patience, Duration::from_millis),
+            max_hint_bytes: self.max_hint_bytes.unwrap_or(default.max_hint_bytes),
+            pinned_key,
+            weak_prf: if self.accept_weak_prf { WeakPrf::Accept } else { WeakPrf::Refuse },
+            progress: Some(Box::new(|done, total| progress(Stage::Hint, done, total))),
+            keys_progress: Some(Box::new(|done, total| progress(Stage::Keys, done, total))),
+        })
+    }
+}
+
+/// What is given that was stored.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", tag = "stored")]
+enum Stored {
+    /// The body is a hint, or its beginning.
+    Hint {
+        #[serde(with = "hex")]
+        hint: [u8; 32],
+    },
+    Latest {
+        slot: String,
+        #[serde(with = "hex")]
+        hint: [u8; 32],
+    },
+    Seen {
+        pin: String,
+        sequence: u64,
+    },
+    /// The body is evaluation keys.
+    Keys,
+    /// The body is the record of the secret of such.
+    Secret,
+}
+
+/// What is looked up.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", tag = "wanted")]
+enum Wanted {
+    /// The values of keys, of which the body is made.
+    Keys { lengths: Vec<usize>, fetch: bool },
+    /// The values at indices.
+    Indices { indices: Vec<u64>, fetch: bool },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", tag = "received")]
+enum Came {
+    Head {
+        server: usize,
+        status: u16,
+        etag: Option<String>,
+        retry_after: Option<String>,
+    },
+    /// The body is the piece.
+    Piece {
+        server: usize,
+    },
+    Failed {
+        server: usize,
+        kind: Kind,
+        words: String,
+    },
+}
+
+/// Why there is no response, as far as JavaScript can tell.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Unreachable,
+    TimedOut,
+    Broken,
+    BadAddress,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToSend<'a> {
+    server: usize,
+    method: &'static str,
+    url: &'a str,
+    headers: &'a [(&'static str, String)],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Described<'a> {
+    name: &'a str,
+    version: String,
+    protocol: &'static str,
+    /// Whether values are found by key, or else by index.
+    keyword: bool,
+    entries: u64,
+    fields: &'a [String],
+    servers: usize,
+    bins: usize,
+    hint_bytes: u64,
+    query_bytes: usize,
+    answer_bytes: usize,
+    keys_bytes: usize,
+    /// Whether the next look-up begins with another version.
+    outdated: bool,
+}
+
+/// Values and what they cost, in milliseconds and bytes. The body has the fields, one after another.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Found {
+    /// The lengths of each value's fields.
+    values: Vec<Outcome>,
+    requests: u32,
+    sent_bytes: u64,
+    received_bytes: u64,
+    keys_bytes: u64,
+    query_ms: f64,
+    server_ms: f64,
+    network_ms: f64,
+    decode_ms: f64,
+    keys_ms: f64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Outcome {
+    Value(Vec<usize>),
+    Absent,
+    Dropped,
+}
+
+/// What is kept of evaluation keys.
+#[derive(Serialize)]
+struct Kept {
+    /// The hash that both pieces are stored under.
+    keys: String,
+    /// Bytes of the body that are the record; the rest are the keys.
+    record: usize,
+}
+
+enum Course {
+    Idle,
+    Connecting(Conversation<'static, Client>),
+    LookingUp(Conversation<'static, Lookups>),
+    Fetching(Conversation<'static, Fetches>),
+}
+
+/// An instance's client.
+pub struct Shim {
+    pub input: Message,
+    pub output: Message,
+    clock: Clock,
+    hints: StoredHints,
+    keys: HashMap<[u8; 32], Vec<u8>>,
+    secrets: Vec<Zeroizing<Vec<u8>>>,
+    lender: Option<Lender>,
+    course: Course,
+    /// Those to be stored, that are yet to be taken.
+    kept: Vec<KeptKeys>,
+}
+
+impl Shim {
+    pub fn new() -> Self {
+        Self {
+            input: Message::default(),
+            output: Message::default(),
+            clock: clock(),
+            hints: StoredHints::default(),
+            keys: HashMap::new(),
+            secrets: Vec::new(),
+            lender: None,
+            course: Course::Idle,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Takes something that was stored: it may be damaged.
+    pub fn give(&mut self) {
+        let (stored, body) = self.input.take();
+        match stored {
+            Stored::Hint { hint } => self.hints.give_hint(hint, body.to_vec()),
+            Stored::Latest { slot, hint } => self.hints.give_latest(slot, hint),
+            Stored::Seen { pin, sequence } => self.hints.give_seen(pin, sequence),
+            Stored::Keys => {
+                self.keys.insert(blake3::hash(&body).into(), body.to_vec());
+            }
+            Stored::Secret => self.secrets.push(body),
+        }
+    }
+
+    /// Begins to connect; whether it could.
+    pub fn connect(&mut self) -> bool {
+        let (options, _): (Options, _) = self.input.take();
+        let now = self.clock.now();
+        let kept = std::mem::take(&mut self.secrets).into_iter().filter_map(|record| {
+            let keys = self.keys.remove(&KeptKeys::keys_of(&record)?)?;
+            KeptKeys::read(&record, keys, now)
+        });
+        let kept = kept.collect();
+        self.keys.clear();
+        let cache = Box::new(self.hints.clone());
+        let connected = options.policy().and_then(|policy| {
+            let Options { addresses, database, .. } = &options;
+            Client::resume(addresses, database, cache, policy, self.clock.clone(), kept)
+        });
+        match connected {
+            Ok(conversation) => self.course = Course::Connecting(conversation),
+            Err(error) => self.fail(&error),
+        }
+        matches!(self.course, Course::Connecting(_))
+    }
+
+    /// Begins to look up; whether it could: there must be a client that is not at it already.
+    pub fn look_up(&mut self) -> bool {
+        let (wanted, body) = self.input.take();
+        let Some(lender) = &self.lender else { return false };
+        let looked_up = match wanted {
+            Wanted::Keys { lengths, fetch } => {
+                let mut rest = &body[..];
+                let keys = lengths.into_iter().map(|length| {
+                    let (key, others) = rest.split_at(length);
+                    rest = others;
+                    Zeroizing::new(key.to_vec())
+                });
+                let keys = keys.collect();
+                if fetch {
+                    lender.fetch_keys(keys).map(Course::Fetching)
+                } else {
+                    lender.look_up_keys(keys).map(Course::LookingUp)
+                }
+            }
+            Wanted::Indices { indices, fetch: true } => lender.fetch_indices(indices).map(Course::Fetching),
+            Wanted::Indices { indices, fetch: false } => {
+                lender.look_up_indices(indices).map(Course::LookingUp)
+            }
+        };
+        self.course = looked_up.unwrap_or(Course::Idle);
+        !matches!(self.course, Course::Idle)
+    }
+
+    /// What is to be done next.
+    ///
+    /// # Panics
+    /// If nothing was begun, or it was over before.
+    pub fn step(&mut self) -> Next {
+        match std::mem::replace(&mut self.course, Course::Idle) {
+            Course::Idle => panic!("nothing was begun"),
+            Course::Connecting(mut conversation) => match conversation.step() {
+                Step::Done(Ok(client)) => {
+                    self.lender = Some(Lender::new(client));
+                    self.describe();
+                    Next::Connected
+                }
+                step => self.go_on(step, Course::Connecting(conversation)),
+            },
+            Course::LookingUp(mut conversation) => match conversation.step() {
+                Step::Done(Ok(Lookups { values, timings })) => {
+                    drop(conversation);
+                    let fetched =
+                        values.into_iter().map(|value| value.map_or(Fetched::Absent, Fetched::Value));
+                    self.show(fetched, timings)
+                }
+                step => self.go_on(step, Course::LookingUp(conversation)),
+            },
+            Course::Fetching(mut conversation) => match conversation.step() {
+                Step::Done(Ok(Fetches { values, timings })) => {
+                    drop(conversation);
+                    self.show(values.into_iter(), timings)
+                }
+                step => self.go_on(step, Course::Fetching(conversation)),
+            },
+        }
+    }
+
+    fn go_on<T>(&mut self, step: Step<T>, course: Course) -> Next {
+        let next = match step {
+            Step::Send { server, request: Request { method, url, headers, body } } => {
+                let method = match method {
+                    Method::Get => "GET",
+                    Method::Post => "POST",
+                };
+                self.output.write(&ToSend { server, method, url: &url, headers: &headers }, &body);
+                Next::Send
+            }
+            Step::Read { server } => {
+                self.output.write(&server, &[]);
+                Next::Read
+            }
+            Step::Wait { at_most } => {
+                self.output.write(&at_most.map(|length| length.as_secs_f64() * 1000.0), &[]);
+                Next::Wait
+            }
+            Step::Done(result) => {
+                if let Err(error) = result {
+                    self.fail(&error);
+                }
+                return Next::Failed;
+            }
+        };
+        self.course = course;
+        next
+    }
+
+    /// Takes what came of a step.
+    ///
+    /// # Panics
+    /// If there was none.
+    pub fn received(&mut self) {
+        let (came, body): (Came, _) = self.input.take();
+        let (server, received) = match came {
+            Came::Head { server, status, etag, retry_after } => {
+                (server, Received::Head(Head { status, etag, retry_after }))
+            }
+            Came::Piece { server } => (server, Received::Piece(Bytes::copy_from_slice(&body))),
+            Came::Failed { server, kind, words } => {
+                let error = match kind {
+                    Kind::Unreachable => TransportError::Unreachable(words),
+                    Kind::TimedOut => TransportError::TimedOut(words),
+                    Kind::Broken => TransportError::Broken(words),
+                    Kind::BadAddress => TransportError::BadAddress(words),
+                };
+                (server, Received::Failed(error))
+            }
+        };
+        match &mut self.course {
+            Course::Idle => panic!("nothing was begun"),
+            Course::Connecting(conversation) => conversation.received(server, received),
+            Course::LookingUp(conversation) => conversation.received(server, received),
+            Course::Fetching(conversation) => conversation.received(server, received),
+        }
+    }
+
+    /// Drops what was begun. The client is there for the next.
+    pub fn abandon(&mut self) {
+        self.course = Course::Idle;
+    }
+
+    /// Puts a change to be stored into the output; whether there is one.
+    pub fn take_change(&mut self) -> bool {
+        let Some(change) = self.hints.take_change() else { return false };
+        let bytes = match &change {
+            Change::Piece { bytes, .. } => &bytes[..],
+            _ => &[],
+        };
+        self.output.write(&change, bytes);
+        true
+    }
+
+    /// Forgets hints that are stored.
+    pub fn forget_hints(&mut self) {
+        self.hints.forget_bytes();
+    }
+
+    /// Begins to give the evaluation keys that are to be stored, by [`Shim::take_keys`].
+    pub fn keep_keys(&mut self) {
+        self.kept =
+            self.lender.as_ref().and_then(|lender| lender.read(Client::kept_keys)).unwrap_or_default();
+    }
+
+    /// Puts evaluation keys to be stored into the output; whether there are more.
+    pub fn take_keys(&mut self) -> bool {
+        let Some(kept) = self.kept.pop() else { return false };
+        let record = kept.record();
+        let head = Kept {
+            keys: blake3::Hash::from_bytes(*kept.blake3()).to_hex().to_string(),
+            record: record.len(),
+        };
+        let mut body = Zeroizing::new(Vec::with_capacity(record.len() + kept.keys().len()));
+        body.extend_from_slice(&record);
+        body.extend_from_slice(kept.keys());
+        self.output.write(&head, &body);
+        true
+    }
+
+    /// Puts a description of the client's database into the output.
+    pub fn describe(&mut self) {
+        let Self { lender, output, .. } = self;
+        let read = |client: &Client| {
+            output.write(&described(client.description(), client.is_outdated()), &[]);
+        };
+        lender.as_ref().and_then(|lender| lender.read(read));
+    }
+
+    fn fail(&mut self, error: &ClientError) {
+        self.output.write(&Failure::from(error), &[]);
+    }
+
+    fn show(&mut self, values: impl Iterator<Item = Fetched<Value>>, timings: Timings) -> Next {
+        let mut fields: Vec<Zeroizing<Vec<u8>>> = Vec::new();
+        let outcome = |value: Fetched<Value>| match value {
+            Fetched::Absent => Outcome::Absent,
+            Fetched::Dropped => Outcome::Dropped,
+            Fetched::Value(value) => {
+                let start = fields.len();
+                fields.extend(value.into_fields().into_iter().map(Zeroizing::new));
+                Outcome::Value(fields[start..].iter().map(|field| field.len()).collect())
+            }
+        };
+        let values = values.map(outcome).collect();
+        let mut body = Zeroizing::new(Vec::with_capacity(fields.iter().map(|field| field.len()).sum()));
+        fields.iter().for_each(|field| body.extend_from_slice(field));
+        let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+        let found = Found {
+            values,
+            requests: timings.requests,
+            sent_bytes: timings.sent_bytes,
+            received_bytes: timings.received_bytes,
+            keys_bytes: timings.keys_bytes,
+            query_ms: ms(timings.query),
+            server_ms: ms(timings.server),
+            network_ms: ms(timings.network),
+            decode_ms: ms(timings.decode),
+            keys_ms: ms(timings.keys),
+        };
+        self.output.write(&found, &body);
+        Next::Values
+    }
+}
+
+fn described(description: &Description, outdated: bool) -> Described<'_> {
+    let (table, params) = (description.table(), description.params());
+    let sum = |of: fn(spirea_wire::Lengths) -> usize| description.limits().parts().map(of).sum();
+    Described {
+        name: description.name(),
+        version: blake3::Hash::from_bytes(*description.version()).to_hex().to_string(),
+        protocol: params.name(),
+        keyword: table.kind == spirea_protocols::TableKind::Keyword,
+        entries: table.entries,
+        fields: &table.fields,
+        servers: params.parties(),
+        bins: params.bins(),
+        hint_bytes: description.parts().map(|part| part.hint_bytes()).sum(),
+        query_bytes: sum(|part| part.query_bytes),
+        answer_bytes: sum(|part| part.answer_bytes),
+        keys_bytes: sum(|part| part.keys_bytes),
+        outdated,
+    }
+}

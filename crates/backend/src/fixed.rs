@@ -1,0 +1,56 @@
+//! How queries are packed whose uniform halves, and those of the keys that they bring, are constants of a database.
+
+use spirea_math::{Expansion, Gadget, Ring, Rotations};
+
+use crate::BackendError;
+
+/// How queries that bring their keys are packed: the expansion to chunks, then their rotations, with keys for both.
+///
+/// Polynomials of a query are, in this order, those of its keys, which are for each level and then for each of
+/// [`Rotations::keys`] one ciphertext for each digit of the gadget, and of the ciphertext that is expanded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FixedPacking {
+    /// The gadget of all substitutions.
+    pub gadget: Gadget,
+    /// The expansion to chunks, from the first level on.
+    pub expansion: Expansion,
+    /// The rotations.
+    pub rotations: Rotations,
+}
+
+impl FixedPacking {
+    /// Substitutions that there are keys of.
+    pub fn keys(&self) -> usize {
+        self.expansion.levels() as usize + Rotations::KEYS
+    }
+
+    /// Polynomials of a query.
+    pub fn polynomials(&self, ring: &Ring) -> usize {
+        self.keys() * self.gadget.levels(ring) + 1
+    }
+
+    /// Substitutions of a query with so many results.
+    pub fn substitutions(&self, results: usize) -> usize {
+        self.expansion.substitutions() + self.rotations.substitutions(results)
+    }
+
+    /// Checks that these are the polynomials of a query.
+    ///
+    /// # Errors
+    /// [`BackendError::Shape`] if they are not.
+    pub fn check(&self, ring: &Ring, words: &[u32]) -> Result<(), BackendError> {
+        let (polynomials, found) = (self.polynomials(ring), words.len());
+        let rotated = self.rotations.chunks() <= self.expansion.leaves() && self.expansion.first() == 0;
+        if found == polynomials * ring.words() && rotated {
+            return Ok(());
+        }
+        Err(BackendError::Shape(format!("{found} words of {polynomials} polynomials, for {self:?}")))
+    }
+
+    /// The polynomials of the keys to each substitution, in order, and the one that is expanded.
+    pub fn split<'a>(&self, ring: &Ring, words: &'a [u32]) -> (std::slice::ChunksExact<'a, u32>, &'a [u32]) {
+        let of_key = self.gadget.levels(ring) * ring.words();
+        let (keys, query) = words.split_at(self.keys() * of_key);
+        (keys.chunks_exact(of_key), query)
+    }
+}

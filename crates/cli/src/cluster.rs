@@ -1,0 +1,257 @@
+//! `spirea worker`, `spirea worker-files` and `spirea coordinator`: databases larger than one machine.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use serde_json::json;
+use spirea_backend::{Residence, Share};
+use spirea_cluster::{Coordinator, CoordinatorConfig, MutualFiles, ShareFiles, Worker, WorkerConfig};
+use spirea_engine::KeyOptions;
+use spirea_server::settings::{Configured, parse_time};
+use spirea_server::{Collector, LogConfig, Party, Reloader, TlsFiles, heed_signals, init_logs};
+use spirea_store::Snapshot;
+use spirea_store::manifest::MANIFEST_FILE;
+use tokio::runtime;
+
+use crate::output::{parse_bytes, print_line};
+use crate::serve;
+use crate::status::Status;
+use crate::threads::Threads;
+
+/// A share of a database: its number, from 0 on, and how many there are, such as 0/4.
+#[derive(Clone, Copy, Debug)]
+struct ShareName(Share);
+
+impl FromStr for ShareName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wanted = || "a share is its number, from 0 on, of how many there are, such as 0/4".to_owned();
+        let (index, count) = text.split_once('/').ok_or_else(wanted)?;
+        let number = |text: &str| text.parse().map_err(|_| wanted());
+        Share::new(number(index)?, number(count)?).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+/// A host and a port to listen on.
+#[derive(Clone, Debug)]
+struct Place {
+    host: String,
+    address: SocketAddr,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, _) =
+            text.rsplit_once(':').ok_or("an address is a host and a port, such as 10.0.0.7:7000")?;
+        let mut addresses = text.to_socket_addrs().map_err(|error| format!("{text}: {error}"))?;
+        let address = addresses.next().ok_or_else(|| format!("{text}: this host has no address"))?;
+        Ok(Self { host: host.into(), address })
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_time(text)
+}
+
+/// What a worker serves.
+#[derive(Args)]
+pub struct WorkerOptions {
+    /// Folder of the snapshot, of which only the bytes that `spirea worker-files` lists need be there.
+    #[arg(long, value_name = "DIR")]
+    snapshot: PathBuf,
+    /// Which share it serves: its number, from 0 on, and how many there are, such as 0/4.
+    #[arg(long, value_name = "I/N")]
+    share: ShareName,
+    /// Address for the coordinator, by a name or a number that the certificate has; port 0 takes a free one.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Place,
+    /// Certificate by which the coordinator knows it, as PEM, with those of its issuers.
+    #[arg(long, value_name = "FILE", alias = "tls-certificate")]
+    tls_cert: PathBuf,
+    /// The certificate's private key, as PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_key: PathBuf,
+    /// Certificate of whoever signs coordinators' certificates, as PEM: nobody else is answered, so it signs nobody else.
+    #[arg(long, value_name = "FILE")]
+    client_ca: PathBuf,
+    /// Threads that compute; 0 for all. [default: 0]
+    #[arg(long)]
+    threads: Option<Threads>,
+    /// How the share is held: copied into huge pages of memory, or mapped from its file. [default: copied]
+    #[arg(long, value_enum)]
+    memory: Option<serve::Memory>,
+    /// Which of two servers this is, 0 or 1, for databases of a protocol with two.
+    #[arg(long, value_name = "0|1")]
+    party: Option<Party>,
+    /// Batches that may wait while one is computed; the coordinator asks another replica for more.
+    #[arg(long, default_value_t = 8)]
+    queue: usize,
+    /// Memory for clients' evaluation keys, where a share needs them; the least recently used leave first. [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    keys_memory: Option<u64>,
+    /// Address of metrics and probes, without TLS; none by default.
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<Place>,
+    /// Collector that takes traces by OTLP, such as http://127.0.0.1:4318; none by default.
+    #[arg(long, value_name = "URL")]
+    otlp: Option<Collector>,
+    /// How long it goes on when it is to stop, so that its coordinator sees it first.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    drain_delay: Duration,
+}
+
+/// Serves a share until it is asked to stop.
+pub fn worker(options: WorkerOptions) -> anyhow::Result<Status> {
+    let _logs =
+        init_logs(LogConfig::default()).map_err(|error| anyhow!("logging could not be set up: {error}"))?;
+    let host = options.listen.host.clone();
+    let own = TlsFiles { certificate: options.tls_cert, key: options.tls_key };
+    let defaults = KeyOptions::default();
+    let memory_bytes = options.keys_memory.unwrap_or(defaults.memory_bytes);
+    let config = WorkerConfig {
+        snapshot: options.snapshot,
+        share: options.share.0,
+        party: options.party,
+        listen: options.listen.address,
+        tls: MutualFiles { own, authority: options.client_ca },
+        metrics: options.metrics.map(|place| place.address),
+        threads: options.threads.map_or(0, Threads::count),
+        residence: options.memory.map_or_else(Residence::default, Residence::from),
+        queue: options.queue,
+        keys: KeyOptions { memory_bytes, ..defaults },
+        traces: options.otlp,
+        drain_delay: options.drain_delay,
+    };
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.context("the system refused threads")?.block_on(async {
+        let worker = Worker::open(config).await?;
+        heed_signals(worker.stopper(), Reloader::default()).context("the system refused signals")?;
+        let status = worker.status();
+        print_line(
+            &json!({
+                "ready": true,
+                "address": format!("https://{host}:{}", worker.address().port()),
+                "metrics": worker.metrics_address().map(|address| format!("http://{address}/metrics")),
+                "database": status.database,
+                "database_version": status.version,
+                "share": status.share,
+                "shares": status.shares,
+                "bytes": status.bytes,
+            })
+            .to_string(),
+        )?;
+        worker.run().await;
+        Ok(Status::SUCCESS)
+    })
+}
+
+/// Which share of which snapshot.
+#[derive(Args)]
+pub struct FilesOptions {
+    /// Folder of the snapshot, of which only manifest.json need be there.
+    #[arg(long, value_name = "DIR")]
+    snapshot: PathBuf,
+    /// Which share: its number, from 0 on, and how many there are, such as 0/4.
+    #[arg(long, value_name = "I/N")]
+    share: ShareName,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints which bytes of which files the server of a share reads.
+pub fn worker_files(options: &FilesOptions) -> anyhow::Result<Status> {
+    let snapshot = Snapshot::open(&options.snapshot)?;
+    let manifest = snapshot.folder().join(MANIFEST_FILE);
+    let bytes = std::fs::metadata(&manifest).with_context(|| manifest.display().to_string())?.len();
+    let files = ShareFiles::of(snapshot.manifest(), bytes, options.share.0);
+    if options.json {
+        print_line(&serde_json::to_string(&files)?)?;
+        return Ok(Status::SUCCESS);
+    }
+    for part in &files.files {
+        let optional = if part.optional { ", if it is there" } else { "" };
+        let of = part.ranges.iter().map(|[start, end]| end - start).sum::<u64>();
+        print_line(&format!("{}\t{of} of {} bytes{optional}", part.path, part.size))?;
+        part.ranges.iter().try_for_each(|[start, end]| print_line(&format!("\t{start}..{end}")))?;
+    }
+    Ok(Status::SUCCESS)
+}
+
+/// What a coordinator serves, and how. Beside what is named here it takes what `spirea serve` takes; the snapshots are those
+/// of the placement.
+#[derive(Args)]
+pub struct CoordinatorOptions {
+    #[command(flatten)]
+    serve: serve::Options,
+    /// File of the placement, as JSON: which workers serve which share of which snapshot. It is read again when it changes.
+    #[arg(long, value_name = "FILE")]
+    placement: PathBuf,
+    /// Certificate of whoever signs workers' certificates, as PEM.
+    #[arg(long, value_name = "FILE")]
+    worker_ca: PathBuf,
+    /// Certificate by which workers know the coordinator, as PEM, with those of its issuers.
+    #[arg(long, value_name = "FILE")]
+    tls_client_cert: PathBuf,
+    /// That certificate's private key, as PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_client_key: PathBuf,
+    /// How long an accepted query waits for workers that are lost.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
+    patience: Duration,
+}
+
+/// Serves what workers have until it is asked to stop.
+pub fn coordinator(options: CoordinatorOptions) -> anyhow::Result<Status> {
+    let CoordinatorOptions { serve, placement, worker_ca, tls_client_cert, tls_client_key, patience } =
+        options;
+    let configured = serve.configure()?;
+    if !configured.config.snapshots.is_empty() {
+        bail!(
+            "the snapshots of a coordinator are those of its placement; leave out {:?}",
+            configured.config.snapshots
+        );
+    }
+    configured.check_settings()?;
+    let Configured { config: server, warnings, .. } = configured;
+    let _logs = init_logs(server.log).map_err(|error| anyhow!("logging could not be set up: {error}"))?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    let own = TlsFiles { certificate: tls_client_cert, key: tls_client_key };
+    let tls = MutualFiles { own, authority: worker_ca };
+    let config = CoordinatorConfig { server, placement, tls, patience };
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("the system refused threads")?.block_on(async {
+        let coordinator = Coordinator::bind(config).await?;
+        coordinator.heed_signals()?;
+        serve::announce(coordinator.addresses(), None)?;
+        coordinator.run().await?;
+        Ok(Status::SUCCESS)
+    })
+}
+
+/// What the Python package does: it takes `cluster` from the command line before this does.
+#[derive(Args)]
+pub struct Elsewhere {
+    /// Whatever is asked of it.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    arguments: Vec<String>,
+}
+
+impl Elsewhere {
+    /// Says where the command is.
+    pub fn run(&self) -> anyhow::Result<Status> {
+        let asked = self.arguments.first().map_or("", String::as_str);
+        bail!(
+            "cluster {asked} is a command of the Python package: pip install 'spirea[cluster]' (docs/scale-out.md)"
+        )
+    }
+}

@@ -1,0 +1,145 @@
+//! The `spirea` command: plan, build, sign, inspect, publish, serve, get, doctor, load, bench, gpu and more.
+//!
+//! The program is [`run`]; a program that has the command within, as the Python package does, calls it too, and takes options
+//! as the command does ([`build_options`], [`server_config`], [`plan_lines`]).
+
+mod access;
+mod bench;
+mod build;
+mod cluster;
+mod doctor;
+mod get;
+mod gpu;
+mod input;
+mod inspect;
+mod key;
+mod latencies;
+mod leaks;
+mod library;
+mod load;
+mod manual;
+mod output;
+mod plan;
+mod progress;
+mod publish;
+mod remote;
+mod serve;
+mod simulate_load;
+mod status;
+mod threads;
+mod token;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+pub use library::{build_options, plan_lines, server_config};
+pub use status::Status;
+pub use threads::Threads;
+
+/// Private information retrieval: serve a table, look records up, and the server does not learn which.
+#[derive(Parser)]
+#[command(name = "spirea", version, max_term_width = 110)]
+struct Command {
+    /// Print results and errors alone: no progress, and nothing of what was built.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Build a snapshot from a table.
+    Build(build::Options),
+    /// Compare the protocols for a table, on this machine.
+    Plan(plan::Options),
+    /// Explain a snapshot: shapes, sizes, anonymity set, failure bound, and what a look-up tells whom.
+    Inspect(inspect::Options),
+    /// Publish a base or changes of it in a repository.
+    Publish(publish::Publish),
+    /// Go back to an earlier version of a repository.
+    Rollback(publish::Rollback),
+    /// Make a new base of a repository's base and its changes.
+    Compact(publish::Compact),
+    /// Make a key that signs versions.
+    #[command(subcommand)]
+    Key(key::Key),
+    /// Sign a snapshot.
+    Sign(key::Sign),
+    /// Serve snapshots over HTTP.
+    Serve(Box<serve::Options>),
+    /// Serve a share of a database that is larger than one machine, for a coordinator.
+    Worker(Box<cluster::WorkerOptions>),
+    /// List the bytes of a snapshot's files that the worker of a share reads.
+    WorkerFiles(cluster::FilesOptions),
+    /// Serve databases whose shares workers have.
+    Coordinator(Box<cluster::CoordinatorOptions>),
+    /// Serve databases larger than one machine, on Ray: with the Python package and its extra `cluster`.
+    #[command(disable_help_flag = true)]
+    Cluster(cluster::Elsewhere),
+    /// Make tokens, by which a server knows who may ask.
+    #[command(subcommand)]
+    Token(token::Token),
+    /// Look records up privately.
+    Get(get::Options),
+    /// Examine the way from here to an answer, and say what is wrong.
+    Doctor(doctor::Options),
+    /// Measure, beside the limits of this machine.
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Check a GPU, and measure it.
+    #[command(subcommand)]
+    Gpu(gpu::Gpu),
+    /// Ask a server at a set rate, as many clients would, and check every answer.
+    Load(load::Options),
+    /// Simulate latency against load, by the server's own scheduler.
+    SimulateLoad(simulate_load::Options),
+    /// Print the completions of a shell: bash, elvish, fish, powershell, zsh.
+    Completions(manual::Completions),
+    /// Write man pages, one for each command.
+    Man(manual::Man),
+}
+
+/// Runs the command: the arguments begin with its name.
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Status {
+    let command = match Command::try_parse_from(arguments) {
+        Ok(command) => command,
+        Err(error) => {
+            // There is nowhere else to complain.
+            let _ = error.print();
+            return Status::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX));
+        }
+    };
+    if command.quiet {
+        output::be_quiet();
+    }
+    let result = match command.action {
+        Action::Build(options) => build::run(&options),
+        Action::Plan(options) => plan::run(&options),
+        Action::Inspect(options) => inspect::run(&options),
+        Action::Publish(options) => publish::publish(&options),
+        Action::Rollback(options) => publish::rollback(&options),
+        Action::Compact(options) => publish::compact(&options),
+        Action::Key(options) => key::run(&options),
+        Action::Sign(options) => key::sign(&options),
+        Action::Serve(options) => serve::run(*options),
+        Action::Worker(options) => cluster::worker(*options),
+        Action::WorkerFiles(options) => cluster::worker_files(&options),
+        Action::Coordinator(options) => cluster::coordinator(*options),
+        Action::Cluster(options) => options.run(),
+        Action::Token(token) => token::run(&token),
+        Action::Get(options) => get::run(&options),
+        Action::Doctor(options) => doctor::run(&options),
+        Action::Bench(bench) => bench::run(bench).map(|()| Status::SUCCESS),
+        Action::Gpu(gpu) => gpu::run(&gpu),
+        Action::Load(options) => load::run(&options),
+        Action::SimulateLoad(options) => simulate_load::run(&options),
+        Action::Completions(options) => manual::completions(&options, Command::command()),
+        Action::Man(options) => manual::man(&options, Command::command()),
+    };
+    result.unwrap_or_else(|error| {
+        output::print_error(&format!("spirea: {error:#}"));
+        Status::from(2)
+    })
+}

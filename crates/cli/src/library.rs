@@ -1,0 +1,92 @@
+//! Options as the command takes them, for programs that have it within.
+
+use std::sync::Arc;
+
+use clap::Args;
+use spirea_protocols::planner::Rates;
+use spirea_server::ServerConfig;
+use spirea_store::ingest::RowTable;
+use spirea_store::{BuildOptions, Input};
+
+use crate::threads::Threads;
+use crate::{build, plan, serve};
+
+/// What `spirea build` would build with these arguments, of `rows` in place of the file of `--input` if there are any, and on
+/// how many threads. Measures this machine where the planner is to choose.
+///
+/// # Errors
+/// A [`clap::Error`], a [`StoreError`](spirea_store::StoreError), or what else is wrong with them.
+pub fn build_options(
+    arguments: &[String],
+    rows: Option<Arc<dyn RowTable>>,
+) -> anyhow::Result<(BuildOptions, Threads)> {
+    let options: build::Options = parse("build", arguments)?;
+    let input = rows.map(Input::Rows).map_or_else(|| options.file(), Ok)?;
+    Ok((options.build_options(input)?, options.threads()))
+}
+
+/// What `spirea serve` would serve with these arguments, and how. What they do not say is as the environment says.
+///
+/// # Errors
+/// A [`clap::Error`], or what is wrong with the settings.
+pub fn server_config(arguments: &[String]) -> anyhow::Result<ServerConfig> {
+    let configured = parse::<serve::Options>("serve", arguments)?.configure()?;
+    configured.check()?;
+    Ok(configured.config)
+}
+
+/// The lines of `spirea plan --json` with these arguments, at rates that have been measured.
+///
+/// # Errors
+/// A [`clap::Error`], a [`StoreError`](spirea_store::StoreError), or what else is wrong with them.
+pub fn plan_lines(arguments: &[String], rates: &Rates) -> anyhow::Result<Vec<String>> {
+    parse::<plan::Options>("plan", arguments)?.lines(rates)
+}
+
+fn parse<T: Args>(name: &'static str, arguments: &[String]) -> Result<T, clap::Error> {
+    let command = T::augment_args(clap::Command::new(name));
+    let matches = command.try_get_matches_from([name.to_owned()].iter().chain(arguments))?;
+    T::from_arg_matches(&matches)
+}
+
+#[cfg(test)]
+mod tests {
+    use spirea_store::Input;
+
+    use super::*;
+
+    fn arguments(arguments: &[&str]) -> Vec<String> {
+        arguments.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn options_are_those_of_the_command() {
+        let given =
+            arguments(&["--input=a.csv", "--out=table", "--key=k", "--value=a", "--value=b", "--threads=1"]);
+        let (options, threads) = build_options(&given, None).unwrap();
+        assert!(matches!(&options.input, Input::File { path, .. } if path.ends_with("a.csv")));
+        assert_eq!((options.selection.values.join(" "), threads.count()), ("a b".into(), 1));
+
+        for (wrong, cause) in [
+            (arguments(&["--input=a.csv", "--out=t", "--bins=x"]), "--bins"),
+            (arguments(&["--input=a.csv", "--out=t", "--prf=siphash"]), "--accept-weak-prf"),
+            (arguments(&["--input=a.unknown", "--out=t"]), "--format"),
+        ] {
+            let error = build_options(&wrong, None).unwrap_err().to_string();
+            assert!(error.contains(cause), "{error}");
+        }
+        assert!(server_config(&arguments(&["--party=2", "t"])).unwrap_err().is::<clap::Error>());
+        let config = server_config(&arguments(&["--listen=127.0.0.1:0", "no/such/snapshot"]));
+        assert!(config.unwrap_err().to_string().contains("no/such/snapshot"));
+    }
+
+    #[test]
+    fn a_plan_has_a_line_for_each_protocol() {
+        let given = arguments(&["--records=1000", "--record-bytes=32", "--servers=2", "--bins=10"]);
+        let lines = plan_lines(&given, &Rates::default()).unwrap();
+        // Three of them with keys that are registered, and with keys that come with queries.
+        assert_eq!(lines.len(), spirea_protocols::registry::NAMES.len() + 3);
+        assert!(lines.iter().all(|line| line.starts_with("{\"protocol\":")), "{lines:?}");
+        assert!(plan_lines(&arguments(&["--records=0", "--record-bytes=32"]), &Rates::default()).is_err());
+    }
+}

@@ -1,0 +1,371 @@
+//! What a coordinator serves: the snapshots that are placed, and which of them answer.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use spirea_backend::Share;
+use spirea_engine::{Engine, Served};
+use spirea_protocols::{Opening, Party, Role};
+use spirea_server::Processor;
+use spirea_store::Snapshot;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::group::Group;
+use crate::lock::lock;
+use crate::placement::{DatabasePlacement, Placement, SnapshotPlacement};
+use crate::rate::Rate;
+use crate::remote::{RemoteShares, Shares};
+use crate::replica::{Expected, ReplicaReport};
+use crate::tls::MutualTls;
+
+/// A pause before a snapshot that could not be opened is tried again.
+const REOPEN: Duration = Duration::from_secs(2);
+/// How long a snapshot stays current whose shares are not all served: workers come back.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What snapshots are opened with.
+pub(crate) struct Means {
+    pub engine: Arc<Engine>,
+    pub processor: Processor,
+    pub tls: Arc<MutualTls>,
+    pub party: Option<Party>,
+    pub patience: Duration,
+    pub runtime: Handle,
+}
+
+/// The databases of a coordinator.
+pub(crate) struct Databases {
+    means: Means,
+    placed: Mutex<Placed>,
+    /// Told when a replica changes, or a snapshot has been opened.
+    changed: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Placed {
+    placement: Placement,
+    databases: BTreeMap<String, Vec<Arc<Mutex<Opened>>>>,
+}
+
+/// A snapshot that is placed.
+struct Opened {
+    path: PathBuf,
+    count: usize,
+    replicas: Vec<Vec<String>>,
+    stage: Stage,
+    /// When all its shares were served last.
+    complete: Option<Instant>,
+}
+
+enum Stage {
+    /// It cannot be read, and why; when it is tried again.
+    Refused(String, Instant),
+    /// Its manifest is read, and its workers are connected to; it is being opened, or waits for them to be measured.
+    Opening(Shares),
+    /// It answers.
+    Ready(Shares, Served),
+}
+
+impl Stage {
+    fn shares(&self) -> Option<&Shares> {
+        match self {
+            Self::Refused(..) => None,
+            Self::Opening(shares) | Self::Ready(shares, _) => Some(shares),
+        }
+    }
+}
+
+/// How a database does.
+#[derive(Debug, Serialize)]
+pub(crate) struct DatabaseReport {
+    pub name: String,
+    /// Requests that wait, and that are being answered.
+    pub waiting: usize,
+    pub running: usize,
+    pub queries_per_second: f64,
+    pub queries: u64,
+    /// The version that is current, in hexadecimal digits.
+    pub current: Option<String>,
+    pub snapshots: Vec<SnapshotReport>,
+}
+
+/// How a snapshot does.
+#[derive(Debug, Serialize)]
+pub(crate) struct SnapshotReport {
+    pub path: PathBuf,
+    pub version: Option<String>,
+    /// `refused`, `opening` or `ready`.
+    pub state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    pub shares: Vec<Vec<ReplicaReport>>,
+}
+
+impl Databases {
+    /// No databases.
+    pub fn new(means: Means) -> Arc<Self> {
+        Arc::new(Self { means, placed: Mutex::default(), changed: Arc::default() })
+    }
+
+    /// Serves what is placed from now on, and nothing else.
+    pub fn apply(self: &Arc<Self>, placement: Placement) {
+        let mut placed = lock(&self.placed);
+        let mut former = std::mem::take(&mut placed.databases);
+        for DatabasePlacement { name, snapshots } in &placement.databases {
+            let mut known = former.remove(name).unwrap_or_default();
+            let take = |SnapshotPlacement { path, shares }: &SnapshotPlacement| {
+                let same = |opened: &Arc<Mutex<Opened>>| {
+                    let opened = lock(opened);
+                    opened.path == *path && opened.count == shares.len()
+                };
+                match known.iter().position(same) {
+                    Some(index) => {
+                        let opened = known.swap_remove(index);
+                        lock(&opened).place(shares);
+                        opened
+                    }
+                    None => self.open(name, path, shares),
+                }
+            };
+            let snapshots = snapshots.iter().map(take).collect();
+            placed.databases.insert(name.clone(), snapshots);
+        }
+        for name in former.keys() {
+            self.means.engine.forget(name);
+        }
+        placed.placement = placement;
+        drop(placed);
+        self.changed.notify_waiters();
+    }
+
+    /// Has the versions answer that can, again and again, whenever a replica or a snapshot changes.
+    pub async fn attend(self: Arc<Self>) {
+        loop {
+            let changed = self.changed.notified();
+            self.settle();
+            // Some things change with time alone.
+            let _ = tokio::time::timeout(GRACE / 10, changed).await;
+        }
+    }
+
+    /// Has the versions answer that can.
+    fn settle(self: &Arc<Self>) {
+        let placed = lock(&self.placed);
+        for (name, snapshots) in &placed.databases {
+            let mut ready = Vec::new();
+            let mut current = None;
+            for opened in snapshots {
+                let served = self.look(name, opened);
+                if let Some((served, complete)) = served {
+                    if complete {
+                        current = Some(ready.len());
+                    }
+                    ready.push(served);
+                }
+            }
+            // As long as none is complete, the one that was current stays.
+            let answering = self.means.engine.versions(name).unwrap_or_default();
+            let former = answering.first().and_then(|newest| {
+                ready.iter().position(|served: &Served| served.version() == newest.version())
+            });
+            if let Some(current) = current.or(former) {
+                let newest = ready.remove(current);
+                let wanted: Vec<Served> = [newest].into_iter().chain(ready.into_iter().rev()).collect();
+                if !wanted.iter().map(Served::version).eq(answering.iter().map(Served::version)) {
+                    tracing::info!(database = %name, versions = wanted.len(), "other versions answer");
+                    self.means.engine.serve_exactly(name, wanted);
+                }
+            } else if answering.is_empty() && !self.means.engine.knows(name) {
+                // Clients are told that it is being loaded.
+                self.means.engine.expect(name, [0; 32]);
+            }
+        }
+    }
+
+    /// A snapshot that answers, and whether all its shares are served. One that could not be read is tried again.
+    fn look(self: &Arc<Self>, name: &str, opened: &Arc<Mutex<Opened>>) -> Option<(Served, bool)> {
+        let mut this = lock(opened);
+        let now = Instant::now();
+        if let Stage::Refused(_, again) = this.stage
+            && now > again
+        {
+            let (path, count) = (this.path.clone(), this.count);
+            this.stage = self.begin(name, &path, count, opened);
+            this.connect();
+        }
+        if this.stage.shares().is_some_and(Shares::are_ready) {
+            this.complete = Some(now);
+        }
+        match &this.stage {
+            Stage::Ready(_, served) => {
+                Some((served.clone(), this.complete.is_some_and(|then| now.duration_since(then) < GRACE)))
+            }
+            Stage::Refused(..) | Stage::Opening(_) => None,
+        }
+    }
+
+    fn open(self: &Arc<Self>, name: &str, path: &Path, replicas: &[Vec<String>]) -> Arc<Mutex<Opened>> {
+        let opened = Arc::new(Mutex::new(Opened {
+            path: path.into(),
+            count: replicas.len(),
+            replicas: replicas.to_vec(),
+            stage: Stage::Refused(String::new(), Instant::now()),
+            complete: None,
+        }));
+        let stage = self.begin(name, path, replicas.len(), &opened);
+        let mut this = lock(&opened);
+        this.stage = stage;
+        this.connect();
+        drop(this);
+        opened
+    }
+
+    /// Reads a snapshot's manifest, and opens it on a thread of its own.
+    fn begin(self: &Arc<Self>, name: &str, path: &Path, count: usize, opened: &Arc<Mutex<Opened>>) -> Stage {
+        let refused = |cause: String| {
+            tracing::error!(database = %name, snapshot = %path.display(), %cause, "a snapshot cannot be served");
+            Stage::Refused(cause, Instant::now() + REOPEN)
+        };
+        let snapshot = match Snapshot::open(path) {
+            Ok(snapshot) => snapshot,
+            Err(error) => return refused(error.to_string()),
+        };
+        let found = &snapshot.manifest().name;
+        if found != name {
+            return refused(format!("it is of the database {found:?}, not of {name:?}"));
+        }
+        let share = match Share::new(0, count) {
+            Ok(share) => share,
+            Err(error) => return refused(error.to_string()),
+        };
+        let Means { tls, runtime, .. } = &self.means;
+        let group = |share| {
+            let expected = Expected { version: snapshot.version(), share };
+            Group::new(expected, tls, &self.changed, runtime)
+        };
+        let shares = Shares {
+            version: snapshot.version(),
+            groups: Arc::new(share.all().map(group).collect()),
+            answered: Arc::new(Mutex::new(Rate::default())),
+        };
+        let (databases, opened, of_thread) = (Arc::downgrade(self), Arc::downgrade(opened), shares.clone());
+        let work = move || {
+            // What is no longer placed is not opened any further.
+            let placed = || Some((databases.upgrade()?, opened.upgrade()?));
+            let Some((databases, _)) = placed() else { return };
+            let joined = databases.join(&snapshot, share, &of_thread);
+            drop(databases);
+            let joined = joined.and_then(|database| {
+                while !of_thread.are_ready() {
+                    if placed().is_none() {
+                        return Err("it is no longer placed".into());
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                // The first batches are nobody's: they find out how long batches take.
+                database.measure().map_err(|error| error.to_string())?;
+                Ok(Served::from(database))
+            });
+            let signature = snapshot.signature().map_err(|error| error.to_string());
+            let joined = joined.and_then(|served| Ok(served.signed(signature?)));
+            let Some((databases, opened)) = placed() else { return };
+            let mut opened = lock(&opened);
+            opened.stage = match joined {
+                Ok(served) => Stage::Ready(of_thread, served),
+                Err(cause) => {
+                    tracing::error!(snapshot = %snapshot.folder().display(), %cause, "a snapshot cannot be served");
+                    Stage::Refused(cause, Instant::now() + REOPEN)
+                }
+            };
+            drop(opened);
+            databases.changed.notify_waiters();
+        };
+        match std::thread::Builder::new().name("spirea-open".into()).spawn(work) {
+            Ok(_) => Stage::Opening(shares),
+            Err(error) => refused(format!("the system gives no thread: {error}")),
+        }
+    }
+
+    /// The database of a snapshot whose rows others have.
+    fn join(
+        &self,
+        snapshot: &Snapshot,
+        share: Share,
+        shares: &Shares,
+    ) -> Result<spirea_engine::Database, String> {
+        let Means { processor, party, patience, runtime, .. } = &self.means;
+        snapshot.verify_beside_matrix().map_err(|error| error.to_string())?;
+        let opening = Opening { role: Role::Joins(share), party: *party, ..Opening::default() };
+        let (shares, patience, runtime) = (shares.clone(), *patience, runtime.clone());
+        let opened = processor.open_behind(snapshot, opening, |joins| {
+            Box::new(RemoteShares::new(joins, shares, patience, runtime))
+        });
+        opened.map_err(|error| error.to_string())
+    }
+
+    /// How the databases do.
+    pub fn report(&self) -> Vec<DatabaseReport> {
+        let placed = lock(&self.placed);
+        // In the order in which they are placed.
+        let order = placed.placement.databases.iter().map(|database| &database.name);
+        let databases = order.filter_map(|name| Some((name, placed.databases.get(name)?)));
+        databases.map(|(name, snapshots)| self.report_of(name, snapshots)).collect()
+    }
+
+    fn report_of(&self, name: &str, snapshots: &[Arc<Mutex<Opened>>]) -> DatabaseReport {
+        let hex = |version: &[u8; 32]| blake3::Hash::from_bytes(*version).to_hex().to_string();
+        let load = self.means.engine.load_of(name);
+        let (now, mut rate, mut total) = (Instant::now(), 0.0, 0);
+        let snapshots = snapshots.iter().map(|opened| {
+            let opened = lock(opened);
+            let (state, cause) = match &opened.stage {
+                Stage::Refused(cause, _) => ("refused", Some(cause.clone())),
+                Stage::Opening(_) => ("opening", None),
+                Stage::Ready(..) => ("ready", None),
+            };
+            let shares = opened.stage.shares();
+            if let Some(shares) = shares {
+                let mut answered = lock(&shares.answered);
+                rate += answered.per_second(now);
+                total += answered.total();
+            }
+            SnapshotReport {
+                path: opened.path.clone(),
+                version: shares.map(|shares| hex(&shares.version)),
+                state,
+                cause,
+                shares: shares
+                    .map_or_else(Vec::new, |shares| shares.groups.iter().map(Group::report).collect()),
+            }
+        });
+        let snapshots = snapshots.collect();
+        let newest = self.means.engine.version(name, None).ok();
+        DatabaseReport {
+            name: name.into(),
+            waiting: load.waiting,
+            running: load.running,
+            queries_per_second: rate,
+            queries: total,
+            current: newest.map(|newest| hex(newest.version())),
+            snapshots,
+        }
+    }
+}
+
+impl Opened {
+    /// Has these workers serve its shares.
+    fn place(&mut self, replicas: &[Vec<String>]) {
+        self.replicas = replicas.to_vec();
+        self.connect();
+    }
+
+    fn connect(&self) {
+        if let Some(shares) = self.stage.shares() {
+            shares.groups.iter().zip(&self.replicas).for_each(|(group, urls)| group.place(urls));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The replicas of a share as one: which is asked, when a second one is, and what happens when one fails.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use spirea_protocols::{Partial, ProtocolError};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{sleep, sleep_until, timeout_at};
+
+use crate::lock::lock;
+use crate::replica::{Ask, Expected, Refusal, Replica, ReplicaReport, ReplicaState};
+use crate::times::{HedgeBudget, Times};
+use crate::tls::MutualTls;
+
+/// A pause before replicas that were all busy, or failed, are asked again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// So many replicas may fail at one batch while they go on: what all of them fail at is not theirs to be retried.
+const MOST_FAILURES: usize = 6;
+
+/// A share, and who serves it.
+pub(crate) struct Group {
+    expected: Expected,
+    replicas: RwLock<Vec<Arc<Replica>>>,
+    /// Told when a replica can be asked, or no longer.
+    changed: Arc<Notify>,
+    times: Mutex<Times>,
+    budget: Mutex<HedgeBudget>,
+    tls: Arc<MutualTls>,
+    runtime: Handle,
+}
+
+impl Group {
+    /// A share that nobody serves yet; `changed` is told when that changes.
+    pub fn new(expected: Expected, tls: &Arc<MutualTls>, changed: &Arc<Notify>, runtime: &Handle) -> Self {
+        Self {
+            expected,
+            replicas: RwLock::default(),
+            changed: Arc::clone(changed),
+            times: Mutex::default(),
+            budget: Mutex::default(),
+            tls: Arc::clone(tls),
+            runtime: runtime.clone(),
+        }
+    }
+
+    /// Has these serve it, and no others: those that go finish what they have been asked.
+    pub fn place(&self, urls: &[String]) {
+        let mut replicas = self.write();
+        let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut *replicas)
+            .into_iter()
+            .partition(|replica| urls.iter().any(|url| url == replica.url()));
+        let place = |url: &String| {
+            let known = kept.iter().find(|replica| replica.url() == url).cloned();
+            known.unwrap_or_else(|| {
+                Replica::connect(url, self.expected, &self.tls, &self.changed, &self.runtime)
+            })
+        };
+        *replicas = urls.iter().map(place).collect();
+        drop(replicas);
+        gone.iter().for_each(|replica| replica.leave());
+    }
+
+    /// Whether anybody can be asked.
+    pub fn is_ready(&self) -> bool {
+        self.read().iter().any(|replica| replica.state() == ReplicaState::Ready)
+    }
+
+    /// How its replicas do.
+    pub fn report(&self) -> Vec<ReplicaReport> {
+        self.read().iter().map(|replica| replica.report()).collect()
+    }
+
+    /// What the share makes of a batch, as long as `bytes`: of whichever replica is first to say. While there is none, it
+    /// waits for one, until the deadline.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if a query is not what the parameters say, [`ProtocolError::Unanswered`] if nobody
+    /// answered in time.
+    pub async fn partial(
+        &self,
+        ask: &Ask,
+        bytes: usize,
+        deadline: Instant,
+    ) -> Result<Partial, ProtocolError> {
+        let mut failures = 0;
+        lock(&self.budget).earn();
+        loop {
+            let changed = self.changed.notified();
+            let round = self.round(ask, bytes, &mut failures);
+            match timeout_at(deadline.into(), round).await {
+                Ok(Some(Ok(partial))) => return Ok(partial),
+                Ok(Some(Err(Refusal::Malformed(detail)))) => {
+                    return Err(ProtocolError::Malformed { what: "query", detail });
+                }
+                Ok(Some(Err(Refusal::Busy | Refusal::Lost(_)))) => sleep(PAUSE).await,
+                Ok(Some(Err(Refusal::Failed(_)))) if failures < MOST_FAILURES => sleep(PAUSE).await,
+                Ok(Some(Err(Refusal::Failed(cause)))) => return Err(self.unanswered(&cause)),
+                Ok(None) => {
+                    // Nobody can be asked.
+                    if timeout_at(deadline.into(), changed).await.is_err() {
+                        return Err(self.unanswered("no replica can be asked"));
+                    }
+                }
+                Err(_) => return Err(self.unanswered("no replica answered in time")),
+            }
+        }
+    }
+
+    fn unanswered(&self, cause: &str) -> ProtocolError {
+        let share = self.expected.share;
+        ProtocolError::Unanswered(format!("share {} of {}: {cause}", share.index(), share.count()))
+    }
+
+    /// Asks one replica after another until one answers, each once, and a second one beside a slow one. None if none can be
+    /// asked; the last refusal if all that were asked refused.
+    async fn round(&self, ask: &Ask, bytes: usize, failures: &mut usize) -> Option<Result<Partial, Refusal>> {
+        let mut asked: Vec<Arc<Replica>> = Vec::new();
+        let mut attempts = FuturesUnordered::new();
+        let begin = |replica: Arc<Replica>| async move {
+            let began = Instant::now();
+            let outcome = replica.partial(ask, bytes).await;
+            (outcome, began.elapsed())
+        };
+        let first = self.pick(&asked)?;
+        asked.push(Arc::clone(&first));
+        attempts.push(begin(first));
+        let slow = lock(&self.times).slow(ask.queries);
+        let mut hedge_at = slow.map(|slow| Instant::now() + slow);
+        loop {
+            let hedge = async {
+                match hedge_at {
+                    Some(at) => sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some((outcome, time)) = attempts.next() => match outcome {
+                    Ok(partial) => {
+                        lock(&self.times).note(ask.queries, time);
+                        return Some(Ok(partial));
+                    }
+                    Err(Refusal::Malformed(detail)) => return Some(Err(Refusal::Malformed(detail))),
+                    Err(refusal) => {
+                        // One that was lost is no sign that the batch is to blame.
+                        if let Refusal::Failed(_) = refusal {
+                            *failures += 1;
+                        }
+                        match self.pick(&asked) {
+                            Some(next) => {
+                                asked.push(Arc::clone(&next));
+                                attempts.push(begin(next));
+                            }
+                            None if attempts.is_empty() => return Some(Err(refusal)),
+                            None => (),
+                        }
+                    }
+                },
+                () = hedge => {
+                    hedge_at = None;
+                    if let Some(second) = self.pick(&asked)
+                        && lock(&self.budget).pay()
+                    {
+                        second.note_hedge();
+                        asked.push(Arc::clone(&second));
+                        attempts.push(begin(second));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The replica with the least to do that can be asked, but for those that were.
+    fn pick(&self, asked: &[Arc<Replica>]) -> Option<Arc<Replica>> {
+        let replicas = self.read();
+        let free = replicas.iter().filter(|replica| {
+            replica.state() == ReplicaState::Ready && !asked.iter().any(|other| Arc::ptr_eq(other, replica))
+        });
+        free.min_by(|a, b| a.burden().total_cmp(&b.burden())).cloned()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Replica>>> {
+        self.replicas.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Arc<Replica>>> {
+        self.replicas.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.read().iter().for_each(|replica| replica.leave());
+    }
+}

@@ -1,0 +1,144 @@
+//! A database whose rows other machines have: it asks all shares at the same time, and makes the answers of what they say.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use spirea_backend::Share;
+use spirea_engine::current_trace;
+use spirea_protocols::{BatchDigest, Partial, PreparedKeys, ProtocolError, Query, Responder, Sizes};
+use spirea_wire::ShareRequest;
+use tokio::runtime::Handle;
+
+use crate::group::Group;
+use crate::lock::lock;
+use crate::rate::Rate;
+use crate::replica::Ask;
+
+/// The shares of a snapshot on other machines.
+pub(crate) struct RemoteShares {
+    /// Makes answers of partials; it has no rows.
+    joins: Box<dyn Responder>,
+    shares: Shares,
+    patience: Duration,
+    runtime: Handle,
+}
+
+/// Who serves the shares of a snapshot, in order, and what was asked of them.
+#[derive(Clone)]
+pub(crate) struct Shares {
+    pub version: [u8; 32],
+    pub groups: Arc<Vec<Group>>,
+    pub answered: Arc<Mutex<Rate>>,
+}
+
+impl Shares {
+    /// Whether each share has somebody who can be asked.
+    pub fn are_ready(&self) -> bool {
+        self.groups.iter().all(Group::is_ready)
+    }
+}
+
+/// A client's keys: as joining needs them, and as they are sent to shares that need them.
+struct RemoteKeys {
+    joining: PreparedKeys,
+    hash: [u8; 32],
+    bytes: Bytes,
+}
+
+impl RemoteShares {
+    /// The shares, joined by a server that has no rows. Requests wait for `patience` for machines that are lost.
+    pub fn new(joins: Box<dyn Responder>, shares: Shares, patience: Duration, runtime: Handle) -> Self {
+        Self { joins, shares, patience, runtime }
+    }
+
+    /// The batch as it is sent, and the keys that it names.
+    fn ask(&self, queries: &[Query<'_>], keys: &[Option<&RemoteKeys>]) -> Result<Ask, ProtocolError> {
+        let mut named: Vec<([u8; 32], Bytes)> = Vec::new();
+        let mut asked = Vec::with_capacity(queries.len());
+        for (query, keys) in queries.iter().zip(keys) {
+            let place = match keys {
+                Some(keys) if self.joins.partial_keys_bytes() > 0 => {
+                    let known = named.iter().position(|(hash, _)| *hash == keys.hash);
+                    Some(known.unwrap_or_else(|| {
+                        named.push((keys.hash, keys.bytes.clone()));
+                        named.len() - 1
+                    }))
+                }
+                None if self.joins.partial_keys_bytes() > 0 => {
+                    let detail = "it names no keys".into();
+                    return Err(ProtocolError::Malformed { what: "query", detail });
+                }
+                _ => None,
+            };
+            asked.push((place, Bytes::copy_from_slice(query.bytes)));
+        }
+        let keys = named.iter().map(|(hash, _)| *hash).collect();
+        let request = ShareRequest { version: self.shares.version, keys, queries: asked };
+        Ok(Ask {
+            request: request.encode(),
+            queries: queries.len(),
+            keys: named,
+            trace: current_trace(),
+            batch: BatchDigest::of(queries),
+        })
+    }
+
+    async fn partials(&self, ask: &Ask) -> Result<Vec<Partial>, ProtocolError> {
+        let deadline = Instant::now() + self.patience;
+        let count = self.shares.groups.len();
+        let asked = self.shares.groups.iter().enumerate().map(|(index, group)| async move {
+            let bytes = self.joins.partial_bytes(Share::new(index, count)?, ask.queries);
+            group.partial(ask, bytes, deadline).await
+        });
+        try_join_all(asked).await
+    }
+}
+
+fn of_remote(keys: &PreparedKeys) -> Result<&RemoteKeys, ProtocolError> {
+    keys.get().ok_or_else(|| {
+        let detail = "its keys are another server's".into();
+        ProtocolError::Malformed { what: "query", detail }
+    })
+}
+
+impl Responder for RemoteShares {
+    fn sizes(&self) -> Sizes {
+        self.joins.sizes()
+    }
+
+    fn max_batch(&self) -> usize {
+        self.joins.max_batch()
+    }
+
+    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
+        let joining = self.joins.prepare_keys(bytes)?;
+        let sent = match self.joins.partial_keys_bytes() {
+            0 => Bytes::new(),
+            _ => Bytes::copy_from_slice(bytes),
+        };
+        let memory = joining.memory_bytes() + sent.len();
+        let keys = RemoteKeys { joining, hash: blake3::hash(bytes).into(), bytes: sent };
+        Ok(PreparedKeys::new(Arc::new(keys), memory))
+    }
+
+    fn specimen(&self) -> Vec<u8> {
+        self.joins.specimen()
+    }
+
+    fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let keys: Vec<Option<&RemoteKeys>> =
+            queries.iter().map(|query| query.keys.map(of_remote).transpose()).collect::<Result<_, _>>()?;
+        let ask = self.ask(queries, &keys)?;
+        let partials = self.runtime.block_on(self.partials(&ask))?;
+        let joined: Vec<Query<'_>> = queries
+            .iter()
+            .zip(&keys)
+            .map(|(query, keys)| Query { bytes: query.bytes, keys: keys.map(|keys| &keys.joining) })
+            .collect();
+        let answers = self.joins.combine(&joined, &partials)?;
+        lock(&self.shares.answered).count(Instant::now(), queries.len());
+        Ok(answers)
+    }
+}

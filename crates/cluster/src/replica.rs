@@ -1,0 +1,529 @@
+//! A worker as its coordinator sees it: one connection of HTTP/2, held as long as the worker is placed.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper::header::RETRY_AFTER;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
+use serde::Serialize;
+use spirea_backend::Share;
+use spirea_engine::TraceContext;
+use spirea_protocols::{BatchDigest, Partial};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+use crate::lock::lock;
+use crate::placement::Address;
+use crate::status::{ShareState, ShareStatus};
+use crate::times::Latest;
+use crate::tls::{HTTP_2, MutualTls};
+
+/// How often a worker is asked how it does.
+const POLL: Duration = Duration::from_millis(250);
+/// How long it may take to say so, and to take a connection. One that does not is taken for lost.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a worker that drains may take for what it has.
+const DRAIN: Duration = Duration::from_secs(60);
+/// Pauses between attempts to reach a worker.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// How long the reason may take why a connection is of no use.
+const REASON: Duration = Duration::from_millis(50);
+/// The most bytes of what a worker says of itself, or of an error.
+const MAX_STATUS_BYTES: usize = 64 << 10;
+/// Flow control: a partial on its way is not held up by it.
+const STREAM_WINDOW: u32 = 16 << 20;
+const CONNECTION_WINDOW: u32 = 64 << 20;
+/// What is remembered of keys that a worker has; it is asked again where more than that are forgotten.
+const MOST_KNOWN_KEYS: usize = 1 << 20;
+
+/// Whether a replica can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ReplicaState {
+    /// It has not been reached yet.
+    Connecting,
+    /// It answers.
+    Ready,
+    /// It cannot be reached, or is not what it should be.
+    Failed,
+    /// It finishes what it has.
+    Draining,
+}
+
+/// What a replica must serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub version: [u8; 32],
+    pub share: Share,
+}
+
+/// A batch for a share.
+pub(crate) struct Ask {
+    /// A [`spirea_wire::ShareRequest`].
+    pub request: Bytes,
+    /// How many queries it has.
+    pub queries: usize,
+    /// The keys that its queries name, where a share needs them: their hash, and their bytes.
+    pub keys: Vec<([u8; 32], Bytes)>,
+    /// The trace that it belongs to.
+    pub trace: Option<TraceContext>,
+    /// What its partials name it by.
+    pub batch: BatchDigest,
+}
+
+/// Why a replica gave no partial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It has too much to do, or ends.
+    Busy,
+    /// It cannot be reached, or no longer.
+    Lost(String),
+    /// It failed at the batch.
+    Failed(String),
+    /// A query is not what the parameters say.
+    Malformed(String),
+}
+
+/// What is known of the connection.
+struct Link {
+    state: ReplicaState,
+    cause: Option<String>,
+    sender: Option<SendRequest<Full<Bytes>>>,
+    queue: usize,
+    /// Keys that it has been given.
+    known: HashSet<[u8; 32]>,
+    latest: Latest,
+    /// What it takes, smoothed.
+    usual: Duration,
+}
+
+/// Counts of what was asked of a replica.
+#[derive(Default)]
+struct Counts {
+    asked: AtomicU64,
+    hedges: AtomicU64,
+    failures: AtomicU64,
+    in_flight: AtomicUsize,
+}
+
+/// What there is to say of a replica.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ReplicaReport {
+    pub url: String,
+    pub state: ReplicaState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// Batches that wait there, and that this coordinator waits for.
+    pub queue: usize,
+    pub in_flight: usize,
+    pub p50_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    pub requests: u64,
+    pub hedges: u64,
+    pub failures: u64,
+}
+
+impl ReplicaReport {
+    /// Whether it can be asked.
+    pub fn is_ready(&self) -> bool {
+        self.state == ReplicaState::Ready
+    }
+}
+
+/// A worker that serves a share, or should.
+pub(crate) struct Replica {
+    url: String,
+    expected: Expected,
+    link: Mutex<Link>,
+    counts: Counts,
+    /// Told when it can be asked, or no longer.
+    changed: Arc<Notify>,
+    attending: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Replica {
+    /// A replica, which is connected to from now on, on this runtime.
+    pub fn connect(
+        url: &str,
+        expected: Expected,
+        tls: &Arc<MutualTls>,
+        changed: &Arc<Notify>,
+        runtime: &tokio::runtime::Handle,
+    ) -> Arc<Self> {
+        let link = Link {
+            state: ReplicaState::Connecting,
+            cause: None,
+            sender: None,
+            queue: 0,
+            known: HashSet::new(),
+            latest: Latest::default(),
+            usual: Duration::ZERO,
+        };
+        let replica = Arc::new(Self {
+            url: url.into(),
+            expected,
+            link: Mutex::new(link),
+            counts: Counts::default(),
+            changed: Arc::clone(changed),
+            attending: Mutex::default(),
+        });
+        let attending = runtime.spawn(Arc::clone(&replica).attend(Arc::clone(tls)));
+        *lock(&replica.attending) = Some(attending);
+        replica
+    }
+
+    /// Asks it nothing more. What it has been asked goes on.
+    pub fn leave(&self) {
+        if let Some(attending) = lock(&self.attending).take() {
+            attending.abort();
+        }
+        let mut link = self.link();
+        link.state = ReplicaState::Draining;
+        // Whoever has been asked holds the connection.
+        link.sender = None;
+        drop(link);
+        self.changed.notify_waiters();
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn state(&self) -> ReplicaState {
+        self.link().state
+    }
+
+    /// What to expect of asking it: how many batches are before, times what one takes.
+    pub fn burden(&self) -> f64 {
+        let link = self.link();
+        let before = link.queue.max(self.counts.in_flight.load(Ordering::Relaxed)) + 1;
+        before as f64 * link.usual.as_secs_f64().max(1e-6)
+    }
+
+    /// Notes that it is asked beside another one that is slow.
+    pub fn note_hedge(&self) {
+        self.counts.hedges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How it does.
+    pub fn report(&self) -> ReplicaReport {
+        let link = self.link();
+        let millis = |share| link.latest.quantile(share).map(|time| time.as_secs_f64() * 1e3);
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ReplicaReport {
+            url: self.url.clone(),
+            state: link.state,
+            cause: link.cause.clone(),
+            queue: link.queue,
+            in_flight: self.counts.in_flight.load(Ordering::Relaxed),
+            p50_ms: millis(0.5),
+            p99_ms: millis(0.99),
+            requests: count(&self.counts.asked),
+            hedges: count(&self.counts.hedges),
+            failures: count(&self.counts.failures),
+        }
+    }
+
+    /// What it makes of a batch, as long as `bytes`. Whoever no longer waits has it told so.
+    pub async fn partial(&self, ask: &Ask, bytes: usize) -> Result<Partial, Refusal> {
+        let in_flight = InFlight::new(self);
+        let outcome = self.try_partial(ask, bytes).await;
+        match &outcome {
+            Ok(_) => in_flight.answered(),
+            Err(Refusal::Lost(cause) | Refusal::Failed(cause)) => {
+                self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(replica = %self.url, %cause, "a replica gave no partial");
+            }
+            Err(Refusal::Busy | Refusal::Malformed(_)) => (),
+        }
+        outcome
+    }
+
+    async fn try_partial(&self, ask: &Ask, bytes: usize) -> Result<Partial, Refusal> {
+        self.give_keys(ask).await?;
+        let mut response = self.post(ask).await?;
+        if response.status() == StatusCode::FAILED_DEPENDENCY {
+            // It has let them go, or is another process than it was.
+            ask.keys.iter().for_each(|(hash, _)| {
+                self.link().known.remove(hash);
+            });
+            self.give_keys(ask).await?;
+            response = self.post(ask).await?;
+        }
+        match response.status() {
+            StatusCode::OK => {
+                let body = self.read(response, bytes).await?;
+                self.checked(body, ask, bytes)
+            }
+            StatusCode::UNPROCESSABLE_ENTITY => {
+                let body = self.read(response, MAX_STATUS_BYTES).await?;
+                Err(Refusal::Malformed(String::from_utf8_lossy(&body).into_owned()))
+            }
+            status => Err(self.refused(status, response).await),
+        }
+    }
+
+    /// A partial of the batch and of this share, or the replica is not what it should be.
+    fn checked(&self, body: Bytes, ask: &Ask, bytes: usize) -> Result<Partial, Refusal> {
+        let found = body.len();
+        match Partial::from_bytes(body.into()) {
+            Ok(partial)
+                if found == bytes && partial.share() == self.expected.share && partial.is_of(&ask.batch) =>
+            {
+                Ok(partial)
+            }
+            _ => Err(Refusal::Failed(format!(
+                "it sent {found} bytes that are not its partial of the batch, of {bytes} bytes"
+            ))),
+        }
+    }
+
+    /// Gives it the keys that it has not been given.
+    async fn give_keys(&self, ask: &Ask) -> Result<(), Refusal> {
+        for (hash, keys) in &ask.keys {
+            if self.link().known.contains(hash) {
+                continue;
+            }
+            let path = format!("/v1/keys/{}", blake3::Hash::from_bytes(*hash).to_hex());
+            let response = self.send(Method::PUT, &path, keys.clone(), ask.trace).await?;
+            if response.status() != StatusCode::NO_CONTENT {
+                return Err(self.refused(response.status(), response).await);
+            }
+            let mut link = self.link();
+            if link.known.len() == MOST_KNOWN_KEYS {
+                link.known.clear();
+            }
+            link.known.insert(*hash);
+        }
+        Ok(())
+    }
+
+    async fn post(&self, ask: &Ask) -> Result<Response<Incoming>, Refusal> {
+        self.send(Method::POST, "/v1/partial", ask.request.clone(), ask.trace).await
+    }
+
+    async fn refused(&self, status: StatusCode, response: Response<Incoming>) -> Refusal {
+        match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+                if response.headers().contains_key(RETRY_AFTER) =>
+            {
+                Refusal::Busy
+            }
+            status => {
+                let cause = self.read(response, MAX_STATUS_BYTES).await.unwrap_or_default();
+                Refusal::Failed(format!("status {status}: {}", String::from_utf8_lossy(&cause).trim_end()))
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        trace: Option<TraceContext>,
+    ) -> Result<Response<Incoming>, Refusal> {
+        let sender = self.link().sender.clone();
+        let mut sender = sender.ok_or_else(|| Refusal::Lost("it is not connected".into()))?;
+        let lost = |error: hyper::Error| Refusal::Lost(told(&error));
+        sender.ready().await.map_err(lost)?;
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
+        if let Some(trace) = trace {
+            request = request.header("traceparent", trace.to_string());
+        }
+        let request = request.body(Full::new(body));
+        let request = request.map_err(|error| Refusal::Failed(error.to_string()))?;
+        sender.send_request(request).await.map_err(lost)
+    }
+
+    /// A body of at most `most` bytes.
+    async fn read(&self, response: Response<Incoming>, most: usize) -> Result<Bytes, Refusal> {
+        let body = Limited::new(response.into_body(), most).collect().await;
+        body.map(http_body_util::Collected::to_bytes)
+            .map_err(|error| Refusal::Lost(format!("its response broke off: {error}")))
+    }
+
+    /// Connects again and again, for ever.
+    async fn attend(self: Arc<Self>, tls: Arc<MutualTls>) {
+        let [mut pause, longest] = PAUSES;
+        loop {
+            match self.open(&tls).await {
+                Ok((sender, connection)) => {
+                    pause = PAUSES[0];
+                    let mut driver = tokio::spawn(connection);
+                    let cause = tokio::select! {
+                        ended = &mut driver => match ended {
+                            Ok(Err(error)) => told(&error),
+                            _ => "it closed the connection".into(),
+                        },
+                        cause = self.watch(sender) => match timeout(REASON, &mut driver).await {
+                            // What the connection says is why nothing can be asked of it.
+                            Ok(Ok(Err(error))) => told(&error),
+                            _ => cause,
+                        },
+                    };
+                    if self.state() == ReplicaState::Draining && !driver.is_finished() {
+                        self.link().sender = None;
+                        let _ = timeout(DRAIN, &mut driver).await;
+                    }
+                    // What it was asked is asked of another one.
+                    driver.abort();
+                    self.lost(cause);
+                }
+                Err(cause) => self.lost(cause),
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+
+    fn lost(&self, cause: String) {
+        let mut link = self.link();
+        if link.cause.as_ref() != Some(&cause) {
+            tracing::warn!(replica = %self.url, %cause, "a replica cannot be asked");
+        }
+        (link.state, link.cause, link.sender) = (ReplicaState::Failed, Some(cause), None);
+        link.known.clear();
+        drop(link);
+        self.changed.notify_waiters();
+    }
+
+    #[allow(clippy::type_complexity)]
+    async fn open(
+        &self,
+        tls: &MutualTls,
+    ) -> Result<(SendRequest<Full<Bytes>>, impl Future<Output = hyper::Result<()>> + Send + use<>), String>
+    {
+        let Address { host, port } = Address::parse(&self.url).ok_or("its address is none")?;
+        let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
+        let connect = async {
+            let stream = TcpStream::connect((host.as_str(), port)).await?;
+            // A request leaves at once, not when more follows.
+            stream.set_nodelay(true)?;
+            TlsConnector::from(tls.client()).connect(name, stream).await
+        };
+        let stream = timeout(PATIENCE, connect).await.map_err(|_| "it takes no connection")?;
+        let stream = stream.map_err(|error| error.to_string())?;
+        if stream.get_ref().1.alpn_protocol() != Some(HTTP_2) {
+            return Err("it does not speak HTTP/2".into());
+        }
+        let handshake = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .handshake(TokioIo::new(stream));
+        handshake.await.map_err(|error| told(&error))
+    }
+
+    /// Asks it how it does until it no longer says; gives why.
+    async fn watch(&self, sender: SendRequest<Full<Bytes>>) -> String {
+        loop {
+            let status = match timeout(PATIENCE, self.status(sender.clone())).await {
+                Err(_) => return "it does not say how it does".into(),
+                Ok(Err(cause)) => return cause,
+                Ok(Ok(status)) => status,
+            };
+            self.heard(&status, &sender);
+            sleep(POLL).await;
+        }
+    }
+
+    /// Takes note of how it does.
+    fn heard(&self, status: &ShareStatus, sender: &SendRequest<Full<Bytes>>) {
+        let state = match status.state {
+            ShareState::Ready => ReplicaState::Ready,
+            ShareState::Draining => ReplicaState::Draining,
+        };
+        let mut link = self.link();
+        let before = link.state;
+        (link.state, link.cause, link.queue) = (state, None, status.queue + status.running);
+        // One that was slow is tried again after a while.
+        link.usual = link.usual.mul_f64(0.98);
+        link.sender.get_or_insert_with(|| sender.clone());
+        drop(link);
+        if before != state {
+            tracing::info!(replica = %self.url, ?state, "a replica has changed");
+            self.changed.notify_waiters();
+        }
+    }
+
+    async fn status(&self, mut sender: SendRequest<Full<Bytes>>) -> Result<ShareStatus, String> {
+        sender.ready().await.map_err(|error| told(&error))?;
+        let request = Request::get(format!("{}/v1/share", self.url)).body(Full::default());
+        let request = request.map_err(|error| error.to_string())?;
+        let response = sender.send_request(request).await.map_err(|error| told(&error))?;
+        if response.status() != StatusCode::OK {
+            return Err(format!("it does not say what it serves: status {}", response.status()));
+        }
+        let body = self.read(response, MAX_STATUS_BYTES).await.map_err(|refusal| format!("{refusal:?}"))?;
+        let status: ShareStatus = serde_json::from_slice(&body)
+            .map_err(|error| format!("what it says of itself cannot be read: {error}"))?;
+        let Expected { version, share } = self.expected;
+        let version = blake3::Hash::from_bytes(version).to_hex();
+        if status.version != version.as_str()
+            || (status.share, status.shares) != (share.index(), share.count())
+        {
+            return Err(format!(
+                "it serves share {}/{} of {}, and share {}/{} of {version} is placed there",
+                status.share,
+                status.shares,
+                status.version,
+                share.index(),
+                share.count()
+            ));
+        }
+        Ok(status)
+    }
+
+    fn link(&self) -> MutexGuard<'_, Link> {
+        lock(&self.link)
+    }
+}
+
+/// What an error says, with what is behind it.
+fn told(error: &hyper::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// A request that has no response yet. Given up, it was at least as slow as it has been.
+struct InFlight<'a> {
+    replica: &'a Replica,
+    began: Instant,
+}
+
+impl<'a> InFlight<'a> {
+    fn new(replica: &'a Replica) -> Self {
+        replica.counts.asked.fetch_add(1, Ordering::Relaxed);
+        replica.counts.in_flight.fetch_add(1, Ordering::Relaxed);
+        Self { replica, began: Instant::now() }
+    }
+
+    fn answered(&self) {
+        let time = self.began.elapsed();
+        self.replica.link().latest.note(time);
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.replica.counts.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let mut link = self.replica.link();
+        let time = self.began.elapsed();
+        link.usual = if link.usual.is_zero() { time } else { link.usual.mul_f64(0.8) + time.mul_f64(0.2) };
+    }
+}

@@ -1,0 +1,212 @@
+//! The server of one share, for a coordinator alone.
+
+mod metrics;
+mod queue;
+mod service;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use spirea_backend::{BackendError, Residence, Share};
+use spirea_engine::keys::KeyFolderError;
+use spirea_engine::{KeyOptions, KeyRegistry, LoadError};
+use spirea_protocols::{Opening, Party, Role};
+use spirea_server::{Collector, Limits, Processor, Spans, Stopper, serve_router};
+use spirea_store::{Snapshot, StoreError};
+use tokio::net::TcpListener;
+
+use self::metrics::WorkerMetrics;
+use self::queue::Queue;
+use self::service::Service;
+use crate::status::ShareStatus;
+use crate::tls::{MutualFiles, MutualTls, MutualTlsError};
+
+/// What a worker serves, and how.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// The folder of the snapshot, of which only the share's bytes need be there.
+    pub snapshot: PathBuf,
+    /// Which share.
+    pub share: Share,
+    /// Which of a protocol's two servers, where it has two.
+    pub party: Option<Party>,
+    /// The address for the coordinator; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// By what it and the coordinator know each other.
+    pub tls: MutualFiles,
+    /// The address of metrics and probes, without TLS; none if there is none.
+    pub metrics: Option<SocketAddr>,
+    /// Threads that compute; 0 for as many as there are cores.
+    pub threads: usize,
+    /// How the share is held.
+    pub residence: Residence,
+    /// The most batches that wait while one is computed.
+    pub queue: usize,
+    /// Where clients' evaluation keys are held, and how many, if the share needs any.
+    pub keys: KeyOptions,
+    /// Where spans of batches are sent to; none are without it.
+    pub traces: Option<Collector>,
+    /// How long it goes on when it is to stop, so that its coordinator sees it, before it takes no batch any more.
+    pub drain_delay: Duration,
+}
+
+/// Why a worker does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The snapshot, or the share's bytes of it, cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The share cannot be opened.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The processor.
+    #[error(transparent)]
+    Processor(#[from] BackendError),
+    /// The certificates.
+    #[error(transparent)]
+    Tls(#[from] MutualTlsError),
+    /// The folder for evaluation keys.
+    #[error(transparent)]
+    Keys(#[from] KeyFolderError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another address or stop the program that has it")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The system refused something else.
+    #[error("the system refused {what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// The metrics contradict each other: a defect.
+    #[error("the metrics could not be set up: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// A worker that has its share and its ports.
+pub struct Worker {
+    service: Arc<Service>,
+    tls: Arc<MutualTls>,
+    listener: TcpListener,
+    address: SocketAddr,
+    metrics: Option<(TcpListener, SocketAddr)>,
+    drain_delay: Duration,
+    stopper: Stopper,
+}
+
+impl Worker {
+    /// Verifies and opens the share, then binds the ports. It takes as long as reading the share does.
+    ///
+    /// # Errors
+    /// [`WorkerError`].
+    pub async fn open(config: WorkerConfig) -> Result<Self, WorkerError> {
+        let tls = MutualTls::open(&config.tls)?;
+        let WorkerConfig { snapshot, share, party, threads, residence, .. } = config;
+        let open = move || {
+            let snapshot = Snapshot::open(&snapshot)?;
+            snapshot.verify_share(share)?;
+            let opening = Opening { residence, party, role: Role::Folds(share) };
+            let database = Processor::new(threads)?.open_behind(&snapshot, opening, |responder| responder)?;
+            let ranges = snapshot.manifest().protocol.share_bytes(share);
+            let bytes = ranges.iter().map(|range| range.end - range.start).sum();
+            Ok::<_, WorkerError>((Arc::new(database), bytes))
+        };
+        let opened = tokio::task::spawn_blocking(open).await;
+        let (database, bytes) = match opened {
+            Ok(opened) => opened?,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        };
+        let limits = Service::limits(&database);
+        let queue = Queue::new(Arc::clone(&database), config.queue);
+        let queue = queue.map_err(|source| WorkerError::System { what: "a thread", source })?;
+        let keys = KeyRegistry::open(&config.keys)?;
+        let (listener, address) = listen(config.listen).await?;
+        let metrics_port = match config.metrics {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
+        let leaving = AtomicBool::new(false);
+        let service = {
+            let metrics = WorkerMetrics::new(&service::status(&database, bytes))?;
+            let spans =
+                config.traces.map(|collector| Spans::start(collector, metrics.dropped_traces.clone()));
+            Service { database, limits, keys, queue, bytes, metrics, spans, leaving }
+        };
+        Ok(Self {
+            service: Arc::new(service),
+            tls,
+            listener,
+            address,
+            metrics: metrics_port,
+            drain_delay: config.drain_delay,
+            stopper: Stopper::new(),
+        })
+    }
+
+    /// Where it listens for the coordinator.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where its metrics are.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|(_, address)| *address)
+    }
+
+    /// What it serves.
+    pub fn status(&self) -> ShareStatus {
+        self.service.status()
+    }
+
+    /// Stops it when asked to.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Serves until it is stopped. Then it says so for the drain delay, takes no batch any more, and ends when those that
+    /// it has are computed.
+    pub async fn run(self) {
+        let Self { service, tls, listener, metrics, drain_delay, stopper, .. } = self;
+        let watching = tokio::spawn(Arc::clone(&tls).watch());
+        let limits = Limits { client_connections: Limits::default().connections, ..Limits::default() };
+        let (stop_batches, stop_metrics) = (Stopper::new(), Stopper::new());
+        let leave = async {
+            stopper.stopped().await;
+            service.leaving.store(true, Ordering::Relaxed);
+            tokio::time::sleep(drain_delay).await;
+            stop_batches.stop();
+        };
+        let serve = async {
+            let tls = Some(tls.acceptor());
+            serve_router(listener, tls, service.router(), limits.clone(), &stop_batches).await;
+            stop_metrics.stop();
+        };
+        let serve_metrics = async {
+            if let Some((listener, _)) = metrics {
+                serve_router(listener, None, service.watched(), limits.clone(), &stop_metrics).await;
+            }
+        };
+        tokio::join!(leave, serve, serve_metrics);
+        if let Some(spans) = &service.spans {
+            spans.flush().await;
+        }
+        watching.abort();
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), WorkerError> {
+    let refused = |source| WorkerError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    Ok((listener, address))
+}

@@ -1,0 +1,117 @@
+//! The batches that wait for a worker, and the thread that computes them one after another.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use spirea_engine::Database;
+use spirea_protocols::{Partial, PreparedKeys, ProtocolError, Query};
+use tokio::sync::oneshot;
+
+/// A batch, of queries as long as the parameters say.
+pub(super) struct Batch {
+    /// The queries, each with the place of its keys.
+    pub queries: Vec<(Option<usize>, Bytes)>,
+    /// The keys that they name.
+    pub keys: Vec<PreparedKeys>,
+}
+
+/// Why there is no partial of a batch.
+#[derive(Debug)]
+pub(super) enum NoPartial {
+    /// The queue is full.
+    Full,
+    /// The protocol or its backend refused.
+    Protocol(ProtocolError),
+    /// The computation was aborted by a defect.
+    Panicked,
+}
+
+/// What was made of a batch, and how long it took.
+pub(super) struct Computed {
+    pub partial: Partial,
+    pub time: Duration,
+}
+
+type Outcome = Result<Computed, NoPartial>;
+
+struct Job {
+    batch: Batch,
+    reply: oneshot::Sender<Outcome>,
+}
+
+#[derive(Default)]
+struct Load {
+    waiting: AtomicUsize,
+    running: AtomicUsize,
+}
+
+/// The queue. Its thread ends when it is dropped, after what waits.
+pub(super) struct Queue {
+    jobs: SyncSender<Job>,
+    load: Arc<Load>,
+}
+
+impl Queue {
+    /// A queue in which at most `places` batches wait while one is computed.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn new(database: Arc<Database>, places: usize) -> std::io::Result<Self> {
+        let (jobs, waiting) = sync_channel(places.max(1));
+        let load = Arc::new(Load::default());
+        let of_thread = Arc::clone(&load);
+        let work = move || compute(&database, &waiting, &of_thread);
+        std::thread::Builder::new().name("spirea-partial".into()).spawn(work)?;
+        Ok(Self { jobs, load })
+    }
+
+    /// What its share makes of a batch. Whoever no longer waits has it left out.
+    pub async fn partial(&self, batch: Batch) -> Outcome {
+        let (reply, outcome) = oneshot::channel();
+        self.load.waiting.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = self.jobs.try_send(Job { batch, reply }) {
+            self.load.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(match error {
+                TrySendError::Full(_) => NoPartial::Full,
+                TrySendError::Disconnected(_) => NoPartial::Panicked,
+            });
+        }
+        outcome.await.unwrap_or(Err(NoPartial::Panicked))
+    }
+
+    /// Batches that wait, and that are being computed.
+    pub fn load(&self) -> (usize, usize) {
+        (self.load.waiting.load(Ordering::Relaxed), self.load.running.load(Ordering::Relaxed))
+    }
+}
+
+fn compute(database: &Database, jobs: &Receiver<Job>, load: &Load) {
+    while let Ok(Job { batch, reply }) = jobs.recv() {
+        load.waiting.fetch_sub(1, Ordering::Relaxed);
+        // Another replica was first, or the coordinator has gone.
+        if reply.is_closed() {
+            continue;
+        }
+        load.running.store(1, Ordering::Relaxed);
+        let began = Instant::now();
+        let Batch { queries, keys } = &batch;
+        let queries: Vec<Query<'_>> = queries
+            .iter()
+            .map(|(place, bytes)| Query { bytes, keys: place.and_then(|place| keys.get(place)) })
+            .collect();
+        // A responder has no state that a query changes, so nothing is left half changed by a panic.
+        let partial = catch_unwind(AssertUnwindSafe(|| database.responder().partial(&queries)));
+        let outcome = match partial {
+            Ok(Ok(partial)) => Ok(Computed { partial, time: began.elapsed() }),
+            Ok(Err(error)) => Err(NoPartial::Protocol(error)),
+            Err(_) => Err(NoPartial::Panicked),
+        };
+        load.running.store(0, Ordering::Relaxed);
+        // Who asked may have gone.
+        let _ = reply.send(outcome);
+    }
+}

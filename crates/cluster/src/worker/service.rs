@@ -1,0 +1,256 @@
+//! What a worker answers its coordinator.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post, put};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use spirea_engine::{Database, EngineError, KeyRegistry, TraceContext};
+use spirea_protocols::ProtocolError;
+use spirea_server::{Span, Spans};
+use spirea_wire::{Keyed, ShareLimits, ShareRequest};
+
+use super::metrics::WorkerMetrics;
+use super::queue::{Batch, Computed, NoPartial, Queue};
+use crate::status::{ShareState, ShareStatus};
+
+/// The path of batches.
+const PARTIAL: &str = "/v1/partial";
+
+/// A share, and what is needed to answer for it.
+pub(super) struct Service {
+    pub database: Arc<Database>,
+    pub limits: ShareLimits,
+    pub keys: KeyRegistry,
+    pub queue: Queue,
+    /// Bytes of the database that it has.
+    pub bytes: u64,
+    pub metrics: WorkerMetrics,
+    /// Where spans go to, if anywhere.
+    pub spans: Option<Spans>,
+    /// Whether it is about to end.
+    pub leaving: AtomicBool,
+}
+
+impl Service {
+    /// The limits of what a database's share is asked.
+    pub fn limits(database: &Database) -> ShareLimits {
+        let responder = database.responder();
+        ShareLimits {
+            max_batch: responder.max_batch(),
+            query_bytes: responder.sizes().query_bytes,
+            keyed: if responder.partial_keys_bytes() > 0 { Keyed::Keys } else { Keyed::NoKeys },
+        }
+    }
+
+    /// What it says of itself.
+    pub fn status(&self) -> ShareStatus {
+        let (queue, running) = self.queue.load();
+        let leaving = self.leaving.load(Ordering::Relaxed);
+        let state = if leaving { ShareState::Draining } else { ShareState::Ready };
+        ShareStatus { queue, running, state, ..status(&self.database, self.bytes) }
+    }
+
+    /// Its endpoints.
+    pub fn router(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route("/v1/share", get(share))
+            .route("/v1/keys/{hash}", put(keys))
+            .route(PARTIAL, post(partial))
+            .with_state(Arc::clone(self))
+    }
+
+    /// Endpoints for whoever watches it: without TLS, and without anything of a query.
+    pub fn watched(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route("/metrics", get(metrics))
+            .route("/healthz", get(|| async { "ok\n" }))
+            .route("/readyz", get(ready))
+            .with_state(Arc::clone(self))
+    }
+}
+
+/// What the server of a share says of itself while nothing waits.
+pub(super) fn status(database: &Database, bytes: u64) -> ShareStatus {
+    let (identity, responder) = (database.identity(), database.responder());
+    ShareStatus {
+        database: identity.name.clone(),
+        version: blake3::Hash::from_bytes(identity.version).to_hex().to_string(),
+        share: responder.share().index(),
+        shares: responder.share().count(),
+        party: identity.party.map(spirea_protocols::Party::number),
+        bytes,
+        queue: 0,
+        running: 0,
+        max_batch: responder.max_batch(),
+        keys_bytes: responder.partial_keys_bytes(),
+        state: ShareState::Ready,
+    }
+}
+
+async fn share(State(service): State<Arc<Service>>) -> Response {
+    let body = serde_json::to_vec(&service.status()).expect("a status is plain data");
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn metrics(State(service): State<Arc<Service>>) -> Response {
+    let (content_type, text) = service.metrics.render(&service.status(), service.keys.usage());
+    ([(CONTENT_TYPE, content_type)], text).into_response()
+}
+
+async fn ready(State(service): State<Arc<Service>>) -> Response {
+    let status = service.status();
+    let code = match status.state {
+        ShareState::Ready => StatusCode::OK,
+        ShareState::Draining => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (code, serde_json::to_vec(&status).expect("a status is plain data")).into_response()
+}
+
+/// A refusal in a line of text: its reader is a program of the same release, and the person who reads its log.
+fn refused(status: StatusCode, cause: impl std::fmt::Display) -> Response {
+    (status, format!("{cause}\n")).into_response()
+}
+
+/// Asks to be asked again, or to ask another replica.
+fn busy(cause: &str) -> Response {
+    let mut response = refused(StatusCode::SERVICE_UNAVAILABLE, cause);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(1u64));
+    response
+}
+
+/// A body of at most `most` bytes; none of a longer one is held.
+async fn receive(headers: &HeaderMap, body: Body, most: u64) -> Result<Bytes, Response> {
+    let too_large = || refused(StatusCode::PAYLOAD_TOO_LARGE, format!("{most} bytes are the most"));
+    let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|announced| announced > most) {
+        return Err(too_large());
+    }
+    let received = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)).collect().await;
+    received.map(http_body_util::Collected::to_bytes).map_err(|_| too_large())
+}
+
+/// Takes a client's evaluation keys, under the hash that queries name them by.
+async fn keys(
+    State(service): State<Arc<Service>>,
+    Path(hash): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let needed = service.database.responder().partial_keys_bytes();
+    if needed == 0 {
+        return refused(StatusCode::NOT_FOUND, "a share of this database needs no keys");
+    }
+    let Ok(hash) = blake3::Hash::from_hex(&hash) else {
+        return refused(StatusCode::BAD_REQUEST, "keys are named by 64 hexadecimal digits");
+    };
+    let bytes = match receive(&headers, body, needed as u64).await {
+        Ok(bytes) => bytes,
+        Err(refusal) => return refusal,
+    };
+    let register = move || {
+        if blake3::hash(&bytes) != hash {
+            return Ok(None);
+        }
+        service.keys.register(&service.database, &bytes, None).map(Some)
+    };
+    match tokio::task::spawn_blocking(register).await {
+        Ok(Ok(Some(_))) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Ok(None)) => refused(StatusCode::BAD_REQUEST, "the keys are not those of this hash"),
+        Ok(Err(
+            error @ (EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. })),
+        )) => refused(StatusCode::UNPROCESSABLE_ENTITY, error),
+        Ok(Err(error)) => refused(StatusCode::INSUFFICIENT_STORAGE, error),
+        Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "preparing the keys was aborted by a defect"),
+    }
+}
+
+/// What the share makes of a batch.
+async fn partial(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let began = SystemTime::now();
+    let (parts, body) = request.into_parts();
+    if service.leaving.load(Ordering::Relaxed) {
+        return busy("this worker ends");
+    }
+    let body = match receive(&parts.headers, body, service.limits.request_bytes()).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let request = match ShareRequest::decode(&body, &service.limits) {
+        Ok(request) => request,
+        Err(error) => return refused(StatusCode::BAD_REQUEST, error),
+    };
+    if request.version != service.database.identity().version {
+        return refused(StatusCode::GONE, "this worker serves another snapshot");
+    }
+    let ShareRequest { keys, queries, .. } = request;
+    let count = queries.len();
+    let prepared = if keys.is_empty() { Ok(Vec::new()) } else { prepared(&service, keys).await };
+    let keys = match prepared {
+        Ok(keys) => keys,
+        Err(refusal) => return refusal,
+    };
+    let outcome = service.queue.partial(Batch { queries, keys }).await;
+    let response = match outcome {
+        Ok(Computed { partial, time }) => {
+            service.metrics.computed(count, time);
+            let bytes = partial.into_bytes();
+            ([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response()
+        }
+        Err(NoPartial::Full) => busy("this worker's queue is full"),
+        Err(NoPartial::Protocol(error @ ProtocolError::Malformed { .. })) => {
+            refused(StatusCode::UNPROCESSABLE_ENTITY, error)
+        }
+        Err(NoPartial::Protocol(error)) => {
+            tracing::error!(%error, "a computation failed");
+            refused(StatusCode::INTERNAL_SERVER_ERROR, error)
+        }
+        Err(NoPartial::Panicked) => {
+            refused(StatusCode::INTERNAL_SERVER_ERROR, "the computation was aborted by a defect")
+        }
+    };
+    service.metrics.responded(response.status().as_u16());
+    if let Some(spans) = &service.spans
+        && let Some(trace) = traced(&parts.headers)
+    {
+        let took = began.elapsed().unwrap_or(Duration::ZERO);
+        let of = (&*service.database.identity().name, count);
+        spans.take(vec![Span::within(trace, PARTIAL, (began, took), of)]);
+    }
+    response
+}
+
+/// The keys that a batch names, prepared.
+async fn prepared(
+    service: &Arc<Service>,
+    hashes: Vec<[u8; 32]>,
+) -> Result<Vec<spirea_protocols::PreparedKeys>, Response> {
+    let service = Arc::clone(service);
+    // Keys that have left memory are prepared again.
+    let prepare = move || {
+        hashes.iter().map(|hash| service.keys.get(&service.database, hash)).collect::<Result<Vec<_>, _>>()
+    };
+    match tokio::task::spawn_blocking(prepare).await {
+        Ok(Ok(keys)) => Ok(keys),
+        Ok(Err(EngineError::UnknownKeys)) => {
+            Err(refused(StatusCode::FAILED_DEPENDENCY, "keys that the batch names are not here: put them"))
+        }
+        Ok(Err(error)) => Err(refused(StatusCode::INTERNAL_SERVER_ERROR, error)),
+        Err(_) => {
+            let cause = "preparing keys was aborted by a defect";
+            Err(refused(StatusCode::INTERNAL_SERVER_ERROR, cause))
+        }
+    }
+}
+
+fn traced(headers: &HeaderMap) -> Option<TraceContext> {
+    headers.get("traceparent")?.to_str().ok()?.parse().ok()
+}

@@ -1,0 +1,200 @@
+//! Workers that are killed, slow, cut off, or wrong: no wrong answer, and none that is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::{get, post};
+use spirea_cluster::{MutualTls, ShareState, ShareStatus};
+use spirea_server::{Limits, Stopper, serve_router};
+
+use crate::fixture::{Coordinating, Place, ROWS, build, each_once, eventually, value};
+use crate::proxy::Proxy;
+
+/// Looks rows up on two threads until `happens` is over, and some more. Every answer must be right. Gives how many there
+/// were.
+pub fn while_asked(
+    place: &Place,
+    coordinator: &Coordinating,
+    editions: &[u8],
+    happens: impl FnOnce(),
+) -> u64 {
+    let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (stop, answered) = (&stop, &answered);
+            let mut client = place.client(coordinator);
+            scope.spawn(move || {
+                let mut row = thread * 7;
+                while !stop.load(Ordering::Relaxed) {
+                    let found = client.get_indices(&[row % ROWS]).unwrap();
+                    let text =
+                        found.into_iter().flatten().flat_map(|value| value.into_fields()).collect::<Vec<_>>();
+                    let right = |edition: &u8| text == [value(row % ROWS, *edition).into_bytes()];
+                    assert!(editions.iter().any(right), "row {row}");
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    row += 1;
+                }
+            });
+        }
+        let more = |count: u64| {
+            let before = answered.load(Ordering::Relaxed);
+            eventually("queries are answered", || answered.load(Ordering::Relaxed) >= before + count);
+        };
+        // A failed assertion would otherwise be waited for without end.
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            more(5);
+            happens();
+            more(5);
+        }));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = ended {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    answered.into_inner()
+}
+
+#[test]
+fn a_killed_worker_is_replaced_by_its_replica_and_an_accepted_query_waits_for_the_last_one() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let mut workers = place.workers(&snapshot, 2);
+    let mut second = place.worker(&snapshot, 0, 2);
+    let [of_first, of_second] = [vec![workers[0].url(), second.url()], vec![workers[1].url()]];
+    let coordinator = place.coordinator(place.place(&[(&snapshot, vec![of_first, of_second.clone()])]), None);
+    coordinator.ready(&snapshot);
+    while_asked(&place, &coordinator, &[1], || workers[0].kill());
+    eventually("it is lost", || coordinator.replica(0, 0)["state"] == "failed");
+    let mut back = None;
+    while_asked(&place, &coordinator, &[1], || {
+        second.kill();
+        eventually("it is lost", || coordinator.replica(0, 1)["state"] == "failed");
+        std::thread::sleep(Duration::from_millis(300));
+        // Queries wait: none is answered, and none is lost.
+        let worker = place.worker(&snapshot, 0, 2);
+        place.place(&[(&snapshot, vec![vec![worker.url()], of_second.clone()])]);
+        back = Some(worker);
+    });
+}
+
+#[test]
+fn a_query_that_waits_too_long_is_refused_and_the_next_one_answered() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let mut workers = place.workers(&snapshot, 2);
+    let placement = place.place(&[(&snapshot, each_once(&workers))]);
+    let coordinator = place.patient_coordinator(placement, None, Duration::from_millis(800));
+    coordinator.ready(&snapshot);
+    let mut client = place.client(&coordinator);
+    client.get_indices(&[3]).unwrap();
+    workers[1].kill();
+    let started = Instant::now();
+    let error = client.get_indices(&[4]).map(drop).unwrap_err();
+    assert!(error.to_string().contains("did not answer"), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(30), "every request of a batch waits once");
+    workers[1] = place.worker(&snapshot, 1, 2);
+    place.place(&[(&snapshot, each_once(&workers))]);
+    eventually("it is back", || coordinator.replica(1, 0)["state"] == "ready");
+    let found = client.get_indices(&[4]).unwrap().remove(0).unwrap().into_fields();
+    assert_eq!(found, [value(4, 1).into_bytes()]);
+}
+
+#[test]
+fn a_slow_replica_gets_company_and_one_behind_a_parted_network_is_given_up() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let workers = [place.worker(&snapshot, 0, 1), place.worker(&snapshot, 0, 1)];
+    let proxy = Proxy::to(workers[0].address);
+    let urls = vec![proxy.url(), workers[1].url()];
+    let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
+    coordinator.ready(&snapshot);
+    let hedges = || coordinator.replica(0, 1)["hedges"].as_u64().unwrap();
+    while_asked(&place, &coordinator, &[1], || {
+        eventually("both are ready", || coordinator.replica(0, 0)["state"] == "ready");
+        eventually("both are asked", || {
+            [0, 1].into_iter().all(|index| coordinator.replica(0, index)["requests"].as_u64() > Some(20))
+        });
+        proxy.slow_down(Duration::from_millis(400));
+        eventually("the other one is asked too", || hedges() > 0);
+        proxy.slow_down(Duration::ZERO);
+    });
+    while_asked(&place, &coordinator, &[1], || {
+        proxy.part();
+        eventually("it is given up", || coordinator.replica(0, 0)["state"] == "failed");
+        proxy.join();
+        eventually("it is back", || coordinator.replica(0, 0)["state"] == "ready");
+    });
+    let report = coordinator.replica(0, 1);
+    let (asked, hedged) = (report["requests"].as_u64().unwrap(), hedges());
+    let all = asked + coordinator.replica(0, 0)["requests"].as_u64().unwrap();
+    assert!(hedged as f64 <= 2.0 + all as f64 * 0.05, "{hedged} of {all}");
+}
+
+/// A worker that answers batches with these bytes.
+struct Wrong {
+    url: String,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Wrong {
+    fn start(place: &Place, status: &ShareStatus, answer: Vec<u8>) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let acceptor = MutualTls::open(&place.known("wrong")).unwrap().acceptor();
+        let status = serde_json::to_vec(status).unwrap();
+        let router = Router::new()
+            .route("/v1/share", get(|| async move { status }))
+            .route("/v1/partial", post(|| async move { answer }));
+        runtime.spawn(async move {
+            serve_router(listener, Some(acceptor), router, Limits::default(), &Stopper::new()).await;
+        });
+        Self { url, _runtime: runtime }
+    }
+}
+
+#[test]
+fn what_is_no_partial_of_the_batch_is_never_made_an_answer_of() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let params = &snapshot.manifest().protocol;
+    let right = place.worker(&snapshot, 0, 1);
+    let status = ShareStatus {
+        database: "words".into(),
+        version: snapshot.version_hex(),
+        share: 0,
+        shares: 1,
+        party: None,
+        bytes: params.matrix_bytes(),
+        queue: 0,
+        running: 0,
+        max_batch: 64,
+        keys_bytes: 0,
+        state: ShareState::Ready,
+    };
+    // The header of share 0 of 1, of no batch at all; nothing; and what is no share.
+    let mut header = vec![0; 40 + params.sizes().answer_bytes * 2];
+    header[4] = 1;
+    let no_share = [&[9; 40][..], &header].concat();
+    for answer in [header, Vec::new(), no_share] {
+        let wrong = Wrong::start(&place, &status, answer);
+        let urls = vec![wrong.url.clone(), right.url()];
+        let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
+        coordinator.ready(&snapshot);
+        eventually("it is believed to be ready", || coordinator.replica(0, 0)["state"] == "ready");
+        while_asked(&place, &coordinator, &[1], || {
+            eventually("it was asked", || coordinator.replica(0, 0)["failures"].as_u64() > Some(0));
+        });
+    }
+    // One that serves something else is not asked.
+    let other = ShareStatus { version: "0".repeat(64), ..status };
+    let wrong = Wrong::start(&place, &other, Vec::new());
+    let urls = vec![wrong.url.clone(), right.url()];
+    let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
+    coordinator.ready(&snapshot);
+    eventually("it is refused", || coordinator.replica(0, 0)["state"] == "failed");
+    assert!(coordinator.replica(0, 0)["cause"].as_str().unwrap().contains("is placed there"));
+    assert_eq!(coordinator.replica(0, 0)["requests"], 0);
+}

@@ -1,0 +1,11 @@
+//! Workers and a coordinator on this machine: the same answers as one server, whatever happens to workers.
+
+mod answers;
+mod authority;
+mod certificates;
+mod failures;
+mod fixture;
+mod placements;
+mod proxy;
+mod traces;
+mod workers;

@@ -1,0 +1,93 @@
+//! Placements that change while queries are answered.
+
+use serde_json::json;
+
+use crate::failures::while_asked;
+use crate::fixture::{Place, build, each_once, eventually, exchange};
+
+#[test]
+fn versions_roll_over_under_load_without_an_error() {
+    let place = Place::new();
+    let [first, second] = [1, 2].map(|edition| build(place.path(), "simple", edition));
+    let mut former = place.workers(&first, 2);
+    let of_first = each_once(&former);
+    let coordinator = place.coordinator(place.place(&[(&first, of_first.clone())]), None);
+    coordinator.ready(&first);
+    let (path, version) = ("/v1/databases/words/config", first.version_hex());
+    let config = |query: &str| exchange(coordinator.address, "GET", &format!("{path}{query}"), "", b"").0;
+    let mut workers = Vec::new();
+    while_asked(&place, &coordinator, &[1, 2], || {
+        // Shard by shard: of the new version only one share is served at first.
+        workers.push(place.worker(&second, 0, 2));
+        place.place(&[(&first, of_first.clone()), (&second, vec![vec![workers[0].url()], vec![]])]);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert_eq!(coordinator.current(), Some(version.clone()));
+        workers.push(place.worker(&second, 1, 2));
+        place.place(&[(&first, of_first.clone()), (&second, each_once(&workers))]);
+        coordinator.ready(&second);
+        // Clients that name the former one are answered.
+        assert_eq!(config(&format!("?version={version}")), 200);
+        place.place(&[(&second, each_once(&workers))]);
+        eventually("the former version has gone", || config(&format!("?version={version}")) != 200);
+        former.iter_mut().for_each(|worker| worker.drain());
+    });
+}
+
+#[test]
+fn workers_that_drain_are_left_before_they_end() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let mut first = place.worker(&snapshot, 0, 1);
+    let second = place.worker(&snapshot, 0, 1);
+    let urls = vec![vec![first.url(), second.url()]];
+    let mut coordinator = place.coordinator(place.place(&[(&snapshot, urls)]), None);
+    coordinator.ready(&snapshot);
+    while_asked(&place, &coordinator, &[1], || first.drain());
+    assert_eq!(coordinator.replica(0, 1)["failures"], 0);
+    // A coordinator ends when it has answered.
+    coordinator.stop();
+}
+
+#[test]
+fn operators_place_and_see_and_others_do_not() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let workers = place.workers(&snapshot, 1);
+    let none = place.path().join("none.json");
+    std::fs::write(&none, json!({ "databases": [] }).to_string()).unwrap();
+    let coordinator = place.coordinator(none, None);
+    assert_eq!(coordinator.report(), json!({ "databases": [] }));
+    let put = |document: serde_json::Value| {
+        coordinator.admin("PUT", "/v1/placement", document.to_string().as_bytes())
+    };
+    let placed = |path: &std::path::Path| {
+        let snapshot = json!({ "path": path, "shares": [[workers[0].url()]] });
+        json!({ "databases": [{ "name": "words", "snapshots": [snapshot] }] })
+    };
+    assert_eq!(put(placed(snapshot.folder())).0, 200);
+    coordinator.ready(&snapshot);
+    let (status, text) =
+        put(json!({ "databases": [{ "name": "words", "snapshots": [{ "path": "/a", "shares": [] }] }] }));
+    assert_eq!(status, 400);
+    assert!(String::from_utf8_lossy(&text).contains("the one before it stays"));
+    assert_eq!(coordinator.current(), Some(snapshot.version_hex()));
+    while_asked(&place, &coordinator, &[1], || ());
+    let report = coordinator.report();
+    let database = &report["databases"][0];
+    assert!(database["queries"].as_u64() > Some(9) && database["queries_per_second"].as_f64() > Some(0.0));
+    assert_eq!((&database["waiting"], &database["running"]), (&json!(0), &json!(0)));
+    let replica = coordinator.replica(0, 0);
+    assert!(replica["p99_ms"].as_f64() >= replica["p50_ms"].as_f64());
+    let (_, metrics) = exchange(coordinator.address, "GET", "/metrics", "", b"");
+    let metrics = String::from_utf8(metrics).unwrap();
+    for name in ["spirea_replica_ready{", "spirea_database_queries_total{", "spirea_latency_seconds_count{"] {
+        assert!(metrics.lines().any(|line| line.starts_with(name) && !line.ends_with(" 0")), "{name}");
+    }
+    // It is not for clients.
+    assert_eq!(exchange(coordinator.address, "GET", "/v1/placement", "", b"").0, 404);
+    // A folder that is no snapshot is said to be none, and others go on.
+    assert_eq!(put(placed(place.path())).0, 200);
+    eventually("the cause is told", || {
+        coordinator.report()["databases"][0]["snapshots"][0]["state"] == "refused"
+    });
+}

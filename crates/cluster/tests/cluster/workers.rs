@@ -1,0 +1,179 @@
+//! Workers by themselves: what they read, what they refuse, and what they say.
+
+use std::os::unix::fs::FileExt as _;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2::SendRequest;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use spirea_backend::Share;
+use spirea_cluster::{MutualTls, ShareFiles, Worker, WorkerConfig};
+use spirea_store::Snapshot;
+use spirea_store::manifest::{GROUPS_FILE, MANIFEST_FILE};
+use spirea_wire::ShareRequest;
+
+use crate::fixture::{Place, Working, build, each_once, exchange};
+use spirea_specimens::snapshots::{columns, csv_options, try_build};
+
+/// A snapshot of several groups of bytes.
+fn large(place: &Place) -> Snapshot {
+    let rows: String = (0..40_000).map(|row| format!("{row} {}\n", "x".repeat(80))).collect();
+    let out = place.path().join("large");
+    let mut options = csv_options(&out, "simple", columns(None, &["value"]), &format!("value\n{rows}"));
+    options.name = Some("words".into());
+    try_build(&options).unwrap()
+}
+
+/// A copy that has only what a share reads.
+fn sparse(place: &Place, snapshot: &Snapshot, share: Share) -> Snapshot {
+    let folder = place.path().join(format!("sparse-{}", share.index()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let manifest_bytes = std::fs::metadata(snapshot.folder().join(MANIFEST_FILE)).unwrap().len();
+    let files = ShareFiles::of(snapshot.manifest(), manifest_bytes, share);
+    for part in files.files {
+        let from = std::fs::File::open(snapshot.folder().join(&part.path)).unwrap();
+        let to = std::fs::File::create(folder.join(&part.path)).unwrap();
+        to.set_len(part.size).unwrap();
+        for [start, end] in part.ranges {
+            let mut bytes = vec![0; (end - start) as usize];
+            from.read_exact_at(&mut bytes, start).unwrap();
+            to.write_all_at(&bytes, start).unwrap();
+        }
+    }
+    Snapshot::open(folder).unwrap()
+}
+
+fn open(config: WorkerConfig) -> Result<(), String> {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(Worker::open(config)).map(drop).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_worker_reads_its_own_bytes_and_verifies_them() {
+    let place = Place::new();
+    let snapshot = large(&place);
+    assert!(snapshot.folder().join(GROUPS_FILE).exists() && snapshot.manifest().matrix.bytes > 3 << 20);
+    let shares = Share::new(0, 2).unwrap();
+    let copies: Vec<Snapshot> = shares.all().map(|share| sparse(&place, &snapshot, share)).collect();
+    let workers: Vec<Working> =
+        copies.iter().enumerate().map(|(index, copy)| place.worker(copy, index, 2)).collect();
+    let coordinator = place.coordinator(place.place(&[(&snapshot, each_once(&workers))]), None);
+    coordinator.ready(&snapshot);
+    let found = place.client(&coordinator).get_indices(&[39_999]).unwrap().remove(0).unwrap().into_fields();
+    assert!(found[0].starts_with(b"39999 x"));
+    // The other share is not there.
+    let refused = open(place.worker_config(&copies[0], 1, 2)).unwrap_err();
+    assert!(refused.contains("matrix.bin") && refused.contains("does not match"), "{refused}");
+    let damaged = std::fs::OpenOptions::new().write(true).open(copies[0].matrix_path()).unwrap();
+    damaged.write_all_at(b"!", 70_000).unwrap();
+    let refused = open(place.worker_config(&copies[0], 0, 2)).unwrap_err();
+    assert!(refused.contains("byte 0"), "{refused}");
+    // Without the list the whole file has to be there.
+    std::fs::remove_file(copies[1].groups_path()).unwrap();
+    let refused = open(place.worker_config(&copies[1], 1, 2)).unwrap_err();
+    assert!(refused.contains("matrix.groups"), "{refused}");
+    std::fs::remove_file(snapshot.groups_path()).unwrap();
+    open(place.worker_config(&snapshot, 1, 2)).unwrap();
+}
+
+/// A connection as a coordinator has it.
+struct Asking {
+    sender: SendRequest<Full<Bytes>>,
+    base: String,
+}
+
+impl Asking {
+    async fn of(place: &Place, worker: &Working) -> Self {
+        let stream = tokio::net::TcpStream::connect(worker.address).await.unwrap();
+        let tls = MutualTls::open(&place.known("asking")).unwrap().client();
+        let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
+        let stream = tokio_rustls::TlsConnector::from(tls).connect(name, stream).await.unwrap();
+        let handshake =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.unwrap();
+        tokio::spawn(connection);
+        Self { sender, base: worker.url() }
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: impl Into<Bytes>) -> (StatusCode, bool, Bytes) {
+        let mut sender = self.sender.clone();
+        sender.ready().await.unwrap();
+        let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let response = sender.send_request(request.body(Full::new(body.into())).unwrap()).await.unwrap();
+        let (status, later) = (response.status(), response.headers().contains_key("retry-after"));
+        (status, later, response.into_body().collect().await.unwrap().to_bytes())
+    }
+}
+
+#[test]
+fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let metrics = Some(([127, 0, 0, 1], 0).into());
+    let worker = Working::start(WorkerConfig { queue: 1, metrics, ..place.worker_config(&snapshot, 0, 1) });
+    let query_bytes = snapshot.manifest().protocol.sizes().query_bytes;
+    let request = |version: [u8; 32], queries: usize| {
+        let query = (None, Bytes::from(vec![1; query_bytes]));
+        ShareRequest { version, keys: Vec::new(), queries: vec![query; queries] }.encode()
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let asking = Asking::of(&place, &worker).await;
+        let version = snapshot.version();
+        let (status, _, body) = asking.ask("GET", "/v1/share", "").await;
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((status, &said["version"]), (StatusCode::OK, &snapshot.version_hex().into()));
+        let wrong = [
+            (Bytes::from("nonsense"), StatusCode::BAD_REQUEST),
+            (request([1; 32], 1), StatusCode::GONE),
+            (request(version, 0), StatusCode::BAD_REQUEST),
+            (request(version, 1).slice(1..), StatusCode::BAD_REQUEST),
+            (request(version, 4096), StatusCode::PAYLOAD_TOO_LARGE),
+        ];
+        for (body, expected) in wrong {
+            assert_eq!(asking.ask("POST", "/v1/partial", body).await.0, expected);
+        }
+        let keys = format!("/v1/keys/{}", "0".repeat(64));
+        assert_eq!(asking.ask("PUT", &keys, "x").await.0, StatusCode::NOT_FOUND);
+        let mut answered = 0;
+        let batches = futures_util::future::join_all(
+            (0..60).map(|_| asking.ask("POST", "/v1/partial", request(version, 8))),
+        );
+        let mut refused = 0;
+        for (status, later, _) in batches.await {
+            match status {
+                StatusCode::OK => answered += 1,
+                StatusCode::SERVICE_UNAVAILABLE if later => refused += 1,
+                status => panic!("{status}"),
+            }
+        }
+        assert!(answered > 0 && refused > 0, "{answered} answered, {refused} refused");
+        assert_eq!(asking.ask("POST", "/v1/partial", request(version, 1)).await.0, StatusCode::OK);
+    });
+    let address = worker.metrics.unwrap();
+    let (_, text) = exchange(address, "GET", "/metrics", "", b"");
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        text.contains("spirea_share_info{")
+            && text.contains("spirea_partial_responses_total{status=\"503\"}")
+    );
+    assert_eq!(exchange(address, "GET", "/readyz", "", b"").0, 200);
+}
+
+#[test]
+fn a_coordinator_answers_everybody_though_its_workers_take_few_batches() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let worker = Working::start(WorkerConfig { queue: 1, ..place.worker_config(&snapshot, 0, 1) });
+    let placement = place.place(&[(&snapshot, vec![vec![worker.url()]])]);
+    // Several coordinators have more batches at once than the worker takes.
+    let coordinators: Vec<_> = (0..4).map(|_| place.coordinator(placement.clone(), None)).collect();
+    coordinators.iter().for_each(|coordinator| coordinator.ready(&snapshot));
+    std::thread::scope(|scope| {
+        for coordinator in &coordinators {
+            let mut client = place.client(coordinator);
+            scope.spawn(move || (0..20).for_each(|row| drop(client.get_indices(&[row]).unwrap())));
+        }
+    });
+}

@@ -1,0 +1,395 @@
+//! Packing where uniform halves are constants: b halves alone, with digits that are known.
+//!
+//! A substitution takes (a, b) to the sum of the digits of a', the image of a, times ciphertexts of a key, plus b'. Where a
+//! and the keys' uniform halves are constants, the digits are: what is left of a substitution is, slot by slot, as many
+//! products as it has digits, and a sum. Nothing is transformed. The digits of all substitutions are one stream, in the order in
+//! which they are applied.
+
+use rayon::prelude::*;
+use spirea_backend::{BackendError, EvaluationKeys, FixedPacking, check_rotations};
+use spirea_math::{Expansion, Modulus, Ring, Rotations, ShoupWord};
+
+use super::ciphertexts::RingCiphertexts;
+use super::digits::Decomposition;
+use super::expand::{Schedule, expand};
+use super::fold::{RingPlain, poly_fold};
+use super::image::{Image, write_image};
+use super::keys::RingKeys;
+use super::lanes::{Kernel, WordLanes};
+use super::layout::{BLOCK, RingLeaves};
+use super::modular::{Factor, Prime};
+use super::pool::{Words, WorkingMemory};
+use super::rotate::{add_rotated, rotate};
+use super::substitute::{Added, Children, Stored, Substitute, Target};
+use super::tables::{Automorphism, RingTables};
+
+/// What packing needs of uniform halves that are constants.
+#[derive(Debug)]
+pub struct RingFixed {
+    packing: FixedPacking,
+    results: usize,
+    /// Words of one substitution.
+    of_one: usize,
+    /// Substitution by substitution, prime by prime, vector by vector, digit by digit: values times 2^32, below the primes.
+    digits: Words,
+}
+
+impl RingFixed {
+    /// Bytes in memory: what packing a query reads beside the plaintexts.
+    pub fn bytes(&self) -> usize {
+        self.digits.bytes().len()
+    }
+
+    /// The digits of a substitution.
+    fn digits(&self, number: usize) -> &[u32] {
+        &self.digits.as_words()[number * self.of_one..][..self.of_one]
+    }
+
+    /// Where the substitutions of a level of the expansion begin, node by node.
+    fn of_level(&self, level: u32) -> usize {
+        (0..level).map(|level| self.packing.expansion.nodes(level)).sum()
+    }
+
+    /// Where those of a chunk begin: by 5, in order, and then by -1.
+    fn of_chunk(&self, chunk: usize) -> usize {
+        self.packing.expansion.substitutions() + chunk * (self.packing.rotations.small() - 1)
+    }
+
+    /// Where those of a result begin, from the last term on.
+    fn of_result(&self, result: usize) -> usize {
+        self.of_chunk(self.packing.rotations.chunks()) + result * (self.packing.rotations.big() - 1)
+    }
+}
+
+/// What `fix` and `pack` compute with.
+#[derive(Clone, Copy)]
+pub(super) struct Room<'a, L> {
+    pub lanes: L,
+    pub tables: &'a RingTables,
+    pub memory: &'a WorkingMemory,
+    pub schedule: Schedule,
+}
+
+/// `fix_uniform`: what it leaves, and the results' ciphertexts, whose b halves are 0.
+pub(super) fn fix<L: WordLanes<W>, const W: usize>(
+    room: Room<'_, L>,
+    packing: FixedPacking,
+    uniform: &[u32],
+    plain: &[RingPlain],
+) -> Result<(RingFixed, Vec<RingCiphertexts>), BackendError> {
+    let Room { lanes, tables, memory, schedule } = room;
+    let (ring, rotations, expansion) = (tables.ring(), packing.rotations, packing.expansion);
+    packing.check(ring, uniform)?;
+    check_rotations(ring, rotations)?;
+    let rows: usize = plain.iter().map(RingPlain::rows).sum();
+    if !rows.is_multiple_of(rotations.big()) {
+        return Err(BackendError::Shape(format!(
+            "{rows} rows that are not {} for each sum",
+            rotations.big()
+        )));
+    }
+    let decomposition = Decomposition::new(ring, packing.gadget)?;
+    let (keys, query) = keys_of(tables, &packing, uniform)?;
+    let results = rows / rotations.big();
+    let of_one = decomposition.levels() * tables.words();
+    let words = packing.substitutions(results).checked_mul(of_one);
+    let digits = memory.words(words, "the digits of uniform halves")?;
+    let mut fixed = RingFixed { packing, results, of_one, digits };
+    let recorder = Recorder { room, decomposition };
+
+    for level in 0..expansion.levels() {
+        let above = Expansion::partial(level, expansion.nodes(level));
+        let nodes = expand(lanes, tables, memory, schedule, above, &[(&keys, &query)])?;
+        let automorphism = &tables.substitution(level).automorphism;
+        let sources = (0..above.leaves()).map(|node| (automorphism, leaf(tables, &nodes[0], node)));
+        let first = fixed.of_level(level);
+        recorder.record(&mut fixed, first, sources.collect());
+    }
+    let chunks = expand(lanes, tables, memory, schedule, expansion, &[(&keys, &query)])?;
+    let leaves = rotate(lanes, tables, memory, rotations, &[&keys], &chunks)?;
+    let [by_step, by_sign, by_big] = tables.rotations(rotations);
+    for chunk in 0..rotations.chunks() {
+        let image = |i: usize| leaf(tables, &leaves[0], rotations.of_chunk(chunk).start + i);
+        let steps = (0..rotations.steps() - 1).map(|i| (by_step, image(i)));
+        let signs = (0..rotations.steps()).map(|i| (by_sign, image(i)));
+        let first = fixed.of_chunk(chunk);
+        recorder.record(&mut fixed, first, steps.chain(signs).collect());
+    }
+    let mut sums = poly_fold(lanes, tables, memory, plain, &leaves)?.remove(0);
+    let (big, one) = (rotations.big(), 2 * tables.words());
+    add_rotated(lanes, tables, memory, rotations, &keys, sums.words_mut(), 1)?;
+    for result in 0..results {
+        let terms = (1..big)
+            .rev()
+            .map(|term| (by_big, sums.words(tables)[(result * big + term) * one..][..one].to_vec()));
+        let first = fixed.of_result(result);
+        recorder.record(&mut fixed, first, terms.collect());
+    }
+    let words = sums.words_mut();
+    (1..results)
+        .for_each(|result| words.copy_within(result * big * one..(result * big + 1) * one, result * one));
+    Ok((fixed, vec![sums.keep(results)]))
+}
+
+/// Keys and a query whose uniform halves these are, and whose b halves are 0.
+fn keys_of(
+    tables: &RingTables,
+    packing: &FixedPacking,
+    uniform: &[u32],
+) -> Result<(RingKeys, Vec<u32>), BackendError> {
+    let ring: &Ring = tables.ring();
+    let zeros = vec![0; ring.words()];
+    let whole: Vec<u32> =
+        uniform.chunks_exact(ring.words()).flat_map(|a| a.iter().chain(&zeros)).copied().collect();
+    let of_key = packing.gadget.levels(ring) * 2 * ring.words();
+    let (expansion, rest) = whole.split_at(packing.expansion.levels() as usize * of_key);
+    let (rotations, query) = rest.split_at(Rotations::KEYS * of_key);
+    let (expansion_gadget, conversion_gadget) = (packing.gadget, packing.gadget);
+    let keys = EvaluationKeys { expansion_gadget, expansion, rotations, conversion_gadget, conversion: &[] };
+    Ok((RingKeys::new(tables, keys)?, query.to_vec()))
+}
+
+/// A leaf as a ciphertext.
+fn leaf(tables: &RingTables, leaves: &RingLeaves, number: usize) -> Vec<u32> {
+    let mut ciphertext = vec![0; 2 * tables.words()];
+    leaves.copy(tables, number, &mut ciphertext);
+    ciphertext
+}
+
+/// Takes down the digits of substitutions.
+struct Recorder<'a, L> {
+    room: Room<'a, L>,
+    decomposition: Decomposition,
+}
+
+impl<L> Recorder<'_, L> {
+    /// Those of the images of ciphertexts under automorphisms, from number `first` on.
+    fn record<const W: usize>(
+        &self,
+        fixed: &mut RingFixed,
+        first: usize,
+        sources: Vec<(&Automorphism, Vec<u32>)>,
+    ) where
+        L: WordLanes<W>,
+    {
+        let Self { room: Room { lanes, tables, .. }, decomposition } = self;
+        let (levels, degree) = (decomposition.levels(), tables.degree());
+        let to = fixed.digits.as_words_mut()[first * fixed.of_one..].par_chunks_mut(fixed.of_one);
+        to.zip(&sources).for_each_init(
+            || (vec![0; 2 * tables.words()], vec![0; levels * degree], vec![0; degree]),
+            |(images, fields, term), (to, (automorphism, ciphertext))| {
+                let (image, residues) = images.split_at_mut(tables.words());
+                write_image(*lanes, tables, automorphism, ciphertext, 0, image);
+                decomposition.decompose(*lanes, tables, image, residues, fields);
+                for (prime, to) in to.chunks_exact_mut(levels * degree).enumerate() {
+                    let values = &image[prime * degree..][..degree];
+                    for (digit, field) in fields.chunks_exact(degree).enumerate() {
+                        decomposition.term(*lanes, tables, prime, digit, [values, field], term);
+                        let factor = decomposition.factor(tables, prime, digit);
+                        lanes.run(Record { q: tables.primes()[prime].q, factor, digit, term, to });
+                    }
+                }
+            },
+        );
+    }
+}
+
+/// Puts a digit's term, times what it takes, in its place among the others.
+struct Record<'a> {
+    q: Modulus,
+    factor: ShoupWord,
+    digit: usize,
+    term: &'a [u32],
+    to: &'a mut [u32],
+}
+
+impl Kernel for Record<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+        let Self { q, factor, digit, term, to } = self;
+        let (prime, factor) = (Prime::new(lanes, q), Factor::splat(lanes, factor));
+        let (term, to) = (term.as_chunks::<W>().0, to.as_chunks_mut::<W>().0);
+        let levels = to.len() / term.len();
+        for (term, to) in term.iter().zip(to.chunks_exact_mut(levels)) {
+            lanes.store(prime.mul(lanes, lanes.load(term), factor), &mut to[digit]);
+        }
+    }
+}
+
+/// `pack_fixed`, before bodies are added: the b halves of each query's results.
+pub(super) fn pack<L: WordLanes<W>, const W: usize>(
+    room: Room<'_, L>,
+    fixed: &RingFixed,
+    plain: &[RingPlain],
+    queries: &[&[u32]],
+) -> Result<Vec<RingCiphertexts<1>>, BackendError> {
+    let Room { lanes, tables, memory, .. } = room;
+    let (packing, rotations) = (&fixed.packing, fixed.packing.rotations);
+    queries.iter().try_for_each(|query| packing.check(tables.ring(), query))?;
+    if plain.iter().map(RingPlain::rows).sum::<usize>() != fixed.results * rotations.big() {
+        return Err(BackendError::Shape("plaintexts are others than those that were fixed".into()));
+    }
+    let packer = Packer { room, fixed };
+    let leaves = packer.leaves(queries)?;
+    let mut sums = poly_fold(lanes, tables, memory, plain, &leaves)?;
+    drop(leaves);
+    packer.sum(queries, &mut sums);
+    Ok(sums.into_iter().map(|sums| sums.keep(fixed.results)).collect())
+}
+
+/// Substitutions with known digits.
+struct Packer<'a, L> {
+    room: Room<'a, L>,
+    fixed: &'a RingFixed,
+}
+
+impl<L> Packer<'_, L> {
+    /// The b halves of the rotated chunks of each query.
+    fn leaves<const W: usize>(&self, queries: &[&[u32]]) -> Result<Vec<RingLeaves<1>>, BackendError>
+    where
+        L: WordLanes<W>,
+    {
+        let Room { tables, memory, .. } = self.room;
+        let (rotations, one) = (self.fixed.packing.rotations, tables.words());
+        let chunks: Vec<Vec<u32>> = queries.par_iter().map(|query| self.chunks(query)).collect();
+        let images = || memory.words(rotations.leaves().checked_mul(one), "the rotated chunks");
+        let mut images = queries.iter().map(|_| images()).collect::<Result<Vec<_>, _>>()?;
+        // Chunk by chunk, so that the queries read its digits one after another.
+        let mut tasks: Vec<_> = images
+            .iter_mut()
+            .enumerate()
+            .flat_map(|(query, images)| {
+                let of_chunks = images.as_words_mut().chunks_exact_mut(rotations.small() * one);
+                of_chunks.enumerate().map(move |(chunk, images)| (chunk, query, images))
+            })
+            .collect();
+        tasks.sort_by_key(|&(chunk, query, _)| (chunk, query));
+        tasks.into_par_iter().for_each(|(chunk, query, images)| {
+            images[..one].copy_from_slice(&chunks[query][chunk * one..][..one]);
+            self.rotate(queries[query], chunk, images);
+        });
+        let of_query = |images: Words| {
+            let mut leaves = RingLeaves::room(tables, memory, rotations.leaves())?;
+            let blocks = leaves.blocks_mut(tables).zip(images.as_words().par_chunks(BLOCK * one));
+            blocks.for_each(|(mut block, images)| block.set_all(images));
+            Ok(leaves)
+        };
+        images.into_par_iter().map(of_query).collect()
+    }
+
+    /// The b halves of a query's chunks.
+    fn chunks<const W: usize>(&self, query: &[u32]) -> Vec<u32>
+    where
+        L: WordLanes<W>,
+    {
+        let (tables, expansion) = (self.room.tables, self.fixed.packing.expansion);
+        let one = tables.words();
+        let (_, root) = self.fixed.packing.split(tables.ring(), query);
+        let mut nodes = root.to_vec();
+        for level in 0..expansion.levels() {
+            let substitution = tables.substitution(level);
+            let mut children = vec![0; expansion.nodes(level + 1) * one];
+            let pairs = nodes.chunks_exact(one).zip(children.chunks_mut(2 * one)).enumerate();
+            for (number, (node, pair)) in pairs {
+                let (even, odd) = pair.split_at_mut(one);
+                let number = self.fixed.of_level(level) + number;
+                let odd = (!odd.is_empty()).then_some(odd);
+                let children = Children { node, monomials: &substitution.monomials, even, odd };
+                self.substitute(query, level as usize, number, &substitution.automorphism, node, children);
+            }
+            nodes = children;
+        }
+        nodes
+    }
+
+    /// The images of a chunk, which is the first of them.
+    fn rotate<const W: usize>(&self, query: &[u32], chunk: usize, images: &mut [u32])
+    where
+        L: WordLanes<W>,
+    {
+        let (tables, rotations) = (self.room.tables, self.fixed.packing.rotations);
+        let (one, steps) = (tables.words(), rotations.steps());
+        let [by_step, by_sign, _] = tables.rotations(rotations);
+        let [step, sign, _] = self.rotation_keys();
+        let mut number = self.fixed.of_chunk(chunk)..;
+        let mut next = || number.next().expect("a number for each");
+        let (positive, negative) = images.split_at_mut(steps * one);
+        for i in 1..steps {
+            let (done, rest) = positive.split_at_mut(i * one);
+            let (from, to) = (&done[(i - 1) * one..], &mut rest[..one]);
+            self.substitute(query, step, next(), by_step, from, Stored(to));
+        }
+        for (from, to) in positive.chunks_exact(one).zip(negative.chunks_exact_mut(one)) {
+            self.substitute(query, sign, next(), by_sign, from, Stored(to));
+        }
+    }
+
+    /// The sums over the big automorphisms, one after another in place of their terms.
+    fn sum<const W: usize>(&self, queries: &[&[u32]], sums: &mut [RingCiphertexts<1>])
+    where
+        L: WordLanes<W>,
+    {
+        let (tables, rotations) = (self.room.tables, self.fixed.packing.rotations);
+        let (one, big) = (tables.words(), rotations.big());
+        let [_, _, by_big] = tables.rotations(rotations);
+        let [_, _, key] = self.rotation_keys();
+        let mut tasks: Vec<_> = sums
+            .iter_mut()
+            .enumerate()
+            .flat_map(|(query, sums)| {
+                let of_results =
+                    sums.words_mut()[..self.fixed.results * big * one].chunks_exact_mut(big * one);
+                of_results.enumerate().map(move |(result, terms)| (result, query, terms))
+            })
+            .collect();
+        tasks.sort_by_key(|&(result, query, _)| (result, query));
+        tasks.into_par_iter().for_each(|(result, query, terms)| {
+            for (term, number) in (0..big - 1).rev().zip(self.fixed.of_result(result)..) {
+                let (to, from) = terms.split_at_mut((term + 1) * one);
+                let added = Added(&mut to[term * one..]);
+                self.substitute(queries[query], key, number, by_big, &from[..one], added);
+            }
+        });
+        for sums in sums {
+            let words = sums.words_mut();
+            (1..self.fixed.results)
+                .for_each(|sum| words.copy_within(sum * big * one..(sum * big + 1) * one, sum * one));
+        }
+    }
+
+    /// The numbers of the rotations' keys.
+    fn rotation_keys(&self) -> [usize; Rotations::KEYS] {
+        std::array::from_fn(|i| self.fixed.packing.expansion.levels() as usize + i)
+    }
+
+    /// Substitution `number`, of b half `from` with a key of the query.
+    fn substitute<T: Target, const W: usize>(
+        &self,
+        query: &[u32],
+        key: usize,
+        number: usize,
+        automorphism: &Automorphism,
+        from: &[u32],
+        mut to: T,
+    ) where
+        L: WordLanes<W>,
+    {
+        let Room { lanes, tables, .. } = self.room;
+        let (mut keys, _) = self.fixed.packing.split(tables.ring(), query);
+        let keys = keys.nth(key).expect("a key for each substitution");
+        let of_primes = self.fixed.digits(number).chunks_exact(self.fixed.of_one / tables.primes().len());
+        for (prime, digits) in of_primes.enumerate() {
+            let place = prime * tables.degree()..(prime + 1) * tables.degree();
+            lanes.run(Substitute {
+                q: tables.primes()[prime].q,
+                digits,
+                keys: &keys[place.start..],
+                stride: tables.words(),
+                image: Image::<1> { automorphism, tiles: &from[place.clone()] },
+                results: to.of_prime(prime, place),
+            });
+        }
+    }
+}

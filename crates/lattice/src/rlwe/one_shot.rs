@@ -1,0 +1,232 @@
+//! Queries that bring their keys: a secret for one query alone, under uniform halves that are constants of a database.
+//!
+//! What a server computes of uniform halves, it computes once. Two ciphertexts under one secret and one uniform half would
+//! differ by their messages and small noise, so a secret that meets these halves is used for one query: it is drawn where
+//! the query is made ([`UniformHalves::ask`]), and what is left of it can read an answer and no more.
+
+use spirea_math::Rotations;
+use spirea_math::random::{SecretRng, Seed};
+use zeroize::Zeroizing;
+
+use super::query::{rounded_bytes, unrounded};
+use super::secret::push_bits;
+use super::{Conversion, KeyShape, LatticeError, RingSecret, RingSet, uniform_half};
+
+/// Names the key of the uniform halves.
+const NAME: &str = "spirea v1: uniform halves of queries that bring their keys";
+/// Numbers that are read together: they fill whole bytes, whatever their bits.
+const TOGETHER: usize = 8;
+
+/// What a query with its keys holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OneShotShape {
+    /// The parameters: a set with rounded queries.
+    pub set: RingSet,
+    /// Levels of the expansion.
+    pub levels: u32,
+    /// What is rotated.
+    pub rotations: Rotations,
+}
+
+impl OneShotShape {
+    fn keys(&self) -> KeyShape {
+        let Self { set, levels, rotations } = *self;
+        KeyShape { set, levels, rotations: Some(rotations), conversion: Conversion::None }
+    }
+
+    /// Bits of a word of a key's b half: as many as the largest prime has.
+    fn key_bits(&self) -> u32 {
+        let primes = self.set.ring().limbs().iter().map(|limb| limb.prime().value());
+        primes.map(|prime| u32::BITS - prime.leading_zeros()).max().expect("a ring has primes")
+    }
+
+    fn key_bytes(&self) -> usize {
+        self.keys().ciphertexts() * self.set.ring().words() * self.key_bits() as usize / 8
+    }
+
+    /// Bytes of a query with its keys: the keys' b halves in the order of [`KeyShape`], then the query's, rounded.
+    pub fn bytes(&self) -> usize {
+        self.key_bytes() + rounded_bytes(self.set)
+    }
+
+    /// The b halves of a query of these bytes, the keys' and then the query's, as values.
+    ///
+    /// # Errors
+    /// [`LatticeError`] if they are not as many, or a word is not below its prime.
+    pub fn parse(&self, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
+        let malformed = |detail: String| LatticeError { what: "query", detail };
+        let (expected, found) = (self.bytes(), bytes.len());
+        let (keys, query) = bytes
+            .split_at_checked(self.key_bytes())
+            .filter(|_| found == expected)
+            .ok_or_else(|| malformed(format!("it has {found} bytes where the parameters say {expected}")))?;
+        let (ring, bits) = (self.set.ring(), self.key_bits() as usize);
+        let mut words = Vec::with_capacity((self.keys().ciphertexts() + 1) * ring.words());
+        let mut some = [0; size_of::<u32>() * TOGETHER + size_of::<u64>()];
+        for bytes in keys.chunks_exact(bits) {
+            some[..bits].copy_from_slice(bytes);
+            words.extend((0..TOGETHER).map(|i| {
+                let (byte, shift) = (i * bits / 8, i * bits % 8);
+                let number = u64::from_le_bytes(*some[byte..].first_chunk().expect("eight more bytes"));
+                (number >> shift) as u32 & (u32::MAX >> (u32::BITS as usize - bits))
+            }));
+        }
+        let primes = ring.limbs().iter().map(|limb| limb.prime().value()).cycle();
+        for (values, prime) in words.chunks_exact(ring.degree()).zip(primes) {
+            if values.iter().any(|&value| value >= prime) {
+                return Err(malformed(format!("a word is not below its prime {prime}")));
+            }
+        }
+        words.extend(unrounded(self.set, query));
+        Ok(words)
+    }
+}
+
+/// The uniform halves of a database's queries and of the keys that these bring.
+pub struct UniformHalves {
+    shape: OneShotShape,
+    words: Vec<u32>,
+}
+
+impl UniformHalves {
+    /// Those of the public `seed`. The key of their streams is a hash of it, as of public matrices: nobody chooses it.
+    pub fn new(shape: OneShotShape, seed: &Seed) -> Self {
+        let key = blake3::derive_key(NAME, seed);
+        let halves = (0..=shape.keys().ciphertexts()).map(|i| uniform_half(shape.set.ring(), &key, i));
+        Self { shape, words: halves.flatten().collect() }
+    }
+
+    /// What they are of.
+    pub fn shape(&self) -> OneShotShape {
+        self.shape
+    }
+
+    /// The halves as values: one for each ciphertext of the keys, then the query's.
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// A query of scale times number at some coefficients (places and scales are public, numbers secret) with its keys, all
+    /// under a secret that is drawn here and encrypts nothing else.
+    ///
+    /// # Panics
+    /// If a place is not below the degree.
+    pub fn ask(&self, numbers: &[(usize, u128, i8)], rng: &mut SecretRng) -> (Vec<u8>, AnswerSecret) {
+        let (shape, ring) = (self.shape, self.shape.set.ring());
+        let secret = RingSecret::sample(shape.set, rng);
+        let factors = shape.set.expansion_gadget().factors(ring);
+        let mut bytes = Vec::with_capacity(shape.bytes());
+        let mut halves = self.words.chunks_exact(ring.words()).map(<[u32]>::to_vec);
+        let mut next = || halves.next().expect("a half for each ciphertext");
+        for exponent in shape.keys().exponents() {
+            let image = secret.image(exponent);
+            for &factor in &factors {
+                let mut message = secret.key_message(factor, &image, rng);
+                secret.mask(next(), &mut message);
+                push_bits(&mut bytes, shape.key_bits(), message.iter().map(|&word| word.into()));
+            }
+        }
+        let mut message = secret.numbers(numbers, rng);
+        ring.forward(&mut message);
+        secret.mask(next(), &mut message);
+        secret.push_rounded(message, &mut bytes);
+        (bytes, AnswerSecret(secret))
+    }
+}
+
+/// The secret of a query that has been asked: it reads the answer, and encrypts nothing more.
+pub struct AnswerSecret(RingSecret);
+
+impl AnswerSecret {
+    /// [`RingSecret::phases`] of a switched ciphertext whose halves come apart.
+    ///
+    /// # Errors
+    /// Those of [`RingSecret::phases`].
+    pub fn phases(
+        &self,
+        [a, b]: [&[u8]; 2],
+        a_bits: u32,
+        b_bits: u32,
+    ) -> Result<Zeroizing<Vec<u64>>, LatticeError> {
+        self.0.phases(&[a, b].concat(), a_bits, b_bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(set: RingSet) -> OneShotShape {
+        OneShotShape { set, levels: 4, rotations: Rotations::new(256, 5, 8) }
+    }
+
+    #[test]
+    fn keys_and_numbers_have_their_phases_up_to_noise() {
+        let mut rng = SecretRng::deterministic_for_tests(21);
+        for (set, bytes) in [(RingSet::Fast, 21 * 44_544 + 29_184), (RingSet::Small, 56 * 30_720 + 26_624)] {
+            let (ring, uniform) = (set.ring(), UniformHalves::new(shape(set), &[5; 32]));
+            let numbers = [(0, set.scale(), 1), (17, ring.modulus() / 3, -1)];
+            let (query, AnswerSecret(secret)) = uniform.ask(&numbers, &mut rng);
+            assert_eq!((query.len(), uniform.shape().bytes()), (bytes, bytes));
+            let halves = uniform.shape().parse(&query).unwrap();
+            let halves = uniform.words().chunks_exact(ring.words()).zip(halves.chunks_exact(ring.words()));
+            let phases = halves.map(|(a, b)| {
+                let mut phase = b.to_vec();
+                ring.mul_add(&mut phase, a, &secret.values);
+                phase
+            });
+            let keys = shape(set).keys();
+            let targets = keys.exponents().flat_map(|exponent| {
+                let image = secret.image(exponent);
+                let scaled = |factor| {
+                    let mut scaled = image.to_vec();
+                    ring.scale_assign(&mut scaled, factor);
+                    scaled
+                };
+                set.expansion_gadget().factors(ring).into_iter().map(scaled).collect::<Vec<_>>()
+            });
+            let mut expected = ring.zero();
+            for (place, scale, number) in numbers {
+                ring.set_coefficient(&mut expected, place, scale as i128 * i128::from(number));
+            }
+            ring.forward(&mut expected);
+            let count = keys.ciphertexts();
+            let mut checked = 0;
+            for (i, (mut phase, target)) in phases.zip(targets.chain([expected])).enumerate() {
+                ring.sub_assign(&mut phase, &target);
+                ring.inverse(&mut phase);
+                let coefficients = (0..4096).map(|i| ring.centred(ring.coefficient(&phase, i)).abs());
+                let (largest, rounding) = (coefficients.max().unwrap(), 1 << (set.dropped_bits() - 1));
+                let most = if i < count { 31 } else { 31 + rounding };
+                assert!((8..=most).contains(&largest), "{} {i}: noise up to {largest}", set.name());
+                checked += 1;
+            }
+            assert_eq!(checked, count + 1);
+        }
+    }
+
+    #[test]
+    fn every_query_has_a_secret_of_its_own() {
+        let mut rng = SecretRng::from_os().unwrap();
+        let uniform = UniformHalves::new(shape(RingSet::Fast), &[5; 32]);
+        let [(_, one), (_, other)] = [(); 2].map(|()| uniform.ask(&[], &mut rng));
+        assert_ne!(one.0.coefficients, other.0.coefficients);
+    }
+
+    #[test]
+    fn damaged_queries_are_refused() {
+        let mut rng = SecretRng::deterministic_for_tests(22);
+        let shape = shape(RingSet::Fast);
+        let (query, _) = UniformHalves::new(shape, &[6; 32]).ask(&[], &mut rng);
+        for length in [0, 1, shape.key_bytes(), query.len() - 1] {
+            assert!(shape.parse(&query[..length]).is_err());
+        }
+        assert!(shape.parse(&[&query[..], &[0]].concat()).is_err());
+        let mut large = query.clone();
+        large[shape.key_bytes() - 4..shape.key_bytes()].fill(255);
+        assert!(shape.parse(&large).is_err());
+        large[shape.key_bytes()..].fill(255);
+        large[..shape.key_bytes()].fill(0);
+        assert!(shape.parse(&large).is_ok());
+    }
+}

@@ -1,0 +1,266 @@
+//! Queries that bring their keys: packing where all uniform halves are constants of a database.
+//!
+//! What packing costs by rotations is transforms of digits of uniform halves. Where these are the same for all clients, a
+//! server computes them when it loads a database, and clients take the uniform halves of all results beforehand, as a hint.
+//! Nobody registers anything, and no two queries have anything in common by which they could be linked.
+
+use std::io::Write;
+use std::ops::Range;
+use std::sync::Arc;
+
+use spirea_backend::{Bodies, FixedPacking, PackedEnds, RingBackend};
+use spirea_lattice::rlwe::noise::RingNoise;
+use spirea_lattice::rlwe::{AnswerSecret, KeyShape, OneShotShape as QueryShape, UniformHalves};
+use spirea_lattice::{LweSecret, LweSet, RingSet};
+use spirea_math::random::{SecretRng, Seed};
+use zeroize::Zeroizing;
+
+use super::expand::even_groups;
+use super::packed_server::BlockPacker;
+use super::packer::{Entry, Packer};
+use super::query::QueryLayout;
+use super::ring::{RingServer, Shape, switched};
+use super::rotate::RotatedShape;
+use super::work::{Unit, Work};
+use crate::ProtocolError;
+use crate::query::Query;
+
+/// Bytes of memory traffic that take as long as a substitution whose digits are known: the digits, and as much again of
+/// keys and halves in the caches.
+const SUBSTITUTION: f64 = 3e5;
+/// How many times as long a byte of plaintexts takes as one of the database.
+const PLAINTEXT: f64 = 1.2;
+/// Results whose plaintexts are in memory at once where only their uniform halves are wanted.
+const RESULTS_TOGETHER: usize = 16;
+
+/// The shape whose columns are rotated chunks of an LWE secret, and whose queries bring their keys. Nothing is selected:
+/// what selectors leave depends on whole ciphertexts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneShotShape {
+    rotated: RotatedShape,
+    results: usize,
+}
+
+impl OneShotShape {
+    /// The shape of a protocol that packs into `results` ciphertexts for each query under secrets of `lwe`.
+    pub fn new(lwe: LweSet, set: RingSet, results: usize) -> Self {
+        Self { rotated: RotatedShape::new(lwe, set, results, 1), results }
+    }
+
+    fn query(&self) -> QueryShape {
+        let RotatedShape { rotations, .. } = self.rotated;
+        QueryShape { set: self.set(), levels: self.levels(), rotations }
+    }
+
+    fn packing(&self) -> FixedPacking {
+        let (gadget, rotations) = (self.set().expansion_gadget(), self.rotated.rotations);
+        FixedPacking { gadget, expansion: self.rotated.chunks(), rotations }
+    }
+
+    /// Bytes of the a halves of a result.
+    fn uniform_bytes(&self) -> usize {
+        switched(self.set()).a as usize * self.degree() / 8
+    }
+}
+
+impl Shape for OneShotShape {
+    fn set(&self) -> RingSet {
+        self.rotated.set()
+    }
+
+    fn depth(&self) -> usize {
+        0
+    }
+
+    fn levels(&self) -> u32 {
+        self.rotated.levels()
+    }
+
+    fn key_shape(&self) -> Option<KeyShape> {
+        None
+    }
+
+    fn query_bytes(&self) -> usize {
+        self.query().bytes()
+    }
+
+    fn response_bytes(&self) -> usize {
+        switched(self.set()).bytes(self.degree()) - self.uniform_bytes()
+    }
+
+    fn hint_bytes(&self) -> u64 {
+        self.results as u64 * self.uniform_bytes() as u64
+    }
+
+    fn fixed_bytes(&self) -> u64 {
+        let digits = self.set().expansion_gadget().levels(self.set().ring());
+        (self.packing().substitutions(self.results) * digits * self.set().ring().words() * 4) as u64
+    }
+
+    fn unpack_work(&self) -> Vec<Work> {
+        vec![Work::new("pack_fixed", Unit::FixedSubstitution(self.set()), self.packing().substitutions(0))]
+    }
+
+    /// The b halves of chunks, of their images, and of what a query sends.
+    fn leaves_bytes(&self) -> usize {
+        let sent = self.packing().polynomials(self.set().ring());
+        let leaves = self.rotated.chunks().leaves() + 2 * self.rotated.rotations.leaves();
+        (sent + leaves) * self.set().ring().words() * 4
+    }
+
+    fn plaintexts(&self, blocks: usize) -> usize {
+        self.rotated.plaintexts(blocks)
+    }
+
+    fn fold_work(&self, folds: usize, blocks: usize) -> Vec<Work> {
+        let polynomials = folds * (self.plaintexts(blocks) + self.rotated.rotations.leaves());
+        let rotated = folds * blocks * (self.rotated.rotations.big() - 1);
+        let folded = Work::new("pack_fixed", Unit::FixedPolynomial(self.set()), polynomials);
+        let rotated = Work::new("pack_fixed", Unit::FixedSubstitution(self.set()), rotated);
+        [folded, rotated].into_iter().filter(|work| work.count > 0.0).collect()
+    }
+
+    fn switch_work(&self, _: usize) -> Option<Work> {
+        None
+    }
+
+    fn pack_noise(&self, lwe: LweSet) -> f64 {
+        self.rotated.pack_noise(lwe)
+    }
+
+    fn noise(&self) -> RingNoise {
+        self.rotated.noise()
+    }
+
+    fn pack_read_bytes(&self, blocks: usize) -> f64 {
+        let substitutions = self.packing().substitutions(blocks);
+        PLAINTEXT * self.plain_bytes(blocks) as f64 + substitutions as f64 * SUBSTITUTION
+    }
+}
+
+/// The half of a client whose queries bring their keys.
+pub(crate) struct OneShotClient {
+    shape: OneShotShape,
+    uniform: UniformHalves,
+    /// The a halves of all results.
+    results: Vec<u8>,
+}
+
+impl OneShotClient {
+    /// A client of the database of `seed` whose results have these uniform halves, its hint.
+    pub fn new(shape: OneShotShape, seed: &Seed, hint: &[u8]) -> Self {
+        Self { shape, uniform: UniformHalves::new(shape.query(), seed), results: hint.to_vec() }
+    }
+
+    /// The ciphertext of an LWE secret's entries with its keys, and the secret that reads the answer.
+    pub fn ask(&self, secret: &LweSecret, rng: &mut SecretRng) -> (Vec<u8>, AnswerSecret) {
+        self.uniform.ask(&self.shape.rotated.numbers(secret.entries(), &[]), rng)
+    }
+
+    /// The phases of the results in an answer, as fractions of 2^64.
+    pub fn phases(
+        &self,
+        secret: &AnswerSecret,
+        answer: &[u8],
+    ) -> Result<Vec<Zeroizing<Vec<u64>>>, ProtocolError> {
+        let (a_bits, b_bits) = self.shape.set().response_bits();
+        let uniform = self.results.chunks_exact(self.shape.uniform_bytes());
+        let halves = uniform.zip(answer.chunks_exact(self.shape.response_bytes()));
+        halves.map(|(a, b)| Ok(secret.phases([a, b], a_bits, b_bits)?)).collect()
+    }
+}
+
+/// The server's half: what packs all results of a query.
+pub(crate) struct OneShotServer<B: RingBackend> {
+    shape: OneShotShape,
+    ring: RingServer<B, RotatedShape>,
+    plain: Vec<B::Plain>,
+    fixed: B::Fixed,
+}
+
+impl<B: RingBackend> OneShotServer<B> {
+    /// Takes the entries of LWE ciphertexts, N for each result, of the database of `seed`.
+    pub fn new(
+        shape: OneShotShape,
+        backend: &Arc<B>,
+        seed: &Seed,
+        entry: &Entry<'_>,
+    ) -> Result<Self, ProtocolError> {
+        let ring = RingServer::new(Arc::clone(backend), shape.rotated)?;
+        let uniform = UniformHalves::new(shape.query(), seed);
+        let (plain, fixed, _) = fix(&shape, &ring, &uniform, 0..shape.results, entry)?;
+        Ok(Self { shape, ring, plain, fixed })
+    }
+}
+
+/// Writes the a halves of all results, for clients.
+pub(crate) fn write_uniform<B: RingBackend>(
+    shape: OneShotShape,
+    backend: &Arc<B>,
+    seed: &Seed,
+    entry: &Entry<'_>,
+    out: &mut dyn Write,
+) -> Result<(), ProtocolError> {
+    let ring = RingServer::new(Arc::clone(backend), shape.rotated)?;
+    let uniform = UniformHalves::new(shape.query(), seed);
+    for first in (0..shape.results).step_by(RESULTS_TOGETHER) {
+        let some = first..shape.results.min(first + RESULTS_TOGETHER);
+        let (_, _, halves) = fix(&shape, &ring, &uniform, some, entry)?;
+        out.write_all(&halves).map_err(ProtocolError::Write)?;
+    }
+    Ok(())
+}
+
+/// Plaintexts of some results, what is computed for them, and their a halves.
+type Fixed<B> = (Vec<<B as RingBackend>::Plain>, <B as RingBackend>::Fixed, Vec<u8>);
+
+fn fix<B: RingBackend>(
+    shape: &OneShotShape,
+    ring: &RingServer<B, RotatedShape>,
+    uniform: &UniformHalves,
+    results: Range<usize>,
+    entry: &Entry<'_>,
+) -> Result<Fixed<B>, ProtocolError> {
+    let first = results.start * shape.degree();
+    let plain = RotatedShape::encode(ring, results.len(), &|row, k| entry(first + row, k))?;
+    let RingServer { backend, tables, .. } = ring;
+    let bits = switched(shape.set());
+    let (fixed, halves) = backend.fix_uniform(tables, shape.packing(), uniform.words(), &plain, bits)?;
+    Ok((plain, fixed, halves))
+}
+
+impl<B: RingBackend> BlockPacker<B> for OneShotServer<B> {
+    /// The b halves of a query.
+    type Asked<'a> = Vec<u32>;
+
+    fn ciphertexts<'a>(
+        &'a self,
+        queries: &[Query<'a>],
+        layout: QueryLayout,
+    ) -> Result<Vec<Vec<u32>>, ProtocolError> {
+        let parse = |query: &Query<'a>| Ok(self.shape.query().parse(layout.split(query.bytes).ciphertext)?);
+        queries.iter().map(parse).collect()
+    }
+
+    fn answers(
+        &self,
+        asked: &[Vec<u32>],
+        folded: impl FnOnce() -> Result<B::Folded, ProtocolError>,
+        bodies: impl Fn(usize) -> Bodies,
+    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let (RingServer { backend, tables, .. }, folded) = (&self.ring, folded()?);
+        let most = backend.leaves_memory() / self.shape.leaves_bytes() as u64;
+        let mut answers = Vec::with_capacity(asked.len());
+        for group in even_groups(asked.len(), usize::try_from(most).unwrap_or(usize::MAX)) {
+            let queries: Vec<&[u32]> = asked[group.clone()].iter().map(Vec::as_slice).collect();
+            let ends = PackedEnds {
+                folded: &folded,
+                bodies: &bodies(group.start),
+                plaintext_bits: self.shape.set().plaintext_bits(),
+                switched: switched(self.shape.set()),
+            };
+            answers.extend(backend.pack_fixed(tables, &self.fixed, &self.plain, &queries, ends)?);
+        }
+        Ok(answers)
+    }
+}

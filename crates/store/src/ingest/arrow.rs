@@ -1,0 +1,322 @@
+//! Arrow batches: tables in memory, and what other formats are read into.
+//!
+//! Strings and binary columns are their bytes. Rows of a fixed number of numbers, such as those of a matrix, are the bytes of
+//! these. Other types are their text as Arrow displays it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, RecordBatch, RecordBatchReader, StringArray};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+
+use super::{Row, RowSource, Selection, positions};
+use crate::{Location, StoreError};
+
+/// Rows of a stream of batches.
+pub struct BatchRows<R> {
+    reader: R,
+    name: PathBuf,
+    batch: Cells,
+    /// For each cell, its column in a batch.
+    columns: Vec<usize>,
+    selection: Selection,
+    done: u64,
+    /// How many there are, as far as it is known.
+    rows: u64,
+}
+
+impl<R: RecordBatchReader> BatchRows<R> {
+    /// Rows of `reader`, which is called `name` in messages; `rows` of them, or 0 if that is not known.
+    ///
+    /// # Errors
+    /// [`StoreError::BadOption`] if no columns are named, [`StoreError::NoSuchColumn`] that lists the columns,
+    /// [`StoreError::Malformed`] for columns of types that cannot be keys or values.
+    pub fn new(reader: R, name: &Path, selection: &Selection, rows: u64) -> Result<Self, StoreError> {
+        selection.check(true)?;
+        let (schema, place) = (reader.schema(), Location::File(name.into()));
+        let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+        let columns = positions(&place, &names, &selection.columns())?;
+        check_types(&schema, &columns, selection).map_err(|detail| StoreError::malformed(place, detail))?;
+        let (name, selection) = (name.into(), selection.clone());
+        Ok(Self { reader, name, batch: Cells::default(), columns, selection, done: 0, rows })
+    }
+
+    /// Goes on to the next batch that has rows; `false` at the end.
+    fn next_batch(&mut self) -> Result<bool, StoreError> {
+        for batch in &mut self.reader {
+            let cells = batch.and_then(|batch| match batch.num_rows() {
+                0 => Ok(None),
+                _ => Cells::of(&batch, &self.columns).map(Some),
+            });
+            let place = || Location::Row(self.name.clone(), self.done + 1);
+            let malformed = |error: ArrowError| {
+                StoreError::malformed(place(), format!("the rows from here cannot be read: {error}"))
+            };
+            if let Some(cells) = cells.map_err(malformed)? {
+                self.batch = cells;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: RecordBatchReader> RowSource for BatchRows<R> {
+    fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
+        loop {
+            if self.batch.is_exhausted() && !self.next_batch()? {
+                return Ok(false);
+            }
+            self.done += 1;
+            let (name, done) = (&self.name, self.done);
+            if self.batch.next(row, &self.selection, || Location::Row(name.clone(), done))? {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn place(&self) -> Location {
+        Location::Row(self.name.clone(), self.done)
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        (self.done, self.rows.max(self.done))
+    }
+}
+
+/// Refuses types of which no key or no value can be told: whoever has them in memory can make others of them.
+fn check_types(schema: &SchemaRef, columns: &[usize], selection: &Selection) -> Result<(), String> {
+    for (cell, &column) in columns.iter().enumerate() {
+        let field = schema.field(column);
+        let (name, kind) = (field.name(), plain(field.data_type()));
+        if cell == 0 && selection.key.is_some() {
+            if kind.is_floating() {
+                return Err(format!(
+                    "the keys in column {name:?} are of type {kind}, whose text nobody can be sure to repeat; make them \
+                     integers or text (integers become such numbers where one is missing: drop rows without a key first)"
+                ));
+            }
+            if kind.is_nested() {
+                return Err(format!(
+                    "the keys in column {name:?} are of type {kind}; make them text, bytes or integers"
+                ));
+            }
+        } else if kind.is_nested() && numbers(kind).is_none() {
+            return Err(format!(
+                "the values in column {name:?} are of type {kind}, which may differ in length and form from row to row; make \
+                 them text, bytes, numbers, or lists of a fixed size of numbers"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What a type is behind its encoding.
+fn plain(kind: &DataType) -> &DataType {
+    match kind {
+        DataType::Dictionary(_, values) => plain(values),
+        DataType::RunEndEncoded(_, values) => plain(values.data_type()),
+        other => other,
+    }
+}
+
+/// Of lists of a fixed size of numbers: how many, and the bytes of one.
+fn numbers(kind: &DataType) -> Option<(usize, usize)> {
+    let DataType::FixedSizeList(item, count) = kind else { return None };
+    Some((usize::try_from(*count).ok()?, item.data_type().primitive_width()?))
+}
+
+/// A batch, of which rows are taken one after another.
+#[derive(Default)]
+pub(super) struct Cells {
+    /// A column for each cell of a row, of strings or bytes.
+    columns: Vec<ArrayRef>,
+    next: usize,
+}
+
+impl Cells {
+    /// The columns at these positions of a batch.
+    pub(super) fn of(batch: &RecordBatch, columns: &[usize]) -> Result<Self, ArrowError> {
+        let columns =
+            columns.iter().map(|&column| as_bytes(batch.column(column))).collect::<Result<_, _>>()?;
+        Ok(Self { columns, next: 0 })
+    }
+
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.columns.first().is_none_or(|column| self.next == column.len())
+    }
+
+    /// Fills the next row, which stands at `place`; `false` if it is left out.
+    pub(super) fn next(
+        &mut self,
+        row: &mut Row,
+        selection: &Selection,
+        place: impl Fn() -> Location,
+    ) -> Result<bool, StoreError> {
+        let cells = row.reset(self.columns.len(), selection.key.is_some());
+        let at = self.next;
+        self.next += 1;
+        for (i, (cell, column)) in cells.iter_mut().zip(&self.columns).enumerate() {
+            if !column.is_null(at) {
+                cell.extend_from_slice(bytes_at(column, at));
+            } else if !selection.takes_null(i, &place)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The column as one of the types that [`bytes_at`] knows, in its own memory where that is possible.
+fn as_bytes(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    match column.data_type() {
+        DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => Ok(Arc::clone(column)),
+        DataType::Dictionary(_, values) => as_bytes(&arrow_cast::cast(column, values)?),
+        kind if let Some((count, bytes)) = numbers(kind) => rows_of_numbers(column, count, bytes),
+        _ => {
+            let options = FormatOptions::default();
+            let text = ArrayFormatter::try_new(column, &options)?;
+            let cell = |row| match column.is_null(row) {
+                true => Ok(None),
+                false => text.value(row).try_to_string().map(Some),
+            };
+            let cells = (0..column.len()).map(cell).collect::<Result<Vec<_>, _>>()?;
+            Ok(Arc::new(StringArray::from(cells)))
+        }
+    }
+}
+
+/// Lists of `count` numbers of `bytes` bytes each, as the bytes of these, which lie one after another.
+fn rows_of_numbers(column: &ArrayRef, count: usize, bytes: usize) -> Result<ArrayRef, ArrowError> {
+    let lists = column.as_fixed_size_list();
+    let numbers = lists.values();
+    let has_hole = |row: usize| !lists.is_null(row) && lists.value(row).null_count() > 0;
+    if numbers.null_count() > 0 && (0..lists.len()).any(has_hole) {
+        return Err(ArrowError::InvalidArgumentError("a number within a list is missing; fill it in".into()));
+    }
+    let data = numbers.to_data();
+    let from = data.offset() * bytes;
+    let values = data.buffers()[0].slice_with_length(from, numbers.len() * bytes);
+    let row =
+        i32::try_from(count * bytes).map_err(|error| ArrowError::InvalidArgumentError(error.to_string()))?;
+    Ok(Arc::new(FixedSizeBinaryArray::try_new(row, values, lists.nulls().cloned())?))
+}
+
+fn bytes_at(column: &ArrayRef, row: usize) -> &[u8] {
+    match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().value(row).as_bytes(),
+        DataType::LargeUtf8 => column.as_string::<i64>().value(row).as_bytes(),
+        DataType::Utf8View => column.as_string_view().value(row).as_bytes(),
+        DataType::Binary => column.as_binary::<i32>().value(row),
+        DataType::LargeBinary => column.as_binary::<i64>().value(row),
+        DataType::BinaryView => column.as_binary_view().value(row),
+        DataType::FixedSizeBinary(_) => column.as_fixed_size_binary().value(row),
+        other => unreachable!("{other} was turned into text"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::types::Float32Type;
+    use arrow_array::{
+        FixedSizeListArray, Float64Array, Int64Array, ListArray, RecordBatchIterator, StringViewArray,
+    };
+    use arrow_schema::Schema;
+
+    use super::*;
+    use crate::ingest::Nulls;
+
+    fn selection(key: Option<&str>, values: &[&str]) -> Selection {
+        let values = values.iter().map(ToString::to_string).collect();
+        Selection { key: key.map(Into::into), values, nulls: Nulls::Refuse }
+    }
+
+    /// Key and joined value of a row.
+    type KeyAndValue = (Vec<u8>, Vec<u8>);
+
+    fn rows(batches: Vec<RecordBatch>, selection: &Selection) -> Result<Vec<KeyAndValue>, StoreError> {
+        let schema = batches.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
+        let reader = RecordBatchIterator::new(batches.into_iter().map(Ok), schema);
+        let mut source = BatchRows::new(reader, Path::new("table"), selection, 0)?;
+        let (mut row, mut rows) = (Row::default(), Vec::new());
+        while source.next(&mut row)? {
+            rows.push((row.key().unwrap_or_default().to_vec(), row.value()));
+        }
+        Ok(rows)
+    }
+
+    fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+        RecordBatch::try_from_iter_with_nullable(
+            columns.into_iter().map(|(name, column)| (name, column, true)),
+        )
+        .unwrap()
+    }
+
+    fn matrix(rows: Vec<Option<Vec<Option<f32>>>>) -> ArrayRef {
+        Arc::new(FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(rows, 2))
+    }
+
+    #[test]
+    fn rows_come_from_all_batches_whatever_their_columns_are_called() {
+        let text = |text: &[&str]| -> ArrayRef { Arc::new(StringViewArray::from_iter_values(text)) };
+        let number =
+            |numbers: &[i64]| -> ArrayRef { Arc::new(Int64Array::from_iter_values(numbers.iter().copied())) };
+        let batches = vec![
+            batch(vec![("v", number(&[7])), ("other", text(&["-"])), ("k", text(&["a"]))]),
+            batch(vec![("v", number(&[])), ("other", text(&[])), ("k", text(&[]))]),
+            batch(vec![("v", number(&[-8, 9])), ("other", text(&["-", "-"])), ("k", text(&["b", "c"]))]),
+        ];
+        let expected = [("a", "7"), ("b", "-8"), ("c", "9")].map(|(k, v)| (k.into(), v.into()));
+        assert_eq!(rows(batches, &selection(Some("k"), &["v"])).unwrap(), expected);
+    }
+
+    #[test]
+    fn rows_of_a_matrix_are_the_bytes_of_their_numbers() {
+        let whole = matrix((0..5).map(|i| Some(vec![Some(i as f32), Some(0.5)])).collect());
+        let expected: Vec<_> =
+            (2..4).map(|i| (Vec::new(), [(i as f32).to_le_bytes(), 0.5f32.to_le_bytes()].concat())).collect();
+        assert_eq!(
+            rows(vec![batch(vec![("v", whole.slice(2, 2))])], &selection(None, &["v"])).unwrap(),
+            expected
+        );
+    }
+
+    #[test]
+    fn what_no_key_or_value_can_be_told_of_is_refused() {
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None]));
+        let ragged: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>([
+            Some(vec![Some(1.0)]),
+            Some(vec![Some(1.0), Some(2.0)]),
+        ]));
+        let text: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None]));
+        let table = || {
+            vec![batch(vec![
+                ("floats", floats.clone()),
+                ("ragged", ragged.clone()),
+                ("text", text.clone()),
+                ("holes", matrix(vec![Some(vec![Some(1.0), None]), Some(vec![Some(1.0), Some(2.0)])])),
+            ])]
+        };
+        for (key, value, cause) in [
+            (Some("floats"), "text", "drop rows without a key"),
+            (Some("ragged"), "text", "make them text, bytes or integers"),
+            (Some("text"), "floats", "row 2: column \"text\" is null"),
+            (None, "ragged", "fixed size of numbers"),
+            (None, "floats", "row 2: column \"floats\" is null"),
+            (None, "holes", "a number within a list is missing"),
+            (None, "none", "there are \"floats\", \"ragged\", \"text\", \"holes\""),
+        ] {
+            let error = rows(table(), &selection(key, &[value])).unwrap_err().to_string();
+            assert!(error.starts_with("table: ") && error.contains(cause), "{error}");
+        }
+        assert!(rows(table(), &selection(None, &[])).unwrap_err().to_string().contains("--value"));
+    }
+}

@@ -1,0 +1,350 @@
+//! The paper's figures from the simulator: 4, 6, 8, 12, 13a to 13d and 14. Figure 13e is of synthesized circuits, of which
+//! nothing is simulated. Where the paper has processors and GPUs, only its IVE is simulated.
+
+use serde::Serialize;
+
+use crate::arch::{Arch, Scheme};
+use crate::error::IveError;
+use crate::reproduce::{Multiplications, Row, batch, served, step_traffic, usual};
+use crate::schedule::{Digits, Order, Schedule, Step};
+use crate::scheduler::{Policy, mean_latency};
+use crate::system::{BatchReport, Mapping, Schedules, Workload, simulate, usual_batch};
+
+/// A bar, from its label to what is said of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bar {
+    /// What it is.
+    pub label: String,
+    /// Its parts.
+    pub parts: Vec<f64>,
+    /// What is said of it.
+    pub remark: String,
+    /// Whether a group begins with it.
+    pub apart: bool,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// Its points.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What a figure is made of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Content {
+    /// Bars of parts.
+    Bars {
+        /// What is counted.
+        unit: &'static str,
+        /// What the parts are.
+        parts: Vec<&'static str>,
+        /// The bars.
+        bars: Vec<Bar>,
+    },
+    /// Lines on logarithmic axes.
+    Lines {
+        /// The horizontal axis.
+        x: &'static str,
+        /// The vertical axis.
+        y: &'static str,
+        /// The lines.
+        lines: Vec<Line>,
+    },
+}
+
+/// A figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// The paper's number of it.
+    pub number: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What one must know to read it.
+    pub note: String,
+    /// Its values.
+    pub content: Content,
+}
+
+const STEPS: [&str; 3] = ["ExpandQuery", "RowSel", "ColTor"];
+/// GiB of the paper's databases on one system.
+const SIZES: [f64; 4] = [2.0, 4.0, 8.0, 16.0];
+/// Batches of Figures 6, 13c and 13d.
+const BATCHES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/// All of them; `rows` are those of [`crate::reproduce::rows`].
+///
+/// # Errors
+/// Those of the simulator, if the architecture has no room for what the paper did.
+pub fn figures(arch: &Arch, rows: &[Row]) -> Result<Vec<Figure>, IveError> {
+    Ok(vec![
+        complexity(&arch.scheme),
+        first_dimension(&arch.scheme),
+        intensity(arch)?,
+        share_of_batches(arch)?,
+        traffic(arch)?,
+        throughput(arch, rows)?,
+        steps(arch)?,
+        schedules(arch)?,
+        batches(arch, "13c", "Latency of a batch by its size, 16 GiB", 16.0, 1)?,
+        batches(arch, "13d, 128 GiB", "Latency of a batch by its size, 128 GiB in LPDDR", 128.0, 1)?,
+        batches(arch, "13d, 1 TiB", "Latency of a batch by its size, 1 TiB on 16 systems", 1024.0, 16)?,
+        compared("14a", "IVE against an ARK-like machine", rows),
+        arrivals(arch)?,
+    ])
+}
+
+fn of_batch(queries: u64) -> String {
+    if queries == 1 { "1 query".into() } else { format!("{queries} queries") }
+}
+
+/// A simulated value above the paper's.
+const COMPARED: [&str; 2] = ["simulated", "the paper's"];
+
+fn beside(label: String, simulated: f64, paper: f64, remarks: [String; 2]) -> [Bar; 2] {
+    let [own, stated] = remarks;
+    [Bar { apart: true, ..bar(label, vec![simulated, 0.0], own) }, bar("", vec![0.0, paper], stated)]
+}
+
+fn bar(label: impl Into<String>, parts: Vec<f64>, remark: impl Into<String>) -> Bar {
+    Bar { label: label.into(), parts, remark: remark.into(), apart: false }
+}
+
+fn complexity(scheme: &Scheme) -> Figure {
+    let bars = SIZES.into_iter().map(|gib| {
+        let all = Multiplications::of(scheme, gib);
+        let share = |of: f64| 100.0 * of / all.sum();
+        let parts = vec![share(all.expand), share(all.row_selection), share(all.coltor)];
+        bar(format!("{gib} GiB"), parts, format!("{:.1} G", all.sum() / 1e9))
+    });
+    Figure {
+        number: "4a",
+        title: "Integer multiplications of a query by step",
+        note: "counted; a multiplication of a transform counts 3; the paper says 58 to 66% for RowSel".into(),
+        content: Content::Bars { unit: "% of a query", parts: STEPS.into(), bars: bars.collect() },
+    }
+}
+
+fn first_dimension(scheme: &Scheme) -> Figure {
+    let lines = SIZES.into_iter().map(|gib| {
+        let points = (5..12).map(|power| {
+            let scheme = Scheme { first_dimension: 1 << power, ..*scheme };
+            (f64::from(1 << power), Multiplications::of(&scheme, gib).sum() / 1e9)
+        });
+        Line { name: format!("{gib} GiB"), points: points.collect() }
+    });
+    Figure {
+        number: "4b",
+        title: "Integer multiplications of a query by the size of the first dimension",
+        note: "counted; the paper says that 256 to 512 are best".into(),
+        content: Content::Lines { x: "D0", y: "10^9 multiplications", lines: lines.collect() },
+    }
+}
+
+fn intensity(arch: &Arch) -> Result<Figure, IveError> {
+    let (gib, rows) = (16.0, 1u64 << 12);
+    let all = Multiplications::of(&arch.scheme, gib);
+    let schedules = Schedules::baseline(arch)?;
+    let database = (arch.scheme.polynomials(gib) * arch.scheme.polynomial_bytes()) as f64;
+    let results = (rows * arch.scheme.ciphertext_bytes()) as f64;
+    let line = |name: &str, of: &dyn Fn(f64) -> f64| Line {
+        name: name.into(),
+        points: BATCHES.iter().map(|&queries| (queries as f64, of(queries as f64))).collect(),
+    };
+    let lines = vec![
+        line(STEPS[0], &|_| all.expand / step_traffic(arch, schedules.expand)),
+        line(STEPS[1], &|queries| queries * all.row_selection / (database + queries * results)),
+        line(STEPS[2], &|_| all.coltor / step_traffic(arch, schedules.coltor)),
+    ];
+    Ok(Figure {
+        number: "6, left",
+        title: "Multiplications for each byte of memory traffic, 16 GiB",
+        note: "counted, without hierarchical search; batches help RowSel alone".into(),
+        content: Content::Lines { x: "queries of a batch", y: "multiplications / byte", lines },
+    })
+}
+
+/// Milliseconds of the steps.
+fn parts(report: &BatchReport) -> Vec<f64> {
+    [report.expand, report.row_selection, report.coltor].map(|seconds| 1e3 * seconds).into()
+}
+
+fn share_of_batches(arch: &Arch) -> Result<Figure, IveError> {
+    let bars = BATCHES[..8].iter().map(|&queries| {
+        let report = batch(arch, 16.0, 1, queries, Mapping::RowsPerCore)?;
+        let shares = parts(&report).into_iter().map(|part| part / 10.0 / report.computing()).collect();
+        Ok(bar(of_batch(queries), shares, format!("{:.1} ms", 1e3 * report.computing())))
+    });
+    Ok(Figure {
+        number: "6, right",
+        title: "Where the time of a batch goes, 16 GiB",
+        note: "simulated IVE, rows of ColTor on all cores; the paper's figure is of a GPU".into(),
+        content: Content::Bars {
+            unit: "% of the time",
+            parts: STEPS.into(),
+            bars: bars.collect::<Result<_, IveError>>()?,
+        },
+    })
+}
+
+fn traffic(arch: &Arch) -> Result<Figure, IveError> {
+    let mut bars = Vec::new();
+    for (step, name) in [(Step::Expand, STEPS[0]), (Step::ColTor, STEPS[2])] {
+        let baseline = step_traffic(arch, Schedule::baseline(arch, step)?);
+        for (schedule, what) in [
+            (Schedule::baseline(arch, step)?, "BFS"),
+            (Schedule::deepest(arch, step, Order::Bfs, Digits::Stored)?, "BFS-HS"),
+            (Schedule::deepest(arch, step, Order::Dfs, Digits::Stored)?, "DFS-HS"),
+            (Schedule::deepest(arch, step, Order::Dfs, Digits::Forwarded)?, "DFS-HS, R.O."),
+        ] {
+            let bytes = step_traffic(arch, schedule);
+            let first = what == "BFS";
+            let remark = if first { String::new() } else { format!("{:.2} times less", baseline / bytes) };
+            let apart = first && !bars.is_empty();
+            bars.push(Bar { apart, ..bar(format!("{name}, {what}"), vec![bytes / 1e6], remark) });
+        }
+    }
+    Ok(Figure {
+        number: "8",
+        title: "Memory traffic of a query by schedule, 16 GiB",
+        note: "counted; the paper: ExpandQuery 1.75 and 1.87, ColTor 1.81 and 2.24 times less".into(),
+        content: Content::Bars { unit: "MB", parts: vec!["keys and ciphertexts"], bars },
+    })
+}
+
+fn throughput(arch: &Arch, rows: &[Row]) -> Result<Figure, IveError> {
+    let mut bars = Vec::new();
+    for gib in &SIZES[..3] {
+        let report = usual(arch, *gib, 1)?;
+        let stated = rows.iter().find(|row| row.what.starts_with(&format!("QPS: {gib} GiB")));
+        let paper = stated.map_or(0.0, |row| row.paper);
+        let energy = format!("{:.3} J a query", report.energy_of_query());
+        let rate = report.queries_per_second();
+        let remarks = [format!("{rate:.0}, {energy}"), format!("{paper:.0}")];
+        bars.extend(beside(format!("{gib} GiB"), rate, paper, remarks));
+    }
+    Ok(Figure {
+        number: "12",
+        title: "Queries a second of one system",
+        note: "the paper: 0.03, 0.05 and 0.09 J a query; its processors and GPUs are not simulated".into(),
+        content: Content::Bars { unit: "queries a second", parts: COMPARED.into(), bars },
+    })
+}
+
+fn steps(arch: &Arch) -> Result<Figure, IveError> {
+    let bars = SIZES.into_iter().map(|gib| {
+        let report = usual(arch, gib, 1)?;
+        let remark = format!("{:.1} ms", 1e3 * report.computing());
+        let shares = parts(&report).into_iter().map(|part| part / 10.0 / report.computing()).collect();
+        Ok(bar(format!("{gib} GiB"), shares, remark))
+    });
+    Ok(Figure {
+        number: "13a",
+        title: "Where the time of a batch of 64 goes",
+        note: "simulated".into(),
+        content: Content::Bars {
+            unit: "% of the time",
+            parts: STEPS.into(),
+            bars: bars.collect::<Result<_, IveError>>()?,
+        },
+    })
+}
+
+fn schedules(arch: &Arch) -> Result<Figure, IveError> {
+    let queries = usual_batch(arch, 16.0, 1)?;
+    let workload = Workload { gib: 16.0, systems: 1, queries, mapping: Mapping::QueryPerCore };
+    let mut bars = Vec::new();
+    for (name, schedules) in [
+        ("BFS", Schedules::baseline(arch)?),
+        ("DFS-HS", Schedules::depth_first(arch, Digits::Stored)?),
+        ("DFS-HS, R.O.", Schedules::depth_first(arch, Digits::Forwarded)?),
+    ] {
+        let report = simulate(arch, &schedules, &workload)?;
+        bars.push(bar(name, parts(&report), format!("{:.1} ms", 1e3 * report.computing())));
+    }
+    Ok(Figure {
+        number: "13b",
+        title: "A batch of 64 by schedule, 16 GiB",
+        note: "simulated; the paper: DFS-HS 1.2 times, with R.O. 1.26 times as fast".into(),
+        content: Content::Bars { unit: "ms", parts: STEPS.into(), bars },
+    })
+}
+
+fn batches(
+    arch: &Arch,
+    number: &'static str,
+    title: &'static str,
+    gib: f64,
+    systems: u64,
+) -> Result<Figure, IveError> {
+    let bars = BATCHES.into_iter().map(|queries| {
+        // A batch smaller than the cores leaves none idle: section V's division of rows.
+        let few = queries < arch.chip.cores;
+        let mapping = if few { Mapping::RowsPerCore } else { Mapping::QueryPerCore };
+        let report = batch(arch, gib, systems, queries, mapping)?;
+        let mut parts = parts(&report);
+        parts.push(1e3 * (report.upload + report.gather));
+        let rate = report.queries_per_second() / systems as f64;
+        let each = if systems > 1 { " a system" } else { "" };
+        Ok(bar(of_batch(queries), parts, format!("{rate:.1} QPS{each}")))
+    });
+    Ok(Figure {
+        number,
+        title,
+        note: "simulated; communication is that of keys, queries and partial answers".into(),
+        content: Content::Bars {
+            unit: "ms",
+            parts: [&STEPS[..], &["communication"]].concat(),
+            bars: bars.collect::<Result<_, IveError>>()?,
+        },
+    })
+}
+
+/// Rows of a figure beside the paper's.
+fn compared(number: &'static str, title: &'static str, rows: &[Row]) -> Figure {
+    let prefix = format!("Fig. {number}: ");
+    let mut bars = Vec::new();
+    for row in rows.iter().filter(|row| row.what.starts_with(&prefix)) {
+        let what = &row.what[prefix.len()..];
+        let remarks = [row.simulated, row.paper].map(|value| format!("{value:.2}"));
+        bars.extend(beside(what.into(), row.simulated, row.paper, remarks));
+    }
+    Figure {
+        number,
+        title,
+        note: "simulated, 16 GiB; area and power of parts are the paper's".into(),
+        content: Content::Bars { unit: "times", parts: COMPARED.into(), bars },
+    }
+}
+
+fn arrivals(arch: &Arch) -> Result<Figure, IveError> {
+    /// Queries that each point is of.
+    const COUNT: usize = 20_000;
+    let (policy, service) = served(arch, 16.0, 1)?;
+    let line = |name: &str, policy, rates: &[f64]| Line {
+        name: name.into(),
+        points: rates.iter().map(|&rate| (rate, 1e3 * mean_latency(policy, &service, rate, COUNT))).collect(),
+    };
+    let alone: Vec<f64> = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 17.0, 18.0].into();
+    let batched =
+        [&alone[..], &[25.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0, 450.0, 500.0, 550.0]]
+            .concat();
+    let bound = 2e3 * service[0];
+    Ok(Figure {
+        number: "14b",
+        title: "Mean latency of queries that arrive at random, 16 GiB",
+        note: "simulated, by the engine's batch scheduler on a virtual clock".into(),
+        content: Content::Lines {
+            x: "queries a second",
+            y: "ms",
+            lines: vec![
+                line("every query alone", Policy::ALONE, &alone),
+                line("batches", policy, &batched),
+                Line { name: "twice a lone query".into(), points: vec![(1.0, bound), (550.0, bound)] },
+            ],
+        },
+    })
+}

@@ -1,0 +1,97 @@
+//! The project's own server of `onion` on the simulated machine: watched, answering, and answering as any other backend.
+
+use std::sync::Arc;
+
+use spirea_backend::{NaiveBackend, Observed, Split};
+use spirea_conformance::{Content, look_ups_agree, setup, setup_prepared_by, with_grid};
+use spirea_cpu::CpuBackend;
+use spirea_ive::arch::Arch;
+use spirea_ive::backend::Accelerator;
+use spirea_ive::functional::Execution;
+use spirea_ive::recorder::{RecordedBatch, Recorder};
+use spirea_ive::schedule::Digits;
+use spirea_ive::system::{Schedules, simulate};
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::{Choice, ProtocolParams};
+
+/// `onion` with so many rows of polynomials in so many columns.
+fn params(records: u64, groups: u64, columns: u64) -> ProtocolParams {
+    let choice = Choice { protocol: "onion".into(), ..Choice::default() };
+    let params = ProtocolParams::choose(&choice, [7; 32], records, 4000).unwrap();
+    with_grid(&params, &[("groups", groups), ("columns", columns)])
+}
+
+#[test]
+fn the_server_of_onion_is_recorded_and_answers_the_bytes_of_the_processor() {
+    let arch = Arch::ive().unwrap();
+    let mut rng = SecretRng::deterministic_for_tests(5);
+    // Rows without a partner, and a last row that is not full.
+    let params = params(57, 5, 3);
+    let on_cpu = setup(&Arc::new(CpuBackend::new(2).unwrap()), &params, Content::Random(3));
+    let indices = [0, 31, 56];
+    let schedules = [
+        (Schedules::baseline(&arch).unwrap(), Execution::Program),
+        (Schedules::depth_first(&arch, Digits::Stored).unwrap(), Execution::Program),
+        (Schedules::depth_first(&arch, Digits::Forwarded).unwrap(), Execution::LatestFirst),
+    ];
+    let mut recorded = Vec::new();
+    for (schedules, execution) in schedules {
+        let accelerator = Accelerator { arch: arch.clone(), schedules, execution };
+        let split = Split::new(Arc::new(accelerator), Arc::new(NaiveBackend));
+        let backend = Arc::new(Observed::<_, Recorder>::new(Arc::new(split)));
+        let simulated = setup(&backend, &params, Content::Random(3));
+        look_ups_agree(&on_cpu, &simulated, &indices, &mut rng);
+        recorded.push(RecordedBatch::read(&backend.observer().take()).unwrap());
+    }
+    let RecordedBatch { rows, columns, queries, leaves, bits } = recorded[0];
+    assert_eq!((rows, columns, queries, bits), (5, 3, 3, 3));
+    assert!(recorded.iter().all(|batch| *batch == recorded[0]));
+
+    // What was recorded on the processor is the same, and is timed.
+    let cpu = Arc::new(Observed::<_, Recorder>::new(Arc::new(CpuBackend::new(2).unwrap())));
+    let watched = setup(&cpu, &params, Content::Random(3));
+    look_ups_agree(&on_cpu, &watched, &indices, &mut rng);
+    let batch = RecordedBatch::read(&cpu.observer().take()).unwrap();
+    assert_eq!(batch, recorded[0]);
+    let (arch, workload) = batch.on(&arch).unwrap();
+    assert_eq!(arch.scheme.gadget_levels * bits, leaves - columns);
+    let report =
+        simulate(&arch, &Schedules::depth_first(&arch, Digits::Forwarded).unwrap(), &workload).unwrap();
+    assert!(report.queries == 3 && report.expand > 0.0 && report.row_selection > 0.0 && report.coltor > 0.0);
+}
+
+/// A batch by the processor and by the simulated machine.
+fn agree(params: &ProtocolParams, indices: &[u64]) {
+    let arch = Arch::ive().unwrap();
+    let mut rng = SecretRng::deterministic_for_tests(5);
+    let on_cpu = setup(&Arc::new(CpuBackend::new(2).unwrap()), params, Content::Random(3));
+    let schedules = Schedules::depth_first(&arch, Digits::Forwarded).unwrap();
+    let accelerator = Accelerator { arch, schedules, execution: Execution::LatestFirst };
+    let backend = Arc::new(Split::new(Arc::new(accelerator), Arc::new(NaiveBackend)));
+    let simulated =
+        setup_prepared_by(&Arc::new(CpuBackend::new(2).unwrap()), &backend, params, Content::Random(3));
+    look_ups_agree(&on_cpu, &simulated, indices, &mut rng);
+}
+
+#[test]
+fn packing_by_rotations_answers_the_bytes_of_the_processor() {
+    let choice = Choice { protocol: "hybrid".into(), ..Choice::default() };
+    let params = ProtocolParams::choose(&choice, [7; 32], 40, 30).unwrap();
+    agree(&with_grid(&params, &[("groups", 3)]), &[0, 39]);
+}
+
+#[test]
+fn a_protocol_that_no_schedule_lowers_is_refused_by_the_operation() {
+    let choice = Choice { protocol: "double-pack".into(), ..Choice::default() };
+    let params = ProtocolParams::choose(&choice, [7; 32], 40, 30).unwrap();
+    let arch = Arch::ive().unwrap();
+    let schedules = Schedules::depth_first(&arch, Digits::Forwarded).unwrap();
+    let accelerator = Accelerator { arch, schedules, execution: Execution::Program };
+    let backend = Arc::new(Split::new(Arc::new(accelerator), Arc::new(NaiveBackend)));
+    let prepared_by = Arc::new(CpuBackend::new(2).unwrap());
+    let simulated = setup_prepared_by(&prepared_by, &backend, &params, Content::Random(3));
+    let mut rng = SecretRng::deterministic_for_tests(5);
+    let prepared = simulated.client.query(7, &mut rng).unwrap();
+    let refused = simulated.servers[0].answer(&simulated.batch(&prepared.queries)).unwrap_err().to_string();
+    assert!(refused.contains("no schedule for reinterpret"), "{refused}");
+}
