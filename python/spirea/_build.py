@@ -1,0 +1,87 @@
+"""From a table to a snapshot."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from . import _spirea
+from ._progress import Progress, reporting
+from ._snapshot import Snapshot
+from ._table import arguments_of, source_of
+
+
+def build(
+    table: Any,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    key: str | None = None,
+    value: str | Sequence[str] | None = None,
+    name: str | None = None,
+    protocol: str = "simple",
+    bins: int = 1,
+    security: Literal["standard", "conservative"] = "standard",
+    prefer: Literal["time", "communication", "balance"] = "balance",
+    set: str | None = None,
+    ring: str | None = None,
+    prf: str = "aes-128",
+    accept_weak_prf: bool = False,
+    word_bits: Literal[32, 64] = 32,
+    nulls: Literal["refuse", "empty", "skip"] = "refuse",
+    max_value: int | None = None,
+    proofs: bool = False,
+    overwrite: bool = False,
+    format: str | None = None,
+    delimiter: str | None = None,
+    record_bytes: int | None = None,
+    threads: int = 0,
+    progress: Progress = None,
+) -> Snapshot:
+    """Builds a snapshot of `table` in the folder `out`; without one, in a folder that goes with the snapshot.
+
+    The table is
+    - a data frame of pandas or polars, a pyarrow table, or whatever else gives Arrow streams (`__arrow_c_stream__`): `key`
+      names the column of keys, and `value` those of values, all others if it is left away;
+    - a mapping of columns by their names, or a list of rows as mappings;
+    - a numpy array of one or two dimensions: row i is value i, as its bytes, and there are no keys;
+    - the path of a CSV, TSV, JSONL, Parquet, npy or fixed-width file.
+
+    Without `key` the table is looked up by position. Strings and bytes are taken as they are, rows of arrays as the bytes
+    of their numbers, other values as their text.
+
+    `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion`; `dpf-xor` or
+    `dpf-sum`, which two servers answer; or `auto`, for the one that `plan` recommends. `bins` divides a table of two
+    servers, so that one query brings a record of each bin. The others are the options of `spirea build`.
+
+    Raises `TableError` for a table that cannot be taken (`DuplicateKeyError` names the keys and their rows), `OptionError`
+    for an argument that cannot be used, and `BuildError` for all else. After it the target is as it was.
+    """
+    source, values = source_of(table, key, value, format=format, delimiter=delimiter, record_bytes=record_bytes)
+    options: dict[str, Any] = {
+        "key": key,
+        "value": values,
+        "name": name,
+        "protocol": protocol,
+        "bins": bins,
+        "security": security,
+        "prefer": prefer,
+        "set": set,
+        "ring": ring,
+        "prf": prf,
+        "accept_weak_prf": accept_weak_prf,
+        "word_bits": word_bits,
+        "nulls": nulls,
+        "max_value": max_value,
+        "proofs": proofs,
+        "overwrite": overwrite,
+        "threads": threads,
+    }
+    folder = None
+    if out is None:
+        folder = tempfile.TemporaryDirectory(prefix="spirea-")
+        out = os.path.join(folder.name, name or "table")
+    options["out"] = os.fspath(out)
+    with reporting(progress) as report:
+        return Snapshot(_spirea.build(source, arguments_of(options)).wait(report), folder)

@@ -1,0 +1,331 @@
+"""Clients: blocking, and for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from . import _spirea
+from ._frames import joined, keys_of_column
+from ._progress import Progress, Report, reporting
+from ._records import Costs, Fetched, Records, fetched_of, records_of
+from ._server import Server, ServerProcess
+from .errors import OptionError, RefusedError, StoppedError, UnreachableError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ._records import Record
+    from ._spirea import Job, _Answers
+
+    class _Integer:
+        def __index__(self) -> int: ...
+
+_T = TypeVar("_T")
+_Frame = TypeVar("_Frame")
+Address: TypeAlias = "str | Server | ServerProcess"
+Key: TypeAlias = "str | bytes | int"
+
+_PAUSE = 0.1
+_UNAVAILABLE = 503
+
+
+def _key(key: Key) -> bytes:
+    if isinstance(key, bytes):
+        return key
+    if isinstance(key, str):
+        return key.encode()
+    if hasattr(key, "__index__") and not isinstance(key, bool):
+        return str(int(key)).encode()
+    raise OptionError(f"a key is text, bytes or an integer, not {type(key).__name__}")
+
+
+def _index(index: _Integer | int) -> int:
+    if isinstance(index, bool) or not hasattr(index, "__index__"):
+        raise OptionError(f"an index is an integer, not {type(index).__name__}")
+    number = index.__index__()
+    if not 0 <= number < 1 << 64:
+        raise OptionError("an index is from 0 up to the number of rows")
+    return number
+
+
+class _Connection:
+    """What both clients have in common: how they connect, and what is known of the table."""
+
+    def __init__(
+        self,
+        servers: Address | Sequence[Address],
+        database: str | None = None,
+        *,
+        token: str | None = None,
+        ca: str | os.PathLike[str] | None = None,
+        replicas: Sequence[Sequence[str]] = (),
+        cache: str | os.PathLike[str] | None = None,
+        pinned_key: str | None = None,
+        accept_weak_prf: bool = False,
+        timeout: float = 60.0,
+        attempts: int = 5,
+        max_hint_bytes: int = 8 << 30,
+        wait: float = 0.0,
+        progress: Progress = None,
+    ) -> None:
+        addresses: Sequence[Address] = [servers] if isinstance(servers, (str, Server, ServerProcess)) else list(servers)
+        self._urls = [address if isinstance(address, str) else address.url for address in addresses]
+        if database is None:
+            names = {address.database for address in addresses if not isinstance(address, str)}
+            [database] = names if len(names) == 1 else [None]
+            if database is None:
+                raise OptionError("name the database, beside the address of the server")
+        self._database = database
+        self._options = {
+            "token": token,
+            "ca": None if ca is None else os.fspath(ca),
+            "replicas": [list(further) for further in replicas],
+            "cache": None if cache is None else os.fspath(cache),
+            "pinned_key": pinned_key,
+            "accept_weak_prf": accept_weak_prf,
+            "timeout": timeout,
+            "attempts": 1 if wait > 0 else attempts,
+            "max_hint_bytes": max_hint_bytes,
+        }
+        self._wait, self._progress = wait, progress
+        self._client: _spirea.Client | None = None
+        self._closed = False
+        self._costs = Costs()
+
+    @property
+    def _core(self) -> _spirea.Client:
+        if self._client is None:
+            raise StoppedError("this client is closed" if self._closed else "this client is not connected yet")
+        return self._client
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._database!r} at {' and '.join(self._urls)}>"
+
+    def _connecting(self) -> Job[_spirea.Client]:
+        return _spirea.Client.connect(self._urls, self._database, self._options)
+
+    def _may_try_again(self, error: UnreachableError | RefusedError, deadline: float) -> bool:
+        not_ready = isinstance(error, UnreachableError) or getattr(error, "status", None) == _UNAVAILABLE
+        return not_ready and time.monotonic() < deadline
+
+    def _records(self, answers: _Answers) -> Records:
+        return self._counted(records_of(self.fields, answers))
+
+    def _fetched(self, answers: _Answers) -> Fetched:
+        return self._counted(fetched_of(self.fields, answers))
+
+    def _counted(self, values: _Counted) -> _Counted:
+        self._costs += values.costs
+        return values
+
+    @property
+    def name(self) -> str:
+        """The database's name."""
+        return self._core.name
+
+    @property
+    def version(self) -> str:
+        """The version that was last seen, in hexadecimal."""
+        return self._core.version
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the table is looked up by key; otherwise by position."""
+        return self._core.keyed
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return self._core.rows
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of a value's fields."""
+        return tuple(self._core.fields)
+
+    @property
+    def protocol(self) -> str:
+        """The table's protocol."""
+        return self._core.protocol
+
+    @property
+    def servers(self) -> int:
+        """Servers that are asked: 1 or 2."""
+        return self._core.servers
+
+    @property
+    def bins(self) -> int:
+        """Bins of which a fetch brings a record each."""
+        return self._core.bins
+
+    @property
+    def costs(self) -> Costs:
+        """What all calls of this client have cost so far."""
+        return self._costs
+
+
+_Counted = TypeVar("_Counted", Records, Fetched)
+
+
+class Client(_Connection):
+    """A client of one database, from the one server or the two that its protocol has. Blocking; several threads may share it.
+
+    It is made of addresses, such as `https://pir.example.org`, and the database's name, or of `Server`s. Two servers come as
+    a list, in any order; neither learns what is asked for, unless they work together. What they learn is that and when
+    something is asked for, and how many values.
+
+    `wait` is how many seconds to wait for a server that is not reachable or still loads; `cache` a folder for hints, the
+    user's cache folder without it; `pinned_key` the operator's public key: versions that it did not sign are refused.
+
+    Raises `UnreachableError`, `RefusedError`, `VersionError`, `AnswerError` (all `LookUpError`), `OptionError`.
+    """
+
+    def __init__(self, servers: Address | Sequence[Address], database: str | None = None, **options: Any) -> None:
+        super().__init__(servers, database, **options)
+        deadline = time.monotonic() + self._wait
+        while True:
+            try:
+                with reporting(self._progress) as report:
+                    self._client = self._connecting().wait(report)
+                return
+            except (UnreachableError, RefusedError) as error:
+                if not self._may_try_again(error, deadline):
+                    raise
+            time.sleep(_PAUSE)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections and erases what is secret. The client cannot be used any more."""
+        self._client, self._closed = None, True
+
+    def get(self, key: Key) -> Record | None:
+        """The value of a key; `None` if the table does not have it. Integers are looked up by their text."""
+        return self.get_many([key])[0]
+
+    def get_many(self, keys: Iterable[Key]) -> Records:
+        """The values of keys, a query for each, in as few requests as they fit."""
+        return self._records(self._core.look_up_keys([_key(key) for key in keys]).wait())
+
+    def get_index(self, index: int) -> Record | None:
+        """The value at an index, from 0; `None` for a row that was deleted."""
+        return self.get_indices([index])[0]
+
+    def get_indices(self, indices: Iterable[int]) -> Records:
+        """The values at indices, a query for each, in as few requests as they fit."""
+        return self._records(self._core.look_up_indices([_index(index) for index in indices]).wait())
+
+    def fetch(self, keys: Iterable[Key]) -> Fetched:
+        """What one query brings of the values of keys, for the work of one look-up: a value of each of the table's bins,
+        however many keys there are, even none. What is dropped is `DROPPED`. Servers see the same of every fetch."""
+        return self._fetched(self._core.fetch_keys([_key(key) for key in keys]).wait())
+
+    def fetch_indices(self, indices: Iterable[int]) -> Fetched:
+        """The same of the values at indices."""
+        return self._fetched(self._core.fetch_indices([_index(index) for index in indices]).wait())
+
+    def join(self, frame: _Frame, on: str, *, encoding: str | None = "utf-8") -> _Frame:
+        """A data frame of pandas, polars or pyarrow with the values of the keys in its column `on` as further columns, null
+        where the table has none. Bytes become text unless `encoding` is `None`. A query for each row, so that the servers
+        learn how many there are."""
+        return joined(frame, self.get_many(keys_of_column(frame, on)), self.fields, encoding)
+
+
+class AsyncClient(_Connection):
+    """The same for asyncio: `async with spirea.AsyncClient(server) as client`, or `await client.connect()` first.
+
+    Nothing runs on the loop's thread but what takes microseconds. One that is cancelled ends what it was doing; calls of one
+    client take their turns.
+    """
+
+    def __init__(self, servers: Address | Sequence[Address], database: str | None = None, **options: Any) -> None:
+        super().__init__(servers, database, **options)
+        self._turn = asyncio.Lock()
+
+    async def connect(self) -> AsyncClient:
+        """Connects, as making a `Client` does. Nothing happens if it is connected."""
+        deadline = time.monotonic() + self._wait
+        while self._client is None and not self._closed:
+            try:
+                with reporting(self._progress) as report:
+                    self._client = await self._done(self._connecting(), report)
+            except (UnreachableError, RefusedError) as error:
+                if not self._may_try_again(error, deadline):
+                    raise
+                await asyncio.sleep(_PAUSE)
+        return self
+
+    async def __aenter__(self) -> AsyncClient:
+        return await self.connect()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections and erases what is secret. The client cannot be used any more."""
+        self._client, self._closed = None, True
+
+    async def get(self, key: Key) -> Record | None:
+        """As `Client.get`."""
+        return (await self.get_many([key]))[0]
+
+    async def get_many(self, keys: Iterable[Key]) -> Records:
+        """As `Client.get_many`."""
+        wanted = [_key(key) for key in keys]
+        async with self._turn:
+            return self._records(await self._done(self._core.look_up_keys(wanted)))
+
+    async def get_index(self, index: int) -> Record | None:
+        """As `Client.get_index`."""
+        return (await self.get_indices([index]))[0]
+
+    async def get_indices(self, indices: Iterable[int]) -> Records:
+        """As `Client.get_indices`."""
+        wanted = [_index(index) for index in indices]
+        async with self._turn:
+            return self._records(await self._done(self._core.look_up_indices(wanted)))
+
+    async def fetch(self, keys: Iterable[Key]) -> Fetched:
+        """As `Client.fetch`."""
+        wanted = [_key(key) for key in keys]
+        async with self._turn:
+            return self._fetched(await self._done(self._core.fetch_keys(wanted)))
+
+    async def fetch_indices(self, indices: Iterable[int]) -> Fetched:
+        """As `Client.fetch_indices`."""
+        wanted = [_index(index) for index in indices]
+        async with self._turn:
+            return self._fetched(await self._done(self._core.fetch_indices(wanted)))
+
+    async def join(self, frame: _Frame, on: str, *, encoding: str | None = "utf-8") -> _Frame:
+        """As `Client.join`."""
+        return joined(frame, await self.get_many(keys_of_column(frame, on)), self.fields, encoding)
+
+    async def _done(self, job: Job[_T], report: Report | None = None) -> _T:
+        """The result of a job, whose descriptor the loop watches: no thread of it ever asks for the interpreter's lock."""
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        descriptor = job.fileno()
+        loop.add_reader(descriptor, ended.set)
+        try:
+            while report is not None and not ended.is_set():
+                if (progress := job.progress()) is not None:
+                    report(*progress)
+                await asyncio.wait([asyncio.ensure_future(ended.wait())], timeout=_PAUSE)
+            await ended.wait()
+        except asyncio.CancelledError:
+            job.stop()
+            raise
+        finally:
+            loop.remove_reader(descriptor)
+        return job.take()

@@ -1,0 +1,64 @@
+"""Data frames of several libraries, none of which is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .errors import OptionError
+
+if TYPE_CHECKING:
+    from ._client import Key
+    from ._records import Records
+
+_Frame = TypeVar("_Frame")
+
+
+def _kind(frame: Any) -> str:
+    kind = type(frame).__module__.partition(".")[0]
+    if kind not in ("pandas", "polars", "pyarrow"):
+        raise OptionError(f"a {type(frame).__name__} is no data frame of pandas, polars or pyarrow")
+    return kind
+
+
+def keys_of_column(frame: Any, on: str) -> list[Key]:
+    """The keys in a column, none of which may be missing."""
+    names = frame.column_names if _kind(frame) == "pyarrow" else list(frame.columns)
+    if on not in names:
+        raise OptionError(f"no column {on!r}; there are {', '.join(map(repr, names))}")
+    column = frame[on]
+    keys: list[Any] = column.to_pylist() if _kind(frame) == "pyarrow" else column.to_list()
+    for row, key in enumerate(keys):
+        if key is None or key != key or isinstance(key, float):
+            raise OptionError(f"column {on!r}: row {row} has no key that is text, bytes or an integer: {key!r}")
+    return keys
+
+
+def joined(frame: _Frame, records: Records, fields: tuple[str, ...], encoding: str | None) -> _Frame:
+    """The frame with a column for each field."""
+
+    def column(field: str) -> list[str | bytes | None]:
+        cells = [None if record is None else record[field] for record in records]
+        return [cell if cell is None or encoding is None else cell.decode(encoding) for cell in cells]
+
+    columns = {field: column(field) for field in fields}
+    table: Any = frame
+    names = table.column_names if _kind(frame) == "pyarrow" else list(table.columns)
+    if twice := sorted(set(names) & set(fields)):
+        raise OptionError(f"the frame has columns {', '.join(map(repr, twice))} already; rename them")
+    match _kind(frame):
+        case "pandas":
+            return table.assign(**columns)  # type: ignore[no-any-return]
+        case "polars":
+            import polars
+
+            kind = polars.Binary if encoding is None else polars.String
+            return table.with_columns(  # type: ignore[no-any-return]
+                *(polars.Series(field, cells, dtype=kind) for field, cells in columns.items())
+            )
+        case _:
+            import pyarrow
+
+            kind = pyarrow.binary() if encoding is None else pyarrow.string()
+            for field, cells in columns.items():
+                table = table.append_column(field, pyarrow.array(cells, kind))
+            return table  # type: ignore[no-any-return]

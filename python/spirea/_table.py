@@ -1,0 +1,155 @@
+"""What a table is read from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import _spirea
+from .errors import OptionError, TableError
+
+
+def arguments_of(options: Mapping[str, Any]) -> list[str]:
+    """Options as the command takes them."""
+    arguments = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            arguments.append(flag)
+        elif isinstance(value, list):
+            arguments += [f"{flag}={item}" for item in value]
+        elif value is not None and value is not False:
+            arguments.append(f"{flag}={value}")
+    return arguments
+
+
+def source_of(
+    table: Any,
+    key: str | None,
+    value: str | Sequence[str] | None,
+    *,
+    format: str | None,
+    delimiter: str | None,
+    record_bytes: int | None,
+) -> tuple[_spirea.Source, list[str]]:
+    """The rows of a table, and its columns of values; none for rows without columns."""
+    wanted = [value] if isinstance(value, str) else None if value is None else list(value)
+    if isinstance(table, (str, os.PathLike)):
+        said = {"format": format, "delimiter": delimiter, "record_bytes": record_bytes}
+        return _spirea.Source.file(os.fspath(table), arguments_of(said)), wanted or []
+    if format is not None or delimiter is not None or record_bytes is not None:
+        raise OptionError("format, delimiter and record_bytes belong to tables in files")
+    table, name = _with_columns(table), type(table).__name__
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(table, numpy.ndarray):
+        if key is not None or wanted is not None:
+            raise OptionError(
+                "an array has no named columns: leave key and value away, the table is by position; or give columns by "
+                'their names, such as {"key": keys, "value": array}'
+            )
+        return _rows_of_array(numpy, table), []
+    if not hasattr(table, "__arrow_c_stream__"):
+        raise OptionError(
+            f"a {name} is no table: give a data frame of pandas or polars, a pyarrow table, a numpy array, a mapping of "
+            "columns by their names, or the path of a file"
+        )
+    columns = _columns(table)
+    if wanted is None:
+        wanted = [column for column in dict.fromkeys(columns or []) if column != key]
+        if not wanted:
+            raise OptionError("name at least one column of values with value")
+    chosen = ([] if key is None else [key]) + wanted
+    rows = len(table) if hasattr(table, "__len__") else 0
+    return _spirea.Source.stream(_chosen(table, columns, chosen), name, rows), wanted
+
+
+def _with_columns(table: Any) -> Any:
+    """The table as something that has named columns, or as an array."""
+    module = type(table).__module__.partition(".")[0]
+    if module in ("pandas", "polars") and hasattr(table, "to_frame") and not hasattr(table, "columns"):
+        return table.to_frame("value") if module == "pandas" else table.alias("value").to_frame()
+    if module == "polars" and hasattr(table, "collect"):
+        return table.collect()
+    if hasattr(table, "__arrow_c_stream__"):
+        return table
+    if isinstance(table, Mapping):
+        pyarrow = _pyarrow("a mapping of columns")
+        try:
+            return pyarrow.table({str(name): _column(pyarrow, column) for name, column in table.items()})
+        except (pyarrow.ArrowException, ValueError, TypeError) as error:
+            raise TableError(f"the columns make no table: {error}") from error
+    if isinstance(table, Sequence) and len(table) > 0 and all(isinstance(row, Mapping) for row in table):
+        pyarrow = _pyarrow("a list of rows")
+        try:
+            return pyarrow.Table.from_pylist(list(table))
+        except (pyarrow.ArrowException, ValueError, TypeError) as error:
+            raise TableError(f"the rows make no table: {error}") from error
+    if hasattr(table, "__array__"):
+        import numpy
+
+        return numpy.asarray(table)
+    if isinstance(table, Sequence) and not isinstance(table, (bytes, bytearray, memoryview)):
+        import numpy
+
+        try:
+            return numpy.asarray(table)
+        except ValueError as error:
+            raise TableError(f"the rows make no array: {error}; rows of numbers must all be as long as the first") from error
+    return table
+
+
+def _pyarrow(what: str) -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise OptionError(f"{what} needs pyarrow: pip install spirea[arrow]") from error
+    return pyarrow
+
+
+def _column(pyarrow: Any, column: Any) -> Any:
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(column, numpy.ndarray) or column.ndim == 1:
+        return column
+    if column.ndim != 2 or column.dtype.hasobject:
+        raise TableError(f"a column of {column.ndim} dimensions of type {column.dtype}: reshape it to two, of numbers")
+    return pyarrow.FixedSizeListArray.from_arrays(numpy.ascontiguousarray(column).reshape(-1), column.shape[1])
+
+
+def _rows_of_array(numpy: Any, array: Any) -> _spirea.Source:
+    if array.ndim not in (1, 2):
+        raise TableError(f"the array has {array.ndim} dimensions; reshape it to one or two")
+    if array.dtype.hasobject:
+        raise TableError(
+            "the array holds Python objects, perhaps rows of several lengths; give an array of numbers or of fixed-width "
+            "bytes, or a data frame"
+        )
+    if array.dtype.names is not None:
+        raise TableError("the array has named fields; give a plain array, or a data frame")
+    if array.dtype.kind in "UT":
+        raise TableError("the array holds text; give its bytes (numpy.char.encode), or a data frame")
+    array = numpy.ascontiguousarray(array)
+    row_bytes = array.dtype.itemsize * (array.shape[1] if array.ndim == 2 else 1)
+    if row_bytes == 0:
+        raise TableError("the array's rows have no bytes")
+    return _spirea.Source.buffer(array.reshape(-1).view(numpy.uint8), row_bytes, "ndarray")
+
+
+def _columns(table: Any) -> list[str] | None:
+    """Names of the columns, where the table says them."""
+    if type(table).__module__.partition(".")[0] in ("pandas", "polars"):
+        return list(map(str, table.columns))
+    schema = getattr(table, "schema", None)
+    names = getattr(schema, "names", None)
+    return list(names) if isinstance(names, list) else None
+
+
+def _chosen(table: Any, columns: list[str] | None, chosen: list[str]) -> Any:
+    """The table with these columns alone, so that no other is converted; the table if it cannot be had so."""
+    if columns is None or not set(chosen) <= set(columns) or len(set(columns)) < len(columns):
+        return table
+    module = type(table).__module__.partition(".")[0]
+    if module == "pandas":
+        return table[chosen]
+    return table.select(chosen) if module in ("polars", "pyarrow") and hasattr(table, "select") else table

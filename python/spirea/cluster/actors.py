@@ -1,0 +1,229 @@
+"""The actors on Ray, and how the controller reaches workers. All are detached, so that none ends with who made it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
+from ray.util import get_node_ip_address, get_placement_group, placement_group, placement_group_table
+from ray.util import remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+
+from .config import Config
+from .gateway import Gateway
+from .state import Seen, Start
+from .work import Task, Work
+
+CONTROLLER, GATEWAY = "controller", "gateway"
+_NODE = "ray.io/node-id"
+_ANSWERS = 2.0
+"""Seconds in which a worker says where it is, or is silent."""
+_ENDS = 45.0
+"""Seconds in which a worker that was told to stop does."""
+
+
+def worker_name(number: int) -> str:
+    """What Ray calls a worker and its place."""
+    return f"worker-{number}"
+
+
+class Worker(Work):
+    """A worker on the node that Ray chose."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task, get_node_ip_address(), ray.get_runtime_context().get_node_id())
+
+    def report(self) -> dict[str, Any]:
+        return super().report() | {"node": ray.get_runtime_context().get_node_id()}
+
+
+@dataclass
+class Hand:
+    """What the controller knows of one worker's actor."""
+
+    actor: Any
+    place: Any
+    asked: Any = None
+    asked_at: float = 0.0
+    report: dict[str, Any] = field(default_factory=dict)
+    stopping: Any = None
+    stopping_since: float = 0.0
+    why: str = ""
+
+
+class Hands:
+    """The workers of a cluster, as actors."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._hands: dict[int, Hand] = {}
+
+    def report(self, number: int) -> dict[str, Any]:
+        """What a worker said last."""
+        hand = self._hands.get(number)
+        return {} if hand is None else hand.report
+
+    def start(self, action: Start) -> None:
+        """Asks Ray for a place on a node that has no other replica of the share, and for a worker there."""
+        workers, config = self.config.workers, self.config
+        name, namespace = worker_name(action.number), config.namespace
+        resources = {"CPU": workers.cpus, "memory": float(action.memory)}
+        resources |= {"GPU": workers.gpus} if workers.gpus > 0 else {}
+        avoid = action.avoid if workers.spread == "strict" or self._elsewhere(action.avoid, resources) else frozenset()
+        selector = [{_NODE: f"!in({','.join(sorted(avoid))})"}] if avoid else None
+        place = placement_group([resources], name=name, lifetime="detached", bundle_label_selector=selector)
+        task = Task(
+            action.number, config.name, action.database, action.version, action.url, action.share, action.shards,
+            workers.threads or max(1, int(workers.cpus)), workers.options, config.work,
+        )  # fmt: skip
+        options = {
+            "name": name,
+            "namespace": namespace,
+            "lifetime": "detached",
+            "max_restarts": 0,
+            "max_concurrency": 8,
+            "num_cpus": workers.cpus,
+            "num_gpus": workers.gpus,
+            "memory": action.memory,
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(place, 0),
+        }
+        actor = ray.remote(Worker).options(**options).remote(task)
+        self._hands[action.number] = Hand(actor, place)
+
+    def _elsewhere(self, avoid: frozenset[str], resources: dict[str, float]) -> bool:
+        """Whether a node that has no other replica is large enough."""
+        return any(
+            node["Alive"]
+            and node["NodeID"] not in avoid
+            and all(node["Resources"].get(name, 0.0) >= amount for name, amount in resources.items())
+            for node in ray.nodes()
+        )
+
+    def stop(self, number: int, *, forget: bool) -> None:
+        """Lets a worker finish what it has, and ends it."""
+        hand = self._hand(number)
+        if hand is None or hand.stopping is not None:
+            return
+        if forget:
+            hand.actor.forget.remote()
+        hand.stopping, hand.stopping_since = hand.actor.stop.remote(), time.time()
+        if not hand.report:
+            # One that has no place yet, or never spoke, has nothing to finish.
+            self._end(hand)
+
+    def certify(self, number: int, certificate: bytes, trusted: bytes) -> None:
+        """Gives a worker the certificate that it asked for."""
+        hand = self._hands[number]
+        hand.report["request"] = None
+        hand.actor.certify.remote(certificate, trusted)
+
+    def metrics(self, numbers: list[int]) -> dict[int, str]:
+        """The metrics of workers; of those that do not answer in time, nothing."""
+        asked = {number: hand.actor.metrics.remote() for number in numbers if (hand := self._hand(number)) is not None}
+        if not asked:
+            return {}
+        done, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=_ANSWERS)
+        pages = {}
+        for number, reference in asked.items():
+            if reference in done:
+                with contextlib.suppress(RayError, OSError):
+                    pages[number] = ray.get(reference)
+        return pages
+
+    def look(self, numbers: list[int]) -> dict[int, Seen]:
+        """Where workers are. Nobody is waited for: who has not answered in time is silent."""
+        now, seen = time.time(), {}
+        for number in set(self._hands) - set(numbers):
+            del self._hands[number]
+        for number in numbers:
+            hand = self._hand(number)
+            if hand is None:
+                seen[number] = Seen("dead", why="its actor is gone")
+            elif hand.asked is None:
+                hand.asked, hand.asked_at = hand.actor.report.remote(), now
+        waiting = [hand.asked for hand in self._hands.values() if hand.asked is not None]
+        done = set(ray.wait(waiting, num_returns=len(waiting), timeout=0.1)[0]) if waiting else set()
+        for number in numbers:
+            if number not in seen:
+                hand = self._hands[number]
+                seen[number] = self._seen(hand, hand.asked in done, now)
+                if seen[number].phase == "dead":
+                    hand.why = seen[number].why or ""
+                    self._end(hand)
+        return seen
+
+    def _seen(self, hand: Hand, answered: bool, now: float) -> Seen:
+        if hand.stopping is not None:
+            ended = bool(ray.wait([hand.stopping], timeout=0)[0])
+            if ended or now - hand.stopping_since >= _ENDS:
+                return Seen("dead", why="it was told to stop")
+        node = hand.report.get("node")
+        if answered:
+            reference, hand.asked = hand.asked, None
+            try:
+                said: dict[str, Any] = ray.get(reference)
+            except ActorUnavailableError:
+                return Seen("silent", node)
+            except RayActorError as error:
+                return Seen("dead", node, why=str(error).strip().splitlines()[-1])
+            # A certificate that is on its way is not asked for again.
+            hand.report = said
+            return Seen(said["phase"], said["node"], said["address"], said["trouble"] or None)
+        if now - hand.asked_at < _ANSWERS:
+            return Seen(hand.report["phase"], node, hand.report["address"]) if hand.report else self._unheard(hand)
+        return Seen("silent", node, hand.report.get("address")) if hand.report else self._unheard(hand)
+
+    def _unheard(self, hand: Hand) -> Seen:
+        """One that has not said anything yet: is there a place for it?"""
+        table = placement_group_table(hand.place)
+        if table.get("state") != "CREATED":
+            return Seen("placing")
+        node = table["bundles_to_node_id"].get(0)
+        return Seen("starting", node) if node else Seen("placing")
+
+    def _hand(self, number: int) -> Hand | None:
+        """A worker's actor, also one that a controller before this one made."""
+        if (hand := self._hands.get(number)) is None:
+            name = worker_name(number)
+            try:
+                actor = ray.get_actor(name, namespace=self.config.namespace)
+                hand = self._hands[number] = Hand(actor, get_placement_group(name))
+            except ValueError:
+                with contextlib.suppress(ValueError):
+                    remove_placement_group(get_placement_group(name))
+                return None
+        return hand
+
+    def _end(self, hand: Hand) -> None:
+        with contextlib.suppress(RayError, ValueError):
+            ray.kill(hand.actor)
+        with contextlib.suppress(RayError, ValueError):
+            remove_placement_group(hand.place)
+
+
+def gateway(config: Config) -> Any:
+    """The coordinator's actor, on this node."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    options = {
+        "name": GATEWAY,
+        "namespace": config.namespace,
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "max_restarts": -1,
+        "max_concurrency": 8,
+        "num_cpus": 0,
+        "scheduling_strategy": here,
+    }
+    return ray.remote(Gateway).options(**options).remote(config)
+
+
+def ask(reference: Any, seconds: float) -> Any:
+    """What an actor answers in time; nothing if it does not, or cannot now."""
+    try:
+        return ray.get(reference, timeout=seconds)
+    except (GetTimeoutError, RayActorError):
+        return None

@@ -1,0 +1,143 @@
+"""What stands beside the coordinator on its node, without Ray: its folders, its certificates, and the program itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import ClusterError
+from . import authority, leash
+from .config import Config
+from .files import Folder, all_but_matrix, fetch
+from .program import Program
+
+_PATIENCE = 30.0
+_TIMEOUT = 2.0
+
+
+class Gateway:
+    """The coordinator, and what it needs. It goes on when the controller dies."""
+
+    def __init__(self, config: Config, command: Callable[..., list[str]] = leash.command) -> None:
+        self._config, self._command = config, command
+        self._work = Path(config.work) / config.name / "coordinator"
+        self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._placement = self._work / "placement.json"
+        self._identity = authority.Identity.within(self._work / "identity")
+        self._request = authority.request("spirea-coordinator")
+        self._renewing = True
+        self._program: Program | None = None
+        self._folders: dict[str, str] = {}
+        self._fetching: dict[str, threading.Thread] = {}
+        self._trouble = ""
+
+    def report(self) -> dict[str, Any]:
+        """Versions whose files are here, a request that wants to be signed, the program's process, and what is wrong."""
+        if not self._renewing and time.time() >= self._identity.renew_at():
+            self._request, self._renewing = authority.request("spirea-coordinator"), True
+        program = self._program
+        return {
+            "folders": dict(self._folders),
+            "request": self._request.request if self._renewing else None,
+            "pid": None if program is None else program.pid,
+            "restarts": 0 if program is None else program.restarts,
+            "trouble": self._trouble or ("" if program is None or program.pid is not None else program.tail()),
+        }
+
+    def certify(self, certificate: bytes, trusted: bytes) -> None:
+        """Takes the certificate that was asked for; the coordinator starts with the first one."""
+        self._identity.install(self._request.key, certificate, trusted)
+        self._renewing = False
+        if self._program is None:
+            if not self._placement.exists():
+                self.place({"databases": []})
+            self._program = Program(self._arguments, self._work / "log")
+
+    def prepare(self, version: str, url: str) -> None:
+        """Fetches what the coordinator needs of a version, in a thread of its own."""
+        if version in self._folders or version in self._fetching:
+            return
+        thread = threading.Thread(target=self._bring, args=(version, url), daemon=True)
+        self._fetching[version] = thread
+        thread.start()
+
+    def _bring(self, version: str, url: str) -> None:
+        folder, source = self._work / version[:16], Folder(url)
+        try:
+            fetch(source, all_but_matrix(source), folder)
+            self._folders[version], self._trouble = str(folder), ""
+        except (ClusterError, OSError) as error:
+            self._trouble = str(error)
+            time.sleep(1.0)
+        finally:
+            del self._fetching[version]
+
+    def forget(self, version: str) -> None:
+        """Removes what was kept of a version that is served no more."""
+        if (folder := self._folders.pop(version, None)) is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def place(self, placement: Mapping[str, Any]) -> None:
+        """Tells the coordinator where workers are: it reads the file when it changes."""
+        partial = self._placement.with_suffix(".partial")
+        partial.write_text(json.dumps(placement, indent=1), encoding="utf-8")
+        os.replace(partial, self._placement)
+
+    def asked(self, path: str) -> bytes:
+        """What the coordinator says on its port for administration.
+
+        Raises `ClusterError` while it does not answer.
+        """
+        coordinator = self._config.coordinator
+        headers = {}
+        if coordinator.admin_token_file is not None:
+            token = Path(coordinator.admin_token_file).read_text(encoding="ascii").strip()
+            headers["Authorization"] = f"Bearer {token}"
+        scheme = "http" if coordinator.certificate is None else "https"
+        request = urllib.request.Request(f"{scheme}://{coordinator.admin}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT, context=self._context()) as answer:
+                content: bytes = answer.read()
+                return content
+        except (OSError, urllib.error.URLError) as error:
+            raise ClusterError(f"the coordinator does not answer at {coordinator.admin}: {error}") from error
+
+    def _context(self) -> ssl.SSLContext | None:
+        certificate = self._config.coordinator.certificate
+        if certificate is None:
+            return None
+        # Its own certificate, whoever signed it and whatever name it is for: this is its own machine.
+        context = ssl.create_default_context(cafile=certificate)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.check_hostname = False
+        return context
+
+    def stop(self) -> None:
+        """Finishes what was accepted, and ends."""
+        if self._program is not None:
+            self._program.stop(_PATIENCE)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._work)
+
+    def _arguments(self, _: Mapping[str, Any] | None) -> list[str]:
+        coordinator, identity = self._config.coordinator, self._identity
+        further = list(coordinator.options)
+        if coordinator.certificate is not None and coordinator.key is not None:
+            further += ["--tls-certificate", coordinator.certificate, "--tls-key", coordinator.key]
+        if coordinator.tokens is not None:
+            further += ["--tokens", coordinator.tokens]
+        return self._command(
+            "coordinator", "--listen", coordinator.listen, "--admin", coordinator.admin,
+            "--placement", str(self._placement), "--worker-ca", str(identity.trusted),
+            "--tls-client-cert", str(identity.certificate), "--tls-client-key", str(identity.key), *further,
+        )  # fmt: skip

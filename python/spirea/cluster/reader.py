@@ -1,0 +1,218 @@
+"""YAML into dataclasses, with the place of whatever is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from ..errors import ConfigError
+
+_T = TypeVar("_T")
+_PARSE = "parse"
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+class Place:
+    """A node of a document: what it holds, where it stands, and what its key is called."""
+
+    def __init__(self, file: Path, node: yaml.Node, key: str) -> None:
+        self.file, self.node, self.key = file, node, key
+
+    def wrong(self, what: str) -> ConfigError:
+        """The error that this place is wrong; `what` says how, and what to write."""
+        line = self.node.start_mark.line + 1
+        return ConfigError(f"{self.file}:{line}: {self.key}: {what}" if self.key else f"{self.file}:{line}: {what}")
+
+    def scalar(self, wanted: str) -> Any:
+        """The value of a scalar, as YAML types it."""
+        if not isinstance(self.node, yaml.ScalarNode):
+            raise self.wrong(f"give {wanted}")
+        return _plain(self.node)
+
+    def items(self, wanted: str) -> list[Place]:
+        """The members of a list."""
+        if not isinstance(self.node, yaml.SequenceNode):
+            raise self.wrong(f"give a list of {wanted}")
+        return [Place(self.file, node, f"{self.key}[{i}]") for i, node in enumerate(self.node.value)]
+
+    def members(self, known: list[str]) -> dict[str, Place]:
+        """The members of a mapping, whose keys are all among the known ones."""
+        if not isinstance(self.node, yaml.MappingNode):
+            raise self.wrong(f"give a mapping with the keys {', '.join(known)}")
+        found: dict[str, Place] = {}
+        for name_node, node in self.node.value:
+            name = str(getattr(name_node, "value", ""))
+            key = f"{self.key}.{name}" if self.key else name
+            place = Place(self.file, node, key)
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+                raise Place(self.file, name_node, key).wrong(f"unknown key; {remedy}")
+            if name in found:
+                raise Place(self.file, name_node, key).wrong("it stands twice; keep one")
+            found[name] = place
+        return found
+
+
+def _plain(node: yaml.ScalarNode) -> Any:
+    """A scalar as YAML types it; what only looks like a number or a date and is none is text."""
+    try:
+        return yaml.SafeLoader("").construct_object(node)
+    except (yaml.YAMLError, ValueError):
+        return node.value
+
+
+Parser = Callable[[Place], Any]
+
+
+def setting(parse: Parser, *default: Any) -> Any:
+    """A field that is read by `parse`; without a default it must be there."""
+    if default:
+        return dataclasses.field(default=default[0], metadata={_PARSE: parse})
+    return dataclasses.field(metadata={_PARSE: parse})
+
+
+def section(kind: type[_T]) -> Any:
+    """A field that is a mapping of its own, all of whose keys have defaults."""
+    return dataclasses.field(default_factory=kind, metadata={_PARSE: lambda place: read(kind, place)})
+
+
+def read(kind: type[_T], place: Place) -> _T:
+    """The dataclass that a mapping describes."""
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    members = place.members(list(fields))
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in members:
+            raise place.wrong(f"the key {name} is missing; add it")
+    made = kind(**{name: fields[name].metadata[_PARSE](member) for name, member in members.items()})
+    if isinstance(made, Checked) and (wrong := made.wrong()) is not None:
+        name, what = wrong
+        raise members.get(name, place).wrong(what)
+    return made
+
+
+class Checked:
+    """A section whose keys must go together."""
+
+    def wrong(self) -> tuple[str, str] | None:
+        """The key that does not go with the others, and what to do; nothing if all do."""
+        raise NotImplementedError
+
+
+def document(file: Path) -> Place:
+    """The root of a document."""
+    try:
+        node = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise ConfigError(f"{file}: it cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: it is not UTF-8; save it as UTF-8") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{file}:{mark.line + 1}" if mark is not None else str(file)
+        raise ConfigError(f"{place}: this is not YAML: {getattr(error, 'problem', None) or error}") from error
+    if node is None:
+        raise ConfigError(f"{file}: it is empty; docs/scale-out.md has an example")
+    return Place(file, node, "")
+
+
+def text(place: Place) -> str:
+    """Text that is not empty."""
+    value = place.scalar("text")
+    if value is None or not isinstance(place.node, yaml.ScalarNode) or not place.node.value.strip():
+        raise place.wrong("give text that is not empty")
+    return str(place.node.value)
+
+
+def texts(place: Place) -> tuple[str, ...]:
+    """A list of texts."""
+    return tuple(text(item) for item in place.items("texts"))
+
+
+def short_name(place: Place) -> str:
+    """A name such as databases have."""
+    value = text(place)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,62}", value):
+        raise place.wrong(f"{value!r} is no name: give small letters, digits, - and _, at most 63")
+    return value
+
+
+def choice(*among: str) -> Parser:
+    """One of some words."""
+
+    def parse(place: Place) -> str:
+        value = text(place)
+        if value not in among:
+            raise place.wrong(f"{value!r} is none of {', '.join(among)}")
+        return value
+
+    return parse
+
+
+def integer(least: int, most: int = 1 << 20) -> Parser:
+    """An integer within bounds."""
+
+    def parse(place: Place) -> int:
+        value = place.scalar("an integer")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise place.wrong(f"give an integer from {least} to {most}")
+        return value
+
+    return parse
+
+
+def number(least: float, most: float = 1e6) -> Parser:
+    """A number within bounds."""
+
+    def parse(place: Place) -> float:
+        value = place.scalar("a number")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+            raise place.wrong(f"give a number from {least:g} to {most:g}")
+        return float(value)
+
+    return parse
+
+
+def size(place: Place) -> int:
+    """Bytes, such as `8GiB`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", str(place.scalar("a size such as 8GiB")))
+    if match is None or match[2].upper() not in _UNITS:
+        raise place.wrong("give a size such as 8GiB or 500MB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def seconds(place: Place) -> float:
+    """A time, such as `30s`."""
+    value = place.scalar("a time such as 30s")
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|min|h)", str(value))
+    if match is None:
+        raise place.wrong("give a time with its unit, such as 500ms, 30s, 5min or 1h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def socket(place: Place) -> str:
+    """An address to listen on, `HOST:PORT`."""
+    value = text(place)
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise place.wrong("give HOST:PORT, such as 127.0.0.1:7080")
+    return value
+
+
+def maybe(parse: Parser) -> Parser:
+    """What may be null."""
+
+    def parsed(place: Place) -> Any:
+        null = isinstance(place.node, yaml.ScalarNode) and place.node.tag == "tag:yaml.org,2002:null"
+        return None if null else parse(place)
+
+    return parsed

@@ -1,0 +1,191 @@
+"""Parquet in an object store as parts that one builder reads in order, made on all nodes by Ray Data.
+
+What is parallel: Parquet is read, decoded and cut to the columns of the table, a row group at a time, on every node. What is
+not: one machine reads the parts in order and builds, in memory that does not grow with the table (docs/snapshots.md), and
+needs disk for the spool and the snapshot. A part that is finished has a note beside it; who starts again does the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow
+import pyarrow.parquet
+
+from .._build import build
+from .._snapshot import Snapshot
+from ..errors import ClusterError, TableError
+from .files import Folder, upload
+
+Telling = Callable[[str, int, int], None]
+_BATCH_ROWS = 1 << 14
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A row group of a file, which becomes a part."""
+
+    number: int
+    path: str
+    group: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in an object store: its files in order, and the columns that are wanted."""
+
+    url: str
+    columns: tuple[str, ...]
+    units: tuple[Unit, ...]
+    name: str
+
+    @classmethod
+    def of(cls, url: str, key: str | None, values: Sequence[str]) -> Table:
+        """The Parquet files that a URL with wildcards names, or all in a folder, in the order of their names.
+
+        Raises `ClusterError` if there are none, `TableError` if one has not all the columns.
+        """
+        files, root = fsspec.core.url_to_fs(url)
+        found = files.glob(root) if "*" in root else [root] if root.endswith(".parquet") else files.glob(f"{root}/*.parquet")
+        if not found:
+            raise ClusterError(f"{url}: there are no Parquet files; name a folder, or a pattern such as {url}/*.parquet")
+        columns = tuple(([] if key is None else [key]) + list(values))
+        units: list[Unit] = []
+        said = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16)
+        schema = None
+        for path in sorted(found):
+            with files.open(path, "rb") as file:
+                parquet = pyarrow.parquet.ParquetFile(file)
+                names = parquet.schema_arrow.names
+                if missing := [column for column in columns if column not in names]:
+                    raise TableError(f"{path}: there is no column {missing[0]}; it has {', '.join(names)}")
+                own = pyarrow.schema([parquet.schema_arrow.field(column) for column in columns])
+                if schema is not None and not schema.equals(own):
+                    raise TableError(f"{path}: its columns have other types than those of the first file; write them alike")
+                schema = own
+                groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
+            info = files.info(path)
+            # What tells that a file is another one: its store's tag, or the time of its last change.
+            tag = info.get("ETag") or info.get("mtime") or info.get("created")
+            said.update(json.dumps([path, info["size"], str(tag), groups]).encode())
+            units += [Unit(len(units) + i, path, i, rows) for i, rows in enumerate(groups)]
+        return cls(url, columns, tuple(units), said.hexdigest())
+
+
+def _part(number: int) -> str:
+    return f"part-{number:06}.arrow"
+
+
+def _note(number: int) -> str:
+    return f"part-{number:06}.json"
+
+
+def make_part(unit: Unit, table_url: str, columns: Sequence[str], parts: str) -> dict[str, int]:
+    """Reads a row group, and writes its part and its note, in this order: a note says that its part is whole."""
+    files, _ = fsspec.core.url_to_fs(table_url)
+    with files.open(unit.path, "rb") as file:
+        group = pyarrow.parquet.ParquetFile(file).read_row_group(unit.group, columns=list(columns)).select(list(columns))
+    if group.num_rows != unit.rows:
+        raise ClusterError(f"{unit.path}: it has changed since the build began; start again")
+    sink = io.BytesIO()
+    with pyarrow.ipc.new_stream(sink, group.schema) as writer:
+        writer.write_table(group, max_chunksize=_BATCH_ROWS)
+    content = sink.getvalue()
+    folder = Folder(parts)
+    folder.write(_part(unit.number), content)
+    note = {"rows": group.num_rows, "bytes": len(content), "blake2b": hashlib.blake2b(content).hexdigest()}
+    folder.write(_note(unit.number), json.dumps(note | asdict(unit)).encode())
+    return {"rows": group.num_rows, "bytes": len(content)}
+
+
+def make_parts(table: Table, parts: Folder, telling: Telling) -> int:
+    """Makes the parts that are not there, on all nodes of the Ray that is connected. Returns how many it made."""
+    import ray
+
+    noted = {name for name, _ in parts.names()}
+    left = [unit for unit in table.units if _note(unit.number) not in noted]
+    done, of = len(table.units) - len(left), len(table.units)
+    telling("parts", done, of)
+    if not left:
+        return 0
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    url, columns, folder = table.url, table.columns, parts.url
+
+    def made(row: dict[str, Any]) -> dict[str, int]:
+        return make_part(Unit(**row), url, columns, folder)
+
+    rows = ray.data.from_items([asdict(unit) for unit in left], override_num_blocks=len(left))
+    for _ in rows.map(made).iter_rows():
+        done += 1
+        telling("parts", done, of)
+    return len(left)
+
+
+class Parts:
+    """The parts of a table as one stream of Arrow batches, in order; it can be read again."""
+
+    def __init__(self, table: Table, parts: Folder) -> None:
+        self._table, self._parts = table, parts
+        self.schema = self._reader(0).schema
+
+    def __len__(self) -> int:
+        return sum(unit.rows for unit in self._table.units)
+
+    def _reader(self, number: int) -> Any:
+        content = self._parts.read(_part(number))
+        noted = json.loads(self._parts.read(_note(number)))
+        if hashlib.blake2b(content).hexdigest() != noted["blake2b"]:
+            raise ClusterError(f"{self._parts.url}/{_part(number)}: it is damaged; remove it and its note, and start again")
+        return pyarrow.ipc.open_stream(content)
+
+    def _batches(self) -> Iterator[Any]:
+        for unit in self._table.units:
+            yield from self._reader(unit.number)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return pyarrow.RecordBatchReader.from_batches(self.schema, self._batches()).__arrow_c_stream__(requested_schema)
+
+
+def build_from_store(
+    url: str,
+    store: Folder,
+    scratch: Path,
+    *,
+    name: str,
+    key: str | None,
+    values: Sequence[str],
+    telling: Telling = lambda phase, done, of: None,
+    **options: Any,
+) -> tuple[str, str]:
+    """Builds a snapshot of Parquet files into a store; returns its version and its URL. `options` are those of `build`.
+
+    A build that was cut off goes on with the parts that are there. The parts are removed when the snapshot is in the store.
+
+    Raises `ClusterError`, `BuildError`.
+    """
+    table = Table.of(url, key, values)
+    parts = store.inner(f"{name}/parts-{table.name}")
+    make_parts(table, parts, telling)
+    scratch.mkdir(parents=True, exist_ok=True)
+    out = scratch / f"{name}-{table.name}-{os.getpid()}"
+    try:
+        snapshot: Snapshot = build(
+            Parts(table, parts), out, key=key, value=list(values), name=name,
+            progress=telling, **options,
+        )  # fmt: skip
+        target = store.inner(f"{name}/{snapshot.version}")
+        upload(out, target, lambda done, of: telling("copy to the store", done, of))
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+    parts.files.rm(parts.path("").rstrip("/"), recursive=True)
+    return snapshot.version, target.url

@@ -1,0 +1,163 @@
+"""What a worker does on its node, without Ray: it fetches its share, and watches the program that serves it."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import ClusterError
+from . import authority, leash
+from .files import MANIFEST, Folder, Wanted, fetch
+from .program import Program
+
+_PATIENCE = 30.0
+_PAUSE = (1.0, 30.0)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker is to serve, and with what."""
+
+    number: int
+    cluster: str
+    database: str
+    version: str
+    url: str
+    share: int
+    shards: int
+    threads: int
+    options: tuple[str, ...]
+    work: str
+
+
+def wanted_files(folder: Path, share: int, shards: int) -> tuple[Wanted, ...]:
+    """What a share needs of the snapshot whose manifest lies in a folder.
+
+    Raises `ClusterError`.
+    """
+    command = [sys.executable, "-m", "spirea", "worker-files", "--snapshot", str(folder), "--json"]
+    done = subprocess.run([*command, "--share", f"{share}/{shards}"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ClusterError(done.stderr.strip().removeprefix("spirea: "))
+    return Wanted.all_of(done.stdout)
+
+
+class Work:
+    """A share that is fetched and served, in a thread of its own; `report` says how far it is."""
+
+    def __init__(
+        self, task: Task, host: str, node: str, command: Callable[..., list[str]] = leash.command
+    ) -> None:
+        self._task, self._host, self._command = task, host, command
+        within = Path(task.work) / task.cluster / node[:12]
+        self.folder = within / task.database / task.version[:16] / f"{task.share}-of-{task.shards}"
+        self._own = within / f"worker-{task.number}"
+        self._own.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._identity = authority.Identity.within(self._own / "identity")
+        self._request = authority.request(host)
+        self._certified = threading.Event()
+        self._renewing = True
+        self._stopping = threading.Event()
+        self._program: Program | None = None
+        self._fetched, self._of, self._trouble = 0, 0, ""
+        self._thread = threading.Thread(target=self._serve, name="work", daemon=True)
+        self._thread.start()
+
+    def report(self) -> dict[str, Any]:
+        """Where it is: `starting` or `ready`, its address, what it has fetched, and a request that wants to be signed."""
+        program = self._program
+        said = None if program is None else program.said
+        if not self._renewing and time.time() >= self._identity.renew_at():
+            self._request, self._renewing = authority.request(self._host), True
+        return {
+            "phase": "starting" if said is None else "ready",
+            "address": None if said is None else said["address"],
+            "bytes": None if said is None else said["bytes"],
+            "fetched": self._fetched,
+            "of": self._of,
+            "restarts": 0 if program is None else program.restarts,
+            "pid": None if program is None else program.pid,
+            "request": self._request.request if self._renewing else None,
+            "trouble": self._trouble or (program.tail() if program is not None and said is None else ""),
+        }
+
+    def certify(self, certificate: bytes, trusted: bytes) -> None:
+        """Takes the certificate that was asked for, and whom to trust. The program reads it within a second."""
+        self._identity.install(self._request.key, certificate, trusted)
+        self._renewing = False
+        self._certified.set()
+
+    def metrics(self) -> str:
+        """What the program's metrics are now; nothing while it does not serve."""
+        program = self._program
+        said = None if program is None else program.said
+        if said is None:
+            return ""
+        with urllib.request.urlopen(f"{said['metrics'].removesuffix('/metrics')}/metrics", timeout=2) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def stop(self) -> None:
+        """Finishes what was accepted, ends, and removes what it kept."""
+        self._stopping.set()
+        self._certified.set()
+        self._thread.join()
+        if self._program is not None:
+            self._program.stop(_PATIENCE)
+        shutil.rmtree(self._own, ignore_errors=True)
+
+    def forget(self) -> None:
+        """Removes the share's files: its version is served no more."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _serve(self) -> None:
+        pause = _PAUSE[0]
+        while not self._stopping.is_set():
+            try:
+                self._bring()
+                break
+            except (ClusterError, OSError) as error:
+                self._trouble = str(error)
+            except Exception:
+                self._trouble = traceback.format_exc(limit=3)
+            self._stopping.wait(pause)
+            pause = min(2 * pause, _PAUSE[1])
+        self._certified.wait()
+        if not self._stopping.is_set():
+            self._program = Program(self._arguments, self._own / "log")
+
+    def _bring(self) -> None:
+        """What the share needs, once for all workers of the node that have it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        source = Folder(self._task.url)
+        with (self.folder.parent / f".{self.folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if source.version() != self._task.version:
+                raise ClusterError(f"{self._task.url} has another version now; publish each version in a folder of its own")
+            (self.folder / MANIFEST).write_bytes(source.read(MANIFEST))
+            files = wanted_files(self.folder, self._task.share, self._task.shards)
+            fetch(source, files, self.folder, self._progress)
+        self._trouble = ""
+
+    def _progress(self, done: int, of: int) -> None:
+        self._fetched, self._of = done, of
+
+    def _arguments(self, former: Mapping[str, Any] | None) -> list[str]:
+        task, identity = self._task, self._identity
+        # Under the address that it had, so that the coordinator need not be told.
+        listen = f"{self._host}:0" if former is None else former["address"].removeprefix("https://")
+        return self._command(
+            "worker", "--snapshot", str(self.folder), "--share", f"{task.share}/{task.shards}", "--listen", listen,
+            "--tls-cert", str(identity.certificate), "--tls-key", str(identity.key), "--client-ca", str(identity.trusted),
+            "--threads", str(task.threads), "--metrics", "127.0.0.1:0", *task.options,
+        )  # fmt: skip

@@ -1,0 +1,53 @@
+"""Private look-ups in embedding tables: what `torch.nn.Embedding` and `EmbeddingBag` look up, fetched by private retrieval.
+
+The techniques are GPU-DPF's co-design (Lam and others, arXiv 2301.10904, section IV): bins with one query each, a hot
+table, rows that occur together stored together, and a tuner that chooses among them. docs/embeddings.md is the guide.
+"""
+
+from .collocation import Collocation
+from .costs import Cost, CostModel, GpuDpf, OneServer, Rates, Spirea, cost
+from .fetchers import PlainFetcher, RowFetcher, Traffic
+from .layout import Design, Layout, Placement, Planner, Shape, StoredTable
+from .lookups import Embedding, EmbeddingBag, PrivateRows, Report
+from .retrieval import Retrieval, retrieve
+from .servers import ServerFetcher, build_tables, connect
+from .traces import Traces
+from .tuner import Limits, Link, Point, Quality, ShareRetrieved, Space, Tuning, tune
+
+__all__ = [
+    "Collocation",
+    "Cost",
+    "CostModel",
+    "Design",
+    "Embedding",
+    "EmbeddingBag",
+    "GpuDpf",
+    "Layout",
+    "Limits",
+    "Link",
+    "OneServer",
+    "Placement",
+    "PlainFetcher",
+    "Planner",
+    "Point",
+    "PrivateRows",
+    "Quality",
+    "Rates",
+    "Report",
+    "Retrieval",
+    "RowFetcher",
+    "ServerFetcher",
+    "Shape",
+    "ShareRetrieved",
+    "Space",
+    "Spirea",
+    "StoredTable",
+    "Traces",
+    "Traffic",
+    "Tuning",
+    "build_tables",
+    "connect",
+    "cost",
+    "retrieve",
+    "tune",
+]

@@ -1,0 +1,96 @@
+"""Real text and real sequences of items that are on every machine with Python: its standard library's words and names."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+
+from ..traces import Traces
+from .data import Examples, Interactions, Source, Text, numbered
+
+WORD = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
+# Not everywhere a part of an installation.
+LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip"}
+LONGEST = 50
+
+
+def _sources(most_files: int | None) -> list[ast.Module]:
+    root = Path(sysconfig.get_paths()["stdlib"])
+    paths = [path for path in sorted(root.rglob("*.py")) if not LEFT_OUT & set(path.relative_to(root).parts)]
+    parsed = []
+    for path in paths[:most_files]:
+        try:
+            parsed.append(ast.parse(path.read_text(encoding="utf-8")))
+        except (SyntaxError, ValueError):
+            # Some are examples of what does not parse.
+            continue
+    return parsed
+
+
+def standard_library_text(most_files: int | None = None) -> Text:
+    """English: the docstrings of Python's standard library and the topics of its help. Every tenth piece is tested."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for tree in _sources(most_files) for node in ast.walk(tree) if isinstance(node, documented))
+    pieces = [text for node in nodes if (text := ast.get_docstring(node))]
+    if most_files is None:
+        from pydoc_data.topics import topics
+
+        pieces += [topics[name] for name in sorted(topics)]
+    # The same words again and again, such as of inherited methods, would be in both parts.
+    words = [WORD.findall(piece.lower()) for piece in dict.fromkeys(pieces)]
+    training = [word for number, piece in enumerate(words) if number % 10 for word in piece]
+    testing = [word for number, piece in enumerate(words) if number % 10 == 0 for word in piece]
+    rows, in_training, in_testing = numbered(training, testing)
+    about = f"docstrings and help of Python {sys.version_info.major}.{sys.version_info.minor}'s standard library"
+    return Text("Python's documentation", Source.REAL, about, rows, in_training, in_testing)
+
+
+def standard_library_names(most_files: int | None = None, *, seed: int = 0) -> Interactions:
+    """Sequences of items: the names that functions of Python's standard library use, in their order. An inference looks up
+    the names of the first part of a function, and says whether a name comes in the rest of it: one that does, or one drawn
+    from all that functions use. Every tenth function is tested."""
+    runs = []
+    for tree in _sources(most_files):
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                used = list(dict.fromkeys(_names(node)))
+                if len(used) >= 4:
+                    runs.append(used)
+    vocabulary = sorted({name for run in runs for name in run})
+    numbers = {name: number for number, name in enumerate(vocabulary)}
+    items = [np.array([numbers[name] for name in run]) for run in runs]
+    everything = np.concatenate(items)
+    rng = np.random.default_rng(seed)
+    history, candidates, labels = [], [], []
+    for run in items:
+        cut = int(rng.integers(2, len(run)))
+        for offered, label in ((rng.choice(run[cut:]), 1.0), (rng.choice(everything), 0.0)):
+            history.append(run[:cut][-LONGEST:])
+            candidates.append(int(offered))
+            labels.append(label)
+    examples = Examples(
+        Traces.of(len(vocabulary), history),
+        np.array(candidates),
+        np.zeros((len(labels), 0), np.float32),
+        np.array(labels, np.float32),
+    )
+    tested = np.arange(len(labels)) // 2 % 10 == 0
+    about = f"names that functions of Python {sys.version_info.major}.{sys.version_info.minor}'s standard library use"
+    training, testing = (examples.take(np.flatnonzero(where)) for where in (~tested, tested))
+    return Interactions("Names in Python", Source.REAL, about, len(vocabulary), training, testing)
+
+
+def _names(function: ast.AST) -> list[str]:
+    names = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+        elif isinstance(node, ast.Name) and not hasattr(builtins, node.id):
+            names.append(node.id)
+    return names

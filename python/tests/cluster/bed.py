@@ -1,0 +1,172 @@
+"""The test bed: a Ray of several nodes on this machine, clusters on it, and clients that never stop asking."""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import yaml
+
+import spirea
+
+LONG = os.environ.get("SPIREA_CLUSTER") == "long"
+ROWS = 2000
+NODES = 3
+MEMORY = 100 << 20
+"""Of a node's object store, in which nothing lies."""
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def value(key, edition):
+    return f"the value of {key}, edition {edition}".encode()
+
+
+def snapshot(folder, name, edition, protocol):
+    """A table whose values say which edition they are of."""
+    keys = [f"key-{i}" for i in range(ROWS)]
+    table = {"key": keys, "value": [value(key, edition).decode() for key in keys]}
+    return spirea.build(table, folder / f"{name}-{edition}", key="key", value="value", name=name, protocol=protocol)
+
+
+class Bed:
+    """A cluster's configuration in a folder, and the command."""
+
+    def __init__(self, folder, address, databases, **sections):
+        self.folder = folder
+        clients, admin, operations = free_ports(3)
+        self.url, self.admin = f"http://127.0.0.1:{clients}", f"http://127.0.0.1:{admin}"
+        self.operations = f"http://127.0.0.1:{operations}"
+        self.config = {
+            "name": f"test-{clients}",
+            "store": "store",
+            "state": "state",
+            "work": "work",
+            "ray": {"address": address},
+            "databases": databases,
+            "coordinator": {"listen": f"127.0.0.1:{clients}", "admin": f"127.0.0.1:{admin}"},
+            "operations": {"listen": f"127.0.0.1:{operations}"},
+            "workers": {"cpus": 0.25, "memory": "200MiB", "threads": 1},
+            "roll_over": {"keep": "3s"},
+            "timing": {"tick": "200ms", "silent": "3s", "drain": "1s"},
+        }
+        for name, section in sections.items():
+            self.config[name] = self.config.get(name, {}) | section if isinstance(section, dict) else section
+        self.namespace = f"spirea-{self.config['name']}"
+        self.path = folder / "cluster.yaml"
+        self.write()
+
+    def write(self):
+        self.path.write_text(yaml.safe_dump(self.config), encoding="utf-8")
+
+    def run(self, command, *arguments, seconds=180):
+        """`spirea cluster COMMAND`, which must succeed; what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "spirea", "cluster", command, self.path, *map(str, arguments)],
+            capture_output=True, text=True, timeout=seconds, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr + self.logs()
+        return done.stdout
+
+    def status(self):
+        return json.loads(self.run("status", "--json"))
+
+    def settle(self, seconds=90):
+        """Waits until all replicas are ready, and says how everything is."""
+        self.run("status", "--wait", seconds, seconds=seconds + 30)
+        return self.status()
+
+    def replicas(self, status=None):
+        return [
+            (share["share"], replica)
+            for database in (status or self.status())["databases"]
+            for version in database["versions"]
+            for share in version["shares"]
+            for replica in share["replicas"]
+        ]
+
+    def processes(self):
+        """The processes that serve shares, by the worker's number."""
+        found = {}
+        for folder in Path("/proc").iterdir():
+            try:
+                said = (folder / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"worker" in said and b"--tls-key" in said:
+                key = said[said.index(b"--tls-key") + 1].decode()
+                if key.startswith(str(self.folder)):
+                    found[int(Path(key).parent.parent.name.removeprefix("worker-"))] = int(folder.name)
+        return found
+
+    def logs(self):
+        """The last lines of all programs' logs."""
+        logs = sorted(self.folder.glob("work/**/log"))
+        return "".join(f"\n--- {log}\n" + "\n".join(log.read_text().splitlines()[-15:]) for log in logs)
+
+
+class Load:
+    """Clients in threads of this process: each value is checked, each failure kept."""
+
+    def __init__(self, url, database, clients=2, editions=(1,)):
+        self.editions = set(editions)
+        self.url, self.database = url, database
+        self.failures, self.wrong, self.times = [], [], []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(i,)) for i in range(clients)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self, seed):
+        draw = random.Random(seed)
+        with spirea.Client(self.url, self.database, timeout=60.0, wait=30.0) as client:
+            while not self._stop.is_set():
+                key, began = f"key-{draw.randrange(ROWS + 20)}", time.monotonic()
+                try:
+                    found = client.get(key)
+                except spirea.SpireaError as error:
+                    self.failures.append(f"{type(error).__name__}: {error}")
+                    continue
+                self.times.append((began, time.monotonic() - began))
+                expected = {value(key, edition) for edition in self.editions} if int(key[4:]) < ROWS else {None}
+                if (None if found is None else bytes(found)) not in expected:
+                    self.wrong.append(key)
+
+    def await_answers(self, count, seconds=60):
+        """So many more answers."""
+        target, deadline = len(self.times) + count, time.monotonic() + seconds
+        while len(self.times) < target:
+            assert time.monotonic() < deadline, f"no answers: {self.failures[-3:]}"
+            time.sleep(0.02)
+
+    def p99(self, begin, end):
+        """The latency that 99 of 100 queries that were asked in a span did not exceed."""
+        times = sorted(took for asked, took in self.times if begin <= asked < end)
+        return times[min(len(times) - 1, int(0.99 * len(times)))] if times else None
+
+    def recovered(self, fault, normal, within=30.0):
+        """After how many seconds the queries of a second have a p99 near the normal one again; none if they never do."""
+        for second in range(int(within)):
+            p99 = self.p99(fault + second, fault + second + 1)
+            if p99 is not None and p99 <= 3 * normal + 0.05:
+                return second
+        return None

@@ -1,0 +1,21 @@
+"""What the tests of clusters share: a Ray of several nodes."""
+
+import bed
+import pytest
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """Ray: a head without room for workers, and nodes with room."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "object_store_memory": bed.MEMORY}
+    )
+    for _ in range(bed.NODES):
+        cluster.add_node(num_cpus=2, object_store_memory=bed.MEMORY)
+    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()

@@ -1,0 +1,200 @@
+"""Whole clusters: real Ray, several nodes on this machine, the real programs, and faults under load.
+
+The short form is part of `make test`; the long one, `make test-cluster`, has more protocols, more faults and more load, and
+prints what it measured.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+import bed
+import pyarrow
+import pyarrow.parquet
+import pytest
+import ray
+
+import spirea
+from spirea.cluster.files import Folder
+
+PROTOCOLS = ["simple", "hybrid", "onion", "double-pack"] if bed.LONG else ["simple", "hybrid"]
+
+
+@pytest.fixture(scope="module")
+def snapshots(tmp_path_factory):
+    """Two editions of a table under each protocol."""
+    folder = tmp_path_factory.mktemp("snapshots")
+    return {
+        (protocol, edition): bed.snapshot(folder, protocol, edition, protocol)
+        for protocol in PROTOCOLS
+        for edition in (1, 2)
+        if edition == 1 or protocol == PROTOCOLS[0]
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster(nodes, snapshots, tmp_path_factory):
+    """A cluster of two shards with two replicas each for every protocol."""
+    databases = [
+        {"name": protocol, "snapshot": os.fspath(snapshots[protocol, 1]), "shards": 2, "replicas": 2 if i == 0 else 1}
+        for i, protocol in enumerate(PROTOCOLS)
+    ]
+    made = bed.Bed(tmp_path_factory.mktemp("cluster"), nodes.address, databases)
+    printed = made.run("up", "--wait", 120)
+    assert f"answers at {made.url}" in printed
+    made.settle()
+    yield made
+    made.run("down")
+    assert made.processes() == {}
+
+
+@pytest.fixture
+def load(cluster):
+    """Clients of the first database, of which none may see a wrong answer or an error."""
+    with bed.Load(cluster.url, PROTOCOLS[0], editions=(1, 2)) as asking:
+        asking.await_answers(20)
+        yield asking
+    assert asking.wrong == [] and asking.failures == []
+    assert len(asking.times) > 20
+
+
+def ended(load, cluster, fault, normal):
+    """What came of a fault: all replicas are back, and clients are answered."""
+    cluster.settle()
+    load.await_answers(20)
+    if bed.LONG:
+        time.sleep(5)
+        recovered = load.recovered(fault, normal)
+        print(f"p99 before {1e3 * normal:.0f} ms, back to normal after {recovered} s")
+        assert recovered is not None and recovered <= 10
+
+
+def before(load):
+    """The p99 of some seconds, and the time."""
+    began = time.monotonic()
+    time.sleep(5 if bed.LONG else 1)
+    now = time.monotonic()
+    return now, load.p99(began, now) or 0.0
+
+
+def test_replicas_of_a_share_are_on_different_nodes_and_have_their_share_alone(cluster):
+    status = cluster.status()
+    [first] = [database for database in status["databases"] if database["name"] == PROTOCOLS[0]]
+    [version] = first["versions"]
+    for share in version["shares"]:
+        nodes = [replica["node"] for replica in share["replicas"]]
+        assert len(nodes) == 2 and len(set(nodes)) == 2
+    matrices = list(cluster.folder.glob(f"work/**/{PROTOCOLS[0]}/**/matrix.bin"))
+    assert len(matrices) == 4
+    whole = os.path.getsize(next((cluster.folder / "store" / PROTOCOLS[0]).glob("*/matrix.bin")))
+    assert all(path.stat().st_size == whole for path in matrices)
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in cluster.folder.glob("work/**/key.pem"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_answers_are_those_of_a_server_of_the_whole(cluster, protocol):
+    with spirea.Client(cluster.url, protocol, wait=30.0) as client:
+        keys = [f"key-{i}" for i in (0, 1, 777, bed.ROWS - 1, bed.ROWS)]
+        found = client.get_many(keys)
+        assert [bytes(record) for record in found[:-1]] == [bed.value(key, 1) for key in keys[:-1]]
+        assert found[-1] is None
+
+
+def test_status_page_and_metrics_have_all_workers(cluster):
+    assert f"{PROTOCOLS[0]}: answers with" in cluster.run("status")
+    with urllib.request.urlopen(f"{cluster.operations}/", timeout=10) as page:
+        shown = page.read().decode()
+    numbers = [str(replica["number"]) for _, replica in cluster.replicas()]
+    assert all(f">{number}<" in shown for number in numbers)
+    with urllib.request.urlopen(f"{cluster.operations}/metrics", timeout=20) as page:
+        metrics = page.read().decode()
+    assert all(f'replica="{number}"' in metrics for number in numbers)
+    assert 'component="coordinator"' in metrics and "spirea_cluster_replicas{" in metrics
+
+
+def test_a_worker_takes_queries_from_the_coordinator_alone(cluster):
+    address = cluster.replicas()[0][1]["address"]
+    done = subprocess.run(
+        ["curl", "--silent", "--insecure", "--max-time", "5", f"{address}/v1/share"], check=False, capture_output=True
+    )
+    assert done.returncode != 0 and done.stdout == b""
+
+
+def test_a_killed_worker_process_comes_back(cluster, load):
+    fault, normal = before(load)
+    number, process = sorted(cluster.processes().items())[0]
+    os.kill(process, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while cluster.processes().get(number, process) == process:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    ended(load, cluster, fault, normal)
+
+
+def test_a_killed_actor_and_a_killed_controller_come_back(cluster, load):
+    fault, normal = before(load)
+    numbers = {replica["number"] for _, replica in cluster.replicas()}
+    ray.kill(ray.get_actor("controller", namespace=cluster.namespace), no_restart=False)
+    ray.kill(ray.get_actor(f"worker-{min(numbers)}", namespace=cluster.namespace))
+    ended(load, cluster, fault, normal)
+    assert min(numbers) not in {replica["number"] for _, replica in cluster.replicas()}
+
+
+def test_a_killed_node_is_replaced_by_another(nodes, cluster, load):
+    nodes.add_node(num_cpus=2, object_store_memory=bed.MEMORY)
+    fault, normal = before(load)
+    lost = cluster.replicas()[0][1]["node"]
+    [node] = [node for node in nodes.worker_nodes if node.node_id == lost]
+    nodes.remove_node(node, allow_graceful=False)
+    ended(load, cluster, fault, normal)
+    assert lost not in {replica["node"] for _, replica in cluster.replicas()}
+
+
+def test_a_version_takes_the_place_of_another_under_load(cluster, snapshots, load):
+    new = snapshots[PROTOCOLS[0], 2]
+    printed = cluster.run("publish", PROTOCOLS[0], os.fspath(new))
+    assert f"{PROTOCOLS[0]}: version {new.version} answers" in printed
+    load.editions = {1, 2}
+    cluster.settle()
+    load.await_answers(20)
+    with spirea.Client(cluster.url, PROTOCOLS[0]) as client:
+        assert bytes(client.get("key-5")) == bed.value("key-5", 2)
+    assert len({path.parent.name for path in (cluster.folder / "store" / PROTOCOLS[0]).glob("*/manifest.json")}) == 2
+
+
+def test_a_snapshot_is_built_of_parquet_on_all_nodes_and_served(nodes, cluster):
+    folder = cluster.folder / "rows"
+    folder.mkdir()
+    for number in range(4):
+        keys = [f"key-{i}" for i in range(500 * number, 500 * number + 500)]
+        table = pyarrow.table({"key": keys, "value": [bed.value(key, 3).decode() for key in keys]})
+        pyarrow.parquet.write_table(table, folder / f"{number}.parquet", row_group_size=250)
+    name = PROTOCOLS[-1]
+    printed = cluster.run(
+        "build", name, "--input", f"{folder}/*.parquet", "--key", "key", "--value", "value", "--protocol", name
+    )
+    url = printed.strip().rpartition(" at ")[2]
+    assert Folder(url).version() in printed
+    cluster.run("publish", name, url)
+    with spirea.Client(cluster.url, name) as client:
+        assert bytes(client.get("key-1999")) == bed.value("key-1999", 3)
+
+
+def test_commands_say_what_is_wrong(cluster, tmp_path):
+    def fails(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", "spirea", "cluster", *map(str, arguments)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        return done.stderr
+
+    assert "has no database words" in fails("publish", cluster.path, "words", tmp_path)
+    assert "there is no manifest.json" in fails("publish", cluster.path, PROTOCOLS[0], tmp_path)
+    assert "it cannot be read" in fails("up", tmp_path / "absent.yaml")
+    other = bed.Bed(tmp_path, cluster.config["ray"]["address"], cluster.config["databases"], name="other")
+    assert "no cluster other runs here; start it with spirea cluster up" in fails("status", other.path)
+    away = bed.Bed(tmp_path, "127.0.0.1:1", cluster.config["databases"])
+    assert "there is no Ray at 127.0.0.1:1" in fails("status", away.path)

@@ -1,0 +1,125 @@
+"""Ranges of files from a store: what comes, what is not asked for again, and what is said when it fails."""
+
+import os
+import random
+
+import fsspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import spirea
+from spirea.cluster import files
+from spirea.cluster.files import Folder, Wanted, fetch, upload
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request, tmp_path):
+    """A folder of the machine, and one of an object store."""
+    if request.param == "local":
+        (tmp_path / "store").mkdir()
+        return Folder(str(tmp_path / "store"))
+    fsspec.filesystem("memory").store.clear()
+    return Folder("memory://bucket/store")
+
+
+def snapshot(folder, matrix=b"m" * 1000):
+    folder.mkdir()
+    (folder / "manifest.json").write_text('{"blake3": "abc", "snapshot": {}}')
+    (folder / "matrix.bin").write_bytes(matrix)
+    (folder / "hint.bin").write_bytes(b"h" * 100)
+    return folder
+
+
+def test_ranges_come_and_the_rest_is_holes(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PIECE", 1 << 16)
+    content = random.Random(1).randbytes(1 << 20)
+    store.write("matrix.bin", content)
+    seen = []
+    wanted = [Wanted("matrix.bin", len(content), ((5, 200_000), (900_001, 900_002)))]
+    got = fetch(store, wanted, tmp_path / "here", lambda done, of: seen.append((done, of)))
+    assert got == 199_996 and seen[0] == (0, 199_996) and seen[-1] == (199_996, 199_996)
+    made = (tmp_path / "here" / "matrix.bin").read_bytes()
+    assert len(made) == len(content)
+    assert made[5:200_000] == content[5:200_000] and made[900_001] == content[900_001]
+    assert not any(made[200_000:900_001]) and not any(made[:5])
+    assert os.stat(tmp_path / "here" / "matrix.bin").st_blocks * 512 < 1 << 19
+
+
+def test_what_was_fetched_is_not_fetched_again(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PIECE", 100)
+    store.write("matrix.bin", bytes(range(256)) * 10)
+    wanted = [Wanted("matrix.bin", 2560, ((0, 2560),))]
+    whole, asked = Folder.piece, []
+
+    def fails(self, name, start, end):
+        asked.append(start)
+        if start == 1000 and len(asked) < 30:
+            raise spirea.ClusterError("the store went away")
+        return whole(self, name, start, end)
+
+    monkeypatch.setattr(Folder, "piece", fails)
+    with pytest.raises(spirea.ClusterError, match="went away"):
+        fetch(store, wanted, tmp_path / "here")
+    asked += [0] * 30
+    again = fetch(store, wanted, tmp_path / "here")
+    assert 0 < again <= 2560 - 10 * 100
+    assert (tmp_path / "here" / "matrix.bin").read_bytes() == bytes(range(256)) * 10
+    assert fetch(store, wanted, tmp_path / "here") == 0
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 999), st.integers(1, 300)), max_size=8))
+def test_any_ranges_come_as_they_are(tmp_path_factory, spans):
+    folder = tmp_path_factory.mktemp("ranges")
+    content = random.Random(2).randbytes(1000)
+    store = Folder(str(folder / "store"))
+    store.write("file", content)
+    ranges = tuple((start, min(start + length, 1000)) for start, length in spans)
+    fetch(store, [Wanted("file", 1000, ranges)], folder / "here")
+    made = (folder / "here" / "file").read_bytes()
+    assert len(made) == 1000 and all(made[a:b] == content[a:b] for a, b in ranges)
+
+
+def test_a_file_that_is_short_or_absent_is_said(store, tmp_path):
+    store.write("matrix.bin", b"123")
+    with pytest.raises(spirea.ClusterError, match=r"matrix.bin: it ends before byte 9; publish the snapshot again"):
+        fetch(store, [Wanted("matrix.bin", 9, ((0, 9),))], tmp_path / "here")
+    with pytest.raises(spirea.ClusterError, match="absent.bin: it cannot be read"):
+        fetch(store, [Wanted("absent.bin", 9, ((0, 9),))], tmp_path / "here")
+    assert fetch(store, [Wanted("absent.bin", 9, ((0, 9),), optional=True)], tmp_path / "here") == 0
+
+
+def test_a_node_without_room_is_said_before_anything_is_fetched(store, tmp_path):
+    store.write("matrix.bin", b"123")
+    with pytest.raises(spirea.ClusterError, match="bytes are needed and .* are free; make room"):
+        fetch(store, [Wanted("matrix.bin", 1 << 60, ((0, 1 << 60),))], tmp_path / "here")
+
+
+def test_a_snapshot_is_copied_with_its_manifest_last(store, tmp_path):
+    folder = snapshot(tmp_path / "words")
+    target = store.inner("words")
+    order = []
+    put = type(target.files).put_file
+
+    def noted(self, source, *rest, **options):
+        order.append(os.path.basename(source))
+        return put(self, source, *rest, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(target.files), "put_file", noted)
+        assert upload(folder, target) == 1100 + len((folder / "manifest.json").read_bytes())
+    assert order[-1] == "manifest.json" and target.version() == "abc"
+    assert upload(folder, target) == 0
+    assert [(name, size) for name, size in target.names() if name != "manifest.json"] == [("hint.bin", 100), ("matrix.bin", 1000)]
+    assert {wanted.path for wanted in files.all_but_matrix(target)} == {"manifest.json", "hint.bin"}
+
+
+def test_a_folder_that_is_no_snapshot_is_said(store, tmp_path):
+    with pytest.raises(spirea.ClusterError, match=r"there is no manifest.json, so this is no snapshot"):
+        store.inner("nothing").version()
+    store.write("manifest.json", b"{")
+    with pytest.raises(spirea.ClusterError, match="it is damaged; build or publish"):
+        store.version()
+    with pytest.raises(spirea.ClusterError, match="nowhere://x"):
+        Folder("nowhere://x")

@@ -1,0 +1,124 @@
+"""What takes too long for `make test`, or more rights: a partition, and the simulation held against a real cluster."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import bed
+import pytest
+
+from spirea.cluster.simulation import Model, simulate
+
+pytestmark = pytest.mark.skipif(not bed.LONG, reason="the long form has it: make test-cluster")
+
+TOLERANCE = 2.0
+"""The factor by which the simulated median may be above the measured one or below: what a query costs beside its scan is
+taken from queries one by one, and clients, coordinator and workers share a few processors in the tests."""
+
+
+def ip(*arguments):
+    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def islands():
+    """Nodes of a Ray in network namespaces, joined by a bridge: the head in this one. Skipped where that is not allowed."""
+    if shutil.which("ip") is None or ip("netns", "add", "spirea-probe").returncode != 0:
+        pytest.skip("network namespaces are not allowed here")
+    ip("netns", "del", "spirea-probe")
+    names, started = [f"spirea-{i}" for i in range(3)], []
+    environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0"}
+
+    def ray_start(prefix, *arguments):
+        command = [*prefix, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *arguments]
+        started.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    try:
+        ip("link", "add", "spirea-br", "type", "bridge")
+        ip("addr", "add", "10.77.0.1/24", "dev", "spirea-br")
+        if ip("link", "set", "spirea-br", "up").returncode != 0:
+            pytest.skip("bridges are not allowed here")
+        for i, name in enumerate(names):
+            ip("netns", "add", name)
+            ip("link", "add", f"spirea-v{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("link", "set", f"spirea-v{i}", "master", "spirea-br", "up")
+            ip("-n", name, "addr", "add", f"10.77.0.{i + 2}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+            if ip("-n", name, "link", "set", "lo", "up").returncode != 0:
+                pytest.skip("network namespaces cannot be set up here")
+        small = ["--object-store-memory=100000000"]
+        ray_start([], "--head", "--node-ip-address=10.77.0.1", "--port=6395", "--num-cpus=0", "--include-dashboard=false", *small)
+        time.sleep(10)
+        for i, name in enumerate(names):
+            inside = ["ip", "netns", "exec", name]
+            ray_start(inside, "--address=10.77.0.1:6395", f"--node-ip-address=10.77.0.{i + 2}", "--num-cpus=2", *small)
+        time.sleep(15)
+        yield "10.77.0.1:6395"
+    finally:
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        for process in started:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+        for name in names:
+            ip("netns", "del", name)
+        ip("link", "del", "spirea-br")
+
+
+def test_a_partition_loses_no_answer(islands, tmp_path):
+    """A node that nobody reaches any more, and that comes back: what it had is served by others meanwhile."""
+    snapshot = bed.snapshot(tmp_path, "words", 1, "simple")
+    databases = [{"name": "words", "snapshot": os.fspath(snapshot), "shards": 2, "replicas": 2}]
+    cluster = bed.Bed(tmp_path, islands, databases)
+    cluster.run("up", "--wait", 120)
+    cluster.settle()
+    with bed.Load(cluster.url, "words") as load:
+        load.await_answers(50)
+        began = time.monotonic()
+        time.sleep(5)
+        fault = time.monotonic()
+        normal = load.p99(began, fault)
+        ip("link", "set", "spirea-v0", "down")
+        time.sleep(20)
+        load.await_answers(20)
+        ip("link", "set", "spirea-v0", "up")
+        cluster.settle(120)
+        load.await_answers(20)
+    recovered = load.recovered(fault, normal)
+    print(f"partition: p99 before {1e3 * normal:.0f} ms, back to normal after {recovered} s, {len(load.times)} answers")
+    cluster.run("down")
+    assert load.wrong == [] and load.failures == []
+    assert recovered is not None and recovered <= 10
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_the_simulation_is_near_a_real_cluster(nodes, tmp_path, shards):
+    """Queries of one client at a time say what a query costs; the simulation then says the median of several clients'."""
+    snapshot = bed.snapshot(tmp_path, "words", 1, "simple")
+    databases = [{"name": "words", "snapshot": os.fspath(snapshot), "shards": shards, "replicas": 1}]
+    cluster = bed.Bed(tmp_path, nodes.address, databases)
+    cluster.run("up", "--wait", 120)
+    cluster.settle()
+
+    def measured(clients):
+        with bed.Load(cluster.url, "words", clients=clients) as load:
+            load.await_answers(50)
+            began = time.monotonic()
+            time.sleep(8)
+            ended = time.monotonic()
+        times = sorted(took for asked, took in load.times if began <= asked < ended)
+        return times[len(times) // 2], len(times) / (ended - began)
+
+    alone, _ = measured(1)
+    median, rate = measured(3)
+    [parts] = [database["versions"][0]["shares"] for database in cluster.status()["databases"]]
+    scan = max(share["replicas"][0]["coordinator"]["p50_ms"] for share in parts) / 1e3
+    cluster.run("down")
+    outcome = simulate(Model(shards, 1, rate, scan, max(alone - scan, 0.0)), 4000, seed=1)
+    simulated = outcome.quantile(0.5)
+    print(f"{shards} shards, {rate:.0f} queries a second: median {1e3 * median:.1f} ms, simulated {1e3 * simulated:.1f} ms")
+    assert median / TOLERANCE <= simulated <= median * TOLERANCE

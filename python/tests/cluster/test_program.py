@@ -1,0 +1,81 @@
+"""The watch over a program: it comes back under its address, ends when told, and never outlives who watches."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from spirea.cluster.program import Program
+
+# Says that it is ready, with how often it has been started, and waits; SIGTERM ends it as it ends a worker.
+SCRIPT = """
+import json, pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+count = pathlib.Path(sys.argv[1])
+started = int(count.read_text()) + 1 if count.exists() else 1
+count.write_text(str(started))
+print("not JSON")
+print(json.dumps({"ready": True, "started": started, "former": sys.argv[2]}), flush=True)
+print("a line of the log", file=sys.stderr, flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+def eventually(holds, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def test_a_program_that_is_killed_comes_back_and_knows_what_it_said(tmp_path):
+    def command(former):
+        return [sys.executable, "-c", SCRIPT, str(tmp_path / "count"), json.dumps(former)]
+
+    program = Program(command, tmp_path / "log")
+    said = eventually(lambda: program.said)
+    assert said["started"] == 1 and said["former"] == "null" and program.restarts == 0
+    program.signal(signal.SIGKILL)
+    said = eventually(lambda: program.said and program.said["started"] == 2 and program.said)
+    assert json.loads(said["former"])["started"] == 1 and program.restarts == 1
+    assert "a line of the log" in program.tail() and "ended with exit code -9" in program.tail()
+    pid = program.pid
+    program.stop(20.0)
+    assert program.pid is None and program.said is None
+    assert not os.path.exists(f"/proc/{pid}")
+    assert (tmp_path / "count").read_text() == "2"
+
+
+def test_one_that_cannot_start_is_tried_ever_more_seldom(tmp_path):
+    program = Program(lambda former: [sys.executable, "-c", "raise SystemExit('no such share')"], tmp_path / "log")
+    eventually(lambda: program.restarts >= 2)
+    program.stop(5.0)
+    assert program.said is None and "no such share" in program.tail()
+
+
+WATCHER = """
+import pathlib, sys, time
+from spirea.cluster import leash
+from spirea.cluster.program import Program
+program = Program(lambda former: leash.command("serve", "--listen", "127.0.0.1:0", sys.argv[1]), pathlib.Path(sys.argv[2]))
+while program.pid is None:
+    time.sleep(0.01)
+time.sleep(1.0)
+print(program.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_program_does_not_outlive_who_watches_it(tmp_path, keyed):
+    watcher = subprocess.Popen(
+        [sys.executable, "-c", WATCHER, os.fspath(keyed), str(tmp_path / "log")], stdout=subprocess.PIPE, text=True
+    )
+    with watcher:
+        pid = int(watcher.stdout.readline())
+        assert os.path.exists(f"/proc/{pid}")
+        watcher.kill()
+    eventually(lambda: not os.path.exists(f"/proc/{pid}"))

@@ -1,0 +1,91 @@
+"""Parquet as parts that one builder reads: in order, the same rows, and no part twice."""
+
+import fsspec
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import spirea
+from spirea.cluster import rows
+from spirea.cluster.files import Folder
+
+KEYS = [f"k{i}" for i in range(1000)]
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    """Three files with row groups of 100."""
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for number, (start, end) in enumerate([(0, 350), (350, 400), (400, 1000)]):
+        table = pyarrow.table(
+            {"other": [0.5] * (end - start), "value": [f"v{i}" for i in range(start, end)], "key": KEYS[start:end]}
+        )
+        pyarrow.parquet.write_table(table, folder / f"{number}.parquet", row_group_size=100)
+    return folder
+
+
+def made(table, parts):
+    for unit in table.units:
+        rows.make_part(unit, table.url, table.columns, parts.url)
+
+
+def test_parts_are_the_rows_in_order_with_the_columns_that_are_wanted(parquet, tmp_path):
+    table = rows.Table.of(f"{parquet}/*.parquet", "key", ["value"])
+    assert [unit.rows for unit in table.units] == [100, 100, 100, 50, 50, *[100] * 6]
+    parts = Folder(str(tmp_path / "parts"))
+    made(table, parts)
+    stream = rows.Parts(table, parts)
+    assert len(stream) == 1000
+    for _ in range(2):
+        read = pyarrow.RecordBatchReader.from_stream(stream).read_all()
+        assert read.column_names == ["key", "value"] and read["key"].to_pylist() == KEYS
+        assert read["value"].to_pylist() == [f"v{i}" for i in range(1000)]
+
+
+def test_a_snapshot_of_parts_has_every_row(parquet, tmp_path):
+    table = rows.Table.of(str(parquet), None, ["value"])
+    parts = Folder(str(tmp_path / "parts"))
+    made(table, parts)
+    snapshot = spirea.build(rows.Parts(table, parts), tmp_path / "words", value=["value"])
+    assert snapshot.rows == 1000
+    with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+        assert [bytes(client.get_index(i)) for i in (0, 399, 400, 999)] == [b"v0", b"v399", b"v400", b"v999"]
+
+
+def test_a_change_of_the_input_makes_other_parts(parquet):
+    first = rows.Table.of(str(parquet), "key", ["value"])
+    assert rows.Table.of(str(parquet), "key", ["value"]).name == first.name
+    assert rows.Table.of(str(parquet), "key", ["other"]).name != first.name
+    pyarrow.parquet.write_table(pyarrow.table({"key": ["a"], "value": ["b"], "other": [0.1]}), parquet / "1.parquet")
+    assert rows.Table.of(str(parquet), "key", ["value"]).name != first.name
+
+
+def test_what_is_wrong_with_the_input_is_said(parquet, tmp_path):
+    with pytest.raises(spirea.TableError, match=r"0.parquet: there is no column valeu; it has other, value, key"):
+        rows.Table.of(str(parquet), "key", ["valeu"])
+    with pytest.raises(spirea.ClusterError, match="there are no Parquet files"):
+        rows.Table.of(str(tmp_path), "key", ["value"])
+    pyarrow.parquet.write_table(pyarrow.table({"key": [1], "value": ["b"]}), parquet / "3.parquet")
+    with pytest.raises(spirea.TableError, match="3.parquet: its columns have other types"):
+        rows.Table.of(str(parquet), "key", ["value"])
+
+
+def test_a_part_that_is_damaged_is_said(parquet, tmp_path):
+    table = rows.Table.of(str(parquet), "key", ["value"])
+    parts = Folder(str(tmp_path / "parts"))
+    made(table, parts)
+    (tmp_path / "parts" / "part-000003.arrow").write_bytes(b"nonsense")
+    with pytest.raises(spirea.SpireaError, match="part-000003.arrow: it is damaged"):
+        spirea.build(rows.Parts(table, parts), tmp_path / "words", key="key", value="value")
+
+
+def test_an_object_store_holds_parts_as_well(tmp_path):
+    store = fsspec.filesystem("memory")
+    store.store.clear()
+    with store.open("bucket/rows/0.parquet", "wb") as file:
+        pyarrow.parquet.write_table(pyarrow.table({"key": ["a", "b"], "value": ["c", "d"]}), file)
+    table = rows.Table.of("memory://bucket/rows", "key", ["value"])
+    parts = Folder("memory://bucket/parts")
+    made(table, parts)
+    assert pyarrow.RecordBatchReader.from_stream(rows.Parts(table, parts)).read_all()["key"].to_pylist() == ["a", "b"]

@@ -1,0 +1,93 @@
+"""The simulation against what is known of queues, and the plan's arithmetic."""
+
+import dataclasses
+import math
+
+import pytest
+
+import spirea
+from spirea.cluster import costs
+from spirea.cluster.simulation import Model, simulate
+
+ALONE = Model(1, 1, 5.0, 0.1, 0.0, spread=0.0, straggling=0.0)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another():
+    model = dataclasses.replace(ALONE, shards=8, replicas=2, spread=0.1, straggling=0.02)
+    assert simulate(model, 300, 1) == simulate(model, 300, 1)
+    assert simulate(model, 300, 1).latencies != simulate(model, 300, 2).latencies
+
+
+def test_one_replica_is_the_queue_of_the_textbook():
+    """M/D/1 at half load: the wait is rho / (2 (1 - rho)) of the time of service."""
+    outcome = simulate(ALONE, 40_000, 3)
+    mean = sum(outcome.latencies) / len(outcome.latencies)
+    assert mean == pytest.approx(0.1 * (1 + 0.5 / (2 * 0.5)), rel=0.03)
+    assert outcome.busy == pytest.approx(0.5, rel=0.03)
+
+
+def test_without_load_and_stragglers_a_query_takes_its_scan_and_what_follows():
+    model = dataclasses.replace(ALONE, shards=16, replicas=2, queries_per_second=0.001, combine=0.02, hedges=False)
+    outcome = simulate(model, 100, 4)
+    assert outcome.quantile(0.5) == pytest.approx(0.12) and outcome.quantile(1.0) == pytest.approx(0.12)
+    assert outcome.hedged == 0
+
+
+def test_the_slowest_of_many_shards_is_what_a_query_waits_for():
+    """With 100 shards and a straggler in a hundred parts, 63 of 100 queries meet one."""
+    model = Model(100, 2, 0.01, 0.1, 0.0, spread=0.0, straggling=0.01, slowness=10.0, hedges=False)
+    outcome = simulate(model, 2000, 5)
+    met = sum(latency > 0.5 for latency in outcome.latencies) / len(outcome.latencies)
+    assert met == pytest.approx(1 - 0.99**100, abs=0.05)
+
+
+def test_second_requests_cut_the_tail_and_are_few():
+    model = Model(64, 2, 0.5, 0.1, 0.0, straggling=0.01, slowness=10.0)
+    hedged = simulate(model, 1500, 6)
+    alone = simulate(dataclasses.replace(model, hedges=False), 1500, 6)
+    assert hedged.quantile(0.7) < 0.5 * alone.quantile(0.7)
+    assert 0 < hedged.hedged <= 1500 * 64 * 0.06
+
+
+@pytest.mark.parametrize("shards", [16, 64, 256, 1000])
+def test_as_many_shards_as_are_promised_can_be_simulated(shards):
+    outcome = simulate(Model(shards, 2, 2.0, 0.05, 0.01), 60, shards)
+    assert len(outcome.latencies) == 54 and all(latency >= 0.04 for latency in outcome.latencies)
+
+
+ROW = {
+    "protocol": "hybrid", "refused": None, "keys": "registered", "server_seconds": 11.0, "memory_bytes": 800_000_000_000,
+    "upload_bytes": 1_000_000, "download_bytes": 16_000, "shape": [300_000, 900_000],
+    "steps": [{"name": "scalar_fold", "seconds": 10.0}, {"name": "expand", "seconds": 1.0}],
+}  # fmt: skip
+MACHINE = costs.Machine(100_000_000_000, 1e9, 0.001, 3.6)
+
+
+def test_a_plan_divides_the_scan_and_its_memory_and_nothing_else():
+    plan = costs.plan(ROW, MACHINE, shards=None, replicas=2)
+    assert (plan.shards, plan.workers, plan.machines) == (10, 20, 21)
+    assert plan.memory == 80_000_000_000 and plan.scan == pytest.approx(1.0) and plan.rest == pytest.approx(1.0)
+    assert plan.wire == 10 * 1_000_000 + 4 * (300_000 + 640)
+    assert plan.latency == pytest.approx(2.0 + plan.wire / 1e9 + 0.001)
+    # Two replicas answer two queries a second; the coordinator one.
+    assert plan.queries_per_second == pytest.approx(1.0)
+    assert plan.cost == pytest.approx(21 * 3.6 / 3600)
+
+
+def test_what_cannot_be_planned_is_said():
+    with pytest.raises(spirea.PlanError, match="give more shards"):
+        costs.plan(ROW, MACHINE, shards=4, replicas=1)
+    with pytest.raises(spirea.PlanError, match="hybrid: too large"):
+        costs.plan(ROW | {"refused": "too large"}, MACHINE, shards=4, replicas=1)
+
+
+def test_the_workloads_have_the_size_that_they_are_called_by():
+    for workload, size in zip(costs.WORKLOADS, (288e9, 384e9, 1.25e12), strict=True):
+        assert workload.records * workload.record_bytes == pytest.approx(size, rel=1e-9)
+
+
+def test_more_shards_of_the_same_database_take_less_time_each():
+    plan = costs.plan(ROW, MACHINE, shards=None, replicas=2)
+    outcomes = costs.stragglers(plan, MACHINE, (16, 64), replicas=2, load=0.3, queries=400)
+    assert outcomes[64].quantile(0.5) < outcomes[16].quantile(0.5)
+    assert all(math.isfinite(outcome.quantile(0.99)) for outcome in outcomes.values())

@@ -1,0 +1,126 @@
+"""Tables of all kinds become the same snapshot."""
+
+import json
+
+import numpy
+import pandas
+import polars
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import spirea
+
+ROWS = [("example.org", b"fine", 1), ("example.net", b"\x00\xff", 2), ("字", b"", 3)]
+COLUMNS = {name: [row[i] for row in ROWS] for i, name in enumerate(["domain", "verdict", "n"])}
+
+
+def served(snapshot):
+    """All values of a table with keys."""
+    with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+        return [dict(value) for value in client.get_many(COLUMNS["domain"])]
+
+
+EXPECTED = [{"verdict": verdict, "n": str(n).encode()} for _, verdict, n in ROWS]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pandas.DataFrame(COLUMNS),
+        pandas.DataFrame(COLUMNS, index=["x", "y", "z"]).astype({"domain": "category"}),
+        polars.DataFrame(COLUMNS),
+        polars.DataFrame(COLUMNS).lazy(),
+        pyarrow.table(COLUMNS),
+        pyarrow.table(COLUMNS).to_reader(max_chunksize=1),
+        COLUMNS,
+        {**COLUMNS, "n": numpy.array(COLUMNS["n"])},
+        [dict(zip(COLUMNS, row, strict=True)) for row in ROWS],
+    ],
+    ids=lambda table: f"{type(table).__module__.partition('.')[0]} {type(table).__name__}",
+)
+def test_tables_with_columns(table):
+    snapshot = spirea.build(table, key="domain")
+    assert (snapshot.fields, snapshot.rows, snapshot.keyed) == (("verdict", "n"), 3, True)
+    assert served(snapshot) == EXPECTED
+
+
+def test_files(tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table(COLUMNS), tmp_path / "table.parquet")
+    assert served(spirea.build(tmp_path / "table.parquet", key="domain", value=["verdict", "n"])) == EXPECTED
+    (tmp_path / "table.txt").write_text("k;v\na;1\n")
+    snapshot = spirea.build(str(tmp_path / "table.txt"), tmp_path / "out", key="k", value="v", delimiter=";")
+    assert snapshot.path == str(tmp_path / "out") and snapshot.name == "out"
+    assert spirea.open_snapshot(snapshot).version == snapshot.version
+    assert json.loads((tmp_path / "out/manifest.json").read_text()) == snapshot.manifest
+
+
+def values(snapshot, indices):
+    with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+        return [bytes(value) for value in client.get_indices(indices)]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        numpy.arange(60, dtype=numpy.int16).reshape(20, 3),
+        numpy.arange(120, dtype=numpy.float64).reshape(40, 3)[::2],
+        numpy.asfortranarray(numpy.arange(60, dtype=numpy.uint8).reshape(20, 3)),
+        numpy.arange(20, dtype=">u4"),
+        numpy.array([f"{i:06}" for i in range(20)], dtype="S6"),
+        numpy.arange(20).astype("datetime64[s]"),
+        numpy.arange(40, dtype=numpy.int8).reshape(20, 2) % 2 == 0,
+    ],
+    ids=lambda array: f"{array.dtype} {array.shape}",
+)
+def test_arrays_are_their_rows_bytes(array):
+    assert values(spirea.build(array), [0, 7, 19]) == [array[i : i + 1].tobytes() for i in (0, 7, 19)]
+
+
+def test_rows_of_numbers_are_bytes_wherever_they_lie(matrix):
+    lists = pyarrow.FixedSizeListArray.from_arrays(matrix.reshape(-1), 16)
+    expected = [matrix[i].tobytes() for i in (3, 999)]
+    for table in (
+        pyarrow.table({"row": lists}),
+        {"row": matrix},
+        polars.DataFrame({"row": matrix}),
+        polars.Series(matrix),
+        pyarrow.table({"row": pyarrow.chunked_array([lists.slice(0, 500), lists.slice(500)])}),
+    ):
+        assert values(spirea.build(table), [3, 999]) == expected
+    assert values(spirea.build(pyarrow.table({"row": lists}).slice(2)), [1]) == expected[:1]
+    floats = numpy.asarray(matrix.tolist())
+    assert values(spirea.build(matrix.tolist()), [5]) == [floats[5].tobytes()]
+
+
+def test_a_build_in_memory_is_the_build_of_the_file(tmp_path, matrix):
+    numpy.save(tmp_path / "matrix.npy", matrix)
+    [memory, file] = [spirea.build(table, protocol="dpf-xor") for table in (matrix, tmp_path / "matrix.npy")]
+    same = ["record_bytes", "records", "rows", "protocol", "servers", "fields"]
+    assert [getattr(memory, name) for name in same] == [getattr(file, name) for name in same]
+
+
+def test_progress_is_told_and_may_end_a_build(tmp_path, matrix):
+    phases = []
+    spirea.build(numpy.tile(matrix, (200, 1)), progress=lambda phase, done, total: phases.append(phase))
+    assert set(phases) <= {"read", "plan", "encode", "hint", "verify", "test"}
+
+    class Enough(Exception):
+        pass
+
+    def end(phase, done, total):
+        raise Enough
+
+    with pytest.raises(Enough):
+        spirea.build(numpy.tile(matrix, (3000, 1)), tmp_path / "out", progress=end)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_was_not_named_goes_with_its_snapshot():
+    import os
+
+    snapshot = spirea.build(COLUMNS, key="domain", name="gone")
+    path = snapshot.path
+    assert os.path.isdir(path) and snapshot.name == "gone"
+    del snapshot
+    assert not os.path.exists(path)

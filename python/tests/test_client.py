@@ -1,0 +1,141 @@
+"""Look-ups: under every protocol, blocking and not, one by one and by bins."""
+
+import asyncio
+
+import numpy
+import pandas
+import polars
+import pyarrow
+import pytest
+
+import spirea
+
+PROTOCOLS = ["simple", "double", "exppack-simple", "exppack-double", "double-pack", "hybrid", "onion", "dpf-xor", "dpf-sum"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol(protocol):
+    table = {"key": [f"k{i}" for i in range(40)], "value": [f"v{i}" * (i % 3) for i in range(40)]}
+    snapshot = spirea.build(table, key="key", protocol=protocol)
+    assert snapshot.servers == (2 if protocol.startswith("dpf") else 1)
+    servers = [spirea.Server(snapshot, party=i if snapshot.servers == 2 else None) for i in range(snapshot.servers)]
+    with spirea.Client(servers) as client:
+        found = client.get_many(["k7", "k8", "no such key"])
+        assert [value and value["value"] for value in found] == [b"v7", b"v8v8", None]
+        assert (client.protocol, client.servers, client.keyed, client.rows) == (protocol, snapshot.servers, True, 40)
+        assert client.version == snapshot.version
+
+    async def again():
+        async with spirea.AsyncClient(servers) as client:
+            return [value and value.text() for value in await client.get_many(["k7", "nobody"])]
+
+    assert asyncio.run(again()) == ["v7", None]
+    for server in servers:
+        server.stop()
+
+
+def test_keys_are_text_bytes_or_integers():
+    table = {"id": numpy.arange(100), "value": [f"v{i}" for i in range(100)]}
+    with spirea.Server(spirea.build(table, key="id")) as server, spirea.Client(server) as client:
+        for key in (7, "7", b"7", numpy.int64(7)):
+            assert client.get(key).text() == "v7"
+        for key in (7.0, True, None, ["7"]):
+            with pytest.raises(spirea.OptionError, match="text, bytes or an integer"):
+                client.get(key)
+
+
+def test_records(keyed_server):
+    with spirea.Client(keyed_server) as client:
+        record = client.get("k5")
+    assert dict(record) == {"a": b"a5", "b": b"5"} and record.text("b") == "5" and len(record) == 2
+    assert record == {"a": b"a5", "b": b"5"} and "c" not in record
+    with pytest.raises(KeyError):
+        record["c"]
+    with pytest.raises(spirea.OptionError, match="name one"):
+        bytes(record)
+
+
+def test_fetches_bring_a_record_of_each_bin(pair, matrix):
+    with spirea.Client(pair) as client:
+        assert (client.bins, client.keyed) == (20, False)
+        fetched = client.fetch_indices(numpy.array([3, 120, 7, 999]))
+        assert [value is spirea.DROPPED for value in fetched] == [False, False, True, False]
+        assert fetched.dropped == 1 and not spirea.DROPPED
+        rows = fetched.to_numpy(numpy.float32, missing=numpy.nan)
+        assert (rows[[0, 1, 3]] == matrix[[3, 120, 999]]).all() and numpy.isnan(rows[2]).all()
+        # Whatever is asked for, the servers see the same.
+        costs = [client.fetch_indices(indices).costs for indices in ([], [1], range(0, 1000, 10))]
+        assert len({(cost.requests, cost.sent_bytes, cost.received_bytes) for cost in costs}) == 1
+        assert client.costs.requests == 4
+        assert (client.get_indices([5, 5, 6]).to_numpy("f4") == matrix[[5, 5, 6]]).all()
+
+
+def test_joins(keyed_server):
+    keys = ["k1", "nobody", "k2"]
+    with spirea.Client(keyed_server) as client:
+        for frame in (pandas.DataFrame({"key": keys}), polars.DataFrame({"key": keys}), pyarrow.table({"key": keys})):
+            joined = client.join(frame, on="key")
+            assert type(joined) is type(frame)
+            rows = joined.to_dict("records") if isinstance(frame, pandas.DataFrame) else None
+            rows = rows or (joined.to_dicts() if isinstance(frame, polars.DataFrame) else joined.to_pylist())
+            assert [row["a"] for row in rows][::2] == ["a1", "a2"] and pandas.isna(rows[1]["a"])
+        assert client.join(polars.DataFrame({"key": keys}), on="key", encoding=None)["a"].to_list()[0] == b"a1"
+        for frame, on, cause in (
+            (pandas.DataFrame({"key": ["k1", None]}), "key", "row 1"),
+            (pandas.DataFrame({"key": [1.0, float("nan")]}), "key", "row 0"),
+            (pandas.DataFrame({"key": keys}), "id", "no column 'id'"),
+            (pandas.DataFrame({"key": keys, "a": keys}), "key", "rename"),
+            ({"key": keys}, "key", "no data frame"),
+        ):
+            with pytest.raises(spirea.OptionError, match=cause):
+                client.join(frame, on=on)
+
+
+def test_many_coroutines_share_a_client(pair, matrix):
+    async def all_of_them():
+        client = spirea.AsyncClient(pair)
+        with pytest.raises(spirea.StoppedError, match="not connected"):
+            await client.get_index(0)
+        async with client:
+            rows = await asyncio.gather(*(client.get_index(i) for i in range(20)))
+            fetched = await client.fetch_indices([5])
+            assert (fetched.to_numpy("f4") == matrix[[5]]).all()
+        with pytest.raises(spirea.StoppedError, match="closed"):
+            await client.get_index(0)
+        return rows
+
+    assert (spirea.Records(asyncio.run(all_of_them())).to_numpy("f4") == matrix[:20]).all()
+
+
+def test_a_loop_goes_on_while_a_client_looks_up(keyed_server):
+    async def count():
+        ticks, done = 0, False
+
+        async def tick():
+            nonlocal ticks
+            while not done:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(tick())
+        async with spirea.AsyncClient(keyed_server) as client:
+            await client.get_many([f"k{i}" for i in range(50)])
+        done = True
+        await ticking
+        return ticks
+
+    assert asyncio.run(count()) > 10
+
+
+def test_a_client_waits_for_a_server_that_is_not_there_yet(keyed):
+    import socket
+    import threading
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = "127.0.0.1:{}".format(free.getsockname()[1])
+    servers = []
+    later = threading.Timer(0.5, lambda: servers.append(spirea.Server(keyed, listen=address)))
+    later.start()
+    assert spirea.Client(f"http://{address}", "keyed", wait=60).get("k3").text("a") == "a3"
+    later.join()
+    servers[0].stop()

@@ -1,0 +1,23 @@
+"""The Python in README.md and in docs/: every block of a page is run, in order."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = [
+    page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if BLOCK.search(page.read_text())
+]
+
+
+def test_there_are_some():
+    assert {ROOT / "README.md", ROOT / "docs/private-data-frame.md", ROOT / "docs/embeddings.md"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page(page, tmp_path, script, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = script("\n".join(BLOCK.findall(page.read_text())))
+    assert done.returncode == 0, done.stderr

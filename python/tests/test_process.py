@@ -1,0 +1,214 @@
+"""Forks, interrupts and ends of the interpreter, in the middle of things: typed exceptions, no crash and no hang."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import spirea
+
+# A server that takes connections and says nothing, and a client that waits for it.
+SILENT = """
+import asyncio, socket, sys, threading, spirea
+silent = socket.create_server(("127.0.0.1", 0))
+url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+"""
+
+
+def in_child(function):
+    """What a forked child says of `function`, which must end within a minute."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = function()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, str(said).encode())
+        os._exit(0)
+    os.close(writer)
+    deadline = threading.Timer(60, os.kill, (child, signal.SIGKILL))
+    deadline.start()
+    with os.fdopen(reader) as file:
+        said = file.read()
+    _, status = os.waitpid(child, 0)
+    deadline.cancel()
+    assert status == 0, status
+    return said
+
+
+def test_a_fork_with_a_live_client(keyed, keyed_server):
+    with spirea.Client(keyed_server) as client:
+        assert in_child(lambda: client.get("k1")).startswith("ForkError: this client belongs to process")
+        # What belongs to the child works there, though its parent has servers and clients.
+        assert in_child(lambda: spirea.Client(keyed_server.url, "keyed").get("k1").text("a")) == "a1"
+        assert client.get("k2").text("a") == "a2"
+
+
+def test_a_fork_with_a_live_server(keyed, keyed_server):
+    assert in_child(keyed_server.stop).startswith("ForkError: this server belongs to process")
+    assert in_child(lambda: spirea.Server(keyed)).startswith("ForkError")
+
+    def of_its_own():
+        with spirea.ServerProcess(keyed) as server:
+            return spirea.Client(server).get("k1").text("a")
+
+    assert in_child(of_its_own) == "a1"
+
+
+def test_a_build_in_a_child_whose_parent_has_built(keyed):
+    assert in_child(lambda: spirea.build({"v": ["a", "b"]}).rows) == "2"
+
+
+def test_a_fork_with_a_client_for_asyncio(keyed_server):
+    import asyncio
+
+    async def both():
+        async with spirea.AsyncClient(keyed_server) as client:
+            said = in_child(lambda: client._core.look_up_keys([b"k1"]))
+            return said, (await client.get("k1")).text("a")
+
+    said, value = asyncio.run(both())
+    assert said.startswith("ForkError") and value == "a1"
+
+
+def interrupted(text, *arguments):
+    """Runs a program, interrupts it once it says that it is ready, and gives its exit code and what it said."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", text, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert program.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    program.send_signal(signal.SIGINT)
+    out, error = program.communicate(timeout=60)
+    return program.returncode, out, error
+
+
+def test_ctrl_c_ends_a_look_up():
+    text = SILENT + """
+print("ready", flush=True)
+try:
+    spirea.Client(url, "table", timeout=3600)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert interrupted(text)[:2] == (0, "interrupted\n")
+
+
+def test_ctrl_c_ends_a_look_up_for_asyncio():
+    text = SILENT + """
+async def connect():
+    await spirea.AsyncClient(url, "table", timeout=3600).connect()
+print("ready", flush=True)
+try:
+    asyncio.run(connect())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert interrupted(text)[:2] == (0, "interrupted\n")
+
+
+def test_ctrl_c_ends_a_build_and_leaves_nothing(tmp_path):
+    text = """
+import sys, numpy, spirea
+table = numpy.zeros((1 << 22, 64), numpy.uint8)
+def ready(phase, done, total, said=[]):
+    if not said:
+        said.append(print("ready", flush=True))
+try:
+    spirea.build(table, sys.argv[1] + "/out", progress=ready)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert interrupted(text, str(tmp_path))[:2] == (0, "interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_a_measurement():
+    text = """
+import spirea
+print("ready", flush=True)
+try:
+    while True:
+        spirea.measure_rates(threads=1)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert interrupted(text)[:2] == (0, "interrupted\n")
+
+
+@pytest.mark.parametrize("daemon", [True, False])
+def test_the_interpreter_exits_in_the_middle_of_a_query_of_a_thread(script, daemon):
+    done = script(
+        SILENT + f"""
+def ask():
+    try:
+        spirea.Client(url, "table", timeout={3600 if daemon else 2}, attempts=1)
+    except spirea.SpireaError as error:
+        print(type(error).__name__, flush=True)
+thread = threading.Thread(target=ask, daemon={daemon})
+thread.start()
+silent.accept()
+"""
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    # A daemon is stopped; the interpreter waits for other threads, which end by themselves.
+    assert done.stdout in (("StoppedError\n", "") if daemon else ("UnreachableError\n",))
+
+
+def test_the_interpreter_exits_in_the_middle_of_a_query_for_asyncio(script):
+    done = script(
+        SILENT + """
+async def ask():
+    connecting = asyncio.ensure_future(spirea.AsyncClient(url, "table", timeout=3600).connect())
+    await asyncio.sleep(0.2)
+    sys.exit(7)
+asyncio.run(ask())
+"""
+    )
+    assert done.returncode == 7, done.stderr
+
+
+def test_the_interpreter_exits_with_everything_alive(script, keyed):
+    done = script(
+        """
+import sys, spirea
+server = spirea.Server(sys.argv[1])
+client = spirea.Client(server)
+process = spirea.ServerProcess(sys.argv[1])
+print(client.get("k1").text("a"))
+""",
+        keyed.path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "a1\n", "")
+
+
+def test_a_thread_waits_without_the_lock(keyed_server):
+    """While one thread looks up, another counts."""
+    counted, ended = 0, threading.Event()
+
+    def count():
+        nonlocal counted
+        while not ended.is_set():
+            counted += 1
+
+    thread = threading.Thread(target=count)
+    with spirea.Client(keyed_server) as client:
+        thread.start()
+        client.get_many([f"k{i}" for i in range(100)])
+        before = counted
+        client.get_many([f"k{i}" for i in range(100)])
+    ended.set()
+    thread.join()
+    assert counted > before
+
+
+def test_a_defect_is_an_exception(monkeypatch):
+    job = spirea._spirea.Rates.measure(1)
+    with pytest.raises(spirea.DefectError, match="not done"):
+        job.take()
+    job.stop()

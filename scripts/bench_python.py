@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""What Python adds: to building a table from an array, and to a look-up.
+
+Usage: bench_python.py [MIB [ROUNDS]]
+
+Run by an interpreter that has a release build of the package: make bench-python. A build from an array of MIB (1024) is
+timed in turns with `spirea build` of the same array in a file, both to the same folder; the least time of ROUNDS (3) counts.
+What Python adds to a look-up is the time of the call less what the Rust client says of its own: query, network, server, decoding.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy
+
+import spirea
+
+ROW_BYTES = 256
+
+
+def timed(work):
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def builds(array, folder, protocol, rounds):
+    """Seconds of the command and of the package, the least of each."""
+    numpy.save(folder / "array.npy", array)
+    out = folder / "out"
+    command = [sys.executable, "-m", "spirea", "build", "--input", folder / "array.npy", "--protocol", protocol]
+    command += ["--out", out, "--overwrite"]
+    times = {"rust": [], "python": []}
+    for _ in range(rounds):
+        times["rust"].append(timed(lambda: subprocess.run(command, check=True, capture_output=True)))
+        build = lambda: spirea.build(array, out, protocol=protocol, overwrite=True, progress=False)
+        times["python"].append(timed(build))
+    return {name: min(seconds) for name, seconds in times.items()}
+
+
+def look_ups(protocol, count=300):
+    """Milliseconds that a call takes beside what the Rust client does: the median."""
+    array = numpy.zeros((4096, ROW_BYTES), numpy.uint8)
+    snapshot = spirea.build(array, protocol=protocol, name="rows")
+    parties = (0, 1) if snapshot.servers == 2 else (None,)
+    servers = [spirea.Server(snapshot, party=party) for party in parties]
+    added = []
+    with spirea.Client(servers) as client:
+        client.get_index(0)
+        for index in range(count):
+            before = client.costs
+            whole = timed(lambda: client.get_index(index))
+            after = client.costs
+            parts = ("query_seconds", "server_seconds", "network_seconds", "decode_seconds", "keys_seconds")
+            added.append(whole - sum(getattr(after, part) - getattr(before, part) for part in parts))
+    for server in servers:
+        server.stop()
+    return statistics.median(added) * 1e3
+
+
+def main():
+    mebibytes, rounds = (int(given) for given in (sys.argv[1:] + ["1024", "3"][len(sys.argv) - 1 :])[:2])
+    rng = numpy.random.default_rng(0)
+    array = rng.integers(0, 256, (mebibytes << 20) // ROW_BYTES * ROW_BYTES, numpy.uint8).reshape(-1, ROW_BYTES)
+    for protocol in ("dpf-xor", "simple"):
+        with tempfile.TemporaryDirectory() as folder:
+            seconds = builds(array, Path(folder), protocol, rounds)
+        ratio = seconds["python"] / seconds["rust"]
+        print(json.dumps({"name": "build", "protocol": protocol, "mib": mebibytes, **seconds, "ratio": ratio}), flush=True)
+        print(json.dumps({"name": "look-up", "protocol": protocol, "added_ms": look_ups(protocol)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
