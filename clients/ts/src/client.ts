@@ -1,0 +1,260 @@
+import { SpireaError, revived } from "./errors.js";
+import type { Call, Description, Found, Outcome, Reply, Standing, Storage, Timings, Wanted } from "./messages.js";
+import { type ConnectOptions, settings } from "./options.js";
+import { type Ears, type Platform, type Port, provided } from "./platform.js";
+import { Value } from "./value.js";
+
+/** A key: text, which is taken as UTF-8, or bytes; in a table without keys, an index. */
+export type Key = string | Uint8Array | number;
+
+/** What ends a look-up. */
+export interface LookUpOptions {
+  signal?: AbortSignal;
+}
+
+/** Values and what they cost. */
+export interface LookUps {
+  /** In the order asked for; `undefined` for a key that the table does not have. */
+  values: (Value | undefined)[];
+  timings: Timings;
+}
+
+/** What one query brought. */
+export interface Fetches {
+  /**
+   * In the order asked for: a value, `undefined` for a key that the table does not have, and `"dropped"` for one that lies
+   * in the bin of one before it, which the next fetch may bring.
+   */
+  values: (Value | undefined | "dropped")[];
+  timings: Timings;
+}
+
+/** A call that the worker is at, or has yet to begin. */
+interface Waiting {
+  resolve(found: Found | undefined): void;
+  reject(error: unknown): void;
+}
+
+/** Handed to the constructor by `connect` alone. */
+const MADE_BY_CONNECT = Symbol("made by connect");
+
+/** All that is computed happens in a worker: what the page awaits costs it nothing. */
+class Calls implements Ears {
+  readonly #options: ConnectOptions;
+  readonly #port: Port;
+  readonly #waiting = new Map<number, Waiting>();
+  #next = 0;
+  /** Why there is nobody to call any more. */
+  #over: SpireaError | undefined;
+  /** Whether the worker has ever said anything. */
+  #heard = false;
+  standing: Standing | undefined;
+
+  constructor(platform: Platform, options: ConnectOptions) {
+    this.#options = options;
+    this.#port = platform.spawn(this);
+  }
+
+  async call(message: (id: number) => Call, signal: AbortSignal | undefined): Promise<Found | undefined> {
+    signal?.throwIfAborted();
+    if (this.#over) throw this.#over;
+    const id = this.#next++;
+    let abort: (() => void) | undefined;
+    try {
+      return await new Promise<Found | undefined>((resolve, reject) => {
+        this.#waiting.set(id, { resolve, reject });
+        abort = () => {
+          this.#port.send({ call: "abort", id });
+          reject(signal?.reason);
+        };
+        signal?.addEventListener("abort", abort);
+        this.#port.hold(true);
+        this.#port.send(message(id));
+      });
+    } finally {
+      if (abort) signal?.removeEventListener("abort", abort);
+      this.#waiting.delete(id);
+      this.#port.hold(this.#waiting.size > 0);
+    }
+  }
+
+  reply(reply: Reply): void {
+    this.#heard = true;
+    switch (reply.reply) {
+      case "progress":
+        this.#options.onProgress?.(reply.progress);
+        break;
+      case "request":
+        this.#options.onRequest?.(reply.request);
+        break;
+      case "standing":
+        this.standing = reply.standing;
+        break;
+      case "done":
+        this.standing = reply.standing ?? this.standing;
+        this.#waiting.get(reply.id)?.resolve(reply.found);
+        break;
+      case "failed":
+        this.standing = reply.standing ?? this.standing;
+        this.#waiting.get(reply.id)?.reject(revived(reply.error));
+        break;
+    }
+  }
+
+  died(): void {
+    this.end(this.#heard ? new SpireaError("internal", STOPPED) : new SpireaError("no-worker", NEVER_STARTED));
+  }
+
+  end(why: SpireaError): void {
+    this.#over ??= why;
+    this.#port.end();
+    for (const waiting of this.#waiting.values()) waiting.reject(this.#over);
+  }
+}
+
+/** A client of one database, from the one server or the two that its protocol has. */
+export class Client {
+  readonly #calls: Calls;
+
+  /**
+   * A client of a database of the server at `url`, or of the two servers of a protocol that has two, in any order. Fetches
+   * the configuration, and the hint unless it is kept from an earlier visit.
+   * @throws SpireaError, and the reason of the signal.
+   */
+  static async connect(url: string | readonly string[], options: ConnectOptions): Promise<Client> {
+    const platform = provided();
+    const given = settings(url, options, platform.base);
+    options.signal?.throwIfAborted();
+    const calls = started(platform, options);
+    try {
+      await calls.call((id) => ({ call: "connect", id, settings: given }), options.signal);
+    } catch (error) {
+      calls.end(closed());
+      throw error;
+    }
+    return new Client(MADE_BY_CONNECT, calls);
+  }
+
+  /** @internal */
+  constructor(made: typeof MADE_BY_CONNECT, calls: Calls) {
+    if (made !== MADE_BY_CONNECT) throw new TypeError("use Client.connect");
+    this.#calls = calls;
+  }
+
+  /** The database, in the version that was last seen. */
+  get description(): Description {
+    return this.#standing().description;
+  }
+
+  /** Where hints and evaluation keys are kept. */
+  get storage(): Storage {
+    return this.#standing().storage;
+  }
+
+  /**
+   * The value of a key; `undefined` if the table does not have it, which is never said in place of an error.
+   * @throws SpireaError, and the reason of the signal.
+   */
+  async get(key: Key, options?: LookUpOptions): Promise<Value | undefined> {
+    return (await this.getMany([key], options))[0];
+  }
+
+  /**
+   * The values of keys, in the order asked for, in as few requests as they fit. Servers see how many these are.
+   * @throws SpireaError, and the reason of the signal.
+   */
+  async getMany(keys: readonly Key[], options?: LookUpOptions): Promise<(Value | undefined)[]> {
+    return (await this.lookUp(keys, options)).values;
+  }
+
+  /**
+   * {@link getMany} with what it cost.
+   * @throws SpireaError, and the reason of the signal.
+   */
+  async lookUp(keys: readonly Key[], options?: LookUpOptions): Promise<LookUps> {
+    const { outcomes, timings } = await this.#ask(keys, false, options);
+    const values = outcomes.map((outcome) => {
+      const value = this.#value(outcome);
+      return value === "dropped" ? undefined : value;
+    });
+    return { values, timings };
+  }
+
+  /**
+   * What one query brings of the values of keys: one of each bin of the table, however many are asked for. Servers see the
+   * same of every fetch.
+   * @throws SpireaError, and the reason of the signal.
+   */
+  async fetch(keys: readonly Key[], options?: LookUpOptions): Promise<Fetches> {
+    const { outcomes, timings } = await this.#ask(keys, true, options);
+    return { values: outcomes.map((outcome) => this.#value(outcome)), timings };
+  }
+
+  /** Ends the client: what it is at fails, and its memory, with the secrets in it, is given back. */
+  async close(): Promise<void> {
+    const late = AbortSignal.timeout(2000);
+    // It keeps its keys for the next visit, if it is not at something that never ends.
+    await this.#calls.call((id) => ({ call: "close", id }), late).catch(() => undefined);
+    this.#calls.end(closed());
+  }
+
+  async #ask(keys: readonly Key[], fetch: boolean, options: LookUpOptions = {}): Promise<Found> {
+    const asked = wanted(keys);
+    const found = await this.#calls.call((id) => ({ call: "lookUp", id, wanted: asked, fetch }), options.signal);
+    return found ?? { outcomes: [], timings: NOTHING };
+  }
+
+  #value(outcome: Outcome): Value | undefined | "dropped" {
+    if (outcome === "absent") return undefined;
+    return outcome === "dropped" ? outcome : new Value(this.description.fields, outcome.value);
+  }
+
+  #standing(): Standing {
+    const { standing } = this.#calls;
+    if (standing === undefined) throw closed();
+    return standing;
+  }
+}
+
+const NOTHING: Timings = {
+  requests: 0,
+  sentBytes: 0,
+  receivedBytes: 0,
+  keysBytes: 0,
+  queryMs: 0,
+  serverMs: 0,
+  networkMs: 0,
+  decodeMs: 0,
+  keysMs: 0,
+};
+
+const STOPPED = "the client's worker stopped; connect again, and report it";
+const NEVER_STARTED =
+  "the client's worker did not start: its files have to come from the page's own origin, beside each other, and the page's " +
+  "policy has to allow them (worker-src, script-src 'wasm-unsafe-eval')";
+
+function started(platform: Platform, options: ConnectOptions): Calls {
+  try {
+    return new Calls(platform, options);
+  } catch {
+    throw new SpireaError("no-worker", NEVER_STARTED);
+  }
+}
+
+function closed(): SpireaError {
+  return new SpireaError("closed", "the client was closed; connect again");
+}
+
+/** What is asked for: all by key, or all by index. */
+function wanted(keys: readonly Key[]): Wanted {
+  if (keys.length > 0 && keys.every((key) => typeof key === "number")) {
+    if (keys.every((index) => Number.isSafeInteger(index) && index >= 0)) return { indices: [...keys] };
+    throw new SpireaError("bad-request", "an index is a whole number of at least 0");
+  }
+  const bytes = (key: Key) => {
+    if (typeof key === "string") return new TextEncoder().encode(key);
+    if (key instanceof Uint8Array) return key.slice();
+    throw new SpireaError("bad-request", "a key is a string or a Uint8Array, an index is a number, and all are alike");
+  };
+  return { keys: keys.map(bytes) };
+}

@@ -1,0 +1,7 @@
+// What both entries of the package have.
+
+export { Client, type Fetches, type Key, type LookUpOptions, type LookUps } from "./client.js";
+export { type Circumstances, type ErrorCode, SpireaError } from "./errors.js";
+export type { Description, Storage, Timings } from "./messages.js";
+export type { ConnectOptions, Progress, SentRequest } from "./options.js";
+export { Value } from "./value.js";

@@ -1,0 +1,147 @@
+import { SpireaError } from "./errors.js";
+
+/** How far something is that takes longer than a moment. */
+export interface Progress {
+  /** `hint`: the download of a hint. `keys`: the making of evaluation keys, told before and after. */
+  phase: "hint" | "keys";
+  /** Bytes that are there. */
+  done: number;
+  /** Bytes of all of it. */
+  total: number;
+}
+
+/** A request that was sent: everything that leaves this machine, beside what the browser adds to any request. */
+export interface SentRequest {
+  /** Which server. */
+  server: number;
+  method: "GET" | "POST";
+  url: string;
+  /** Its body: what the server can see of a look-up. */
+  body: Uint8Array;
+}
+
+/** How a client connects. */
+export interface ConnectOptions {
+  /** The database's name. */
+  database: string;
+  /**
+   * The operator's public key, 64 hexadecimal digits: versions that it did not sign, and those that are older than what has
+   * been seen, are refused.
+   */
+  pinnedKey?: string;
+  /** The token that servers ask for. It is sent over https:// only, or to this machine. */
+  token?: string;
+  /** Further addresses of each server, asked in turn when one does not answer. Each must be the same party. */
+  replicas?: readonly (readonly string[])[];
+  /** Ends connecting. */
+  signal?: AbortSignal;
+  /** Is told how far a hint or evaluation keys are, now and in later look-ups. */
+  onProgress?: (progress: Progress) => void;
+  /** Is shown every request, with a copy of its body. */
+  onRequest?: (request: SentRequest) => void;
+  /** How often a request is made at most to each address; 5 without. */
+  attempts?: number;
+  /** The longest wait, in milliseconds, for the server to take or send anything more; 60,000 without. */
+  timeout?: number;
+  /** How long a request is tried again, in milliseconds; 60,000 without. */
+  patience?: number;
+  /** The longest pause before trying again, in milliseconds; 30,000 without. */
+  maxPause?: number;
+  /** The longest hint that is downloaded; 1 GiB without. */
+  maxHintBytes?: number;
+  /** Whether a database is asked under a pseudorandom function that few have analysed. */
+  acceptWeakPrf?: boolean;
+  /**
+   * Where hints and evaluation keys are kept for the next visit: `persistent` (IndexedDB, in Node the folder `cache`), or
+   * `memory`. `persistent` without; where there is no such place, memory serves, and `storage` says so.
+   */
+  keep?: "persistent" | "memory";
+  /** Whether evaluation keys are kept too, with their secret: see docs/browser.md. In browsers; true without. */
+  keepKeys?: boolean;
+  /** The folder for hints, in Node. */
+  cache?: string;
+}
+
+/** What does not cross to the worker is left out; what is not given is as it is by default. */
+export interface Settings {
+  addresses: string[][];
+  database: string;
+  pinnedKey?: string;
+  token?: string;
+  attempts?: number;
+  timeout: number;
+  patience?: number;
+  maxPause?: number;
+  maxHintBytes: number;
+  acceptWeakPrf: boolean;
+  keep: "persistent" | "memory";
+  keepKeys: boolean;
+  cache?: string;
+  shown: boolean;
+}
+
+const HERE = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+
+/** An address as it is asked. */
+function checked(address: string, withToken: boolean, base: string | undefined): string {
+  const bad = (what: string) => new SpireaError("bad-address", `${address}: ${what}`);
+  let url: URL;
+  try {
+    url = new URL(address, base);
+  } catch {
+    throw bad("it is no address; one begins with http:// or https://");
+  }
+  if (url.protocol !== "http:" && url.protocol !== "https:") throw bad("an address begins with http:// or https://");
+  if (url.username || url.password) throw bad("nothing may stand before the host; a token is an option of its own");
+  if (url.search || url.hash) throw bad("an address has no ? or # and what follows them");
+  if (withToken && url.protocol === "http:" && !HERE.test(url.hostname)) {
+    const text = `${address}: whoever sees the network would see the token; give an address that begins with https://`;
+    throw new SpireaError("bad-option", text);
+  }
+  return url.href;
+}
+
+function atLeast(name: string, value: number | undefined, least: number): void {
+  if (value !== undefined && !(Number.isSafeInteger(value) && value >= least)) {
+    throw new SpireaError("bad-option", `${name} is a whole number of at least ${least}`);
+  }
+}
+
+/** What the worker is told. */
+export function settings(urls: string | readonly string[], options: ConnectOptions, base?: string): Settings {
+  const { database, replicas = [], keep = "persistent" } = options;
+  const firsts = typeof urls === "string" ? [urls] : urls;
+  const { attempts, timeout = 60_000, patience, maxPause, maxHintBytes = 2 ** 30 } = options;
+  if (typeof database !== "string") throw new SpireaError("bad-option", "database is the name of a database");
+  if (replicas.length > firsts.length) {
+    throw new SpireaError("bad-option", "there are further addresses of more servers than there are servers");
+  }
+  if (keep !== "persistent" && keep !== "memory") {
+    throw new SpireaError("bad-option", "keep is persistent or memory");
+  }
+  atLeast("attempts", attempts, 1);
+  atLeast("timeout", timeout, 1);
+  atLeast("patience", patience, 0);
+  atLeast("maxPause", maxPause, 0);
+  atLeast("maxHintBytes", maxHintBytes, 0);
+  const withToken = options.token !== undefined;
+  const addresses = firsts.map((first, i) =>
+    [first, ...(replicas[i] ?? [])].map((address) => checked(address, withToken, base)),
+  );
+  return {
+    addresses,
+    database,
+    timeout,
+    maxHintBytes,
+    acceptWeakPrf: options.acceptWeakPrf ?? false,
+    keep,
+    keepKeys: options.keepKeys ?? true,
+    shown: options.onRequest !== undefined,
+    ...(options.pinnedKey !== undefined && { pinnedKey: options.pinnedKey }),
+    ...(options.token !== undefined && { token: options.token }),
+    ...(options.cache !== undefined && { cache: options.cache }),
+    ...(attempts !== undefined && { attempts }),
+    ...(patience !== undefined && { patience }),
+    ...(maxPause !== undefined && { maxPause }),
+  };
+}

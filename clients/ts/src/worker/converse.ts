@@ -1,0 +1,76 @@
+// The loop that carries a conversation: what the instance says is done, and what came of it handed back.
+
+import type { SpireaError } from "../errors.js";
+import { type Instance, type Message, Next } from "./instance.js";
+import type { Came, Line, ToSend } from "./line.js";
+
+/** What came, and whoever waits for it. */
+class Mailbox {
+  #came: Came[] = [];
+  #waiting: (() => void) | undefined;
+
+  put(came: Came): void {
+    this.#came.push(came);
+    this.#waiting?.();
+  }
+
+  /** All that came; waits for the first, so many milliseconds at most, or for ever. */
+  async take(atMost: number | null, signal: AbortSignal): Promise<Came[]> {
+    if (this.#came.length === 0) {
+      await new Promise<void>((resolve) => {
+        const timer = atMost === null ? undefined : setTimeout(() => done(), atMost);
+        const done = () => {
+          clearTimeout(timer);
+          signal.removeEventListener("abort", done);
+          this.#waiting = undefined;
+          resolve();
+        };
+        this.#waiting = done;
+        signal.addEventListener("abort", done);
+      });
+    }
+    return this.#came.splice(0);
+  }
+}
+
+/**
+ * Goes on until the conversation is over; what it left is in the instance's output. `between` is called after each step.
+ * @throws SpireaError; the signal's reason.
+ */
+export async function converse(
+  instance: Instance,
+  lines: readonly Line[],
+  between: () => Promise<void> | undefined,
+  signal: AbortSignal,
+): Promise<typeof Next.Connected | typeof Next.Values> {
+  const mailbox = new Mailbox();
+  try {
+    for (;;) {
+      signal.throwIfAborted();
+      const next = instance.step();
+      const over = next === Next.Connected || next === Next.Values || next === Next.Failed;
+      const failure: SpireaError | undefined = next === Next.Failed ? instance.failure() : undefined;
+      const message: Message<unknown> | undefined = over ? undefined : instance.output();
+      if (!over) act(next, message!, lines, mailbox);
+      if (next !== Next.Connected && next !== Next.Values) await between();
+      if (failure) throw failure;
+      if (next === Next.Connected || next === Next.Values) return next;
+      if (next !== Next.Wait) continue;
+      for (const { head, body } of await mailbox.take(message!.head as number | null, signal)) {
+        instance.received(head, body);
+      }
+    }
+  } finally {
+    lines.forEach((line) => line.close());
+    instance.abandon();
+  }
+}
+
+function act(next: number, { head, body }: Message<unknown>, lines: readonly Line[], mailbox: Mailbox): void {
+  if (next === Next.Send) {
+    const request = head as ToSend;
+    void lines[request.server]!.send(request, body).then((came) => mailbox.put(came));
+  } else if (next === Next.Read) {
+    void lines[head as number]!.read().then((came) => mailbox.put(came));
+  }
+}

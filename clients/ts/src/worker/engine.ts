@@ -1,0 +1,179 @@
+// The worker: what the page asks for, one thing after another.
+
+import { SpireaError, plain } from "../errors.js";
+import type { Call, Description, Found, Outcome, Reply, Standing, Timings, Wanted } from "../messages.js";
+import type { Progress, SentRequest, Settings } from "../options.js";
+import { converse } from "./converse.js";
+import { Instance, now, random } from "./instance.js";
+import { Keeper } from "./keeper.js";
+import { Line } from "./line.js";
+import type { Store } from "./store.js";
+
+/** What differs between browsers and Node. */
+export interface Host {
+  /** The compiled client of this name. */
+  module(): Promise<WebAssembly.Module>;
+  /** The place for what is kept; `undefined` if there is none, and none was asked for. */
+  place(settings: Settings): (() => Promise<Store>) | undefined;
+  reply(reply: Reply): void;
+}
+
+/** Of progress, so many milliseconds pass between two reports. */
+const REPORT_EVERY = 50;
+
+/** A value's fields in the output: their lengths, or that there is none. */
+type Shown = { value: number[] } | "absent" | "dropped";
+
+interface Client {
+  instance: Instance;
+  keeper: Keeper;
+  lines: Line[];
+}
+
+export class Engine {
+  readonly #host: Host;
+  #client: Client | undefined;
+  /** Ends what each call is at. */
+  readonly #aborts = new Map<number, AbortController>();
+  /** What was asked for last: the next waits for it. */
+  #last: Promise<void> = Promise.resolve();
+  #reported = 0;
+
+  constructor(host: Host) {
+    this.#host = host;
+  }
+
+  call(call: Call): void {
+    if (call.call === "abort") {
+      this.#aborts.get(call.id)?.abort(new SpireaError("closed", "it was ended"));
+      return;
+    }
+    const abort = new AbortController();
+    this.#aborts.set(call.id, abort);
+    if (call.call === "close") this.#aborts.forEach((other, id) => id !== call.id && other.abort(closed()));
+    this.#last = this.#last.then(() => this.#answer(call, abort.signal));
+  }
+
+  async #answer(call: Exclude<Call, { call: "abort" }>, signal: AbortSignal): Promise<void> {
+    const { id } = call;
+    try {
+      signal.throwIfAborted();
+      const found = await this.#perform(call, signal);
+      const standing = this.#standing();
+      this.#host.reply({ reply: "done", id, ...(found && { found }), ...(standing && { standing }) });
+    } catch (error) {
+      this.#host.reply({ reply: "failed", id, error: plain(error) });
+    } finally {
+      this.#aborts.delete(id);
+    }
+    // The page has what it asked for: what is kept of the keys may take its time.
+    if (call.call === "lookUp") await this.#keep();
+  }
+
+  async #perform(call: Exclude<Call, { call: "abort" }>, signal: AbortSignal): Promise<Found | undefined> {
+    switch (call.call) {
+      case "connect":
+        await this.#connect(call.settings, signal);
+        return undefined;
+      case "lookUp":
+        return this.#lookUp(call.wanted, call.fetch, signal);
+      case "close":
+        this.#client?.keeper.close();
+        this.#client = undefined;
+        return undefined;
+    }
+  }
+
+  async #connect(settings: Settings, signal: AbortSignal): Promise<void> {
+    const { addresses, database, timeout, token, shown, keepKeys } = settings;
+    const module = await this.#host.module().catch(() => {
+      throw new SpireaError("internal", "the compiled client cannot be loaded; is its .wasm file served beside it?");
+    });
+    const progress = (phase: Progress["phase"], done: number, total: number) => this.#report({ phase, done, total });
+    const instance = await Instance.of(module, { random, now, progress });
+    const place = this.#host.place(settings);
+    const keeper = new Keeper(instance, [database, ...addresses.map((of) => of[0]).sort()].join(" "));
+    if (place) await keeper.open(place, keepKeys);
+    const show = (request: SentRequest) => this.#host.reply({ reply: "request", request });
+    const options = { timeout, ...(token !== undefined && { token }), ...(shown && { show }) };
+    const lines = addresses.map((_, server) => new Line(server, options));
+    try {
+      const { pinnedKey, attempts, patience, maxPause, maxHintBytes, acceptWeakPrf } = settings;
+      const policy = { attempts, patienceMs: patience, maxPauseMs: maxPause, maxHintBytes, acceptWeakPrf };
+      instance.connect({ addresses, database, pinnedKey, ...policy });
+      await converse(instance, lines, () => keeper.store(), signal);
+    } catch (error) {
+      keeper.close();
+      throw error;
+    }
+    // The output has the description, which is asked for again.
+    instance.output();
+    await keeper.store();
+    keeper.settle();
+    this.#client = { instance, keeper, lines };
+  }
+
+  async #lookUp(wanted: Wanted, fetch: boolean, signal: AbortSignal): Promise<Found> {
+    if (!this.#client) throw closed();
+    const { instance, keeper, lines } = this.#client;
+    await keeper.takeSecret();
+    if (instance.describe<Description>().outdated) await keeper.recall();
+    if ("keys" in wanted) {
+      const lengths = wanted.keys.map((key) => key.length);
+      instance.lookUp({ wanted: "keys", lengths, fetch }, concatenated(wanted.keys));
+    } else {
+      instance.lookUp({ wanted: "indices", indices: wanted.indices, fetch });
+    }
+    await converse(instance, lines, () => keeper.store(), signal);
+    const { head, body } = instance.output<{ values: Shown[] } & Timings>();
+    await keeper.store();
+    keeper.settle();
+    const { values, ...timings } = head;
+    let start = 0;
+    const outcome = (value: Shown): Outcome => {
+      if (typeof value === "string") return value;
+      const field = (length: number) => {
+        start += length;
+        return body.slice(start - length, start);
+      };
+      return { value: value.value.map(field) };
+    };
+    return { outcomes: values.map(outcome), timings };
+  }
+
+  async #keep(): Promise<void> {
+    const client = this.#client;
+    if (!client) return;
+    try {
+      await client.keeper.keepKeys();
+    } catch {
+      // The instance has stopped: there are no keys to keep.
+    }
+  }
+
+  #standing(): Standing | undefined {
+    if (!this.#client) return undefined;
+    const { instance, keeper } = this.#client;
+    return { description: instance.describe<Description>(), storage: keeper.storage };
+  }
+
+  #report(progress: Progress): void {
+    const over = progress.done === progress.total || progress.done === 0;
+    if (!over && now() - this.#reported < REPORT_EVERY) return;
+    this.#reported = now();
+    this.#host.reply({ reply: "progress", progress });
+  }
+}
+
+function closed(): SpireaError {
+  return new SpireaError("closed", "the client was closed; connect again");
+}
+
+function concatenated(all: Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(all.reduce((sum, one) => sum + one.length, 0));
+  all.reduce((start, one) => {
+    whole.set(one, start);
+    return start + one.length;
+  }, 0);
+  return whole;
+}

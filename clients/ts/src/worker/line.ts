@@ -1,0 +1,135 @@
+// The connection to one server: what a conversation asks for, by fetch.
+
+import type { SentRequest } from "../options.js";
+
+/** A request as the instance gives it. */
+export interface ToSend {
+  server: number;
+  method: "GET" | "POST";
+  url: string;
+  headers: [string, string][];
+}
+
+/** What came of a step, as the instance takes it. */
+export interface Came {
+  head: object;
+  body?: Uint8Array;
+}
+
+type Kind = "unreachable" | "unknown-host" | "timed-out" | "broken" | "untrusted" | "bad-address";
+
+/** Bytes handed on at a time: so much is read beyond what a conversation wants. */
+const PIECE_BYTES = 1 << 18;
+
+class TimedOut extends Error {}
+
+export interface LineOptions {
+  /** The longest wait for a head or a piece, in milliseconds. */
+  timeout: number;
+  token?: string;
+  /** Is shown every request. */
+  show?: (request: SentRequest) => void;
+}
+
+export class Line {
+  readonly #server: number;
+  readonly #options: LineOptions;
+  #abort = new AbortController();
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  /** What was read and not handed on. */
+  #rest = new Uint8Array();
+
+  constructor(server: number, options: LineOptions) {
+    this.#server = server;
+    this.#options = options;
+  }
+
+  /** The head of the response to a request. */
+  async send({ method, url, headers }: ToSend, body: Uint8Array): Promise<Came> {
+    this.close();
+    const abort = (this.#abort = new AbortController());
+    const { token, show } = this.#options;
+    const authorization: [string, string][] = token === undefined ? [] : [["authorization", `Bearer ${token}`]];
+    show?.({ server: this.#server, method, url, body });
+    try {
+      const response = await this.#timed(
+        fetch(url, {
+          method,
+          headers: [...headers, ...authorization],
+          ...(method === "POST" && { body: body as BodyInit }),
+          cache: "no-store",
+          credentials: "omit",
+          redirect: "manual",
+          referrerPolicy: "no-referrer",
+          signal: abort.signal,
+        }),
+      );
+      this.#reader = response.body?.getReader();
+      // Browsers do not say where a redirection leads: none is followed.
+      const status = response.type === "opaqueredirect" ? 307 : response.status;
+      const [etag, retryAfter] = ["etag", "retry-after"].map((name) => response.headers.get(name));
+      return { head: { received: "head", server: this.#server, status, etag, retryAfter } };
+    } catch (error) {
+      return this.#failed(error, "unreachable");
+    }
+  }
+
+  /** The next piece of the response; an empty one at its end. */
+  async read(): Promise<Came> {
+    try {
+      while (this.#rest.length === 0 && this.#reader) {
+        const { done, value } = await this.#timed(this.#reader.read());
+        if (done) this.#reader = undefined;
+        else this.#rest = value as Uint8Array<ArrayBuffer>;
+      }
+    } catch (error) {
+      return this.#failed(error, "broken");
+    }
+    const body = this.#rest.subarray(0, PIECE_BYTES);
+    this.#rest = this.#rest.subarray(PIECE_BYTES);
+    return { head: { received: "piece", server: this.#server }, body };
+  }
+
+  /** Ends what is under way. */
+  close(): void {
+    this.#abort.abort();
+    this.#reader = undefined;
+    this.#rest = new Uint8Array();
+  }
+
+  async #timed<T>(awaited: Promise<T>): Promise<T> {
+    const { timeout } = this.#options;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new TimedOut()), timeout);
+    });
+    try {
+      return await Promise.race([awaited, late]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #failed(error: unknown, otherwise: Kind): Came {
+    // The other promise of the race, if it comes to anything, comes to nothing.
+    this.close();
+    const { kind, words } = why(error, otherwise, this.#options.timeout);
+    return { head: { received: "failed", server: this.#server, kind, words } };
+  }
+}
+
+/** Browsers give one error for everything; Node says more. */
+function why(error: unknown, otherwise: Kind, timeout: number): { kind: Kind; words: string } {
+  if (error instanceof TimedOut) return { kind: "timed-out", words: `nothing came in ${timeout / 1000} s` };
+  const cause = (error as { cause?: { code?: unknown } } | undefined)?.cause;
+  const code = typeof cause?.code === "string" ? cause.code : "";
+  if (/^(ENOTFOUND|EAI_)/.test(code)) return { kind: "unknown-host", words: code };
+  if (/^(ERR_TLS|ERR_SSL|CERT_|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)/.test(code)) {
+    return { kind: "untrusted", words: `${code}; have the certificate made anew, or its authority trusted (NODE_EXTRA_CA_CERTS)` };
+  }
+  if (/^(ECONNRESET|EPIPE|UND_ERR_SOCKET)/.test(code)) return { kind: "broken", words: code };
+  if (code !== "") return { kind: otherwise, words: code };
+  const online = (globalThis.navigator as { onLine?: boolean } | undefined)?.onLine;
+  if (online === false) return { kind: otherwise, words: "this device is offline" };
+  return { kind: otherwise, words: "the request failed, and the browser does not say why" };
+}

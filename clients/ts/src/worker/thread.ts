@@ -1,0 +1,22 @@
+// The worker in Node: a thread.
+
+import { readFile } from "node:fs/promises";
+import { parentPort } from "node:worker_threads";
+
+import type { Call } from "../messages.js";
+import { Engine } from "./engine.js";
+import { openFolder } from "./folder.js";
+import { moduleUrl } from "./instance.js";
+
+const port = parentPort;
+if (port === null) throw new Error("this file is a thread's");
+
+const engine = new Engine({
+  module: async () => {
+    const bytes = await readFile(moduleUrl());
+    return WebAssembly.compile(new Uint8Array(bytes));
+  },
+  place: ({ keep, cache }) => (keep === "persistent" && cache !== undefined ? () => openFolder(cache) : undefined),
+  reply: (reply) => port.postMessage(reply),
+});
+port.on("message", (call: Call) => engine.call(call));

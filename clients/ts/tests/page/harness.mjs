@@ -1,0 +1,88 @@
+// What the tests call, in a page and in Node: the package by its name, and what came of it as plain data.
+
+import { Client, SpireaError } from "spirea";
+
+/** Far longer than anything takes: what takes longer has stalled. */
+const STALLED = 90_000;
+
+const clients = new Map();
+const begun = new Map();
+let progress = [];
+let requests = [];
+
+function shown(error) {
+  const { name, code, message, status, refusal, party, url } = error ?? {};
+  return { typed: error instanceof SpireaError, name, code, message, status, refusal, party, url, text: `${error}` };
+}
+
+async function attempt(act) {
+  let timer;
+  const stalled = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error("stalled")), STALLED);
+  });
+  try {
+    return { done: (await Promise.race([act(), stalled])) ?? null };
+  } catch (error) {
+    return { failed: shown(error) };
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function plain(values) {
+  return values.map((value) => {
+    if (value === undefined) return null;
+    return value === "dropped" ? value : value.names.map((name) => value.text(name));
+  });
+}
+
+const known = (client) => ({ description: client.description, storage: client.storage });
+
+export function connect(id, url, options) {
+  return attempt(async () => {
+    const told = {
+      onProgress: (event) => progress.push(event),
+      onRequest: ({ server, method, url, body }) => requests.push({ server, method, url, bytes: body.length }),
+    };
+    const client = await Client.connect(url, { ...told, ...options });
+    clients.set(id, client);
+    return known(client);
+  });
+}
+
+export function lookUp(id, keys) {
+  return attempt(async () => {
+    const client = clients.get(id);
+    const { values, timings } = await client.lookUp(keys);
+    return { values: plain(values), timings, ...known(client) };
+  });
+}
+
+export const fetchOnce = (id, keys) => attempt(async () => plain((await clients.get(id).fetch(keys)).values));
+
+export const close = (id) => attempt(() => clients.get(id).close());
+
+/** Begins a look-up, or, with a URL, to connect, and does not wait for it. */
+export function begin(id, keys, url, options) {
+  const abort = new AbortController();
+  const signal = abort.signal;
+  const act = async () => {
+    if (url === undefined) return plain(await clients.get(id).getMany(keys, { signal }));
+    clients.set(id, await Client.connect(url, { ...options, signal }));
+    return null;
+  };
+  begun.set(id, { abort, outcome: attempt(act) });
+}
+
+export function abort(id, reason) {
+  begun.get(id).abort.abort(reason);
+}
+
+export const outcome = (id) => begun.get(id).outcome;
+
+/** What was told since this was asked last. */
+export function told() {
+  const all = { progress, requests };
+  [progress, requests] = [[], []];
+  return all;
+}

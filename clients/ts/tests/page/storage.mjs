@@ -1,0 +1,81 @@
+// What is in the browser's storage, and what becomes of it: for tests alone.
+
+function opened() {
+  return new Promise((resolve, reject) => {
+    const request = indexedDB.open("spirea");
+    // Where the package has stored nothing yet, nothing is made.
+    request.onupgradeneeded = () => request.transaction.abort();
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+async function perform(mode, act) {
+  const database = await opened();
+  try {
+    return await new Promise((resolve, reject) => {
+      const transaction = database.transaction("records", mode);
+      const records = transaction.objectStore("records");
+      const [names, values] = [records.getAllKeys(), records.getAll()];
+      let result;
+      values.onsuccess = () => {
+        result = act(records, names.result.map((name, i) => [name, values.result[i]]));
+      };
+      transaction.oncomplete = () => resolve(result);
+      transaction.onabort = () => reject(transaction.error);
+    });
+  } finally {
+    database.close();
+  }
+}
+
+const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** All records, as their names and their bytes in hexadecimal digits. */
+export const dump = () => perform("readonly", (_, all) => all.map(([name, value]) => [name, hex(value)]));
+
+/** How many bytes are stored of each kind. */
+export const sizes = () =>
+  perform("readonly", (_, all) => {
+    const sum = {};
+    for (const [[kind], value] of all) sum[kind] = (sum[kind] ?? 0) + value.length;
+    return sum;
+  });
+
+/** Puts records back as they were. */
+export const restore = (dumped) =>
+  perform("readwrite", (records) => {
+    records.clear();
+    for (const [name, digits] of dumped) records.put(Uint8Array.from(digits.match(/../g) ?? [], (two) => parseInt(two, 16)), name);
+  });
+
+/** Damages all records of a kind; says how many. */
+export const damage = (kind, how) =>
+  perform("readwrite", (records, all) => {
+    const these = all.filter(([name]) => name[0] === kind);
+    for (const [name, value] of these) {
+      if (how === "flipped") value[value.length >> 1] ^= 1;
+      if (how === "gone") records.delete(name);
+      else records.put(how === "cut" ? value.slice(0, value.length >> 1) : how === "other" ? "text" : value, name);
+    }
+    return these.length;
+  });
+
+let held = false;
+
+/** Keeps everybody else from writing, until it is let go. */
+export async function hold() {
+  held = true;
+  const database = await opened();
+  const transaction = database.transaction("records", "readwrite");
+  const records = transaction.objectStore("records");
+  const again = () => {
+    if (held) records.count().onsuccess = again;
+  };
+  again();
+  transaction.oncomplete = () => database.close();
+}
+
+export function letGo() {
+  held = false;
+}

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Builds the package for JavaScript with the demo page: clients/ts/dist, and a copy in target/share/spirea/web, where
+`spirea serve --demo` looks for it.
+
+usage: web.py [--check-reproducible | --vectors]
+
+The client is compiled to WebAssembly twice, with and without vectors of 128 bits. What comes of it is kept in target/web
+under the hash of what it was made of, and is made once. Where rustup has or can get the target wasm32-unknown-unknown it
+is taken; else the standard library is built from Debian's rustc-web, rust-web-src and lld-19.
+
+With --check-reproducible both are compiled again, in a fresh folder, and have to be the same bytes. With --vectors there is
+also target/web/vectors.wasm, by which the tests compute the committed vectors: the client with vectors of 128 bits, and an
+export more.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import debian
+
+ROOT = Path(__file__).resolve().parent.parent
+CLIENT = ROOT / "clients" / "ts"
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+KEPT = TARGET / "web"
+TRIPLE = "wasm32-unknown-unknown"
+# What the compiled client is made of.
+SOURCES = ["Cargo.lock", "Cargo.toml", "rust-toolchain.toml", "scripts/web.py", "bindings/wasm/Cargo.toml", "bindings/wasm/src",
+           *(f"crates/{name}/{part}" for name in ("math", "lattice", "dpf", "backend", "protocols", "wire", "client")
+             for part in ("Cargo.toml", "src"))]
+MODULES = {"spirea.wasm": "", "spirea-simd.wasm": "-C target-feature=+simd128"}
+# What the package is made of besides.
+PACKAGE = ["LICENSE", *(f"clients/ts/{name}" for name in ("src", "demo", "package.json", "package-lock.json", "tsconfig.json"))]
+OLDEST_NODE = 20
+# The most that the package, with both modules, may have when it is packed, and the most of a page's first visit, in bytes.
+MOST_PACKED = 700_000
+MOST_LOADED = 400_000
+
+
+def say(text):
+    print(f"web: {text}", flush=True)
+
+
+def output(*command, **options):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
+
+
+class Toolchain:
+    """How Rust is compiled to WebAssembly here."""
+
+    def __init__(self):
+        self.cargo, self.environment, self.arguments = os.environ.get("CARGO", "cargo"), {}, []
+        if self.rustup_has_target():
+            self.name = "rustup's target"
+            self.rustc = "rustc"
+        else:
+            self.name = "Debian's rustc-web, its standard library built with it"
+            debian.program(["wasm-ld-19", "wasm-ld"], ["rustc-web", "rust-web-src", "lld-19"])
+            self.rustc = next(filter(None, map(shutil.which, ["/usr/lib/rust-web/bin/rustc", "rustc-web", "rustc"])))
+            linker = shutil.which("wasm-ld-19") or shutil.which("wasm-ld")
+            self.environment = {"RUSTC": self.rustc, "RUSTC_BOOTSTRAP": "1", f"CARGO_TARGET_{self.variable()}_LINKER": linker}
+            self.arguments = ["-Zbuild-std=std,panic_abort"]
+        self.version = output(self.rustc, "-vV", cwd=ROOT)
+
+    @staticmethod
+    def variable():
+        return TRIPLE.upper().replace("-", "_")
+
+    @staticmethod
+    def rustup_has_target():
+        if not shutil.which("rustup"):
+            sysroot = subprocess.run(["rustc", "--print", "target-libdir", "--target", TRIPLE], stdout=subprocess.PIPE, text=True,
+                                     check=False).stdout.strip()
+            return bool(sysroot) and any(Path(sysroot).glob("libstd-*.rlib"))
+        return subprocess.run(["rustup", "target", "add", TRIPLE], cwd=ROOT, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+    def compile(self, flags, folder, *features):
+        """Compiles the client into a target folder; returns the running command and the file that it makes."""
+        home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+        # Paths of this machine are in no file that others are to make too.
+        remapped = [f"--remap-path-prefix={source}={name}" for source, name in
+                    ((ROOT, "spirea"), (home, "cargo"), (output(self.rustc, "--print", "sysroot", cwd=ROOT).strip(), "rust"))]
+        flags = " ".join(['--cfg getrandom_backend="custom"', *remapped, flags]).strip()
+        command = [self.cargo, "build", "--quiet", "--locked", "--profile", "wasm", "--package", "spirea-wasm",
+                   "--target", TRIPLE, "--target-dir", folder, *self.arguments, *features]
+        environment = {**os.environ, **self.environment, f"CARGO_TARGET_{self.variable()}_RUSTFLAGS": flags}
+        environment.pop("RUSTFLAGS", None)
+        return subprocess.Popen(command, cwd=ROOT, env=environment), Path(folder) / TRIPLE / "wasm" / "spirea_wasm.wasm"
+
+
+def files(names):
+    """Files that git knows or would take, with what they hold."""
+    listed = output("git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *names, cwd=ROOT)
+    for name in sorted(set(listed.splitlines())):
+        if (ROOT / name).is_file():
+            yield name, (ROOT / name).read_bytes()
+
+
+def hash_of(*parts):
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:32]
+
+
+def compile_all(toolchain, folders):
+    """Compiles both modules at the same time; returns their bytes by name."""
+    running = {name: toolchain.compile(flags, folders / name.removesuffix(".wasm")) for name, flags in MODULES.items()}
+    failed = [name for name, (process, _) in running.items() if process.wait() != 0]
+    if failed:
+        sys.exit(f"web: {', '.join(failed)}: the client could not be compiled")
+    return {name: file.read_bytes() for name, (_, file) in running.items()}
+
+
+def source(toolchain):
+    """The hash of what the compiled client is made of."""
+    parts = [part for name, content in files(SOURCES) for part in (name.encode(), content)]
+    return hash_of(toolchain.version.encode(), *parts)
+
+
+def vectors(toolchain):
+    """The module that computes vectors, from what is kept or made now."""
+    made, mark, digest = KEPT / "vectors.wasm", KEPT / "vectors", source(toolchain)
+    if made.is_file() and mark.is_file() and mark.read_text() == digest:
+        return
+    say("compiling the module for test vectors")
+    # What it has in common with the other one is compiled already.
+    process, file = toolchain.compile(MODULES["spirea-simd.wasm"], KEPT / "build" / "spirea-simd", "--features", "vectors")
+    if process.wait() != 0:
+        sys.exit("web: the module for test vectors could not be compiled")
+    mark.unlink(missing_ok=True)
+    shutil.copy(file, made)
+    mark.write_text(digest)
+
+
+def modules(toolchain):
+    """The compiled client, from what is kept or made now."""
+    kept = KEPT / source(toolchain)
+    if not all((kept / name).is_file() for name in MODULES):
+        say(f"compiling the client to WebAssembly by {toolchain.name}: about two minutes of processor time for each of two")
+        made = compile_all(toolchain, KEPT / "build")
+        for other in KEPT.glob("?" * 32):
+            shutil.rmtree(other)
+        fresh = KEPT / "fresh"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        for name, content in made.items():
+            (fresh / name).write_bytes(content)
+        fresh.rename(kept)
+    return {name: (kept / name).read_bytes() for name in MODULES}
+
+
+def check_node():
+    node = shutil.which("node")
+    version = output(node, "--version").strip() if node else "none"
+    if not node or int(version.removeprefix("v").split(".")[0]) < OLDEST_NODE:
+        sys.exit(f"web: Node {OLDEST_NODE} or newer is needed, and there is {version}: https://nodejs.org")
+
+
+def install():
+    """What the package is compiled and tested with, as package-lock.json has it."""
+    mark, lock = CLIENT / "node_modules" / ".spirea-installed", (CLIENT / "package-lock.json").read_bytes()
+    if not mark.is_file() or mark.read_bytes() != lock:
+        say("installing what the package is compiled and tested with (npm ci)")
+        subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"], cwd=CLIENT, check=True,
+                       stdout=subprocess.DEVNULL)
+        mark.write_bytes(lock)
+
+
+def package(compiled):
+    """clients/ts/dist, and the page."""
+    dist = CLIENT / "dist"
+    sources = [part for name, content in files(PACKAGE) for part in (name.encode(), content)]
+    digest = hash_of(*sources, *compiled.values())
+    mark = KEPT / "packed"
+    page = TARGET / "share" / "spirea" / "web"
+    if mark.is_file() and mark.read_text() == digest and dist.is_dir() and page.is_dir():
+        return
+    shutil.rmtree(dist, ignore_errors=True)
+    subprocess.run([CLIENT / "node_modules" / ".bin" / "tsc"], cwd=CLIENT, check=True)
+    for name, content in compiled.items():
+        (dist / name).write_bytes(content)
+    shutil.copy(ROOT / "LICENSE", CLIENT)
+    shutil.rmtree(page, ignore_errors=True)
+    shutil.copytree(dist, page, ignore=shutil.ignore_patterns("*.d.ts", "node.js", "thread.js", "folder.js"))
+    shutil.copytree(CLIENT / "demo", page, dirs_exist_ok=True)
+    mark.write_text(digest)
+
+
+def check_size():
+    """What npm would pack, and what a page loads."""
+    import gzip
+    import json
+
+    packed = json.loads(output("npm", "pack", "--dry-run", "--json", "--loglevel=error", cwd=CLIENT))[0]["size"]
+    dist = CLIENT / "dist"
+    needed = [file for file in dist.rglob("*.js") if not {"demo.js", "node.js", "thread.js", "folder.js"} & {file.name}]
+    loaded = {name: sum(len(gzip.compress(file.read_bytes(), 9)) for file in [*needed, dist / name]) for name in MODULES}
+    say(f"npm packs {packed:,} bytes; a page loads, compressed, {loaded['spirea-simd.wasm']:,}, or {loaded['spirea.wasm']:,} "
+        "where there are no vectors")
+    if packed > MOST_PACKED or max(loaded.values()) > MOST_LOADED:
+        sys.exit(f"web: that is more than {MOST_PACKED:,} or {MOST_LOADED:,}")
+
+
+def check_reproducible(toolchain, compiled):
+    with tempfile.TemporaryDirectory(prefix="spirea-web-") as folder:
+        again = compile_all(toolchain, Path(folder))
+    for name in MODULES:
+        if again[name] != compiled[name]:
+            sys.exit(f"web: {name} is not what was compiled before of the same sources")
+    say("compiled again, both modules are the same bytes")
+
+
+def main():
+    if sys.argv[1:] not in ([], ["--check-reproducible"], ["--vectors"]):
+        sys.exit(__doc__)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    check_node()
+    # Parts of the tests that need the package run side by side.
+    with (KEPT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        toolchain = Toolchain()
+        compiled = modules(toolchain)
+        install()
+        package(compiled)
+        check_size()
+        if sys.argv[1:] == ["--check-reproducible"]:
+            check_reproducible(toolchain, compiled)
+        if sys.argv[1:] == ["--vectors"]:
+            vectors(toolchain)
+
+
+if __name__ == "__main__":
+    main()
