@@ -32,7 +32,7 @@ test:
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-parts
 
 # What takes longest comes first, as far as it waits for nothing.
-test-parts: lint deny check-pim-program test-constant-time test-rust check-cuda-pack test-reference-client test-cuda-asan test-openapi doc test-docs test-page test-deploy test-avx512
+test-parts: lint deny check-pim-program test-constant-time test-rust check-cuda-pack test-python test-cluster-short test-reference-client test-web test-cuda-asan test-openapi doc test-docs test-page test-deploy test-rtl test-avx512
 
 # Cargo would take its share of two parts for all the processors there are.
 ifneq ($(filter test-parts,$(MAKECMDGOALS)),)
@@ -41,10 +41,12 @@ endif
 
 # And what takes longer than anyone waits for: hours.
 .PHONY: test-all
-test-all: test torture check-whole-cuda-pack
-	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda
+test-all: test torture check-whole-cuda-pack check-web rtl
+	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda --package spirea-cluster
 	SPIREA_CONFORMANCE=long $(MAKE) test-constant-time test-cuda-asan
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
+	$(MAKE) test-embeddings
+	$(MAKE) test-cluster
 	$(MAKE) fuzz
 
 # Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec, which audit reads besides, come
@@ -58,7 +60,7 @@ audit:
 
 lint: check-32-bit
 	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --workspace --all-targets --features spirea-constant-time/memcheck --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features spirea-constant-time/memcheck,spirea-wasm/vectors --locked -- -D warnings
 	@! git grep -nE '^(<<<<<<<|>>>>>>>) '
 	python3 scripts/test_check_imports.py
 	python3 scripts/check_imports.py
@@ -69,7 +71,7 @@ check-32-bit:
 	CARGO="$(CARGO)" scripts/check-32-bit.sh
 
 # The emulated CUDA device is built with AddressSanitizer besides: test-cuda-asan runs every kernel under it.
-lint tests-built test-rust doc test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
+lint tests-built test-rust test-python test-cluster-short test-cluster doc test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
 tests-built:
 	CARGO="$(CARGO)" python3 scripts/test_rust.py --build
 
@@ -85,9 +87,10 @@ doc: tests-built
 test-cuda-asan: tests-built
 	python3 scripts/test_cuda_asan.py
 
-# Every console block of README.md and docs/ is run, in a fresh folder, with the binary of the tests.
-test-docs: tests-built
-	python3 scripts/run_docs.py target/debug/spirea README.md docs
+# Every console block of README.md and docs/ is run, in a fresh folder, with the binary of the tests; those of
+# docs/scale-out.md, which need the Python package, by test-cluster-short.
+test-docs: tests-built web
+	python3 scripts/run_docs.py --without docs/scale-out.md target/debug/spirea README.md docs
 
 # The client that was written from docs/wire.md, against tables of all protocols that the binary of the tests serves. What
 # it needs of others is pinned, and kept in a folder of its own, here and below.
@@ -103,13 +106,66 @@ OPENAPI = target/openapi
 test-openapi: tests-built $(OPENAPI)/installed
 	$(OPENAPI)/bin/python scripts/test_openapi.py target/debug/spirea
 
-# What these two need of others.
+# The Python package, installed as its users do, and its tests from outside of the repository: docs/python.md.
+PYTHON_PACKAGE = target/python-package
+.PHONY: test-python
+test-python: tests-built $(PYTHON_PACKAGE)/installed
+	CARGO="$(CARGO)" python3 scripts/test_python.py $(PYTHON_PACKAGE)/bin/python
+
+# The package for JavaScript and the demo page, compiled where it is not kept: docs/browser.md. Its tests in Chromium without a
+# window, which the script installs where it may, and in Node; and what look-ups take in Chromium, as JSON.
+WEB = target/web-tests
+.PHONY: web check-web test-web bench-web
+web: | check-rust
+	CARGO="$(CARGO)" python3 scripts/web.py
+
+check-web: | check-rust
+	CARGO="$(CARGO)" python3 scripts/web.py --check-reproducible
+
+test-web: tests-built $(WEB)/installed
+	CARGO="$(CARGO)" $(WEB)/bin/python scripts/test_web.py target/debug/spirea
+
+bench-web: demo-build $(WEB)/installed
+	@CARGO="$(CARGO)" $(WEB)/bin/python scripts/test_web.py target/debug/spirea --bench
+
+# Whole clusters on a real Ray of several nodes on this machine, with faults: docs/scale-out.md. `make test` has the short
+# form, test-cluster the long one.
+CLUSTER = target/python-cluster
+.PHONY: test-cluster test-cluster-short
+test-cluster-short: tests-built $(CLUSTER)/installed
+	CARGO="$(CARGO)" python3 scripts/test_cluster.py $(CLUSTER)/bin/python
+
+test-cluster: tests-built $(CLUSTER)/installed
+	CARGO="$(CARGO)" SPIREA_CLUSTER=long python3 scripts/test_cluster.py $(CLUSTER)/bin/python -s
+
+# What these five need of others.
 $(REFERENCE)/installed: conformance/client/requirements.txt
 $(OPENAPI)/installed: conformance/openapi/requirements.txt
-$(REFERENCE)/installed $(OPENAPI)/installed:
+$(PYTHON_PACKAGE)/installed: python/tests/requirements.txt python/tests/weights.txt
+$(CLUSTER)/installed: python/tests/requirements.cluster.txt
+$(WEB)/installed: clients/ts/tests/requirements.txt
+$(REFERENCE)/installed $(OPENAPI)/installed $(PYTHON_PACKAGE)/installed $(CLUSTER)/installed $(WEB)/installed:
 	python3 -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	$(foreach without,$(filter %weights.txt,$^),$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--no-deps --require-hashes --only-binary :all: -r $(without))
 	touch $@
+
+# What of private embeddings needs torch, whose packages are some gigabytes, and the evaluation at its whole size.
+.PHONY: test-embeddings
+test-embeddings: test-python
+	$(PYTHON_PACKAGE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+		-r python/tests/torch.txt
+	cd $(PYTHON_PACKAGE) && bin/python -m pytest -p no:cacheprovider ../../python/tests/embeddings -k "torch"
+	$(PYTHON_PACKAGE)/bin/spirea-embeddings reproduce --out target/embeddings
+
+# What Python adds to a build from an array of 1 GiB and to a look-up, by a release build.
+PYTHON_RELEASE = target/python-release
+.PHONY: bench-python
+bench-python:
+	python3 -m venv --clear $(PYTHON_RELEASE)
+	$(PYTHON_RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check numpy==2.4.6 .
+	$(PYTHON_RELEASE)/bin/python scripts/bench_python.py
 
 # The operator's page in Chromium without a window, which the script installs where it may.
 test-page: tests-built
@@ -123,7 +179,7 @@ test-constant-time:
 # The container, compose and systemd files, as far as they can be checked without running them.
 .PHONY: test-deploy
 test-deploy:
-	python3 -m pip install --quiet --disable-pip-version-check pyyaml
+	python3 -m pip install --quiet --disable-pip-version-check pyyaml jsonschema
 	python3 scripts/test_deploy.py
 
 # The AVX-512 path on a processor without it: the kernels' own tests under an emulated one.
@@ -151,7 +207,7 @@ check-pim-program:
 
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
 fuzz:
-	@for target in wire params manifest csv dpf_key dpf_query changes partial; do \
+	@for target in wire params manifest csv dpf_key dpf_query one_shot_query changes partial share_request; do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
 	done
 
@@ -167,11 +223,27 @@ gpu: build
 torture:
 	SPIREA_TORTURE=long $(CARGO) test --release --locked --package spirea-cli --test torture -- --nocapture --test-threads 2
 
-# The accelerator's simulator: docs/ive.md.
+# The accelerator's simulator: its tests, every value and figure of its paper into target/ive, and a cluster: docs/ive.md.
 .PHONY: ive
 ive:
 	$(CARGO) test --locked --package spirea-ive
-	$(CARGO) run --release --locked --package spirea-ive -- reproduce
+	$(CARGO) build --release --locked --package spirea-ive
+	mkdir -p target/ive
+	target/release/spirea-ive reproduce --figures target/ive
+	target/release/spirea-ive --json reproduce --figures target/ive > target/ive/reproduced.json
+	target/release/spirea-ive plan --db-tb 1.25 --qps 500 --chart target/ive/plan.svg
+
+# The accelerator's hardware, simulated and proven, the short form and the long one, and its areas: docs/rtl.md.
+# make rtl-area LIBERTY=cells.lib
+.PHONY: test-rtl rtl rtl-area
+test-rtl: | check-rust
+	CARGO="$(CARGO)" python3 scripts/test_rtl.py smoke
+
+rtl: | check-rust
+	CARGO="$(CARGO)" python3 scripts/test_rtl.py all
+
+rtl-area:
+	python3 scripts/test_rtl.py area $(LIBERTY)
 
 bench: build
 	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 1 --json
@@ -182,3 +254,8 @@ bench: build
 
 clean:
 	$(CARGO) clean
+
+# What a second worker brings, and what a coordinator costs (docs/cluster-wire.md).
+.PHONY: bench-cluster
+bench-cluster: build
+	python3 scripts/bench_cluster.py target/release/spirea

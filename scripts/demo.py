@@ -5,9 +5,10 @@ Usage: demo.py PATH_TO_SPIREA
 
 The table is real and on every machine with Python: each named character of Unicode, its code point as the
 key, its name and category as the value. Between client and server stands a recorder that shows what the
-server could see of a look-up: bytes.
+server could see of a look-up: bytes. The server also has a page for look-ups in a browser, where Node is there to make it.
 """
 
+import contextlib
 import csv
 import http.client
 import http.server
@@ -21,8 +22,10 @@ import tempfile
 import threading
 import time
 import unicodedata
+import urllib.request
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 PRESENT = ["U+0041", "U+03C0", "U+1F338", "U+4E2D"]
 ABSENT = ["U+0000", "U+D800", "not a code point"]
 
@@ -99,6 +102,29 @@ def start_server(spirea, snapshot, log, *options):
     return process, (host, int(port))
 
 
+def page_options():
+    """What has the server serve the demo page: nothing where it cannot be made here."""
+    if subprocess.run([sys.executable, ROOT / "scripts" / "web.py"], check=False).returncode == 0:
+        return ["--demo"]
+    print("  no demo page: it cannot be made here, as was said above")
+    return []
+
+
+def check_page(page):
+    """That the page is there."""
+    with urllib.request.urlopen(page, timeout=60) as response:
+        if b"Look up privately" not in response.read():
+            sys.exit(f"{page} is not the demo page")
+
+
+def wait_for_visitors(page):
+    """Goes on serving the page for who sits before it."""
+    if page and sys.stdin.isatty():
+        print(f"6. Look characters up in a browser: {page}")
+        with contextlib.suppress(KeyboardInterrupt, EOFError):
+            input("  Enter stops the server. ")
+
+
 def wait_ready(address):
     """Waits until the server has loaded its data; returns the seconds it took."""
     started = time.perf_counter()
@@ -131,20 +157,26 @@ def main():
         print("    " + timed("inspect", [spirea, "inspect", snapshot]).strip().replace("\n", "\n    "))
 
         print("3. Serve it")
+        options = page_options()
         with open(folder / "server.log", "w", encoding="utf-8") as log:
-            server, address = start_server(spirea, snapshot, log)
+            server, address = start_server(spirea, snapshot, log, *options)
             try:
                 print(f"  ready after {wait_ready(address):.2f} s at http://{address[0]}:{address[1]}")
+                page = options and server.stdout.readline().strip().removeprefix("demo on ")
+                if page:
+                    check_page(page)
+                    print(f"  look-ups in a browser: {page}")
                 Recorder.upstream = address
                 recorder = ThreadingServer(("127.0.0.1", 0), Recorder)
                 threading.Thread(target=recorder.serve_forever, daemon=True).start()
                 url = f"http://127.0.0.1:{recorder.server_address[1]}"
                 look_up(spirea, url, folder)
                 recorder.shutdown()
+                wait_for_visitors(page)
             finally:
                 server.send_signal(signal.SIGTERM)
                 status = server.wait(timeout=30)
-        print(f"6. The server stopped with status {status}")
+        print(f"The server stopped with status {status}")
         if status != 0:
             sys.exit(Path(folder / "server.log").read_text(encoding="utf-8"))
 

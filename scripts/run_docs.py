@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every console block of the documents, so that what they tell a reader to type works.
 
-Usage: run_docs.py PATH_TO_SPIREA FILE_OR_FOLDER...
+Usage: run_docs.py [--without FILE] PATH_TO_SPIREA FILE_OR_FOLDER...
 
 A block begins with ```console. Lines that begin with `$ ` are commands; a backslash continues one. The
 commands of a document run in order, in one empty folder, in one shell with `spirea` on its path; a document
@@ -10,6 +10,7 @@ command must appear in what the command printed; `...` stands for any text. Bloc
 reader alone.
 """
 
+import argparse
 import os
 import re
 import subprocess
@@ -65,12 +66,17 @@ def run(document, spirea):
 
 
 def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    spirea = Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--without", type=Path, action="append", default=[])
+    parser.add_argument("spirea", type=Path)
+    parser.add_argument("places", type=Path, nargs="+")
+    given = parser.parse_args()
+    spirea, left_out = given.spirea.absolute(), {path.resolve() for path in given.without}
     total = 0
-    for place in map(Path, sys.argv[2:]):
+    for place in given.places:
         for document in sorted(place.rglob("*.md")) if place.is_dir() else [place]:
+            if document.resolve() in left_out:
+                continue
             count = run(document, spirea)
             total += count
             if count:

@@ -2,9 +2,11 @@
 """Checks the files of deploy/ as far as that can be done without deploying.
 
 Compose files are YAML, their services build the one Containerfile, and each variable SPIREA_... is the override of a
-key of deploy/spirea.toml; the unit passes `systemd-analyze verify`, where there is one; the image runs as no root.
+key of deploy/spirea.toml; the unit passes `systemd-analyze verify`, where there is one; the image runs as no root. The
+manifest for KubeRay is what KubeRay's schema allows, and its configuration one that `spirea cluster` takes.
 """
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,6 +14,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import jsonschema
 import yaml
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
@@ -68,10 +71,40 @@ def check_unit():
     return 1
 
 
+def check_kuberay():
+    """Against KubeRay's schema (scripts/kuberay_schema.py), and that its parts belong together."""
+    folder = DEPLOY / "kuberay"
+    documents = list(yaml.safe_load_all((folder / "ray-cluster.yaml").read_text(encoding="utf-8")))
+    [cluster] = [document for document in documents if document["kind"] == "RayCluster"]
+    schema = json.loads((folder / "ray-cluster.schema.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    for error in validator.iter_errors(cluster):
+        sys.exit(f"{folder}/ray-cluster.yaml: {'.'.join(map(str, error.path))}: {error.message}")
+    broken = json.loads(json.dumps(cluster))
+    broken["spec"]["workerGroupSpecs"][0]["replica"] = 1
+    if validator.is_valid(broken):
+        sys.exit(f"{folder}/ray-cluster.schema.json: it allows members that KubeRay does not have")
+    kinds = {(document["kind"], document["metadata"]["name"]) for document in documents}
+    groups = [cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]]
+    image = re.search(r"rayproject/ray:([0-9.]+)-", (folder / "Containerfile").read_text(encoding="utf-8"))
+    if image is None or image[1] != cluster["spec"]["rayVersion"]:
+        sys.exit(f"{folder}: the image and the manifest have different Rays")
+    for group in groups:
+        pod = group["template"]["spec"]
+        if not pod["securityContext"]["runAsNonRoot"]:
+            sys.exit(f"{folder}: pods run as root")
+        for volume in pod["volumes"]:
+            claim, mapped = volume.get("persistentVolumeClaim"), volume.get("configMap")
+            wanted = ("PersistentVolumeClaim", claim["claimName"]) if claim else ("ConfigMap", mapped["name"]) if mapped else None
+            if wanted is not None and wanted not in kinds:
+                sys.exit(f"{folder}: there is no {wanted[0]} {wanted[1]}")
+    return 1
+
+
 def main():
     variables = known_variables()
     passed = sum(check_compose(path, variables) for path in sorted(DEPLOY.glob("compose*.yml")))
-    passed += check_containerfile() + check_unit()
+    passed += check_containerfile() + check_unit() + check_kuberay()
     print(f"{passed} passed, 0 failed")
 
 
