@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use spirea_backend::{ProtocolBackend, Residence, Strategy};
 use spirea_conformance::shards::divided;
-use spirea_conformance::{Content, look_ups_agree, setup, setup_prepared_by, with_grid};
+use spirea_conformance::{Content, is_long, look_ups_agree, setup, setup_prepared_by, with_grid};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, DeviceGroup};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
@@ -78,8 +78,16 @@ fn conservative_sets() {
 /// Devices pack whole ciphertexts.
 #[test]
 fn queries_that_bring_their_keys() {
-    let choice = Choice { keys: KeyDelivery::PerQuery, ..named("exppack-simple") };
-    emulated(|| agrees(CudaBackend::new(0).unwrap(), &choice, 2, 900, 2));
+    let shapes = [("exppack-simple", 900), ("exppack-double", 2), ("hybrid", 900)];
+    let shapes = if is_long() { &shapes[..] } else { &shapes[..1] };
+    for &(protocol, record_bytes) in shapes {
+        let choice = Choice { keys: KeyDelivery::PerQuery, ..named(protocol) };
+        emulated(|| agrees(CudaBackend::new(0).unwrap(), &choice, 2, record_bytes, 2));
+        if is_long() {
+            let group = || DeviceGroup::new(&[0, 1], Strategy::Replicate).unwrap();
+            emulated(|| agrees(group(), &choice, 2, record_bytes, 2));
+        }
+    }
 }
 
 #[test]

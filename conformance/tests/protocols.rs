@@ -11,7 +11,9 @@ use spirea_conformance::{
 };
 use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
-use spirea_lattice::rlwe::{query_bytes, rounded_query_bytes};
+use spirea_lattice::RingSet;
+use spirea_lattice::rlwe::{OneShotQuery, query_bytes, rounded_query_bytes};
+use spirea_math::Rotations;
 use spirea_math::random::SecretRng;
 use spirea_protocols::choice::{KeyDelivery, SecurityLevel};
 use spirea_protocols::dpf::Words;
@@ -194,6 +196,11 @@ fn conservative_sets_decode_as_the_definition_says() {
             look_ups_agree(&oracle, &found, &[records - 1], &mut rng);
         }
     }
+    for protocol in ONE_SHOT {
+        let (security, keys) = (SecurityLevel::Conservative, KeyDelivery::PerQuery);
+        let choice = Choice { protocol: protocol.into(), security, keys, ..Choice::default() };
+        all_decode(&[ProtocolParams::choose(&choice, [7; 32], 3, 11).unwrap()]);
+    }
     let params = choose("hybrid", 700, 9000);
     let choice = Choice { set: Some("module-1536".into()), ..params.choice() };
     let params = ProtocolParams::choose(&choice, [7; 32], 700, 9000).unwrap();
@@ -323,25 +330,41 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
     }
 }
 
-/// What a query's keys and its ciphertext begin with is a ciphertext under the secret of the query.
+/// Keys have constant uniform halves, so that two queries under one secret would differ by small noise there.
 #[test]
 fn queries_that_bring_their_keys_share_no_secret() {
     let mut rng = SecretRng::from_os().unwrap();
+    let ring = RingSet::Fast.ring();
     for protocol in ONE_SHOT {
         let params = choose_one_shot(protocol, "fast", 10, 20);
         let hint = vec![0; params.sizes().hint_bytes as usize];
         // Two sessions, as it were: a client that begins anew draws nothing that lasts.
         let clients = [(); 2].map(|()| params.client(&hint, &[], &mut rng).unwrap());
         assert!(clients.iter().all(|client| client.keys().is_none()));
-        let mut seen = HashSet::new();
-        for client in clients.iter().cycle().take(100) {
-            let query = client.query(3, &mut rng).unwrap().queries.remove(0);
-            let (keys, ciphertext) = (query.len() - 21 * 44_544 - 29_184, query.len() - 29_184);
-            for start in [0, keys, keys + 44_544, ciphertext] {
-                seen.insert((start, query[start..][..32].to_vec()));
+        let shape = OneShotQuery { set: RingSet::Fast, levels: 4, rotations: Rotations::fewest(256, 5, 1) };
+        let bodies: Vec<_> = clients
+            .iter()
+            .cycle()
+            .take(20)
+            .map(|client| {
+                let query = client.query(3, &mut rng).unwrap().queries.remove(0);
+                let halves = shape.parse(&query[query.len() - shape.bytes()..]).unwrap();
+                halves[..ring.words()].to_vec()
+            })
+            .collect();
+        let mut pairs = 0;
+        for (i, one) in bodies.iter().enumerate() {
+            for other in &bodies[..i] {
+                let mut difference = one.clone();
+                ring.sub_assign(&mut difference, other);
+                ring.inverse(&mut difference);
+                let coefficients = (0..ring.degree()).map(|i| ring.centred(ring.coefficient(&difference, i)));
+                let largest = coefficients.map(i128::unsigned_abs).max().unwrap();
+                assert!(largest > ring.modulus() >> 8, "{protocol}: a secret that was used before");
+                pairs += 1;
             }
         }
-        assert_eq!(seen.len(), 400, "{protocol}");
+        assert_eq!(pairs, 190, "{protocol}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use spirea_dpf::{Bit, Domain, OutputKind, Prf, generate, prf};
-use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotShape, UniformHalves};
+use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, UniformHalves};
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed, public_residues, public_row};
 use spirea_math::{Expansion, Gadget, Modulus, NttPlan, Rotations};
@@ -540,7 +540,7 @@ fn one_shot() -> Vec<String> {
     });
     let params = ProtocolParams::from_json(params.to_string().as_bytes()).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
-    let shape = OneShotShape { set: RingSet::Fast, levels: 4, rotations: Rotations::fewest(256, 5, 4) };
+    let shape = OneShotQuery { set: RingSet::Fast, levels: 4, rotations: Rotations::fewest(256, 5, 4) };
     let (uniform, words) = (UniformHalves::new(shape, &COUNTED), RingSet::Fast.ring().words());
     let halves: Vec<&[u32]> = uniform.words().chunks_exact(words).collect();
     let ciphertext = 28 * 1024 + 512;

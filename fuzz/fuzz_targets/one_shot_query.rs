@@ -3,12 +3,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use spirea_lattice::RingSet;
-use spirea_lattice::rlwe::OneShotShape;
+use spirea_lattice::rlwe::OneShotQuery;
 use spirea_math::Rotations;
 
 fuzz_target!(|bytes: &[u8]| {
     for set in [RingSet::Fast, RingSet::Small] {
-        let shape = OneShotShape { set, levels: 4, rotations: Rotations::new(256, 5, 8) };
+        let shape = OneShotQuery { set, levels: 4, rotations: Rotations::new(256, 5, 8) };
         let ring = set.ring();
         let check = |bytes: &[u8]| {
             let Ok(words) = shape.parse(bytes) else { return };

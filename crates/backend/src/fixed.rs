@@ -34,6 +34,11 @@ impl FixedPacking {
         self.expansion.substitutions() + self.rotations.substitutions(results)
     }
 
+    /// Bytes of all digits of a query with so many results.
+    pub fn digits_bytes(&self, ring: &Ring, results: usize) -> usize {
+        self.substitutions(results) * self.gadget.levels(ring) * ring.words() * size_of::<u32>()
+    }
+
     /// Checks that these are the polynomials of a query.
     ///
     /// # Errors

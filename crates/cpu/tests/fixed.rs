@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use spirea_backend::{
     Backend as _, BackendError, Bodies, FixedPacking, NaiveBackend, PackedEnds, RingBackend, SwitchedBits,
 };
+use spirea_cpu::CpuBackend;
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 /// Queries and what they are packed with.
@@ -21,14 +22,23 @@ struct Packing {
     /// Results of each plaintext matrix.
     results: Vec<usize>,
     queries: usize,
+    halves: Halves,
     seed: u64,
+}
+
+/// What uniform halves and queries are made of.
+#[derive(Clone, Copy, Debug)]
+enum Halves {
+    Random,
+    /// The largest residues, which fill sums the most.
+    Largest,
 }
 
 const BITS: SwitchedBits = SwitchedBits { a: 56, b: 55 };
 
 impl Packing {
     fn new(ring: Arc<Ring>, gadget: Gadget, rotations: Rotations) -> Self {
-        Self { ring, gadget, rotations, results: vec![2, 1], queries: 2, seed: 1 }
+        Self { ring, gadget, rotations, results: vec![2, 1], queries: 2, halves: Halves::Random, seed: 1 }
     }
 
     fn fixed(&self) -> FixedPacking {
@@ -55,7 +65,14 @@ impl Packing {
         let (ring, packing) = (&self.ring, self.fixed());
         let tables = backend.tables(ring).unwrap();
         let plain = self.plain(backend, &tables);
-        let halves = |seed| values(ring, packing.polynomials(ring), seed);
+        let halves = |seed| match self.halves {
+            Halves::Random => values(ring, packing.polynomials(ring), seed),
+            Halves::Largest => {
+                let largest =
+                    ring.limbs().iter().flat_map(|limb| vec![limb.prime().value() - 1; ring.degree()]);
+                largest.collect::<Vec<_>>().repeat(packing.polynomials(ring))
+            }
+        };
         let (fixed, uniform) =
             backend.fix_uniform(&tables, packing, &halves(self.seed), &plain, BITS).unwrap();
         let queries: Vec<Vec<u32>> = (1..=self.queries as u64).map(|i| halves(self.seed + i)).collect();
@@ -91,6 +108,32 @@ fn every_number_of_primes_and_gadget_agrees() {
             }
         }
     }
+}
+
+#[test]
+fn the_largest_residues_agree() {
+    for family in PRIMES {
+        for primes in [1, 4] {
+            let ring = ring(64, &family[..primes]);
+            for gadget in gadgets(&ring) {
+                let packing = Packing::new(ring.clone(), gadget, Rotations::new(16, 3, 4));
+                Packing { halves: Halves::Largest, ..packing }.check();
+            }
+        }
+    }
+}
+
+/// Servers plan for as many.
+#[test]
+fn digits_take_the_bytes_that_are_stated() {
+    let packing = Packing::new(ring(64, &PRIMES[1][..3]), Gadget::Residues, Rotations::new(16, 3, 4));
+    let (ring, fixed) = (&packing.ring, packing.fixed());
+    let backend = CpuBackend::new(1).unwrap();
+    let tables = backend.tables(ring).unwrap();
+    let plain = packing.plain(&backend, &tables);
+    let halves = values(ring, fixed.polynomials(ring), 1);
+    let (digits, _) = backend.fix_uniform(&tables, fixed, &halves, &plain, BITS).unwrap();
+    assert_eq!(digits.bytes(), fixed.digits_bytes(ring, 3));
 }
 
 #[test]
@@ -142,7 +185,7 @@ proptest! {
         let ring = ring((entries << log_stride).max(16), &family[..primes]);
         let rotations = Rotations::new(entries, chunks.min(ring.degree() / entries), 1 << log_steps.min(log_entries - 1));
         let gadget = gadgets(&ring)[gadget];
-        Packing { ring, gadget, rotations, results, queries, seed }.check();
+        Packing { ring, gadget, rotations, results, queries, halves: Halves::Random, seed }.check();
     }
 }
 

@@ -9,7 +9,7 @@ use spirea_backend::{
 use spirea_cpu::CpuBackend;
 use spirea_lattice::rlwe::noise::RingNoise;
 use spirea_lattice::rlwe::{
-    Conversion, KeyShape, OneShotShape, RingSecret, UniformHalves, parse_query, parse_rounded_query,
+    Conversion, KeyShape, OneShotQuery, RingSecret, UniformHalves, parse_query, parse_rounded_query,
 };
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::{SecretRng, public_row};
@@ -247,7 +247,7 @@ fn queries_that_bring_their_keys_pack_with_the_same_noise() {
     let rotations = Rotations::new(256, 5, 8);
     for set in [RingSet::Fast, RingSet::Small] {
         let mut rng = SecretRng::deterministic_for_tests(7);
-        let shape = OneShotShape { set, levels: 4, rotations };
+        let shape = OneShotQuery { set, levels: 4, rotations };
         let (expansion, gadget) = (Expansion::partial(4, 5), set.expansion_gadget());
         let (uniform, bits) = (UniformHalves::new(shape, &[3; 32]), measured(set));
         let tables = BACKEND.tables(set.ring()).unwrap();

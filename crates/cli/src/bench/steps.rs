@@ -1,8 +1,10 @@
 //! `spirea bench steps`: the steps on rings, each against what bounds it.
 
-use spirea_backend::{Backend as _, EvaluationKeys, RING_DEGREE, RingBackend, SwitchedBits};
+use spirea_backend::{
+    Backend as _, Bodies, EvaluationKeys, FixedPacking, PackedEnds, RING_DEGREE, RingBackend, SwitchedBits,
+};
 use spirea_cpu::{CpuBackend, Schedule, rates};
-use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
+use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, RingSecret, UniformHalves, parse_query};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
 use spirea_math::{Expansion, Gadget, Rotations};
@@ -162,6 +164,19 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
         print("sum_rotated", [ROWS - 1, degree], options.batch, seconds, "transforms", floor)?;
     }
     let bits = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
+    if let Some(rotations) = rotations {
+        let packed = Packed::new(backend, set, rotations, bits)?;
+        let seconds = best_seconds(options.runs, || packed.answer(options.batch))?;
+        let bytes = packed.bytes(options.batch) as f64;
+        print(
+            "pack_fixed",
+            [ROWS, rotations.leaves()],
+            options.batch,
+            seconds,
+            rates::MEMORY,
+            bytes / floors.bandwidth,
+        )?;
+    }
     let seconds = best_seconds(options.runs, || {
         std::hint::black_box(backend.mod_switch(&tables, &[&entries[0]], bits)?);
         Ok(())
@@ -177,6 +192,67 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
     let product =
         (2 * selector_levels * primes) as f64 * floors.forward + (2 * primes) as f64 * floors.inverse;
     print("rgsw_fold", [ROWS, degree], 1, seconds, "transforms", (ROWS - 1) as f64 * product)
+}
+
+/// One result of queries that bring their keys.
+struct Packed<'a> {
+    backend: &'a CpuBackend,
+    set: RingSet,
+    bits: SwitchedBits,
+    packing: FixedPacking,
+    tables: <CpuBackend as RingBackend>::Tables,
+    plain: [<CpuBackend as RingBackend>::Plain; 1],
+    fixed: <CpuBackend as RingBackend>::Fixed,
+    query: Vec<u32>,
+}
+
+impl<'a> Packed<'a> {
+    fn new(
+        backend: &'a CpuBackend,
+        set: RingSet,
+        rotations: Rotations,
+        bits: SwitchedBits,
+    ) -> anyhow::Result<Self> {
+        let levels = (set.ring().degree() / rotations.entries()).trailing_zeros();
+        let expansion = Expansion::partial(levels, rotations.chunks());
+        let packing = FixedPacking { gadget: set.expansion_gadget(), expansion, rotations };
+        let shape = OneShotQuery { set, levels, rotations };
+        let uniform = UniformHalves::new(shape, &[0; 32]);
+        let (query, _) = uniform.ask(&[(0, set.scale(), 1)], &mut SecretRng::from_os()?);
+        let query = shape.parse(&query)?;
+        let tables = backend.tables(set.ring())?;
+        let plain = [backend.encode(&tables, ROWS, rotations.leaves(), &|row, column, to| {
+            to.iter_mut().enumerate().for_each(|(i, c)| *c = (row + column + i) as i32);
+        })?];
+        let (fixed, _) = backend.fix_uniform(&tables, packing, uniform.words(), &plain, bits)?;
+        Ok(Self { backend, set, bits, packing, tables, plain, fixed, query })
+    }
+
+    fn answer(&self, batch: usize) -> anyhow::Result<()> {
+        let Self { backend, set, bits, tables, plain, fixed, query, .. } = self;
+        let degree = set.ring().degree();
+        let ends = PackedEnds {
+            folded: &backend.folded(batch, vec![0; batch * degree])?,
+            bodies: &Bodies::whole(0, degree),
+            plaintext_bits: set.plaintext_bits(),
+            switched: *bits,
+        };
+        std::hint::black_box(backend.pack_fixed(
+            tables,
+            fixed,
+            plain,
+            &vec![query.as_slice(); batch],
+            ends,
+        )?);
+        Ok(())
+    }
+
+    /// Bytes that a batch must read: digits and plaintexts once, each query's halves.
+    fn bytes(&self, batch: usize) -> usize {
+        let ring = self.set.ring();
+        let plain = ROWS * self.packing.rotations.leaves() * ring.words();
+        self.packing.digits_bytes(ring, 1) + (plain + batch * self.query.len()) * size_of::<u32>()
+    }
 }
 
 /// Seconds of the transforms of a substitution.

@@ -60,7 +60,7 @@ impl Subject<'_> {
             match keys {
                 None => "no more that links requests: they name no evaluation keys".into(),
                 Some(KeyDelivery::PerQuery) => {
-                    "no more that links requests: every query brings evaluation keys of its own, and their secret is used for nothing else".into()
+                    "no more that links requests, if all clients are given the same version: every query brings evaluation keys of its own, and their secret is used for nothing else".into()
                 }
                 Some(KeyDelivery::Registered) => format!(
                     "that requests come from one client: evaluation keys of {} are registered once, and every request names their hash, which links them until the client makes new keys, as each new session does, and each after {} queries, {} hours or an answer that does not verify",

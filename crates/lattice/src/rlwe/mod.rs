@@ -13,7 +13,7 @@ mod secret;
 mod set;
 
 pub use keys::{Conversion, EvaluationKeyWords, KeyShape};
-pub use one_shot::{AnswerSecret, OneShotShape, UniformHalves};
+pub use one_shot::{AnswerSecret, OneShotQuery, UniformHalves};
 pub use query::{parse_query, parse_rounded_query, query_bytes, rounded_query_bytes};
 pub use secret::RingSecret;
 pub use set::RingSet;

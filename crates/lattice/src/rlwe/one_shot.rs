@@ -19,7 +19,7 @@ const TOGETHER: usize = 8;
 
 /// What a query with its keys holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OneShotShape {
+pub struct OneShotQuery {
     /// The parameters: a set with rounded queries.
     pub set: RingSet,
     /// Levels of the expansion.
@@ -28,7 +28,7 @@ pub struct OneShotShape {
     pub rotations: Rotations,
 }
 
-impl OneShotShape {
+impl OneShotQuery {
     fn keys(&self) -> KeyShape {
         let Self { set, levels, rotations } = *self;
         KeyShape { set, levels, rotations: Some(rotations), conversion: Conversion::None }
@@ -84,20 +84,20 @@ impl OneShotShape {
 
 /// The uniform halves of a database's queries and of the keys that these bring.
 pub struct UniformHalves {
-    shape: OneShotShape,
+    shape: OneShotQuery,
     words: Vec<u32>,
 }
 
 impl UniformHalves {
     /// Those of the public `seed`. The key of their streams is a hash of it, as of public matrices: nobody chooses it.
-    pub fn new(shape: OneShotShape, seed: &Seed) -> Self {
+    pub fn new(shape: OneShotQuery, seed: &Seed) -> Self {
         let key = blake3::derive_key(NAME, seed);
         let halves = (0..=shape.keys().ciphertexts()).map(|i| uniform_half(shape.set.ring(), &key, i));
         Self { shape, words: halves.flatten().collect() }
     }
 
     /// What they are of.
-    pub fn shape(&self) -> OneShotShape {
+    pub fn shape(&self) -> OneShotQuery {
         self.shape
     }
 
@@ -156,8 +156,8 @@ impl AnswerSecret {
 mod tests {
     use super::*;
 
-    fn shape(set: RingSet) -> OneShotShape {
-        OneShotShape { set, levels: 4, rotations: Rotations::new(256, 5, 8) }
+    fn shape(set: RingSet) -> OneShotQuery {
+        OneShotQuery { set, levels: 4, rotations: Rotations::new(256, 5, 8) }
     }
 
     #[test]
@@ -205,12 +205,39 @@ mod tests {
         }
     }
 
+    /// The largest coefficient of the difference of two b halves (values): under one secret and one uniform half what is
+    /// left is small.
+    fn largest_difference(ring: &spirea_math::Ring, one: &[u32], other: &[u32]) -> u128 {
+        let mut difference = one.to_vec();
+        ring.sub_assign(&mut difference, other);
+        ring.inverse(&mut difference);
+        let coefficients = (0..ring.degree()).map(|i| ring.centred(ring.coefficient(&difference, i)));
+        coefficients.map(i128::unsigned_abs).max().unwrap()
+    }
+
     #[test]
     fn every_query_has_a_secret_of_its_own() {
         let mut rng = SecretRng::from_os().unwrap();
-        let uniform = UniformHalves::new(shape(RingSet::Fast), &[5; 32]);
-        let [(_, one), (_, other)] = [(); 2].map(|()| uniform.ask(&[], &mut rng));
-        assert_ne!(one.0.coefficients, other.0.coefficients);
+        let (shape, ring) = (shape(RingSet::Fast), RingSet::Fast.ring());
+        let uniform = UniformHalves::new(shape, &[5; 32]);
+        let mut first_body = || {
+            let (query, _) = uniform.ask(&[], &mut rng);
+            shape.parse(&query).unwrap()[..ring.words()].to_vec()
+        };
+        let [one, other] = [first_body(), first_body()];
+        assert!(largest_difference(ring, &one, &other) > ring.modulus() >> 8);
+
+        // What a secret that is used twice would leave.
+        let mut rng = SecretRng::from_os().unwrap();
+        let secret = RingSecret::sample(shape.set, &mut rng);
+        let image = secret.image(shape.keys().exponents().next().unwrap());
+        let factor = shape.set.expansion_gadget().factors(ring)[0];
+        let [one, other] = [(); 2].map(|()| {
+            let mut message = secret.key_message(factor, &image, &mut rng).to_vec();
+            secret.mask(uniform.words()[..ring.words()].to_vec(), &mut message);
+            message
+        });
+        assert!(one != other && largest_difference(ring, &one, &other) < 64);
     }
 
     #[test]

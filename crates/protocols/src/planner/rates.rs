@@ -8,7 +8,7 @@ use spirea_backend::{
     RingMatrix, RowLayout, SwitchedBits,
 };
 use spirea_dpf::{Domain, DpfError, OutputKind, PrfKind, Select};
-use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotShape, RingSecret, UniformHalves, parse_query};
+use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, RingSecret, UniformHalves, parse_query};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
 use spirea_math::{Expansion, Rotations};
@@ -175,7 +175,7 @@ impl Rates {
         let levels = (RingSet::DEGREE / RING_DEGREE).trailing_zeros();
         let expansion = Expansion::partial(levels, rotations.chunks());
         let packing = FixedPacking { gadget: set.expansion_gadget(), expansion, rotations };
-        let uniform = UniformHalves::new(OneShotShape { set, levels, rotations }, &[0; 32]);
+        let uniform = UniformHalves::new(OneShotQuery { set, levels, rotations }, &[0; 32]);
         let switched = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
         let bodies = Bodies::whole(0, 0);
         let mut seconds = [0.0; 2];

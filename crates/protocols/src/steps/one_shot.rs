@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use spirea_backend::{Bodies, FixedPacking, PackedEnds, RingBackend};
 use spirea_lattice::rlwe::noise::RingNoise;
-use spirea_lattice::rlwe::{AnswerSecret, KeyShape, OneShotShape as QueryShape, UniformHalves};
+use spirea_lattice::rlwe::{AnswerSecret, KeyShape, OneShotQuery, UniformHalves};
 use spirea_lattice::{LweSecret, LweSet, RingSet};
 use spirea_math::random::{SecretRng, Seed};
 use zeroize::Zeroizing;
@@ -47,9 +47,9 @@ impl OneShotShape {
         Self { rotated: RotatedShape::new(lwe, set, results, 1), results }
     }
 
-    fn query(&self) -> QueryShape {
+    fn query(&self) -> OneShotQuery {
         let RotatedShape { rotations, .. } = self.rotated;
-        QueryShape { set: self.set(), levels: self.levels(), rotations }
+        OneShotQuery { set: self.set(), levels: self.levels(), rotations }
     }
 
     fn packing(&self) -> FixedPacking {
@@ -92,9 +92,8 @@ impl Shape for OneShotShape {
         self.results as u64 * self.uniform_bytes() as u64
     }
 
-    fn fixed_bytes(&self) -> u64 {
-        let digits = self.set().expansion_gadget().levels(self.set().ring());
-        (self.packing().substitutions(self.results) * digits * self.set().ring().words() * 4) as u64
+    fn digits_bytes(&self) -> u64 {
+        self.packing().digits_bytes(self.set().ring(), self.results) as u64
     }
 
     fn unpack_work(&self) -> Vec<Work> {

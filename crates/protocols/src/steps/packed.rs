@@ -183,7 +183,7 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
     fn memory_bytes(&self) -> u64 {
         let shape = self.shape();
         let plain = shape.ring.plain_bytes(shape.parts() * shape.blocks());
-        self.stored().bytes() + plain + shape.ring.fixed_bytes() + shape.ring.leaves_bytes() as u64
+        self.stored().bytes() + plain + shape.ring.digits_bytes() + shape.ring.leaves_bytes() as u64
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {

@@ -63,8 +63,8 @@ pub(crate) trait Shape: Send + Sync {
         0
     }
 
-    /// Bytes that are computed beforehand beside plaintexts.
-    fn fixed_bytes(&self) -> u64 {
+    /// Bytes of digits that are computed beforehand, beside plaintexts; 0 if a query has them computed.
+    fn digits_bytes(&self) -> u64 {
         0
     }
 

@@ -112,7 +112,7 @@ impl Parameters for Params {
         self.stored().bytes()
             + self.0.fixed_bytes()
             + shape.plain_bytes(self.blocks())
-            + shape.fixed_bytes()
+            + shape.digits_bytes()
             + shape.leaves_bytes() as u64
     }
 
