@@ -41,7 +41,7 @@ endif
 
 # And what takes longer than anyone waits for: hours.
 .PHONY: test-all
-test-all: test torture check-whole-cuda-pack check-web rtl
+test-all: test torture check-whole-cuda-pack check-web rtl ive
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda --package spirea-cluster
 	SPIREA_CONFORMANCE=long $(MAKE) test-constant-time test-cuda-asan
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
@@ -230,7 +230,6 @@ ive:
 	$(CARGO) build --release --locked --package spirea-ive
 	mkdir -p target/ive
 	target/release/spirea-ive reproduce --figures target/ive
-	target/release/spirea-ive --json reproduce --figures target/ive > target/ive/reproduced.json
 	target/release/spirea-ive plan --db-tb 1.25 --qps 500 --chart target/ive/plan.svg
 
 # The accelerator's hardware, simulated and proven, the short form and the long one, and its areas: docs/rtl.md.

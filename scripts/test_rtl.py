@@ -5,7 +5,7 @@ usage: test_rtl.py smoke | all | area [LIBERTY]
 
 `smoke` is the unit of 8 lanes by two simulators, and the proofs; `all` adds 16 and 64 lanes, and prints what `area` does:
 gates, of no particular process unless a Liberty file is given. Either compares the intervals and latencies that it saw
-with sim/ive/arch.toml.
+with sim/ive/arch.toml, and fails if it takes longer than it may.
 
 Needs Verilator, Icarus Verilog, Yosys and Z3; where they are not there and this may install packages, it installs
 Debian's.
@@ -14,6 +14,7 @@ Debian's.
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -33,6 +34,20 @@ PRIMES = range(4)
 ALL_LANES = [64, 16, 8]
 # Cycles of a stage.
 BUTTERFLY = 5
+# Five minutes of two processors; counted in their time, so that other work on the machine makes no difference.
+MOST_SECONDS = 600
+# Faults that a proof must find: of which file what, and what stands in its place.
+FAULTS = {
+    "modmul": [
+        ("reduction.v", "half[14:0]), .r(second_multiple)", "half[15:1]), .r(second_multiple)"),
+        ("reduction.v", "(q & {`WORD{difference[28]}})", "`WORD'd0"),
+        ("modmul.v", "assign prime_after_4 = primes[7:6];", "assign prime_after_4 = primes[5:4];"),
+    ],
+    "add_subtract": [
+        ("modadd.v", "assign r = difference[`WORD] ?", "assign r = sum[`WORD] ?"),
+        ("modsub.v", "{`WORD{difference[`WORD]}}", "{`WORD{1'b1}}"),
+    ],
+}
 
 
 def tool(name, package=None):
@@ -116,18 +131,51 @@ def icarus(top, *arguments):
     return run(tool("vvp", "iverilog"), "-n", compiled, *arguments).strip()
 
 
-def proof(name, prime):
-    """Assertions of rtl/formal about a prime, for all inputs: those of five cycles, which is all that a pipeline of four
-    that begins with anything can show."""
+def formula(name, prime, fault=None):
+    """What a solver is asked about a prime; with a fault, of sources that have it."""
+    script, stem = (RTL / "formal" / f"{name}.ys").read_text(), f"{name}-{prime}"
     OUT.mkdir(parents=True, exist_ok=True)
-    formula = OUT / f"{name}-{prime}.smt2"
-    run(tool("yosys"), "-q", "-D", f"PRIME={prime}", "-s", RTL / "formal" / f"{name}.ys", "-b", "smt2 -wires", "-o",
-        formula)
+    if fault is not None:
+        file, right, wrong = FAULTS[name][fault]
+        text, stem = (RTL / "src" / file).read_text(), f"{stem}-fault-{fault}"
+        if text.count(right) != 1 or f"rtl/src/{file}" not in script:
+            raise RuntimeError(f"rtl/src/{file} does not have the place of a fault once: {right}")
+        planted = OUT / f"{stem}-{file}"
+        planted.write_text(text.replace(right, wrong))
+        script = script.replace(f"rtl/src/{file}", str(planted))
+    (OUT / f"{stem}.ys").write_text(script)
+    run(tool("yosys"), "-q", "-D", f"PRIME={prime}", "-s", OUT / f"{stem}.ys", "-b", "smt2 -wires", "-o",
+        OUT / f"{stem}.smt2")
+    return OUT / f"{stem}.smt2"
+
+
+def solver(path, *options):
+    """Whether all that was asked holds, of five cycles: all that a pipeline of four that begins with anything can show."""
     tool("z3")
-    said = run(tool("yosys-smtbmc", "yosys"), "-s", "z3", "--noprogress", "-t", "5", formula)
-    if "Status: PASSED" not in said:
-        raise RuntimeError(said)
-    return "holds"
+    command = [tool("yosys-smtbmc", "yosys"), "-s", "z3", "--noprogress", "-t", "5", *options, path]
+    said = subprocess.run(list(map(str, command)), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    passed, failed = "Status: PASSED" in said, "Status: FAILED" in said
+    if passed == failed:
+        raise RuntimeError(said[-8000:])
+    return passed, said
+
+
+def proof(name, prime):
+    """Assertions of rtl/formal about a prime, for all inputs, and that there are inputs for which they say something."""
+    path = formula(name, prime)
+    for options in [], ["-c"]:
+        passed, said = solver(path, *options)
+        if not passed:
+            raise RuntimeError(said[-8000:])
+    return "holds, and is of something"
+
+
+def planted(name, fault):
+    """The proof finds a fault."""
+    passed, _ = solver(formula(name, PRIMES[0], fault))
+    if passed:
+        raise RuntimeError(f"not found: {FAULTS[name][fault]}")
+    return "found"
 
 
 def conclusion():
@@ -209,12 +257,17 @@ def main(arguments):
             sys.exit(__doc__)
     proofs = [(f"{name}, prime {i}", proof, name, i) for i in PRIMES for name in ("modmul", "add_subtract")]
     proofs.append(("what follows for modmul", conclusion))
+    proofs += [(f"a fault in {of[0]}", planted, name, i) for name, faults in FAULTS.items() for i, of in enumerate(faults)]
     programs = [(f"program for {n} lanes", program, n) for n in lanes]
     all_of([(f"verilated {n} lanes", verilator_bench, n) for n in lanes] + programs + proofs + long
            + [(f"lint of {n} lanes", lint, n) for n in lanes])
     smoke = ("Icarus, 8 lanes", icarus, "smoke", f"+program={OUT / '8' / 'program'}")
     all_of([smoke] + [(f"bench of {n} lanes", verilated, n) for n in lanes])
-    print("the hardware computes what the software does, at the intervals of the simulator")
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = children.ru_utime + children.ru_stime
+    if seconds > MOST_SECONDS:
+        sys.exit(f"FAILED: {seconds:.0f} s of processor time, more than {MOST_SECONDS}")
+    print(f"the hardware computes what the software does, at the intervals of the simulator ({seconds:.0f} s of processor time)")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ module add_subtract_properties #(
         assume (x < Q && y < Q);
         assert (s < Q && (s == x + y || s == x + y - Q));
         assert (d < Q && (d == x - y || d == x - y + Q));
+        cover (x + y >= Q && x < y);
     end
 endmodule
 `default_nettype wire

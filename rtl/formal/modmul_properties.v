@@ -35,6 +35,8 @@ module modmul_properties #(
         if (age != 4) age <= age + 1;
     end
     always @* if (age == 4) assert (prime_after_1 == prime1 && prime_after_4 == prime4);
+    // None of this is said of nothing.
+    always @* cover (age == 4 && prime3 == PRIME && prime4 == PRIME && r != 0);
 
     localparam K = PRIME == 0 ? 15 : PRIME == 1 ? 17 : PRIME == 2 ? 21 : 22;
     localparam signed [63:0] Q = (64'd1 << 27) + (64'd1 << K) + 64'd1;

@@ -66,7 +66,7 @@ impl Simulation {
                     let took = service(queries);
                     let requests = requests.into_iter().map(|request| request.item).collect();
                     simulated.batches.push(Launched { at: now, took, queries, requests });
-                    ends = Some((now + took, queries, took));
+                    ends = Some((now.saturating_add(took), queries, took));
                     continue;
                 }
                 Next::Wait(until) => Some(until),

@@ -206,11 +206,12 @@ impl RingBackend for Accelerator {
 
     fn poly_fold(&self, ring: &Arc<Ring>, plain: &[Plain], leaves: &Batch) -> Result<Batch, BackendError> {
         let machine = self.machine(ring);
-        let of_query = |leaves: &Vec<Ciphertext>| {
-            let folds = plain.iter().map(|rows| machine.select_rows(rows, leaves).map_err(refused));
-            Ok(folds.collect::<Result<Vec<_>, BackendError>>()?.concat())
-        };
-        leaves.iter().map(of_query).collect()
+        let mut selected = vec![Vec::new(); leaves.len()];
+        for rows in plain {
+            let folds = machine.select_rows(rows, leaves).map_err(refused)?;
+            selected.iter_mut().zip(folds).for_each(|(all, fold)| all.extend(fold));
+        }
+        Ok(selected)
     }
 
     fn sum_rotated(

@@ -12,7 +12,7 @@ use spirea_math::{Expansion, Rotations};
 
 use crate::arch::Arch;
 use crate::error::IveError;
-use crate::graph::{Graph, Work};
+use crate::graph::{Event, Graph, Moment, Work};
 use crate::rotation::{lower_rotations, lower_sums, rotating};
 use crate::schedule::{Digits, Order, Schedule, Step, levels, lower_assembly};
 
@@ -93,16 +93,24 @@ struct Instruction {
     followers: Vec<u32>,
 }
 
-/// When the operands of an operation are read, and when it is over. What was made of the operands is in the iCRT buffer
-/// until then (section IV-F).
+/// When the operands of an operation are read, and when it is over.
 #[derive(Clone, Copy)]
 struct Executed {
     read: u32,
     over: u32,
 }
 
+impl Executed {
+    fn at(self, moment: Moment) -> u32 {
+        match moment {
+            Moment::Read => self.read,
+            Moment::Over => self.over,
+        }
+    }
+}
+
 impl From<u32> for Executed {
-    /// Of an operation that needs its operand to the end.
+    /// Of a transfer, which has read all when it is over.
     fn from(over: u32) -> Self {
         Self { read: over, over }
     }
@@ -334,26 +342,24 @@ pub fn execute(arch: &Arch, schedule: &Schedule, graph: &Graph) -> CoreReport {
     };
     let mut executed: Vec<Executed> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
-        // What a product empties is the place of Y, and Y is needed no longer than its inverse transform.
-        let emptied = |&before: &usize| match graph.nodes()[before].work {
-            Work::Product { .. } => executed[before].read,
-            _ => executed[before].over,
-        };
-        let operands = node.operands.iter().map(|operand| executed[operand.node].over);
-        let after: Vec<u32> = operands.chain(node.after.iter().map(emptied)).collect();
+        let at = |Event { node, moment }| executed[node].at(moment);
+        let after: Vec<u32> = node.before().map(at).collect();
         executed.push(match node.work {
             Work::LoadKey { .. } => program.transfer(schedule.key_bytes(&arch.scheme), &after).into(),
             Work::LoadCiphertext { .. } => program.transfer(arch.scheme.ciphertext_bytes(), &after).into(),
             Work::StoreCiphertext { .. } => program.store(arch.scheme.ciphertext_bytes(), &after).into(),
-            Work::Product { .. } | Work::Assembly => program.key_product(2, &after),
+            Work::Product | Work::Assembly => program.key_product(2, &after),
             Work::Substitution { .. } | Work::Rotation { .. } => program.substitution(&after),
         });
     }
     program.run()
 }
 
-/// Subtrees of a layer that are simulated one by one; more follow at the pace of the second half of these.
+/// Subtrees of a layer of which twice as many are simulated one by one, and sums of images; more follow at the pace of the
+/// second half of these.
 const SIMULATED: u64 = 64;
+/// Of subtrees that have more leaves than this together, fewer.
+const LEAVES: u64 = 1 << 12;
 
 /// A tournament of so many rows.
 ///
@@ -367,11 +373,12 @@ pub fn tournament(arch: &Arch, schedule: &Schedule, rows: u64) -> Result<CoreRep
     let mut sum = CoreReport::default();
     // The keys of a layer take the place of those of the one before: one begins when the other is over.
     for of in schedule.layers(rows) {
-        sum = sum.then(if of.subtrees <= 2 * SIMULATED {
+        let simulated = (LEAVES >> of.levels).clamp(1, SIMULATED);
+        sum = sum.then(if of.subtrees <= 2 * simulated {
             layer(of.levels, of.loads)?
         } else {
             let some = |subtrees: u64| layer(of.levels, subtrees << of.levels);
-            further(some(SIMULATED)?, some(2 * SIMULATED)?, of.subtrees)
+            further(some(simulated)?, some(2 * simulated)?, of.subtrees, simulated)
         });
     }
     Ok(sum)
@@ -430,12 +437,14 @@ pub fn sum_rotated(
     sums: u64,
 ) -> Result<CoreReport, IveError> {
     let some = |sums| Ok(execute(arch, &rotating(digits), &lower_sums(arch, digits, rotations, sums)?));
-    if sums <= 2 * SIMULATED { some(sums) } else { Ok(further(some(SIMULATED)?, some(2 * SIMULATED)?, sums)) }
+    if sums <= 2 * SIMULATED {
+        return some(sums);
+    }
+    Ok(further(some(SIMULATED)?, some(2 * SIMULATED)?, sums, SIMULATED))
 }
 
-/// So many alike, of which half and all of the first 2 [`SIMULATED`] were simulated: the others follow at the pace of the
-/// second half.
-fn further(half: CoreReport, whole: CoreReport, count: u64) -> CoreReport {
+/// So many alike, of which the first `simulated` and twice as many were: the others follow at the pace of the second half.
+fn further(half: CoreReport, whole: CoreReport, count: u64, simulated: u64) -> CoreReport {
     let pace = whole.then(half.times(-1.0));
-    whole.then(pace.times((count - 2 * SIMULATED) as f64 / SIMULATED as f64))
+    whole.then(pace.times((count - 2 * simulated) as f64 / simulated as f64))
 }

@@ -1,13 +1,13 @@
-//! The paper's figures from the simulator: 4, 6, 8, 12, 13a to 13d and 14. Figure 13e is of synthesized circuits, of which
-//! nothing is simulated. Where the paper has processors and GPUs, only its IVE is simulated.
+//! The paper's figures from the simulator: 4, 6, 8, 12, 13a to 13d and 14. Figure 13e is of synthesized circuits: it is the
+//! paper's, and says so. Where the paper has processors and GPUs, only its IVE is simulated.
 
 use serde::Serialize;
 
 use crate::arch::{Arch, Scheme};
 use crate::error::IveError;
-use crate::reproduce::{Multiplications, Row, batch, served, step_traffic, usual};
+use crate::reproduce::{Multiplications, Row, Skipped, batch, step_traffic, usual};
 use crate::schedule::{Digits, Order, Schedule, Step};
-use crate::scheduler::{Policy, mean_latency};
+use crate::scheduler::{Policy, mean_latency, served};
 use crate::system::{BatchReport, Mapping, Schedules, Workload, simulate, usual_batch};
 
 /// A bar, from its label to what is said of it.
@@ -75,26 +75,45 @@ const SIZES: [f64; 4] = [2.0, 4.0, 8.0, 16.0];
 /// Batches of Figures 6, 13c and 13d.
 const BATCHES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// All of them; `rows` are those of [`crate::reproduce::rows`].
-///
-/// # Errors
-/// Those of the simulator, if the architecture has no room for what the paper did.
-pub fn figures(arch: &Arch, rows: &[Row]) -> Result<Vec<Figure>, IveError> {
-    Ok(vec![
-        complexity(&arch.scheme),
-        first_dimension(&arch.scheme),
-        intensity(arch)?,
-        share_of_batches(arch)?,
-        traffic(arch)?,
-        throughput(arch, rows)?,
-        steps(arch)?,
-        schedules(arch)?,
-        batches(arch, "13c", "Latency of a batch by its size, 16 GiB", 16.0, 1)?,
-        batches(arch, "13d, 128 GiB", "Latency of a batch by its size, 128 GiB in LPDDR", 128.0, 1)?,
-        batches(arch, "13d, 1 TiB", "Latency of a batch by its size, 1 TiB on 16 systems", 1024.0, 16)?,
-        compared("14a", "IVE against an ARK-like machine", rows),
-        arrivals(arch)?,
-    ])
+/// All of them that the machine has; `rows` are those of [`crate::reproduce::Reproduction`].
+pub fn figures(arch: &Arch, rows: &[Row]) -> (Vec<Figure>, Vec<Skipped>) {
+    let one_tib = "Latency of a batch by its size, 1 TiB on 16 systems";
+    let all = [
+        ("4a", Ok(complexity(&arch.scheme))),
+        ("4b", Ok(first_dimension(&arch.scheme))),
+        ("6, left", intensity(arch)),
+        ("6, right", share_of_batches(arch)),
+        ("8", traffic(arch)),
+        ("12", throughput(arch, rows)),
+        ("13a", steps(arch)),
+        ("13b", schedules(arch)),
+        ("13c", batches(arch, "Latency of a batch by its size, 16 GiB", 16.0, 1)),
+        ("13d, 128 GiB", batches(arch, "Latency of a batch by its size, 128 GiB in LPDDR", 128.0, 1)),
+        ("13d, 1 TiB", batches(arch, one_tib, 1024.0, 16)),
+        ("13e", Ok(circuits())),
+        (
+            "14a",
+            usual(arch, 16.0, 1).map(|_| compared("Fig. 14a: ", "IVE against an ARK-like machine", rows)),
+        ),
+        ("14b", arrivals(arch)),
+    ];
+    let (mut drawn, mut skipped) = (Vec::new(), Vec::new());
+    for (number, figure) in all {
+        match figure {
+            Ok(Plot { title, note, content }) => drawn.push(Figure { number, title, note, content }),
+            Err(error) => {
+                skipped.push(Skipped { what: format!("Figure {number}"), reason: error.to_string() });
+            }
+        }
+    }
+    (drawn, skipped)
+}
+
+/// A figure without its number.
+struct Plot {
+    title: &'static str,
+    note: String,
+    content: Content,
 }
 
 fn of_batch(queries: u64) -> String {
@@ -113,22 +132,21 @@ fn bar(label: impl Into<String>, parts: Vec<f64>, remark: impl Into<String>) -> 
     Bar { label: label.into(), parts, remark: remark.into(), apart: false }
 }
 
-fn complexity(scheme: &Scheme) -> Figure {
+fn complexity(scheme: &Scheme) -> Plot {
     let bars = SIZES.into_iter().map(|gib| {
         let all = Multiplications::of(scheme, gib);
         let share = |of: f64| 100.0 * of / all.sum();
         let parts = vec![share(all.expand), share(all.row_selection), share(all.coltor)];
         bar(format!("{gib} GiB"), parts, format!("{:.1} G", all.sum() / 1e9))
     });
-    Figure {
-        number: "4a",
+    Plot {
         title: "Integer multiplications of a query by step",
         note: "counted; a multiplication of a transform counts 3; the paper says 58 to 66% for RowSel".into(),
         content: Content::Bars { unit: "% of a query", parts: STEPS.into(), bars: bars.collect() },
     }
 }
 
-fn first_dimension(scheme: &Scheme) -> Figure {
+fn first_dimension(scheme: &Scheme) -> Plot {
     let lines = SIZES.into_iter().map(|gib| {
         let points = (5..12).map(|power| {
             let scheme = Scheme { first_dimension: 1 << power, ..*scheme };
@@ -136,15 +154,14 @@ fn first_dimension(scheme: &Scheme) -> Figure {
         });
         Line { name: format!("{gib} GiB"), points: points.collect() }
     });
-    Figure {
-        number: "4b",
+    Plot {
         title: "Integer multiplications of a query by the size of the first dimension",
         note: "counted; the paper says that 256 to 512 are best".into(),
         content: Content::Lines { x: "D0", y: "10^9 multiplications", lines: lines.collect() },
     }
 }
 
-fn intensity(arch: &Arch) -> Result<Figure, IveError> {
+fn intensity(arch: &Arch) -> Result<Plot, IveError> {
     let (gib, rows) = (16.0, 1u64 << 12);
     let all = Multiplications::of(&arch.scheme, gib);
     let schedules = Schedules::baseline(arch)?;
@@ -159,8 +176,7 @@ fn intensity(arch: &Arch) -> Result<Figure, IveError> {
         line(STEPS[1], &|queries| queries * all.row_selection / (database + queries * results)),
         line(STEPS[2], &|_| all.coltor / step_traffic(arch, schedules.coltor)),
     ];
-    Ok(Figure {
-        number: "6, left",
+    Ok(Plot {
         title: "Multiplications for each byte of memory traffic, 16 GiB",
         note: "counted, without hierarchical search; batches help RowSel alone".into(),
         content: Content::Lines { x: "queries of a batch", y: "multiplications / byte", lines },
@@ -172,14 +188,13 @@ fn parts(report: &BatchReport) -> Vec<f64> {
     [report.expand, report.row_selection, report.coltor].map(|seconds| 1e3 * seconds).into()
 }
 
-fn share_of_batches(arch: &Arch) -> Result<Figure, IveError> {
+fn share_of_batches(arch: &Arch) -> Result<Plot, IveError> {
     let bars = BATCHES[..8].iter().map(|&queries| {
         let report = batch(arch, 16.0, 1, queries, Mapping::RowsPerCore)?;
         let shares = parts(&report).into_iter().map(|part| part / 10.0 / report.computing()).collect();
         Ok(bar(of_batch(queries), shares, format!("{:.1} ms", 1e3 * report.computing())))
     });
-    Ok(Figure {
-        number: "6, right",
+    Ok(Plot {
         title: "Where the time of a batch goes, 16 GiB",
         note: "simulated IVE, rows of ColTor on all cores; the paper's figure is of a GPU".into(),
         content: Content::Bars {
@@ -190,7 +205,7 @@ fn share_of_batches(arch: &Arch) -> Result<Figure, IveError> {
     })
 }
 
-fn traffic(arch: &Arch) -> Result<Figure, IveError> {
+fn traffic(arch: &Arch) -> Result<Plot, IveError> {
     let mut bars = Vec::new();
     for (step, name) in [(Step::Expand, STEPS[0]), (Step::ColTor, STEPS[2])] {
         let baseline = step_traffic(arch, Schedule::baseline(arch, step)?);
@@ -207,15 +222,14 @@ fn traffic(arch: &Arch) -> Result<Figure, IveError> {
             bars.push(Bar { apart, ..bar(format!("{name}, {what}"), vec![bytes / 1e6], remark) });
         }
     }
-    Ok(Figure {
-        number: "8",
+    Ok(Plot {
         title: "Memory traffic of a query by schedule, 16 GiB",
         note: "counted; the paper: ExpandQuery 1.75 and 1.87, ColTor 1.81 and 2.24 times less".into(),
         content: Content::Bars { unit: "MB", parts: vec!["keys and ciphertexts"], bars },
     })
 }
 
-fn throughput(arch: &Arch, rows: &[Row]) -> Result<Figure, IveError> {
+fn throughput(arch: &Arch, rows: &[Row]) -> Result<Plot, IveError> {
     let mut bars = Vec::new();
     for gib in &SIZES[..3] {
         let report = usual(arch, *gib, 1)?;
@@ -226,23 +240,21 @@ fn throughput(arch: &Arch, rows: &[Row]) -> Result<Figure, IveError> {
         let remarks = [format!("{rate:.0}, {energy}"), format!("{paper:.0}")];
         bars.extend(beside(format!("{gib} GiB"), rate, paper, remarks));
     }
-    Ok(Figure {
-        number: "12",
+    Ok(Plot {
         title: "Queries a second of one system",
         note: "the paper: 0.03, 0.05 and 0.09 J a query; its processors and GPUs are not simulated".into(),
         content: Content::Bars { unit: "queries a second", parts: COMPARED.into(), bars },
     })
 }
 
-fn steps(arch: &Arch) -> Result<Figure, IveError> {
+fn steps(arch: &Arch) -> Result<Plot, IveError> {
     let bars = SIZES.into_iter().map(|gib| {
         let report = usual(arch, gib, 1)?;
         let remark = format!("{:.1} ms", 1e3 * report.computing());
         let shares = parts(&report).into_iter().map(|part| part / 10.0 / report.computing()).collect();
         Ok(bar(format!("{gib} GiB"), shares, remark))
     });
-    Ok(Figure {
-        number: "13a",
+    Ok(Plot {
         title: "Where the time of a batch of 64 goes",
         note: "simulated".into(),
         content: Content::Bars {
@@ -253,7 +265,7 @@ fn steps(arch: &Arch) -> Result<Figure, IveError> {
     })
 }
 
-fn schedules(arch: &Arch) -> Result<Figure, IveError> {
+fn schedules(arch: &Arch) -> Result<Plot, IveError> {
     let queries = usual_batch(arch, 16.0, 1)?;
     let workload = Workload { gib: 16.0, systems: 1, queries, mapping: Mapping::QueryPerCore };
     let mut bars = Vec::new();
@@ -265,21 +277,14 @@ fn schedules(arch: &Arch) -> Result<Figure, IveError> {
         let report = simulate(arch, &schedules, &workload)?;
         bars.push(bar(name, parts(&report), format!("{:.1} ms", 1e3 * report.computing())));
     }
-    Ok(Figure {
-        number: "13b",
+    Ok(Plot {
         title: "A batch of 64 by schedule, 16 GiB",
         note: "simulated; the paper: DFS-HS 1.2 times, with R.O. 1.26 times as fast".into(),
         content: Content::Bars { unit: "ms", parts: STEPS.into(), bars },
     })
 }
 
-fn batches(
-    arch: &Arch,
-    number: &'static str,
-    title: &'static str,
-    gib: f64,
-    systems: u64,
-) -> Result<Figure, IveError> {
+fn batches(arch: &Arch, title: &'static str, gib: f64, systems: u64) -> Result<Plot, IveError> {
     let bars = BATCHES.into_iter().map(|queries| {
         // A batch smaller than the cores leaves none idle: section V's division of rows.
         let few = queries < arch.chip.cores;
@@ -291,8 +296,7 @@ fn batches(
         let each = if systems > 1 { " a system" } else { "" };
         Ok(bar(of_batch(queries), parts, format!("{rate:.1} QPS{each}")))
     });
-    Ok(Figure {
-        number,
+    Ok(Plot {
         title,
         note: "simulated; communication is that of keys, queries and partial answers".into(),
         content: Content::Bars {
@@ -303,24 +307,40 @@ fn batches(
     })
 }
 
+/// What the text of section VI-C says of Figure 13e, but for what sysNTTU costs in energy.
+fn circuits() -> Plot {
+    let bars = [
+        ("area with special primes", 96.0),
+        ("energy with special primes", 96.0),
+        ("area with sysNTTU", 93.0),
+    ];
+    Plot {
+        title: "What special primes save, and units for both transforms and products of matrices",
+        note: "the paper's, of synthesized circuits: nothing of it is simulated".into(),
+        content: Content::Bars {
+            unit: "% of what it is without",
+            parts: vec!["the paper's"],
+            bars: bars.map(|(label, share)| bar(label, vec![share], format!("{share:.0}%"))).into(),
+        },
+    }
+}
+
 /// Rows of a figure beside the paper's.
-fn compared(number: &'static str, title: &'static str, rows: &[Row]) -> Figure {
-    let prefix = format!("Fig. {number}: ");
+fn compared(prefix: &str, title: &'static str, rows: &[Row]) -> Plot {
     let mut bars = Vec::new();
-    for row in rows.iter().filter(|row| row.what.starts_with(&prefix)) {
-        let what = &row.what[prefix.len()..];
+    for row in rows {
+        let Some(what) = row.what.strip_prefix(prefix) else { continue };
         let remarks = [row.simulated, row.paper].map(|value| format!("{value:.2}"));
         bars.extend(beside(what.into(), row.simulated, row.paper, remarks));
     }
-    Figure {
-        number,
+    Plot {
         title,
         note: "simulated, 16 GiB; area and power of parts are the paper's".into(),
         content: Content::Bars { unit: "times", parts: COMPARED.into(), bars },
     }
 }
 
-fn arrivals(arch: &Arch) -> Result<Figure, IveError> {
+fn arrivals(arch: &Arch) -> Result<Plot, IveError> {
     /// Queries that each point is of.
     const COUNT: usize = 20_000;
     let (policy, service) = served(arch, 16.0, 1)?;
@@ -333,8 +353,7 @@ fn arrivals(arch: &Arch) -> Result<Figure, IveError> {
         [&alone[..], &[25.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0, 450.0, 500.0, 550.0]]
             .concat();
     let bound = 2e3 * service[0];
-    Ok(Figure {
-        number: "14b",
+    Ok(Plot {
         title: "Mean latency of queries that arrive at random, 16 GiB",
         note: "simulated, by the engine's batch scheduler on a virtual clock".into(),
         content: Content::Lines {

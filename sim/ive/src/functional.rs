@@ -1,15 +1,17 @@
 //! The lowered graphs, executed on ciphertexts: a schedule that is wrong is wrong in the answer.
 //!
-//! A register file has as many places as the schedule found, and operations read and write places: what is overwritten
-//! too early, or read too early, is another ciphertext. Arithmetic is exact, so that the words are those of any backend.
+//! A register file has the places of the graph, for ciphertexts and for keys, and operations read and write places: what is
+//! overwritten too early, or read too early, is another ciphertext. An operation reads before it is over, and others may
+//! come between, as in [`crate::core`]. Arithmetic is exact, so that the words are those of any backend.
 
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use crate::arch::Arch;
+use crate::arrays;
 use crate::error::IveError;
-use crate::graph::{Graph, Operand, Work};
+use crate::graph::{Event, Graph, Moment, Work};
 use crate::rotation::{lower_rotations, lower_sums};
-use crate::schedule::{Schedule, lower_assembly};
+use crate::schedule::{Digits, lower_assembly};
 use crate::system::Schedules;
 
 /// A ciphertext as coefficients, prime by prime.
@@ -57,8 +59,20 @@ enum Exponents<'a> {
     None,
     /// Those of the levels of an expansion, from this one on.
     From(u32),
-    /// By the number of the key.
+    /// By their number.
     Of(&'a [usize]),
+}
+
+/// What a graph is executed on.
+#[derive(Clone, Copy)]
+struct Memory<'a> {
+    /// Where digits are.
+    digits: Digits,
+    /// By the levels of its loads.
+    keys: &'a [Key],
+    /// By the numbers of its loads.
+    ciphertexts: &'a [Ciphertext],
+    exponents: Exponents<'a>,
 }
 
 /// A machine that computes.
@@ -91,7 +105,9 @@ impl Machine<'_> {
             let graph = schedule.lower_expansion(self.arch, expansion, top, layer.levels)?;
             let level = expansion.first() + top;
             let keys = keys.expansion.get(level as usize..).unwrap_or(&[]);
-            nodes = self.execute(&graph, keys, Exponents::From(level), &nodes)?;
+            let exponents = Exponents::From(level);
+            let memory = Memory { digits: schedule.digits, keys, ciphertexts: &nodes, exponents };
+            nodes = self.execute(&graph, memory)?;
             top += layer.levels;
         }
         Ok(nodes)
@@ -102,9 +118,11 @@ impl Machine<'_> {
     /// # Errors
     /// As [`Machine::expand`].
     pub fn assemble(&self, keys: &Keys, leaves: &[Ciphertext], gadget: Gadget) -> Result<Vec<Key>, IveError> {
-        let Schedule { digits, .. } = self.schedules.expand;
+        let digits = self.schedules.expand.digits;
         let graph = lower_assembly(self.arch, digits, leaves.len() as u64)?;
-        let rows = self.execute(&graph, std::slice::from_ref(&keys.conversion), Exponents::None, leaves)?;
+        let keys = std::slice::from_ref(&keys.conversion);
+        let rows =
+            self.execute(&graph, Memory { digits, keys, ciphertexts: leaves, exponents: Exponents::None })?;
         let selector = |rows: &[Ciphertext]| {
             let values = |row: &Ciphertext| self.transformed(row);
             let (own, products) = (rows.iter().step_by(2), rows.iter().skip(1).step_by(2));
@@ -113,46 +131,38 @@ impl Machine<'_> {
         Ok(rows.chunks(2 * gadget.levels(self.ring)).map(selector).collect())
     }
 
-    /// RowSel: rows of plaintext polynomials (values) times leaves, tile by tile of the output-stationary array, one
-    /// residue after another.
+    /// RowSel: rows of plaintext polynomials (values) times the leaves of each query, panel by panel and tile by tile of
+    /// the output-stationary arrays.
     ///
     /// # Errors
     /// [`IveError::Graph`] if a row has more polynomials than there are leaves.
     pub fn select_rows(
         &self,
         rows: &[Vec<Vec<u32>>],
-        leaves: &[Ciphertext],
-    ) -> Result<Vec<Ciphertext>, IveError> {
-        if let Some(row) = rows.iter().position(|row| row.len() > leaves.len()) {
+        queries: &[Vec<Ciphertext>],
+    ) -> Result<Vec<Vec<Ciphertext>>, IveError> {
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        if let Some(query) = queries.iter().position(|leaves| leaves.len() < columns) {
             return Err(IveError::Graph {
-                node: row,
-                problem: format!("a row of more than {} polynomials", leaves.len()),
+                node: query,
+                problem: format!("a query of fewer leaves than the {columns} polynomials of a row"),
                 remedy: "expand to as many leaves as a row has polynomials".into(),
             });
         }
-        let leaves: Vec<Ciphertext> = leaves.iter().map(|leaf| self.transformed(leaf)).collect();
-        let zero = || Ciphertext { a: self.ring.zero(), b: self.ring.zero() };
-        let mut sums: Vec<Ciphertext> = rows.iter().map(|_| zero()).collect();
-        let degree = self.ring.degree();
-        for (limb, residues) in self.ring.limbs().iter().enumerate() {
-            let prime = u64::from(residues.prime().value());
-            for slice in limb * degree..(limb + 1) * degree {
-                let panels = rows
-                    .chunks(self.arch.core.array_rows as usize)
-                    .zip(sums.chunks_mut(self.arch.core.array_rows as usize));
-                for (row, sum) in panels.flat_map(|(rows, sums)| rows.iter().zip(sums)) {
-                    // The cells of a row of the array stand for a and b; operands pass one after another.
-                    let (mut a, mut b) = (0, 0);
-                    for (polynomial, leaf) in row.iter().zip(&leaves) {
-                        let factor = u64::from(polynomial[slice]);
-                        a = (a + factor * u64::from(leaf.a[slice])) % prime;
-                        b = (b + factor * u64::from(leaf.b[slice])) % prime;
-                    }
-                    (sum.a[slice], sum.b[slice]) = (a as u32, b as u32);
-                }
-            }
+        let values = |leaf: &Ciphertext| self.transformed(leaf);
+        let queries: Vec<Vec<_>> =
+            queries.iter().map(|leaves| leaves[..columns].iter().map(values).collect()).collect();
+        let halves = queries.iter().flat_map(|leaves| {
+            let of = |half: fn(&Ciphertext) -> &[u32]| leaves.iter().map(half).collect::<Vec<_>>();
+            [of(|leaf| &leaf.a), of(|leaf| &leaf.b)]
+        });
+        let mut sums = arrays::multiply(self.arch, self.ring, rows, &halves.collect::<Vec<_>>()).into_iter();
+        let mut selected = Vec::with_capacity(queries.len());
+        while let (Some(a), Some(b)) = (sums.next(), sums.next()) {
+            let rows = a.into_iter().zip(b).map(|(a, b)| self.coefficients(&Ciphertext { a, b }));
+            selected.push(rows.collect());
         }
-        Ok(sums.iter().map(|sum| self.coefficients(sum)).collect())
+        Ok(selected)
     }
 
     /// ColTor: the ciphertext that selectors choose, lowest bit first.
@@ -164,7 +174,10 @@ impl Machine<'_> {
         let (mut rows, mut bottom) = (rows, 0);
         for layer in schedule.layers(rows.len() as u64) {
             let graph = schedule.lower_tournament(self.arch, layer.levels, layer.loads)?;
-            rows = self.execute(&graph, selectors.get(bottom..).unwrap_or(&[]), Exponents::None, &rows)?;
+            let keys = selectors.get(bottom..).unwrap_or(&[]);
+            let exponents = Exponents::None;
+            let memory = Memory { digits: schedule.digits, keys, ciphertexts: &rows, exponents };
+            rows = self.execute(&graph, memory)?;
             bottom += layer.levels as usize;
         }
         rows.pop().ok_or_else(|| absent(0, "a row"))
@@ -181,8 +194,7 @@ impl Machine<'_> {
         chunks: &[Ciphertext],
     ) -> Result<Vec<Ciphertext>, IveError> {
         let graph = lower_rotations(self.arch, self.schedules.expand.digits, rotations)?;
-        let exponents = rotations.keys(self.ring.degree());
-        self.execute(&graph, &keys.rotations, Exponents::Of(&exponents), chunks)
+        self.execute_rotations(&graph, keys, rotations, chunks)
     }
 
     /// Sums of images, for each as many ciphertexts as there are big automorphisms.
@@ -197,141 +209,28 @@ impl Machine<'_> {
     ) -> Result<Vec<Ciphertext>, IveError> {
         let sums = (ciphertexts.len() / rotations.big()) as u64;
         let graph = lower_sums(self.arch, self.schedules.expand.digits, rotations, sums)?;
-        let exponents = rotations.keys(self.ring.degree());
-        self.execute(&graph, &keys.rotations, Exponents::Of(&exponents), ciphertexts)
+        self.execute_rotations(&graph, keys, rotations, ciphertexts)
     }
 
-    /// Executes a graph on ciphertexts in memory; gives what it stores.
-    fn execute(
+    fn execute_rotations(
         &self,
         graph: &Graph,
-        keys: &[Key],
-        exponents: Exponents<'_>,
-        memory: &[Ciphertext],
+        keys: &Keys,
+        rotations: Rotations,
+        ciphertexts: &[Ciphertext],
     ) -> Result<Vec<Ciphertext>, IveError> {
-        let program: Vec<usize>;
-        let order = match self.execution {
-            Execution::LatestFirst => graph.latest_first(),
-            Execution::Program => {
-                program = (0..graph.nodes().len()).collect();
-                &program
-            }
-        };
-        let mut places: Vec<Option<Ciphertext>> = Vec::new();
-        let mut stored: Vec<Option<Ciphertext>> = Vec::new();
-        for &number in order {
-            let node = &graph.nodes()[number];
-            let most = node.operands.iter().map(|it| it.place).chain(node.place).max();
-            places.resize(places.len().max(most.map_or(0, |most| most + 1)), None);
-            let read = |which: usize| -> Result<&Ciphertext, IveError> {
-                let found =
-                    node.operands.get(which).and_then(|&Operand { place, .. }| places[place].as_ref());
-                found.ok_or_else(|| absent(number, "an operand"))
-            };
-            let key = |level: u32| keys.get(level as usize).ok_or_else(|| absent(number, "a key"));
-            let place = || node.place.ok_or_else(|| absent(number, "a place"));
-            match node.work {
-                Work::LoadKey { .. } => {}
-                Work::LoadCiphertext { index } => {
-                    let loaded = memory.get(index as usize).ok_or_else(|| absent(number, "a ciphertext"))?;
-                    let place = place()?;
-                    places[place] = Some(loaded.clone());
-                }
-                Work::StoreCiphertext { index } => {
-                    let ciphertext = read(0)?.clone();
-                    stored.resize(stored.len().max(index as usize + 1), None);
-                    stored[index as usize] = Some(ciphertext);
-                }
-                Work::Product { level } => {
-                    let (x, y) = (read(0)?, read(1)?);
-                    let mut difference = y.clone();
-                    self.ring.sub_assign(&mut difference.a, &x.a);
-                    self.ring.sub_assign(&mut difference.b, &x.b);
-                    let product = self.external_product(key(level)?, &difference);
-                    let z = self.sum(&product, x);
-                    // The places are free from here on, whoever takes them.
-                    places[node.operands[1].place] = None;
-                    places[node.operands[0].place] = Some(z);
-                }
-                Work::Assembly => {
-                    let product = self.external_product(key(0)?, read(0)?);
-                    let place = place()?;
-                    places[place] = Some(product);
-                }
-                Work::Rotation { key: which } => {
-                    let exponent = match exponents {
-                        Exponents::Of(exponents) => exponents.get(which as usize),
-                        _ => None,
-                    };
-                    let exponent = exponent.ok_or_else(|| absent(number, "an exponent"))?;
-                    let mut image = self.image(key(which)?, *exponent, read(0)?);
-                    if let Some(added) = node.operands.get(1) {
-                        image = self.sum(&image, read(1)?);
-                        places[added.place] = None;
-                    }
-                    places[node.place.unwrap_or(node.operands[0].place)] = Some(image);
-                }
-                Work::Substitution { level } => {
-                    let Exponents::From(top) = exponents else { return Err(absent(number, "a level")) };
-                    let (even, odd) = self.split(key(level)?, top + level, read(0)?);
-                    places[node.operands[0].place] = Some(even);
-                    if let Some(place) = node.place {
-                        places[place] = Some(odd);
-                    }
-                }
-            }
+        let digits = self.schedules.expand.digits;
+        let exponents = rotations.keys(self.ring.degree());
+        let exponents = Exponents::Of(&exponents);
+        self.execute(graph, Memory { digits, keys: &keys.rotations, ciphertexts, exponents })
+    }
+
+    /// Executes a graph; gives what it stores.
+    fn execute(&self, graph: &Graph, memory: Memory<'_>) -> Result<Vec<Ciphertext>, IveError> {
+        match self.execution {
+            Execution::Program => execute(self.ring, graph, memory, graph.in_order()),
+            Execution::LatestFirst => execute(self.ring, graph, memory, graph.latest_first().iter().copied()),
         }
-        stored
-            .into_iter()
-            .enumerate()
-            .map(|(index, it)| it.ok_or_else(|| absent(index, "a result")))
-            .collect()
-    }
-
-    /// The image of a ciphertext under an automorphism.
-    fn image(&self, key: &Key, exponent: usize, c: &Ciphertext) -> Ciphertext {
-        let (a, b) = (self.ring.automorphism(&c.a, exponent), self.ring.automorphism(&c.b, exponent));
-        let mut image = self.key_product(key, &[&a]);
-        self.ring.add_assign(&mut image.b, &b);
-        image
-    }
-
-    /// The two children of a node of an expansion.
-    fn split(&self, key: &Key, level: u32, c: &Ciphertext) -> (Ciphertext, Ciphertext) {
-        let (ring, degree) = (self.ring, self.ring.degree());
-        let image_of_c = self.image(key, Expansion::exponent(degree, level), c);
-        let mut odd = c.clone();
-        ring.sub_assign(&mut odd.a, &image_of_c.a);
-        ring.sub_assign(&mut odd.b, &image_of_c.b);
-        let shift = 2 * degree - (1 << level);
-        let odd = Ciphertext { a: ring.mul_monomial(&odd.a, shift), b: ring.mul_monomial(&odd.b, shift) };
-        (self.sum(c, &image_of_c), odd)
-    }
-
-    fn external_product(&self, key: &Key, c: &Ciphertext) -> Ciphertext {
-        self.key_product(key, &[&c.b, &c.a])
-    }
-
-    /// Digits of polynomials times the rows of a key.
-    fn key_product(&self, key: &Key, polynomials: &[&[u32]]) -> Ciphertext {
-        let ring = self.ring;
-        let mut sum = Ciphertext { a: ring.zero(), b: ring.zero() };
-        let digits = polynomials.iter().flat_map(|polynomial| key.gadget.decompose(ring, polynomial));
-        let digits: Vec<u32> = digits.collect();
-        for (digit, row) in digits.chunks_exact(ring.words()).zip(&key.rows) {
-            let mut digit = digit.to_vec();
-            ring.forward(&mut digit);
-            ring.mul_add(&mut sum.a, &digit, &row.a);
-            ring.mul_add(&mut sum.b, &digit, &row.b);
-        }
-        self.coefficients(&sum)
-    }
-
-    fn sum(&self, one: &Ciphertext, other: &Ciphertext) -> Ciphertext {
-        let mut sum = one.clone();
-        self.ring.add_assign(&mut sum.a, &other.a);
-        self.ring.add_assign(&mut sum.b, &other.b);
-        sum
     }
 
     /// Values of coefficients.
@@ -351,10 +250,450 @@ impl Machine<'_> {
     }
 }
 
+/// Executes a graph in an order; gives what it stores.
+fn execute(
+    ring: &Ring,
+    graph: &Graph,
+    memory: Memory<'_>,
+    order: impl Iterator<Item = Event>,
+) -> Result<Vec<Ciphertext>, IveError> {
+    let mut core = Core {
+        ring,
+        graph,
+        memory,
+        keys: vec![None; graph.places().keys],
+        ciphertexts: vec![None; graph.places().ciphertexts],
+        read: vec![Vec::new(); graph.nodes().len()],
+        stored: Vec::new(),
+    };
+    for Event { node, moment } in order {
+        match moment {
+            Moment::Read => core.read(node)?,
+            Moment::Over => core.finish(node)?,
+        }
+    }
+    let stored = core.stored.into_iter().enumerate();
+    stored.map(|(index, it)| it.ok_or_else(|| absent(index, "a result"))).collect()
+}
+
+/// A core at work on a graph.
+struct Core<'a> {
+    ring: &'a Ring,
+    graph: &'a Graph,
+    memory: Memory<'a>,
+    /// Places of the register file.
+    keys: Vec<Option<&'a Key>>,
+    ciphertexts: Vec<Option<Ciphertext>>,
+    /// The iCRT buffer: polynomials that an operation has read and has not decomposed yet.
+    read: Vec<Vec<Vec<u32>>>,
+    stored: Vec<Option<Ciphertext>>,
+}
+
+impl<'a> Core<'a> {
+    /// What an operation reads of a place, the first or the second.
+    fn operand(&self, number: usize, which: usize) -> Result<&Ciphertext, IveError> {
+        let operand = self.graph.nodes()[number].operands.get(which);
+        operand
+            .and_then(|operand| self.ciphertexts[operand.place].as_ref())
+            .ok_or_else(|| absent(number, "an operand"))
+    }
+
+    fn key(&self, number: usize) -> Result<&'a Key, IveError> {
+        let operand = self.graph.nodes()[number].key;
+        operand.and_then(|key| self.keys[key.place]).ok_or_else(|| absent(number, "a key"))
+    }
+
+    /// Fills the place of an operation, or without one that of its first operand.
+    fn fill(&mut self, number: usize, made: Ciphertext) -> Result<(), IveError> {
+        let node = &self.graph.nodes()[number];
+        let place = node.place.or(node.operands.first().map(|operand| operand.place));
+        self.ciphertexts[place.ok_or_else(|| absent(number, "a place"))?] = Some(made);
+        Ok(())
+    }
+
+    fn exponent(&self, number: usize) -> Result<usize, IveError> {
+        let exponent = match (self.graph.nodes()[number].work, self.memory.exponents) {
+            (Work::Rotation { exponent }, Exponents::Of(all)) => all.get(exponent as usize).copied(),
+            (Work::Substitution { level }, Exponents::From(top)) => {
+                Some(Expansion::exponent(self.ring.degree(), top + level))
+            }
+            _ => None,
+        };
+        exponent.ok_or_else(|| absent(number, "an exponent"))
+    }
+
+    /// An operation takes what it decomposes out of the register file.
+    fn read(&mut self, number: usize) -> Result<(), IveError> {
+        let ring = self.ring;
+        self.read[number] = match self.graph.nodes()[number].work {
+            Work::LoadKey { .. } | Work::LoadCiphertext { .. } | Work::StoreCiphertext { .. } => Vec::new(),
+            Work::Product => {
+                let (x, y) = (self.operand(number, 0)?, self.operand(number, 1)?);
+                let (mut a, mut b) = (y.a.clone(), y.b.clone());
+                ring.sub_assign(&mut a, &x.a);
+                ring.sub_assign(&mut b, &x.b);
+                // The place of Y is free from here on, whoever takes it.
+                self.ciphertexts[self.graph.nodes()[number].operands[1].place] = None;
+                vec![b, a]
+            }
+            Work::Assembly => {
+                let row = self.operand(number, 0)?;
+                vec![row.b.clone(), row.a.clone()]
+            }
+            Work::Rotation { .. } | Work::Substitution { .. } => {
+                vec![ring.automorphism(&self.operand(number, 0)?.a, self.exponent(number)?)]
+            }
+        };
+        Ok(())
+    }
+
+    /// An operation ends.
+    fn finish(&mut self, number: usize) -> Result<(), IveError> {
+        let node = &self.graph.nodes()[number];
+        match node.work {
+            Work::LoadKey { level } => {
+                let place = node.place.ok_or_else(|| absent(number, "a place"))?;
+                let key = self.memory.keys.get(level as usize);
+                self.keys[place] = Some(key.ok_or_else(|| absent(number, "a key"))?);
+                Ok(())
+            }
+            Work::LoadCiphertext { index } => {
+                let loaded = self.memory.ciphertexts.get(index as usize);
+                self.fill(number, loaded.ok_or_else(|| absent(number, "a ciphertext"))?.clone())
+            }
+            Work::StoreCiphertext { index } => {
+                let ciphertext = self.operand(number, 0)?.clone();
+                self.stored.resize(self.stored.len().max(index as usize + 1), None);
+                self.stored[index as usize] = Some(ciphertext);
+                Ok(())
+            }
+            Work::Product => {
+                let product = self.key_product(number)?;
+                let z = self.sum(&product, self.operand(number, 0)?);
+                self.fill(number, z)
+            }
+            Work::Assembly => {
+                let product = self.key_product(number)?;
+                self.fill(number, product)
+            }
+            Work::Rotation { .. } => {
+                let mut image = self.image(number)?;
+                if let Some(added) = node.operands.get(1) {
+                    image = self.sum(&image, self.operand(number, 1)?);
+                    self.ciphertexts[added.place] = None;
+                }
+                self.fill(number, image)
+            }
+            Work::Substitution { level } => {
+                let Exponents::From(top) = self.memory.exponents else {
+                    return Err(absent(number, "a level"));
+                };
+                let (even, odd) = self.split(number, top + level)?;
+                self.ciphertexts[node.operands[0].place] = Some(even);
+                node.place.map_or(Ok(()), |_| self.fill(number, odd))
+            }
+        }
+    }
+
+    /// The image of an operand under the automorphism of its operation.
+    fn image(&mut self, number: usize) -> Result<Ciphertext, IveError> {
+        let mut image = self.key_product(number)?;
+        let b = self.ring.automorphism(&self.operand(number, 0)?.b, self.exponent(number)?);
+        self.ring.add_assign(&mut image.b, &b);
+        Ok(image)
+    }
+
+    /// The two children of a node of an expansion.
+    fn split(&mut self, number: usize, level: u32) -> Result<(Ciphertext, Ciphertext), IveError> {
+        let image = self.image(number)?;
+        let (ring, c) = (self.ring, self.operand(number, 0)?);
+        let mut odd = c.clone();
+        ring.sub_assign(&mut odd.a, &image.a);
+        ring.sub_assign(&mut odd.b, &image.b);
+        let shift = 2 * ring.degree() - (1 << level);
+        let odd = Ciphertext { a: ring.mul_monomial(&odd.a, shift), b: ring.mul_monomial(&odd.b, shift) };
+        Ok((self.sum(c, &image), odd))
+    }
+
+    /// Digits of what was read times the rows of a key, in the order in which digits become polynomials of the register
+    /// file: all of them before the first is multiplied, or a residue of one at a time.
+    fn key_product(&mut self, number: usize) -> Result<Ciphertext, IveError> {
+        let (ring, key, degree) = (self.ring, self.key(number)?, self.ring.degree());
+        let polynomials = std::mem::take(&mut self.read[number]);
+        let mut sum = Ciphertext { a: ring.zero(), b: ring.zero() };
+        let mut rows = key.rows.iter();
+        let mut stored = Vec::new();
+        for polynomial in &polynomials {
+            let digits = key.gadget.decompose(ring, polynomial);
+            for (digit, row) in digits.chunks_exact(ring.words()).zip(&mut rows) {
+                for (limb, residues) in ring.limbs().iter().enumerate() {
+                    let words = limb * degree..(limb + 1) * degree;
+                    let mut values = digit[words.clone()].to_vec();
+                    residues.plan.forward(&mut values);
+                    match self.memory.digits {
+                        Digits::Forwarded => accumulate(ring, &mut sum, limb, &values, row),
+                        Digits::Stored => stored.push((limb, values, row)),
+                    }
+                }
+            }
+        }
+        for (limb, values, row) in stored {
+            accumulate(ring, &mut sum, limb, &values, row);
+        }
+        ring.inverse(&mut sum.a);
+        ring.inverse(&mut sum.b);
+        Ok(sum)
+    }
+
+    fn sum(&self, one: &Ciphertext, other: &Ciphertext) -> Ciphertext {
+        let mut sum = one.clone();
+        self.ring.add_assign(&mut sum.a, &other.a);
+        self.ring.add_assign(&mut sum.b, &other.b);
+        sum
+    }
+}
+
+/// Adds the product of a residue polynomial of a digit and the row of its key to both accumulators.
+fn accumulate(ring: &Ring, sum: &mut Ciphertext, limb: usize, digit: &[u32], row: &Ciphertext) {
+    let residues = &ring.limbs()[limb];
+    let words = limb * ring.degree()..(limb + 1) * ring.degree();
+    for (sum, row) in [(&mut sum.a, &row.a), (&mut sum.b, &row.b)] {
+        for ((sum, &digit), &factor) in sum[words.clone()].iter_mut().zip(digit).zip(&row[words.clone()]) {
+            *sum = residues.prime().add(*sum, residues.barrett.mul(digit, factor));
+        }
+    }
+}
+
 fn absent(node: usize, what: &str) -> IveError {
     IveError::Graph {
         node,
         problem: format!("{what} is not there"),
         remedy: "give as many keys as levels, and operations after those that they read".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use spirea_math::Modulus;
+
+    use super::*;
+    use crate::graph::{Node, Places};
+    use crate::schedule::{Order, Schedule, Step};
+
+    const PRIMES: [u32; 2] = [(1 << 27) + (1 << 15) + 1, (1 << 27) + (1 << 17) + 1];
+    const GADGET: Gadget = Gadget::Digits { levels: 3, base_log: 19, dropped: 0 };
+
+    /// A graph, what it is executed on, and what it stores.
+    struct Case {
+        ring: Ring,
+        graph: Graph,
+        keys: Vec<Key>,
+        ciphertexts: Vec<Ciphertext>,
+        exponents: Vec<usize>,
+        stored: Vec<Ciphertext>,
+    }
+
+    impl Case {
+        fn new(graph: Graph, exponents: Vec<usize>) -> Self {
+            let ring = Ring::new(64, &PRIMES.map(Modulus::new));
+            let mut seed = 7u32;
+            let mut polynomial = || -> Vec<u32> {
+                let word = |_| {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    seed >> 6
+                };
+                (0..ring.words()).map(word).collect()
+            };
+            let mut some = |count: usize| -> Vec<Ciphertext> {
+                (0..count).map(|_| Ciphertext { a: polynomial(), b: polynomial() }).collect()
+            };
+            let keys = (0..graph.places().keys).map(|_| Key { gadget: GADGET, rows: some(6) }).collect();
+            let ciphertexts = some(40);
+            let mut case = Self { ring, graph, keys, ciphertexts, exponents, stored: Vec::new() };
+            case.stored = case.run(&case.graph, case.graph.in_order()).unwrap();
+            case
+        }
+
+        fn run(
+            &self,
+            graph: &Graph,
+            order: impl Iterator<Item = Event>,
+        ) -> Result<Vec<Ciphertext>, IveError> {
+            let exponents = match self.exponents[..] {
+                [] => Exponents::From(0),
+                _ => Exponents::Of(&self.exponents),
+            };
+            let (keys, ciphertexts) = (&self.keys, &self.ciphertexts);
+            execute(
+                &self.ring,
+                graph,
+                Memory { digits: Digits::Forwarded, keys, ciphertexts, exponents },
+                order,
+            )
+        }
+
+        fn nodes(&self) -> Vec<Node> {
+            self.graph.nodes().to_vec()
+        }
+
+        /// What a changed graph gives in an order is nothing, or something else.
+        fn differs(&self, nodes: Vec<Node>, order: impl Iterator<Item = Event>, what: &str) {
+            let changed = Graph::new(nodes, self.graph.places()).and_then(|graph| self.run(&graph, order));
+            assert!(changed.as_ref() != Ok(&self.stored), "{what}");
+        }
+    }
+
+    /// All that must have happened before an operation reads.
+    fn before(nodes: &[Node], number: usize) -> HashSet<Event> {
+        let mut found = HashSet::new();
+        let mut open = vec![Event::read(number)];
+        while let Some(event) = open.pop() {
+            let of_node = match event.moment {
+                Moment::Over => vec![Event::read(event.node)],
+                Moment::Read => nodes[event.node].before().collect(),
+            };
+            open.extend(of_node.into_iter().filter(|&earlier| found.insert(earlier)));
+        }
+        found
+    }
+
+    /// The order of the program, but for an operation that comes as early as it may.
+    fn hurried(nodes: &[Node], number: usize) -> Vec<Event> {
+        let all = || (0..nodes.len()).flat_map(|node| [Event::read(node), Event::over(node)]);
+        let needed = before(nodes, number);
+        let first = all().filter(|event| needed.contains(event));
+        let rest = all().filter(|event| !needed.contains(event) && event.node != number);
+        first.chain([Event::read(number), Event::over(number)]).chain(rest).collect()
+    }
+
+    /// Graphs of every step, in register files with hardly a place to spare.
+    fn cases() -> Vec<(&'static str, Case)> {
+        let with = |kb: u64| {
+            let mut arch = Arch::ive().unwrap();
+            arch.core.register_file_kb = kb;
+            arch
+        };
+        let schedule = |step, order, depth| Schedule { step, order, digits: Digits::Forwarded, depth };
+        let graph = |graph: Result<Graph, IveError>| Case::new(graph.unwrap(), Vec::new());
+        let coltor = |order| graph(schedule(Step::ColTor, order, 2).lower_tournament(&with(3000), 2, 23));
+        let expand = |order, depth: u32, kb| {
+            let (schedule, whole) = (schedule(Step::Expand, order, depth), Expansion::covering(15));
+            graph(schedule.lower_expansion(&with(kb), whole, whole.levels() - depth, depth))
+        };
+        let rotations = Rotations::new(32, 2, 4);
+        let rotated = lower_rotations(&with(2300), Digits::Forwarded, rotations).unwrap();
+        let sums = lower_sums(&with(2700), Digits::Forwarded, rotations, 6).unwrap();
+        let [rotated, sums] = [rotated, sums].map(|graph| Case::new(graph, rotations.keys(64).to_vec()));
+        let assembly = graph(lower_assembly(&with(1600), Digits::Forwarded, 7));
+        vec![
+            ("ColTor, depth first", coltor(Order::Dfs)),
+            ("ColTor, by levels", coltor(Order::Bfs)),
+            ("ExpandQuery, depth first", expand(Order::Dfs, 4, 3000)),
+            ("ExpandQuery, by levels", expand(Order::Bfs, 2, 1700)),
+            ("selectors", assembly),
+            ("rotations", rotated),
+            ("sums", sums),
+        ]
+    }
+
+    #[test]
+    fn without_something_that_must_have_happened_before_the_answer_is_another() {
+        for (name, case) in cases() {
+            let (mut needed, mut implied) = (0, 0);
+            for number in 0..case.nodes().len() {
+                for which in 0..case.nodes()[number].after.len() {
+                    let mut nodes = case.nodes();
+                    let dropped = nodes[number].after.remove(which);
+                    if before(&nodes, number).contains(&dropped) {
+                        implied += 1;
+                        continue;
+                    }
+                    needed += 1;
+                    let order = hurried(&nodes, number);
+                    case.differs(nodes, order.into_iter(), &format!("{name}: {number} before {dropped:?}"));
+                }
+            }
+            assert!(needed > 2 && needed > implied, "{name}: {needed} {implied}");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_must_be_over_before_its_place_is_filled() {
+        for (name, case) in cases() {
+            for number in 0..case.nodes().len() {
+                for which in 0..case.nodes()[number].after.len() {
+                    let mut nodes = case.nodes();
+                    let Event { node, moment } = nodes[number].after[which];
+                    if moment == Moment::Read || !matches!(nodes[node].work, Work::StoreCiphertext { .. }) {
+                        continue;
+                    }
+                    nodes[number].after[which] = Event::read(node);
+                    if before(&nodes, number).contains(&Event::over(node)) {
+                        continue;
+                    }
+                    let order = hurried(&nodes, number);
+                    case.differs(
+                        nodes,
+                        order.into_iter(),
+                        &format!("{name}: {number} before {node} is over"),
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_load_is_needed_and_every_place_is_its_own() {
+        for (name, case) in cases() {
+            let is_load = |number: &usize| {
+                matches!(case.graph.nodes()[*number].work, Work::LoadKey { .. } | Work::LoadCiphertext { .. })
+            };
+            for left_out in (0..case.nodes().len()).filter(is_load) {
+                let order = case.graph.in_order().filter(|event| event.node != left_out);
+                case.differs(case.nodes(), order, &format!("{name}: without {left_out}"));
+            }
+            let is_key = |node: &Node| matches!(node.work, Work::LoadKey { .. });
+            for keys in [false, true] {
+                let with_places: Vec<usize> = (0..case.nodes().len())
+                    .filter(|&number| case.graph.nodes()[number].place.is_some())
+                    .filter(|&number| is_key(&case.graph.nodes()[number]) == keys)
+                    .collect();
+                for pair in with_places.windows(2) {
+                    let mut nodes = case.nodes();
+                    let places = [nodes[pair[0]].place, nodes[pair[1]].place];
+                    if places[0] == places[1] {
+                        continue;
+                    }
+                    (nodes[pair[0]].place, nodes[pair[1]].place) = (places[1], places[0]);
+                    case.differs(nodes, case.graph.in_order(), &format!("{name}: {pair:?} swap places"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_place_of_y_is_filled_again_before_the_product_is_over() {
+        let mut between = 0;
+        for (name, case) in &cases()[..2] {
+            let order = case.graph.latest_first();
+            let at = |event| order.iter().position(|&it| it == event).unwrap();
+            for (number, node) in case.graph.nodes().iter().enumerate() {
+                for event in node.after.iter().filter(|event| event.moment == Moment::Read) {
+                    between += usize::from(at(Event::over(number)) < at(Event::over(event.node)));
+                }
+            }
+            assert_eq!(case.run(&case.graph, order.iter().copied()).as_ref(), Ok(&case.stored), "{name}");
+        }
+        assert!(between > 5, "{between}");
+    }
+
+    #[test]
+    fn more_keys_than_there_are_places_for_are_refused() {
+        let (_, case) = cases().remove(0);
+        let fewer = Places { keys: 1, ..case.graph.places() };
+        let refused = Graph::new(case.nodes(), fewer).unwrap_err().to_string();
+        assert!(refused.contains("place 1 for keys of 1"), "{refused}");
     }
 }

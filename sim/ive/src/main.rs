@@ -10,7 +10,7 @@ use spirea_ive::draw::{draw, draw_plan};
 use spirea_ive::figures::figures;
 use spirea_ive::plan::{Choice, best, plan};
 use spirea_ive::program::Program;
-use spirea_ive::reproduce::{Row, rows};
+use spirea_ive::reproduce::{Reproduction, Row};
 use spirea_ive::schedule::Digits;
 use spirea_ive::system::{Mapping, Schedules, Workload, simulate, usual_batch};
 
@@ -32,7 +32,7 @@ struct Arguments {
 enum Command {
     /// Every value of the paper beside the simulator's, and the deviation.
     Reproduce {
-        /// A folder for the paper's figures as SVG; with --json they are printed too.
+        /// A folder for the paper's figures as SVG, and for all that was simulated as JSON, reproduced.json.
         #[arg(long, value_name = "FOLDER")]
         figures: Option<PathBuf>,
     },
@@ -83,28 +83,17 @@ fn main() -> anyhow::Result<()> {
             size(&arch, arguments.json, (1024.0 * db_tb, qps, latency_ms), chart.as_deref())?;
         }
         Command::Run { gib, batch, protocol: Some(protocol), record_bytes, .. } => {
-            let queries = batch.unwrap_or(arch.batch.queries) as usize;
-            let program = Program::of_protocol(&arch, &protocol, gib, record_bytes, queries)?;
+            let queries = batch.unwrap_or(arch.batch.queries);
+            let queries_of_record = usize::try_from(queries).unwrap_or(usize::MAX);
+            let program = Program::of_protocol(&arch, &protocol, gib, record_bytes, queries_of_record)?;
             let steps = program.time(&arch)?;
             let seconds: f64 = steps.iter().map(|(_, seconds)| seconds).sum();
-            let rate = queries as f64 / seconds;
-            if arguments.json {
-                let steps: Vec<_> = steps
-                    .iter()
-                    .map(|(step, seconds)| serde_json::json!({"step": step, "seconds": seconds}))
-                    .collect();
-                let line = serde_json::json!({
-                    "name": "ive-protocol", "arch": arch.label, "protocol": protocol, "gib": gib,
-                    "record_bytes": record_bytes, "batch": queries, "seconds": seconds, "steps": steps,
-                    "queries_per_second": rate,
-                });
-                print(&line.to_string())?;
-            } else {
-                for (step, seconds) in steps {
-                    print(&format!("{step:<14} {:>10.3} ms", 1e3 * seconds))?;
-                }
-                print(&format!("{queries} queries in {:.3} ms; {rate:.1} a second", 1e3 * seconds))?;
-            }
+            let line = serde_json::json!({
+                "name": "ive-protocol", "arch": arch.label, "protocol": protocol, "gib": gib,
+                "record_bytes": record_bytes, "batch": queries, "seconds": seconds,
+                "queries_per_second": queries as f64 / seconds,
+            });
+            print_batch(arguments.json, line, &steps)?;
         }
         Command::Run { gib, systems, batch, .. } => {
             let queries = match batch {
@@ -121,54 +110,79 @@ fn main() -> anyhow::Result<()> {
                 ("gather", report.gather),
                 ("coltor", report.coltor),
             ];
-            let (seconds, rate, energy) =
-                (report.seconds(), report.queries_per_second(), report.energy_of_query());
-            if arguments.json {
-                let steps: serde_json::Map<_, _> =
-                    steps.into_iter().map(|(step, seconds)| (step.to_owned(), seconds.into())).collect();
-                let line = serde_json::json!({
-                    "name": "ive-batch", "arch": arch.label, "gib": gib, "systems": systems, "batch": queries,
-                    "seconds": seconds, "steps": steps, "queries_per_second": rate, "energy_joules": energy,
-                });
-                print(&line.to_string())?;
-            } else {
-                for (step, seconds) in steps {
-                    print(&format!("{step:<14} {:>10.3} ms", 1e3 * seconds))?;
-                }
-                print(&format!(
-                    "{queries} queries in {:.3} ms; {rate:.1} a second of batch after batch, {energy:.4} J each",
-                    1e3 * seconds
-                ))?;
-            }
+            let line = serde_json::json!({
+                "name": "ive-batch", "arch": arch.label, "gib": gib, "systems": systems, "batch": queries,
+                "seconds": report.seconds(), "queries_per_second": report.queries_per_second(),
+                "energy_joules": report.energy_of_query(),
+            });
+            print_batch(arguments.json, line, &steps)?;
         }
         Command::Arch => print(Arch::ive_text().trim_end())?,
     }
     Ok(())
 }
 
-fn reproduce(arch: &Arch, json: bool, folder: Option<&Path>) -> anyhow::Result<()> {
-    let rows = rows(arch)?;
-    for row in &rows {
-        print(&if json { row_json(row) } else { row_text(row) })?;
-    }
-    let Some(folder) = folder else { return Ok(()) };
-    if std::io::stderr().is_terminal() {
-        writeln!(std::io::stderr(), "simulating the figures")?;
-    }
-    let figures = figures(arch, &rows)?;
+/// A batch step by step, and what is said of all of it.
+fn print_batch(json: bool, mut line: serde_json::Value, steps: &[(&str, f64)]) -> anyhow::Result<()> {
     if json {
+        let of_step = |(step, seconds): &(&str, f64)| serde_json::json!({"step": step, "seconds": seconds});
+        line["steps"] = steps.iter().map(of_step).collect();
+        return print(&line.to_string());
+    }
+    for (step, seconds) in steps {
+        print(&format!("{step:<14} {:>10.3} ms", 1e3 * seconds))?;
+    }
+    let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
+    let energy = line.get("energy_joules").map(|_| format!(", {:.4} J each", number("energy_joules")));
+    print(&format!(
+        "{} queries in {:.3} ms; {:.1} a second of batch after batch{}",
+        line["batch"],
+        1e3 * number("seconds"),
+        number("queries_per_second"),
+        energy.unwrap_or_default()
+    ))
+}
+
+fn reproduce(arch: &Arch, json: bool, folder: Option<&Path>) -> anyhow::Result<()> {
+    let Reproduction { rows, mut skipped } = Reproduction::of(arch);
+    let mut lines: Vec<String> = rows.iter().map(row_json).collect();
+    if !json {
+        rows.iter().try_for_each(|row| print(&row_text(row)))?;
+    }
+    if let Some(folder) = folder {
+        if std::io::stderr().is_terminal() {
+            writeln!(std::io::stderr(), "simulating the figures")?;
+        }
+        let (figures, without) = figures(arch, &rows);
+        skipped.extend(without);
         for figure in &figures {
-            let mut line = serde_json::to_value(figure)?;
-            line["name"] = "ive-figure".into();
-            print(&line.to_string())?;
+            lines.push(named("ive-figure", figure)?);
+        }
+        for path in draw(folder, &rows, &figures)? {
+            if !json {
+                print(&path.display().to_string())?;
+            }
         }
     }
-    for path in draw(folder, &rows, &figures)? {
+    for one in &skipped {
+        lines.push(named("ive-skipped", one)?);
         if !json {
-            print(&path.display().to_string())?;
+            print(&format!("{}: left out: {}", one.what, one.reason))?;
         }
     }
-    Ok(())
+    if let Some(folder) = folder {
+        let path = folder.join("reproduced.json");
+        std::fs::write(&path, lines.join("\n") + "\n")
+            .with_context(|| format!("{}: cannot be written", path.display()))?;
+    }
+    if json { print(&lines.join("\n")) } else { Ok(()) }
+}
+
+/// A value as JSON with a name of its kind.
+fn named(name: &str, value: &impl serde::Serialize) -> anyhow::Result<String> {
+    let mut line = serde_json::to_value(value)?;
+    line["name"] = name.into();
+    Ok(line.to_string())
 }
 
 /// Sizes a cluster for so many GiB, queries a second and perhaps a latency.
@@ -182,7 +196,7 @@ fn size(
     let best = best(&choices);
     let soon = |choice: &&Choice| latency_ms.is_none_or(|most| 1e3 * choice.latency_seconds <= most);
     for choice in &best {
-        print(&if json { choice_json(choice)? } else { choice_text(choice) })?;
+        print(&if json { named("ive-plan", choice)? } else { choice_text(choice) })?;
     }
     if let Some(path) = chart {
         let title = format!("{gib} GiB at {qps} queries a second on {}", arch.label);
@@ -206,7 +220,7 @@ fn size(
 
 fn choice_text(choice: &Choice) -> String {
     format!(
-        "{:>5} systems: {:>4} cluster(s) of {:>4}, in {:<5} {:>9.1} QPS at most, {:>8.1} ms, {:>9.0} mm2, {:>8.1} kW, {:>6.2} J a query",
+        "{:>5} systems: {:>4} cluster(s) of {:>4}, in {:<5} {:>9.1} QPS at most, {:>8.1} ms, {:>9.0} mm2, {:>8.1} kW, {:>6.2} J a query{}",
         choice.systems,
         choice.clusters,
         choice.systems_of_cluster,
@@ -215,14 +229,9 @@ fn choice_text(choice: &Choice) -> String {
         1e3 * choice.latency_seconds,
         choice.area_mm2,
         choice.power_w / 1e3,
-        choice.energy_joules
+        choice.energy_joules,
+        if choice.in_lpddr { ", without LPDDR's" } else { "" }
     )
-}
-
-fn choice_json(choice: &Choice) -> anyhow::Result<String> {
-    let mut line = serde_json::to_value(choice)?;
-    line["name"] = "ive-plan".into();
-    Ok(line.to_string())
 }
 
 fn architecture(path: Option<&Path>) -> anyhow::Result<Arch> {
@@ -234,20 +243,21 @@ fn architecture(path: Option<&Path>) -> anyhow::Result<Arch> {
 
 fn row_text(row: &Row) -> String {
     format!(
-        "{:<58} paper {:>9.3}  simulated {:>9.3}  {:>+6.1}%  {} ({:.0}%)",
+        "{:<58} paper {:>9.3}  simulated {:>9.3}  {:>+6.1}%  {} ({:.0}%){}",
         row.what,
         row.paper,
         row.simulated,
         100.0 * row.deviation(),
         if row.is_within() { "ok " } else { "off" },
-        100.0 * row.tolerance
+        100.0 * row.tolerance,
+        row.fitted.map(|key| format!(", {key} is fitted to it")).unwrap_or_default()
     )
 }
 
 fn row_json(row: &Row) -> String {
     let line = serde_json::json!({
         "name": "ive-comparison", "what": row.what, "paper": row.paper, "simulated": row.simulated,
-        "deviation": row.deviation(), "tolerance": row.tolerance, "within": row.is_within(),
+        "deviation": row.deviation(), "tolerance": row.tolerance, "within": row.is_within(), "fitted": row.fitted,
     });
     line.to_string()
 }

@@ -17,6 +17,11 @@ use spirea_protocols::{Files, Opening, ProtocolError, Query};
 use crate::error::IveError;
 use crate::recorder::{Phase, Recorder, phases};
 
+/// The most queries of a batch.
+const MOST_QUERIES: usize = 1 << 12;
+/// Bytes of the largest hint without content that a client is given.
+const MOST_HINT: u64 = 1 << 31;
+
 /// What a server of a protocol with one server has its backend do for a batch of so many queries, whatever the size of its
 /// database: the project's own server answers the project's own client, over files that have lengths alone.
 ///
@@ -37,6 +42,15 @@ pub fn record(params: &ProtocolParams, queries: usize) -> Result<Vec<Phase>, Ive
     if params.parties() > 1 {
         return Err(refused("it has two servers".into()));
     }
+    if queries == 0 || queries > MOST_QUERIES {
+        return Err(refused(format!("a batch has 1 to {MOST_QUERIES} queries, not {queries}")));
+    }
+    let hint_bytes = params.sizes().hint_bytes;
+    if hint_bytes > MOST_HINT {
+        return Err(refused(format!(
+            "its client would need a hint of {hint_bytes} bytes; more than {MOST_HINT} are not made"
+        )));
+    }
     let folder = tempfile::tempdir().map_err(on_disk)?;
     let files = Files { matrix: folder.path().join("matrix"), server: folder.path().join("server") };
     for (path, bytes) in [(&files.matrix, params.stored().bytes()), (&files.server, params.server_bytes())] {
@@ -46,7 +60,7 @@ pub fn record(params: &ProtocolParams, queries: usize) -> Result<Vec<Phase>, Ive
     let watched = Arc::new(Observed::<_, Recorder>::new(Arc::new(backend)));
     let server = params.on().open(&watched, &files, Opening::default()).map_err(failed)?;
     let mut rng = SecretRng::from_os().map_err(|error| refused(error.to_string()))?;
-    let hint = vec![0; params.sizes().hint_bytes as usize];
+    let hint = vec![0; hint_bytes as usize];
     let client = params.client(&hint, &[], &mut rng).map_err(failed)?;
     let keys = client.keys().map(|keys| server.prepare_keys(keys.bytes())).transpose().map_err(failed)?;
     // Nothing depends on what is asked for: one query stands for all.

@@ -5,14 +5,11 @@ use serde::Serialize;
 
 use crate::arch::Arch;
 use crate::error::IveError;
-use crate::reproduce::served;
 use crate::rowsel::Residence;
 use crate::schedule::Digits;
-use crate::scheduler::mean_latency;
+use crate::scheduler::{mean_latency, served};
 use crate::system::{Deployment, Mapping, Schedules, usual_batch};
 
-/// The most systems on a switch that are looked at.
-const MOST_SYSTEMS: u64 = 1024;
 /// The share of what a cluster can answer that it is given at most: queues have an end below it.
 const MOST_LOAD: f64 = 0.9;
 /// How many times as many clusters as are needed are looked at: more of them answer sooner.
@@ -37,9 +34,9 @@ pub struct Choice {
     pub latency_seconds: f64,
     /// Area of all chips with their HBM.
     pub area_mm2: f64,
-    /// Their peak power.
+    /// Their peak power, without that of LPDDR, which the paper does not give.
     pub power_w: f64,
-    /// Energy of a query in a full batch.
+    /// Energy of a query in a full batch, without that of LPDDR.
     pub energy_joules: f64,
 }
 
@@ -49,17 +46,18 @@ pub struct Choice {
 /// # Errors
 /// [`IveError::Workload`] if no number of systems holds the database, or the rate is impossible.
 pub fn plan(arch: &Arch, gib: f64, qps: f64) -> Result<Vec<Choice>, IveError> {
-    if !(qps.is_finite() && qps > 0.0 && qps <= 1e9) {
+    if !(1e-6..=1e9).contains(&qps) {
         return Err(IveError::Workload {
             key: "qps",
             problem: format!("{qps} queries a second"),
-            remedy: "give more than 0, up to 10^9".into(),
+            remedy: "give 10^-6 to 10^9".into(),
         });
     }
     let schedules = Schedules::depth_first(arch, Digits::Forwarded)?;
     let chip = arch.budget.chip(arch.chip.cores);
     let (mut choices, mut last) = (Vec::new(), None);
-    let sizes = std::iter::successors(Some(1), |&systems| (systems < MOST_SYSTEMS).then_some(2 * systems));
+    let most = arch.links.most_systems;
+    let sizes = std::iter::successors(Some(1), |&systems| (systems < most).then_some(2 * systems));
     for systems_of_cluster in sizes {
         let full = match usual_batch(arch, gib, systems_of_cluster) {
             Ok(full) => full,
@@ -119,13 +117,24 @@ mod tests {
         let arch = Arch::ive().unwrap();
         let choices = plan(&arch, 1280.0, 500.0).unwrap();
         let best = best(&choices);
-        // 350 GB of each TB of records are transformed polynomials: 16 systems and more hold 4.4 TiB.
-        assert!(choices.iter().all(|choice| choice.systems_of_cluster >= 16 && choice.most_qps >= 500.0));
+        // Transformed, they are 4.4 TiB: 16 systems hold them, and no switch takes more.
+        assert!(choices.iter().all(|choice| choice.systems_of_cluster == 16 && choice.most_qps >= 500.0));
         assert!(best.len() > 1 && best[0].systems == choices[0].systems, "{best:?}");
         for pair in best.windows(2) {
             assert!(pair[0].systems < pair[1].systems && pair[0].latency_seconds > pair[1].latency_seconds);
         }
-        for (gib, qps, key) in [(1e7, 500.0, "gib"), (1280.0, 0.0, "qps"), (1280.0, f64::NAN, "qps")] {
+        let mut larger = arch.clone();
+        larger.links.most_systems = 64;
+        let larger = plan(&larger, 1280.0, 500.0).unwrap();
+        assert!(larger.iter().any(|choice| choice.systems_of_cluster == 64));
+        for (gib, qps, key) in [
+            (1e7, 500.0, "gib"),
+            (f64::INFINITY, 500.0, "gib"),
+            (1280.0, 0.0, "qps"),
+            (1024.0, 1e-20, "qps"),
+            (1280.0, 1e20, "qps"),
+            (1280.0, f64::NAN, "qps"),
+        ] {
             let refused = plan(&arch, gib, qps).unwrap_err();
             assert!(matches!(refused, IveError::Workload { key: named, .. } if named == key), "{refused}");
         }

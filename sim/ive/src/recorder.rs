@@ -6,10 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use spirea_backend::{BackendError, Observer, Operation};
 use spirea_math::Rotations;
 
-use crate::arch::{Arch, Scheme};
 use crate::error::IveError;
-use crate::schedule::levels;
-use crate::system::{Mapping, Workload};
 
 /// Notes the operations that succeed, in their order.
 #[derive(Debug, Default)]
@@ -202,80 +199,5 @@ pub fn phases(operations: &[Operation]) -> Result<Vec<Phase>, IveError> {
         Err(refuse(operations.len(), "the batch ends too early".into()))
     } else {
         Ok(found)
-    }
-}
-
-/// A batch of `onion`: it expands queries, selects rows, and plays a tournament.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecordedBatch {
-    /// Rows of the database.
-    pub rows: u64,
-    /// Its columns: the first dimension.
-    pub columns: u64,
-    /// Queries.
-    pub queries: u64,
-    /// Leaves of each.
-    pub leaves: u64,
-    /// Bits of its selectors.
-    pub bits: u64,
-}
-
-impl RecordedBatch {
-    /// Reads the operations of one batch, and of the database before it.
-    ///
-    /// # Errors
-    /// As [`phases`]; also if it is another protocol's, or of records that take several polynomials.
-    pub fn read(operations: &[Operation]) -> Result<Self, IveError> {
-        let found = phases(operations)?;
-        let bits = operations.iter().find_map(|operation| match operation {
-            Operation::Selectors { depth, .. } => Some(*depth as u64),
-            _ => None,
-        });
-        match found[..] {
-            [
-                Phase::Expand { leaves, queries },
-                Phase::Assemble { .. },
-                Phase::PolyFold { rows, columns, .. },
-                Phase::Tournament { .. },
-            ] => Ok(Self { rows, columns, queries, leaves, bits: bits.unwrap_or(0) }),
-            [Phase::Expand { leaves, queries }, Phase::PolyFold { rows: 1, columns, .. }] => {
-                Ok(Self { rows: 1, columns, queries, leaves, bits: 0 })
-            }
-            _ => Err(refuse(
-                operations.len(),
-                "the batch is not one of onion with a record in a polynomial".into(),
-            )),
-        }
-    }
-
-    /// The batch on an architecture: its scheme with this database's first dimension and digits, and the workload. Sizes
-    /// of polynomials are those of the architecture, whatever ring was recorded.
-    ///
-    /// # Errors
-    /// [`IveError::Workload`] if the leaves are not columns and as many digits for each bit, or the bits are not those of
-    /// the rows.
-    pub fn on(&self, arch: &Arch) -> Result<(Arch, Workload), IveError> {
-        let Self { rows, columns, queries, leaves, bits } = *self;
-        let digits = leaves.saturating_sub(columns);
-        if columns == 0 || leaves < columns || bits != u64::from(levels(rows)) || (bits == 0) != (digits == 0)
-        {
-            return Err(mismatch(self));
-        }
-        let gadget_levels = digits.checked_div(bits).unwrap_or(arch.scheme.gadget_levels);
-        if gadget_levels * bits != digits {
-            return Err(mismatch(self));
-        }
-        let scheme = Scheme { first_dimension: columns, gadget_levels, ..arch.scheme };
-        let gib = (rows * columns * scheme.plaintext_bytes) as f64 / f64::from(1 << 30);
-        let workload = Workload { gib, systems: 1, queries, mapping: Mapping::QueryPerCore };
-        Ok((Arch { scheme, ..arch.clone() }, workload))
-    }
-}
-
-fn mismatch(batch: &RecordedBatch) -> IveError {
-    IveError::Workload {
-        key: "recorded",
-        problem: format!("{batch:?} are no columns with digits for each bit of the rows"),
-        remedy: "record a protocol whose selectors are made of leaves behind those of the columns".into(),
     }
 }

@@ -8,7 +8,7 @@ use spirea_math::Rotations;
 
 use crate::arch::Arch;
 use crate::error::IveError;
-use crate::graph::{Graph, Node, Operand, Work};
+use crate::graph::{Event, Graph, Node, Operand, Work};
 use crate::schedule::{Digits, Lowering, Order, Schedule, Step};
 
 /// Numbers of the keys, in the order of [`Rotations::keys`].
@@ -38,8 +38,8 @@ pub fn lower_rotations(arch: &Arch, digits: Digits, rotations: Rotations) -> Res
             lowered.store(negative, first + rotations.steps() as u64 + step);
             let last = step + 1 == rotations.steps() as u64;
             let next = if last { None } else { Some(rotate(&mut lowered, BY_STEP, image)?) };
-            let readers = [Some(negative), next].into_iter().flatten().map(|reader| reader.node);
-            lowered.store_after(image, first + step, readers.collect());
+            let readers = [Some(negative), next].into_iter().flatten().map(|reader| Event::over(reader.node));
+            lowered.store_read(image, first + step, readers.collect());
             image = next.unwrap_or(image);
         }
     }
@@ -61,10 +61,10 @@ pub fn lower_sums(arch: &Arch, digits: Digits, rotations: Rotations, sums: u64) 
         for term in (0..terms - 1).rev() {
             for (sum, running) in chains.clone().zip(&mut running) {
                 let added = lowered.load(sum * terms + term)?;
-                let after = vec![lowered.key(BY_BIG)];
-                let work = Work::Rotation { key: BY_BIG };
-                let node = lowered.add(Node { work, operands: vec![*running, added], place: None, after });
-                lowered.empty(added.place, node);
+                let key = Some(lowered.key(BY_BIG));
+                let (work, operands) = (Work::Rotation { exponent: BY_BIG }, vec![*running, added]);
+                let node = lowered.add(Node { work, key, operands, place: None, after: Vec::new() });
+                lowered.empty(added.place, vec![Event::over(node)]);
                 running.node = node;
             }
         }
@@ -74,12 +74,11 @@ pub fn lower_sums(arch: &Arch, digits: Digits, rotations: Rotations, sums: u64) 
 }
 
 /// An image in a place of its own.
-fn rotate(lowered: &mut Lowering<'_>, key: u32, image: Operand) -> Result<Operand, IveError> {
-    let (place, emptied) = lowered.place()?;
-    let mut after = vec![lowered.key(key)];
-    after.extend(emptied);
-    let work = Work::Rotation { key };
-    let node = lowered.add(Node { work, operands: vec![image], place: Some(place), after });
+fn rotate(lowered: &mut Lowering<'_>, exponent: u32, image: Operand) -> Result<Operand, IveError> {
+    let (place, after) = lowered.place()?;
+    let key = Some(lowered.key(exponent));
+    let work = Work::Rotation { exponent };
+    let node = lowered.add(Node { work, key, operands: vec![image], place: Some(place), after });
     Ok(Operand { node, place })
 }
 

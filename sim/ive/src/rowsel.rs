@@ -1,6 +1,8 @@
 //! RowSel as products of matrices (section III-A): for each of the 4N residues of a polynomial a matrix of the database
 //! with D0 columns, times one of the queries with two columns each. The fold of a matrix of bytes is one such product.
 
+use std::ops::Range;
+
 use crate::arch::{Arch, Gemm, Scheme};
 use crate::error::IveError;
 
@@ -45,6 +47,14 @@ pub struct RowSelReport {
     pub channel: f64,
 }
 
+impl RowSelReport {
+    /// So many times, one after another.
+    pub fn times(self, count: f64) -> Self {
+        let Self { cycles, multiplying, channel } = self;
+        Self { cycles: cycles * count, multiplying: multiplying * count, channel: channel * count }
+    }
+}
+
 /// Products of matrices: of the database, whose rows stream, with one that all queries have columns of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Products {
@@ -72,12 +82,84 @@ impl Products {
 
     /// Bytes of the database.
     pub fn database_bytes(&self) -> f64 {
-        (self.slices * self.rows * self.depth) as f64 * self.entry_bytes
+        self.slices as f64 * self.rows as f64 * self.depth as f64 * self.entry_bytes
     }
 
     /// Bytes of the results.
     pub fn result_bytes(&self) -> f64 {
-        (self.slices * self.rows * self.columns) as f64 * self.word_bytes
+        self.slices as f64 * self.rows as f64 * self.columns as f64 * self.word_bytes
+    }
+}
+
+/// How the busiest core works through products: panels of rows stream through its buffer, slice by slice, and the pieces of
+/// rows that are too long for it one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiling {
+    /// Slices of the core.
+    pub slices: u64,
+    /// Panels that the buffer holds.
+    pub buffered: usize,
+    rows: u64,
+    rows_of_panel: u64,
+    depth: u64,
+    pieces: u64,
+}
+
+/// A part of the database that an array takes at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Panel {
+    /// The slice, among those of the core.
+    pub slice: u64,
+    /// Columns of the database.
+    pub columns: Range<usize>,
+    /// Rows of the database.
+    pub rows: Range<usize>,
+}
+
+impl Tiling {
+    /// That of products.
+    pub fn of(arch: &Arch, products: &Products) -> Self {
+        let (core, cores) = (arch.core, arch.chip.cores);
+        let (slices, rows) = match products.slices {
+            1 => (1, products.rows.div_ceil(cores)),
+            slices => (slices.div_ceil(cores), products.rows),
+        };
+        let Products { depth, entry_bytes, .. } = *products;
+        let buffer = core.database_buffer_kb as f64 * 1024.0;
+        // The buffer holds two panels at least: one is computed on, the next one comes.
+        let longest = (buffer / 2.0 / (core.array_rows as f64 * entry_bytes)) as u64;
+        let pieces = depth.div_ceil(longest.max(1));
+        let panel_bytes = (core.array_rows * depth.div_ceil(pieces)) as f64 * entry_bytes;
+        let buffered = ((buffer / panel_bytes) as usize).max(2);
+        Self { slices, buffered, rows, rows_of_panel: core.array_rows, depth, pieces }
+    }
+
+    /// Columns of a piece.
+    fn piece(&self) -> u64 {
+        self.depth.div_ceil(self.pieces)
+    }
+
+    /// Panels of a slice.
+    pub fn panels_of_slice(&self) -> u64 {
+        self.pieces * self.rows.div_ceil(self.rows_of_panel)
+    }
+
+    /// A panel by its number.
+    pub fn panel(&self, number: u64) -> Panel {
+        let (of_slice, of_piece) = (self.panels_of_slice(), self.rows.div_ceil(self.rows_of_panel));
+        let part = |index: u64, size: u64, end: u64| {
+            (index * size).min(end) as usize..((index + 1) * size).min(end) as usize
+        };
+        Panel {
+            slice: number / of_slice,
+            columns: part(number % of_slice / of_piece, self.piece(), self.depth),
+            rows: part(number % of_piece, self.rows_of_panel, self.rows),
+        }
+    }
+
+    /// The place of the buffer that a panel fills.
+    pub fn place(&self, number: u64) -> usize {
+        number as usize % self.buffered
     }
 }
 
@@ -88,23 +170,18 @@ pub fn element_wise_rate(arch: &Arch, word_bytes: f64) -> f64 {
     ports.min(arch.core.element_wise_rate as f64)
 }
 
+/// Panels that are simulated one by one; more follow at the pace of the second half of these.
+const SIMULATED: u64 = 1 << 15;
+
 /// Simulates the busiest core: panels of rows stream through the buffer, each array takes the next one, results go to
 /// HBM; `result_bytes` of them over the core's channel.
 pub fn multiply(arch: &Arch, products: &Products, result_bytes: f64, residence: Residence) -> RowSelReport {
-    let (core, cores) = (arch.core, arch.chip.cores);
-    let Products { depth, columns, entry_bytes, word_bytes, .. } = *products;
-    let (slices, rows) = match products.slices {
-        1 => (1, products.rows.div_ceil(cores)),
-        slices => (slices.div_ceil(cores), products.rows),
-    };
-    let buffer = core.database_buffer_kb as f64 * 1024.0;
-    // Long rows come in pieces, two of which the buffer holds.
-    let longest = (buffer / 2.0 / (core.array_rows as f64 * entry_bytes)) as u64;
-    let pieces = depth.div_ceil(longest.max(1));
-    let depth = depth.div_ceil(pieces);
-    let panels = slices * pieces * rows.div_ceil(core.array_rows);
-    let panel_bytes = core.array_rows as f64 * depth as f64 * entry_bytes;
-    let buffered = (buffer / panel_bytes) as usize;
+    let core = arch.core;
+    let Products { columns, entry_bytes, word_bytes, .. } = *products;
+    let tiling = Tiling::of(arch, products);
+    let depth = tiling.piece();
+    let panels = (tiling.slices * tiling.panels_of_slice()) as f64;
+    let panel_bytes = (core.array_rows * depth) as f64 * entry_bytes;
     let (units, compute) = match core.gemm {
         Gemm::Arrays => {
             // What filling and draining the array adds.
@@ -116,46 +193,68 @@ pub fn multiply(arch: &Arch, products: &Products, result_bytes: f64, residence: 
         }
     };
     let hbm = arch.channel_bytes_per_cycle();
-    let result_bytes = result_bytes / panels as f64;
+    let result_bytes = result_bytes / panels;
     // With the database in LPDDR, HBM does nothing but write.
     let (load, turn) = match residence {
         Residence::Hbm => (panel_bytes / hbm, result_bytes * arch.turnaround_cycles_per_byte()),
         Residence::Lpddr => (panel_bytes / arch.lpddr_bytes_per_cycle(), 0.0),
     };
     // The matrix of the queries comes once for each slice, and stays in the register file for all of its panels.
-    let query_bytes = (slices * pieces * depth * columns) as f64 * word_bytes / panels as f64;
+    let query_bytes = (tiling.slices * tiling.pieces * depth * columns) as f64 * word_bytes / panels;
     let transfer = (result_bytes + query_bytes) / hbm;
-    let store = transfer + turn;
-    let mut arrays = vec![0.0f64; units as usize];
-    // Ends of the panels that are in the buffer.
-    let mut computed = vec![0.0f64; buffered.max(2)];
-    // When each channel is free: with the database in HBM they are one.
-    let (mut loading, mut storing) = (0.0f64, 0.0f64);
-    for panel in 0..panels as usize {
-        let place = panel % computed.len();
-        if panel >= computed.len() {
-            // The panel that was here is over, and its results are written.
-            storing = storing.max(computed[place]) + store;
-        }
-        loading = loading.max(computed[place]);
-        match residence {
-            Residence::Hbm => {
-                loading = loading.max(storing) + load;
-                storing = loading;
-            }
-            Residence::Lpddr => loading += load,
-        }
-        let array = &mut arrays[panel % units as usize];
-        *array = array.max(loading + arch.latency.memory as f64) + compute;
-        computed[place] = *array;
-    }
-    let left = computed.len().min(panels as usize) as f64;
-    let end = arrays.iter().copied().fold(0.0, f64::max);
+    let stream = Stream { tiling, residence, units, compute, load, store: transfer + turn };
+    let latency = arch.latency.memory as f64;
+    let simulated = SIMULATED as f64;
+    let cycles = if panels <= simulated {
+        stream.cycles(panels as u64, latency)
+    } else {
+        let (half, whole) = (stream.cycles(SIMULATED / 2, latency), stream.cycles(SIMULATED, latency));
+        whole + (whole - half) * (panels - simulated) / (simulated / 2.0)
+    };
     let channel_load = if residence == Residence::Hbm { load } else { 0.0 };
-    RowSelReport {
-        cycles: end.max(storing + left * store) + arch.latency.memory as f64,
-        multiplying: panels as f64 * compute,
-        channel: panels as f64 * (channel_load + transfer),
+    RowSelReport { cycles, multiplying: panels * compute, channel: panels * (channel_load + transfer) }
+}
+
+/// Panels on their way: cycles that each takes.
+struct Stream {
+    tiling: Tiling,
+    residence: Residence,
+    /// Arrays.
+    units: u64,
+    compute: f64,
+    load: f64,
+    store: f64,
+}
+
+impl Stream {
+    /// Cycles of so many panels.
+    fn cycles(&self, panels: u64, latency: f64) -> f64 {
+        let Self { tiling, residence, units, compute, load, store } = *self;
+        let mut arrays = vec![0.0f64; units as usize];
+        // Ends of the panels that are in the buffer.
+        let mut computed = vec![0.0f64; tiling.buffered.min(panels as usize)];
+        // When each channel is free: with the database in HBM they are one.
+        let (mut loading, mut storing) = (0.0f64, 0.0f64);
+        for number in 0..panels {
+            let place = tiling.place(number);
+            if number >= tiling.buffered as u64 {
+                // The panel that was here is over, and its results are written.
+                storing = storing.max(computed[place]) + store;
+            }
+            loading = loading.max(computed[place]);
+            match residence {
+                Residence::Hbm => {
+                    loading = loading.max(storing) + load;
+                    storing = loading;
+                }
+                Residence::Lpddr => loading += load,
+            }
+            let array = &mut arrays[(number % units) as usize];
+            *array = array.max(loading + latency) + compute;
+            computed[place] = *array;
+        }
+        let end = arrays.into_iter().fold(0.0, f64::max);
+        end.max(storing + computed.len() as f64 * store) + latency
     }
 }
 

@@ -10,7 +10,7 @@ use spirea_math::Expansion;
 
 use crate::arch::{Arch, Scheme};
 use crate::error::IveError;
-use crate::graph::{Graph, Node, Operand, Work};
+use crate::graph::{Event, Graph, Node, Operand, Places, Work};
 
 /// Which tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,9 @@ pub struct Schedule {
     /// Levels of a subtree; those of one layer, towards the root, may have fewer.
     pub depth: u32,
 }
+
+/// Levels of the largest subtrees: what deeper ones would save is not worth their time on the simulator.
+pub const DEEPEST: u32 = 12;
 
 /// What crosses the memory channel of one core for one query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,14 +96,14 @@ pub struct Layer {
 }
 
 impl Schedule {
-    /// The deepest subtrees that fit.
+    /// The deepest subtrees that fit, up to [`DEEPEST`].
     ///
     /// # Errors
     /// [`IveError::RegisterFile`] if not even one level fits.
     pub fn deepest(arch: &Arch, step: Step, order: Order, digits: Digits) -> Result<Self, IveError> {
         let with = |depth| Self { step, order, digits, depth };
         with(1).check(arch)?;
-        let depth = (1..64).take_while(|&depth| with(depth).check(arch).is_ok()).last().unwrap_or(1);
+        let depth = (1..=DEEPEST).take_while(|&depth| with(depth).check(arch).is_ok()).last().unwrap_or(1);
         Ok(with(depth))
     }
 
@@ -164,12 +167,13 @@ impl Schedule {
         })
     }
 
-    /// Places for ciphertexts: what the working set has, and what is free for prefetch.
-    fn places(&self, arch: &Arch) -> Result<u64, IveError> {
+    /// Places for the keys of a subtree and for ciphertexts: what the working set has, and what is free for prefetch.
+    fn places(&self, arch: &Arch) -> Result<Places, IveError> {
         self.check(arch)?;
         let scheme = &arch.scheme;
         let taken = u64::from(self.depth) * self.key_bytes(scheme) + self.digit_bytes(scheme);
-        Ok((arch.core.register_file_kb * 1024 - taken) / scheme.ciphertext_bytes())
+        let ciphertexts = (arch.core.register_file_kb * 1024 - taken) / scheme.ciphertext_bytes();
+        Ok(Places { ciphertexts: ciphertexts as usize, keys: self.depth as usize })
     }
 
     /// The layers of a tree with so many leaves, in the order in which they are worked through.
@@ -249,15 +253,14 @@ impl Schedule {
                     lowered.store(made, number);
                     continue;
                 }
-                let key = lowered.key(level - top);
-                let (mut place, mut after) = (None, vec![key]);
+                let key = Some(lowered.key(level - top));
+                let (mut place, mut after) = (None, Vec::new());
                 if 2 * number + 1 < expansion.nodes(level + 1) as u64 {
                     let (free, emptied) = lowered.place()?;
-                    place = Some(free);
-                    after.extend(emptied);
+                    (place, after) = (Some(free), emptied);
                 }
                 let work = Work::Substitution { level: level - top };
-                let node = lowered.add(Node { work, operands: vec![made], place, after });
+                let node = lowered.add(Node { work, key, operands: vec![made], place, after });
                 let mut children = vec![(level + 1, 2 * number, Operand { node, place: made.place })];
                 children.extend(place.map(|place| (level + 1, 2 * number + 1, Operand { node, place })));
                 match self.order {
@@ -291,11 +294,10 @@ pub fn lower_assembly(arch: &Arch, digits: Digits, leaves: u64) -> Result<Graph,
     let mut lowered = Lowering::new(&schedule, arch, 1)?;
     for leaf in 0..leaves {
         let row = lowered.load(leaf)?;
-        let (place, emptied) = lowered.place()?;
-        let mut after = vec![lowered.key(0)];
-        after.extend(emptied);
-        let node = lowered.add(Node { work: Work::Assembly, operands: vec![row], place: Some(place), after });
-        lowered.store_after(row, 2 * leaf, vec![node]);
+        let (place, after) = lowered.place()?;
+        let (work, key) = (Work::Assembly, Some(lowered.key(0)));
+        let node = lowered.add(Node { work, key, operands: vec![row], place: Some(place), after });
+        lowered.store_read(row, 2 * leaf, vec![Event::read(node)]);
         lowered.store(Operand { node, place }, 2 * leaf + 1);
     }
     lowered.graph()
@@ -306,27 +308,30 @@ pub(crate) struct Lowering<'a> {
     schedule: &'a Schedule,
     arch: &'a Arch,
     nodes: Vec<Node>,
-    /// Who loads the key of each level: the first that needs it has it loaded.
-    keys: Vec<Option<usize>>,
-    free: VecDeque<(usize, Option<usize>)>,
+    places: Places,
+    /// The keys of the levels: the first that needs one has it loaded.
+    keys: Vec<Option<Operand>>,
+    free: VecDeque<(usize, Vec<Event>)>,
 }
 
 impl<'a> Lowering<'a> {
     pub fn new(schedule: &'a Schedule, arch: &'a Arch, levels: u32) -> Result<Self, IveError> {
-        let free = (0..schedule.places(arch)? as usize).map(|place| (place, None)).collect();
-        Ok(Self { schedule, arch, nodes: Vec::new(), keys: vec![None; levels as usize], free })
+        let places = schedule.places(arch)?;
+        let free = (0..places.ciphertexts).map(|place| (place, Vec::new())).collect();
+        Ok(Self { schedule, arch, nodes: Vec::new(), places, keys: vec![None; levels as usize], free })
     }
 
-    /// Who loads the key of a level. Keys come when they are needed, between the ciphertexts: the first operations of a
-    /// layer need not wait for the keys of all of its levels.
-    pub fn key(&mut self, level: u32) -> usize {
-        if let Some(loaded) = self.keys[level as usize] {
+    /// The key of a level, in the place of that number. Keys come when they are needed, between the ciphertexts: the first
+    /// operations of a layer need not wait for the keys of all of its levels.
+    pub fn key(&mut self, level: u32) -> Operand {
+        let place = level as usize;
+        if let Some(loaded) = self.keys[place] {
             return loaded;
         }
         let work = Work::LoadKey { level };
-        let loaded = self.add(Node { work, operands: Vec::new(), place: None, after: Vec::new() });
-        self.keys[level as usize] = Some(loaded);
-        loaded
+        let node =
+            self.add(Node { work, key: None, operands: Vec::new(), place: Some(place), after: Vec::new() });
+        *self.keys[place].insert(Operand { node, place })
     }
 
     pub fn add(&mut self, node: Node) -> usize {
@@ -334,9 +339,9 @@ impl<'a> Lowering<'a> {
         self.nodes.len() - 1
     }
 
-    /// A place, and who must be over before it is filled. The one that was emptied first: loads run ahead as far as
+    /// A place, and what must have happened before it is filled. The one that was emptied first: loads run ahead as far as
     /// there are places.
-    pub fn place(&mut self) -> Result<(usize, Option<usize>), IveError> {
+    pub fn place(&mut self) -> Result<(usize, Vec<Event>), IveError> {
         self.free.pop_front().ok_or_else(|| IveError::RegisterFile {
             file: self.arch.file.clone(),
             schedule: format!("{:?}", self.schedule),
@@ -347,38 +352,38 @@ impl<'a> Lowering<'a> {
     }
 
     pub fn load(&mut self, index: u64) -> Result<Operand, IveError> {
-        let (place, emptied) = self.place()?;
-        let after = emptied.into_iter().collect();
+        let (place, after) = self.place()?;
         let work = Work::LoadCiphertext { index };
-        let node = self.add(Node { work, operands: Vec::new(), place: Some(place), after });
+        let node = self.add(Node { work, key: None, operands: Vec::new(), place: Some(place), after });
         Ok(Operand { node, place })
     }
 
     pub fn store(&mut self, made: Operand, index: u64) {
-        self.store_after(made, index, Vec::new());
+        self.store_read(made, index, Vec::new());
     }
 
-    /// Stores what others read too, and empties its place: after all of them.
-    pub fn store_after(&mut self, made: Operand, index: u64, after: Vec<usize>) {
+    /// Stores what others read too, and empties its place when all have.
+    pub fn store_read(&mut self, made: Operand, index: u64, mut when: Vec<Event>) {
         let work = Work::StoreCiphertext { index };
-        let stored = self.add(Node { work, operands: vec![made], place: None, after });
-        self.free.push_back((made.place, Some(stored)));
+        let (operands, after) = (vec![made], Vec::new());
+        when.push(Event::over(self.add(Node { work, key: None, operands, place: None, after })));
+        self.empty(made.place, when);
     }
 
-    /// Empties a place when an operation is over.
-    pub fn empty(&mut self, place: usize, after: usize) {
-        self.free.push_back((place, Some(after)));
+    /// Empties a place when all of some things have happened.
+    pub fn empty(&mut self, place: usize, when: Vec<Event>) {
+        self.free.push_back((place, when));
     }
 
     pub fn graph(self) -> Result<Graph, IveError> {
-        Graph::new(self.nodes)
+        Graph::new(self.nodes, self.places)
     }
 
     fn merge(&mut self, level: u32, x: Operand, y: Operand) -> Operand {
-        let after = vec![self.key(level)];
-        let work = Work::Product { level };
-        let node = self.add(Node { work, operands: vec![x, y], place: None, after });
-        self.empty(y.place, node);
+        let key = Some(self.key(level));
+        let node =
+            self.add(Node { work: Work::Product, key, operands: vec![x, y], place: None, after: Vec::new() });
+        self.empty(y.place, vec![Event::read(node)]);
         Operand { node, place: x.place }
     }
 
@@ -467,7 +472,7 @@ mod tests {
                 for layer in schedule.layers(rows) {
                     let graph = schedule.lower_tournament(&arch, layer.levels, layer.loads).unwrap();
                     traffic = traffic.plus(counted(&graph, schedule.key_bytes(scheme)));
-                    products += graph.count(|work| matches!(work, Work::Product { .. }));
+                    products += graph.count(|work| work == Work::Product);
                 }
                 assert_eq!((traffic, products), (schedule.traffic(scheme, rows), rows - 1));
             }

@@ -5,6 +5,11 @@ use std::time::Duration;
 use spirea_batcher::simulation::{Arrival, Simulation, poisson};
 use spirea_batcher::{PaceMeter, Window};
 
+use crate::arch::Arch;
+use crate::error::IveError;
+use crate::schedule::Digits;
+use crate::system::{Deployment, Mapping, Schedules, scan_seconds, usual_batch};
+
 /// When a batch begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Policy {
@@ -17,6 +22,32 @@ pub struct Policy {
 impl Policy {
     /// Every query alone, at once.
     pub const ALONE: Self = Self { window: 0.0, limit: 1 };
+}
+
+/// Seconds of the longest batch that a scheduler is simulated with.
+const LONGEST: f64 = 1e6;
+
+/// The scheduler's policy for a database of so many GiB on so many systems, and the seconds of batches of 1, 2, ... queries.
+///
+/// # Errors
+/// [`IveError::Workload`] if there is no room for them or they take days, [`IveError::RegisterFile`] if a schedule does not
+/// fit.
+pub fn served(arch: &Arch, gib: f64, systems: u64) -> Result<(Policy, Vec<f64>), IveError> {
+    let limit = usual_batch(arch, gib, systems)?;
+    let schedules = Schedules::depth_first(arch, Digits::Forwarded)?;
+    let deployment = Deployment::new(arch, &schedules, gib, systems)?;
+    let seconds = |queries| Ok(deployment.batch(queries, Mapping::QueryPerCore)?.seconds());
+    let service = (1..=limit).map(seconds).collect::<Result<Vec<f64>, IveError>>()?;
+    let window = scan_seconds(arch, gib, systems)?;
+    let longest = service.iter().copied().fold(window, f64::max);
+    if longest > LONGEST {
+        return Err(IveError::Workload {
+            key: "gib",
+            problem: format!("a batch or a scan of {gib} GiB takes {longest:.0} seconds"),
+            remedy: format!("give a smaller database or a faster machine, for at most {LONGEST:.0}"),
+        });
+    }
+    Ok((Policy { window, limit: limit as usize }, service))
 }
 
 /// Mean seconds from arrival to answer of `count` queries that arrive at `rate` a second; `service` has the seconds of
@@ -32,7 +63,7 @@ pub fn mean_latency(policy: Policy, service: &[f64], rate: f64, count: usize) ->
     };
     let simulated = simulation.run(&arrivals, |queries| Duration::from_secs_f64(service[queries - 1]));
     let waited = simulated.batches.iter().flat_map(|batch| {
-        let end = batch.at + batch.took;
+        let end = batch.at.saturating_add(batch.took);
         batch.requests.iter().map(move |&request| (end, request))
     });
     waited.map(|(end, request)| (end - arrivals[request].at).as_secs_f64()).sum::<f64>() / count as f64
@@ -79,6 +110,21 @@ mod tests {
             let mean = mean_latency(Policy::ALONE, &[1.0], load, 400_000);
             assert!((mean / expected - 1.0).abs() < 0.03, "{load}: {mean} {expected}");
         }
+    }
+
+    #[test]
+    fn queries_that_hardly_ever_arrive_are_answered() {
+        // The last ones arrive later than a clock tells.
+        let mean = mean_latency(Policy::ALONE, &[1.0], 1e-20, 100);
+        assert!((0.0..=1.0).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn batches_that_take_days_are_refused() {
+        let mut arch = Arch::ive().unwrap();
+        (arch.chip.clock_hz, arch.chip.cores, arch.lpddr.module_bytes) = (1e6, 1, 1e15);
+        let refused = served(&arch, 2e4, 1).unwrap_err();
+        assert!(matches!(refused, IveError::Workload { key: "gib", .. }), "{refused}");
     }
 
     #[test]

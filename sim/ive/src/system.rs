@@ -1,6 +1,9 @@
 //! Systems: a chip with its memories, or several on a switch; the steps of a batch one after another, and their energy.
 
-use crate::arch::{Arch, Budget, Gemm};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use crate::arch::{Arch, Budget, Gemm, Scheme};
 use crate::core::{CoreReport, Unit, expand_query, tournament};
 use crate::error::IveError;
 use crate::rowsel::{Residence, RowSelReport, element_wise_rate, row_selection};
@@ -78,6 +81,12 @@ impl Energy {
     pub fn total(&self) -> f64 {
         self.cores + self.network + self.hbm
     }
+
+    /// That of so many systems, and of another one.
+    fn of_systems(self, systems: u64, other: Self) -> Self {
+        let sum = |of: fn(&Self) -> f64| of(&self) * systems as f64 + of(&other);
+        Self { cores: sum(|it| it.cores), network: sum(|it| it.network), hbm: sum(|it| it.hbm) }
+    }
 }
 
 /// The times of a batch, in seconds, and its energy.
@@ -130,7 +139,7 @@ impl BatchReport {
 /// # Errors
 /// [`IveError::Workload`] if there is no room for the database.
 pub fn scan_seconds(arch: &Arch, gib: f64, systems: u64) -> Result<f64, IveError> {
-    let bandwidth = match residence(arch, gib, systems)? {
+    let bandwidth = match Placement::of(arch, gib, systems)?.residence {
         Residence::Hbm => arch.hbm.stacks as f64 * arch.hbm.stack_bytes_per_second,
         Residence::Lpddr => arch.lpddr.modules as f64 * arch.lpddr.module_bytes_per_second,
     };
@@ -143,29 +152,91 @@ pub fn scan_seconds(arch: &Arch, gib: f64, systems: u64) -> Result<f64, IveError
 /// # Errors
 /// [`IveError::Workload`] if there is no room for the database.
 pub fn usual_batch(arch: &Arch, gib: f64, systems: u64) -> Result<u64, IveError> {
-    Ok(match residence(arch, gib, systems)? {
+    Ok(match Placement::of(arch, gib, systems)?.residence {
         Residence::Hbm if systems == 1 => arch.batch.queries,
         _ => arch.batch.queries_beyond_hbm,
     })
 }
 
-fn residence(arch: &Arch, gib: f64, systems: u64) -> Result<Residence, IveError> {
-    if systems == 0 || !systems.is_power_of_two() {
-        return Err(IveError::Workload {
-            key: "systems",
-            problem: format!("{systems} systems cannot play a tournament"),
-            remedy: "give a power of 2".into(),
-        });
+/// Where a database lies, and what there is room for beside it.
+#[derive(Clone, Copy, Debug)]
+struct Placement {
+    scheme: Scheme,
+    residence: Residence,
+    /// Bytes of HBM that the database leaves.
+    room: f64,
+    /// Rows of a system.
+    rows: u64,
+    /// Bits of selectors.
+    bits: u64,
+}
+
+impl Placement {
+    /// On the package, if there is room beside it for the largest batch of the architecture's file or there is no other
+    /// memory; or else beyond it.
+    fn of(arch: &Arch, gib: f64, systems: u64) -> Result<Self, IveError> {
+        let (scheme, most) = (arch.scheme, arch.links.most_systems);
+        if !systems.is_power_of_two() || systems > most {
+            return Err(IveError::Workload {
+                key: "systems",
+                problem: format!("{systems} systems, which play a tournament on a switch for {most}"),
+                remedy: format!(
+                    "give a power of 2 up to {most}, or links.most_systems in the architecture's file"
+                ),
+            });
+        }
+        let polynomials = gib * f64::from(1 << 30) / scheme.plaintext_bytes as f64 / systems as f64;
+        if polynomials.is_nan() || polynomials < scheme.first_dimension as f64 {
+            return Err(IveError::Workload {
+                key: "gib",
+                problem: format!("{gib} GiB on {systems} systems are less than a row on each"),
+                remedy: "give a larger database, or fewer systems".into(),
+            });
+        }
+        let bytes = polynomials * scheme.polynomial_bytes() as f64;
+        let residence = Residence::of(arch, bytes)?;
+        let rows = scheme.polynomials(gib).div_ceil(scheme.first_dimension);
+        let (bits, rows) = (u64::from(levels(rows)), rows.div_ceil(systems));
+        let beside = Self { scheme, residence, room: arch.hbm_bytes() - bytes, rows, bits };
+        let beyond = Self { residence: Residence::Lpddr, room: arch.hbm_bytes(), ..beside };
+        let largest = arch.batch.queries.max(arch.batch.queries_beyond_hbm);
+        let crowded = residence == Residence::Hbm && beside.passes(largest).is_err();
+        Ok(if residence == Residence::Lpddr || crowded && bytes <= arch.lpddr_bytes() {
+            beyond
+        } else {
+            beside
+        })
     }
-    let polynomials = arch.scheme.polynomials(gib).div_ceil(systems);
-    if !gib.is_finite() || polynomials < arch.scheme.first_dimension {
-        return Err(IveError::Workload {
-            key: "gib",
-            problem: format!("{gib} GiB on {systems} systems are less than a row on each"),
-            remedy: "give a larger database, or fewer systems".into(),
-        });
+
+    /// Leaves of a query.
+    fn leaves(&self) -> u64 {
+        self.scheme.first_dimension + self.bits * self.scheme.gadget_levels
     }
-    Residence::of(arch, (polynomials * arch.scheme.polynomial_bytes()) as f64)
+
+    /// Bytes of the keys of a query and of the query itself: a substitution for each level, and the RGSW encryption of the
+    /// secret.
+    fn sent_bytes(&self) -> u64 {
+        let keys = u64::from(levels(self.leaves())) * self.scheme.evaluation_key_bytes();
+        keys + self.scheme.rgsw_bytes() + self.scheme.ciphertext_bytes()
+    }
+
+    /// Parts of the rows that a batch goes through one after another, RowSel and ColTor, so that HBM has room for the
+    /// results of one beside the winners of those before, and the keys, leaves and selectors of all queries. As few as
+    /// will do, of a power of 2.
+    fn passes(&self, queries: u64) -> Result<u64, IveError> {
+        let (scheme, room) = (self.scheme, self.room / queries as f64);
+        let own =
+            self.sent_bytes() + self.leaves() * scheme.ciphertext_bytes() + self.bits * scheme.rgsw_bytes();
+        let needed = |passes: u64| own + (self.rows.div_ceil(passes) + passes) * scheme.ciphertext_bytes();
+        let mut choices = (0..=levels(self.rows)).map(|power| 1 << power);
+        choices.find(|&passes| needed(passes) as f64 <= room).ok_or_else(|| IveError::Workload {
+            key: "batch",
+            problem: format!(
+                "HBM has {room:.3e} bytes for each of {queries} queries, whose keys and leaves take {own:.3e}"
+            ),
+            remedy: "give fewer queries, more systems, or more memory in the architecture's file".into(),
+        })
+    }
 }
 
 /// Simulates a batch.
@@ -177,21 +248,19 @@ pub fn simulate(arch: &Arch, schedules: &Schedules, workload: &Workload) -> Resu
         .batch(workload.queries, workload.mapping)
 }
 
+/// The most queries of a batch: far more than there is memory for.
+const MOST_QUERIES: u64 = 1 << 16;
+
 /// A database on systems: what a query takes on a core, which batches of all sizes share.
 #[derive(Clone, Debug)]
 pub struct Deployment<'a> {
     arch: &'a Arch,
     schedules: Schedules,
     systems: u64,
-    residence: Residence,
-    /// Rows of a system.
-    own_rows: u64,
-    /// Bits of selectors.
-    bits: u64,
+    placement: Placement,
     expand: CoreReport,
-    /// ColTor among the rows of a system, and among the systems.
-    coltor: CoreReport,
-    last: CoreReport,
+    /// ColTor of one query on a core, by its rows.
+    tournaments: RefCell<BTreeMap<u64, CoreReport>>,
 }
 
 impl<'a> Deployment<'a> {
@@ -200,83 +269,82 @@ impl<'a> Deployment<'a> {
     /// # Errors
     /// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a schedule does not fit.
     pub fn new(arch: &'a Arch, schedules: &Schedules, gib: f64, systems: u64) -> Result<Self, IveError> {
-        let residence = residence(arch, gib, systems)?;
+        let placement = Placement::of(arch, gib, systems)?;
         let rows = arch.scheme.polynomials(gib).div_ceil(arch.scheme.first_dimension);
-        let own_rows = rows.div_ceil(systems);
-        Ok(Self {
-            arch,
-            schedules: *schedules,
-            systems,
-            residence,
-            own_rows,
-            bits: u64::from(levels(rows)),
-            expand: expand_query(arch, &schedules.expand, rows)?,
-            coltor: tournament(arch, &schedules.coltor, own_rows)?,
-            last: tournament(arch, &schedules.coltor, systems)?,
-        })
+        let expand = expand_query(arch, &schedules.expand, rows)?;
+        Ok(Self { arch, schedules: *schedules, systems, placement, expand, tournaments: RefCell::default() })
     }
 
     /// Where the database lies.
     pub fn residence(&self) -> Residence {
-        self.residence
+        self.placement.residence
+    }
+
+    fn tournament(&self, rows: u64) -> Result<CoreReport, IveError> {
+        if let Some(known) = self.tournaments.borrow().get(&rows) {
+            return Ok(*known);
+        }
+        let played = tournament(self.arch, &self.schedules.coltor, rows)?;
+        self.tournaments.borrow_mut().insert(rows, played);
+        Ok(played)
     }
 
     /// A batch.
     ///
     /// # Errors
-    /// [`IveError::Workload`] if it has no queries, [`IveError::RegisterFile`] if a schedule does not fit.
+    /// [`IveError::Workload`] if it has no queries or there is no room for them, [`IveError::RegisterFile`] if a schedule
+    /// does not fit.
     pub fn batch(&self, queries: u64, mapping: Mapping) -> Result<BatchReport, IveError> {
-        if queries == 0 {
+        if queries == 0 || queries > MOST_QUERIES {
             return Err(IveError::Workload {
                 key: "batch",
-                problem: "a batch without queries".into(),
-                remedy: "give at least 1".into(),
+                problem: format!("a batch of {queries} queries"),
+                remedy: format!("give 1 to {MOST_QUERIES}"),
             });
         }
-        let Self { arch, systems, own_rows, residence, .. } = *self;
+        let Self { arch, systems, placement, .. } = *self;
         let (scheme, cores, clock) = (arch.scheme, arch.chip.cores, arch.chip.clock_hz);
-        let of_core = queries.div_ceil(cores) as f64;
+        let (residence, passes) = (placement.residence, placement.passes(queries)?);
+        let rows = placement.rows.div_ceil(passes);
+        let (of_core, all) = (queries.div_ceil(cores) as f64, queries as f64);
         // Of the busiest core, and of all; the queries of a core follow one another, as their keys take the register file.
         let (coltor, games, of_channel) = match mapping {
-            Mapping::QueryPerCore => (self.coltor.times(of_core), self.coltor.times(queries as f64), of_core),
+            Mapping::QueryPerCore => {
+                let one = self.tournament(rows)?;
+                (one.times(of_core), one.times(all), of_core)
+            }
             Mapping::RowsPerCore => {
-                let part = tournament(arch, &self.schedules.coltor, own_rows.div_ceil(cores))?;
-                let last = tournament(arch, &self.schedules.coltor, cores)?;
-                let all = part.times((queries * cores) as f64);
-                (part.times(queries as f64).then(last.times(of_core)), all, queries as f64 / cores as f64)
+                let (part, last) = (self.tournament(rows.div_ceil(cores))?, self.tournament(cores)?);
+                let games = part.times(cores as f64).then(last).times(all);
+                (part.times(all).then(last.times(of_core)), games, all / cores as f64)
             }
         };
-        let selected = row_selection(arch, own_rows, queries, of_channel, residence);
-        let energy = energy(
-            arch,
-            &self.expand.times(queries as f64).then(games),
-            &selected,
-            (own_rows * queries) as f64,
-        );
-        // Keys: a substitution for each level, and the RGSW encryption of the secret; then the query itself. The switch
-        // gives what a client sends to all systems at once; what they leave meets at the link of one.
-        let leaves = scheme.first_dimension + self.bits * scheme.gadget_levels;
-        let keys = u64::from(levels(leaves)) * scheme.evaluation_key_bytes() + scheme.rgsw_bytes();
+        // Among the winners of the parts, and of the systems.
+        let (joined, last) = (self.tournament(passes)?, self.tournament(systems)?);
+        let coltor = coltor.times(passes as f64).then(joined.then(last).times(of_core));
+        let selected = row_selection(arch, rows, queries, of_channel, residence).times(passes as f64);
+        let trees = self.expand.then(joined).times(all).then(games.times(passes as f64));
+        // Leaves cross the network to the cores that have their residues, results back to those that have their queries.
+        let transposed = (scheme.first_dimension + placement.rows) as f64 * all;
+        let of_system = energy(arch, &trees, &selected, transposed);
+        let of_last = energy(arch, &last.times(all), &RowSelReport::default(), 0.0);
+        // The switch gives what a client sends to all systems at once; what they leave meets at the link of one.
         let link = |bytes: u64| (queries * bytes) as f64 / arch.links.bytes_per_second;
         Ok(BatchReport {
             queries,
             residence,
-            upload: link(keys + scheme.ciphertext_bytes()),
+            upload: link(placement.sent_bytes()),
             gather: link((systems - 1) * scheme.ciphertext_bytes()),
             expand: self.expand.times(of_core).cycles / clock,
             row_selection: selected.cycles / clock,
-            coltor: (coltor.cycles + self.last.times(of_core).cycles) / clock,
-            energy: Energy {
-                cores: energy.cores * systems as f64,
-                network: energy.network * systems as f64,
-                hbm: energy.hbm * systems as f64,
-            },
+            coltor: coltor.cycles / clock,
+            energy: of_system.of_systems(systems, of_last),
         })
     }
 }
 
 /// Energy of one system: each part's peak power for the time that it is busy; of memories, for the share of their peak
-/// bandwidth; of the network and of what a core has besides, while results are transposed.
+/// bandwidth; of the network and of what a core has besides, while leaves and results are transposed.
 fn energy(arch: &Arch, trees: &CoreReport, selected: &RowSelReport, transposed: f64) -> Energy {
     let Budget { ntt, icrt, element_wise, automorphism, memories, rest, network, hbm } = arch.budget;
     let (core, scheme, cores) = (arch.core, arch.scheme, arch.chip.cores as f64);
@@ -307,7 +375,7 @@ fn energy(arch: &Arch, trees: &CoreReport, selected: &RowSelReport, transposed: 
     let accessed = ((lanes + sums + words) * scheme.word_bits as f64 / 8.0 + channels) / ports;
     let clock = arch.chip.clock_hz;
     let peak = arch.hbm.stacks as f64 * arch.hbm.stack_bytes_per_second;
-    // Every result of RowSel crosses the network once, a word a cycle of each lane.
+    // A word a cycle of each lane.
     let crossings = transposed * 2.0 * (scheme.primes * scheme.degree) as f64 / (cores * core.lanes as f64);
     Energy {
         cores: (units + memories.power_w * accessed + cores * rest.power_w * crossings) / clock,
@@ -328,16 +396,48 @@ mod tests {
 
     #[test]
     fn what_has_no_room_or_no_sense_is_refused_by_key() {
-        for (gib, systems, queries, key) in
-            [(256.0, 1, 64, "gib"), (1e-6, 1, 64, "gib"), (16.0, 3, 64, "systems"), (16.0, 1, 0, "batch")]
-        {
+        for (gib, systems, queries, key) in [
+            (256.0, 1, 64, "gib"),
+            (1e-6, 1, 64, "gib"),
+            (1e10, 1, 64, "gib"),
+            (8_796_093_022_208.0, 1, 64, "gib"),
+            (f64::INFINITY, 1, 64, "gib"),
+            (f64::NAN, 1, 64, "gib"),
+            (-1.0, 1, 64, "gib"),
+            (16.0, 0, 64, "systems"),
+            (16.0, 3, 64, "systems"),
+            (16.0, 32, 64, "systems"),
+            (16.0, 1, 0, "batch"),
+            (16.0, 1, 3_000_000_000_000, "batch"),
+            (16.0, 1, u64::MAX, "batch"),
+            // No leaves are left room for.
+            (16.0, 1, 1024, "batch"),
+        ] {
             let refused = of(gib, systems, queries);
             assert!(
                 matches!(&refused, Err(IveError::Workload { key: named, remedy, .. })
                     if *named == key && !remedy.is_empty()),
-                "{refused:?}"
+                "{gib} {systems} {queries}: {refused:?}"
             );
         }
+    }
+
+    #[test]
+    fn results_that_hbm_has_no_room_for_come_in_parts() {
+        let arch = Arch::ive().unwrap();
+        let schedules = Schedules::depth_first(&arch, Digits::Forwarded).unwrap();
+        let passes = |gib, queries| Placement::of(&arch, gib, 1).unwrap().passes(queries).unwrap();
+        // 60 GB of the database, 30 GB of results and 4 GB of keys, leaves and selectors just fit 96 GB.
+        assert_eq!([64, 96, 128].map(|queries| passes(16.0, queries)), [1, 2, 4]);
+        // 481 GB of results beside a database that lies elsewhere.
+        assert_eq!(passes(128.0, 128), 8);
+        let parts = of(16.0, 1, 96).unwrap();
+        let mut larger = arch.clone();
+        larger.hbm.stack_bytes *= 4.0;
+        let workload = Workload { gib: 16.0, systems: 1, queries: 96, mapping: Mapping::QueryPerCore };
+        let whole = simulate(&larger, &schedules, &workload).unwrap();
+        let more = parts.computing() / whole.computing() - 1.0;
+        assert!((0.0..0.02).contains(&more), "{more}");
     }
 
     #[test]
@@ -345,6 +445,8 @@ mod tests {
         assert_eq!(of(16.0, 1, 64).unwrap().residence, Residence::Hbm);
         let large = of(128.0, 1, 128).unwrap();
         assert_eq!(large.residence, Residence::Lpddr);
+        // It would fit the package, and leave no room for a batch.
+        assert_eq!(of(24.0, 1, 64).unwrap().residence, Residence::Lpddr);
         let shared = of(128.0, 8, 128).unwrap();
         assert_eq!(shared.residence, Residence::Hbm);
         assert!(shared.seconds() < large.seconds() / 7.0 && shared.gather > large.gather);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use spirea_backend::{EvaluationKeys, NaiveBackend, Observed, Operation, RingBackend};
 use spirea_ive::arch::Arch;
 use spirea_ive::functional::{Ciphertext, Execution, Key, Keys, Machine};
-use spirea_ive::recorder::{RecordedBatch, Recorder};
+use spirea_ive::program::{Program, Rings};
+use spirea_ive::recorder::{Phase, Recorder, phases};
 use spirea_ive::schedule::{Digits, levels};
-use spirea_ive::system::{Schedules, simulate};
+use spirea_ive::system::Schedules;
 use spirea_math::{Expansion, Gadget, Modulus, Ring};
 
 /// The primes of IVE, 2^27 + 2^k + 1.
@@ -109,7 +110,7 @@ impl Fixture {
             values
         };
         let rows: Vec<Vec<_>> = self.coefficients.iter().map(|row| row.iter().map(plain).collect()).collect();
-        let rows = machine.select_rows(&rows, &leaves).unwrap();
+        let rows = machine.select_rows(&rows, &[leaves]).unwrap().remove(0);
         let won = machine.tournament(&selectors, rows).unwrap();
         flat(&[machine.transformed(&won)])
     }
@@ -158,21 +159,21 @@ fn a_recorded_batch_is_computed_and_timed() {
     let backend = Observed::<_, Recorder>::new(Arc::new(NaiveBackend));
     let words = fixture.expected(&backend);
     let operations = backend.observer().take();
-    let batch = RecordedBatch::read(&operations).unwrap();
-    let expected = RecordedBatch { rows: 64, columns: 6, queries: 1, leaves: 36, bits: 6 };
-    assert_eq!(batch, expected);
+    let recorded = phases(&operations).unwrap();
+    let expected = [
+        Phase::Expand { leaves: 36, queries: 1 },
+        Phase::Assemble { leaves: 30, queries: 1 },
+        Phase::PolyFold { rows: 64, columns: 6, queries: 1 },
+        Phase::Tournament { rows: 64, queries: 1 },
+    ];
+    assert_eq!(recorded, expected);
     let schedules = Schedules::depth_first(&arch, Digits::Forwarded).unwrap();
     assert!(fixture.computed(&arch, schedules, Execution::LatestFirst) == words);
-    let (arch, workload) = batch.on(&arch).unwrap();
-    assert_eq!((arch.scheme.first_dimension, arch.scheme.gadget_levels), (6, 5));
-    let report = simulate(&arch, &schedules, &workload).unwrap();
-    assert!(report.queries == 1 && report.expand > 0.0 && report.coltor > 0.0);
+    let program = Program { rings: Rings::uniform(arch.scheme), phases: recorded };
+    assert!(program.time(&arch).unwrap().iter().all(|(_, seconds)| *seconds > 0.0));
 
     // What is not such a batch is refused by the number of the operation.
     let other = [&operations[..], &[Operation::ScalarFoldOwn { words: 1 }]].concat();
-    for (operations, number) in [(&other[..], operations.len()), (&operations[..2], 2)] {
-        let refused = RecordedBatch::read(operations).unwrap_err().to_string();
-        assert!(refused.contains(&format!("operation {number}: ")), "{refused}");
-    }
-    assert!(RecordedBatch { leaves: 37, ..batch }.on(&arch).is_err());
+    let refused = phases(&other).unwrap_err().to_string();
+    assert!(refused.contains(&format!("operation {}: ", operations.len())), "{refused}");
 }
