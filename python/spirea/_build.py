@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from . import _spirea
 from ._progress import Progress, reporting
-from ._snapshot import Snapshot
+from ._snapshot import Folder, Snapshot
 from ._table import arguments_of, source_of
 
 
@@ -80,8 +79,8 @@ def build(
     }
     folder = None
     if out is None:
-        folder = tempfile.TemporaryDirectory(prefix="spirea-")
-        out = os.path.join(folder.name, name or "table")
+        folder = Folder()
+        out = os.path.join(folder.path, name or "table")
     options["out"] = os.fspath(out)
     with reporting(progress) as report:
         return Snapshot(_spirea.build(source, arguments_of(options)).wait(report), folder)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import operator
 import os
+import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 
 from . import _spirea
 from ._frames import joined, keys_of_column
-from ._progress import Progress, Report, reporting
+from ._progress import Progress, reporting
 from ._records import Costs, Fetched, Records, fetched_of, records_of
 from ._server import Server, ServerProcess
 from .errors import OptionError, RefusedError, StoppedError, UnreachableError
@@ -21,16 +24,22 @@ if TYPE_CHECKING:
     from ._records import Record
     from ._spirea import Job, _Answers
 
-    class _Integer:
-        def __index__(self) -> int: ...
-
 _T = TypeVar("_T")
 _Frame = TypeVar("_Frame")
 Address: TypeAlias = "str | Server | ServerProcess"
-Key: TypeAlias = "str | bytes | int"
+Key: TypeAlias = "str | bytes | SupportsIndex"
+"""Integers, numpy's too, are looked up by their text."""
 
 _PAUSE = 0.1
 _UNAVAILABLE = 503
+
+
+def _whole(value: object) -> int | None:
+    """An integer of Python or numpy, which a truth value is not; `None` for anything else."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def _key(key: Key) -> bytes:
@@ -38,15 +47,14 @@ def _key(key: Key) -> bytes:
         return key
     if isinstance(key, str):
         return key.encode()
-    if hasattr(key, "__index__") and not isinstance(key, bool):
-        return str(int(key)).encode()
+    if (number := _whole(key)) is not None:
+        return str(number).encode()
     raise OptionError(f"a key is text, bytes or an integer, not {type(key).__name__}")
 
 
-def _index(index: _Integer | int) -> int:
-    if isinstance(index, bool) or not hasattr(index, "__index__"):
+def _index(index: SupportsIndex) -> int:
+    if (number := _whole(index)) is None:
         raise OptionError(f"an index is an integer, not {type(index).__name__}")
-    number = index.__index__()
     if not 0 <= number < 1 << 64:
         raise OptionError("an index is from 0 up to the number of rows")
     return number
@@ -76,9 +84,9 @@ class _Connection:
         self._urls = [address if isinstance(address, str) else address.url for address in addresses]
         if database is None:
             names = {address.database for address in addresses if not isinstance(address, str)}
-            [database] = names if len(names) == 1 else [None]
-            if database is None:
-                raise OptionError("name the database, beside the address of the server")
+            database = names.pop() if len(names) == 1 else None
+        if database is None:
+            raise OptionError("name the database, beside the address of the server")
         self._database = database
         self._options = {
             "token": token,
@@ -94,7 +102,7 @@ class _Connection:
         self._wait, self._progress = wait, progress
         self._client: _spirea.Client | None = None
         self._closed = False
-        self._costs = Costs()
+        self._costs, self._counting = Costs(), threading.Lock()
 
     @property
     def _core(self) -> _spirea.Client:
@@ -119,7 +127,8 @@ class _Connection:
         return self._counted(fetched_of(self.fields, answers))
 
     def _counted(self, values: _Counted) -> _Counted:
-        self._costs += values.costs
+        with self._counting:
+            self._costs += values.costs
         return values
 
     @property
@@ -180,6 +189,7 @@ class Client(_Connection):
 
     `wait` is how many seconds to wait for a server that is not reachable or still loads; `cache` a folder for hints, the
     user's cache folder without it; `pinned_key` the operator's public key: versions that it did not sign are refused.
+    `progress` shows, or is told, how far the download of a hint is ("hint"), and how many values of a call there are ("look up").
 
     Raises `UnreachableError`, `RefusedError`, `VersionError`, `AnswerError` (all `LookUpError`), `OptionError`.
     """
@@ -189,8 +199,7 @@ class Client(_Connection):
         deadline = time.monotonic() + self._wait
         while True:
             try:
-                with reporting(self._progress) as report:
-                    self._client = self._connecting().wait(report)
+                self._client = self._waited(self._connecting())
                 return
             except (UnreachableError, RefusedError) as error:
                 if not self._may_try_again(error, deadline):
@@ -207,30 +216,34 @@ class Client(_Connection):
         """Closes the connections and erases what is secret. The client cannot be used any more."""
         self._client, self._closed = None, True
 
+    def _waited(self, job: Job[_T]) -> _T:
+        with reporting(self._progress) as report:
+            return job.wait(report)
+
     def get(self, key: Key) -> Record | None:
-        """The value of a key; `None` if the table does not have it. Integers are looked up by their text."""
+        """The value of a key; `None` if the table does not have it."""
         return self.get_many([key])[0]
 
     def get_many(self, keys: Iterable[Key]) -> Records:
         """The values of keys, a query for each, in as few requests as they fit."""
-        return self._records(self._core.look_up_keys([_key(key) for key in keys]).wait())
+        return self._records(self._waited(self._core.look_up_keys([_key(key) for key in keys])))
 
-    def get_index(self, index: int) -> Record | None:
+    def get_index(self, index: SupportsIndex) -> Record | None:
         """The value at an index, from 0; `None` for a row that was deleted."""
         return self.get_indices([index])[0]
 
-    def get_indices(self, indices: Iterable[int]) -> Records:
+    def get_indices(self, indices: Iterable[SupportsIndex]) -> Records:
         """The values at indices, a query for each, in as few requests as they fit."""
-        return self._records(self._core.look_up_indices([_index(index) for index in indices]).wait())
+        return self._records(self._waited(self._core.look_up_indices([_index(index) for index in indices])))
 
     def fetch(self, keys: Iterable[Key]) -> Fetched:
         """What one query brings of the values of keys, for the work of one look-up: a value of each of the table's bins,
         however many keys there are, even none. What is dropped is `DROPPED`. Servers see the same of every fetch."""
-        return self._fetched(self._core.fetch_keys([_key(key) for key in keys]).wait())
+        return self._fetched(self._waited(self._core.fetch_keys([_key(key) for key in keys])))
 
-    def fetch_indices(self, indices: Iterable[int]) -> Fetched:
+    def fetch_indices(self, indices: Iterable[SupportsIndex]) -> Fetched:
         """The same of the values at indices."""
-        return self._fetched(self._core.fetch_indices([_index(index) for index in indices]).wait())
+        return self._fetched(self._waited(self._core.fetch_indices([_index(index) for index in indices])))
 
     def join(self, frame: _Frame, on: str, *, encoding: str | None = "utf-8") -> _Frame:
         """A data frame of pandas, polars or pyarrow with the values of the keys in its column `on` as further columns, null
@@ -255,8 +268,7 @@ class AsyncClient(_Connection):
         deadline = time.monotonic() + self._wait
         while self._client is None and not self._closed:
             try:
-                with reporting(self._progress) as report:
-                    self._client = await self._done(self._connecting(), report)
+                self._client = await self._done(self._connecting())
             except (UnreachableError, RefusedError) as error:
                 if not self._may_try_again(error, deadline):
                     raise
@@ -285,11 +297,11 @@ class AsyncClient(_Connection):
         async with self._turn:
             return self._records(await self._done(self._core.look_up_keys(wanted)))
 
-    async def get_index(self, index: int) -> Record | None:
+    async def get_index(self, index: SupportsIndex) -> Record | None:
         """As `Client.get_index`."""
         return (await self.get_indices([index]))[0]
 
-    async def get_indices(self, indices: Iterable[int]) -> Records:
+    async def get_indices(self, indices: Iterable[SupportsIndex]) -> Records:
         """As `Client.get_indices`."""
         wanted = [_index(index) for index in indices]
         async with self._turn:
@@ -301,7 +313,7 @@ class AsyncClient(_Connection):
         async with self._turn:
             return self._fetched(await self._done(self._core.fetch_keys(wanted)))
 
-    async def fetch_indices(self, indices: Iterable[int]) -> Fetched:
+    async def fetch_indices(self, indices: Iterable[SupportsIndex]) -> Fetched:
         """As `Client.fetch_indices`."""
         wanted = [_index(index) for index in indices]
         async with self._turn:
@@ -311,19 +323,21 @@ class AsyncClient(_Connection):
         """As `Client.join`."""
         return joined(frame, await self.get_many(keys_of_column(frame, on)), self.fields, encoding)
 
-    async def _done(self, job: Job[_T], report: Report | None = None) -> _T:
+    async def _done(self, job: Job[_T]) -> _T:
         """The result of a job, whose descriptor the loop watches: no thread of it ever asks for the interpreter's lock."""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         descriptor = job.fileno()
         loop.add_reader(descriptor, ended.set)
         try:
-            while report is not None and not ended.is_set():
-                if (progress := job.progress()) is not None:
-                    report(*progress)
-                await asyncio.wait([asyncio.ensure_future(ended.wait())], timeout=_PAUSE)
-            await ended.wait()
-        except asyncio.CancelledError:
+            with reporting(self._progress) as report:
+                while not ended.is_set():
+                    if report is not None and (progress := job.progress()) is not None:
+                        report(*progress)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(None if report is None else _PAUSE):
+                            await ended.wait()
+        except BaseException:
             job.stop()
             raise
         finally:

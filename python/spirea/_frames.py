@@ -29,7 +29,8 @@ def keys_of_column(frame: Any, on: str) -> list[Key]:
     keys: list[Any] = column.to_pylist() if _kind(frame) == "pyarrow" else column.to_list()
     for row, key in enumerate(keys):
         if key is None or key != key or isinstance(key, float):
-            raise OptionError(f"column {on!r}: row {row} has no key that is text, bytes or an integer: {key!r}")
+            # Not the key itself, which is what nobody is to learn.
+            raise OptionError(f"column {on!r}: row {row} has a {type(key).__name__}: keys are text, bytes or integers")
     return keys
 
 
@@ -38,7 +39,11 @@ def joined(frame: _Frame, records: Records, fields: tuple[str, ...], encoding: s
 
     def column(field: str) -> list[str | bytes | None]:
         cells = [None if record is None else record[field] for record in records]
-        return [cell if cell is None or encoding is None else cell.decode(encoding) for cell in cells]
+        try:
+            return [cell if cell is None or encoding is None else cell.decode(encoding) for cell in cells]
+        except UnicodeDecodeError:
+            # Which of them says what was looked up.
+            raise OptionError(f"the field {field!r} has values that are not {encoding}: join with encoding=None") from None
 
     columns = {field: column(field) for field in fields}
     table: Any = frame

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -18,7 +21,7 @@ from . import _spirea
 from ._progress import Progress, reporting
 from ._snapshot import Snapshot, open_snapshot
 from ._table import arguments_of
-from .errors import ServerError
+from .errors import OptionError, ServerError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -27,6 +30,8 @@ Source: TypeAlias = "Snapshot | str | os.PathLike[str]"
 
 _PAUSE = 0.02
 _ANNOUNCED = "listening on "
+# Of a log, what an error has.
+_TAIL_BYTES = 4096
 
 
 def _snapshots(sources: Source | Sequence[Source]) -> list[Source]:
@@ -118,9 +123,12 @@ class Server:
 class ServerProcess:
     """`spirea serve` as a process of its own, with the same use as `Server`; `options` are further ones of the command.
 
-    It answers when it is made, and ends with `stop`, with this object, and when the interpreter exits.
+    It answers when it is made, and ends with `stop`, with this object, and when the interpreter exits. A server with TLS is
+    waited for by the certificates in the file `ca`, which clients need too; without it by the public ones of the web. What it
+    logs goes to the file `log`; without one to a temporary file, which goes with the process.
 
-    Raises `ServerError` if it cannot be started.
+    Raises `ServerError`, with the last of the log, if it cannot be started or has not answered after `timeout` seconds;
+    `OptionError`.
     """
 
     def __init__(
@@ -129,43 +137,66 @@ class ServerProcess:
         *options: str,
         listen: str = "127.0.0.1:0",
         party: int | None = None,
+        ca: str | os.PathLike[str] | None = None,
+        log: str | os.PathLike[str] | None = None,
+        timeout: float = 600.0,
     ) -> None:
         self._sources = _snapshots(snapshots)
         command = [sys.executable, "-m", "spirea", "serve", "--listen", listen, *options]
         command += [] if party is None else ["--party", str(party)]
         command += ["--", *(os.fspath(source) for source in self._sources)]
+        opener = _opener(ca)
         # A file takes any amount of log while nobody reads it.
-        with tempfile.TemporaryFile("w+") as log:
+        file = tempfile.NamedTemporaryFile(prefix="spirea-", suffix=".log", delete=False) if log is None else open(log, "ab")
+        with file:
+            self._log = os.fspath(file.name)
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file, start_new_session=True
             )
-            self._stop = weakref.finalize(self, _end, process)
-            said = process.stdout.readline() if process.stdout is not None else ""
-            if not said.startswith(_ANNOUNCED):
-                process.wait()
-                log.seek(0)
-                raise ServerError(log.read().strip() or f"the server ended with exit code {process.returncode}")
-        self.url = said.removeprefix(_ANNOUNCED).strip()
+        self._stop = weakref.finalize(self, _end, process, os.getpid(), self._log if log is None else None)
         self.pid = process.pid
-        self._await_ready(process)
+        self.url = ""
+        if cause := self._cause_of_silence(process, opener, timeout):
+            said = _tail(self._log)
+            self.stop()
+            raise ServerError(f"{cause}; its log ends with:\n{said}" if said else cause)
 
-    def _await_ready(self, process: subprocess.Popen[str]) -> None:
-        while process.poll() is None:
+    def _cause_of_silence(
+        self, process: subprocess.Popen[bytes], opener: urllib.request.OpenerDirector, timeout: float
+    ) -> str | None:
+        """Waits until the server answers, or says why it does not."""
+        deadline = time.monotonic() + timeout
+        said = _first_line(process, deadline)
+        if said.startswith(_ANNOUNCED):
+            self.url = said.removeprefix(_ANNOUNCED)
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline - time.monotonic(), 0))
+        while self.url and process.poll() is None and (left := deadline - time.monotonic()) > 0:
             try:
-                with urllib.request.urlopen(f"{self.url}/readyz"):
-                    return
+                with opener.open(f"{self.url}/readyz", timeout=left):
+                    return None
             except urllib.error.HTTPError as error:
                 states = json.loads(error.read())["databases"]
                 if causes := [f"{state['name']}: {state['error']}" for state in states if "error" in state]:
-                    self.stop()
-                    raise ServerError("; ".join(causes)) from None
+                    return "; ".join(causes)
+            except OSError as error:
+                if isinstance(reason := getattr(error, "reason", None), ssl.SSLCertVerificationError):
+                    return f"the server's certificate is not trusted: name its authority's with ca ({reason.verify_message})"
             time.sleep(_PAUSE)
-        raise ServerError(f"the server ended with exit code {process.returncode} before it answered")
+        if process.returncode is None:
+            return f"the server has not answered after {timeout} seconds"
+        return f"the server ended with exit code {process.returncode} before it answered"
 
     @property
     def database(self) -> str | None:
         """The name of its database, if it has one alone."""
         return _database(self._sources)
+
+    @property
+    def log(self) -> str:
+        """The path of its log. One that it was not told is removed when the server has ended."""
+        return self._log
 
     def __repr__(self) -> str:
         return f"<ServerProcess {self.pid} at {self.url}>"
@@ -177,12 +208,46 @@ class ServerProcess:
         self.stop()
 
     def stop(self) -> None:
-        """Has it finish accepted requests and end. Nothing happens if it has ended."""
+        """Has it finish accepted requests and end. Nothing happens if it has ended, or in a process that was forked from the
+        one that started it."""
         self._stop()
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _opener(ca: str | os.PathLike[str] | None) -> urllib.request.OpenerDirector:
+    """What asks whether a server is ready: through no proxy, since it is on this machine."""
+    try:
+        trust = ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise OptionError(f"ca: {os.fspath(ca or '')}: {error}") from error
+    # It is asked at the address that it listens on, and its certificate may be for another name.
+    trust.check_hostname = False
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
+
+
+def _first_line(process: subprocess.Popen[bytes], deadline: float) -> str:
+    """The first line that a process prints, or as much of it as there is at the deadline or its end."""
+    assert process.stdout is not None
+    said = b""
+    while b"\n" not in said and select.select([process.stdout], [], [], max(deadline - time.monotonic(), 0))[0]:
+        if not (piece := os.read(process.stdout.fileno(), _TAIL_BYTES)):
+            break
+        said += piece
+    return said.partition(b"\n")[0].decode()
+
+
+def _tail(log: str) -> str:
+    """The last of a log."""
+    with open(log, "rb") as file:
+        file.seek(max(os.path.getsize(log) - _TAIL_BYTES, 0))
+        return file.read().decode(errors="replace").strip()
+
+
+def _end(process: subprocess.Popen[bytes], owner: int, log: str | None) -> None:
+    if os.getpid() != owner:
+        return
     process.terminate()
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
+    if log is not None:
+        os.unlink(log)

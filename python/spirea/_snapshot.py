@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
+import weakref
 from typing import Any
 
 from . import _spirea
 
 
+class Folder:
+    """A temporary folder that goes with this object, in the process that made it: a fork copies the object, not the folder."""
+
+    def __init__(self) -> None:
+        self.path = tempfile.mkdtemp(prefix="spirea-")
+        weakref.finalize(self, _remove, self.path, os.getpid())
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 class Snapshot(os.PathLike[str]):
     """A table that is built: a folder that `spirea serve` and `Server` serve."""
 
-    def __init__(self, inner: _spirea.Snapshot, folder: tempfile.TemporaryDirectory[str] | None = None) -> None:
+    def __init__(self, inner: _spirea.Snapshot, folder: Folder | None = None) -> None:
         self._inner, self._folder = inner, folder
 
     def __fspath__(self) -> str:
@@ -86,8 +101,9 @@ class Snapshot(os.PathLike[str]):
 
 
 def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
-    """The snapshot in a folder.
+    """The snapshot in a folder. Its manifest is read alone: whether the other files are what it says, a server looks that is
+    given them.
 
-    Raises `BuildError` if it is none, or damaged.
+    Raises `BuildError` if there is no manifest, or if it is damaged.
     """
     return Snapshot(_spirea.Snapshot.open(os.fspath(path)))

@@ -36,6 +36,9 @@ def source_of(
 ) -> tuple[_spirea.Source, list[str]]:
     """The rows of a table, and its columns of values; none for rows without columns."""
     wanted = [value] if isinstance(value, str) else None if value is None else list(value)
+    for column in ([] if key is None else [key]) + (wanted or []):
+        if not isinstance(column, str):
+            raise OptionError(f"columns are named by text, such as {str(column)!r}: not by {column!r}")
     if isinstance(table, (str, os.PathLike)):
         said = {"format": format, "delimiter": delimiter, "record_bytes": record_bytes}
         return _spirea.Source.file(os.fspath(table), arguments_of(said)), wanted or []
@@ -151,5 +154,6 @@ def _chosen(table: Any, columns: list[str] | None, chosen: list[str]) -> Any:
         return table
     module = type(table).__module__.partition(".")[0]
     if module == "pandas":
-        return table[chosen]
+        # By position: labels may be numbers, of which the text is the name.
+        return table.iloc[:, [columns.index(name) for name in chosen]]
     return table.select(chosen) if module in ("polars", "pyarrow") and hasattr(table, "select") else table

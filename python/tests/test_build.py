@@ -45,6 +45,18 @@ def test_tables_with_columns(table):
     assert served(snapshot) == EXPECTED
 
 
+def test_columns_whose_labels_are_numbers_go_by_their_text():
+    frame = pandas.DataFrame([row[:2] for row in ROWS])
+    snapshot = spirea.build(frame, key="0", value="1")
+    assert (snapshot.fields, snapshot.keyed) == (("1",), True)
+    with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+        assert client.get("example.net")["1"] == b"\x00\xff"
+    assert spirea.build(frame, key="0").fields == ("1",)
+    for options in ({"key": 0}, {"value": [1]}):
+        with pytest.raises(spirea.OptionError, match="named by text, such as '[01]': not by [01]"):
+            spirea.build(frame, **options)
+
+
 def test_files(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table(COLUMNS), tmp_path / "table.parquet")
     assert served(spirea.build(tmp_path / "table.parquet", key="domain", value=["verdict", "n"])) == EXPECTED

@@ -1,6 +1,9 @@
 """Look-ups: under every protocol, blocking and not, one by one and by bins."""
 
 import asyncio
+import socket
+import threading
+import time
 
 import numpy
 import pandas
@@ -82,13 +85,94 @@ def test_joins(keyed_server):
         assert client.join(polars.DataFrame({"key": keys}), on="key", encoding=None)["a"].to_list()[0] == b"a1"
         for frame, on, cause in (
             (pandas.DataFrame({"key": ["k1", None]}), "key", "row 1"),
-            (pandas.DataFrame({"key": [1.0, float("nan")]}), "key", "row 0"),
+            (pandas.DataFrame({"key": [1.0, float("nan")]}), "key", "row 0 has a float"),
             (pandas.DataFrame({"key": keys}), "id", "no column 'id'"),
             (pandas.DataFrame({"key": keys, "a": keys}), "key", "rename"),
             ({"key": keys}, "key", "no data frame"),
         ):
             with pytest.raises(spirea.OptionError, match=cause):
                 client.join(frame, on=on)
+
+
+def test_no_exception_of_a_join_has_a_key_or_a_value(keyed_server):
+    with spirea.Client(keyed_server) as client:
+        for secret in (271828.5, ["secret", "271828.5"]):
+            with pytest.raises(spirea.OptionError, match=f"row 1 has a {type(secret).__name__}|not {type(secret).__name__}") as caught:
+                client.join(pandas.DataFrame({"key": ["k1", secret]}), on="key")
+            assert "271828" not in str(caught.value) and "secret" not in str(caught.value)
+    table = {"key": ["k1"], "value": [b"secret \xff"]}
+    with spirea.Server(spirea.build(table, key="key")) as server, spirea.Client(server) as client:
+        with pytest.raises(spirea.OptionError, match="'value' has values that are not utf-8") as caught:
+            client.join(pandas.DataFrame({"key": ["k1"]}), on="key")
+        assert "secret" not in str(caught.value) and caught.value.__cause__ is None
+
+
+@pytest.fixture(scope="module")
+def keyed_bins():
+    """Two servers of a table with keys in bins."""
+    snapshot = spirea.build(
+        {"key": [f"k{i}" for i in range(300)], "value": [f"v{i}" for i in range(300)]}, key="key", protocol="dpf-xor", bins=8, name="bins"
+    )
+    with spirea.Server(snapshot, party=0) as zero, spirea.Server(snapshot, party=1) as one:
+        yield [zero, one]
+
+
+def test_fetches_by_key(keyed_bins):
+    keys = [f"k{i}" for i in range(0, 300, 20)]
+
+    def right(fetched):
+        assert [value is spirea.DROPPED or value.text() for value in fetched] == [
+            value is spirea.DROPPED or f"v{key[1:]}" for key, value in zip(keys, fetched, strict=True)
+        ]
+        assert 0 < fetched.dropped < len(keys) - 1
+
+    with spirea.Client(keyed_bins) as client:
+        right(client.fetch(keys))
+        costs = [client.fetch(each).costs for each in ([], ["k1"], keys, ["nobody"])]
+        assert len({(cost.requests, cost.sent_bytes, cost.received_bytes) for cost in costs}) == 1
+        assert client.fetch(["nobody"])[0] is None
+
+    async def for_asyncio():
+        async with spirea.AsyncClient(keyed_bins) as client:
+            right(await client.fetch(keys))
+            joined = await client.join(pandas.DataFrame({"key": ["k1", "nobody"]}), on="key")
+            return joined["value"].tolist()
+
+    assert asyncio.run(for_asyncio())[0] == "v1"
+
+
+def test_threads_count_every_call(keyed_server, monkeypatch):
+    added = spirea.Costs.__add__
+
+    def slowly(costs, more):
+        time.sleep(0.01)
+        return added(costs, more)
+
+    monkeypatch.setattr(spirea.Costs, "__add__", slowly)
+    with spirea.Client(keyed_server) as client:
+        threads = [threading.Thread(target=lambda: [client.get("k1") for _ in range(3)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert client.costs.requests == 12
+
+
+def test_waiting_with_progress_makes_no_tasks():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+
+        async def tasks():
+            client = spirea.AsyncClient(url, "table", timeout=3600, progress=lambda *_: None)
+            connecting = asyncio.create_task(client.connect())
+            await asyncio.sleep(0.5)
+            there = len(asyncio.all_tasks())
+            connecting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await connecting
+            return there
+
+        assert asyncio.run(tasks()) == 2
 
 
 def test_many_coroutines_share_a_client(pair, matrix):
@@ -128,9 +212,6 @@ def test_a_loop_goes_on_while_a_client_looks_up(keyed_server):
 
 
 def test_a_client_waits_for_a_server_that_is_not_there_yet(keyed):
-    import socket
-    import threading
-
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = "127.0.0.1:{}".format(free.getsockname()[1])
     servers = []
