@@ -21,7 +21,8 @@ from .config import Config
 from .files import Folder, all_but_matrix, fetch
 from .program import Program
 
-_PATIENCE = 30.0
+_PATIENCE = 40.0
+"""Seconds in which the coordinator ends: it finishes requests for half a minute."""
 _TIMEOUT = 2.0
 
 
@@ -51,7 +52,7 @@ class Gateway:
             "request": self._request.request if self._renewing else None,
             "pid": None if program is None else program.pid,
             "restarts": 0 if program is None else program.restarts,
-            "trouble": self._trouble or ("" if program is None or program.pid is not None else program.tail()),
+            "trouble": self._trouble or ("" if program is None or program.pid is not None else program.trouble),
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
