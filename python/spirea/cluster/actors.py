@@ -36,7 +36,7 @@ class Worker(Work):
     """A worker on the node that Ray chose."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task, get_node_ip_address(), ray.get_runtime_context().get_node_id())
+        super().__init__(task, get_node_ip_address())
 
     def report(self) -> dict[str, Any]:
         return super().report() | {"node": ray.get_runtime_context().get_node_id()}

@@ -65,15 +65,29 @@ def wanted_files(folder: Path, shares: Iterable[int], shards: int) -> list[tuple
     return [Wanted.all_of(line) for line in done.stdout.splitlines()]
 
 
+def _mark(folder: Path) -> IO[str]:
+    """A file that each worker of the machine has locked, together with the others, that uses a share's folder."""
+    return (folder.parent / f".{folder.name}.use").open("w")
+
+
+def _remove_unused(folder: Path, mark: IO[str]) -> None:
+    """Removes a share's files unless another worker than the one with this mark uses them."""
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class Work:
     """A share that is fetched and served, in a thread of its own; `report` says how far it is."""
 
     def __init__(
-        self, task: Task, host: str, node: str, command: Callable[..., list[str]] = leash.command
+        self, task: Task, host: str, command: Callable[..., list[str]] = leash.command
     ) -> None:
         self._task, self._host, self._command = task, host, command
-        within = Path(task.work) / task.cluster / node[:12]
-        self.folder = within / task.database / task.version[:16] / f"{task.share}-of-{task.shards}"
+        # What a machine has stays when Ray starts there again, and calls it another node.
+        within = Path(task.work) / task.cluster
+        self._database = within / "shares" / task.database
+        self.folder = self._database / task.version[:16] / f"{task.share}-of-{task.shards}"
         self._own = within / f"worker-{task.number}"
         self._own.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._in_use: IO[str] | None = None
@@ -131,11 +145,11 @@ class Work:
         if self._program is not None:
             self._program.stop(ENDS)
         shutil.rmtree(self._own, ignore_errors=True)
-        if self._in_use is not None:
-            with self._in_use as mark, contextlib.suppress(BlockingIOError):
+        mark, self._in_use = self._in_use, None
+        if mark is not None:
+            with mark:
                 if forget:
-                    fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(self.folder, ignore_errors=True)
+                    _remove_unused(self.folder, mark)
 
     def _serve(self) -> None:
         pause = _PAUSE[0]
@@ -157,13 +171,14 @@ class Work:
         """What the share needs, once for all workers of the node that have it."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         if self._in_use is None:
-            mark = self._lock("use")
+            mark = _mark(self.folder)
             # As long as it is held nobody removes the files; it waits for one who does.
             fcntl.flock(mark, fcntl.LOCK_SH)
             self._in_use = mark
+            self._clean()
         self.folder.mkdir(exist_ok=True)
         source = Folder(self._task.url)
-        with self._lock("fetch") as lock:
+        with (self.folder.parent / f".{self.folder.name}.fetch").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if source.version() != self._task.version:
                 raise ClusterError(f"{self._task.url} has another version now; publish each version in a folder of its own")
@@ -172,9 +187,12 @@ class Work:
             fetch(source, files, self.folder, self._progress)
         self._trouble, self._complete = "", True
 
-    def _lock(self, what: str) -> IO[str]:
-        """A file beside the share's folder, whose locks all workers of the node heed that have the share."""
-        return (self.folder.parent / f".{self.folder.name}.{what}").open("w")
+    def _clean(self) -> None:
+        """Removes what workers of other versions have left that could not end as they should."""
+        for folder in self._database.glob("*/*-of-*"):
+            if folder.parent != self.folder.parent and folder.is_dir():
+                with _mark(folder) as mark:
+                    _remove_unused(folder, mark)
 
     def _progress(self, done: int, of: int) -> None:
         self._fetched, self._of = done, of

@@ -163,10 +163,11 @@ class Load:
         times = sorted(took for asked, took in self.times if begin <= asked < end)
         return times[min(len(times) - 1, int(0.99 * len(times)))] if times else None
 
-    def recovered(self, fault, normal, within=30.0):
-        """After how many seconds the queries of a second have a p99 near the normal one again; none if they never do."""
-        for second in range(int(within)):
-            p99 = self.p99(fault + second, fault + second + 1)
-            if p99 is not None and p99 <= 3 * normal + 0.05:
-                return second
-        return None
+    def recovered(self, fault, normal, slack):
+        """Behind which second since the fault every one had a p99 below three times the normal one and `slack`; none if the
+        last one had not. A second in which nobody could ask is none that had it."""
+        seconds = int(time.monotonic() - fault)
+        found = [self.p99(fault + second, fault + second + 1) for second in range(seconds)]
+        abnormal = [second for second, p99 in enumerate(found) if p99 is None or p99 > 3 * normal + slack]
+        last = max(abnormal, default=-1)
+        return None if last == seconds - 1 else last + 1

@@ -1,5 +1,6 @@
 """A worker on its node, without Ray: what it fetches, what it fetches again, and what it removes."""
 
+import fcntl
 import os
 import shutil
 import time
@@ -7,7 +8,7 @@ import time
 import pytest
 
 from spirea.cluster import authority
-from spirea.cluster.files import Folder
+from spirea.cluster.files import Folder, fetch
 from spirea.cluster.work import Task, Work, wanted_files
 
 
@@ -20,7 +21,7 @@ def start(tmp_path, keyed):
 
     def started_with(number, share=0, shards=1):
         task = Task(number, "library", "keyed", Folder(url).version(), url, share, shards, 1, (), str(tmp_path / "work"))
-        started.append(Work(task, "127.0.0.1", "node"))
+        started.append(Work(task, "127.0.0.1"))
         return started[-1]
 
     yield started_with
@@ -69,7 +70,9 @@ def test_a_byte_that_is_damaged_here_is_fetched_again(start, certify):
     assert (work.folder / "matrix.bin").read_bytes()[100] == before
 
 
-def test_what_is_damaged_in_the_store_is_said_and_fetched_no_third_time(start, certify, tmp_path):
+def test_what_is_damaged_in_the_store_is_said_and_fetched_no_third_time(start, certify, tmp_path, monkeypatch):
+    fetched = []
+    monkeypatch.setattr("spirea.cluster.work.fetch", lambda *given: fetched.append(1) or fetch(*given))
     matrix = tmp_path / "store" / "matrix.bin"
     matrix.write_bytes(matrix.read_bytes()[:-1] + b"\xff")
     work = start(0)
@@ -77,7 +80,7 @@ def test_what_is_damaged_in_the_store_is_said_and_fetched_no_third_time(start, c
     eventually(work, lambda report: report["restarts"] >= 3)
     report = work.report()
     assert report["phase"] == "starting" and "copy the snapshot again" in report["trouble"]
-    assert len((work.folder / "fetched.txt").read_text().splitlines()) == 2
+    assert len(fetched) == 2
 
 
 def test_files_go_with_the_last_worker_of_the_node_that_has_them(start, certify):
@@ -94,6 +97,20 @@ def test_files_go_with_the_last_worker_of_the_node_that_has_them(start, certify)
     assert (first.folder / "matrix.bin").exists()
     third.stop(forget=True)
     assert not first.folder.exists()
+
+
+def test_what_another_version_has_left_behind_goes(start, tmp_path):
+    first = start(0)
+    eventually(first, is_fetched)
+    left = tmp_path / "work" / "library" / "shares" / "keyed" / "0123456789abcdef" / "0-of-1"
+    used = left.with_name("0-of-2")
+    for folder in (left, used):
+        folder.mkdir(parents=True)
+        (folder / "matrix.bin").write_bytes(b"m")
+    with (used.parent / ".0-of-2.use").open("w") as mark:
+        fcntl.flock(mark, fcntl.LOCK_SH)
+        eventually(start(1), is_fetched)
+        assert not left.exists() and used.exists() and (first.folder / "matrix.bin").exists()
 
 
 def test_one_that_stays_on_the_node_keeps_the_files(start):
