@@ -225,26 +225,32 @@ def all_but_matrix(source: Folder) -> tuple[Wanted, ...]:
 
 
 def upload(folder: Path, target: Folder, progress: Progress = lambda done, of: None) -> int:
-    """Copies a snapshot into a store, several files' pieces at a time; what is there with the same length stays. The manifest
-    comes last: a folder that has one is complete. Returns the bytes that were copied.
+    """Copies a snapshot into a store, several files at a time; what is there with the same length stays. The manifest comes
+    last: a folder that has one is complete. Returns the bytes that were copied.
 
     Raises `ClusterError`.
     """
     if target.exists(MANIFEST):
         return 0
     found = dict(target.names())
-    local = sorted((entry for entry in folder.iterdir() if entry.is_file()), key=lambda path: path.name == MANIFEST)
-    total, done, copied = sum(path.stat().st_size for path in local), 0, 0
+    local = [(path, path.stat().st_size) for path in folder.iterdir() if path.is_file()]
+    total, done, copied = sum(size for _, size in local), 0, 0
     with contextlib.suppress(OSError, NotImplementedError):
         target.files.makedirs(target.path("").rstrip("/"), exist_ok=True)
-    for path in local:
-        size = path.stat().st_size
-        if found.get(path.name) != size:
-            try:
-                target.files.put_file(str(path), target.path(path.name))
-            except OSError as error:
-                raise ClusterError(f"{target}/{path.name}: it cannot be written: {error}") from error
-            copied += size
-        done += size
-        progress(done, total)
+
+    def put(entry: tuple[Path, int]) -> tuple[int, int]:
+        path, size = entry
+        if found.get(path.name) == size:
+            return size, 0
+        try:
+            target.files.put_file(str(path), target.path(path.name))
+        except OSError as error:
+            raise ClusterError(f"{target}/{path.name}: it cannot be written: {error}") from error
+        return size, size
+
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        for last in (False, True):
+            for size, new in pool.map(put, [entry for entry in local if (entry[0].name == MANIFEST) == last]):
+                done, copied = done + size, copied + new
+                progress(done, total)
     return copied
