@@ -18,6 +18,7 @@ import pytest
 import ray
 
 import spirea
+from spirea.cluster import rows
 from spirea.cluster.files import Folder
 
 PROTOCOLS = ["simple", "hybrid", "onion", "double-pack"] if bed.LONG else ["simple", "hybrid"]
@@ -199,6 +200,40 @@ def test_a_snapshot_is_built_of_parquet_on_all_nodes_and_served(nodes, cluster):
     cluster.run("publish", name, url)
     with spirea.Client(cluster.url, name) as client:
         assert bytes(client.get("key-1999")) == bed.value("key-1999", 3)
+
+
+def test_no_part_is_made_twice_and_a_killed_build_goes_on(cluster):
+    folder = cluster.folder / "many"
+    folder.mkdir()
+    table = pyarrow.table({"key": [f"key-{i}" for i in range(3000)], "value": ["v"] * 3000})
+    pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=50)
+    arguments = ["many", "--input", folder, "--key", "key", "--value", "value"]
+    command = [sys.executable, "-m", "spirea", "cluster", "build", cluster.path, *arguments]
+    store, many = Folder(str(cluster.folder / "store" / "many")), rows.Table.of(str(folder), "key", ["value"])
+    parts = store.inner(f"parts-{many.name}")
+
+    def notes():
+        return {name: os.stat(parts.path(name)).st_mtime_ns for name, _ in parts.names() if name.endswith(".json")}
+
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as building:
+        deadline = time.monotonic() + 60
+        while len(notes()) < 5:
+            assert building.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        building.kill()
+    # What was under way on the nodes ends with who had wanted it.
+    before = None
+    while (now := notes()) != before:
+        before = now
+        time.sleep(1)
+    left = len(many.units) - len(before)
+    assert 0 < left < len(many.units)
+    assert rows.make_parts(many, parts, lambda *_: None) == left
+    after = notes()
+    assert len(after) == len(many.units) and before.items() <= after.items()
+    assert rows.make_parts(many, parts, lambda *_: None) == 0 and notes() == after
+    version = cluster.run("build", *arguments).split("version ")[1].split()[0]
+    assert store.inner(version).version() == version and notes() == {}
 
 
 def test_commands_say_what_is_wrong(cluster, tmp_path):
