@@ -179,7 +179,7 @@ class Hands:
         if not said:
             return self._unheard(hand)
         late = hand.asked is not None and now - hand.asked_at >= self.config.timing.silent
-        phase = "silent" if late else said["phase"]
+        phase: Any = "silent" if late else said["phase"]
         return Seen(phase, said["node"], said["address"], said["trouble"] or None, said["fetched"])
 
     def _unheard(self, hand: Hand) -> Seen:

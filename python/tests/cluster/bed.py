@@ -121,6 +121,8 @@ class Load:
 
     def __init__(self, url, database, clients=2, editions=(1,)):
         self.editions = set(editions)
+        self.patient = False
+        """Whether a client asks again that reached nobody, as it must where the coordinator itself is lost."""
         self.url, self.database = url, database
         self.failures, self.wrong, self.times = [], [], []
         self._stop = threading.Event()
@@ -142,7 +144,7 @@ class Load:
             while not self._stop.is_set():
                 key, began = f"key-{draw.randrange(ROWS + 20)}", time.monotonic()
                 try:
-                    found = client.get(key)
+                    found = self._found(client, key)
                 except spirea.SpireaError as error:
                     self.failures.append(f"{type(error).__name__}: {error}")
                     continue
@@ -150,6 +152,15 @@ class Load:
                 expected = {value(key, edition) for edition in self.editions} if int(key[4:]) < ROWS else {None}
                 if (None if found is None else bytes(found)) not in expected:
                     self.wrong.append(key)
+
+    def _found(self, client, key):
+        while True:
+            try:
+                return client.get(key)
+            except spirea.UnreachableError:
+                if not self.patient or self._stop.is_set():
+                    raise
+                time.sleep(0.05)
 
     def await_answers(self, count, seconds=60):
         """So many more answers."""

@@ -147,7 +147,7 @@ def test_a_killed_actor_and_a_killed_controller_come_back(cluster, load):
 
 def test_a_killed_coordinator_comes_back_with_what_it_answered(cluster, load):
     fault, normal = before(load)
-    process = cluster.status()["coordinator"]["pid"]
+    process, load.patient = cluster.status()["coordinator"]["pid"], True
     os.kill(process, signal.SIGKILL)
     ended(load, cluster, fault, normal, "the coordinator's process killed")
     assert cluster.status()["coordinator"]["pid"] not in (None, process)
@@ -155,7 +155,7 @@ def test_a_killed_coordinator_comes_back_with_what_it_answered(cluster, load):
 
 def test_a_killed_gateway_comes_back_with_a_coordinator(cluster, load):
     fault, normal = before(load)
-    process = cluster.status()["coordinator"]["pid"]
+    process, load.patient = cluster.status()["coordinator"]["pid"], True
     ray.kill(ray.get_actor("gateway", namespace=cluster.namespace), no_restart=False)
     ended(load, cluster, fault, normal, "the coordinator's actor killed")
     # The program goes with its actor: it would hold the port otherwise.

@@ -1,6 +1,7 @@
 """What takes too long for `make test`, or more rights: a partition, and the simulation held against a real cluster."""
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
@@ -144,3 +145,76 @@ def test_the_simulation_is_near_a_real_cluster(nodes, tmp_path, shards):
     simulated = outcome.quantile(0.5)
     print(f"{shards} shards, {rate:.0f} queries a second: median {1e3 * median:.1f} ms, simulated {1e3 * simulated:.1f} ms")
     assert median / TOLERANCE <= simulated <= median * TOLERANCE
+
+
+def test_replicas_come_with_load_and_go_without_it(nodes, tmp_path):
+    snapshot = bed.snapshot(tmp_path, "words", 1, "simple")
+    rules = {"least": 1, "most": 2, "high": 0.4, "low": 0.1, "up_after": "1s", "down_after": "4s", "pause": "2s"}
+    databases = [{"name": "words", "snapshot": os.fspath(snapshot), "shards": 2, "replicas": rules}]
+    cluster = bed.Bed(tmp_path, nodes.address, databases)
+    cluster.run("up", "--wait", 120)
+    cluster.settle()
+
+    def become(count, seconds=90):
+        deadline = time.monotonic() + seconds
+        while [len(found) for found in by_share(cluster.settle())] != [count, count]:
+            assert time.monotonic() < deadline, cluster.status()
+            time.sleep(0.5)
+
+    def by_share(status):
+        replicas = cluster.replicas(status)
+        return [{replica["node"] for number, replica in replicas if number == share} for share in (0, 1)]
+
+    with bed.Load(cluster.url, "words", clients=12) as load:
+        load.await_answers(50)
+        became = time.monotonic()
+        become(2)
+        print(f"replicas by load: two of each share after {time.monotonic() - became:.0f} s")
+        load.await_answers(50)
+    with bed.Load(cluster.url, "words", clients=1) as alone:
+        # One client at a time never has a request wait.
+        become(1)
+        alone.await_answers(20)
+    cluster.run("down")
+    assert load.wrong + alone.wrong == [] and load.failures + alone.failures == []
+
+
+STOPPED = 1.0
+"""Seconds for which a worker stands still in the test below."""
+
+
+def test_second_requests_save_queries_from_a_worker_that_stands_still(nodes, tmp_path):
+    """One replica of two stands still again and again. Nobody waits for it, here and in the simulation of the same."""
+    snapshot = bed.snapshot(tmp_path, "words", 1, "simple")
+    databases = [{"name": "words", "snapshot": os.fspath(snapshot), "shards": 1, "replicas": 2}]
+    cluster = bed.Bed(tmp_path, nodes.address, databases)
+    cluster.run("up", "--wait", 120)
+    cluster.settle()
+
+    def hedges():
+        return sum(replica["coordinator"]["hedges"] for _, replica in cluster.replicas())
+
+    with bed.Load(cluster.url, "words", clients=3) as load:
+        load.await_answers(300)
+        normal, before, began, stops = sorted(took for _, took in load.times)[150], hedges(), time.monotonic(), 10
+        stopped = cluster.processes()[min(cluster.processes())]
+        for _ in range(stops):
+            os.kill(stopped, signal.SIGSTOP)
+            time.sleep(STOPPED)
+            os.kill(stopped, signal.SIGCONT)
+            time.sleep(1.5)
+        ended = time.monotonic()
+    asked = [took for at, took in load.times if began <= at < ended]
+    late, second = sum(took >= 0.8 * STOPPED for took in asked), hedges() - before
+    cluster.run("down")
+    assert load.wrong == [] and load.failures == []
+    model = Model(
+        1, 2, len(asked) / (ended - began), normal, 0.0, straggling=stops / len(asked), slowness=STOPPED / normal
+    )
+    simulated, alone = (simulate(dataclasses.replace(model, hedges=hedged), 4 * len(asked), 1) for hedged in (True, False))
+    print(
+        f"{stops} stops of {STOPPED:g} s, {len(asked)} queries: {late} were late, {second} second requests; simulated "
+        f"p99.9 {1e3 * simulated.quantile(0.999):.0f} ms with second requests, {1e3 * alone.quantile(0.999):.0f} ms without"
+    )
+    assert second >= stops // 2 and late <= stops // 2
+    assert simulated.hedged > 0 and simulated.quantile(0.999) < 0.8 * STOPPED <= alone.quantile(0.999)
