@@ -26,7 +26,8 @@ def main():
         package.run("mypy", "mypy", "--config-file", ROOT / "pyproject.toml", "-p", "spirea.cluster", cwd=elsewhere)
         tests = ["pytest", "-p", "no:cacheprovider", ROOT / "python/tests/cluster", "--confcutdir", ROOT / "python/tests"]
         package.run("pytest", *tests, *arguments, cwd=elsewhere)
-    if not arguments:
+    # The long form gives options; whoever names a test wants that one alone.
+    if all(argument.startswith("-") for argument in arguments):
         program = package.python.parent / "spirea"
         command = [sys.executable, ROOT / "scripts/run_docs.py", program, ROOT / "docs/scale-out.md"]
         if subprocess.run(command, check=False, env=package.environment).returncode != 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,14 +17,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from .config import Config
 from .gateway import Gateway
 from .state import Seen, Start
-from .work import Task, Work
+from .work import ENDS, Task, Work
 
 CONTROLLER, GATEWAY = "controller", "gateway"
 _NODE = "ray.io/node-id"
 _ANSWERS = 2.0
-"""Seconds in which a worker says where it is, or is silent."""
-_ENDS = 45.0
-"""Seconds in which a worker that was told to stop does."""
+"""Seconds in which a worker says what its metrics are."""
+_ENDS = ENDS + 10.0
+"""Seconds in which a worker's actor ends that was told to stop, with its program."""
 
 
 def worker_name(number: int) -> str:
@@ -35,7 +36,7 @@ class Worker(Work):
     """A worker on the node that Ray chose."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task, get_node_ip_address(), ray.get_runtime_context().get_node_id())
+        super().__init__(task, get_node_ip_address())
 
     def report(self) -> dict[str, Any]:
         return super().report() | {"node": ray.get_runtime_context().get_node_id()}
@@ -52,15 +53,15 @@ class Hand:
     report: dict[str, Any] = field(default_factory=dict)
     stopping: Any = None
     stopping_since: float = 0.0
-    why: str = ""
 
 
 class Hands:
-    """The workers of a cluster, as actors."""
+    """The workers of a cluster, as actors. The controller's round and whoever wants metrics may ask at the same time."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self._hands: dict[int, Hand] = {}
+        self._lock = threading.RLock()
 
     def report(self, number: int) -> dict[str, Any]:
         """What a worker said last."""
@@ -78,7 +79,7 @@ class Hands:
         place = placement_group([resources], name=name, lifetime="detached", bundle_label_selector=selector)
         task = Task(
             action.number, config.name, action.database, action.version, action.url, action.share, action.shards,
-            workers.threads or max(1, int(workers.cpus)), workers.options, config.work,
+            workers.threads or max(1, int(workers.cpus)), workers.options, config.work, workers.gpus > 0,
         )  # fmt: skip
         options = {
             "name": name,
@@ -92,7 +93,8 @@ class Hands:
             "scheduling_strategy": PlacementGroupSchedulingStrategy(place, 0),
         }
         actor = ray.remote(Worker).options(**options).remote(task)
-        self._hands[action.number] = Hand(actor, place)
+        with self._lock:
+            self._hands[action.number] = Hand(actor, place)
 
     def _elsewhere(self, avoid: frozenset[str], resources: dict[str, float]) -> bool:
         """Whether a node that has no other replica is large enough."""
@@ -108,9 +110,7 @@ class Hands:
         hand = self._hand(number)
         if hand is None or hand.stopping is not None:
             return
-        if forget:
-            hand.actor.forget.remote()
-        hand.stopping, hand.stopping_since = hand.actor.stop.remote(), time.time()
+        hand.stopping, hand.stopping_since = hand.actor.stop.remote(forget), time.time()
         if not hand.report:
             # One that has no place yet, or never spoke, has nothing to finish.
             self._end(hand)
@@ -136,7 +136,11 @@ class Hands:
 
     def look(self, numbers: list[int]) -> dict[int, Seen]:
         """Where workers are. Nobody is waited for: who has not answered in time is silent."""
-        now, seen = time.time(), {}
+        with self._lock:
+            return self._look(numbers, time.time())
+
+    def _look(self, numbers: list[int], now: float) -> dict[int, Seen]:
+        seen: dict[int, Seen] = {}
         for number in set(self._hands) - set(numbers):
             del self._hands[number]
         for number in numbers:
@@ -152,7 +156,6 @@ class Hands:
                 hand = self._hands[number]
                 seen[number] = self._seen(hand, hand.asked in done, now)
                 if seen[number].phase == "dead":
-                    hand.why = seen[number].why or ""
                     self._end(hand)
         return seen
 
@@ -165,17 +168,19 @@ class Hands:
         if answered:
             reference, hand.asked = hand.asked, None
             try:
-                said: dict[str, Any] = ray.get(reference)
+                hand.report = ray.get(reference)
             except ActorUnavailableError:
                 return Seen("silent", node)
             except RayActorError as error:
-                return Seen("dead", node, why=str(error).strip().splitlines()[-1])
-            # A certificate that is on its way is not asked for again.
-            hand.report = said
-            return Seen(said["phase"], said["node"], said["address"], said["trouble"] or None)
-        if now - hand.asked_at < _ANSWERS:
-            return Seen(hand.report["phase"], node, hand.report["address"]) if hand.report else self._unheard(hand)
-        return Seen("silent", node, hand.report.get("address")) if hand.report else self._unheard(hand)
+                return Seen("dead", node, why=_last_line(error))
+            except RayError as error:
+                return Seen("silent", node, why=_last_line(error))
+        said = hand.report
+        if not said:
+            return self._unheard(hand)
+        late = hand.asked is not None and now - hand.asked_at >= self.config.timing.silent
+        phase: Any = "silent" if late else said["phase"]
+        return Seen(phase, said["node"], said["address"], said["trouble"] or None, said["fetched"])
 
     def _unheard(self, hand: Hand) -> Seen:
         """One that has not said anything yet: is there a place for it?"""
@@ -187,6 +192,10 @@ class Hands:
 
     def _hand(self, number: int) -> Hand | None:
         """A worker's actor, also one that a controller before this one made."""
+        with self._lock:
+            return self._known(number)
+
+    def _known(self, number: int) -> Hand | None:
         if (hand := self._hands.get(number)) is None:
             name = worker_name(number)
             try:
@@ -203,6 +212,10 @@ class Hands:
             ray.kill(hand.actor)
         with contextlib.suppress(RayError, ValueError):
             remove_placement_group(hand.place)
+
+
+def _last_line(error: RayError) -> str:
+    return str(error).strip().rpartition("\n")[2]
 
 
 def gateway(config: Config) -> Any:

@@ -16,6 +16,7 @@ from . import config as configs
 from . import status as statuses
 from .config import Config, Database
 from .files import Folder, upload
+from .reader import size_of
 
 _ROUND = 0.5
 _PATIENCE = 30.0
@@ -87,13 +88,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _size(text: str) -> int:
-    import re
-
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(GB|GiB|TB|TiB|MB|MiB)", text)
-    if match is None:
-        raise argparse.ArgumentTypeError("give a size such as 64GiB")
-    scale = {"M": 2, "G": 3, "T": 4}[match[2][0]]
-    return int(float(match[1]) * (1024 if "i" in match[2] else 1000) ** scale)
+    try:
+        return size_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _connected(config: Config) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 from .reader import (
     Checked,
@@ -109,6 +111,9 @@ class RollOver:
 
     surge: int = setting(integer(1, 4096), 2)
     keep: float = setting(seconds, 60.0)
+    """How long the former version answers clients that name it."""
+    finish: float = setting(seconds, 60.0)
+    """How much longer at most, where requests still wait for it."""
     room_after: float = setting(seconds, 30.0)
 
 
@@ -118,7 +123,11 @@ class Timing:
 
     tick: float = setting(seconds, 0.5)
     silent: float = setting(seconds, 5.0)
+    """After which a worker that says nothing is replaced."""
     give_up: float = setting(seconds, 60.0)
+    """After which one that still says nothing is ended."""
+    opening: float = setting(seconds, 1200.0)
+    """After which one that starts and does not get on is ended, and another one placed elsewhere."""
     drain: float = setting(seconds, 2.0)
     certificates: float = setting(seconds, 24 * 3600.0)
 
@@ -201,3 +210,24 @@ def load(file: Path) -> Config:
         databases=databases,
         coordinator=coordinator,
     )
+
+
+def to_json(config: Config) -> str:
+    """A configuration as text for `from_json`."""
+    return json.dumps(asdict(config))
+
+
+def from_json(text: str) -> Config:
+    """The configuration that `to_json` wrote, perhaps of another release: what this one does not know is left out, and what
+    that one did not know has its default."""
+    made: Config = _made(Config, json.loads(text))
+    return made
+
+
+def _made(kind: Any, said: Any) -> Any:
+    if isinstance(said, list):
+        return tuple(_made(get_args(kind)[0], each) for each in said)
+    if not is_dataclass(kind):
+        return said
+    hints, known = get_type_hints(kind), {field.name for field in fields(kind)}
+    return kind(**{name: _made(hints[name], value) for name, value in said.items() if name in known})  # type: ignore[operator]

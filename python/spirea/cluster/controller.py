@@ -7,7 +7,6 @@ import os
 import threading
 import time
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import ray
 from ray.exceptions import RayTaskError
 
 from ..errors import ClusterError
-from . import actors, authority, scrape, state, status
+from . import actors, authority, config as configs, scrape, state, status
 from .authority import Authority
 from .config import Config
 from .files import MANIFEST, Folder
@@ -36,18 +35,19 @@ class Controller:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._authorities = {role: Authority(self._folder / "authorities", role) for role in authority.ROLES}
         self._kept = self._folder / "state.json"
-        self._state = State.from_json(self._kept.read_text()) if self._kept.exists() else State()
+        self._text = self._kept.read_text(encoding="utf-8") if self._kept.exists() else ""
+        self._state = State.from_json(self._text) if self._text else State()
         if self._state.stopping and not any(self._state.replicas()):
             # Of a cluster that was ended; this is another one, which goes on counting workers.
             self._state = State(next_number=self._state.next_number)
         # A controller that Ray starts again is given the configuration that the first one was.
-        latest = self._folder / "config.pickle"
+        latest = self._folder / "config.json"
         self._config = config
         self._lock = threading.RLock()
         self._hands = actors.Hands(config)
         self._latest = latest
         if latest.exists() and self._state.databases:
-            self.configure(_unpickled(latest))
+            self.configure(configs.from_json(latest.read_text(encoding="utf-8")))
         self._gateway = actors.gateway(self._config)
         self._standing: dict[str, Any] = {}
         self._coordinator: dict[str, Any] = {}
@@ -62,7 +62,7 @@ class Controller:
         """Takes a configuration in place of the one before."""
         with self._lock:
             self._config = self._hands.config = config
-            _pickled(config, self._latest)
+            authority.write_secret(self._latest, configs.to_json(config).encode())
 
     def publish(self, name: str, url: str) -> str:
         """Has the snapshot in a folder that all nodes reach take the place of what is served; returns its version.
@@ -87,13 +87,8 @@ class Controller:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MANIFEST).write_bytes(source.read(MANIFEST))
         factor, more = _MEMORY
-
-        def needed(share: int) -> int:
-            files = wanted_files(folder, share, shards)
-            return given or int(sum(file.bytes() for file in files) * factor) + more
-
-        with ThreadPoolExecutor(8) as pool:
-            return list(pool.map(needed, range(shards)))
+        shares = wanted_files(folder, range(shards), shards)
+        return [given or int(sum(file.bytes() for file in files) * factor) + more for files in shares]
 
     def down(self) -> None:
         """Has all workers finish and end; `status` says when none is left."""
@@ -148,7 +143,6 @@ class Controller:
             told = status.told(self._coordinator, self._state)
             # Wall-clock time, since a controller that starts again goes on with it.
             actions = state.advance(self._state, self._config, seen, told, time.time())
-            leaving = {replica.number for _, version, replica in self._state.replicas() if version.leaving}
             self._keep()
             placement = state.placement(self._state, self._standing.get("folders", {}))
         if placement != self._placed:
@@ -159,7 +153,7 @@ class Controller:
                 case state.Start():
                     self._hands.start(action)
                 case state.Stop():
-                    self._hands.stop(action.number, forget=action.number in leaving)
+                    self._hands.stop(action.number, forget=action.forget)
         self._sign(numbers)
 
     def _stand(self) -> None:
@@ -202,22 +196,12 @@ class Controller:
 
     def _keep(self) -> None:
         text = self._state.to_json()
+        if text == self._text:
+            return
         partial = self._kept.with_suffix(".partial")
         with partial.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         partial.rename(self._kept)
-
-
-def _pickled(config: Config, path: Path) -> None:
-    import pickle
-
-    authority.write_secret(path, pickle.dumps(config))
-
-
-def _unpickled(path: Path) -> Config:
-    import pickle
-
-    config: Config = pickle.loads(path.read_bytes())
-    return config
+        self._text = text

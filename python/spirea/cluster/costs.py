@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import PlanError
@@ -63,8 +63,12 @@ class Plan:
     """Seconds of a worker for a query."""
     rest: float
     """Seconds of the coordinator for a query."""
-    wire: int
-    """Bytes between the coordinator and all workers for a query."""
+    sent: int
+    """Bytes from the coordinator to all workers for a query, which goes to every shard."""
+    received: int
+    """Bytes of all workers' parts of its answer."""
+    part: int
+    """Bytes of these that one more shard adds."""
     upload: int
     download: int
     latency: float
@@ -73,14 +77,17 @@ class Plan:
     """Of a query, in the currency of the machine's price, with all machines busy."""
 
 
-def wire_bytes(row: Mapping[str, Any], shards: int) -> int:
-    """Bytes between the coordinator and the workers for a query: the query to each, and their parts of an answer
-    (docs/decisions/0012-shards.md)."""
-    query = row["upload_bytes"] * shards
-    rows = row["shape"][0]
+    @property
+    def wire(self) -> int:
+        """Bytes between the coordinator and all workers for a query."""
+        return self.sent + self.received
+
+
+def part_bytes(row: Mapping[str, Any]) -> tuple[int, int]:
+    """Bytes of all shards' parts of an answer: so many, and so many more of each shard (docs/decisions/0012-shards.md)."""
     if row["protocol"] in _TWO_SERVERS or row["protocol"] == "onion":
-        return int(query + row["download_bytes"] * shards)
-    return int(query + 4 * (rows + 64 * shards))
+        return 0, int(row["download_bytes"])
+    return 4 * int(row["shape"][0]), 4 * 64
 
 
 def plan(row: Mapping[str, Any], machine: Machine, *, shards: int | None, replicas: int) -> Plan:
@@ -99,17 +106,17 @@ def plan(row: Mapping[str, Any], machine: Machine, *, shards: int | None, replic
     memory = math.ceil(row["memory_bytes"] / count)
     if memory > usable:
         raise PlanError(f"{count} shards have {memory} bytes each and a machine {usable} for them: give more shards")
-    wire = wire_bytes(row, count)
-    each = scan / count
-    latency = each + rest + wire / machine.network + machine.round_trip
+    sent, (parts, part) = row["upload_bytes"] * count, part_bytes(row)
+    received, each = parts + part * count, scan / count
+    latency = each + rest + (sent + received) / machine.network + machine.round_trip
     workers = count * replicas
     machines = workers + 1
-    # Whichever is reached first: the workers' scans, the coordinator's steps, its network.
-    rate = min(replicas / each, 1 / rest if rest > 0 else math.inf, machine.network / wire)
+    # Whichever is reached first: the workers' scans, the coordinator's steps, its network in either direction.
+    rate = 1 / max(each / replicas, rest, sent / machine.network, received / machine.network)
     cost = machines * machine.price / 3600 / rate
     return Plan(
         row["protocol"] + ("" if row["keys"] is None else f" {row['keys']}"), count, workers, machines, memory, each, rest,
-        wire, row["upload_bytes"], row["download_bytes"], latency, rate, cost,
+        sent, received, part, row["upload_bytes"], row["download_bytes"], latency, rate, cost,
     )  # fmt: skip
 
 
@@ -127,11 +134,18 @@ def plans(
 def stragglers(
     chosen: Plan, machine: Machine, counts: Iterable[int], *, replicas: int, load: float, queries: int
 ) -> dict[int, Outcome]:
-    """The same database on more and more shards, each with as much time as its part takes, with stragglers."""
-    whole = chosen.scan * chosen.shards
-    outcomes = {}
-    for count in counts:
-        scan = whole / count
-        model = Model(count, replicas, load * replicas / scan, scan, chosen.rest + machine.round_trip)
-        outcomes[count] = simulate(model, queries, seed=count)
-    return outcomes
+    """The same database on more and more shards, each with as much time as its part takes, with stragglers; `load` is the
+    part of what whatever is first busy can do."""
+    return {
+        count: simulate(model(chosen, machine, count, replicas=replicas, load=load), queries, seed=count) for count in counts
+    }
+
+
+def model(chosen: Plan, machine: Machine, shards: int, *, replicas: int, load: float) -> Model:
+    """What is simulated of a plan's database on so many shards, queries one by one as in the plan."""
+    received = chosen.received + (shards - chosen.shards) * chosen.part
+    made = Model(
+        shards, replicas, 1.0, chosen.scan * chosen.shards / shards, chosen.rest, chosen.upload * shards / machine.network,
+        received / machine.network, machine.round_trip,
+    )  # fmt: skip
+    return replace(made, queries_per_second=load * made.most_per_second())

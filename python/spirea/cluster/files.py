@@ -22,7 +22,8 @@ MATRIX = "matrix.bin"
 _PIECE = 16 << 20
 """Bytes that are fetched, and noted as fetched, at once."""
 _PARALLEL = 8
-_NOTES = "fetched.txt"
+NOTES = "fetched.txt"
+"""What says which pieces were fetched."""
 
 Progress = Callable[[int, int], None]
 
@@ -50,6 +51,15 @@ class Wanted:
         return sum(end - start for start, end in self.ranges)
 
 
+def shown(url: str) -> str:
+    """A URL as it may be shown: what stands before an @ or behind a ? may be a secret."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    place, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
+
+
 class Folder:
     """A folder by its path or URL: `/srv/words`, `s3://bucket/words`, `gs://bucket/words`."""
 
@@ -58,12 +68,12 @@ class Folder:
         try:
             self._files, self._root = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:
-            raise ClusterError(f"{url}: {error}") from error
+            raise ClusterError(f"{shown(url)}: {error}") from error
         # What is remembered of a folder would hide what another node has put there.
         self._files.use_listings_cache = False
 
-    def __repr__(self) -> str:
-        return f"Folder({self.url!r})"
+    def __str__(self) -> str:
+        return shown(self.url)
 
     def inner(self, name: str) -> Folder:
         """A folder in it."""
@@ -91,7 +101,7 @@ class Folder:
         try:
             content: bytes = self._files.cat_file(self.path(name))
         except OSError as error:
-            raise ClusterError(f"{self.url}/{name}: it cannot be read: {error}") from error
+            raise ClusterError(f"{self}/{name}: it cannot be read: {error}") from error
         return content
 
     def write(self, name: str, content: bytes) -> None:
@@ -127,9 +137,9 @@ class Folder:
         try:
             content: bytes = self._files.cat_file(self.path(name), start=start, end=end)
         except OSError as error:
-            raise ClusterError(f"{self.url}/{name}: it cannot be read: {error}") from error
+            raise ClusterError(f"{self}/{name}: it cannot be read: {error}") from error
         if len(content) != end - start:
-            raise ClusterError(f"{self.url}/{name}: it ends before byte {end}; publish the snapshot again")
+            raise ClusterError(f"{self}/{name}: it ends before byte {end}; publish the snapshot again")
         return content
 
     def version(self) -> str:
@@ -138,11 +148,11 @@ class Folder:
         Raises `ClusterError` if there is none.
         """
         if not self.exists(MANIFEST):
-            raise ClusterError(f"{self.url}: there is no {MANIFEST}, so this is no snapshot; give the folder that has it")
+            raise ClusterError(f"{self}: there is no {MANIFEST}, so this is no snapshot; give the folder that has it")
         try:
             version = json.loads(self.read(MANIFEST))["blake3"]
         except (ValueError, KeyError, TypeError) as error:
-            raise ClusterError(f"{self.url}/{MANIFEST}: it is damaged; build or publish the snapshot again") from error
+            raise ClusterError(f"{self}/{MANIFEST}: it is damaged; build or publish the snapshot again") from error
         return str(version)
 
 
@@ -162,10 +172,10 @@ def fetch(source: Folder, files: Iterable[Wanted], into: Path, progress: Progres
     """
     into.mkdir(parents=True, exist_ok=True)
     present = [file for file in files if not file.optional or source.exists(file.path)]
-    notes = into / _NOTES
+    notes = into / NOTES
     noted = set(notes.read_text(encoding="ascii").splitlines()) if notes.exists() else set()
     total = sum(file.bytes() for file in present)
-    _room(into, total - sum(int(end) - int(start) for _, start, end in map(str.split, noted)))
+    _room(into, total - sum(_allocated(into / file.path) for file in present))
     pieces = [piece for piece in _pieces(present) if " ".join(map(str, piece)) not in noted]
     done, fetched = total - sum(end - start for _, start, end in pieces), 0
     with contextlib.ExitStack() as stack:
@@ -198,6 +208,11 @@ def fetch(source: Folder, files: Iterable[Wanted], into: Path, progress: Progres
     return fetched
 
 
+def _allocated(path: Path) -> int:
+    """Bytes that a file has on disk, which holes have not."""
+    return path.stat().st_blocks * 512 if path.exists() else 0
+
+
 def _room(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -210,26 +225,32 @@ def all_but_matrix(source: Folder) -> tuple[Wanted, ...]:
 
 
 def upload(folder: Path, target: Folder, progress: Progress = lambda done, of: None) -> int:
-    """Copies a snapshot into a store, several files' pieces at a time; what is there with the same length stays. The manifest
-    comes last: a folder that has one is complete. Returns the bytes that were copied.
+    """Copies a snapshot into a store, several files at a time; what is there with the same length stays. The manifest comes
+    last: a folder that has one is complete. Returns the bytes that were copied.
 
     Raises `ClusterError`.
     """
     if target.exists(MANIFEST):
         return 0
     found = dict(target.names())
-    local = sorted((entry for entry in folder.iterdir() if entry.is_file()), key=lambda path: path.name == MANIFEST)
-    total, done, copied = sum(path.stat().st_size for path in local), 0, 0
+    local = [(path, path.stat().st_size) for path in folder.iterdir() if path.is_file()]
+    total, done, copied = sum(size for _, size in local), 0, 0
     with contextlib.suppress(OSError, NotImplementedError):
         target.files.makedirs(target.path("").rstrip("/"), exist_ok=True)
-    for path in local:
-        size = path.stat().st_size
-        if found.get(path.name) != size:
-            try:
-                target.files.put_file(str(path), target.path(path.name))
-            except OSError as error:
-                raise ClusterError(f"{target.url}/{path.name}: it cannot be written: {error}") from error
-            copied += size
-        done += size
-        progress(done, total)
+
+    def put(entry: tuple[Path, int]) -> tuple[int, int]:
+        path, size = entry
+        if found.get(path.name) == size:
+            return size, 0
+        try:
+            target.files.put_file(str(path), target.path(path.name))
+        except OSError as error:
+            raise ClusterError(f"{target}/{path.name}: it cannot be written: {error}") from error
+        return size, size
+
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        for last in (False, True):
+            for size, new in pool.map(put, [entry for entry in local if (entry[0].name == MANIFEST) == last]):
+                done, copied = done + size, copied + new
+                progress(done, total)
     return copied

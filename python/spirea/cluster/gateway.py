@@ -11,17 +11,18 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import ClusterError
 from . import authority, leash
 from .config import Config
-from .files import Folder, all_but_matrix, fetch
+from .files import MANIFEST, Folder, all_but_matrix, fetch
 from .program import Program
 
-_PATIENCE = 30.0
+_PATIENCE = 40.0
+"""Seconds in which the coordinator ends: it finishes requests for half a minute."""
 _TIMEOUT = 2.0
 
 
@@ -37,7 +38,8 @@ class Gateway:
         self._request = authority.request("spirea-coordinator")
         self._renewing = True
         self._program: Program | None = None
-        self._folders: dict[str, str] = {}
+        # Of a gateway that died, whose coordinator goes on with what it was told: only what is whole was placed.
+        self._folders = {Folder(path).version(): path for path in self._placed() if Folder(path).exists(MANIFEST)}
         self._fetching: dict[str, threading.Thread] = {}
         self._trouble = ""
 
@@ -51,7 +53,7 @@ class Gateway:
             "request": self._request.request if self._renewing else None,
             "pid": None if program is None else program.pid,
             "restarts": 0 if program is None else program.restarts,
-            "trouble": self._trouble or ("" if program is None or program.pid is not None else program.tail()),
+            "trouble": self._trouble or ("" if program is None or program.pid is not None else program.trouble),
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
@@ -92,6 +94,13 @@ class Gateway:
         partial = self._placement.with_suffix(".partial")
         partial.write_text(json.dumps(placement, indent=1), encoding="utf-8")
         os.replace(partial, self._placement)
+
+    def _placed(self) -> Iterator[str]:
+        """The folders that the coordinator was told of."""
+        if self._placement.exists():
+            for database in json.loads(self._placement.read_bytes())["databases"]:
+                for snapshot in database["snapshots"]:
+                    yield snapshot["path"]
 
     def asked(self, path: str) -> bytes:
         """What the coordinator says on its port for administration.

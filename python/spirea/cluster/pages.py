@@ -11,11 +11,32 @@ from typing import Any
 from . import status as statuses
 
 _SECONDS = 5.0
+_AT_ONCE = 16
+"""Requests that are answered at a time: more are cut off, so that nobody has the controller start thread upon thread."""
+
+
+class _Bounded(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._free = threading.BoundedSemaphore(_AT_ONCE)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
 
 class Pages:
     """A server of its own on a thread, for as long as the process lives."""
-
     def __init__(self, listen: str, status: Callable[[], Mapping[str, Any]], metrics: Callable[[], str]) -> None:
         host, _, port = listen.rpartition(":")
 
@@ -24,8 +45,8 @@ class Pages:
 
             def do_GET(self) -> None:
                 answers: dict[str, Callable[[], tuple[str, str]]] = {
-                    "/": lambda: ("text/html; charset=utf-8", statuses.page(status())),
-                    "/status.json": lambda: ("application/json", json.dumps(status())),
+                    "/": lambda: ("text/html; charset=utf-8", statuses.page(statuses.without_logs(status()))),
+                    "/status.json": lambda: ("application/json", json.dumps(statuses.without_logs(status()))),
                     "/metrics": lambda: ("text/plain; version=0.0.4", metrics()),
                     "/healthz": lambda: ("text/plain", "ok\n"),
                 }
@@ -42,6 +63,7 @@ class Pages:
             def log_message(self, format: str, *arguments: Any) -> None:
                 """Nothing is said of who looks."""
 
-        self._server = ThreadingHTTPServer((host, int(port)), Handler)
-        self._server.daemon_threads = True
+        self._server = _Bounded((host, int(port)), Handler)
+        self.port = self._server.server_port
+        """Where it listens."""
         threading.Thread(target=self._server.serve_forever, name="pages", daemon=True).start()

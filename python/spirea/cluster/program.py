@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -14,6 +16,8 @@ from typing import Any
 
 _LEAST_PAUSE, _MOST_PAUSE = 0.2, 30.0
 _LOG_BYTES = 4 << 20
+_LOOKS = 10.0
+"""Seconds between two looks at how long the log is."""
 _TAIL_BYTES = 2000
 
 
@@ -21,19 +25,27 @@ class Program:
     """One program at a time, started by a thread of its own that lives as long as it may run.
 
     `command` gives the arguments of each start, from what the program said when it was last ready: so it can come back under
-    the address that it had. A line of JSON on its standard output that says `"ready": true` is what it says.
+    the address that it had. A line of JSON on its standard output that says `"ready": true` is what it says. `failed` is told
+    what stands in the log of one that ended before it was ready.
     """
 
-    def __init__(self, command: Callable[[Mapping[str, Any] | None], list[str]], log: Path) -> None:
-        self._command, self._log = command, log
+    def __init__(
+        self,
+        command: Callable[[Mapping[str, Any] | None], list[str]],
+        log: Path,
+        failed: Callable[[str], None] = lambda said: None,
+    ) -> None:
+        self._command, self._log, self._failed = command, log, failed
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._process: subprocess.Popen[str] | None = None
         self._said: Mapping[str, Any] | None = None
         self._former: Mapping[str, Any] | None = None
         self._restarts = 0
+        self._trouble = ""
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._keep_short, name="log", daemon=True).start()
 
     @property
     def said(self) -> Mapping[str, Any] | None:
@@ -51,13 +63,18 @@ class Program:
         process = self._process
         return None if process is None or process.poll() is not None else process.pid
 
-    def tail(self) -> str:
-        """The last lines of its log."""
+    @property
+    def trouble(self) -> str:
+        """Why it does not run, as far as that is known: why it cannot be started, or the last lines of its log."""
+        return self._trouble or self._tail(0)
+
+    def _tail(self, since: int) -> str:
+        """The last lines of its log, of those that stand behind a byte."""
         try:
             with self._log.open("rb") as log:
-                log.seek(max(0, log.seek(0, 2) - _TAIL_BYTES))
+                log.seek(max(since, log.seek(0, 2) - _TAIL_BYTES))
                 return log.read().decode(errors="replace").strip()
-        except FileNotFoundError:
+        except OSError:
             return ""
 
     def signal(self, number: signal.Signals) -> None:
@@ -78,7 +95,13 @@ class Program:
     def _watch(self) -> None:
         pause = _LEAST_PAUSE
         while not self._stopping.is_set():
-            was_ready = self._run()
+            was_ready = False
+            try:
+                was_ready = self._run()
+                self._trouble = ""
+            except Exception as error:
+                # A full disk or no process left: whatever it is, it may pass, and nobody else would start it again.
+                self._trouble = f"it cannot be started: {error}"
             if self._stopping.is_set():
                 return
             pause = _LEAST_PAUSE if was_ready else min(2 * pause, _MOST_PAUSE)
@@ -87,13 +110,13 @@ class Program:
 
     def _run(self) -> bool:
         """One life of the program; whether it was ready in it."""
-        if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
-            self._log.replace(self._log.with_suffix(".old"))
+        command = self._command(self._former)
         with self._log.open("a") as log, self._lock:
             if self._stopping.is_set():
                 return False
+            began = log.tell()
             process = subprocess.Popen(
-                self._command(self._former), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace"
             )
             self._process = process
         assert process.stdout is not None
@@ -105,6 +128,18 @@ class Program:
                         self._said = self._former = said
         ended = process.wait()
         was_ready, self._said = self._said is not None, None
+        if not was_ready:
+            self._failed(self._tail(began))
         with self._log.open("a") as log:
             log.write(f"{time.strftime('%FT%TZ', time.gmtime())} the program ended with exit code {ended}\n")
         return was_ready
+
+    def _keep_short(self) -> None:
+        """Has the log begin anew whenever it is long: the program writes at its end, wherever that is."""
+        while not self._stopping.wait(_LOOKS):
+            with contextlib.suppress(OSError):
+                if self._log.stat().st_size > _LOG_BYTES:
+                    try:
+                        shutil.copyfile(self._log, self._log.with_suffix(".old"))
+                    finally:
+                        os.truncate(self._log, 0)

@@ -182,12 +182,23 @@ def number(least: float, most: float = 1e6) -> Parser:
     return parse
 
 
+def size_of(said: str) -> int:
+    """Bytes, such as `8GiB`.
+
+    Raises `ValueError`.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", said)
+    if match is None or match[2].upper() not in _UNITS:
+        raise ValueError("give a size such as 8GiB or 500MB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
 def size(place: Place) -> int:
     """Bytes, such as `8GiB`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", str(place.scalar("a size such as 8GiB")))
-    if match is None or match[2].upper() not in _UNITS:
-        raise place.wrong("give a size such as 8GiB or 500MB")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    try:
+        return size_of(str(place.scalar("a size such as 8GiB")))
+    except ValueError as error:
+        raise place.wrong(str(error)) from error
 
 
 def seconds(place: Place) -> float:

@@ -1,16 +1,17 @@
 """Parquet in an object store as parts that one builder reads in order, made on all nodes by Ray Data.
 
 What is parallel: Parquet is read, decoded and cut to the columns of the table, a row group at a time, on every node. What is
-not: one machine reads the parts in order and builds, in memory that does not grow with the table (docs/snapshots.md), and
-needs disk for the spool and the snapshot. A part that is finished has a note beside it; who starts again does the others.
+not: one machine reads the parts in order and builds, in as much memory as docs/snapshots.md says, and needs disk for the spool
+and the snapshot. A part that is finished has a note beside it, and a snapshot stays on the machine that built it until it is in
+the store: who starts again does what is left.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -22,9 +23,8 @@ import pyarrow
 import pyarrow.parquet
 
 from .._build import build
-from .._snapshot import Snapshot
 from ..errors import ClusterError, TableError
-from .files import Folder, upload
+from .files import MANIFEST, Folder, upload
 
 Telling = Callable[[str, int, int], None]
 _BATCH_ROWS = 1 << 14
@@ -169,23 +169,30 @@ def build_from_store(
 ) -> tuple[str, str]:
     """Builds a snapshot of Parquet files into a store; returns its version and its URL. `options` are those of `build`.
 
-    A build that was cut off goes on with the parts that are there. The parts are removed when the snapshot is in the store.
+    A build that was cut off goes on with the parts that are there, and with the snapshot if that was built. Both are removed
+    when the snapshot is in the store.
 
     Raises `ClusterError`, `BuildError`.
     """
     table = Table.of(url, key, values)
     parts = store.inner(f"{name}/parts-{table.name}")
-    make_parts(table, parts, telling)
     scratch.mkdir(parents=True, exist_ok=True)
-    out = scratch / f"{name}-{table.name}-{os.getpid()}"
-    try:
-        snapshot: Snapshot = build(
-            Parts(table, parts), out, key=key, value=list(values), name=name,
-            progress=telling, **options,
-        )  # fmt: skip
-        target = store.inner(f"{name}/{snapshot.version}")
+    asked = hashlib.blake2b(json.dumps([table.name, key, options], sort_keys=True).encode(), digest_size=16)
+    out = scratch / f"{name}-{asked.hexdigest()}"
+    with (scratch / f".{out.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ClusterError(f"{out}: another build of the same table goes on; wait for it") from error
+        if not (out / MANIFEST).exists():
+            make_parts(table, parts, telling)
+            for left in scratch.glob(f".{out.name}.partial-*"):
+                shutil.rmtree(left)
+            build(Parts(table, parts), out, key=key, value=list(values), name=name, progress=telling, **options)
+        version = Folder(str(out)).version()
+        target = store.inner(f"{name}/{version}")
         upload(out, target, lambda done, of: telling("copy to the store", done, of))
-    finally:
-        shutil.rmtree(out, ignore_errors=True)
-    parts.files.rm(parts.path("").rstrip("/"), recursive=True)
-    return snapshot.version, target.url
+        if parts.names():
+            parts.files.rm(parts.path("").rstrip("/"), recursive=True)
+        shutil.rmtree(out)
+    return version, target.url

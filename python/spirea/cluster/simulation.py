@@ -1,10 +1,12 @@
-"""A cluster in virtual time: shards, replicas, stragglers, and the coordinator's rules for second requests.
+"""A cluster in virtual time: the coordinator's queues, shards, replicas, stragglers, and the rules for second requests.
 
-Requests come at random times. Each shard is asked for its part, at the replica with the least to do; one that takes longer
-than 95 of 100 of the shard's latest is asked of a second replica too, as often as one request in twenty earns. A replica
-answers one after another; how long it computes is drawn: mostly as long as it should, sometimes, at a straggler, many times
-as long. The answer is there when the last shard's part is, and the coordinator has combined them. The same seed gives the
-same run.
+Requests come at random times, and wait at the coordinator while as many batches are at hand as a database may have, one more
+than a share has replicas. What waits then becomes a batch. It crosses the network to every shard, one batch after another;
+each shard is asked for its part, at the replica with the least to do; one that takes longer than 95 of 100 of the shard's
+latest batches of its size is asked of a second replica too, as often as one request in twenty earns. A replica answers one
+batch after another; how long it computes is drawn: mostly as long as it should, sometimes, at a straggler, many times as long.
+When the last shard's part is there, the parts cross the network back and the coordinator combines them, again one batch after
+another. The same seed gives the same run.
 """
 
 from __future__ import annotations
@@ -14,15 +16,16 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-_KEPT, _TELLING, _UNKNOWN_FACTOR = 128, 16, 3.0
-_EARNED, _MOST_EARNED = 0.05, 10.0
+# Those of the coordinator, crates/cluster/src/times.rs.
+KEPT, TELLING, SIZES, UNKNOWN_FACTOR, SLOW = 128, 16, 12, 3, 0.95
+PER_REQUEST, MOST = 0.05, 10.0
 
 
 @dataclass(frozen=True)
 class Model:
-    """What is simulated. Times are in seconds."""
+    """What is simulated. Times are in seconds, for a query; a batch of several takes so many times as long."""
 
     shards: int
     replicas: int
@@ -30,7 +33,14 @@ class Model:
     scan: float
     """What a worker takes for its share of a query."""
     combine: float
-    """What the coordinator takes for a query, and the network for both ways."""
+    """What the coordinator takes for a query."""
+    send: float = 0.0
+    """What the coordinator's network takes for a query to all shards."""
+    receive: float = 0.0
+    """What it takes for their parts of the answer."""
+    round_trip: float = 0.0
+    batch: int = 1
+    """The most queries of a batch."""
     spread: float = 0.05
     """The standard deviation of the logarithm of a worker's time."""
     straggling: float = 0.01
@@ -38,6 +48,11 @@ class Model:
     slowness: float = 10.0
     """How many times as long a straggler takes."""
     hedges: bool = True
+
+    def most_per_second(self) -> float:
+        """The queries a second that whatever is first reached allows: workers, the coordinator's network, its processor."""
+        each = (self.scan / self.replicas, self.combine, self.send, self.receive)
+        return 1.0 / max(each)
 
 
 @dataclass(frozen=True)
@@ -54,108 +69,190 @@ class Outcome:
         return ordered[min(math.ceil(share * len(ordered)), len(ordered)) - 1]
 
 
+@dataclass
+class _Batch:
+    queries: list[int]
+    pending: int
+    began: float = 0.0
+    latest: float = 0.0
+
+    def answered(self, at: float) -> bool:
+        """One more shard has answered; whether it was the last."""
+        self.latest, self.pending = max(self.latest, at), self.pending - 1
+        return self.pending == 0
+
+
+class _Line:
+    """What serves one after another."""
+
+    def __init__(self) -> None:
+        self._free = 0.0
+
+    def through(self, now: float, time: float) -> float:
+        """When what comes now is through."""
+        self._free = max(self._free, now) + time
+        return self._free
+
+
+class _Times:
+    """The latest times of a shard's batches of one size."""
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque(maxlen=KEPT)
+        self._slow = 0.0
+        self._since = TELLING
+
+    def note(self, time: float) -> None:
+        self._times.append(time)
+        self._since += 1
+
+    def longest(self) -> float:
+        return max(self._times, default=0.0)
+
+    def slow(self) -> float | None:
+        """What is slower than 95 of 100; nothing while too little is known."""
+        if len(self._times) < TELLING:
+            return None
+        # Ordering all times at each request would be most of the simulation's work; they change slowly.
+        if self._since >= TELLING:
+            ordered = sorted(self._times)
+            self._slow, self._since = ordered[math.ceil((len(ordered) - 1) * SLOW)], 0
+        return self._slow
+
+
 class _Shard:
     """The replicas of a shard: when each is free, and what they took of late."""
 
     def __init__(self, model: Model, draw: random.Random) -> None:
         self._model, self._draw = model, draw
         self._free = [0.0] * model.replicas
-        self._times: deque[float] = deque(maxlen=_KEPT)
-        self._slow: float | None = None
-        self._noted = 0
+        self._times = [_Times() for _ in range(SIZES)]
         self._earned = 1.0
         self.computed = 0.0
 
-    def _time(self) -> float:
+    def _give(self, replica: int, now: float, queries: int) -> float:
         model = self._model
         factor = model.slowness if self._draw.random() < model.straggling else 1.0
-        return model.scan * factor * math.exp(self._draw.gauss(0.0, model.spread))
-
-    def _give(self, replica: int, now: float) -> float:
-        time = self._time()
+        time = queries * model.scan * factor * math.exp(self._draw.gauss(0.0, model.spread))
         self.computed += time
         self._free[replica] = max(self._free[replica], now) + time
         return self._free[replica]
 
-    def slow(self) -> float | None:
-        """After how long a second replica is asked."""
-        if len(self._times) < _TELLING:
-            return max(self._times) * _UNKNOWN_FACTOR if self._times else None
-        # Ordering all times at each request would be most of the simulation's work; they change slowly.
-        if self._slow is None or self._noted >= _TELLING:
-            ordered = sorted(self._times)
-            self._slow, self._noted = ordered[math.ceil((len(ordered) - 1) * 0.95)], 0
-        return self._slow
+    def _of(self, queries: int) -> _Times:
+        return self._times[min(queries.bit_length() - 1, SIZES - 1)]
 
-    def ask(self, now: float, later: Callable[[float, int, float], None]) -> float | None:
+    def _slow(self, queries: int) -> float | None:
+        """After how long a second replica is asked; nothing where nothing is known."""
+        slow = self._of(queries).slow()
+        return slow or UNKNOWN_FACTOR * max(times.longest() for times in self._times) or None
+
+    def ask(self, now: float, queries: int, later: Callable[[float, int, float], None]) -> float | None:
         """Asks the replica with the least to do. The time of its answer; nothing if it will be late, and `later` was told
         when to ask a second one, which the first was, and when that will answer."""
+        self._earned = min(self._earned + PER_REQUEST, MOST)
         first = min(range(len(self._free)), key=self._free.__getitem__)
-        done, slow = self._give(first, now), self.slow()
+        done, slow = self._give(first, now, queries), self._slow(queries)
         if self._model.hedges and len(self._free) > 1 and slow is not None and done - now > slow:
             later(now + slow, first, done)
             return None
-        self.note(done - now)
+        self._of(queries).note(done - now)
         return done
 
-    def second(self, now: float, asked: float, first: int, done: float) -> tuple[float, bool]:
+    def second(self, now: float, asked: float, queries: int, first: int, done: float) -> tuple[float, bool]:
         """Asks another replica beside the first; when the earlier of both answers, and whether it was asked."""
-        if self._earned < 1.0:
-            self.note(done - asked)
-            return done, False
-        self._earned -= 1.0
-        others = [replica for replica in range(len(self._free)) if replica != first]
-        earlier = min(done, self._give(min(others, key=self._free.__getitem__), now))
-        self.note(earlier - asked)
-        return earlier, True
+        paid = self._earned >= 1.0
+        if paid:
+            self._earned -= 1.0
+            others = [replica for replica in range(len(self._free)) if replica != first]
+            done = min(done, self._give(min(others, key=self._free.__getitem__), now, queries))
+        self._of(queries).note(done - asked)
+        return done, paid
 
-    def earn(self) -> None:
-        """What a request adds to what second ones are paid with."""
-        self._earned = min(self._earned + _EARNED, _MOST_EARNED)
 
-    def note(self, time: float) -> None:
-        self._times.append(time)
-        self._noted += 1
+@dataclass
+class _Run:
+    """A run: what is to happen, by its time, and in order where times are equal."""
+
+    model: Model
+    draw: random.Random
+    came: list[float] = field(default_factory=list)
+    took: dict[int, float] = field(default_factory=dict)
+    hedged: int = 0
+    now: float = 0.0
+    _events: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    _count: int = 0
+    _waiting: deque[int] = field(default_factory=deque)
+    _running: int = 0
+
+    def __post_init__(self) -> None:
+        self.shards = [_Shard(self.model, self.draw) for _ in range(self.model.shards)]
+        self._out, self._in, self._processor = _Line(), _Line(), _Line()
+
+    def at(self, time: float, what: Callable[[], None]) -> None:
+        """Has something happen."""
+        self._count += 1
+        heapq.heappush(self._events, (time, self._count, what))
+
+    def arrive(self, query: int) -> None:
+        """A query comes."""
+        self._waiting.append(query)
+        self._launch()
+
+    def go(self) -> None:
+        """Runs until nothing more happens."""
+        while self._events:
+            self.now, _, what = heapq.heappop(self._events)
+            what()
+
+    def _launch(self) -> None:
+        model = self.model
+        while self._waiting and self._running <= model.replicas:
+            queries = [self._waiting.popleft() for _ in range(min(model.batch, len(self._waiting)))]
+            batch = _Batch(queries, model.shards)
+            self._running += 1
+            self.at(self._out.through(self.now, len(queries) * model.send), lambda batch=batch: self._ask(batch))  # type: ignore[misc]
+
+    def _ask(self, batch: _Batch) -> None:
+        batch.began = self.now
+        for shard in self.shards:
+
+            def later(at: float, first: int, done: float, shard: _Shard = shard) -> None:
+                self.at(at, lambda: self._second(batch, shard, first, done))
+
+            answer = shard.ask(self.now, len(batch.queries), later)
+            if answer is not None:
+                self._answered(batch, answer)
+
+    def _second(self, batch: _Batch, shard: _Shard, first: int, done: float) -> None:
+        answer, asked = shard.second(self.now, batch.began, len(batch.queries), first, done)
+        self.hedged += asked
+        self._answered(batch, answer)
+
+    def _answered(self, batch: _Batch, at: float) -> None:
+        if batch.answered(at):
+            self.at(batch.latest, lambda: self._join(batch))
+
+    def _join(self, batch: _Batch) -> None:
+        """The last part has been computed: all cross the network, and are combined."""
+        count = len(batch.queries)
+        there = self._in.through(self.now, count * self.model.receive)
+        self.at(there, lambda: self.at(self._processor.through(self.now, count * self.model.combine), lambda: self._end(batch)))
+
+    def _end(self, batch: _Batch) -> None:
+        for query in batch.queries:
+            self.took[query] = self.now - self.came[query] + self.model.round_trip
+        self._running -= 1
+        self._launch()
 
 
 def simulate(model: Model, queries: int, seed: int) -> Outcome:
     """Runs so many queries, of which the first tenth is not counted: queues and times of late fill in it."""
-    draw = random.Random(seed)
-    shards = [_Shard(model, draw) for _ in range(model.shards)]
-    pending = [model.shards] * queries
-    came, latest, hedged = [0.0] * queries, [0.0] * queries, 0
-    # Arrivals and second requests in the order of time; the counter keeps equal times in order.
-    events: list[tuple[float, int, int, int, int, float]] = []
-    now, counter = 0.0, 0
+    run, time = _Run(model, random.Random(seed)), 0.0
     for query in range(queries):
-        now += draw.expovariate(model.queries_per_second)
-        came[query] = now
-        events.append((now, query, query, -1, 0, 0.0))
-    counter = queries
-    heapq.heapify(events)
-    end = now
-    while events:
-        now, _, query, which, first, done = heapq.heappop(events)
-        if which >= 0:
-            answered, asked = shards[which].second(now, came[query], first, done)
-            hedged += asked
-            latest[query] = max(latest[query], answered)
-            pending[query] -= 1
-            continue
-        for index, shard in enumerate(shards):
-            shard.earn()
-
-            def later(at: float, replica: int, due: float, index: int = index, query: int = query) -> None:
-                nonlocal counter
-                counter += 1
-                heapq.heappush(events, (at, counter, query, index, replica, due))
-
-            answer = shard.ask(now, later)
-            if answer is not None:
-                latest[query] = max(latest[query], answer)
-                pending[query] -= 1
-    assert not any(pending)
-    warm = queries // 10
-    latencies = tuple(latest[query] - came[query] + model.combine for query in range(warm, queries))
-    busy = sum(shard.computed for shard in shards) / (max(end, max(latest)) * model.shards * model.replicas)
-    return Outcome(latencies, hedged, busy)
+        time += run.draw.expovariate(model.queries_per_second)
+        run.came.append(time)
+        run.at(time, lambda query=query: run.arrive(query))  # type: ignore[misc]
+    run.go()
+    latencies = tuple(run.took[query] for query in range(queries // 10, queries))
+    computed = sum(shard.computed for shard in run.shards)
+    return Outcome(latencies, run.hedged, computed / (run.now * model.shards * model.replicas))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from ..errors import ClusterError
 from .config import Config, Database, RollOver, Timing
 from .scaling import Scaler
 
@@ -25,6 +26,8 @@ _BACKOFF = (1.0, 60.0)
 """Seconds after the first failure of a share, and the most after many."""
 _PROVEN = 30.0
 """Seconds after which a replica that is ready has made up for the failures before it."""
+_AVOIDED = 600.0
+"""Seconds in which no worker of a version is placed where one of it did not get ready."""
 
 
 @dataclass
@@ -38,6 +41,22 @@ class Replica:
     node: str | None = None
     address: str | None = None
     stopping: bool = False
+    fetched: int = 0
+    moved_at: float | None = None
+    """When it was last seen to get on with its share; nothing while it is ready, or has no place."""
+    chosen_until: float | None = None
+    """Until when the nodes that it was not to be placed on are to be avoided."""
+
+
+@dataclass
+class Failure:
+    """What became of a share's workers, one after another: how many failed, when the last one did, and why."""
+
+    count: int
+    at: float
+    why: str
+    not_before: float
+    """When the next one may start."""
 
 
 @dataclass
@@ -55,8 +74,9 @@ class Version:
     """Whether every share has had a replica that is ready: from then on the coordinator knows it."""
     leaves_at: float | None = None
     leaving: bool = False
-    failures: dict[int, int] = field(default_factory=dict)
-    not_before: dict[int, float] = field(default_factory=dict)
+    failures: dict[int, Failure] = field(default_factory=dict)
+    avoided: dict[str, float] = field(default_factory=dict)
+    """Nodes where a worker did not get ready, and until when."""
 
     def of(self, share: int, *phases: Phase) -> list[Replica]:
         """The replicas of a share in these phases."""
@@ -104,8 +124,7 @@ class State:
         for name, database in said["databases"].items():
             versions = []
             for version in database["versions"]:
-                for numbered in ("failures", "not_before"):
-                    version[numbered] = {int(share): value for share, value in version[numbered].items()}
+                version["failures"] = {int(share): Failure(**said) for share, said in version["failures"].items()}
                 version["workers"] = [Replica(**replica) for replica in version["workers"]]
                 versions.append(Version(**version))
             scaler = Scaler(**database["scaler"])
@@ -121,6 +140,9 @@ class Seen:
     node: str | None = None
     address: str | None = None
     why: str | None = None
+    """What is wrong, if anything is."""
+    fetched: int = 0
+    """Bytes of its share that it has."""
 
 
 @dataclass(frozen=True)
@@ -139,33 +161,55 @@ class Start:
 
 @dataclass(frozen=True)
 class Stop:
-    """Let a worker finish what it has, and end it."""
+    """Let a worker finish what it has, and end it; `forget` has it remove the share's files, which nobody needs."""
 
     number: int
+    forget: bool
 
 
 Action: TypeAlias = Start | Stop
 
 
 def publish(state: State, database: Database, version: str, url: str, memory: list[int], now: float) -> bool:
-    """Takes note that this version is to be served. False if it is what is served, or on its way, already."""
+    """Takes note that this version is to be served. False if it is what is served, or on its way, already. A former one
+    that has not left yet becomes the newest again, with the workers that it has.
+
+    Raises `ClusterError` if it is served in another number of shards.
+    """
     served = state.databases.setdefault(database.name, Served(database.name, Scaler(database.replicas.least)))
-    if served.versions and served.versions[-1].version == version and not served.versions[-1].leaving:
+    known = next((each for each in served.versions if each.version == version and not each.leaving), None)
+    if known is not None and known.shards != len(memory):
+        # The coordinator knows a version by its folder, and answers with one division of it at a time.
+        raise ClusterError(
+            f"{database.name}: {version[:16]} is served in {known.shards} shards, not {len(memory)}: publish a version of "
+            "another build in so many, or end the cluster with spirea cluster down before"
+        )
+    if known is not None and known is served.versions[-1]:
         return False
     # What had not come into service gives way to what is wanted now.
     for former in served.versions:
         former.leaving = former.leaving or not former.served
-    served.versions.append(Version(version, url, len(memory), memory, served.scaler.wanted, now))
+    if known is None:
+        known = Version(version, url, len(memory), memory, served.scaler.wanted, now)
+    else:
+        served.versions.remove(known)
+        known.replicas, known.leaves_at = served.scaler.wanted, None
+    served.versions.append(known)
     return True
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the coordinator says of a database: the version that it answers with, and how many requests wait for each
-    replica."""
+    """What the coordinator says of a database: the version that it answers with, how many requests wait for each replica,
+    and how many of each version it has not answered yet; nothing is known of these if it says nothing."""
 
     current: str | None
     queue: float | None
+    in_flight: Mapping[str, int] | None = None
+
+    def finished(self, version: str) -> bool:
+        """Whether it is known that nobody waits for answers of a version. One that it does not name it has let go."""
+        return self.in_flight is not None and self.in_flight.get(version, 0) == 0
 
 
 def advance(
@@ -176,15 +220,14 @@ def advance(
         _take_in(version, replica, seen.get(replica.number), config.timing, now)
     actions: list[Action] = []
     for served in state.databases.values():
-        wanted = config.database(served.name)
+        wanted, said = config.database(served.name), told.get(served.name, Told(None, None))
         if state.stopping or wanted is None:
             for version in served.versions:
                 version.leaving = True
         elif served.versions:
-            said = told.get(served.name, Told(None, None))
-            _roll_over(served, config.roll_over, said.current, now)
+            _roll_over(served, config.roll_over, said, now)
             _scale(served, wanted, said.queue, now)
-        actions += _settle(state, served, config, now)
+        actions += _settle(state, served, config, said, now)
         served.versions = [version for version in served.versions if version.workers or not version.leaving]
     state.databases = {
         name: served for name, served in state.databases.items() if served.versions or config.database(name) is not None
@@ -199,41 +242,60 @@ def _take_in(version: Version, replica: Replica, seen: Seen | None, timing: Timi
     if seen.phase == "dead":
         version.workers.remove(replica)
         if replica.phase != "draining":
-            _failed(version, replica.share, now)
+            _failed(version, replica, seen.why or "its actor ended", now)
         return
     replica.node = seen.node or replica.node
     if seen.address is not None:
         replica.address = seen.address
     if replica.phase == "draining":
         return
+    if seen.phase == "starting" and (replica.moved_at is None or seen.fetched != replica.fetched):
+        replica.fetched, replica.moved_at = seen.fetched, now
+    elif seen.phase == "ready":
+        replica.moved_at = None
     if seen.phase == "silent" and replica.phase == "silent" and now - replica.since >= timing.give_up:
+        _give_up(version, replica, f"it said nothing for {timing.give_up:g} s", now)
+    elif seen.phase == "starting" and replica.moved_at is not None and now - replica.moved_at >= timing.opening:
+        _give_up(version, replica, f"it did not get on for {timing.opening:g} s: {seen.why or 'it does not say why'}", now)
+        if replica.node is not None:
+            version.avoided[replica.node] = now + _AVOIDED
+    elif seen.phase == "placing" and replica.chosen_until is not None and now >= replica.chosen_until:
+        # Ray was told which nodes not to take; by now it may take them again.
         _change(replica, "draining", now)
-        _failed(version, replica.share, now)
     elif seen.phase != replica.phase:
         _change(replica, seen.phase, now)
     elif replica.phase == "ready" and now - replica.since >= _PROVEN:
-        version.failures.pop(replica.share, None)
+        failure = version.failures.get(replica.share)
+        # One that was ready all the time says nothing of the one that failed beside it.
+        if failure is not None and failure.at <= replica.since:
+            del version.failures[replica.share]
 
 
-def _failed(version: Version, share: int, now: float) -> None:
+def _give_up(version: Version, replica: Replica, why: str, now: float) -> None:
+    _change(replica, "draining", now)
+    _failed(version, replica, why, now)
+
+
+def _failed(version: Version, replica: Replica, why: str, now: float) -> None:
     """The longer a share fails, the longer it is left alone: a snapshot that no worker can open shall not load nodes."""
-    count = version.failures.get(share, 0)
-    version.failures[share] = count + 1
+    before = version.failures.get(replica.share)
+    count = 0 if before is None else before.count
     least, most = _BACKOFF
     # The first replacement comes at once: most deaths are no fault of the share.
-    version.not_before[share] = now + (0.0 if count == 0 else min(least * 2.0 ** (count - 1), most))
+    pause = 0.0 if count == 0 else min(least * 2.0 ** (count - 1), most)
+    version.failures[replica.share] = Failure(count + 1, now, f"worker {replica.number}: {why}", now + pause)
 
 
 def _change(replica: Replica, phase: Phase, now: float) -> None:
     replica.phase, replica.since = phase, now
 
 
-def _roll_over(served: Served, rules: RollOver, current: str | None, now: float) -> None:
-    """Former versions leave a while after the coordinator has begun to answer with the newest."""
+def _roll_over(served: Served, rules: RollOver, said: Told, now: float) -> None:
+    """Former versions leave a while after the coordinator has begun to answer with the newest, when nobody waits for them."""
     newest = served.versions[-1]
     if newest.complete():
         newest.served = True
-    answers = newest.served and current == newest.version
+    answers = newest.served and said.current == newest.version
     for former in served.versions[:-1]:
         if former.leaving:
             continue
@@ -243,7 +305,7 @@ def _roll_over(served: Served, rules: RollOver, current: str | None, now: float)
             former.leaves_at = now + rules.keep
         # As long as the newest is not complete again, a former one may have to answer.
         elif now >= former.leaves_at and newest.complete():
-            former.leaving = True
+            former.leaving = said.finished(former.version) or now >= former.leaves_at + rules.finish
     _make_room(served, rules, now)
 
 
@@ -274,7 +336,7 @@ def _scale(served: Served, database: Database, queue: float | None, now: float) 
     newest.replicas = min(max(newest.replicas, bounds.least), bounds.most)
 
 
-def _settle(state: State, served: Served, config: Config, now: float) -> list[Action]:
+def _settle(state: State, served: Served, config: Config, said: Told, now: float) -> list[Action]:
     """Brings the replicas of each share to their number."""
     actions: list[Action] = []
     for version in served.versions:
@@ -288,19 +350,30 @@ def _settle(state: State, served: Served, config: Config, now: float) -> list[Ac
                     actions += _start(state, served, version, share, count, config, now)
             for share in range(version.shards):
                 _let_go(version, share, now)
+        # The coordinator sends nothing more to a version that leaves, and what it has sent or queued is still to be answered.
+        busy = version.leaving and version.served and not said.finished(version.version)
+        most = config.timing.drain + (config.roll_over.finish if busy else 0.0)
         for replica in version.workers:
             placed = replica.address is not None
-            gone = replica.phase == "draining" and (now - replica.since >= config.timing.drain or not placed)
+            gone = replica.phase == "draining" and (now - replica.since >= most or not placed)
             if gone and not replica.stopping:
                 replica.stopping = True
-                actions.append(Stop(replica.number))
+                actions.append(Stop(replica.number, _unneeded(served, version)))
     return actions
+
+
+def _unneeded(served: Served, version: Version) -> bool:
+    """Whether the files of a version can go. A later publication of it has the same ones."""
+    return version.leaving and not any(
+        other.version == version.version and not other.leaving for other in served.versions
+    )
 
 
 def _start(
     state: State, served: Served, version: Version, share: int, count: int, config: Config, now: float
 ) -> list[Action]:
-    if len(version.of(share, *LIVE)) >= count or now < version.not_before.get(share, 0.0):
+    failure = version.failures.get(share)
+    if len(version.of(share, *LIVE)) >= count or (failure is not None and now < failure.not_before):
         return []
     # One after another, since each must know which nodes the others have.
     if any(replica.node is None for replica in version.of(share, "placing", "starting", "silent")):
@@ -309,14 +382,13 @@ def _start(
     answering = any(other.served and not other.leaving for other in served.versions[:-1])
     if answering and not version.served and beginning >= config.roll_over.surge:
         return []
-    replica = Replica(state.next_number, share, now)
+    version.avoided = {node: until for node, until in version.avoided.items() if now < until}
+    replica = Replica(state.next_number, share, now, chosen_until=min(version.avoided.values(), default=None))
     state.next_number += 1
     others = frozenset(other.node for other in version.workers if other.share == share and other.node is not None)
     version.workers.append(replica)
-    memory = version.memory[share]
-    return [
-        Start(replica.number, served.name, version.version, version.url, share, version.shards, memory, others)
-    ]
+    memory, avoid = version.memory[share], others.union(version.avoided)
+    return [Start(replica.number, served.name, version.version, version.url, share, version.shards, memory, avoid)]
 
 
 def _let_go(version: Version, share: int, now: float) -> None:

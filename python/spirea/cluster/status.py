@@ -9,8 +9,10 @@ from typing import Any
 
 from . import scrape
 from .config import Config
+from .files import shown
 from .state import State, Told
 
+_ELSEWHERE = "spirea cluster status says why"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -30,13 +32,17 @@ def _replicas(coordinator: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def told(coordinator: Mapping[str, Any], state: State) -> dict[str, Told]:
-    """What the coordinator says of databases. The queue of one is what waits at the coordinator, and at the share where most
-    waits, for each replica of it."""
-    said = _replicas(coordinator)
+    """What the coordinator says of databases; nothing if it does not answer. The queue of one is what waits at the
+    coordinator, and at the share where most waits, for each replica of it."""
+    if "databases" not in coordinator:
+        return {}
+    said, databases = _replicas(coordinator), _databases(coordinator)
     found = {}
-    for name, database in _databases(coordinator).items():
-        served = state.databases.get(name)
-        if served is None or not served.versions:
+    for name, served in state.databases.items():
+        database = databases.get(name)
+        if database is None or not served.versions:
+            # It has been told of none yet, or no longer: nothing of it is on its way.
+            found[name] = Told(None, None, {})
             continue
         newest, queues = served.versions[-1], []
         for share in range(newest.shards):
@@ -44,7 +50,8 @@ def told(coordinator: Mapping[str, Any], state: State) -> dict[str, Told]:
             lengths = [float(said[r.address]["queue"]) for r in ready if r.address in said]
             if lengths:
                 queues.append((sum(lengths) + database["waiting"]) / len(ready))
-        found[name] = Told(database["current"], max(queues, default=None))
+        in_flight = {each["version"]: each.get("in_flight", 0) for each in database["snapshots"]}
+        found[name] = Told(database["current"], max(queues, default=None), in_flight)
     return found
 
 
@@ -84,11 +91,20 @@ def document(
                                 "coordinator": said.get(replica.address or ""),
                             }
                         )
-                shares.append({"share": share, "replicas": replicas, "memory": version.memory[share]})
+                failure = version.failures.get(share)
+                shares.append(
+                    {
+                        "share": share,
+                        "replicas": replicas,
+                        "memory": version.memory[share],
+                        "failures": 0 if failure is None else failure.count,
+                        "trouble": "" if failure is None else failure.why,
+                    }
+                )
             versions.append(
                 {
                     "version": version.version,
-                    "url": version.url,
+                    "url": shown(version.url),
                     "stage": stage,
                     "complete": version.complete(),
                     "wanted": version.replicas,
@@ -119,6 +135,16 @@ def document(
         },
         "databases": databases,
     }
+
+
+def without_logs(value: Any) -> Any:
+    """The document for whoever reaches the port for operations: it says where something is wrong, and not what programs have
+    written of it, which may name paths, options and parts of URLs."""
+    if isinstance(value, Mapping):
+        return {
+            name: _ELSEWHERE if name in ("trouble", "cause") and inner else without_logs(inner) for name, inner in value.items()
+        }
+    return [without_logs(inner) for inner in value] if isinstance(value, list) else value
 
 
 def serving(status: Mapping[str, Any], name: str, version: str) -> bool:
@@ -158,6 +184,8 @@ def _troubles(status: Mapping[str, Any]) -> Iterator[str]:
             yield f"{database['name']}: {database['trouble']}"
         for version in database["versions"]:
             for share in version["shares"]:
+                if share["trouble"]:
+                    yield f"{database['name']}: share {share['share']}: {share['trouble']}"
                 for replica in share["replicas"]:
                     if replica["trouble"] and replica["phase"] != "ready":
                         yield f"{database['name']}: worker {replica['number']}: {replica['trouble']}"

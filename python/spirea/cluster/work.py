@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import shutil
 import subprocess
@@ -10,18 +11,21 @@ import threading
 import time
 import traceback
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ..errors import ClusterError
 from . import authority, leash
-from .files import MANIFEST, Folder, Wanted, fetch
+from .files import MANIFEST, NOTES, Folder, Wanted, fetch
 from .program import Program
 
-_PATIENCE = 30.0
+ENDS = 40.0
+"""Seconds in which a program that was told to stop does: one that goes on for a second finishes batches for half a minute."""
 _PAUSE = (1.0, 30.0)
+_DAMAGED = "copy the snapshot again"
+"""What the program says of a file that is not what the manifest says."""
 
 
 @dataclass(frozen=True)
@@ -38,31 +42,55 @@ class Task:
     threads: int
     options: tuple[str, ...]
     work: str
+    gpus: bool = False
 
 
-def wanted_files(folder: Path, share: int, shards: int) -> tuple[Wanted, ...]:
-    """What a share needs of the snapshot whose manifest lies in a folder.
+_FILES = """import sys
+from spirea import _spirea
+for share in sys.argv[2:]:
+    if code := _spirea.run_command(["spirea", "worker-files", "--json", "--snapshot", sys.argv[1], "--share", share]):
+        sys.exit(code)
+"""
+
+
+def wanted_files(folder: Path, shares: Iterable[int], shards: int) -> list[tuple[Wanted, ...]]:
+    """What each of some shares needs of the snapshot whose manifest lies in a folder. A single process says it of all.
 
     Raises `ClusterError`.
     """
-    command = [sys.executable, "-m", "spirea", "worker-files", "--snapshot", str(folder), "--json"]
-    done = subprocess.run([*command, "--share", f"{share}/{shards}"], capture_output=True, text=True, check=False)
+    named = [f"{share}/{shards}" for share in shares]
+    done = subprocess.run([sys.executable, "-c", _FILES, str(folder), *named], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ClusterError(done.stderr.strip().removeprefix("spirea: "))
-    return Wanted.all_of(done.stdout)
+    return [Wanted.all_of(line) for line in done.stdout.splitlines()]
+
+
+def _mark(folder: Path) -> IO[str]:
+    """A file that each worker of the machine has locked, together with the others, that uses a share's folder."""
+    return (folder.parent / f".{folder.name}.use").open("w")
+
+
+def _remove_unused(folder: Path, mark: IO[str]) -> None:
+    """Removes a share's files unless another worker than the one with this mark uses them."""
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Work:
     """A share that is fetched and served, in a thread of its own; `report` says how far it is."""
 
     def __init__(
-        self, task: Task, host: str, node: str, command: Callable[..., list[str]] = leash.command
+        self, task: Task, host: str, command: Callable[..., list[str]] = leash.command
     ) -> None:
         self._task, self._host, self._command = task, host, command
-        within = Path(task.work) / task.cluster / node[:12]
-        self.folder = within / task.database / task.version[:16] / f"{task.share}-of-{task.shards}"
+        # What a machine has stays when Ray starts there again, and calls it another node.
+        within = Path(task.work) / task.cluster
+        self._database = within / "shares" / task.database
+        self.folder = self._database / task.version[:16] / f"{task.share}-of-{task.shards}"
         self._own = within / f"worker-{task.number}"
         self._own.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._in_use: IO[str] | None = None
         self._identity = authority.Identity.within(self._own / "identity")
         self._request = authority.request(host)
         self._certified = threading.Event()
@@ -70,6 +98,7 @@ class Work:
         self._stopping = threading.Event()
         self._program: Program | None = None
         self._fetched, self._of, self._trouble = 0, 0, ""
+        self._complete, self._again = False, False
         self._thread = threading.Thread(target=self._serve, name="work", daemon=True)
         self._thread.start()
 
@@ -88,7 +117,7 @@ class Work:
             "restarts": 0 if program is None else program.restarts,
             "pid": None if program is None else program.pid,
             "request": self._request.request if self._renewing else None,
-            "trouble": self._trouble or (program.tail() if program is not None and said is None else ""),
+            "trouble": self._trouble or (program.trouble if program is not None and said is None else ""),
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
@@ -107,18 +136,20 @@ class Work:
             text: str = answer.read().decode()
         return text
 
-    def stop(self) -> None:
-        """Finishes what was accepted, ends, and removes what it kept."""
+    def stop(self, forget: bool = False) -> None:
+        """Finishes what was accepted, ends, and removes what it kept; with `forget` the share's files too, unless another
+        worker of this node has them."""
         self._stopping.set()
         self._certified.set()
         self._thread.join()
         if self._program is not None:
-            self._program.stop(_PATIENCE)
+            self._program.stop(ENDS)
         shutil.rmtree(self._own, ignore_errors=True)
-
-    def forget(self) -> None:
-        """Removes the share's files: its version is served no more."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        mark, self._in_use = self._in_use, None
+        if mark is not None:
+            with mark:
+                if forget:
+                    _remove_unused(self.folder, mark)
 
     def _serve(self) -> None:
         pause = _PAUSE[0]
@@ -134,30 +165,54 @@ class Work:
             pause = min(2 * pause, _PAUSE[1])
         self._certified.wait()
         if not self._stopping.is_set():
-            self._program = Program(self._arguments, self._own / "log")
+            self._program = Program(self._arguments, self._own / "log", self._failed)
 
     def _bring(self) -> None:
         """What the share needs, once for all workers of the node that have it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        if self._in_use is None:
+            mark = _mark(self.folder)
+            # As long as it is held nobody removes the files; it waits for one who does.
+            fcntl.flock(mark, fcntl.LOCK_SH)
+            self._in_use = mark
+            self._clean()
+        self.folder.mkdir(exist_ok=True)
         source = Folder(self._task.url)
-        with (self.folder.parent / f".{self.folder.name}.lock").open("w") as lock:
+        with (self.folder.parent / f".{self.folder.name}.fetch").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if source.version() != self._task.version:
                 raise ClusterError(f"{self._task.url} has another version now; publish each version in a folder of its own")
             (self.folder / MANIFEST).write_bytes(source.read(MANIFEST))
-            files = wanted_files(self.folder, self._task.share, self._task.shards)
+            [files] = wanted_files(self.folder, [self._task.share], self._task.shards)
             fetch(source, files, self.folder, self._progress)
-        self._trouble = ""
+        self._trouble, self._complete = "", True
+
+    def _clean(self) -> None:
+        """Removes what workers of other versions have left that could not end as they should."""
+        for folder in self._database.glob("*/*-of-*"):
+            if folder.parent != self.folder.parent and folder.is_dir():
+                with _mark(folder) as mark:
+                    _remove_unused(folder, mark)
 
     def _progress(self, done: int, of: int) -> None:
         self._fetched, self._of = done, of
 
+    def _failed(self, said: str) -> None:
+        """What the program said that ended before it served. Bytes that were damaged on their way or here are fetched again,
+        once: what is damaged then is so in the store."""
+        if _DAMAGED in said and not self._again:
+            (self.folder / NOTES).unlink(missing_ok=True)
+            self._complete, self._again = False, True
+
     def _arguments(self, former: Mapping[str, Any] | None) -> list[str]:
+        if not self._complete:
+            self._bring()
         task, identity = self._task, self._identity
         # Under the address that it had, so that the coordinator need not be told.
         listen = f"{self._host}:0" if former is None else former["address"].removeprefix("https://")
         return self._command(
             "worker", "--snapshot", str(self.folder), "--share", f"{task.share}/{task.shards}", "--listen", listen,
             "--tls-cert", str(identity.certificate), "--tls-key", str(identity.key), "--client-ca", str(identity.trusted),
-            "--threads", str(task.threads), "--metrics", "127.0.0.1:0", *task.options,
+            "--threads", str(task.threads), "--metrics", "127.0.0.1:0", *(("--backend", "auto") if task.gpus else ()),
+            *task.options,
         )  # fmt: skip

@@ -121,6 +121,8 @@ class Load:
 
     def __init__(self, url, database, clients=2, editions=(1,)):
         self.editions = set(editions)
+        self.patient = False
+        """Whether a client asks again that reached nobody, as it must where the coordinator itself is lost."""
         self.url, self.database = url, database
         self.failures, self.wrong, self.times = [], [], []
         self._stop = threading.Event()
@@ -142,7 +144,7 @@ class Load:
             while not self._stop.is_set():
                 key, began = f"key-{draw.randrange(ROWS + 20)}", time.monotonic()
                 try:
-                    found = client.get(key)
+                    found = self._found(client, key)
                 except spirea.SpireaError as error:
                     self.failures.append(f"{type(error).__name__}: {error}")
                     continue
@@ -150,6 +152,15 @@ class Load:
                 expected = {value(key, edition) for edition in self.editions} if int(key[4:]) < ROWS else {None}
                 if (None if found is None else bytes(found)) not in expected:
                     self.wrong.append(key)
+
+    def _found(self, client, key):
+        while True:
+            try:
+                return client.get(key)
+            except spirea.UnreachableError:
+                if not self.patient or self._stop.is_set():
+                    raise
+                time.sleep(0.05)
 
     def await_answers(self, count, seconds=60):
         """So many more answers."""
@@ -163,10 +174,11 @@ class Load:
         times = sorted(took for asked, took in self.times if begin <= asked < end)
         return times[min(len(times) - 1, int(0.99 * len(times)))] if times else None
 
-    def recovered(self, fault, normal, within=30.0):
-        """After how many seconds the queries of a second have a p99 near the normal one again; none if they never do."""
-        for second in range(int(within)):
-            p99 = self.p99(fault + second, fault + second + 1)
-            if p99 is not None and p99 <= 3 * normal + 0.05:
-                return second
-        return None
+    def recovered(self, fault, normal, slack):
+        """Behind which second since the fault every one had a p99 below three times the normal one and `slack`; none if the
+        last one had not. A second in which nobody could ask is none that had it."""
+        seconds = int(time.monotonic() - fault)
+        found = [self.p99(fault + second, fault + second + 1) for second in range(seconds)]
+        abnormal = [second for second, p99 in enumerate(found) if p99 is None or p99 > 3 * normal + slack]
+        last = max(abnormal, default=-1)
+        return None if last == seconds - 1 else last + 1

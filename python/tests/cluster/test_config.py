@@ -1,5 +1,6 @@
 """Configurations: what is taken, and that what is wrong is said with file, line, key and remedy."""
 
+import json
 import re
 from pathlib import Path
 
@@ -58,6 +59,16 @@ operations: {listen: "127.0.0.1:9000"}
     assert made.coordinator.certificate == str(tmp_path / "a.pem") and made.coordinator.options == ("--queue", "9")
     assert (made.workers.memory, made.workers.gpus, made.workers.threads) == (12 << 30, 0.5, 7)
     assert (made.roll_over.room_after, made.timing.tick) == (0.5, 0.25)
+    assert config.from_json(config.to_json(made)) == made
+
+
+def test_a_configuration_that_another_release_wrote_down_is_read(tmp_path):
+    made = load(tmp_path, LEAST)
+    said = json.loads(config.to_json(made))
+    said["timing"] |= {"unheard_of": 1}
+    said["databases"][0]["unheard_of"] = [1]
+    del said["timing"]["opening"], said["roll_over"], said["workers"]["options"]
+    assert config.from_json(json.dumps(said)) == made
 
 
 @pytest.mark.parametrize(

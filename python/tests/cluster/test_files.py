@@ -2,6 +2,7 @@
 
 import os
 import random
+import threading
 
 import fsspec
 import pytest
@@ -88,6 +89,38 @@ def test_a_file_that_is_short_or_absent_is_said(store, tmp_path):
     with pytest.raises(spirea.ClusterError, match="absent.bin: it cannot be read"):
         fetch(store, [Wanted("absent.bin", 9, ((0, 9),))], tmp_path / "here")
     assert fetch(store, [Wanted("absent.bin", 9, ((0, 9),), optional=True)], tmp_path / "here") == 0
+
+
+def test_secrets_in_a_url_are_not_shown():
+    assert files.shown("s3://key:secret@bucket/a/b?token=x") == "s3://bucket/a/b"
+    assert files.shown("s3://bucket/a") == "s3://bucket/a" and files.shown("/srv/a@b") == "/srv/a@b"
+    with pytest.raises(spirea.ClusterError, match=r"^memory://bucket/store/absent: it cannot be read"):
+        Folder("memory://me:secret@bucket/store").read("absent")
+
+
+def test_what_is_on_disk_needs_no_room_when_it_is_fetched_again(store, tmp_path, monkeypatch):
+    store.write("matrix.bin", bytes(1 << 16))
+    wanted = [Wanted("matrix.bin", 1 << 16, ((0, 1 << 16),))]
+    fetch(store, wanted, tmp_path / "here")
+    (tmp_path / "here" / files.NOTES).unlink()
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 0}))
+    assert fetch(store, wanted, tmp_path / "here") == 1 << 16
+
+
+def test_files_are_copied_several_at_a_time(store, tmp_path):
+    folder, target = snapshot(tmp_path / "words"), store.inner("words")
+    (folder / "server.bin").write_bytes(b"s" * 10)
+    together, put = threading.Barrier(3, timeout=20), type(target.files).put_file
+
+    def noted(self, source, *rest, **options):
+        if not source.endswith("manifest.json"):
+            together.wait()
+        return put(self, source, *rest, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(target.files), "put_file", noted)
+        upload(folder, target)
+    assert target.version() == "abc"
 
 
 def test_a_node_without_room_is_said_before_anything_is_fetched(store, tmp_path):

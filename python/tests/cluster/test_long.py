@@ -1,6 +1,7 @@
 """What takes too long for `make test`, or more rights: a partition, and the simulation held against a real cluster."""
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
@@ -24,11 +25,18 @@ def ip(*arguments):
     return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
 
 
-@pytest.fixture
+def not_here(why):
+    """A partition belongs to the long form: only who says so does without it."""
+    if os.environ.get("SPIREA_WITHOUT_PARTITION") == "1":
+        pytest.skip(why)
+    pytest.fail(f"{why}; SPIREA_WITHOUT_PARTITION=1 leaves the partition out")
+
+
+@pytest.fixture(scope="module")
 def islands():
-    """Nodes of a Ray in network namespaces, joined by a bridge: the head in this one. Skipped where that is not allowed."""
+    """Nodes of a Ray in network namespaces, joined by a bridge: the head in this one."""
     if shutil.which("ip") is None or ip("netns", "add", "spirea-probe").returncode != 0:
-        pytest.skip("network namespaces are not allowed here")
+        not_here("network namespaces are not allowed here")
     ip("netns", "del", "spirea-probe")
     names, started = [f"spirea-{i}" for i in range(3)], []
     environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0"}
@@ -41,7 +49,7 @@ def islands():
         ip("link", "add", "spirea-br", "type", "bridge")
         ip("addr", "add", "10.77.0.1/24", "dev", "spirea-br")
         if ip("link", "set", "spirea-br", "up").returncode != 0:
-            pytest.skip("bridges are not allowed here")
+            not_here("bridges are not allowed here")
         for i, name in enumerate(names):
             ip("netns", "add", name)
             ip("link", "add", f"spirea-v{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -49,7 +57,7 @@ def islands():
             ip("-n", name, "addr", "add", f"10.77.0.{i + 2}/24", "dev", "eth0")
             ip("-n", name, "link", "set", "eth0", "up")
             if ip("-n", name, "link", "set", "lo", "up").returncode != 0:
-                pytest.skip("network namespaces cannot be set up here")
+                not_here("network namespaces cannot be set up here")
         small = ["--object-store-memory=100000000"]
         ray_start([], "--head", "--node-ip-address=10.77.0.1", "--port=6395", "--num-cpus=0", "--include-dashboard=false", *small)
         time.sleep(10)
@@ -69,27 +77,42 @@ def islands():
         ip("link", "del", "spirea-br")
 
 
-def test_a_partition_loses_no_answer(islands, tmp_path):
+CUTS = {
+    # Nothing goes in or out.
+    "whole": (("link", "set", "spirea-v{}", "down"), ("link", "set", "spirea-v{}", "up")),
+    # What is sent to the node arrives, and nothing that it answers.
+    "one-way": (
+        ("-n", "spirea-{}", "route", "add", "blackhole", "10.77.0.1/32"),
+        ("-n", "spirea-{}", "route", "del", "blackhole", "10.77.0.1/32"),
+    ),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_partition_loses_no_answer(islands, tmp_path, cut):
     """A node that nobody reaches any more, and that comes back: what it had is served by others meanwhile."""
     snapshot = bed.snapshot(tmp_path, "words", 1, "simple")
     databases = [{"name": "words", "snapshot": os.fspath(snapshot), "shards": 2, "replicas": 2}]
     cluster = bed.Bed(tmp_path, islands, databases)
     cluster.run("up", "--wait", 120)
     cluster.settle()
+    lost = int(cluster.replicas()[0][1]["address"].removeprefix("https://10.77.0.").partition(":")[0]) - 2
+    begin, end = ([word.format(lost) for word in command] for command in CUTS[cut])
     with bed.Load(cluster.url, "words") as load:
         load.await_answers(50)
         began = time.monotonic()
         time.sleep(5)
         fault = time.monotonic()
         normal = load.p99(began, fault)
-        ip("link", "set", "spirea-v0", "down")
+        assert ip(*begin).returncode == 0
         time.sleep(20)
         load.await_answers(20)
-        ip("link", "set", "spirea-v0", "up")
+        assert ip(*end).returncode == 0
         cluster.settle(120)
         load.await_answers(20)
-    recovered = load.recovered(fault, normal)
-    print(f"partition: p99 before {1e3 * normal:.0f} ms, back to normal after {recovered} s, {len(load.times)} answers")
+        time.sleep(5)
+        recovered = load.recovered(fault, normal, 0.05)
+    print(f"{cut} partition: p99 before {1e3 * normal:.0f} ms, back to normal after {recovered} s, {len(load.times)} answers")
     cluster.run("down")
     assert load.wrong == [] and load.failures == []
     assert recovered is not None and recovered <= 10
@@ -122,3 +145,76 @@ def test_the_simulation_is_near_a_real_cluster(nodes, tmp_path, shards):
     simulated = outcome.quantile(0.5)
     print(f"{shards} shards, {rate:.0f} queries a second: median {1e3 * median:.1f} ms, simulated {1e3 * simulated:.1f} ms")
     assert median / TOLERANCE <= simulated <= median * TOLERANCE
+
+
+def test_replicas_come_with_load_and_go_without_it(nodes, tmp_path):
+    snapshot = bed.snapshot(tmp_path, "words", 1, "simple")
+    rules = {"least": 1, "most": 2, "high": 0.4, "low": 0.1, "up_after": "1s", "down_after": "4s", "pause": "2s"}
+    databases = [{"name": "words", "snapshot": os.fspath(snapshot), "shards": 2, "replicas": rules}]
+    cluster = bed.Bed(tmp_path, nodes.address, databases)
+    cluster.run("up", "--wait", 120)
+    cluster.settle()
+
+    def become(count, seconds=90):
+        deadline = time.monotonic() + seconds
+        while [len(found) for found in by_share(cluster.settle())] != [count, count]:
+            assert time.monotonic() < deadline, cluster.status()
+            time.sleep(0.5)
+
+    def by_share(status):
+        replicas = cluster.replicas(status)
+        return [{replica["node"] for number, replica in replicas if number == share} for share in (0, 1)]
+
+    with bed.Load(cluster.url, "words", clients=12) as load:
+        load.await_answers(50)
+        became = time.monotonic()
+        become(2)
+        print(f"replicas by load: two of each share after {time.monotonic() - became:.0f} s")
+        load.await_answers(50)
+    with bed.Load(cluster.url, "words", clients=1) as alone:
+        # One client at a time never has a request wait.
+        become(1)
+        alone.await_answers(20)
+    cluster.run("down")
+    assert load.wrong + alone.wrong == [] and load.failures + alone.failures == []
+
+
+STOPPED = 1.0
+"""Seconds for which a worker stands still in the test below."""
+
+
+def test_second_requests_save_queries_from_a_worker_that_stands_still(nodes, tmp_path):
+    """One replica of two stands still again and again. Nobody waits for it, here and in the simulation of the same."""
+    snapshot = bed.snapshot(tmp_path, "words", 1, "simple")
+    databases = [{"name": "words", "snapshot": os.fspath(snapshot), "shards": 1, "replicas": 2}]
+    cluster = bed.Bed(tmp_path, nodes.address, databases)
+    cluster.run("up", "--wait", 120)
+    cluster.settle()
+
+    def hedges():
+        return sum(replica["coordinator"]["hedges"] for _, replica in cluster.replicas())
+
+    with bed.Load(cluster.url, "words", clients=3) as load:
+        load.await_answers(300)
+        normal, before, began, stops = sorted(took for _, took in load.times)[150], hedges(), time.monotonic(), 10
+        stopped = cluster.processes()[min(cluster.processes())]
+        for _ in range(stops):
+            os.kill(stopped, signal.SIGSTOP)
+            time.sleep(STOPPED)
+            os.kill(stopped, signal.SIGCONT)
+            time.sleep(1.5)
+        ended = time.monotonic()
+    asked = [took for at, took in load.times if began <= at < ended]
+    late, second = sum(took >= 0.8 * STOPPED for took in asked), hedges() - before
+    cluster.run("down")
+    assert load.wrong == [] and load.failures == []
+    model = Model(
+        1, 2, len(asked) / (ended - began), normal, 0.0, straggling=stops / len(asked), slowness=STOPPED / normal
+    )
+    simulated, alone = (simulate(dataclasses.replace(model, hedges=hedged), 4 * len(asked), 1) for hedged in (True, False))
+    print(
+        f"{stops} stops of {STOPPED:g} s, {len(asked)} queries: {late} were late, {second} second requests; simulated "
+        f"p99.9 {1e3 * simulated.quantile(0.999):.0f} ms with second requests, {1e3 * alone.quantile(0.999):.0f} ms without"
+    )
+    assert second >= stops // 2 and late <= stops // 2
+    assert simulated.hedged > 0 and simulated.quantile(0.999) < 0.8 * STOPPED <= alone.quantile(0.999)

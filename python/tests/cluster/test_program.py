@@ -42,7 +42,7 @@ def test_a_program_that_is_killed_comes_back_and_knows_what_it_said(tmp_path):
     program.signal(signal.SIGKILL)
     said = eventually(lambda: program.said and program.said["started"] == 2 and program.said)
     assert json.loads(said["former"])["started"] == 1 and program.restarts == 1
-    assert "a line of the log" in program.tail() and "ended with exit code -9" in program.tail()
+    assert "a line of the log" in program.trouble and "ended with exit code -9" in program.trouble
     pid = program.pid
     program.stop(20.0)
     assert program.pid is None and program.said is None
@@ -54,7 +54,41 @@ def test_one_that_cannot_start_is_tried_ever_more_seldom(tmp_path):
     program = Program(lambda former: [sys.executable, "-c", "raise SystemExit('no such share')"], tmp_path / "log")
     eventually(lambda: program.restarts >= 2)
     program.stop(5.0)
-    assert program.said is None and "no such share" in program.tail()
+    assert program.said is None and "no such share" in program.trouble
+
+
+def test_one_that_cannot_be_executed_is_tried_again_and_it_is_said(tmp_path):
+    tool = tmp_path / "tool"
+    program = Program(lambda former: [str(tool), str(tmp_path / "count"), ""], tmp_path / "log")
+    eventually(lambda: program.restarts >= 1)
+    assert program.said is None and "it cannot be started" in program.trouble and str(tool) in program.trouble
+    tool.write_text(f"#!{sys.executable}\n{SCRIPT}")
+    tool.chmod(0o755)
+    eventually(lambda: program.said)
+    program.stop(20.0)
+
+
+def test_what_one_says_that_was_never_ready_is_told(tmp_path):
+    told = []
+    script = "import sys; print(sys.argv[1], file=sys.stderr); sys.exit(1)"
+    lives = iter("abcdefgh")
+    program = Program(lambda former: [sys.executable, "-c", script, next(lives)], tmp_path / "log", told.append)
+    eventually(lambda: len(told) >= 2)
+    program.stop(5.0)
+    assert told[:2] == ["a", "b"]
+
+
+def test_the_log_of_a_program_that_runs_for_ever_begins_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr("spirea.cluster.program._LOOKS", 0.05)
+    monkeypatch.setattr("spirea.cluster.program._LOG_BYTES", 10_000)
+    script = "import sys, time\nwhile True:\n    print('a line ' * 20, file=sys.stderr, flush=True)\n    time.sleep(0.001)"
+    program = Program(lambda former: [sys.executable, "-c", script], tmp_path / "log")
+    eventually(lambda: (tmp_path / "log.old").exists())
+    old = (tmp_path / "log.old").stat().st_ino
+    time.sleep(1.0)
+    assert (tmp_path / "log").stat().st_size < 200_000 and (tmp_path / "log.old").stat().st_ino == old
+    program.stop(5.0)
+    assert program.restarts == 0
 
 
 WATCHER = """

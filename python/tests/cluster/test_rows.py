@@ -1,5 +1,7 @@
 """Parquet as parts that one builder reads: in order, the same rows, and no part twice."""
 
+import fcntl
+
 import fsspec
 import pyarrow
 import pyarrow.parquet
@@ -7,7 +9,7 @@ import pytest
 
 import spirea
 from spirea.cluster import rows
-from spirea.cluster.files import Folder
+from spirea.cluster.files import Folder, upload
 
 KEYS = [f"k{i}" for i in range(1000)]
 
@@ -59,6 +61,68 @@ def test_a_change_of_the_input_makes_other_parts(parquet):
     assert rows.Table.of(str(parquet), "key", ["other"]).name != first.name
     pyarrow.parquet.write_table(pyarrow.table({"key": ["a"], "value": ["b"], "other": [0.1]}), parquet / "1.parquet")
     assert rows.Table.of(str(parquet), "key", ["value"]).name != first.name
+
+
+KILLED = """
+import os, pathlib, sys
+from spirea.cluster import rows
+from spirea.cluster.files import Folder
+
+def made(table, parts, telling):
+    for unit in table.units:
+        rows.make_part(unit, table.url, table.columns, parts.url)
+
+def upload(folder, target, telling):
+    # The matrix is there, and the machine fails.
+    target.write("matrix.bin", (folder / "matrix.bin").read_bytes())
+    os._exit(9)
+
+rows.make_parts, rows.upload = made, upload
+table, store, scratch = sys.argv[1:]
+rows.build_from_store(table, Folder(store), pathlib.Path(scratch), name="words", key="key", values=["value"])
+"""
+
+
+def test_a_build_that_is_killed_while_it_copies_goes_on_with_the_snapshot_that_it_had(parquet, tmp_path, script, monkeypatch):
+    store, scratch = tmp_path / "store", tmp_path / "scratch"
+    done = script(KILLED, parquet, store, scratch)
+    assert done.returncode == 9, done.stderr
+    [half] = [path.parent for path in store.glob("words/*/matrix.bin")]
+    assert not (half / "manifest.json").exists()
+    copied = []
+
+    def refused(*_, **__):
+        raise AssertionError("it is built again")
+
+    monkeypatch.setattr(rows, "build", refused)
+    monkeypatch.setattr(rows, "make_parts", refused)
+    monkeypatch.setattr(rows, "upload", lambda *given: copied.append(upload(*given)))
+    version, url = rows.build_from_store(
+        str(parquet), Folder(str(store)), scratch, name="words", key="key", values=["value"]
+    )
+    assert url == str(half) and Folder(url).version() == version
+    assert copied == [sum(path.stat().st_size for path in half.iterdir() if path.name != "matrix.bin")]
+    with spirea.Server(half) as server, spirea.Client(server.url, "words") as client:
+        assert bytes(client.get("k999")) == b"v999"
+    assert [path for path in scratch.iterdir() if path.is_dir()] == [] and not list(store.glob("words/parts-*"))
+
+
+def test_a_build_with_other_options_is_another_one_and_the_same_one_waits(parquet, tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "make_parts", lambda table, parts, telling: made(table, parts))
+    store, scratch = Folder(str(tmp_path / "store")), tmp_path / "scratch"
+
+    def built(protocol):
+        return rows.build_from_store(
+            str(parquet), store, scratch, name="words", key="key", values=["value"], protocol=protocol
+        )
+
+    first = built("simple")
+    [lock] = scratch.glob(".*.lock")
+    assert built("hybrid") != first
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(spirea.ClusterError, match="another build of the same table goes on"):
+            built("simple")
 
 
 def test_what_is_wrong_with_the_input_is_said(parquet, tmp_path):

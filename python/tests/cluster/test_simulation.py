@@ -2,13 +2,16 @@
 
 import dataclasses
 import math
+import re
+from pathlib import Path
 
 import pytest
 
 import spirea
-from spirea.cluster import costs
+from spirea.cluster import costs, simulation
 from spirea.cluster.simulation import Model, simulate
 
+# A replica with a queue of its own is not held up by how many batches may be at hand.
 ALONE = Model(1, 1, 5.0, 0.1, 0.0, spread=0.0, straggling=0.0)
 
 
@@ -67,11 +70,85 @@ def test_a_plan_divides_the_scan_and_its_memory_and_nothing_else():
     plan = costs.plan(ROW, MACHINE, shards=None, replicas=2)
     assert (plan.shards, plan.workers, plan.machines) == (10, 20, 21)
     assert plan.memory == 80_000_000_000 and plan.scan == pytest.approx(1.0) and plan.rest == pytest.approx(1.0)
-    assert plan.wire == 10 * 1_000_000 + 4 * (300_000 + 640)
+    assert (plan.sent, plan.received, plan.part) == (10 * 1_000_000, 4 * (300_000 + 640), 4 * 64)
     assert plan.latency == pytest.approx(2.0 + plan.wire / 1e9 + 0.001)
     # Two replicas answer two queries a second; the coordinator one.
     assert plan.queries_per_second == pytest.approx(1.0)
     assert plan.cost == pytest.approx(21 * 3.6 / 3600)
+
+
+def test_the_rules_for_second_requests_are_the_coordinators():
+    """They stand twice, here and in the coordinator: what is simulated shall be what is done."""
+    source = (Path(__file__).resolve().parents[3] / "crates/cluster/src/times.rs").read_text(encoding="utf-8")
+
+    def constant(name):
+        return float(re.search(rf"const {name}: \w+ = ([0-9.]+);", source)[1])
+
+    assert [simulation.KEPT, simulation.TELLING, simulation.SIZES, simulation.UNKNOWN_FACTOR] == [
+        constant(name) for name in ("KEPT", "TELLING", "SIZES", "UNKNOWN_FACTOR")
+    ]
+    assert (simulation.PER_REQUEST, simulation.MOST) == (constant("PER_REQUEST"), constant("MOST"))
+    assert f"quantile(of_size, {simulation.SLOW})" in source
+
+
+def test_the_coordinator_is_a_queue_too():
+    """However many shards: where it combines, or its network, is busy half of the time, queries wait there as in an M/D/1."""
+    for busy in ("combine", "send", "receive"):
+        model = dataclasses.replace(ALONE, shards=4, replicas=50, scan=1e-6, **{busy: 0.1}, hedges=False)
+        outcome = simulate(model, 20_000, 7)
+        mean = sum(outcome.latencies) / len(outcome.latencies)
+        assert mean == pytest.approx(0.15, rel=0.05), busy
+    # All three at once: each adds its own.
+    model = dataclasses.replace(ALONE, scan=0.001, combine=0.02, send=0.03, receive=0.04, queries_per_second=0.001)
+    assert simulate(model, 100, 8).quantile(0.5) == pytest.approx(0.091)
+
+
+def test_no_more_batches_are_at_hand_than_replicas_and_one():
+    """Where a query spends nine tenths of its time on the way, one at a time would be ten times as slow as the worker."""
+    model = dataclasses.replace(ALONE, scan=0.01, combine=0.0, send=0.0, queries_per_second=1000.0, round_trip=0.0)
+    outcome = simulate(model, 2000, 9)
+    # Two at hand keep the one replica busy all the time.
+    assert outcome.busy == pytest.approx(1.0, rel=0.01)
+    behind = dataclasses.replace(model, combine=0.09)
+    # One is combined at a time: that is what there can be.
+    assert simulate(behind, 2000, 9).busy == pytest.approx(1 / 9, rel=0.05)
+
+
+def test_what_waits_becomes_a_batch():
+    model = dataclasses.replace(ALONE, queries_per_second=1000.0, batch=32)
+    outcome = simulate(model, 320, 10)
+    # Ten batches or a few more, each as long as its queries.
+    assert max(outcome.latencies) == pytest.approx(32.0, rel=0.1)
+    assert len(set(round(latency) for latency in outcome.latencies)) > 5
+
+
+RATES = {
+    "288 GB": {"shape": [1_000_000, 288_000], "scan": 60.0, "rest": 0.5},
+    "384 GB": {"shape": [600_000, 640_000], "scan": 80.0, "rest": 0.5},
+    "1.25 TB": {"shape": [1_100_000, 1_130_000], "scan": 260.0, "rest": 0.8},
+}
+"""Of one machine, in round numbers, so that the test is the same everywhere."""
+
+
+@pytest.mark.parametrize("workload", costs.WORKLOADS, ids=lambda workload: workload.name)
+def test_each_workload_has_a_plan_and_a_tail(workload):
+    said = RATES[workload.name]
+    row = ROW | {
+        "shape": said["shape"], "memory_bytes": workload.records * workload.record_bytes, "upload_bytes": 2_000_000,
+        "server_seconds": said["scan"] + said["rest"],
+        "steps": [{"name": "scalar_fold", "seconds": said["scan"]}, {"name": "expand", "seconds": said["rest"]}],
+    }  # fmt: skip
+    machine = costs.Machine(64 << 30, 10e9 / 8, 0.0002, 0.5)
+    plan = costs.plan(row, machine, shards=None, replicas=2)
+    assert plan.memory <= (64 << 30) * 4 // 5 and plan.shards == math.ceil(row["memory_bytes"] / ((64 << 30) * 4 // 5))
+    outcomes = costs.stragglers(plan, machine, (plan.shards, 64, 1000), replicas=2, load=0.3, queries=300)
+    for shards, outcome in outcomes.items():
+        model = costs.model(plan, machine, shards, replicas=2, load=0.3)
+        least = 0.8 * model.scan + model.combine + model.send + model.receive
+        assert least < outcome.quantile(0.5) < outcome.quantile(0.99) < 30 * (least + model.scan)
+    # With a thousand shards the query's copies are what the coordinator's network sends, and the scan is next to nothing.
+    model = costs.model(plan, machine, 1000, replicas=2, load=0.3)
+    assert model.send == pytest.approx(1.6) and model.send > model.scan and outcomes[1000].quantile(0.5) > 1.6
 
 
 def test_what_cannot_be_planned_is_said():

@@ -4,9 +4,11 @@ import dataclasses
 import random
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import spirea
 from spirea.cluster import config, state
 from spirea.cluster.scaling import Scaler
 
@@ -14,6 +16,9 @@ DATABASE = config.Database("words", "/words", 3)
 CONFIG = config.Config(
     "library", "/store", "/state", "/work", (DATABASE,), roll_over=config.RollOver(surge=2, keep=20.0, room_after=10.0)
 )
+
+
+FOLDERS = {f"v{i}": f"v{i}" for i in range(150)}
 
 
 def with_replicas(count, most=None):
@@ -29,12 +34,14 @@ class World:
         self.state, self.nodes = state.State(), {f"node-{i}" for i in range(nodes)}
         self.workers = {}
         self.silent, self.dead = set(), set()
-        self.queue = 0.0
+        self.broken, self.files = set(), set()
+        self.queue, self.in_flight = 0.0, {}
         self.coordinator_is_slow = False
 
-    def publish(self, version):
+    def publish(self, version, shards=None):
         [database] = self.config.databases
-        return state.publish(self.state, database, version, f"/store/{version}", [1] * database.shards, self.now)
+        memory = [1] * (shards or database.shards)
+        return state.publish(self.state, database, version, f"/store/{version}", memory, self.now)
 
     def place(self, start):
         """The node of a worker that Ray has room for."""
@@ -57,10 +64,14 @@ class World:
                 seen[number] = state.Seen("silent")
             elif worker["node"] is None:
                 seen[number] = state.Seen("placing")
+            elif worker["node"] in self.broken:
+                seen[number] = state.Seen("starting", worker["node"], why="the disk is full")
             else:
-                ready = self.now - worker["since"] >= self.opening
-                address = f"https://{worker['node']}:{number}" if ready else None
-                seen[number] = state.Seen("ready" if ready else "starting", worker["node"], address)
+                took, node, start = self.now - worker["since"], worker["node"], worker["start"]
+                ready, fetched = took >= self.opening, int(100 * min(took, self.opening))
+                self.files |= {(node, start.version, start.share)} if ready else set()
+                address = f"https://{node}:{number}" if ready else None
+                seen[number] = state.Seen("ready" if ready else "starting", node, address, fetched=fetched)
         self.dead.clear()
         return seen
 
@@ -68,15 +79,18 @@ class World:
         self.now += seconds
         # What a controller that starts again would go on with.
         self.state = state.State.from_json(self.state.to_json())
-        told = {"words": state.Told(None if self.coordinator_is_slow else self.answering(), self.queue)}
+        answering = None if self.coordinator_is_slow else self.answering()
+        told = {"words": state.Told(answering, self.queue, dict(self.in_flight))}
         for action in state.advance(self.state, self.config, self.see(), told, self.now):
             match action:
                 case state.Start():
                     assert action.number not in self.workers
                     self.workers[action.number] = {"node": None, "since": self.now, "start": action, "stopped": None}
                 case state.Stop():
-                    if action.number in self.workers:
-                        self.workers[action.number]["stopped"] = self.now
+                    if (worker := self.workers.get(action.number)) is not None:
+                        worker["stopped"] = self.now
+                        if action.forget:
+                            self.files.discard((worker["node"], worker["start"].version, worker["start"].share))
 
     def run(self, seconds):
         for _ in range(seconds):
@@ -85,7 +99,7 @@ class World:
 
     def answering(self):
         """The newest version that the coordinator could answer with now."""
-        told = state.placement(self.state, {f"v{i}": f"v{i}" for i in range(150)})
+        told = state.placement(self.state, FOLDERS)
         for database in told["databases"]:
             for snapshot in reversed(database["snapshots"]):
                 if all(any(self.is_up(address) for address in share) for share in snapshot["shares"]):
@@ -104,6 +118,15 @@ class World:
                 for share in range(version.shards):
                     nodes = [replica.node for replica in version.of(share, *state.LIVE) if replica.node is not None]
                     assert len(set(nodes)) == len(nodes), "two replicas of a share on one node"
+            live = [version.version for version in served.versions if not version.leaving]
+            assert len(set(live)) == len(live), "a version twice"
+            for version in served.versions:
+                for replica in version.workers if not version.leaving else []:
+                    files = (replica.node, version.version, replica.share)
+                    assert replica.phase != "ready" or files in self.files, "files that are needed were removed"
+        for database in state.placement(self.state, FOLDERS)["databases"]:
+            paths = [snapshot["path"] for snapshot in database["snapshots"]]
+            assert len(set(paths)) == len(paths), "the coordinator refuses a path that stands twice"
         numbers = [replica.number for _, _, replica in self.state.replicas()]
         assert len(set(numbers)) == len(numbers) and all(number < self.state.next_number for number in numbers)
 
@@ -169,6 +192,120 @@ def test_a_former_version_stays_until_the_coordinator_answers_with_the_newest():
     world.coordinator_is_slow = False
     world.run(30)
     assert set(world.shape()) == {"v2"}
+
+
+def test_a_version_that_comes_back_before_it_has_left_has_the_workers_that_it_had():
+    world = World(with_replicas(2))
+    world.publish("v1")
+    world.run(10)
+    first = set(world.workers)
+    world.publish("v2")
+    while world.answering() != "v2":
+        world.tick()
+    assert world.publish("v1") and not world.publish("v1")
+    world.run(2)
+    assert world.answering() == "v1" and first <= set(world.workers)
+    world.run(60)
+    assert world.shape() == {"v1": [2, 2, 2]} and set(world.workers) == first
+
+
+def test_a_version_that_comes_back_while_it_leaves_keeps_its_files():
+    world = World(with_replicas(1), nodes=1, room=9)
+    world.publish("v1")
+    world.run(10)
+    world.publish("v2")
+    while any(not version.leaving for version in world.state.databases["words"].versions[:-1]):
+        world.tick()
+    world.publish("v1")
+    world.run(60)
+    assert world.shape() == {"v1": [1, 1, 1]} and len(world.files & {("node-0", "v1", share) for share in range(3)}) == 3
+
+
+def test_another_number_of_shards_takes_another_version():
+    world = World(with_replicas(1))
+    world.publish("v1")
+    world.run(10)
+    with pytest.raises(spirea.ClusterError, match=r"words: v1 is served in 3 shards, not 4: publish a version of another"):
+        world.publish("v1", shards=4)
+    assert world.publish("v2", shards=4)
+    world.run(60)
+    assert world.shape() == {"v2": [1, 1, 1, 1]}
+
+
+def test_a_former_version_stays_while_requests_wait_for_it_but_not_for_ever():
+    world = World(with_replicas(1))
+    rules = world.config.roll_over
+    world.publish("v1")
+    world.run(10)
+    world.publish("v2")
+    world.in_flight = {"v1": 2}
+    while world.answering() != "v2":
+        world.tick()
+    world.run(int(rules.keep + rules.finish / 2))
+    assert set(world.shape()) == {"v1", "v2"}
+    world.in_flight = {"v1": 0}
+    world.run(10)
+    assert set(world.shape()) == {"v2"}
+    world.publish("v3")
+    world.in_flight = {"v2": 1}
+    world.run(int(rules.keep + 2 * rules.finish) + 30)
+    assert set(world.shape()) == {"v3"}
+
+
+def test_what_the_coordinator_still_waits_for_is_finished_after_a_version_has_left():
+    world = World(with_replicas(1))
+    world.publish("v1")
+    world.run(10)
+    world.publish("v2")
+    [former, _] = world.state.databases["words"].versions
+    while not former.leaving:
+        world.tick()
+        former = world.state.databases["words"].versions[0]
+    world.in_flight = {"v1": 1}
+    world.run(30)
+    assert set(world.shape()) == {"v1", "v2"} and len(world.workers) == 6
+    world.in_flight = {}
+    world.run(10)
+    assert set(world.shape()) == {"v2"} and len(world.workers) == 3
+
+
+def test_a_worker_that_does_not_get_on_is_replaced_elsewhere_and_the_node_is_tried_again_later():
+    world = World(with_replicas(1), nodes=2, room=6)
+    timing = world.config.timing
+    world.broken.add("node-0")
+    world.publish("v1")
+    world.run(int(timing.opening) - 10)
+    assert world.answering() is None and world.state.next_number == 3
+    world.run(30)
+    assert world.answering() == "v1" and {worker["node"] for worker in world.workers.values()} == {"node-1"}
+    why = {failure.why for failure in world.state.databases["words"].versions[0].failures.values()}
+    assert why and all("it did not get on for 1200 s: the disk is full" in each for each in why)
+    # Nowhere else is room: as soon as the node may be tried again, it is.
+    world.nodes.remove("node-1")
+    world.broken.clear()
+    world.run(30)
+    assert world.answering() is None
+    world.run(int(state._AVOIDED))
+    assert world.answering() == "v1"
+
+
+def test_one_that_fetches_slowly_is_left_alone():
+    world = World(with_replicas(1), opening=4000.0)
+    world.publish("v1")
+    world.run(4010)
+    assert world.answering() == "v1" and world.state.next_number == 3
+
+
+def test_a_replica_beside_a_good_one_fails_ever_more_seldom_too():
+    world = World(with_replicas(2))
+    world.publish("v1")
+    world.run(60)
+    began = world.state.next_number
+    for _ in range(600):
+        world.tick()
+        youngest = max(world.workers)
+        world.dead = {youngest} if youngest >= 5 else set()
+    assert world.state.next_number - began < 30
 
 
 def test_a_version_that_was_on_its_way_gives_way_to_the_next():
@@ -255,12 +392,14 @@ def test_the_end_stops_all():
 def test_whatever_happens_all_comes_right_when_it_stops(seed, replicas):
     draw = random.Random(seed)
     world = World(with_replicas(replicas), nodes=6, room=6)
-    published = 0
+    published = newest = 0
     for _ in range(120):
         match draw.randrange(12):
             case 0:
-                published += 1
-                world.publish(f"v{published}")
+                # Mostly a new version, and else one of before, which may be former, leaving or long gone.
+                newest = draw.choice([published + 1, published + 1, draw.randrange(published + 1) + 1])
+                published = max(published, newest)
+                world.publish(f"v{newest}")
             case 1 if len(world.nodes) > 4:
                 world.nodes.remove(draw.choice(sorted(world.nodes)))
             case 2:
@@ -277,8 +416,8 @@ def test_whatever_happens_all_comes_right_when_it_stops(seed, replicas):
     if published == 0:
         return
     world.run(200)
-    assert world.shape() == {f"v{published}": [replicas] * 3}
-    assert world.answering() == f"v{published}" and len(world.workers) == 3 * replicas
+    assert world.shape() == {f"v{newest}": [replicas] * 3}
+    assert world.answering() == f"v{newest}" and len(world.workers) == 3 * replicas
 
 
 @settings(max_examples=60, deadline=None)
@@ -291,7 +430,8 @@ def test_no_roll_over_and_no_scaling_takes_an_answering_version_away(seed):
     world.run(10)
     for i in range(1, 150):
         if draw.randrange(20) == 0:
-            world.publish(f"v{i}")
+            world.publish(f"v{draw.choice([i, draw.randrange(i)])}")
+        world.in_flight = {f"v{n}": draw.choice([0, 0, 3]) for n in range(i)}
         world.queue = draw.choice([0.0, 0.5, 4.0, 30.0])
         world.tick(draw.choice([0.5, 1.0, 5.0]))
         world.check()

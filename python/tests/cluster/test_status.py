@@ -1,8 +1,12 @@
 """The status, its text and page, queues for the scaler, metrics of many programs as one page."""
 
 import html.parser
+import socket
+import threading
+import urllib.request
 
 from spirea.cluster import config, scrape, state, status
+from spirea.cluster.pages import Pages
 
 DATABASE = config.Database("words", "/words", 2)
 CONFIG = config.Config("library", "/store", "/state", "/work", (DATABASE,))
@@ -23,7 +27,7 @@ def coordinator(queues=(3, 5), waiting=4, ready="ready"):
         [{"url": f"https://10.0.0.{n}:70", "state": ready, "queue": queue, "p99_ms": 12.345}]
         for n, queue in enumerate(queues)
     ]
-    snapshot = {"path": "/here", "version": VERSION, "shares": shares}
+    snapshot = {"path": "/here", "version": VERSION, "in_flight": 3, "shares": shares}
     database = {"name": "words", "waiting": waiting, "queries_per_second": 9.5, "current": VERSION, "snapshots": [snapshot]}
     return {"databases": [database]}
 
@@ -35,9 +39,13 @@ def document(**changes):
 
 
 def test_the_queue_of_a_database_is_that_of_its_longest_share():
-    assert status.told(coordinator(), cluster()) == {"words": state.Told(VERSION, 9.0)}
+    assert status.told(coordinator(), cluster()) == {"words": state.Told(VERSION, 9.0, {VERSION: 3})}
+
+
+def test_a_coordinator_that_says_nothing_is_not_one_that_knows_of_nothing():
     assert status.told({"error": "away"}, cluster()) == {}
-    assert status.told({"databases": []}, cluster()) == {}
+    [said] = status.told({"databases": []}, cluster()).values()
+    assert said.finished(VERSION) and not state.Told(None, None).finished(VERSION)
 
 
 def test_text_says_what_answers_where_and_what_is_wrong():
@@ -53,6 +61,42 @@ def test_serving_and_settled_are_what_the_coordinator_says():
     assert status.serving(document(), "words", VERSION) and not status.serving(document(), "words", "cd" * 32)
     assert status.settled(document())
     assert not status.settled(document(coordinator=coordinator(ready="connecting")))
+
+
+def test_why_a_worker_was_lost_is_said():
+    made = cluster()
+    state.advance(made, CONFIG, {0: state.Seen("dead", why="the node was out of memory")}, {}, 2.0)
+    said = status.text(status.document(CONFIG, made, {}, {}, {}, ""))
+    assert "trouble: words: share 0: worker 0: the node was out of memory" in said
+
+
+def test_the_port_says_where_something_is_wrong_and_not_what_programs_write():
+    made = cluster()
+    made.databases["words"].versions[0].url = "s3://key:secret@bucket/words?token=secret"
+    made.databases["words"].versions[0].workers[1].phase = "starting"
+    reports = {1: {"trouble": "a line of the log: --otlp http://secret"}}
+    whole = status.document(CONFIG, made, reports, {}, coordinator(), "")
+    assert whole["databases"][0]["versions"][0]["url"] == "s3://bucket/words" and "line of the log" in status.text(whole)
+    pages = Pages("127.0.0.1:0", lambda: whole, lambda: "")
+    for path in ("", "status.json"):
+        with urllib.request.urlopen(f"http://127.0.0.1:{pages.port}/{path}", timeout=10) as answer:
+            said = answer.read().decode()
+        assert "secret" not in said and "spirea cluster status says why" in said
+
+
+def test_the_port_has_so_many_at_a_time_and_no_more():
+    wait = threading.Event()
+    pages = Pages("127.0.0.1:0", dict, lambda: wait.wait(30) and "x 1\n")
+    asked = [socket.create_connection(("127.0.0.1", pages.port)) for _ in range(20)]
+    for connection in asked:
+        connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        connection.settimeout(20)
+    # Who is too many is cut off while the others wait.
+    assert [connection.recv(1) for connection in asked[16:]] == [b""] * 4
+    wait.set()
+    assert [connection.recv(1) for connection in asked[:16]] == [b"H"] * 16
+    for connection in asked:
+        connection.close()
 
 
 def test_the_page_is_well_formed_and_escapes_what_it_shows():
