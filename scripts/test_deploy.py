@@ -17,7 +17,8 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
+ROOT = Path(__file__).resolve().parent.parent
+DEPLOY = ROOT / "deploy"
 
 
 def known_variables():
@@ -71,6 +72,24 @@ def check_unit():
     return 1
 
 
+def check_image(folder, ray):
+    """The image has the manifest's Ray, and what the extras of the package name that a cluster and its store want."""
+    text = (folder / "Containerfile").read_text(encoding="utf-8")
+    found = re.search(r"rayproject/ray:([0-9.]+)-", text)
+    required = (folder / "requirements.txt").read_text(encoding="utf-8")
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", required, re.MULTILINE))
+    if found is None or found[1] != ray or pinned["ray"] != ray:
+        sys.exit(f"{folder}: the image and the manifest have different Rays")
+    if "deploy/kuberay/requirements.txt" not in text:
+        sys.exit(f"{folder}/Containerfile: it does not install requirements.txt")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for extra in ("cluster", "s3", "gcs"):
+        for wanted in extras[extra]:
+            name = re.match(r"[A-Za-z0-9-]+", wanted)[0].lower()
+            if name not in pinned:
+                sys.exit(f"{folder}/requirements.txt: {name} is missing, which the extra {extra} names")
+
+
 def check_kuberay():
     """Against KubeRay's schema (scripts/kuberay_schema.py), and that its parts belong together."""
     folder = DEPLOY / "kuberay"
@@ -86,13 +105,18 @@ def check_kuberay():
         sys.exit(f"{folder}/ray-cluster.schema.json: it allows members that KubeRay does not have")
     kinds = {(document["kind"], document["metadata"]["name"]) for document in documents}
     groups = [cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]]
-    image = re.search(r"rayproject/ray:([0-9.]+)-", (folder / "Containerfile").read_text(encoding="utf-8"))
-    if image is None or image[1] != cluster["spec"]["rayVersion"]:
-        sys.exit(f"{folder}: the image and the manifest have different Rays")
+    check_image(folder, cluster["spec"]["rayVersion"])
+    if not cluster["spec"].get("enableInTreeAutoscaling"):
+        sys.exit(f"{folder}: replicas by load want pods for them (docs/scale-out.md): enableInTreeAutoscaling")
+    head = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    if "spirea cluster up" not in str(head["lifecycle"]["postStart"]):
+        sys.exit(f"{folder}: a head that starts anew must bring the cluster up")
     for group in groups:
         pod = group["template"]["spec"]
         if not pod["securityContext"]["runAsNonRoot"]:
             sys.exit(f"{folder}: pods run as root")
+        if ("ServiceAccount", pod["serviceAccountName"]) not in kinds:
+            sys.exit(f"{folder}: there is no ServiceAccount {pod['serviceAccountName']}")
         for volume in pod["volumes"]:
             claim, mapped = volume.get("persistentVolumeClaim"), volume.get("configMap")
             wanted = ("PersistentVolumeClaim", claim["claimName"]) if claim else ("ConfigMap", mapped["name"]) if mapped else None

@@ -318,7 +318,8 @@ def _make_room(served: Served, rules: RollOver, now: float) -> None:
         return
     share = waiting[0].share
     served.trouble = f"no node has room for share {share} of {newest.version[:16]}: add nodes, or ask for less memory"
-    if newest.served:
+    # One that was served and lacks a replica of every share as much as one that is on its way.
+    if newest.complete():
         return
     for former in served.versions[:-1]:
         if former.served and former.replicas > 1:

@@ -157,8 +157,10 @@ class Load:
         while True:
             try:
                 return client.get(key)
-            except spirea.UnreachableError:
-                if not self.patient or self._stop.is_set():
+            except (spirea.UnreachableError, spirea.RefusedError) as error:
+                # Nobody is there, or has begun to open what it serves.
+                away = isinstance(error, spirea.UnreachableError) or "is being loaded" in str(error)
+                if not (self.patient and away) or self._stop.is_set():
                     raise
                 time.sleep(0.05)
 
