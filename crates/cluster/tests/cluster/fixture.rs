@@ -254,7 +254,11 @@ impl Coordinating {
 
     /// Waits until it answers for a version.
     pub fn ready(&self, snapshot: &Snapshot) {
-        eventually("the snapshot is current", || self.current() == Some(snapshot.version_hex()));
+        let started = Instant::now();
+        while self.current() != Some(snapshot.version_hex()) {
+            assert!(started.elapsed() < PATIENCE, "the snapshot is not current: {}", self.report());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// The version that is current.
