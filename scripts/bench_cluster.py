@@ -13,7 +13,8 @@ Each worker has one thread and one processor of its own. It prints, as JSON:
 - processor_ms: what a query costs of processors' time in that: the busiest worker, and the coordinator. Beside other programs it
   says more than the clock does.
 
-Queries are random bytes of the right length, which under `simple` take as long as any. That answers through the coordinator are
+Queries are random bytes of the right length, which under `simple` take as long as any, in messages written here by hand, so that
+nothing but Python and openssl is needed. That answers through the coordinator are
 those of the server, byte for byte, is checked on the way.
 """
 

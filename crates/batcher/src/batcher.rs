@@ -53,6 +53,8 @@ pub struct Request<T> {
 /// Requests to compute together.
 #[derive(Debug)]
 pub struct Batch<T> {
+    /// What no other batch has.
+    pub number: u64,
     /// Their group.
     pub group: u64,
     /// Their queries: at most the limit, unless a single request has more.
@@ -68,7 +70,7 @@ pub enum Next<T> {
     Launch(Batch<T>),
     /// Ask again at this time, or when a request arrives.
     Wait(Duration),
-    /// Nothing until a request arrives or the batch at hand is finished.
+    /// Nothing until a request arrives or a batch is finished.
     Idle,
 }
 
@@ -93,7 +95,7 @@ pub struct RequestNumber {
 pub struct Load {
     /// Requests that wait.
     pub waiting: usize,
-    /// Requests that are being answered: those of one batch.
+    /// Requests that are being answered: those of all batches at hand.
     pub running: usize,
 }
 
@@ -142,24 +144,27 @@ impl<T> Group<T> {
     }
 }
 
-/// The batch that is being computed.
+/// A batch that is being computed.
 struct Running {
     requests: usize,
     estimate: Duration,
 }
 
-/// Requests that wait, in groups, for the one backend.
+/// Requests that wait, in groups, for a backend that has slots for batches: one, unless it is
+/// [told](Batcher::set_slots) of more.
 ///
 /// A group's window opens with its first waiting request. It is launched when the window ends, or when it has a full
-/// batch, as soon as the backend is free; of several such groups, the one whose oldest request waits longest. While
-/// the backend is busy, groups go on filling. The queue is bounded; while it is full nothing more can come, so no
+/// batch, as soon as a slot is free; of several such groups, the one whose oldest request waits longest. While
+/// all slots are taken, groups go on filling. The queue is bounded; while it is full nothing more can come, so no
 /// group waits for more.
 pub struct Batcher<T> {
     window: Window,
     capacity: usize,
     groups: BTreeMap<u64, Group<T>>,
     waiting: usize,
-    running: Option<Running>,
+    slots: usize,
+    /// By the number of the batch.
+    running: BTreeMap<u64, Running>,
     next_number: u64,
 }
 
@@ -171,9 +176,25 @@ impl<T> Batcher<T> {
             capacity: capacity.max(1),
             groups: BTreeMap::new(),
             waiting: 0,
-            running: None,
+            slots: 1,
+            running: BTreeMap::new(),
             next_number: 0,
         }
+    }
+
+    /// So many batches may be computed at the same time from now on, at least 1. Those at hand go on.
+    pub fn set_slots(&mut self, slots: usize) {
+        self.slots = slots.max(1);
+    }
+
+    /// Whether another batch may begin while those at hand go on.
+    pub fn has_slot(&self) -> bool {
+        self.running.len() < self.slots
+    }
+
+    /// Batches at hand.
+    pub fn batches(&self) -> usize {
+        self.running.len()
     }
 
     /// Takes a request in.
@@ -190,8 +211,7 @@ impl<T> Batcher<T> {
         if self.waiting >= self.capacity {
             return Err(Full { item, backlog: self.backlog() });
         }
-        let admitted = RequestNumber { group: terms.group, number: self.next_number };
-        self.next_number += 1;
+        let admitted = RequestNumber { group: terms.group, number: self.number() };
         let window = self.window.lasts(terms.pace);
         let empty = || Group { terms, window, queries: 0, waiting: VecDeque::new() };
         let group = self.groups.entry(terms.group).or_insert_with(empty);
@@ -216,7 +236,7 @@ impl<T> Batcher<T> {
 
     /// What there is to do.
     pub fn next(&mut self, now: Duration) -> Next<T> {
-        if self.running.is_some() {
+        if !self.has_slot() {
             return Next::Idle;
         }
         let full = self.waiting >= self.capacity;
@@ -226,19 +246,21 @@ impl<T> Batcher<T> {
         };
         let requests = group.take();
         let queries = requests.iter().map(|request| request.queries).sum();
-        self.running = Some(Running { requests: requests.len(), estimate: group.terms.pace.time(queries) });
+        let running = Running { requests: requests.len(), estimate: group.terms.pace.time(queries) };
         self.left(key, requests.len());
-        Next::Launch(Batch { group: key, queries, requests })
+        let number = self.number();
+        self.running.insert(number, running);
+        Next::Launch(Batch { number, group: key, queries, requests })
     }
 
-    /// The backend is free again.
-    pub fn finished(&mut self) {
-        self.running = None;
+    /// A batch is finished, and its slot free again.
+    pub fn finished(&mut self, batch: u64) {
+        self.running.remove(&batch);
     }
 
     /// Requests waiting and being answered.
     pub fn load(&self) -> Load {
-        Load { waiting: self.waiting, running: self.running.as_ref().map_or(0, |running| running.requests) }
+        Load { waiting: self.waiting, running: self.running.values().map(|running| running.requests).sum() }
     }
 
     /// Takes all requests out that wait.
@@ -256,9 +278,18 @@ impl<T> Batcher<T> {
         }
     }
 
-    /// About how long all that is here takes.
+    /// About how long all that is here takes, in all slots.
     fn backlog(&self) -> Duration {
-        let running = self.running.as_ref().map_or(Duration::ZERO, |running| running.estimate);
-        self.groups.values().map(Group::backlog).fold(running, Duration::saturating_add)
+        let running = self.running.values().map(|running| running.estimate);
+        let all = running.chain(self.groups.values().map(Group::backlog));
+        let all = all.fold(Duration::ZERO, Duration::saturating_add);
+        all / u32::try_from(self.slots).unwrap_or(u32::MAX)
+    }
+
+    /// What no request and no batch has yet.
+    fn number(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        number
     }
 }

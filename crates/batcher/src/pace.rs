@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// About how long a batch takes: one scan of the database, and some time for each query.
+/// About how long a batch takes, beside those that are computed at the same time: one scan of the database, and some
+/// time for each query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// What a batch of any size takes once.

@@ -1,6 +1,7 @@
 //! The scheduler's policy in virtual time: what it would do with requests that arrive at given times, on a backend
 //! whose speed is given. The [`Batcher`] and the [`PaceMeter`] are those of the server.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chacha20::ChaCha20Rng;
@@ -26,6 +27,8 @@ pub struct Simulation {
     pub capacity: usize,
     /// The most queries of a batch.
     pub limit: usize,
+    /// Batches that are computed at the same time, at least 1.
+    pub slots: usize,
     /// What is known of the backend's speed at the beginning.
     pub meter: PaceMeter,
 }
@@ -46,41 +49,49 @@ pub struct Launched {
 /// What happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Simulated {
-    /// The batches, in order.
+    /// The batches, in the order in which they began.
     pub batches: Vec<Launched>,
     /// Requests that found the queue full, by their place among the arrivals.
     pub refused: Vec<usize>,
 }
 
 impl Simulation {
-    /// Runs until all is answered. `arrivals` are in the order of their times; a batch of so many queries takes as
-    /// long as `service` says.
-    pub fn run(mut self, arrivals: &[Arrival], mut service: impl FnMut(usize) -> Duration) -> Simulated {
+    /// Runs until all is answered. `arrivals` are in the order of their times; a batch that begins at a time with so many
+    /// queries takes as long as `service` says.
+    pub fn run(
+        mut self,
+        arrivals: &[Arrival],
+        mut service: impl FnMut(Duration, usize) -> Duration,
+    ) -> Simulated {
         let mut batcher = Batcher::new(self.window, self.capacity);
+        batcher.set_slots(self.slots);
         let mut simulated = Simulated::default();
         let (mut now, mut arriving) = (Duration::ZERO, arrivals.iter().enumerate().peekable());
-        let mut ends = None;
+        // When each batch at hand is finished, by that time.
+        let mut ends = BTreeMap::new();
         loop {
             let wakes = match batcher.next(now) {
-                Next::Launch(Batch { queries, requests, .. }) => {
-                    let took = service(queries);
+                Next::Launch(Batch { number, queries, requests, .. }) => {
+                    let took = service(now, queries);
                     let requests = requests.into_iter().map(|request| request.item).collect();
                     simulated.batches.push(Launched { at: now, took, queries, requests });
-                    ends = Some((now.saturating_add(took), queries, took));
+                    ends.insert((now.saturating_add(took), number), (queries, took));
                     continue;
                 }
                 Next::Wait(until) => Some(until),
                 Next::Idle => None,
             };
             let arrives = arriving.peek().map(|(_, arrival)| arrival.at);
-            let finishes = ends.map(|(at, ..)| at);
+            let finishes = ends.first_key_value().map(|(&(at, _), _)| at);
             let Some(event) = [arrives, finishes, wakes].into_iter().flatten().min() else {
                 return simulated;
             };
             now = now.max(event);
-            if let Some((_, queries, took)) = ends.take_if(|(at, ..)| *at <= now) {
+            if finishes.is_some_and(|at| at <= now)
+                && let Some(((_, batch), (queries, took))) = ends.pop_first()
+            {
                 self.meter.note(queries, took);
-                batcher.finished();
+                batcher.finished(batch);
             } else if let Some((i, arrival)) = arriving.next_if(|(_, arrival)| arrival.at <= now) {
                 let terms = Terms { group: 0, limit: self.limit, pace: self.meter.pace() };
                 if batcher.arrive(now, terms, arrival.queries, i).is_err() {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use spirea_batcher::simulation::{Arrival, Launched, Simulated, Simulation, poisson};
 use spirea_batcher::{Batch, Batcher, Next, Pace, PaceMeter, RequestNumber, Terms, Window};
 
-fn ms(count: u64) -> Duration {
+const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
@@ -17,15 +17,15 @@ enum Step {
     Arrive { group: u64, queries: usize, pause: u64 },
     /// One of those that wait goes, after a pause.
     Withdraw { which: usize, pause: u64 },
-    /// The batch at hand is finished, after a pause.
-    Finish { pause: u64 },
+    /// One of the batches at hand is finished, after a pause.
+    Finish { which: usize, pause: u64 },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (0..3u64, 1..6usize, 0..40u64).prop_map(|(group, queries, pause)| Step::Arrive { group, queries, pause }),
         1 => (any::<usize>(), 0..40u64).prop_map(|(which, pause)| Step::Withdraw { which, pause }),
-        3 => (0..40u64).prop_map(|pause| Step::Finish { pause }),
+        3 => (any::<usize>(), 0..40u64).prop_map(|(which, pause)| Step::Finish { which, pause }),
     ];
     prop::collection::vec(step, 1..120)
 }
@@ -48,24 +48,30 @@ struct Checked {
     window: Duration,
     now: Duration,
     waiting: BTreeMap<u64, VecDeque<Known>>,
-    busy: bool,
+    slots: usize,
+    /// Batches at hand.
+    running: Vec<u64>,
     arrived: usize,
     gone: usize,
 }
 
 impl Checked {
-    fn new(window: Window, pace: Pace) -> Self {
+    fn new(window: Window, pace: Pace, slots: usize) -> Self {
         let ends = match window {
             Window::Scan => pace.scan,
             Window::Fixed(time) => time,
         };
-        let batcher = Batcher::new(window, CAPACITY);
+        let mut batcher = Batcher::new(window, CAPACITY);
+        if slots > 1 {
+            batcher.set_slots(slots);
+        }
         Self {
             batcher,
             window: ends,
             now: Duration::ZERO,
             waiting: BTreeMap::new(),
-            busy: false,
+            slots,
+            running: Vec::new(),
             arrived: 0,
             gone: 0,
         }
@@ -73,6 +79,10 @@ impl Checked {
 
     fn count(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.running.len() == self.slots
     }
 
     fn is_due(&self, requests: &VecDeque<Known>) -> bool {
@@ -88,12 +98,12 @@ impl Checked {
             match self.batcher.next(self.now) {
                 Next::Launch(batch) => self.launched(batch),
                 Next::Wait(until) => {
-                    assert!(!self.busy && self.count() > 0 && until > self.now);
+                    assert!(!self.is_busy() && self.count() > 0 && until > self.now);
                     assert!(!self.waiting.values().any(|requests| self.is_due(requests)), "one is late");
                     return Some(until);
                 }
                 Next::Idle => {
-                    assert!(self.busy || self.count() == 0);
+                    assert!(self.is_busy() || self.count() == 0);
                     return None;
                 }
             }
@@ -101,7 +111,9 @@ impl Checked {
     }
 
     fn launched(&mut self, batch: Batch<usize>) {
-        assert!(!std::mem::replace(&mut self.busy, true), "the backend computes already");
+        assert!(!self.is_busy(), "the backend has no slot");
+        assert!(!self.running.contains(&batch.number));
+        self.running.push(batch.number);
         let group = &self.waiting[&batch.group];
         assert!(self.is_due(group), "too early");
         let due = self.waiting.values().filter(|requests| self.is_due(requests));
@@ -160,31 +172,36 @@ impl Checked {
                     self.gone += 1;
                 }
             }
-            Step::Finish { pause } => {
+            Step::Finish { which, pause } => {
                 self.pass(pause);
-                self.batcher.finished();
-                self.busy = false;
+                if !self.running.is_empty() {
+                    let batch = self.running.swap_remove(which % self.running.len());
+                    self.batcher.finished(batch);
+                }
             }
         }
         self.pump();
         assert_eq!(self.batcher.load().waiting, self.count());
-        assert_eq!(self.batcher.load().running > 0, self.busy);
+        assert_eq!(self.batcher.batches(), self.running.len());
+        assert_eq!(self.batcher.load().running > 0, !self.running.is_empty());
     }
 }
 
 proptest! {
-    /// Nothing is lost, doubled, overtaken in its group, late while the backend is free, or beyond a bound.
+    /// Nothing is lost, doubled, overtaken in its group, late while a slot is free, or beyond a bound.
     #[test]
-    fn every_request_is_launched_once_in_order_and_in_time(steps in steps(), window in 0..4u64, scan in 0..80u64) {
+    fn every_request_is_launched_once_in_order_and_in_time(
+        steps in steps(), window in 0..4u64, scan in 0..80u64, slots in 1..4usize
+    ) {
         let pace = Pace { scan: ms(scan), each: ms(3) };
         let window = if window == 0 { Window::Scan } else { Window::Fixed(ms(20 * (window - 1))) };
-        let mut checked = Checked::new(window, pace);
+        let mut checked = Checked::new(window, pace, slots);
         for step in &steps {
             checked.run(step, pace);
         }
-        // All that is left is launched, each at the latest when its window ends and the backend is free.
-        while checked.count() > 0 || checked.busy {
-            checked.run(&Step::Finish { pause: 100 }, pace);
+        // All that is left is launched, each at the latest when its window ends and a slot is free.
+        while checked.count() > 0 || !checked.running.is_empty() {
+            checked.run(&Step::Finish { which: 0, pause: 100 }, pace);
         }
         prop_assert_eq!(checked.gone, checked.arrived);
     }
@@ -192,7 +209,7 @@ proptest! {
     #[test]
     fn what_is_drained_is_what_waited(steps in steps()) {
         let pace = Pace { scan: ms(50), each: ms(3) };
-        let mut checked = Checked::new(Window::Scan, pace);
+        let mut checked = Checked::new(Window::Scan, pace, 1);
         for step in &steps {
             checked.run(step, pace);
         }
@@ -218,6 +235,29 @@ fn a_refusal_tells_how_long_what_waits_takes() {
     let full = batcher.arrive(ms(2), terms(0), 1, ()).unwrap_err();
     // One batch runs; of the first group two wait, of the second one: 4 scans and 4 + 6 + 3 queries.
     assert_eq!(full.backlog, ms(4000 + 130));
+    // Two at the same time are done with it in half of that.
+    batcher.set_slots(2);
+    assert_eq!(batcher.arrive(ms(2), terms(0), 1, ()).unwrap_err().backlog, ms(4130 / 2));
+}
+
+#[test]
+fn fewer_slots_are_heeded_when_batches_are_finished() {
+    let terms = Terms { group: 0, limit: 1, pace: Pace::default() };
+    let mut batcher = Batcher::new(Window::Scan, 8);
+    for item in 0..4 {
+        batcher.arrive(ms(0), terms, 1, item).unwrap();
+    }
+    batcher.set_slots(2);
+    let numbers = [(); 2].map(|()| match batcher.next(ms(0)) {
+        Next::Launch(batch) => batch.number,
+        next => panic!("{next:?}"),
+    });
+    assert!(matches!(batcher.next(ms(0)), Next::Idle));
+    batcher.set_slots(0);
+    batcher.finished(numbers[1]);
+    assert!(matches!(batcher.next(ms(0)), Next::Idle));
+    batcher.finished(numbers[0]);
+    assert!(matches!(batcher.next(ms(0)), Next::Launch(_)));
 }
 
 /// A backend whose batches take a scan and some time for each query.
@@ -251,8 +291,74 @@ impl Backend {
         for queries in PaceMeter::probes(self.limit) {
             meter.note(queries, self.pace.time(queries));
         }
-        let simulation = Simulation { window: Window::Scan, capacity, limit: self.limit, meter };
-        simulation.run(arrivals, |queries| self.pace.time(queries))
+        let simulation = Simulation { window: Window::Scan, capacity, limit: self.limit, slots: 1, meter };
+        simulation.run(arrivals, |_, queries| self.pace.time(queries))
+    }
+}
+
+/// Replicas of a database, each of which computes one batch after another, and a coordinator that joins what they say, one
+/// batch after another too.
+struct Replicas {
+    free: Vec<Duration>,
+    joined: Duration,
+}
+
+impl Replicas {
+    const LIMIT: usize = 16;
+    const PACE: Pace = Pace { scan: ms(100), each: ms(2) };
+    const JOIN: Duration = ms(30);
+
+    fn new(count: usize) -> Self {
+        Self { free: vec![Duration::ZERO; count], joined: Duration::ZERO }
+    }
+
+    /// How long a batch takes that begins now.
+    fn time(&mut self, now: Duration, queries: usize) -> Duration {
+        let free = self.free.iter_mut().min().unwrap();
+        *free = now.max(*free) + Self::PACE.time(queries);
+        self.joined = self.joined.max(*free) + Self::JOIN;
+        self.joined - now
+    }
+
+    fn run(count: usize, slots: usize, arrivals: &[Arrival]) -> Simulated {
+        let (mut meter, mut replicas) = (PaceMeter::default(), Self::new(count));
+        for queries in PaceMeter::probes(Self::LIMIT) {
+            meter.note(queries, Self::PACE.time(queries) + Self::JOIN);
+        }
+        let simulation =
+            Simulation { window: Window::Scan, capacity: 4096, limit: Self::LIMIT, slots, meter };
+        simulation.run(arrivals, |now, queries| replicas.time(now, queries))
+    }
+
+    /// Queries a second of so many replicas while more arrive than any number of them can answer.
+    fn throughput(count: usize, slots: usize) -> f64 {
+        let arrivals: Vec<Arrival> =
+            poisson(2000.0, 7).take(3000).map(|at| Arrival { at, queries: 1 }).collect();
+        let simulated = Self::run(count, slots, &arrivals);
+        let ends = simulated.batches.iter().map(|batch| batch.at + batch.took).max().unwrap();
+        simulated.batches.iter().map(|batch| batch.queries).sum::<usize>() as f64 / ends.as_secs_f64()
+    }
+}
+
+#[test]
+fn replicas_answer_as_many_times_as_much_as_there_are_of_them() {
+    let [one, two, three] = [1, 2, 3].map(|count| Replicas::throughput(count, count + 1));
+    assert!(two >= 1.9 * one && three >= 2.8 * one, "{one} {two} {three}");
+    // With one batch at a time a second replica brings nothing, and joining keeps both waiting.
+    assert!((Replicas::throughput(2, 1) / Replicas::throughput(1, 1) - 1.0).abs() < 1e-9);
+    assert!(one >= 1.2 * Replicas::throughput(1, 1), "{one}");
+}
+
+#[test]
+fn a_slot_more_than_there_are_replicas_delays_nobody_at_low_load() {
+    let alone = (Replicas::PACE.time(1) + Replicas::JOIN).as_secs_f64();
+    for count in [1, 2] {
+        for rate in [0.5, 5.0, 20.0] {
+            let arrivals: Vec<Arrival> =
+                poisson(rate, 7).take(5000).map(|at| Arrival { at, queries: 1 }).collect();
+            let mean = mean_latency(&arrivals, &Replicas::run(count, count + 1, &arrivals));
+            assert!(mean <= 2.0 * alone, "{count} at {rate}: {mean} s, alone {alone} s");
+        }
     }
 }
 

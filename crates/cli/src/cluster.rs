@@ -12,7 +12,9 @@ use spirea_backend::{Residence, Share};
 use spirea_cluster::{Coordinator, CoordinatorConfig, MutualFiles, ShareFiles, Worker, WorkerConfig};
 use spirea_engine::KeyOptions;
 use spirea_server::settings::{Configured, parse_time};
-use spirea_server::{Collector, LogConfig, Party, Reloader, TlsFiles, heed_signals, init_logs};
+use spirea_server::{
+    BackendChoice, Collector, LogConfig, Party, Reloader, TlsFiles, heed_signals, init_logs,
+};
 use spirea_store::Snapshot;
 use spirea_store::manifest::MANIFEST_FILE;
 use tokio::runtime;
@@ -81,7 +83,11 @@ pub struct WorkerOptions {
     /// Certificate of whoever signs coordinators' certificates, as PEM: nobody else is answered, so it signs nobody else.
     #[arg(long, value_name = "FILE")]
     client_ca: PathBuf,
-    /// Threads that compute; 0 for all. [default: 0]
+    /// What computes, of what `spirea serve` knows: cpu, auto (GPUs if the share fits them), cuda (all GPUs, or an error),
+    /// cuda:0,1 (these) and so on. A worker whose GPU fails ends.
+    #[arg(long, default_value = "cpu")]
+    backend: BackendChoice,
+    /// Threads that compute on the processor; 0 for all. [default: 0]
     #[arg(long)]
     threads: Option<Threads>,
     /// How the share is held: copied into huge pages of memory, or mapped from its file. [default: copied]
@@ -122,6 +128,7 @@ pub fn worker(options: WorkerOptions) -> anyhow::Result<Status> {
         listen: options.listen.address,
         tls: MutualFiles { own, authority: options.client_ca },
         metrics: options.metrics.map(|place| place.address),
+        backend: options.backend,
         threads: options.threads.map_or(0, Threads::count),
         residence: options.memory.map_or_else(Residence::default, Residence::from),
         queue: options.queue,
@@ -144,6 +151,7 @@ pub fn worker(options: WorkerOptions) -> anyhow::Result<Status> {
                 "share": status.share,
                 "shares": status.shares,
                 "bytes": status.bytes,
+                "backend": worker.backend(),
             })
             .to_string(),
         )?;
@@ -206,12 +214,22 @@ pub struct CoordinatorOptions {
     /// How long an accepted query waits for workers that are lost.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     patience: Duration,
+    /// How long workers that are not lost may take for a query's batch.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10m")]
+    batch_timeout: Duration,
 }
 
 /// Serves what workers have until it is asked to stop.
 pub fn coordinator(options: CoordinatorOptions) -> anyhow::Result<Status> {
-    let CoordinatorOptions { serve, placement, worker_ca, tls_client_cert, tls_client_key, patience } =
-        options;
+    let CoordinatorOptions {
+        serve,
+        placement,
+        worker_ca,
+        tls_client_cert,
+        tls_client_key,
+        patience,
+        batch_timeout,
+    } = options;
     let configured = serve.configure()?;
     if !configured.config.snapshots.is_empty() {
         bail!(
@@ -227,7 +245,7 @@ pub fn coordinator(options: CoordinatorOptions) -> anyhow::Result<Status> {
     }
     let own = TlsFiles { certificate: tls_client_cert, key: tls_client_key };
     let tls = MutualFiles { own, authority: worker_ca };
-    let config = CoordinatorConfig { server, placement, tls, patience };
+    let config = CoordinatorConfig { server, placement, tls, patience, batch_timeout };
     let runtime = runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("the system refused threads")?.block_on(async {
         let coordinator = Coordinator::bind(config).await?;

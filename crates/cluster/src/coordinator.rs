@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -22,8 +22,10 @@ use spirea_server::{
 use tokio::runtime::Handle;
 
 use crate::databases::{DatabaseReport, Databases, Means, SnapshotReport};
+use crate::group::Patience;
 use crate::placement::{MAX_PLACEMENT_BYTES, Placement, PlacementError};
 use crate::replica::ReplicaReport;
+use crate::stamp::Stamp;
 use crate::tls::{MutualFiles, MutualTls, MutualTlsError};
 
 /// How often the file of the placement is looked at.
@@ -40,6 +42,8 @@ pub struct CoordinatorConfig {
     pub tls: MutualFiles,
     /// How long an accepted query waits for machines that are lost.
     pub patience: Duration,
+    /// How long machines that are not may take for it.
+    pub batch_timeout: Duration,
 }
 
 /// Why a coordinator does not start.
@@ -82,14 +86,6 @@ pub struct Coordinator {
     tls: Arc<MutualTls>,
 }
 
-/// What a file looked like.
-type Stamp = (SystemTime, u64);
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
-}
-
 fn read(path: &Path) -> Result<Placement, CoordinatorError> {
     let json =
         std::fs::read(path).map_err(|source| CoordinatorError::Unreadable { path: path.into(), source })?;
@@ -102,8 +98,8 @@ impl Coordinator {
     /// # Errors
     /// [`CoordinatorError`].
     pub async fn bind(config: CoordinatorConfig) -> Result<Self, CoordinatorError> {
-        let CoordinatorConfig { server, placement, tls, patience } = config;
-        let seen = stamp(&placement);
+        let CoordinatorConfig { server, placement, tls, patience, batch_timeout } = config;
+        let seen = Stamp::of(&placement);
         let first = read(&placement)?;
         let tls = MutualTls::open(&tls)?;
         let engine = Arc::new(Engine::of_remote(server.queue, key_registry(&server)?));
@@ -112,7 +108,7 @@ impl Coordinator {
             processor: Processor::new(server.threads)?,
             tls: Arc::clone(&tls),
             party: server.party,
-            patience,
+            patience: Patience { lost: patience, computing: batch_timeout },
             runtime: Handle::current(),
         };
         let databases = Databases::new(means);
@@ -162,7 +158,7 @@ impl Coordinator {
 async fn watch(databases: Arc<Databases>, path: PathBuf, mut seen: Option<Stamp>) {
     loop {
         tokio::time::sleep(LOOK).await;
-        let now = stamp(&path);
+        let now = Stamp::of(&path);
         if now == seen {
             continue;
         }

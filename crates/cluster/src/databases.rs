@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use spirea_backend::Share;
-use spirea_engine::{Engine, Served};
+use spirea_engine::{Engine, Load, Served, lock};
 use spirea_protocols::{Opening, Party, Role};
 use spirea_server::Processor;
 use spirea_store::Snapshot;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::group::Group;
-use crate::lock::lock;
+use crate::group::{Group, Patience};
 use crate::placement::{DatabasePlacement, Placement, SnapshotPlacement};
 use crate::rate::Rate;
 use crate::remote::{RemoteShares, Shares};
@@ -33,7 +32,7 @@ pub(crate) struct Means {
     pub processor: Processor,
     pub tls: Arc<MutualTls>,
     pub party: Option<Party>,
-    pub patience: Duration,
+    pub patience: Patience,
     pub runtime: Handle,
 }
 
@@ -48,7 +47,22 @@ pub(crate) struct Databases {
 #[derive(Default)]
 struct Placed {
     placement: Placement,
-    databases: BTreeMap<String, Vec<Arc<Mutex<Opened>>>>,
+    databases: Snapshots,
+    /// Those that are placed no longer, and that requests still wait for.
+    leaving: Snapshots,
+}
+
+/// Snapshots by the names of their databases.
+type Snapshots = BTreeMap<String, Vec<Arc<Mutex<Opened>>>>;
+
+impl Placed {
+    /// Lets go of what is placed no longer and nobody waits for.
+    fn let_go(&mut self) {
+        self.leaving.retain(|_, snapshots| {
+            snapshots.retain(|opened| lock(opened).stage.is_asked());
+            !snapshots.is_empty()
+        });
+    }
 }
 
 /// A snapshot that is placed.
@@ -77,6 +91,18 @@ impl Stage {
             Self::Opening(shares) | Self::Ready(shares, _) => Some(shares),
         }
     }
+
+    fn load(&self) -> Load {
+        match self {
+            Self::Refused(..) | Self::Opening(_) => Load::default(),
+            Self::Ready(_, served) => served.load(),
+        }
+    }
+
+    /// Whether clients are answered of it, or will be.
+    fn is_asked(&self) -> bool {
+        matches!(self, Self::Ready(_, served) if !served.is_left())
+    }
 }
 
 /// How a database does.
@@ -98,10 +124,12 @@ pub(crate) struct DatabaseReport {
 pub(crate) struct SnapshotReport {
     pub path: PathBuf,
     pub version: Option<String>,
-    /// `refused`, `opening` or `ready`.
+    /// `refused`, `opening`, `ready`, or `leaving` if it is placed no longer.
     pub state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// Requests for it that wait, and that are being answered.
+    pub in_flight: usize,
     pub shares: Vec<Vec<ReplicaReport>>,
 }
 
@@ -115,8 +143,10 @@ impl Databases {
     pub fn apply(self: &Arc<Self>, placement: Placement) {
         let mut placed = lock(&self.placed);
         let mut former = std::mem::take(&mut placed.databases);
+        let mut leaving = std::mem::take(&mut placed.leaving);
         for DatabasePlacement { name, snapshots } in &placement.databases {
             let mut known = former.remove(name).unwrap_or_default();
+            known.append(&mut leaving.remove(name).unwrap_or_default());
             let take = |SnapshotPlacement { path, shares }: &SnapshotPlacement| {
                 let same = |opened: &Arc<Mutex<Opened>>| {
                     let opened = lock(opened);
@@ -133,10 +163,14 @@ impl Databases {
             };
             let snapshots = snapshots.iter().map(take).collect();
             placed.databases.insert(name.clone(), snapshots);
+            leaving.insert(name.clone(), known);
         }
-        for name in former.keys() {
-            self.means.engine.forget(name);
+        for (name, mut known) in former {
+            self.means.engine.forget(&name);
+            leaving.entry(name).or_default().append(&mut known);
         }
+        placed.leaving = leaving;
+        placed.let_go();
         placed.placement = placement;
         drop(placed);
         self.changed.notify_waiters();
@@ -154,7 +188,7 @@ impl Databases {
 
     /// Has the versions answer that can.
     fn settle(self: &Arc<Self>) {
-        let placed = lock(&self.placed);
+        let mut placed = lock(&self.placed);
         for (name, snapshots) in &placed.databases {
             let mut ready = Vec::new();
             let mut current = None;
@@ -184,6 +218,7 @@ impl Databases {
                 self.means.engine.expect(name, [0; 32]);
             }
         }
+        placed.let_go();
     }
 
     /// A snapshot that answers, and whether all its shares are served. One that could not be read is tried again.
@@ -300,60 +335,78 @@ impl Databases {
         let Means { processor, party, patience, runtime, .. } = &self.means;
         snapshot.verify_beside_matrix().map_err(|error| error.to_string())?;
         let opening = Opening { role: Role::Joins(share), party: *party, ..Opening::default() };
-        let (shares, patience, runtime) = (shares.clone(), *patience, runtime.clone());
+        let (of_slots, shares) = (shares.clone(), shares.clone());
+        let (patience, runtime) = (*patience, runtime.clone());
         let opened = processor.open_behind(snapshot, opening, |joins| {
             Box::new(RemoteShares::new(joins, shares, patience, runtime))
         });
-        opened.map_err(|error| error.to_string())
+        let slots = Box::new(move || of_slots.slots());
+        opened.map(|database| database.with_slots(slots)).map_err(|error| error.to_string())
     }
 
-    /// How the databases do.
+    /// How the databases do, in the order in which they are placed; behind them those that are placed no longer, while
+    /// requests wait for them.
     pub fn report(&self) -> Vec<DatabaseReport> {
         let placed = lock(&self.placed);
-        // In the order in which they are placed.
-        let order = placed.placement.databases.iter().map(|database| &database.name);
-        let databases = order.filter_map(|name| Some((name, placed.databases.get(name)?)));
-        databases.map(|(name, snapshots)| self.report_of(name, snapshots)).collect()
+        let of = |name: &String| {
+            let [databases, leaving] = [&placed.databases, &placed.leaving]
+                .map(|snapshots| snapshots.get(name).map_or(&[][..], Vec::as_slice));
+            self.report_of(name, databases, leaving)
+        };
+        let left = placed.leaving.keys().filter(|name| !placed.databases.contains_key(*name));
+        placed.placement.databases.iter().map(|database| &database.name).chain(left).map(of).collect()
     }
 
-    fn report_of(&self, name: &str, snapshots: &[Arc<Mutex<Opened>>]) -> DatabaseReport {
-        let hex = |version: &[u8; 32]| blake3::Hash::from_bytes(*version).to_hex().to_string();
-        let load = self.means.engine.load_of(name);
-        let (now, mut rate, mut total) = (Instant::now(), 0.0, 0);
-        let snapshots = snapshots.iter().map(|opened| {
+    fn report_of(
+        &self,
+        name: &str,
+        snapshots: &[Arc<Mutex<Opened>>],
+        leaving: &[Arc<Mutex<Opened>>],
+    ) -> DatabaseReport {
+        let newest = self.means.engine.version(name, None).ok();
+        let mut report = DatabaseReport {
+            name: name.into(),
+            waiting: 0,
+            running: 0,
+            queries_per_second: 0.0,
+            queries: 0,
+            current: newest.map(|newest| hex(newest.version())),
+            snapshots: Vec::new(),
+        };
+        for (opened, is_placed) in
+            snapshots.iter().map(|opened| (opened, true)).chain(leaving.iter().map(|opened| (opened, false)))
+        {
             let opened = lock(opened);
             let (state, cause) = match &opened.stage {
                 Stage::Refused(cause, _) => ("refused", Some(cause.clone())),
                 Stage::Opening(_) => ("opening", None),
-                Stage::Ready(..) => ("ready", None),
+                Stage::Ready(..) => (if is_placed { "ready" } else { "leaving" }, None),
             };
-            let shares = opened.stage.shares();
+            let (load, shares) = (opened.stage.load(), opened.stage.shares());
+            report.waiting += load.waiting;
+            report.running += load.running;
             if let Some(shares) = shares {
                 let mut answered = lock(&shares.answered);
-                rate += answered.per_second(now);
-                total += answered.total();
+                report.queries_per_second += answered.per_second(Instant::now());
+                report.queries += answered.total();
             }
-            SnapshotReport {
+            report.snapshots.push(SnapshotReport {
                 path: opened.path.clone(),
                 version: shares.map(|shares| hex(&shares.version)),
                 state,
                 cause,
+                in_flight: load.waiting + load.running,
                 shares: shares
                     .map_or_else(Vec::new, |shares| shares.groups.iter().map(Group::report).collect()),
-            }
-        });
-        let snapshots = snapshots.collect();
-        let newest = self.means.engine.version(name, None).ok();
-        DatabaseReport {
-            name: name.into(),
-            waiting: load.waiting,
-            running: load.running,
-            queries_per_second: rate,
-            queries: total,
-            current: newest.map(|newest| hex(newest.version())),
-            snapshots,
+            });
         }
+        report
     }
+}
+
+/// A version in hexadecimal digits.
+fn hex(version: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*version).to_hex().to_string()
 }
 
 impl Opened {

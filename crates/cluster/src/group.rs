@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use spirea_engine::lock;
 use spirea_protocols::{Partial, ProtocolError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::lock::lock;
 use crate::replica::{Ask, Expected, Refusal, Replica, ReplicaReport, ReplicaState};
 use crate::times::{HedgeBudget, Times};
 use crate::tls::MutualTls;
@@ -19,6 +19,15 @@ use crate::tls::MutualTls;
 const PAUSE: Duration = Duration::from_millis(20);
 /// So many replicas may fail at one batch while they go on: what all of them fail at is not theirs to be retried.
 const MOST_FAILURES: usize = 6;
+
+/// How long a batch waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// While no replica has it: all are lost, or have too much to do.
+    pub lost: Duration,
+    /// While replicas that are ready have it.
+    pub computing: Duration,
+}
 
 /// A share, and who serves it.
 pub(crate) struct Group {
@@ -63,9 +72,9 @@ impl Group {
         gone.iter().for_each(|replica| replica.leave());
     }
 
-    /// Whether anybody can be asked.
-    pub fn is_ready(&self) -> bool {
-        self.read().iter().any(|replica| replica.state() == ReplicaState::Ready)
+    /// How many replicas can be asked.
+    pub fn ready(&self) -> usize {
+        self.read().iter().filter(|replica| replica.state() == ReplicaState::Ready).count()
     }
 
     /// How its replicas do.
@@ -74,7 +83,7 @@ impl Group {
     }
 
     /// What the share makes of a batch, as long as `bytes`: of whichever replica is first to say. While there is none, it
-    /// waits for one, until the deadline.
+    /// waits for one.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if a query is not what the parameters say, [`ProtocolError::Unanswered`] if nobody
@@ -83,14 +92,18 @@ impl Group {
         &self,
         ask: &Ask,
         bytes: usize,
-        deadline: Instant,
+        patience: Patience,
     ) -> Result<Partial, ProtocolError> {
+        let Patience { mut lost, mut computing } = patience;
         let mut failures = 0;
         lock(&self.budget).earn();
         loop {
             let changed = self.changed.notified();
-            let round = self.round(ask, bytes, &mut failures);
-            match timeout_at(deadline.into(), round).await {
+            let began = Instant::now();
+            let outcome = timeout(computing, self.round(ask, bytes, &mut failures)).await;
+            computing = computing.saturating_sub(began.elapsed());
+            let ended = Instant::now();
+            match outcome {
                 Ok(Some(Ok(partial))) => return Ok(partial),
                 Ok(Some(Err(Refusal::Malformed(detail)))) => {
                     return Err(ProtocolError::Malformed { what: "query", detail });
@@ -98,13 +111,13 @@ impl Group {
                 Ok(Some(Err(Refusal::Busy | Refusal::Lost(_)))) => sleep(PAUSE).await,
                 Ok(Some(Err(Refusal::Failed(_)))) if failures < MOST_FAILURES => sleep(PAUSE).await,
                 Ok(Some(Err(Refusal::Failed(cause)))) => return Err(self.unanswered(&cause)),
-                Ok(None) => {
-                    // Nobody can be asked.
-                    if timeout_at(deadline.into(), changed).await.is_err() {
-                        return Err(self.unanswered("no replica can be asked"));
-                    }
-                }
-                Err(_) => return Err(self.unanswered("no replica answered in time")),
+                // Nobody can be asked.
+                Ok(None) => drop(timeout(lost, changed).await),
+                Err(_) => return Err(self.unanswered("no replica was done with it in time")),
+            }
+            lost = lost.saturating_sub(ended.elapsed());
+            if lost.is_zero() {
+                return Err(self.unanswered("no replica could be asked in time"));
             }
         }
     }

@@ -1,18 +1,17 @@
 //! A database whose rows other machines have: it asks all shares at the same time, and makes the answers of what they say.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use spirea_backend::Share;
-use spirea_engine::current_trace;
+use spirea_engine::{current_trace, lock};
 use spirea_protocols::{BatchDigest, Partial, PreparedKeys, ProtocolError, Query, Responder, Sizes};
 use spirea_wire::ShareRequest;
 use tokio::runtime::Handle;
 
-use crate::group::Group;
-use crate::lock::lock;
+use crate::group::{Group, Patience};
 use crate::rate::Rate;
 use crate::replica::Ask;
 
@@ -21,7 +20,7 @@ pub(crate) struct RemoteShares {
     /// Makes answers of partials; it has no rows.
     joins: Box<dyn Responder>,
     shares: Shares,
-    patience: Duration,
+    patience: Patience,
     runtime: Handle,
 }
 
@@ -36,7 +35,13 @@ pub(crate) struct Shares {
 impl Shares {
     /// Whether each share has somebody who can be asked.
     pub fn are_ready(&self) -> bool {
-        self.groups.iter().all(Group::is_ready)
+        self.groups.iter().all(|group| group.ready() > 0)
+    }
+
+    /// How many batches are asked for at the same time: one of each of the replicas that every share has, and another, so
+    /// that workers go on while the coordinator makes answers of what they have said.
+    pub fn slots(&self) -> usize {
+        self.groups.iter().map(Group::ready).min().unwrap_or(0) + 1
     }
 }
 
@@ -48,8 +53,8 @@ struct RemoteKeys {
 }
 
 impl RemoteShares {
-    /// The shares, joined by a server that has no rows. Requests wait for `patience` for machines that are lost.
-    pub fn new(joins: Box<dyn Responder>, shares: Shares, patience: Duration, runtime: Handle) -> Self {
+    /// The shares, joined by a server that has no rows.
+    pub fn new(joins: Box<dyn Responder>, shares: Shares, patience: Patience, runtime: Handle) -> Self {
         Self { joins, shares, patience, runtime }
     }
 
@@ -86,11 +91,10 @@ impl RemoteShares {
     }
 
     async fn partials(&self, ask: &Ask) -> Result<Vec<Partial>, ProtocolError> {
-        let deadline = Instant::now() + self.patience;
         let count = self.shares.groups.len();
         let asked = self.shares.groups.iter().enumerate().map(|(index, group)| async move {
             let bytes = self.joins.partial_bytes(Share::new(index, count)?, ask.queries);
-            group.partial(ask, bytes, deadline).await
+            group.partial(ask, bytes, self.patience).await
         });
         try_join_all(asked).await
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -15,15 +15,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 use spirea_backend::Share;
-use spirea_engine::TraceContext;
+use spirea_engine::{TraceContext, lock};
 use spirea_protocols::{BatchDigest, Partial};
+use spirea_server::{expired, peer_expiry};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
-use crate::lock::lock;
 use crate::placement::Address;
 use crate::status::{ShareState, ShareStatus};
 use crate::times::Latest;
@@ -41,6 +41,8 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1
 const REASON: Duration = Duration::from_millis(50);
 /// The most bytes of what a worker says of itself, or of an error.
 const MAX_STATUS_BYTES: usize = 64 << 10;
+/// The most bytes of the line that a refusal is.
+const MAX_LINE_BYTES: usize = 256;
 /// Flow control: a partial on its way is not held up by it.
 const STREAM_WINDOW: u32 = 16 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
@@ -269,7 +271,7 @@ impl Replica {
             }
             StatusCode::UNPROCESSABLE_ENTITY => {
                 let body = self.read(response, MAX_STATUS_BYTES).await?;
-                Err(Refusal::Malformed(String::from_utf8_lossy(&body).into_owned()))
+                Err(Refusal::Malformed(line(&body)))
             }
             status => Err(self.refused(status, response).await),
         }
@@ -323,7 +325,7 @@ impl Replica {
             }
             status => {
                 let cause = self.read(response, MAX_STATUS_BYTES).await.unwrap_or_default();
-                Refusal::Failed(format!("status {status}: {}", String::from_utf8_lossy(&cause).trim_end()))
+                Refusal::Failed(format!("status {status}: {}", line(&cause)))
             }
         }
     }
@@ -360,7 +362,7 @@ impl Replica {
         let [mut pause, longest] = PAUSES;
         loop {
             match self.open(&tls).await {
-                Ok((sender, connection)) => {
+                Ok((sender, connection, expires)) => {
                     pause = PAUSES[0];
                     let mut driver = tokio::spawn(connection);
                     let cause = tokio::select! {
@@ -368,6 +370,8 @@ impl Replica {
                             Ok(Err(error)) => told(&error),
                             _ => "it closed the connection".into(),
                         },
+                        // Whoever has its key now is not it.
+                        () = expired(expires) => "its certificate has expired".into(),
                         cause = self.watch(sender) => match timeout(REASON, &mut driver).await {
                             // What the connection says is why nothing can be asked of it.
                             Ok(Ok(Err(error))) => told(&error),
@@ -400,12 +404,19 @@ impl Replica {
         self.changed.notify_waiters();
     }
 
+    /// A connection, what drives it, and when the certificate expires that it is known by.
     #[allow(clippy::type_complexity)]
     async fn open(
         &self,
         tls: &MutualTls,
-    ) -> Result<(SendRequest<Full<Bytes>>, impl Future<Output = hyper::Result<()>> + Send + use<>), String>
-    {
+    ) -> Result<
+        (
+            SendRequest<Full<Bytes>>,
+            impl Future<Output = hyper::Result<()>> + Send + use<>,
+            Option<SystemTime>,
+        ),
+        String,
+    > {
         let Address { host, port } = Address::parse(&self.url).ok_or("its address is none")?;
         let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
         let connect = async {
@@ -416,7 +427,9 @@ impl Replica {
         };
         let stream = timeout(PATIENCE, connect).await.map_err(|_| "it takes no connection")?;
         let stream = stream.map_err(|error| error.to_string())?;
-        if stream.get_ref().1.alpn_protocol() != Some(HTTP_2) {
+        let connection = stream.get_ref().1;
+        let expires = peer_expiry(connection);
+        if connection.alpn_protocol() != Some(HTTP_2) {
             return Err("it does not speak HTTP/2".into());
         }
         let handshake = http2::Builder::new(TokioExecutor::new())
@@ -424,7 +437,8 @@ impl Replica {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(TokioIo::new(stream));
-        handshake.await.map_err(|error| told(&error))
+        let (sender, connection) = handshake.await.map_err(|error| told(&error))?;
+        Ok((sender, connection, expires))
     }
 
     /// Asks it how it does until it no longer says; gives why.
@@ -492,6 +506,12 @@ impl Replica {
     }
 }
 
+/// The line of text that a refusal is, and no more of what a worker sends: it goes into logs, and to clients.
+fn line(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(MAX_LINE_BYTES)]);
+    text.lines().next().unwrap_or_default().chars().filter(|character| !character.is_control()).collect()
+}
+
 /// What an error says, with what is behind it.
 fn told(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
@@ -525,5 +545,18 @@ impl Drop for InFlight<'_> {
         let mut link = self.replica.link();
         let time = self.began.elapsed();
         link.usual = if link.usual.is_zero() { time } else { link.usual.mul_f64(0.8) + time.mul_f64(0.2) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_refusal_one_line_goes_on() {
+        assert_eq!(line(b"a query has 3 bytes\n"), "a query has 3 bytes");
+        assert_eq!(line(b"one\x1b[31m\r\ntwo\nthree"), "one[31m");
+        assert_eq!(line(&[b'x'; MAX_STATUS_BYTES]).len(), MAX_LINE_BYTES);
+        assert_eq!(line(b""), "");
     }
 }

@@ -2,9 +2,9 @@
 //! connections go on.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustls::client::Resumption;
 use rustls::client::danger::HandshakeSignatureValid;
@@ -18,6 +18,8 @@ use rustls::{ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertSto
 use spirea_server::{Identity, TlsError, TlsFiles};
 use tokio_rustls::TlsAcceptor;
 
+use crate::stamp::Stamp;
+
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// HTTP/2, which alone is spoken between the two.
@@ -28,8 +30,8 @@ pub(crate) const HTTP_2: &[u8] = b"h2";
 pub struct MutualFiles {
     /// The own certificate and its key.
     pub own: TlsFiles,
-    /// PEM: who signs the certificates of the other side. Whoever has a certificate of this authority is taken for the
-    /// other side: it signs for nobody else.
+    /// PEM: who signs the certificates of the other side; several while one takes the place of another. Whoever has a
+    /// certificate of these authorities is taken for the other side: they sign for nobody else.
     pub authority: PathBuf,
 }
 
@@ -143,13 +145,9 @@ impl MutualTls {
         }
     }
 
-    fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
-        let look = |path: &Path| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        };
+    fn stamps(&self) -> [Option<Stamp>; 3] {
         let MutualFiles { own, authority } = &self.files;
-        [&own.certificate, &own.key, authority].map(|path| look(path)).to_vec()
+        [&own.certificate, &own.key, authority].map(|path| Stamp::of(path))
     }
 
     fn current<T>(&self, read: impl FnOnce(&Current) -> T) -> T {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use spirea_backend::{BackendError, BackendId, StepTimes};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
+use spirea_protocols::{Partial, Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
 
 use crate::lock::lock;
 use crate::scheduler::{Pace, PaceMeter};
@@ -67,6 +67,9 @@ pub struct Database {
     on_loss: Option<LossHandler>,
     reservation: Option<Arc<dyn Reservation>>,
     steps: Arc<StepTimes>,
+    slots: Option<Box<dyn Fn() -> usize + Send + Sync>>,
+    /// Whether it gives partials, and no answers.
+    partials: bool,
 }
 
 /// What prepared evaluation keys depend on.
@@ -115,7 +118,33 @@ impl Database {
         static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
         let (pace, steps) = (Mutex::default(), Arc::default());
-        Ok(Self { identity, responder, max_batch, instance, pace, on_loss: None, reservation: None, steps })
+        Ok(Self {
+            identity,
+            responder,
+            max_batch,
+            instance,
+            pace,
+            on_loss: None,
+            reservation: None,
+            steps,
+            slots: None,
+            partials: false,
+        })
+    }
+
+    /// The same, whose responder gives partials and no answers: it keeps nothing but a share's rows.
+    pub(crate) fn of_partials(self) -> Self {
+        Self { partials: true, ..self }
+    }
+
+    /// The same, whose responder takes several batches at the same time: as many as this says, whenever it is asked.
+    pub fn with_slots(self, slots: Box<dyn Fn() -> usize + Send + Sync>) -> Self {
+        Self { slots: Some(slots), ..self }
+    }
+
+    /// Batches that may be computed at the same time.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.as_ref().map_or(1, |slots| slots())
     }
 
     /// The same, with the times of the steps that its responder takes.
@@ -133,7 +162,7 @@ impl Database {
         Self { on_loss: Some(handler), ..self }
     }
 
-    /// Answers the largest batch once, of dummy queries, so that what a device needs for queries is found out and
+    /// Computes the largest batch once, of dummy queries, so that what a device needs for queries is found out and
     /// reserved before the first client asks. Gives the bytes of one client's prepared keys.
     ///
     /// # Errors
@@ -168,7 +197,10 @@ impl Database {
         &self,
         run: impl FnOnce(&dyn Fn(usize) -> Result<(), ProtocolError>) -> Result<(), ProtocolError>,
     ) -> Result<u64, LoadError> {
-        let keys_bytes = self.sizes().keys_bytes;
+        let keys_bytes = match self.partials {
+            true => self.responder.partial_keys_bytes(),
+            false => self.sizes().keys_bytes,
+        };
         let mut prepared_bytes = 0;
         let prepared = || {
             let keys = match keys_bytes {
@@ -178,7 +210,13 @@ impl Database {
             prepared_bytes = keys.as_ref().map_or(0, |keys| keys.memory_bytes() as u64);
             let specimen = self.responder.specimen();
             let query = Query { bytes: &specimen, keys: keys.as_ref() };
-            run(&|queries| self.in_turn(|responder| responder.answer(&vec![query; queries])).map(drop))
+            run(&|queries| {
+                let batch = vec![query; queries];
+                self.in_turn(|responder| match self.partials {
+                    true => responder.partial(&batch).map(drop),
+                    false => responder.answer(&batch).map(drop),
+                })
+            })
         };
         match prepared() {
             // A protocol without dummy queries needs little memory beside its answers.
@@ -222,7 +260,7 @@ impl Database {
         &self.identity
     }
 
-    /// What answers, for whoever serves a share of the database and gives partials in the place of answers.
+    /// What answers.
     pub fn responder(&self) -> &dyn Responder {
         &*self.responder
     }
@@ -272,16 +310,29 @@ impl Database {
 
     /// Answers admitted queries, at most [`Database::max_batch`], on this thread.
     pub(crate) fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Bytes>, EngineError> {
-        let answers = self.in_turn(|responder| responder.answer(queries)).inspect_err(|error| {
-            if let (ProtocolError::Backend(BackendError::Device(reason)), Some(told)) = (error, &self.on_loss)
-            {
-                told(reason);
-            }
-        })?;
+        let answers = self.told(self.in_turn(|responder| responder.answer(queries)))?;
         let expected = self.sizes().answer_bytes;
         if answers.len() != queries.len() || answers.iter().any(|answer| answer.len() != expected) {
             return Err(EngineError::WrongAnswers);
         }
         Ok(answers.into_iter().map(Bytes::from).collect())
+    }
+
+    /// What its share makes of queries, at most [`Database::max_batch`], on this thread.
+    ///
+    /// # Errors
+    /// Those of [`Responder::partial`].
+    pub fn partial(&self, queries: &[Query<'_>]) -> Result<Partial, ProtocolError> {
+        self.told(self.in_turn(|responder| responder.partial(queries)))
+    }
+
+    /// An outcome, of which whoever wants to know of it is told if a device failed.
+    fn told<T>(&self, outcome: Result<T, ProtocolError>) -> Result<T, ProtocolError> {
+        outcome.inspect_err(|error| {
+            if let (ProtocolError::Backend(BackendError::Device(reason)), Some(told)) = (error, &self.on_loss)
+            {
+                told(reason);
+            }
+        })
     }
 }

@@ -1,19 +1,14 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 use spirea_backend::BackendId;
 use spirea_protocols::PreparedKeys;
 
-use crate::lock::lock;
 use crate::scheduler::{DatabaseQueries, Load, Scheduler, Ticket, TraceContext, Window};
 use crate::served::Versions;
 use crate::{Database, EngineError, HintFile, KeyEvents, KeyOwner, KeyRegistry, KeyUsage, LoadError, Served};
-
-/// How long a client waits for a thread that the system refused.
-const THREAD_RETRY: Duration = Duration::from_secs(1);
 
 /// Whether a database answers.
 #[derive(Clone)]
@@ -67,9 +62,9 @@ pub struct Engine {
 enum Lanes {
     /// One scheduler, for databases that are computed on the same machine.
     Shared(Scheduler),
-    /// A scheduler for each database, made when it is first asked, for databases that others compute: one that waits for
-    /// its machines keeps nobody waiting who asks another.
-    OfDatabases { queue: usize, made: Mutex<BTreeMap<String, Arc<Scheduler>>> },
+    /// One for each version, for databases that others compute: a version that waits for its machines keeps nobody
+    /// waiting who asks another. At most so many requests wait in each.
+    OfVersions { queue: usize },
 }
 
 impl Engine {
@@ -83,11 +78,10 @@ impl Engine {
         Ok(Self { databases: RwLock::default(), keys, lanes })
     }
 
-    /// An engine for databases that other machines compute: each has a queue and a thread of its own, in which at most
-    /// `queue` requests wait.
+    /// An engine for databases that other machines compute: each version has a queue of its own, in which at most
+    /// `queue` requests wait, and as many batches at the same time as its base has [slots](Database::with_slots) for.
     pub fn of_remote(queue: usize, keys: KeyRegistry) -> Self {
-        let lanes = Lanes::OfDatabases { queue, made: Mutex::default() };
-        Self { databases: RwLock::default(), keys, lanes }
+        Self { databases: RwLock::default(), keys, lanes: Lanes::OfVersions { queue } }
     }
 
     /// Makes a database known that will be loaded.
@@ -286,23 +280,9 @@ impl Engine {
         let parts = databases.into_iter().zip(asked).map(part).collect::<Result<_, EngineError>>()?;
         match &self.lanes {
             Lanes::Shared(scheduler) => scheduler.submit_traced(parts, trace),
-            Lanes::OfDatabases { queue, made } => {
-                let scheduler = {
-                    let mut made = lock(made);
-                    let name = &version.base().identity().name;
-                    match made.get(name) {
-                        Some(scheduler) => Arc::clone(scheduler),
-                        None => {
-                            let scheduler = Scheduler::new(*queue, Window::default());
-                            // The system gives no thread: there may be some later.
-                            let overloaded = |_| EngineError::Overloaded { retry_after: THREAD_RETRY };
-                            let scheduler = Arc::new(scheduler.map_err(overloaded)?);
-                            made.insert(name.clone(), Arc::clone(&scheduler));
-                            scheduler
-                        }
-                    }
-                };
-                scheduler.submit_traced(parts, trace)
+            Lanes::OfVersions { queue } => {
+                let base = Arc::clone(version.base());
+                version.lane().submit(*queue, || Box::new(move || base.slots()), parts, trace)
             }
         }
     }
@@ -338,24 +318,17 @@ impl Engine {
         self.keys.events()
     }
 
-    /// Requests waiting and being answered.
+    /// Requests waiting and being answered; those of versions that answer, where each has a queue of its own.
     pub fn load(&self) -> Load {
         match &self.lanes {
             Lanes::Shared(scheduler) => scheduler.load(),
-            Lanes::OfDatabases { made, .. } => {
-                lock(made).values().map(|scheduler| scheduler.load()).fold(Load::default(), |sum, load| {
-                    Load { waiting: sum.waiting + load.waiting, running: sum.running + load.running }
+            Lanes::OfVersions { .. } => {
+                let databases = self.read();
+                let versions = databases.values().flat_map(|known| known.versions.all());
+                versions.map(Served::load).fold(Load::default(), |sum, load| Load {
+                    waiting: sum.waiting + load.waiting,
+                    running: sum.running + load.running,
                 })
-            }
-        }
-    }
-
-    /// Requests for a database that wait and are being answered, where it has a queue of its own.
-    pub fn load_of(&self, name: &str) -> Load {
-        match &self.lanes {
-            Lanes::Shared(_) => Load::default(),
-            Lanes::OfDatabases { made, .. } => {
-                lock(made).get(name).map_or_else(Load::default, |scheduler| scheduler.load())
             }
         }
     }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, Timed};
-use spirea_protocols::{Opening, Responder};
+use spirea_protocols::{Opening, Responder, Role};
 use spirea_store::{Progress, Snapshot};
 
 use crate::{Database, HintFile, Identity, LoadError};
@@ -69,6 +69,10 @@ impl Database {
             manifest: manifest.hashed_bytes().into(),
             backend: backend.id(),
         };
-        Ok(Self::new(identity, responder)?.with_step_times(Arc::clone(timed.observer())))
+        let database = Self::new(identity, responder)?.with_step_times(Arc::clone(timed.observer()));
+        Ok(match opening.role {
+            Role::Folds(_) => database.of_partials(),
+            Role::Combines(_) | Role::Joins(_) => database,
+        })
     }
 }

@@ -3,21 +3,24 @@ use std::sync::Arc;
 use spirea_protocols::signature::Signature;
 use spirea_protocols::{TableKind, delta};
 
+use crate::scheduler::{Lane, Load};
 use crate::{Database, LoadError};
 
 /// A version of a database that answers: a base, and perhaps a delta with what has changed since the base was built.
-/// Clones share both.
+/// Clones share both, and what is asked of it.
 #[derive(Clone)]
 pub struct Served {
     version: [u8; 32],
     base: Arc<Database>,
     delta: Option<Arc<Database>>,
     signature: Option<Arc<Signature>>,
+    lane: Lane,
 }
 
 impl From<Database> for Served {
     fn from(base: Database) -> Self {
-        Self { version: base.identity().version, base: Arc::new(base), delta: None, signature: None }
+        let version = base.identity().version;
+        Self { version, base: Arc::new(base), delta: None, signature: None, lane: Lane::default() }
     }
 }
 
@@ -41,7 +44,7 @@ impl Served {
         }
         let version =
             delta::version(base.identity().version, delta.as_ref().map(|delta| delta.identity().version));
-        Ok(Self { version, base, delta, signature: None })
+        Ok(Self { version, base, delta, signature: None, lane: Lane::default() })
     }
 
     /// The same, with the operator's signature.
@@ -72,6 +75,23 @@ impl Served {
     /// The base, then the delta.
     pub fn parts(&self) -> impl Iterator<Item = &Arc<Database>> {
         [&self.base].into_iter().chain(&self.delta)
+    }
+
+    /// Where its requests wait if it has a queue of its own.
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.lane
+    }
+
+    /// Requests waiting and being answered, where it has a queue of its own ([`Engine::of_remote`]).
+    ///
+    /// [`Engine::of_remote`]: crate::Engine::of_remote
+    pub fn load(&self) -> Load {
+        self.lane.load()
+    }
+
+    /// Whether neither an engine nor a request has it: nobody but who asks.
+    pub fn is_left(&self) -> bool {
+        self.lane.is_left()
     }
 
     /// The most look-ups in one request.

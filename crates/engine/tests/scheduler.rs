@@ -217,9 +217,10 @@ fn scheduler_follows_simulation(rate: f64, capacity: usize, count: usize) -> Vec
     let times = poisson(rate, 11).take(count).enumerate();
     let arrivals: Vec<Arrival> = times.map(|(i, at)| Arrival { at, queries: 1 + i % 3 }).collect();
     // A scripted database takes 4 queries at once, and begins without an estimate.
-    let simulation = Simulation { window: Window::Scan, capacity, limit: 4, meter: PaceMeter::default() };
+    let simulation =
+        Simulation { window: Window::Scan, capacity, limit: 4, slots: 1, meter: PaceMeter::default() };
     let mut computed = 0;
-    let simulated = simulation.run(&arrivals, |queries| {
+    let simulated = simulation.run(&arrivals, |_, queries| {
         computed += 1;
         // Now and then a batch takes long.
         if computed % 17 == 0 { pace.time(100) } else { pace.time(queries) }

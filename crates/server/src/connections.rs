@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::http::Request;
@@ -25,7 +25,7 @@ use crate::Limits;
 use crate::access::{Peer, Shares};
 use crate::activity::{Activity, Noted, Overdue, Room};
 use crate::drain::Drained;
-use crate::tls::HTTP_2;
+use crate::tls::{HTTP_2, expired, peer_expiry};
 
 /// A pause after the system refused a connection, as it does while files are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -164,28 +164,38 @@ impl Connection {
     async fn serve(self, stream: TcpStream) -> io::Result<()> {
         // An answer leaves at once, not when more follows.
         stream.set_nodelay(true)?;
-        let Some(tls) = &self.tls else { return self.http_1(stream).await };
+        let Some(tls) = &self.tls else { return self.http_1(stream, None).await };
         let shaking = Activity::new();
         let stream = tokio::select! {
             () = self.stopper.stopped() => return Ok(()),
             _ = shaking.overdue(&self.limits, &self.room) => return Ok(()),
             shaken = tls.accept(stream) => shaken?,
         };
-        match stream.get_ref().1.alpn_protocol() {
-            Some(HTTP_2) => self.http_2(stream).await,
-            _ => self.http_1(stream).await,
+        let connection = stream.get_ref().1;
+        let expires = peer_expiry(connection);
+        match connection.alpn_protocol() {
+            Some(HTTP_2) => self.http_2(stream, expires).await,
+            _ => self.http_1(stream, expires).await,
         }
     }
 
-    async fn http_1(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<()> {
+    async fn http_1(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        expires: Option<SystemTime>,
+    ) -> io::Result<()> {
         let activity = Activity::new();
         let stream = TokioIo::new(Noted::new(stream, &activity));
         let connection = http1::Builder::new().serve_connection(stream, self.service(&activity));
-        self.attend(connection, &activity).await;
+        self.attend(connection, &activity, expires).await;
         Ok(())
     }
 
-    async fn http_2(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<()> {
+    async fn http_2(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        expires: Option<SystemTime>,
+    ) -> io::Result<()> {
         let activity = Activity::new();
         let stream = TokioIo::new(Noted::new(stream, &activity));
         let connection = http2::Builder::new(TokioExecutor::new())
@@ -193,17 +203,23 @@ impl Connection {
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(HEADER_BYTES)
             .serve_connection(stream, self.service(&activity));
-        self.attend(connection, &activity).await;
+        self.attend(connection, &activity, expires).await;
         Ok(())
     }
 
-    /// Drives a connection until it ends, its client takes too long, or the server stops: then what was accepted is
-    /// finished first.
-    async fn attend(&self, connection: impl GracefulConnection, activity: &Activity) {
+    /// Drives a connection until it ends, its client takes too long, the certificate expires by which the client is known,
+    /// or the server stops: then what was accepted is finished first.
+    async fn attend(
+        &self,
+        connection: impl GracefulConnection,
+        activity: &Activity,
+        expires: Option<SystemTime>,
+    ) {
         let mut connection = pin!(connection);
         tokio::select! {
             _ = connection.as_mut() => return,
             () = self.stopper.stopped() => (),
+            () = expired(expires) => (),
             overdue = activity.overdue(&self.limits, &self.room) => match overdue {
                 Overdue::Response | Overdue::Head => return,
                 // A request may be on its way.

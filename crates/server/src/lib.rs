@@ -58,7 +58,7 @@ mod tls;
 mod traces;
 
 pub use access::{Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
-pub use backend::{BackendChoice, PimChoice, PimMachine, Processor, gpu_demand};
+pub use backend::{BackendChoice, PimChoice, PimMachine, Processor, ShareBackends, gpu_demand};
 pub use background::{Background, Readiness};
 pub use config::{Limits, ServerConfig, WrongSetting};
 pub use connections::{Stopper, serve_router};
@@ -71,5 +71,5 @@ pub use server::{Addresses, ServeError, Server, heed_signals, key_registry, serv
 pub use shared_keys::RedisUrl;
 pub use spirea_engine::keys::{Amount, ClientBudget, KeyOptions};
 pub use spirea_protocols::Party;
-pub use tls::{Identity, TlsError, TlsFiles, expiry};
+pub use tls::{Identity, TlsError, TlsFiles, expired, expiry, peer_expiry};
 pub use traces::{Collector, Span, Spans};

@@ -106,6 +106,23 @@ pub fn expiry(certificate: &[u8]) -> Option<SystemTime> {
     Some(UNIX_EPOCH + certificate.tbs_certificate.validity.not_after.to_unix_duration())
 }
 
+/// When the certificate expires by which the other side of a connection is known; `None` if it has shown none.
+pub fn peer_expiry(connection: &rustls::CommonState) -> Option<SystemTime> {
+    expiry(connection.peer_certificates()?.first()?)
+}
+
+/// Waits until a certificate has expired, by a clock that may be set meanwhile; for ever if there is none.
+pub async fn expired(expires: Option<SystemTime>) {
+    /// How often the clock is looked at.
+    const LOOK: Duration = Duration::from_secs(60);
+    let Some(expires) = expires else { return std::future::pending().await };
+    while let Ok(left) = expires.duration_since(SystemTime::now())
+        && !left.is_zero()
+    {
+        tokio::time::sleep(left.min(LOOK)).await;
+    }
+}
+
 /// The certificate that new connections get.
 pub(crate) struct Certificates {
     files: TlsFiles,

@@ -1,5 +1,7 @@
 //! What a coordinator asks the server of a share: a batch of queries, bytes whose lengths the parameters say.
 
+use std::collections::HashSet;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::limits::check_length;
@@ -147,7 +149,10 @@ impl ShareRequest {
         }
         let (keys, queries) = (keys as usize, queries as usize);
         let (hashes, rest) = body[HEADER_BYTES as usize..].split_at(keys * HASH_BYTES as usize);
-        let hashes = hashes.as_chunks().0.to_vec();
+        let hashes: Vec<KeysHash> = hashes.as_chunks().0.to_vec();
+        if hashes.iter().collect::<HashSet<_>>().len() < hashes.len() {
+            return Err(malformed("it names keys twice".into()));
+        }
         let named = if keys == 0 { 0 } else { queries };
         let places = rest[..named * PLACE_BYTES as usize]
             .as_chunks()
@@ -218,6 +223,7 @@ mod tests {
             (KEYS, request(2, &[0]), "2 keys of 1"),
             (KEYS, request(1, &[1]), "number 1 of 1"),
             (NO_KEYS, request(0, &[]), "not 0"),
+            (KEYS, ShareRequest { keys: vec![[1; 32]; 2], ..request(2, &[0, 1]) }, "twice"),
         ];
         for (limits, request, message) in wrong {
             let error = ShareRequest::decode(&request.encode(), &limits).unwrap_err();

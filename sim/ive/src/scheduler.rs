@@ -59,9 +59,10 @@ pub fn mean_latency(policy: Policy, service: &[f64], rate: f64, count: usize) ->
         window: Window::Fixed(Duration::from_secs_f64(policy.window)),
         capacity: usize::MAX,
         limit: policy.limit.clamp(1, service.len()),
+        slots: 1,
         meter: PaceMeter::default(),
     };
-    let simulated = simulation.run(&arrivals, |queries| Duration::from_secs_f64(service[queries - 1]));
+    let simulated = simulation.run(&arrivals, |_, queries| Duration::from_secs_f64(service[queries - 1]));
     let waited = simulated.batches.iter().flat_map(|batch| {
         let end = batch.at.saturating_add(batch.took);
         batch.requests.iter().map(move |&request| (end, request))

@@ -54,7 +54,7 @@ impl<'a> Path<'a> {
     pub fn batched(service: &'a Service, queue: usize, limit: usize) -> Self {
         let mut meter = PaceMeter::default();
         PaceMeter::probes(limit).into_iter().for_each(|queries| meter.note(queries, service.time(queries)));
-        let simulation = Simulation { window: Window::Scan, capacity: queue, limit, meter };
+        let simulation = Simulation { window: Window::Scan, capacity: queue, limit, slots: 1, meter };
         Self { name: "batched", service, simulation }
     }
 
@@ -69,7 +69,7 @@ impl<'a> Path<'a> {
     pub fn at(&self, rate: f64, requests: usize, seed: u64) -> Point {
         let times = poisson(rate, seed).take(requests);
         let arrivals: Vec<Arrival> = times.map(|at| Arrival { at, queries: 1 }).collect();
-        let simulated = self.simulation.clone().run(&arrivals, |queries| self.service.time(queries));
+        let simulated = self.simulation.clone().run(&arrivals, |_, queries| self.service.time(queries));
         let latencies = simulated.batches.iter().flat_map(|batch| {
             let end = batch.at + batch.took;
             batch.requests.iter().map(|&i| (end - arrivals[i].at).as_secs_f64()).collect::<Vec<_>>()

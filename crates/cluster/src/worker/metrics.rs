@@ -16,6 +16,7 @@ pub(super) struct WorkerMetrics {
     seconds: Histogram,
     batch: Histogram,
     responses: IntCounterVec,
+    uploads: IntCounterVec,
     waiting: IntGauge,
     running: IntGauge,
     ready: IntGauge,
@@ -47,11 +48,11 @@ impl WorkerMetrics {
             prometheus::Result::Ok(histogram)
         };
         let batches: Vec<f64> = (0..11).map(|power| f64::from(1 << power)).collect();
-        let responses = IntCounterVec::new(
-            Opts::new("spirea_partial_responses_total", "Batches by the status of their response."),
-            &["status"],
-        )?;
-        registry.register(Box::new(responses.clone()))?;
+        let by_status = |name: &str, help: &str| {
+            let counters = IntCounterVec::new(Opts::new(name, help), &["status"])?;
+            registry.register(Box::new(counters.clone()))?;
+            prometheus::Result::Ok(counters)
+        };
         let dropped_traces = IntCounter::new(
             "spirea_traces_dropped_total",
             "Traces that the collector did not take in time.",
@@ -69,7 +70,14 @@ impl WorkerMetrics {
         Ok(Self {
             seconds: histogram("spirea_partial_seconds", "Time to compute a batch.", &SECONDS)?,
             batch: histogram("spirea_partial_queries", "Queries of a batch.", &batches)?,
-            responses,
+            responses: by_status(
+                "spirea_partial_responses_total",
+                "Batches by the status of their response.",
+            )?,
+            uploads: by_status(
+                "spirea_key_uploads_total",
+                "Uploads of clients' evaluation keys by the status of their response.",
+            )?,
             waiting: gauge("spirea_queue_requests", "Batches that wait for their turn.")?,
             running: gauge("spirea_answering_requests", "Batches that are being computed.")?,
             ready: gauge("spirea_ready", "1 if the share takes batches.")?,
@@ -88,6 +96,11 @@ impl WorkerMetrics {
     /// Notes the status of a response to a batch.
     pub fn responded(&self, status: u16) {
         self.responses.with_label_values(&[&status.to_string()]).inc();
+    }
+
+    /// Notes the status of a response to an upload of keys.
+    pub fn uploaded(&self, status: u16) {
+        self.uploads.with_label_values(&[&status.to_string()]).inc();
     }
 
     /// All metrics as text, and its content type.

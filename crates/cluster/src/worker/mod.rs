@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use spirea_backend::{BackendError, Residence, Share};
+use spirea_backend::{Residence, Share};
 use spirea_engine::keys::KeyFolderError;
 use spirea_engine::{KeyOptions, KeyRegistry, LoadError};
 use spirea_protocols::{Opening, Party, Role};
-use spirea_server::{Collector, Limits, Processor, Spans, Stopper, serve_router};
+use spirea_server::{BackendChoice, Collector, Limits, ShareBackends, Spans, Stopper, serve_router};
 use spirea_store::{Snapshot, StoreError};
 use tokio::net::TcpListener;
 
@@ -39,7 +39,9 @@ pub struct WorkerConfig {
     pub tls: MutualFiles,
     /// The address of metrics and probes, without TLS; none if there is none.
     pub metrics: Option<SocketAddr>,
-    /// Threads that compute; 0 for as many as there are cores.
+    /// Which backend computes. A worker whose device fails ends: whoever starts it again has it on one that does not.
+    pub backend: BackendChoice,
+    /// Threads that compute on the processor; 0 for as many as there are cores.
     pub threads: usize,
     /// How the share is held.
     pub residence: Residence,
@@ -63,9 +65,6 @@ pub enum WorkerError {
     /// The share cannot be opened.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The processor.
-    #[error(transparent)]
-    Processor(#[from] BackendError),
     /// The certificates.
     #[error(transparent)]
     Tls(#[from] MutualTlsError),
@@ -96,6 +95,7 @@ pub enum WorkerError {
 /// A worker that has its share and its ports.
 pub struct Worker {
     service: Arc<Service>,
+    backend: String,
     tls: Arc<MutualTls>,
     listener: TcpListener,
     address: SocketAddr,
@@ -111,25 +111,39 @@ impl Worker {
     /// [`WorkerError`].
     pub async fn open(config: WorkerConfig) -> Result<Self, WorkerError> {
         let tls = MutualTls::open(&config.tls)?;
-        let WorkerConfig { snapshot, share, party, threads, residence, .. } = config;
+        let keys = Arc::new(KeyRegistry::open(&config.keys)?);
+        let stopper = Stopper::new();
+        let WorkerConfig { snapshot, share, party, residence, .. } = config;
+        let backends = ShareBackends {
+            choice: config.backend,
+            threads: config.threads,
+            keys: (Arc::clone(&keys), config.keys.memory_bytes),
+            lost: {
+                let stopper = stopper.clone();
+                Box::new(move |reason| {
+                    tracing::error!(%reason, "the device that computes has failed: this worker ends");
+                    stopper.stop();
+                })
+            },
+        };
         let open = move || {
             let snapshot = Snapshot::open(&snapshot)?;
             snapshot.verify_share(share)?;
             let opening = Opening { residence, party, role: Role::Folds(share) };
-            let database = Processor::new(threads)?.open_behind(&snapshot, opening, |responder| responder)?;
+            let (database, backend) = backends.open(&snapshot, opening)?;
+            tracing::info!(%backend, "the share is ready");
             let ranges = snapshot.manifest().protocol.share_bytes(share);
             let bytes = ranges.iter().map(|range| range.end - range.start).sum();
-            Ok::<_, WorkerError>((Arc::new(database), bytes))
+            Ok::<_, WorkerError>((Arc::new(database), backend, bytes))
         };
         let opened = tokio::task::spawn_blocking(open).await;
-        let (database, bytes) = match opened {
+        let (database, backend, bytes) = match opened {
             Ok(opened) => opened?,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
         };
         let limits = Service::limits(&database);
         let queue = Queue::new(Arc::clone(&database), config.queue);
         let queue = queue.map_err(|source| WorkerError::System { what: "a thread", source })?;
-        let keys = KeyRegistry::open(&config.keys)?;
         let (listener, address) = listen(config.listen).await?;
         let metrics_port = match config.metrics {
             Some(address) => Some(listen(address).await?),
@@ -144,12 +158,13 @@ impl Worker {
         };
         Ok(Self {
             service: Arc::new(service),
+            backend,
             tls,
             listener,
             address,
             metrics: metrics_port,
             drain_delay: config.drain_delay,
-            stopper: Stopper::new(),
+            stopper,
         })
     }
 
@@ -161,6 +176,11 @@ impl Worker {
     /// Where its metrics are.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(|(_, address)| *address)
+    }
+
+    /// The name of what computes.
+    pub fn backend(&self) -> &str {
+        &self.backend
     }
 
     /// What it serves.

@@ -104,7 +104,7 @@ fn compute(database: &Database, jobs: &Receiver<Job>, load: &Load) {
             .map(|(place, bytes)| Query { bytes, keys: place.and_then(|place| keys.get(place)) })
             .collect();
         // A responder has no state that a query changes, so nothing is left half changed by a panic.
-        let partial = catch_unwind(AssertUnwindSafe(|| database.responder().partial(&queries)));
+        let partial = catch_unwind(AssertUnwindSafe(|| database.partial(&queries)));
         let outcome = match partial {
             Ok(Ok(partial)) => Ok(Computed { partial, time: began.elapsed() }),
             Ok(Err(error)) => Err(NoPartial::Protocol(error)),

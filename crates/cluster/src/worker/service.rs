@@ -29,7 +29,7 @@ const PARTIAL: &str = "/v1/partial";
 pub(super) struct Service {
     pub database: Arc<Database>,
     pub limits: ShareLimits,
-    pub keys: KeyRegistry,
+    pub keys: Arc<KeyRegistry>,
     pub queue: Queue,
     /// Bytes of the database that it has.
     pub bytes: u64,
@@ -145,17 +145,24 @@ async fn keys(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
+    let response = take_keys(&service, &hash, &headers, body).await;
+    service.metrics.uploaded(response.status().as_u16());
+    response
+}
+
+async fn take_keys(service: &Arc<Service>, hash: &str, headers: &HeaderMap, body: Body) -> Response {
     let needed = service.database.responder().partial_keys_bytes();
     if needed == 0 {
         return refused(StatusCode::NOT_FOUND, "a share of this database needs no keys");
     }
-    let Ok(hash) = blake3::Hash::from_hex(&hash) else {
+    let Ok(hash) = blake3::Hash::from_hex(hash) else {
         return refused(StatusCode::BAD_REQUEST, "keys are named by 64 hexadecimal digits");
     };
-    let bytes = match receive(&headers, body, needed as u64).await {
+    let bytes = match receive(headers, body, needed as u64).await {
         Ok(bytes) => bytes,
         Err(refusal) => return refusal,
     };
+    let service = Arc::clone(service);
     let register = move || {
         if blake3::hash(&bytes) != hash {
             return Ok(None);
@@ -177,31 +184,44 @@ async fn keys(
 async fn partial(State(service): State<Arc<Service>>, request: Request) -> Response {
     let began = SystemTime::now();
     let (parts, body) = request.into_parts();
+    let (response, queries) = match read(&service, &parts.headers, body).await {
+        Ok(request) => (compute(&service, &request).await, request.queries.len()),
+        Err(refusal) => (refusal, 0),
+    };
+    service.metrics.responded(response.status().as_u16());
+    if let Some(spans) = &service.spans
+        && let Some(trace) = traced(&parts.headers)
+    {
+        let took = began.elapsed().unwrap_or(Duration::ZERO);
+        let of = (&*service.database.identity().name, queries);
+        spans.take(vec![Span::within(trace, PARTIAL, (began, took), of)]);
+    }
+    response
+}
+
+/// A batch of this share, or why it is not taken.
+async fn read(service: &Service, headers: &HeaderMap, body: Body) -> Result<ShareRequest, Response> {
     if service.leaving.load(Ordering::Relaxed) {
-        return busy("this worker ends");
+        return Err(busy("this worker ends"));
     }
-    let body = match receive(&parts.headers, body, service.limits.request_bytes()).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
-    let request = match ShareRequest::decode(&body, &service.limits) {
-        Ok(request) => request,
-        Err(error) => return refused(StatusCode::BAD_REQUEST, error),
-    };
+    let body = receive(headers, body, service.limits.request_bytes()).await?;
+    let request = ShareRequest::decode(&body, &service.limits)
+        .map_err(|error| refused(StatusCode::BAD_REQUEST, error))?;
     if request.version != service.database.identity().version {
-        return refused(StatusCode::GONE, "this worker serves another snapshot");
+        return Err(refused(StatusCode::GONE, "this worker serves another snapshot"));
     }
+    Ok(request)
+}
+
+async fn compute(service: &Arc<Service>, request: &ShareRequest) -> Response {
     let ShareRequest { keys, queries, .. } = request;
-    let count = queries.len();
-    let prepared = if keys.is_empty() { Ok(Vec::new()) } else { prepared(&service, keys).await };
-    let keys = match prepared {
+    let keys = match prepared(service, keys.clone()).await {
         Ok(keys) => keys,
         Err(refusal) => return refusal,
     };
-    let outcome = service.queue.partial(Batch { queries, keys }).await;
-    let response = match outcome {
+    match service.queue.partial(Batch { queries: queries.clone(), keys }).await {
         Ok(Computed { partial, time }) => {
-            service.metrics.computed(count, time);
+            service.metrics.computed(queries.len(), time);
             let bytes = partial.into_bytes();
             ([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response()
         }
@@ -216,16 +236,7 @@ async fn partial(State(service): State<Arc<Service>>, request: Request) -> Respo
         Err(NoPartial::Panicked) => {
             refused(StatusCode::INTERNAL_SERVER_ERROR, "the computation was aborted by a defect")
         }
-    };
-    service.metrics.responded(response.status().as_u16());
-    if let Some(spans) = &service.spans
-        && let Some(trace) = traced(&parts.headers)
-    {
-        let took = began.elapsed().unwrap_or(Duration::ZERO);
-        let of = (&*service.database.identity().name, count);
-        spans.take(vec![Span::within(trace, PARTIAL, (began, took), of)]);
     }
-    response
 }
 
 /// The keys that a batch names, prepared.
@@ -233,6 +244,9 @@ async fn prepared(
     service: &Arc<Service>,
     hashes: Vec<[u8; 32]>,
 ) -> Result<Vec<spirea_protocols::PreparedKeys>, Response> {
+    if hashes.is_empty() {
+        return Ok(Vec::new());
+    }
     let service = Arc::clone(service);
     // Keys that have left memory are prepared again.
     let prepare = move || {

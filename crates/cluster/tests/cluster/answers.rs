@@ -1,20 +1,21 @@
 //! The answers are those of one server, bit for bit.
 
 use bytes::Bytes;
-use spirea_backend::Residence;
+use spirea_backend::{Residence, Share};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::NAMES;
-use spirea_protocols::{Party, Query};
+use spirea_protocols::{Opening, Party, Query, Role};
+use spirea_server::Processor;
 use spirea_specimens::snapshots::BACKEND;
 use spirea_store::Snapshot;
 use spirea_wire::{KeysRequest, Lengths, Limits, Part, Queries, Request, Response};
 
-use crate::fixture::{Coordinating, Place, build, each_once};
+use crate::fixture::{Coordinating, Place, Working, build, build_keyed, each_once, free};
 
-/// Asks a coordinator for some records at once, and compares its answers with those of a server of the whole.
-fn answers_agree(coordinator: &Coordinating, snapshot: &Snapshot, look_ups: u64) {
+/// Has a client ask a coordinator for some records at once, and compares its answers with those of a server of the whole.
+fn answers_agree(coordinator: &Coordinating, snapshot: &Snapshot, client: u64, look_ups: u64) {
     let params = &snapshot.manifest().protocol;
-    let mut rng = SecretRng::deterministic_for_tests(9);
+    let mut rng = SecretRng::deterministic_for_tests(client);
     let hint = std::fs::read(snapshot.hint_path()).unwrap();
     let client = params.client(&hint, &[], &mut rng).unwrap();
     let whole = params.openings(Residence::Mapped)[0];
@@ -53,7 +54,8 @@ fn answers_agree(coordinator: &Coordinating, snapshot: &Snapshot, look_ups: u64)
 
 fn protocol_agrees(protocol: &str) {
     let place = Place::new();
-    let snapshot = build(place.path(), protocol, 1);
+    let snapshot =
+        if protocol == "onion" { build_keyed(place.path()) } else { build(place.path(), protocol, 1) };
     let party = (snapshot.manifest().protocol.parties() > 1).then_some(Party::Zero);
     // Long batches find out how fast it is: one number of shares says as much of it as three, unless there is time.
     let long = std::env::var("SPIREA_CONFORMANCE").is_ok_and(|wanted| wanted == "long");
@@ -62,7 +64,7 @@ fn protocol_agrees(protocol: &str) {
         let workers = place.workers(&snapshot, count);
         let coordinator = place.coordinator(place.place(&[(&snapshot, each_once(&workers))]), party);
         coordinator.ready(&snapshot);
-        answers_agree(&coordinator, &snapshot, 3);
+        answers_agree(&coordinator, &snapshot, 9, 3);
     }
 }
 
@@ -85,20 +87,38 @@ agree! {
     double_pack: "double-pack", hybrid: "hybrid", onion: "onion", dpf_xor: "dpf-xor", dpf_sum: "dpf-sum"
 }
 
+/// Bytes of a client's keys as a server of a share holds them.
+fn prepared_bytes(snapshot: &Snapshot) -> u64 {
+    let params = &snapshot.manifest().protocol;
+    let opening = Opening { role: Role::Folds(Share::WHOLE), ..params.openings(Residence::Mapped)[0] };
+    let server = Processor::new(1).unwrap().open_behind(snapshot, opening, |responder| responder).unwrap();
+    let client = params.client(&[], &[], &mut SecretRng::deterministic_for_tests(1)).unwrap();
+    server.responder().prepare_keys(client.keys().unwrap().bytes()).unwrap().memory_bytes() as u64
+}
+
 #[test]
-fn keys_reach_each_worker_once_and_again_when_it_has_lost_them() {
+fn keys_reach_a_worker_once_and_again_when_those_of_others_have_displaced_them() {
     let place = Place::new();
-    let snapshot = build(place.path(), "onion", 1);
+    let snapshot = build_keyed(place.path());
     let mut config = place.worker_config(&snapshot, 0, 1);
-    config.metrics = Some(([127, 0, 0, 1], 0).into());
-    // Room for one client's keys: another's displace them.
-    config.keys.memory_bytes = 1;
-    let worker = crate::fixture::Working::start(config);
+    config.metrics = Some(free());
+    config.keys.memory_bytes = prepared_bytes(&snapshot) * 3 / 2;
+    let worker = Working::start(config);
     let coordinator = place.coordinator(place.place(&[(&snapshot, vec![vec![worker.url()]])]), None);
     coordinator.ready(&snapshot);
-    answers_agree(&coordinator, &snapshot, 2);
-    answers_agree(&coordinator, &snapshot, 2);
-    let requests = coordinator.replica(0, 0)["requests"].as_u64().unwrap();
-    answers_agree(&coordinator, &snapshot, 1);
-    assert_eq!(coordinator.replica(0, 0)["requests"], requests + 1);
+    let counts = || {
+        ["spirea_key_uploads_total{status=\"204\"}", "spirea_partial_responses_total{status=\"424\"}"]
+            .map(|name| worker.metric(name))
+    };
+    // The keys of dummy queries have been there.
+    let [measured, none] = counts();
+    assert_eq!(none, 0.0);
+    (0..3).for_each(|_| answers_agree(&coordinator, &snapshot, 1, 2));
+    assert_eq!(counts(), [measured + 1.0, 0.0]);
+    // There is room for one client's, and the coordinator does not know whose have gone.
+    answers_agree(&coordinator, &snapshot, 2, 1);
+    assert_eq!(counts(), [measured + 2.0, 0.0]);
+    answers_agree(&coordinator, &snapshot, 1, 1);
+    assert_eq!(counts(), [measured + 3.0, 1.0]);
+    assert_eq!(coordinator.replica(0, 0)["failures"], 0);
 }

@@ -1,12 +1,16 @@
 //! Certificates.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use spirea_cluster::MutualFiles;
 use spirea_server::TlsFiles;
 
-/// Who signs the certificates of workers and coordinators.
+/// How long certificates last that no test outlives.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Who signs the certificates of workers, or those of coordinators.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -16,19 +20,27 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Writes the files of one side: a certificate of this authority for this machine, and `other` as whom it trusts.
-    pub fn issue(&self, folder: &Path, name: &str, other: &Self) -> MutualFiles {
+    /// Writes the files of one side: a certificate of this authority for this machine, and `others` as whom it trusts.
+    pub fn issue(&self, folder: &Path, name: &str, others: &[&Self]) -> MutualFiles {
+        self.issue_for(folder, name, others, DAY)
+    }
+
+    /// The same, with a certificate that expires after so long.
+    pub fn issue_for(&self, folder: &Path, name: &str, others: &[&Self], lasts: Duration) -> MutualFiles {
         let path = |kind: &str| -> PathBuf { folder.join(format!("{name}.{kind}.pem")) };
         let files = MutualFiles {
             own: TlsFiles { certificate: path("certificate"), key: path("key") },
             authority: path("authority"),
         };
         let pair = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(["localhost", "127.0.0.1"].map(String::from)).unwrap();
+        let mut params = CertificateParams::new(["localhost", "127.0.0.1"].map(String::from)).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        params.not_after = date_time_ymd(1970, 1, 1) + now + lasts;
         let certificate = params.signed_by(&pair, &self.0).unwrap();
         std::fs::write(&files.own.certificate, certificate.pem()).unwrap();
         std::fs::write(&files.own.key, pair.serialize_pem()).unwrap();
-        std::fs::write(&files.authority, other.0.pem()).unwrap();
+        let authorities: String = others.iter().map(|other| other.0.pem()).collect();
+        std::fs::write(&files.authority, authorities).unwrap();
         files
     }
 }

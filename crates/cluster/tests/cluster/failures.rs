@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::{get, post};
-use spirea_cluster::{MutualTls, ShareState, ShareStatus};
+use spirea_cluster::{CoordinatorConfig, MutualTls, ShareStatus};
 use spirea_server::{Limits, Stopper, serve_router};
+use spirea_wire::{Queries, Request};
 
 use crate::fixture::{Coordinating, Place, ROWS, build, each_once, eventually, value};
 use crate::proxy::Proxy;
@@ -84,7 +85,9 @@ fn a_query_that_waits_too_long_is_refused_and_the_next_one_answered() {
     let snapshot = build(place.path(), "simple", 1);
     let mut workers = place.workers(&snapshot, 2);
     let placement = place.place(&[(&snapshot, each_once(&workers))]);
-    let coordinator = place.patient_coordinator(placement, None, Duration::from_millis(800));
+    let patience = Duration::from_millis(800);
+    let coordinator =
+        Coordinating::start(CoordinatorConfig { patience, ..place.coordinator_config(placement) });
     coordinator.ready(&snapshot);
     let mut client = place.client(&coordinator);
     client.get_indices(&[3]).unwrap();
@@ -98,6 +101,68 @@ fn a_query_that_waits_too_long_is_refused_and_the_next_one_answered() {
     eventually("it is back", || coordinator.replica(1, 0)["state"] == "ready");
     let found = client.get_indices(&[4]).unwrap().remove(0).unwrap().into_fields();
     assert_eq!(found, [value(4, 1).into_bytes()]);
+}
+
+#[test]
+fn a_batch_may_take_longer_than_lost_machines_are_waited_for_but_not_for_ever() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let worker = place.worker(&snapshot, 0, 1);
+    let slow = Proxy::to(worker.address);
+    let stuck = Wrong::start(&place, &worker.status, None);
+    let of = |url: &str| place.place(&[(&snapshot, vec![vec![url.to_owned()]])]);
+    let coordinator = Coordinating::start(CoordinatorConfig {
+        patience: Duration::from_millis(200),
+        batch_timeout: Duration::from_secs(3),
+        ..place.coordinator_config(of(&slow.url()))
+    });
+    coordinator.ready(&snapshot);
+    let mut client = place.client(&coordinator);
+    slow.slow_down(Duration::from_millis(600));
+    assert!(client.get_indices(&[3]).unwrap()[0].is_some());
+    of(&stuck.url);
+    eventually("it is believed to be ready", || {
+        let replica = coordinator.replica(0, 0);
+        replica["url"] == *stuck.url && replica["state"] == "ready"
+    });
+    let error = client.get_indices(&[4]).map(drop).unwrap_err();
+    assert!(error.to_string().contains("did not answer"), "{error}");
+    slow.slow_down(Duration::ZERO);
+    of(&slow.url());
+    eventually("the worker is back", || coordinator.replica(0, 0)["state"] == "ready");
+    assert!(client.get_indices(&[4]).unwrap()[0].is_some());
+}
+
+/// Two replicas answer two batches in the time of one: neither is a second request for what the other one is slow at.
+#[test]
+fn replicas_compute_batches_at_the_same_time() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let workers = [place.worker(&snapshot, 0, 1), place.worker(&snapshot, 0, 1)];
+    let slow = workers.each_ref().map(|worker| Proxy::to(worker.address));
+    slow.iter().for_each(|proxy| proxy.slow_down(Duration::from_millis(300)));
+    let urls = slow.iter().map(Proxy::url).collect();
+    let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
+    coordinator.ready(&snapshot);
+    eventually("both are ready", || [0, 1].iter().all(|&i| coordinator.replica(0, i)["state"] == "ready"));
+    let query_bytes = snapshot.manifest().protocol.sizes().query_bytes;
+    // Batches that are full wait for nobody.
+    let queries = vec![vec![1; query_bytes].into(); workers[0].status.max_batch];
+    let base = Queries { keys: None, queries };
+    let request = Request { version: snapshot.version(), base, delta: None }.encode();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let (status, body) = coordinator.post("/v1/databases/words/query", &request);
+                assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+            });
+        }
+        eventually("both compute", || {
+            let replicas = coordinator.snapshots()[0]["shares"][0].clone();
+            let of = |name: &str| [0, 1].map(|i| replicas[i][name].as_u64().unwrap());
+            of("hedges") == [0, 0] && of("in_flight").iter().all(|&batches| batches > 0)
+        });
+    });
 }
 
 #[test]
@@ -138,16 +203,23 @@ struct Wrong {
 }
 
 impl Wrong {
-    fn start(place: &Place, status: &ShareStatus, answer: Vec<u8>) -> Self {
+    /// One that never answers if there are no bytes.
+    fn start(place: &Place, status: &ShareStatus, answer: Option<Vec<u8>>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
-        let acceptor = MutualTls::open(&place.known("wrong")).unwrap().acceptor();
+        let acceptor = MutualTls::open(&place.as_worker("wrong")).unwrap().acceptor();
         let status = serde_json::to_vec(status).unwrap();
+        let answered = || async move {
+            match answer {
+                Some(answer) => answer,
+                None => std::future::pending().await,
+            }
+        };
         let router = Router::new()
             .route("/v1/share", get(|| async move { status }))
-            .route("/v1/partial", post(|| async move { answer }));
+            .route("/v1/partial", post(answered));
         runtime.spawn(async move {
             serve_router(listener, Some(acceptor), router, Limits::default(), &Stopper::new()).await;
         });
@@ -161,25 +233,12 @@ fn what_is_no_partial_of_the_batch_is_never_made_an_answer_of() {
     let snapshot = build(place.path(), "simple", 1);
     let params = &snapshot.manifest().protocol;
     let right = place.worker(&snapshot, 0, 1);
-    let status = ShareStatus {
-        database: "words".into(),
-        version: snapshot.version_hex(),
-        share: 0,
-        shares: 1,
-        party: None,
-        bytes: params.matrix_bytes(),
-        queue: 0,
-        running: 0,
-        max_batch: 64,
-        keys_bytes: 0,
-        state: ShareState::Ready,
-    };
     // The header of share 0 of 1, of no batch at all; nothing; and what is no share.
     let mut header = vec![0; 40 + params.sizes().answer_bytes * 2];
     header[4] = 1;
     let no_share = [&[9; 40][..], &header].concat();
     for answer in [header, Vec::new(), no_share] {
-        let wrong = Wrong::start(&place, &status, answer);
+        let wrong = Wrong::start(&place, &right.status, Some(answer));
         let urls = vec![wrong.url.clone(), right.url()];
         let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
         coordinator.ready(&snapshot);
@@ -189,8 +248,8 @@ fn what_is_no_partial_of_the_batch_is_never_made_an_answer_of() {
         });
     }
     // One that serves something else is not asked.
-    let other = ShareStatus { version: "0".repeat(64), ..status };
-    let wrong = Wrong::start(&place, &other, Vec::new());
+    let other = ShareStatus { version: "0".repeat(64), ..right.status.clone() };
+    let wrong = Wrong::start(&place, &other, None);
     let urls = vec![wrong.url.clone(), right.url()];
     let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
     coordinator.ready(&snapshot);

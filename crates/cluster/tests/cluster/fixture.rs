@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use spirea_backend::{Residence, Share};
 use spirea_client::{ClientOptions, HttpClient};
-use spirea_cluster::{Coordinator, CoordinatorConfig, MutualFiles, Worker, WorkerConfig};
+use spirea_cluster::{Coordinator, CoordinatorConfig, MutualFiles, ShareStatus, Worker, WorkerConfig};
 use spirea_engine::KeyOptions;
 use spirea_protocols::Party;
-use spirea_server::{ServerConfig, Stopper};
+use spirea_server::{BackendChoice, ServerConfig, Stopper};
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
 use spirea_store::Snapshot;
 use tempfile::TempDir;
@@ -20,10 +20,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::authority::Authority;
 
 /// How long anything may take that is not waited for forever, on a machine with much else to do.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until `condition` holds.
-pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < PATIENCE, "{what}");
@@ -41,32 +41,49 @@ pub fn value(row: u64, edition: u8) -> String {
 
 /// Builds a table called `words`.
 pub fn build(folder: &Path, protocol: &str, edition: u8) -> Snapshot {
-    let rows: String = (0..ROWS).map(|row| format!("{}\n", value(row, edition))).collect();
-    let out = folder.join("words").join(format!("{protocol}-{edition}"));
+    build_of(folder, &format!("{protocol}-{edition}"), protocol, (0..ROWS).map(|row| value(row, edition)))
+}
+
+/// Builds one of several polynomials, whose clients have keys that servers of its shares need.
+pub fn build_keyed(folder: &Path) -> Snapshot {
+    let padding = "x".repeat(200);
+    build_of(folder, "keyed", "onion", (0..2000).map(|row| format!("{row} {padding}")))
+}
+
+fn build_of(folder: &Path, name: &str, protocol: &str, rows: impl Iterator<Item = String>) -> Snapshot {
+    let rows: String = rows.map(|row| row + "\n").collect();
+    let out = folder.join("words").join(name);
     std::fs::create_dir_all(out.parent().unwrap()).unwrap();
     let mut options = csv_options(&out, protocol, columns(None, &["value"]), &format!("value\n{rows}"));
     options.name = Some("words".into());
     try_build(&options).unwrap()
 }
 
-/// The files that a test has, and its certificates.
+/// The files that a test has, and who signs its certificates.
 pub struct Place {
     pub folder: TempDir,
-    pub authority: Authority,
+    pub workers: Authority,
+    pub coordinators: Authority,
 }
 
 impl Place {
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), authority: Authority::new() }
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder, workers: Authority::new(), coordinators: Authority::new() }
     }
 
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// What a worker or a coordinator of this place is known by.
-    pub fn known(&self, name: &str) -> MutualFiles {
-        self.authority.issue(self.path(), name, &self.authority)
+    /// What a worker is known by, in files of this name.
+    pub fn as_worker(&self, name: &str) -> MutualFiles {
+        self.workers.issue(self.path(), name, &[&self.coordinators])
+    }
+
+    /// What a coordinator is known by.
+    pub fn as_coordinator(&self, name: &str) -> MutualFiles {
+        self.coordinators.issue(self.path(), name, &[&self.workers])
     }
 
     pub fn worker(&self, snapshot: &Snapshot, index: usize, count: usize) -> Working {
@@ -80,8 +97,9 @@ impl Place {
             share: Share::new(index, count).unwrap(),
             party: two.then_some(Party::Zero),
             listen: free(),
-            tls: self.known("worker"),
+            tls: self.as_worker("worker"),
             metrics: None,
+            backend: BackendChoice::Cpu,
             threads: 1,
             residence: Residence::Mapped,
             queue: 8,
@@ -110,23 +128,24 @@ impl Place {
     }
 
     pub fn coordinator(&self, placement: PathBuf, party: Option<Party>) -> Coordinating {
-        self.patient_coordinator(placement, party, PATIENCE)
+        let config = self.coordinator_config(placement);
+        Coordinating::start(CoordinatorConfig { server: ServerConfig { party, ..config.server }, ..config })
     }
 
-    pub fn patient_coordinator(
-        &self,
-        placement: PathBuf,
-        party: Option<Party>,
-        patience: Duration,
-    ) -> Coordinating {
+    pub fn coordinator_config(&self, placement: PathBuf) -> CoordinatorConfig {
         let server = ServerConfig {
             listen: free(),
             admin_listen: Some(free()),
             threads: 1,
-            party,
             ..ServerConfig::default()
         };
-        Coordinating::start(CoordinatorConfig { server, placement, tls: self.known("coordinator"), patience })
+        CoordinatorConfig {
+            server,
+            placement,
+            tls: self.as_coordinator("coordinator"),
+            patience: PATIENCE,
+            batch_timeout: PATIENCE,
+        }
     }
 
     /// A client of `words`.
@@ -141,7 +160,8 @@ pub fn each_once(workers: &[Working]) -> Vec<Vec<String>> {
     workers.iter().map(|worker| vec![worker.url()]).collect()
 }
 
-fn free() -> SocketAddr {
+/// A port that nobody has.
+pub fn free() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
@@ -152,7 +172,9 @@ fn runtime() -> Runtime {
 /// A worker that runs until it is stopped, killed or dropped.
 pub struct Working {
     pub address: SocketAddr,
-    pub metrics: Option<SocketAddr>,
+    /// What it said of itself at first.
+    pub status: ShareStatus,
+    metrics: Option<SocketAddr>,
     pub stopper: Stopper,
     running: Option<tokio::task::JoinHandle<()>>,
     runtime: Option<Runtime>,
@@ -163,8 +185,22 @@ impl Working {
         let runtime = runtime();
         let worker = runtime.block_on(Worker::open(config)).unwrap();
         let (address, metrics, stopper) = (worker.address(), worker.metrics_address(), worker.stopper());
+        let status = worker.status();
         let running = Some(runtime.spawn(worker.run()));
-        Self { address, metrics, stopper, running, runtime: Some(runtime) }
+        Self { address, status, metrics, stopper, running, runtime: Some(runtime) }
+    }
+
+    /// What whoever watches it is told under a path.
+    pub fn watched(&self, path: &str) -> (u16, String) {
+        let (status, text) = exchange(self.metrics.expect("it is watched"), "GET", path, "", b"");
+        (status, String::from_utf8(text).unwrap())
+    }
+
+    /// One of its metrics, by its name and its labels; 0 if it has none of these.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.watched("/metrics").1;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().unwrap())
     }
 
     pub fn url(&self) -> String {
@@ -218,7 +254,11 @@ impl Coordinating {
 
     /// Waits until it answers for a version.
     pub fn ready(&self, snapshot: &Snapshot) {
-        eventually("the snapshot is current", || self.current() == Some(snapshot.version_hex()));
+        let started = Instant::now();
+        while self.current() != Some(snapshot.version_hex()) {
+            assert!(started.elapsed() < PATIENCE, "the snapshot is not current: {}", self.report());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// The version that is current.
@@ -232,6 +272,11 @@ impl Coordinating {
         let (status, body) = self.admin("GET", "/v1/placement", b"");
         assert_eq!(status, 200);
         serde_json::from_slice(&body).unwrap()
+    }
+
+    /// What it reports of the first database's snapshots.
+    pub fn snapshots(&self) -> Vec<Value> {
+        self.report()["databases"][0]["snapshots"].as_array().unwrap().clone()
     }
 
     /// What it reports of a replica of the first snapshot.

@@ -1,9 +1,13 @@
 //! Placements that change while queries are answered.
 
+use std::time::Duration;
+
 use serde_json::json;
+use spirea_wire::{Queries, Request};
 
 use crate::failures::while_asked;
 use crate::fixture::{Place, build, each_once, eventually, exchange};
+use crate::proxy::Proxy;
 
 #[test]
 fn versions_roll_over_under_load_without_an_error() {
@@ -20,7 +24,7 @@ fn versions_roll_over_under_load_without_an_error() {
         // Shard by shard: of the new version only one share is served at first.
         workers.push(place.worker(&second, 0, 2));
         place.place(&[(&first, of_first.clone()), (&second, vec![vec![workers[0].url()], vec![]])]);
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(500));
         assert_eq!(coordinator.current(), Some(version.clone()));
         workers.push(place.worker(&second, 1, 2));
         place.place(&[(&first, of_first.clone()), (&second, each_once(&workers))]);
@@ -31,6 +35,45 @@ fn versions_roll_over_under_load_without_an_error() {
         eventually("the former version has gone", || config(&format!("?version={version}")) != 200);
         former.iter_mut().for_each(|worker| worker.drain());
     });
+}
+
+#[test]
+fn a_former_version_is_listed_until_all_that_it_accepted_is_answered() {
+    let place = Place::new();
+    let [first, second] = [1, 2].map(|edition| build(place.path(), "simple", edition));
+    let (mut former, newest) = (place.worker(&first, 0, 1), place.worker(&second, 0, 1));
+    let slow = Proxy::to(former.address);
+    let coordinator = place.coordinator(place.place(&[(&first, vec![vec![slow.url()]])]), None);
+    coordinator.ready(&first);
+    let of_second = vec![vec![newest.url()]];
+    place.place(&[(&first, vec![vec![slow.url()]]), (&second, of_second.clone())]);
+    coordinator.ready(&second);
+    assert!(coordinator.snapshots().iter().all(|snapshot| snapshot["in_flight"] == 0));
+    let query_bytes = first.manifest().protocol.sizes().query_bytes;
+    // Full batches, more than the worker computes while it drains.
+    let queries = vec![vec![1; query_bytes].into(); former.status.max_batch];
+    let base = Queries { keys: None, queries };
+    let request = Request { version: first.version(), base, delta: None }.encode();
+    slow.slow_down(Duration::from_millis(200));
+    let path = first.folder().display().to_string();
+    let leaving = || coordinator.snapshots().into_iter().find(|snapshot| snapshot["path"] == *path);
+    std::thread::scope(|scope| {
+        let accepted: Vec<_> = (0..10)
+            .map(|_| scope.spawn(|| coordinator.post("/v1/databases/words/query", &request)))
+            .collect();
+        eventually("some wait", || leaving().unwrap()["in_flight"].as_u64() > Some(6));
+        place.place(&[(&second, of_second)]);
+        eventually("it is placed no longer", || {
+            leaving().is_some_and(|snapshot| snapshot["state"] == "leaving" && snapshot["in_flight"] != 0)
+        });
+        eventually("nobody waits for it", || leaving().is_none());
+        former.drain();
+        for answered in accepted {
+            let (status, body) = answered.join().unwrap();
+            assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+        }
+    });
+    assert_eq!(coordinator.current(), Some(second.version_hex()));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use spirea_cluster::{CoordinatorConfig, WorkerConfig};
 use spirea_server::ServerConfig;
 
-use crate::fixture::{Coordinating, PATIENCE, Place, Working, build, each_once, eventually};
+use crate::fixture::{Coordinating, Place, Working, build, each_once, eventually};
 
 /// A collector, and the spans that it has taken.
 fn collector() -> (SocketAddr, Arc<Mutex<Vec<Value>>>) {
@@ -51,11 +51,9 @@ fn a_query_is_one_trace_through_the_coordinator_and_all_workers() {
         |index| Working::start(WorkerConfig { traces: traces(), ..place.worker_config(&snapshot, index, 2) });
     let workers: Vec<Working> = [0, 1].map(worker).into();
     let placement = place.place(&[(&snapshot, each_once(&workers))]);
-    let free = ([127, 0, 0, 1], 0).into();
-    let server =
-        ServerConfig { listen: free, admin_listen: Some(free), traces: traces(), ..ServerConfig::default() };
-    let tls = place.known("coordinator");
-    let coordinator = Coordinating::start(CoordinatorConfig { server, placement, tls, patience: PATIENCE });
+    let config = place.coordinator_config(placement);
+    let server = ServerConfig { traces: traces(), ..config.server };
+    let coordinator = Coordinating::start(CoordinatorConfig { server, ..config });
     coordinator.ready(&snapshot);
     place.client(&coordinator).get_indices(&[7]).unwrap();
     let named = |name: &str| -> Vec<Value> {

@@ -1,5 +1,6 @@
 //! Workers by themselves: what they read, what they refuse, and what they say.
 
+use std::error::Error;
 use std::os::unix::fs::FileExt as _;
 
 use bytes::Bytes;
@@ -8,12 +9,12 @@ use hyper::client::conn::http2::SendRequest;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use spirea_backend::Share;
-use spirea_cluster::{MutualTls, ShareFiles, Worker, WorkerConfig};
+use spirea_cluster::{MutualFiles, MutualTls, ShareFiles, ShareStatus, Worker, WorkerConfig};
 use spirea_store::Snapshot;
 use spirea_store::manifest::{GROUPS_FILE, MANIFEST_FILE};
 use spirea_wire::ShareRequest;
 
-use crate::fixture::{Place, Working, build, each_once, exchange};
+use crate::fixture::{Place, Working, build, each_once};
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
 
 /// A snapshot of several groups of bytes.
@@ -78,31 +79,49 @@ fn a_worker_reads_its_own_bytes_and_verifies_them() {
 }
 
 /// A connection as a coordinator has it.
-struct Asking {
+pub struct Asking {
     sender: SendRequest<Full<Bytes>>,
     base: String,
 }
 
 impl Asking {
-    async fn of(place: &Place, worker: &Working) -> Self {
-        let stream = tokio::net::TcpStream::connect(worker.address).await.unwrap();
-        let tls = MutualTls::open(&place.known("asking")).unwrap().client();
-        let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
-        let stream = tokio_rustls::TlsConnector::from(tls).connect(name, stream).await.unwrap();
-        let handshake =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-        let (sender, connection) = handshake.unwrap();
+    /// One that has been used: with TLS 1.3 a worker's refusal of a certificate comes behind the handshake.
+    pub async fn open(files: &MutualFiles, worker: &Working) -> Result<Self, Box<dyn Error>> {
+        let stream = tokio::net::TcpStream::connect(worker.address).await?;
+        let tls = MutualTls::open(files)?.client();
+        let name = rustls::pki_types::ServerName::try_from("127.0.0.1")?;
+        let stream = tokio_rustls::TlsConnector::from(tls).connect(name, stream).await?;
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        Self { sender, base: worker.url() }
+        let asking = Self { sender, base: worker.url() };
+        asking.status().await?;
+        Ok(asking)
+    }
+
+    /// What the worker says of itself.
+    pub async fn status(&self) -> Result<ShareStatus, Box<dyn Error>> {
+        let (status, _, body) = self.try_ask("GET", "/v1/share", "").await?;
+        assert_eq!(status, StatusCode::OK);
+        Ok(serde_json::from_slice(&body)?)
     }
 
     async fn ask(&self, method: &str, path: &str, body: impl Into<Bytes>) -> (StatusCode, bool, Bytes) {
+        self.try_ask(method, path, body).await.unwrap()
+    }
+
+    async fn try_ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<(StatusCode, bool, Bytes), hyper::Error> {
         let mut sender = self.sender.clone();
-        sender.ready().await.unwrap();
+        sender.ready().await?;
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
-        let response = sender.send_request(request.body(Full::new(body.into())).unwrap()).await.unwrap();
+        let response = sender.send_request(request.body(Full::new(body.into())).unwrap()).await?;
         let (status, later) = (response.status(), response.headers().contains_key("retry-after"));
-        (status, later, response.into_body().collect().await.unwrap().to_bytes())
+        Ok((status, later, response.into_body().collect().await?.to_bytes()))
     }
 }
 
@@ -119,11 +138,9 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let asking = Asking::of(&place, &worker).await;
+        let asking = Asking::open(&place.as_coordinator("asking"), &worker).await.unwrap();
         let version = snapshot.version();
-        let (status, _, body) = asking.ask("GET", "/v1/share", "").await;
-        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!((status, &said["version"]), (StatusCode::OK, &snapshot.version_hex().into()));
+        assert_eq!(asking.status().await.unwrap().version, snapshot.version_hex());
         let wrong = [
             (Bytes::from("nonsense"), StatusCode::BAD_REQUEST),
             (request([1; 32], 1), StatusCode::GONE),
@@ -151,14 +168,14 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
         assert!(answered > 0 && refused > 0, "{answered} answered, {refused} refused");
         assert_eq!(asking.ask("POST", "/v1/partial", request(version, 1)).await.0, StatusCode::OK);
     });
-    let address = worker.metrics.unwrap();
-    let (_, text) = exchange(address, "GET", "/metrics", "", b"");
-    let text = String::from_utf8(text).unwrap();
-    assert!(
-        text.contains("spirea_share_info{")
-            && text.contains("spirea_partial_responses_total{status=\"503\"}")
-    );
-    assert_eq!(exchange(address, "GET", "/readyz", "", b"").0, 200);
+    assert!(worker.watched("/metrics").1.contains("spirea_share_info{"));
+    assert_eq!(worker.watched("/readyz").0, 200);
+    // Whatever is answered is counted, however early.
+    let counted =
+        |status: u16| worker.metric(&format!("spirea_partial_responses_total{{status=\"{status}\"}}"));
+    assert_eq!([400, 410, 413].map(counted), [3.0, 1.0, 1.0]);
+    assert!(counted(503) > 0.0);
+    assert_eq!(worker.metric("spirea_key_uploads_total{status=\"404\"}"), 1.0);
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl KeyRegistry {
     }
 
     /// Bytes of what is prepared for some of the backends.
-    pub(crate) fn prepared_for(&self, backends: &[BackendId]) -> u64 {
+    pub fn prepared_for(&self, backends: &[BackendId]) -> u64 {
         lock(&self.memory).bytes_of(|(form, _)| backends.contains(&form.backend()))
     }
 

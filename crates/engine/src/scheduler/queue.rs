@@ -1,5 +1,6 @@
-//! The bounded queue of requests, and the thread that answers them.
+//! The bounded queue of requests, and the threads that answer them.
 
+use std::any::Any;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -40,8 +41,13 @@ struct Job {
     reply: oneshot::Sender<Outcome>,
 }
 
+/// How many batches are computed at the same time; asked before each.
+pub type Slots = Box<dyn Fn() -> usize + Send + Sync>;
+
 struct Queue {
     batcher: Batcher<Job>,
+    /// Those that compute a batch, and those that wait for one.
+    threads: usize,
     stopped: bool,
 }
 
@@ -49,6 +55,7 @@ struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
     clock: Clock,
+    slots: Slots,
 }
 
 impl Shared {
@@ -56,13 +63,23 @@ impl Shared {
         lock(&self.queue)
     }
 
+    /// Begins to answer on a thread of its own.
+    fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let worker = Arc::clone(self);
+        std::thread::Builder::new().name("spirea-answer".into()).spawn(move || worker.work()).map(drop)
+    }
+
     /// The next batch and when it was taken, or `None` when the scheduler is gone.
-    fn next(&self) -> Option<(Batch<Job>, Duration)> {
+    fn next(self: &Arc<Self>) -> Option<(Batch<Job>, Duration)> {
         let mut queue = self.lock();
         while !queue.stopped {
             let now = (self.clock)();
+            queue.batcher.set_slots((self.slots)());
             queue = match queue.batcher.next(now) {
-                Next::Launch(batch) => return Some((batch, now)),
+                Next::Launch(batch) => {
+                    self.look_after(&mut queue);
+                    return Some((batch, now));
+                }
                 Next::Idle => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
                 Next::Wait(until) => {
                     let waited = self.changed.wait_timeout(queue, until.saturating_sub(now));
@@ -73,9 +90,22 @@ impl Shared {
         None
     }
 
-    fn work(&self) {
+    /// Has another thread look after what waits, when this one has a batch to compute and a slot is left.
+    fn look_after(self: &Arc<Self>, queue: &mut Queue) {
+        if !queue.batcher.has_slot() {
+            return;
+        }
+        if queue.threads > queue.batcher.batches() {
+            self.changed.notify_one();
+        } else if self.start().is_ok() {
+            // Without a thread, batches take turns on those that there are.
+            queue.threads += 1;
+        }
+    }
+
+    fn work(self: &Arc<Self>) {
         while let Some((batch, launched)) = self.next() {
-            let Batch { queries, requests, .. } = batch;
+            let Batch { number, queries, requests, .. } = batch;
             let (mut parts, mut callers, mut trace) = (Vec::new(), Vec::new(), None);
             for Request { arrived, queries, item: Job { parts: of_request, trace: of_job, reply } } in
                 requests
@@ -92,7 +122,7 @@ impl Shared {
                 parts[0][0].database.note(queries, *time);
             }
             drop(parts);
-            self.lock().batcher.finished();
+            self.lock().batcher.finished(number);
             tell(callers, outcomes);
         }
     }
@@ -125,7 +155,7 @@ fn tell(
     }
 }
 
-/// The queue and its thread. Dropping it ends the thread after the batch at hand; requests that still wait
+/// The queue and its threads. Dropping it ends each after the batch at hand; requests that still wait
 /// fail with [`EngineError::Stopping`].
 pub struct Scheduler(Arc<Shared>);
 
@@ -135,19 +165,30 @@ impl Scheduler {
     /// # Errors
     /// If the system gives no thread.
     pub fn new(capacity: usize, window: Window) -> std::io::Result<Self> {
-        let origin = Instant::now();
-        Self::with_clock(capacity, window, Arc::new(move || origin.elapsed()))
+        Self::of_slots(capacity, window, Box::new(|| 1))
     }
 
-    /// The same by another clock. Windows are waited for in real time, and then looked up on the clock.
+    /// One that has as many batches computed at the same time as there are slots.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn of_slots(capacity: usize, window: Window, slots: Slots) -> std::io::Result<Self> {
+        let origin = Instant::now();
+        Self::start(capacity, window, Arc::new(move || origin.elapsed()), slots)
+    }
+
+    /// One by another clock. Windows are waited for in real time, and then looked up on the clock.
     ///
     /// # Errors
     /// If the system gives no thread.
     pub fn with_clock(capacity: usize, window: Window, clock: Clock) -> std::io::Result<Self> {
-        let queue = Queue { batcher: Batcher::new(window, capacity), stopped: false };
-        let shared = Arc::new(Shared { queue: Mutex::new(queue), changed: Condvar::new(), clock });
-        let worker = Arc::clone(&shared);
-        std::thread::Builder::new().name("spirea-answer".into()).spawn(move || worker.work())?;
+        Self::start(capacity, window, clock, Box::new(|| 1))
+    }
+
+    fn start(capacity: usize, window: Window, clock: Clock, slots: Slots) -> std::io::Result<Self> {
+        let queue = Queue { batcher: Batcher::new(window, capacity), threads: 1, stopped: false };
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), changed: Condvar::new(), clock, slots });
+        shared.start()?;
         Ok(Self(shared))
     }
 
@@ -180,7 +221,7 @@ impl Scheduler {
         match arrived {
             Ok(number) => {
                 self.0.changed.notify_one();
-                Ok(Ticket { number, shared: Arc::clone(&self.0), outcome })
+                Ok(Ticket { number, shared: Arc::clone(&self.0), outcome, kept: None })
             }
             Err(Full { backlog, .. }) => {
                 let seconds = backlog.as_secs_f64().ceil().clamp(1.0, 60.0);
@@ -203,7 +244,7 @@ impl Drop for Scheduler {
             queue.batcher.drain()
         };
         drop(abandoned);
-        self.0.changed.notify_one();
+        self.0.changed.notify_all();
     }
 }
 
@@ -213,6 +254,16 @@ pub struct Ticket {
     number: RequestNumber,
     shared: Arc<Shared>,
     outcome: oneshot::Receiver<Outcome>,
+    /// What does not end before it.
+    kept: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Ticket {
+    /// The same, which keeps something alive.
+    pub(super) fn keeping(mut self, kept: Arc<dyn Any + Send + Sync>) -> Self {
+        self.kept = Some(kept);
+        self
+    }
 }
 
 impl Future for Ticket {

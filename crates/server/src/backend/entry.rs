@@ -1,4 +1,4 @@
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, Share};
 use spirea_engine::{Database, LoadError};
 use spirea_protocols::Opening;
 use spirea_protocols::registry::ProtocolParams;
@@ -9,11 +9,11 @@ pub(super) trait DatabaseBackend: Send + Sync {
     /// What it is, in a word that no other backend of the server has.
     fn kind(&self) -> &'static str;
 
-    /// Whether there is room for a database; asked before it is opened.
+    /// Whether there is room for a share of a database; asked before it is opened.
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] with the bytes wanted and free.
-    fn fits(&self, params: &ProtocolParams) -> Result<(), BackendError>;
+    fn fits(&self, params: &ProtocolParams, share: Share) -> Result<(), BackendError>;
 
     /// Opens a verified snapshot that [fits](Self::fits), and measures it. Gives the name of what it is on, too.
     ///

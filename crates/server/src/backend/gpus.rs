@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use spirea_backend::{Backend as _, BackendError, Demand, Strategy};
+use spirea_backend::{Backend as _, BackendError, Demand, Share, Strategy};
 use spirea_cuda::driver::{Device, device_count};
 use spirea_cuda::{CudaBackend, DeviceGroup};
 use spirea_engine::{Database, LoadError};
@@ -66,12 +66,12 @@ impl DatabaseBackend for Gpus {
         "GPU"
     }
 
-    fn fits(&self, params: &ProtocolParams) -> Result<(), BackendError> {
-        let demand = gpu_demand(params, 1);
+    fn fits(&self, params: &ProtocolParams, share: Share) -> Result<(), BackendError> {
+        let demand = share_demand(params, share);
         self.memory.fits(match &self.backend {
             GpuBackend::One(_) => demand.whole_bytes,
             GpuBackend::Several(group, strategy) => {
-                let chosen = strategy.map_or_else(|| choose(group, params), Ok)?;
+                let chosen = strategy.map_or_else(|| choose(group, demand), Ok)?;
                 demand.device_bytes(group.members().len(), chosen)
             }
         })
@@ -81,8 +81,8 @@ impl DatabaseBackend for Gpus {
         let (database, name) = match &self.backend {
             GpuBackend::One(backend) => (Database::open(snapshot, backend, opening)?, backend.name()),
             GpuBackend::Several(group, strategy) => {
-                let params = &snapshot.manifest().protocol;
-                let chosen = strategy.map_or_else(|| choose(group, params), Ok);
+                let demand = share_demand(&snapshot.manifest().protocol, opening.role.share());
+                let chosen = strategy.map_or_else(|| choose(group, demand), Ok);
                 let chosen = chosen.map_err(|error| LoadError::Protocol(error.into()))?;
                 let group = Arc::new(group.with_strategy(chosen));
                 (Database::open(snapshot, &group, opening)?, group.name())
@@ -101,9 +101,8 @@ impl DatabaseBackend for Gpus {
 }
 
 /// The strategy for a database.
-fn choose(group: &DeviceGroup, params: &ProtocolParams) -> Result<Strategy, BackendError> {
-    // While little is asked, a batch is one query: all GPUs must have a part in it.
-    let (demand, count) = (gpu_demand(params, 1), group.members().len());
+fn choose(group: &DeviceGroup, demand: Demand) -> Result<Strategy, BackendError> {
+    let count = group.members().len();
     let memory = group.members().iter().map(|member| member.device().properties().memory_bytes as u64);
     let memory = memory.min().unwrap_or(0);
     let division = Strategy::choose(count, memory, group.links(), demand);
@@ -113,6 +112,16 @@ fn choose(group: &DeviceGroup, params: &ProtocolParams) -> Result<Strategy, Back
             "the database needs {wanted} bytes: too many for {count} GPUs of {memory} bytes, even in shares"
         ))
     })
+}
+
+/// What a share of a database asks of GPUs, at most. While little is asked, a batch is one query: all GPUs must have a part
+/// in it.
+fn share_demand(params: &ProtocolParams, share: Share) -> Demand {
+    let whole = gpu_demand(params, 1);
+    let bytes = |share| params.share_bytes(share).iter().map(|range| range.end - range.start).sum::<u64>();
+    let (all, own) = (u128::from(bytes(Share::WHOLE).max(1)), u128::from(bytes(share)));
+    let divided_bytes = (u128::from(whole.divided_bytes) * own).div_ceil(all) as u64;
+    Demand { whole_bytes: whole.whole_bytes - whole.divided_bytes + divided_bytes, divided_bytes, ..whole }
 }
 
 /// What a database asks of GPUs that answer `batch` queries at once.

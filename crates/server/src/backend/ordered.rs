@@ -62,7 +62,9 @@ impl Backends {
                 let (database, next) = (&manifest.name, backend.kind());
                 tracing::warn!(%database, %reason, "answering on the {next}, not on a {kind}");
             }
-            let fits = backend.fits(&manifest.protocol).map_err(|error| LoadError::Protocol(error.into()));
+            let fits = backend
+                .fits(&manifest.protocol, opening.role.share())
+                .map_err(|error| LoadError::Protocol(error.into()));
             match fits.and_then(|()| backend.open(snapshot, opening)) {
                 Ok((database, name)) => {
                     let device = backend.is_device().then(|| backend.kind());

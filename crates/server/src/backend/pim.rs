@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spirea_backend::{BackendError, Split, StepTimes};
+use spirea_backend::{BackendError, Share, Split, StepTimes};
 use spirea_cpu::CpuBackend;
 use spirea_dpf::OutputKind;
 use spirea_engine::{Database, LoadError};
@@ -80,7 +80,7 @@ impl DatabaseBackend for Pim {
         "PIM machine"
     }
 
-    fn fits(&self, params: &ProtocolParams) -> Result<(), BackendError> {
+    fn fits(&self, params: &ProtocolParams, _: Share) -> Result<(), BackendError> {
         match params.first_fold() {
             FirstFold::Rows { domain, .. } if domain.output() == OutputKind::Bit => Ok(()),
             _ => Err(BackendError::Unavailable(

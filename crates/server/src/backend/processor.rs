@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use spirea_backend::{Backend as _, BackendError};
+use spirea_backend::{Backend as _, BackendError, Share};
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, LoadError};
 use spirea_protocols::registry::ProtocolParams;
@@ -48,7 +48,7 @@ impl DatabaseBackend for Processor {
         "processor"
     }
 
-    fn fits(&self, _: &ProtocolParams) -> Result<(), BackendError> {
+    fn fits(&self, _: &ProtocolParams, _: Share) -> Result<(), BackendError> {
         Ok(())
     }
 
