@@ -5,7 +5,8 @@ Usage: demo.py PATH_TO_SPIREA
 
 The table is real and on every machine with Python: each named character of Unicode, its code point as the
 key, its name and category as the value. Between client and server stands a recorder that shows what the
-server could see of a look-up: bytes. The server also has a page for look-ups in a browser, where Node is there to make it.
+server could see of a look-up: bytes. The server also has a page for look-ups in a browser, where Node is there to make it, and
+for the page two lists of examples, which are made here: bad domains and leaked passwords.
 """
 
 import contextlib
@@ -42,6 +43,38 @@ def write_table(path):
                 table.writerow([f"U+{code:04X}", name, unicodedata.category(chr(code))])
                 rows += 1
     return rows
+
+
+def domains():
+    """Domains that are nobody's, by RFC 2606, and what is wrong with them."""
+    kinds = {"ads": "advertising", "tracker": "tracking", "phish": "phishing", "miner": "mining"}
+    return [(f"{kind}-{number}.example", verdict) for kind, verdict in kinds.items() for number in range(500)]
+
+
+def passwords():
+    """Passwords as people make them, and how often each might have been found."""
+    words = ["password", "qwerty", "iloveyou", "dragon", "monkey", "letmein", "sunshine", "football", "welcome", "shadow"]
+    made = [f"{word}{number}" for word in words for number in ["", *range(200)]]
+    return [(password, 1 + 1_000_000 // (place + 1)) for place, password in enumerate([*made, "123456", "hunter2"])]
+
+
+# The lists for the page: how each is asked, what its value is called, its entries, and one of them.
+LISTS = {
+    "bad-domains": ("simple", "verdict", domains, "ads-7.example"),
+    "leaked-passwords": ("hybrid", "times", passwords, "hunter2"),
+}
+
+
+def build_list(spirea, folder, name):
+    """Builds a list for the page, whose every value says that it is an example; returns its snapshot."""
+    protocol, field, entries, _ = LISTS[name]
+    path, snapshot = folder / f"{name}.csv", folder / name
+    rows = entries()
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("key", field, "source"), *((key, value, "an example") for key, value in rows)])
+    command = [spirea, "build", "--input", path, "--key", "key", "--value", field, "source", "--protocol", protocol]
+    timed(f"{name}, {len(rows):,} examples under {protocol}", [*command, "--out", snapshot])
+    return snapshot
 
 
 class Recorder(http.server.BaseHTTPRequestHandler):
@@ -110,17 +143,24 @@ def page_options():
     return []
 
 
-def check_page(page):
-    """That the page is there."""
+def check_page(spirea, page, folder):
+    """That the page is there, with what it lists; prints where."""
     with urllib.request.urlopen(page, timeout=60) as response:
         if b"Look up privately" not in response.read():
             sys.exit(f"{page} is not the demo page")
+    print(f"  look-ups in a browser: {page}")
+    for name, (_, field, entries, key) in LISTS.items():
+        command = [spirea, "get", page.removesuffix("/demo/"), name, key, "--cache", folder / "cache", "--json"]
+        value = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["value"]
+        if value != {field: str(dict(entries())[key]), "source": "an example"}:
+            sys.exit(f"wrong answer: {key} in {name}: {value}")
+        print(f"    {page}?list={name} has {key}")
 
 
 def wait_for_visitors(page):
     """Goes on serving the page for who sits before it."""
     if page and sys.stdin.isatty():
-        print(f"6. Look characters up in a browser: {page}")
+        print(f"6. Look up in a browser: {page}")
         with contextlib.suppress(KeyboardInterrupt, EOFError):
             input("  Enter stops the server. ")
 
@@ -158,14 +198,15 @@ def main():
 
         print("3. Serve it")
         options = page_options()
+        if options:
+            options = [*(build_list(spirea, folder, name) for name in LISTS), *options]
         with open(folder / "server.log", "w", encoding="utf-8") as log:
             server, address = start_server(spirea, snapshot, log, *options)
             try:
                 print(f"  ready after {wait_ready(address):.2f} s at http://{address[0]}:{address[1]}")
                 page = options and server.stdout.readline().strip().removeprefix("demo on ")
                 if page:
-                    check_page(page)
-                    print(f"  look-ups in a browser: {page}")
+                    check_page(spirea, page, folder)
                 Recorder.upstream = address
                 recorder = ThreadingServer(("127.0.0.1", 0), Recorder)
                 threading.Thread(target=recorder.serve_forever, daemon=True).start()

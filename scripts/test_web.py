@@ -2,7 +2,7 @@
 """Tests of the JavaScript client: the package as npm installs it, in Chromium without a window and in Node, against servers.
 
 usage: test_web.py SPIREA [PYTEST ARGUMENT ...]
-       test_web.py SPIREA --bench [PROTOCOL ...]
+       test_web.py SPIREA --bench [--without-vectors] [PROTOCOL ...]
 
 With --bench it measures in Chromium and prints a JSON object for each protocol in place of testing. Runs with the Python of
 a virtual environment that has what clients/ts/tests/requirements.txt names. Makes the package where it is not kept, and

@@ -41,8 +41,8 @@ extern "C" fn erase() {
 
 /// See [`Shim::give`].
 #[unsafe(no_mangle)]
-extern "C" fn give() {
-    with(Shim::give);
+extern "C" fn give() -> bool {
+    with(Shim::give)
 }
 
 /// See [`Shim::connect`].
@@ -65,8 +65,8 @@ extern "C" fn step() -> u32 {
 
 /// See [`Shim::received`].
 #[unsafe(no_mangle)]
-extern "C" fn received() {
-    with(Shim::received);
+extern "C" fn received() -> bool {
+    with(Shim::received)
 }
 
 /// See [`Shim::abandon`].

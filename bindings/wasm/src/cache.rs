@@ -33,10 +33,10 @@ pub enum Change {
 
 /// A cache of hints; clones are the same one.
 #[derive(Clone, Default)]
-pub struct StoredHints(Arc<Mutex<Kept>>);
+pub struct StoredHints(Arc<Mutex<Known>>);
 
 #[derive(Default)]
-struct Kept {
+struct Known {
     /// Whole hints or their beginnings, unchecked, by hash.
     hints: HashMap<[u8; 32], Vec<u8>>,
     /// The hash of each slot's latest.
@@ -56,86 +56,86 @@ fn pin_name(database: &str, key: &PublicKey) -> String {
 
 impl StoredHints {
     // Whoever panicked while holding it has ended the instance.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a hint, or the beginning of one, that was stored.
     pub fn give_hint(&self, hash: [u8; 32], bytes: Vec<u8>) {
-        self.kept().hints.insert(hash, bytes);
+        self.known().hints.insert(hash, bytes);
     }
 
     /// Takes what was stored of a slot.
     pub fn give_latest(&self, slot: String, hash: [u8; 32]) {
-        self.kept().latest.insert(slot, hash);
+        self.known().latest.insert(slot, hash);
     }
 
     /// Takes what was stored of a pin.
     pub fn give_seen(&self, pin: String, sequence: u64) {
-        self.kept().seen.insert(pin, sequence);
+        self.known().seen.insert(pin, sequence);
     }
 
     /// Forgets the hints' bytes: those in use are in the session, and JavaScript has what was stored.
     pub fn forget_bytes(&self) {
-        self.kept().hints.clear();
+        self.known().hints.clear();
     }
 
     /// What is to be stored next, in order.
     pub fn take_change(&self) -> Option<Change> {
-        let mut kept = self.kept();
-        (!kept.changes.is_empty()).then(|| kept.changes.remove(0))
+        let mut known = self.known();
+        (!known.changes.is_empty()).then(|| known.changes.remove(0))
     }
 }
 
 impl HintCache for StoredHints {
     fn load(&mut self, part: &PartDescription) -> Result<Option<Hint>, ClientError> {
-        let mut kept = self.kept();
+        let mut known = self.known();
         let hash = part.hint_blake3();
         let whole = |bytes: &&Vec<u8>| bytes.len() as u64 >= part.hint_bytes();
-        let Some(bytes) = kept.hints.get(hash).filter(whole).cloned() else { return Ok(None) };
+        let Some(bytes) = known.hints.get(hash).filter(whole).cloned() else { return Ok(None) };
         let hint = part.hint(bytes).ok();
         if hint.is_none() {
             // A damaged copy would be damaged for ever.
-            kept.hints.remove(hash);
-            kept.changes.push(Change::Drop { hint: digits(hash) });
+            known.hints.remove(hash);
+            known.changes.push(Change::Drop { hint: digits(hash) });
         }
         Ok(hint)
     }
 
     fn begin(&mut self, part: &PartDescription) -> Result<Box<dyn Download>, ClientError> {
         let hash = *part.hint_blake3();
-        let bytes = self.kept().hints.remove(&hash).unwrap_or_default();
+        let bytes = self.known().hints.remove(&hash).unwrap_or_default();
         let stored = bytes.len() / PIECE_BYTES;
         Ok(Box::new(Begun { cache: self.clone(), hash, bytes, stored }))
     }
 
     fn former(&self, slot: &str, part: &PartDescription) -> Option<Vec<u8>> {
-        let kept = self.kept();
-        let bytes = kept.hints.get(kept.latest.get(slot)?)?;
+        let known = self.known();
+        let bytes = known.hints.get(known.latest.get(slot)?)?;
         (bytes.len() as u64 == part.hint_bytes()).then(|| bytes.clone())
     }
 
     fn succeed(&mut self, slot: &str, part: &PartDescription) -> Result<(), ClientError> {
-        let mut kept = self.kept();
+        let mut known = self.known();
         let latest = *part.hint_blake3();
-        let former = kept.latest.insert(slot.into(), latest);
+        let former = known.latest.insert(slot.into(), latest);
         if former != Some(latest) {
-            former.and_then(|former| kept.hints.remove(&former));
-            kept.changes.push(Change::Latest { slot: slot.into(), hint: digits(&latest) });
+            former.and_then(|former| known.hints.remove(&former));
+            known.changes.push(Change::Latest { slot: slot.into(), hint: digits(&latest) });
         }
         Ok(())
     }
 
     fn seen(&self, database: &str, key: &PublicKey) -> u64 {
-        self.kept().seen.get(&pin_name(database, key)).copied().unwrap_or(0)
+        self.known().seen.get(&pin_name(database, key)).copied().unwrap_or(0)
     }
 
     fn saw(&mut self, database: &str, pin: &Pin) -> Result<(), ClientError> {
-        let mut kept = self.kept();
+        let mut known = self.known();
         let name = pin_name(database, &pin.key);
-        if kept.seen.get(&name).is_none_or(|&seen| seen < pin.sequence) {
-            kept.seen.insert(name.clone(), pin.sequence);
-            kept.changes.push(Change::Seen { pin: name, sequence: pin.sequence });
+        if known.seen.get(&name).is_none_or(|&seen| seen < pin.sequence) {
+            known.seen.insert(name.clone(), pin.sequence);
+            known.changes.push(Change::Seen { pin: name, sequence: pin.sequence });
         }
         Ok(())
     }
@@ -153,11 +153,11 @@ struct Begun {
 impl Begun {
     /// Has every piece stored that there is; where the hint ends, a shorter one.
     fn store(&mut self, at_end: bool) {
-        let mut kept = self.cache.kept();
+        let mut known = self.cache.known();
         let rest = self.bytes[self.stored * PIECE_BYTES..].chunks(PIECE_BYTES);
         for bytes in rest.filter(|piece| at_end || piece.len() == PIECE_BYTES) {
             let (hint, index) = (digits(&self.hash), self.stored);
-            kept.changes.push(Change::Piece { hint, index, bytes: bytes.to_vec() });
+            known.changes.push(Change::Piece { hint, index, bytes: bytes.to_vec() });
             self.stored += 1;
         }
     }
@@ -172,7 +172,7 @@ impl Download for Begun {
         self.bytes.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
         if self.bytes.len() < self.stored * PIECE_BYTES {
             self.stored = 0;
-            self.cache.kept().changes.push(Change::Drop { hint: digits(&self.hash) });
+            self.cache.known().changes.push(Change::Drop { hint: digits(&self.hash) });
         }
         Ok(())
     }

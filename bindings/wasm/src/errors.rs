@@ -5,6 +5,8 @@ use spirea_client::ClientError;
 use spirea_protocols::{Party, ProtocolError};
 use spirea_wire::WireError;
 
+use crate::message::Mismatch;
+
 /// An error: a code for programs, and a text for people that says what to do. Neither holds anything of what was asked for.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,8 +23,15 @@ pub struct Failure {
     url: Option<String>,
 }
 
-impl From<&ClientError> for Failure {
-    fn from(error: &ClientError) -> Self {
+impl From<Mismatch> for Failure {
+    fn from(Mismatch: Mismatch) -> Self {
+        let message = "the package's files do not belong together; install all of one version".into();
+        Self { code: "internal", message, status: None, refusal: None, party: None, url: None }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
         let cause = error.cause();
         let (status, refusal) = match cause {
             ClientError::Refused { status, refusal } => {
@@ -31,7 +40,7 @@ impl From<&ClientError> for Failure {
             ClientError::UnexpectedStatus { status } => (Some(*status), None),
             _ => (None, None),
         };
-        let (party, url) = match error {
+        let (party, url) = match &error {
             ClientError::Party { party, url, .. } => (Some(*party), Some(url.clone())),
             ClientError::Server { url, .. } => (None, Some(url.clone())),
             _ => (None, None),

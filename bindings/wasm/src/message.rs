@@ -9,6 +9,10 @@ use zeroize::{Zeroize as _, Zeroizing};
 /// Bytes of the head's length.
 const LENGTH_BYTES: usize = 4;
 
+/// What JavaScript asks for is nothing that this half knows: the two are of different versions.
+#[derive(Debug)]
+pub struct Mismatch;
+
 /// One message's place.
 #[derive(Default)]
 pub struct Message(Zeroizing<Vec<u8>>);
@@ -36,15 +40,16 @@ impl Message {
         self.0.extend_from_slice(body);
     }
 
-    /// The head and the body of the one that is there, which is erased. JavaScript's half writes what this one reads.
+    /// The head and the body of the one that is there, which is erased.
     ///
-    /// # Panics
-    /// If it is none.
-    pub fn take<T: DeserializeOwned>(&mut self) -> (T, Zeroizing<Vec<u8>>) {
+    /// # Errors
+    /// [`Mismatch`] if it is none, or another head is wanted.
+    pub fn take<T: DeserializeOwned>(&mut self) -> Result<(T, Zeroizing<Vec<u8>>), Mismatch> {
         let message = std::mem::take(&mut self.0);
-        let (length, rest) = message.split_first_chunk::<LENGTH_BYTES>().expect("a message has a length");
-        let (head, body) = rest.split_at(u32::from_le_bytes(*length) as usize);
-        let head = serde_json::from_slice(head).expect("a head that the two halves agree on");
-        (head, Zeroizing::new(body.to_vec()))
+        let (length, rest) = message.split_first_chunk::<LENGTH_BYTES>().ok_or(Mismatch)?;
+        let (head, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Mismatch)?;
+        // What the parser says of a head may repeat it.
+        let head = serde_json::from_slice(head).map_err(|_| Mismatch)?;
+        Ok((head, Zeroizing::new(body.to_vec())))
     }
 }

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use crate::cache::{Change, StoredHints};
 use crate::environment::{Stage, clock, progress};
 use crate::errors::Failure;
-use crate::message::Message;
+use crate::message::{Message, Mismatch};
 
 /// What JavaScript is to do next: the numbers are those of its half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,18 +92,18 @@ enum Stored {
     Secret,
 }
 
-/// What is looked up.
+/// What is looked up: the body has it, since heads are read by code that erases nothing.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", tag = "wanted")]
 enum Wanted {
-    /// The values of keys, of which the body is made.
+    /// The values of keys of these lengths.
     Keys { lengths: Vec<usize>, fetch: bool },
-    /// The values at indices.
-    Indices { indices: Vec<u64>, fetch: bool },
+    /// The values at indices of 8 bytes each, the least significant first.
+    Indices { fetch: bool },
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", tag = "received")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "received", deny_unknown_fields)]
 enum Came {
     Head {
         server: usize,
@@ -127,9 +127,10 @@ enum Came {
 #[serde(rename_all = "kebab-case")]
 enum Kind {
     Unreachable,
+    UnknownHost,
     TimedOut,
     Broken,
-    BadAddress,
+    Untrusted,
 }
 
 #[derive(Serialize)]
@@ -231,77 +232,75 @@ impl Shim {
         }
     }
 
-    /// Takes something that was stored: it may be damaged.
-    pub fn give(&mut self) {
-        let (stored, body) = self.input.take();
-        match stored {
-            Stored::Hint { hint } => self.hints.give_hint(hint, body.to_vec()),
-            Stored::Latest { slot, hint } => self.hints.give_latest(slot, hint),
-            Stored::Seen { pin, sequence } => self.hints.give_seen(pin, sequence),
-            Stored::Keys => {
-                self.keys.insert(blake3::hash(&body).into(), body.to_vec());
+    /// Takes something that was stored, which may be damaged; whether it could.
+    pub fn give(&mut self) -> bool {
+        self.attempt(|shim| {
+            let (stored, body) = shim.input.take()?;
+            match stored {
+                Stored::Hint { hint } => shim.hints.give_hint(hint, body.to_vec()),
+                Stored::Latest { slot, hint } => shim.hints.give_latest(slot, hint),
+                Stored::Seen { pin, sequence } => shim.hints.give_seen(pin, sequence),
+                Stored::Keys => {
+                    shim.keys.insert(blake3::hash(&body).into(), body.to_vec());
+                }
+                Stored::Secret => shim.secrets.push(body),
             }
-            Stored::Secret => self.secrets.push(body),
-        }
+            Ok(())
+        })
     }
 
     /// Begins to connect; whether it could.
     pub fn connect(&mut self) -> bool {
-        let (options, _): (Options, _) = self.input.take();
-        let now = self.clock.now();
-        let kept = std::mem::take(&mut self.secrets).into_iter().filter_map(|record| {
-            let keys = self.keys.remove(&KeptKeys::keys_of(&record)?)?;
-            KeptKeys::read(&record, keys, now)
-        });
-        let kept = kept.collect();
-        self.keys.clear();
-        let cache = Box::new(self.hints.clone());
-        let connected = options.policy().and_then(|policy| {
+        self.attempt(|shim| {
+            let (options, _): (Options, _) = shim.input.take()?;
+            let now = shim.clock.now();
+            let kept = std::mem::take(&mut shim.secrets).into_iter().filter_map(|record| {
+                let keys = shim.keys.remove(&KeptKeys::keys_of(&record)?)?;
+                KeptKeys::read(&record, keys, now)
+            });
+            let kept = kept.collect();
+            shim.keys.clear();
+            let cache = Box::new(shim.hints.clone());
+            let policy = options.policy()?;
             let Options { addresses, database, .. } = &options;
-            Client::resume(addresses, database, cache, policy, self.clock.clone(), kept)
-        });
-        match connected {
-            Ok(conversation) => self.course = Course::Connecting(conversation),
-            Err(error) => self.fail(&error),
-        }
-        matches!(self.course, Course::Connecting(_))
+            let conversation = Client::resume(addresses, database, cache, policy, shim.clock.clone(), kept)?;
+            shim.course = Course::Connecting(conversation);
+            Ok(())
+        })
     }
 
     /// Begins to look up; whether it could: there must be a client that is not at it already.
     pub fn look_up(&mut self) -> bool {
-        let (wanted, body) = self.input.take();
-        let Some(lender) = &self.lender else { return false };
-        let looked_up = match wanted {
-            Wanted::Keys { lengths, fetch } => {
-                let mut rest = &body[..];
-                let keys = lengths.into_iter().map(|length| {
-                    let (key, others) = rest.split_at(length);
-                    rest = others;
-                    Zeroizing::new(key.to_vec())
-                });
-                let keys = keys.collect();
-                if fetch {
-                    lender.fetch_keys(keys).map(Course::Fetching)
-                } else {
-                    lender.look_up_keys(keys).map(Course::LookingUp)
+        self.attempt(|shim| {
+            let (wanted, body) = shim.input.take()?;
+            let lender = shim.lender.as_ref().ok_or(Mismatch)?;
+            let looked_up = match wanted {
+                Wanted::Keys { lengths, fetch } => {
+                    let keys = keys(&lengths, &body)?;
+                    if fetch {
+                        lender.fetch_keys(keys).map(Course::Fetching)
+                    } else {
+                        lender.look_up_keys(keys).map(Course::LookingUp)
+                    }
                 }
-            }
-            Wanted::Indices { indices, fetch: true } => lender.fetch_indices(indices).map(Course::Fetching),
-            Wanted::Indices { indices, fetch: false } => {
-                lender.look_up_indices(indices).map(Course::LookingUp)
-            }
-        };
-        self.course = looked_up.unwrap_or(Course::Idle);
-        !matches!(self.course, Course::Idle)
+                Wanted::Indices { fetch } => {
+                    let indices = indices(&body)?;
+                    if fetch {
+                        lender.fetch_indices(indices).map(Course::Fetching)
+                    } else {
+                        lender.look_up_indices(indices).map(Course::LookingUp)
+                    }
+                }
+            };
+            shim.course = looked_up.ok_or(Mismatch)?;
+            Ok(())
+        })
     }
 
     /// What is to be done next.
-    ///
-    /// # Panics
-    /// If nothing was begun, or it was over before.
     pub fn step(&mut self) -> Next {
         match std::mem::replace(&mut self.course, Course::Idle) {
-            Course::Idle => panic!("nothing was begun"),
+            Course::Idle => self.fail(Mismatch.into()),
             Course::Connecting(mut conversation) => match conversation.step() {
                 Step::Done(Ok(client)) => {
                     self.lender = Some(Lender::new(client));
@@ -347,44 +346,41 @@ impl Shim {
                 self.output.write(&at_most.map(|length| length.as_secs_f64() * 1000.0), &[]);
                 Next::Wait
             }
-            Step::Done(result) => {
-                if let Err(error) = result {
-                    self.fail(&error);
-                }
-                return Next::Failed;
-            }
+            Step::Done(Ok(_)) => unreachable!("whoever steps takes what is done"),
+            Step::Done(Err(error)) => return self.fail(error.into()),
         };
         self.course = course;
         next
     }
 
-    /// Takes what came of a step.
-    ///
-    /// # Panics
-    /// If there was none.
-    pub fn received(&mut self) {
-        let (came, body): (Came, _) = self.input.take();
-        let (server, received) = match came {
-            Came::Head { server, status, etag, retry_after } => {
-                (server, Received::Head(Head { status, etag, retry_after }))
+    /// Takes what came of a step; whether it could.
+    pub fn received(&mut self) -> bool {
+        self.attempt(|shim| {
+            let (came, body): (Came, _) = shim.input.take()?;
+            let (server, received) = match came {
+                Came::Head { server, status, etag, retry_after } => {
+                    (server, Received::Head(Head { status, etag, retry_after }))
+                }
+                Came::Piece { server } => (server, Received::Piece(Bytes::copy_from_slice(&body))),
+                Came::Failed { server, kind, words } => {
+                    let error = match kind {
+                        Kind::Unreachable => TransportError::Unreachable(words),
+                        Kind::UnknownHost => TransportError::UnknownHost(words),
+                        Kind::TimedOut => TransportError::TimedOut(words),
+                        Kind::Broken => TransportError::Broken(words),
+                        Kind::Untrusted => TransportError::Untrusted(words),
+                    };
+                    (server, Received::Failed(error))
+                }
+            };
+            match &mut shim.course {
+                Course::Idle => return Err(Mismatch.into()),
+                Course::Connecting(conversation) => conversation.received(server, received),
+                Course::LookingUp(conversation) => conversation.received(server, received),
+                Course::Fetching(conversation) => conversation.received(server, received),
             }
-            Came::Piece { server } => (server, Received::Piece(Bytes::copy_from_slice(&body))),
-            Came::Failed { server, kind, words } => {
-                let error = match kind {
-                    Kind::Unreachable => TransportError::Unreachable(words),
-                    Kind::TimedOut => TransportError::TimedOut(words),
-                    Kind::Broken => TransportError::Broken(words),
-                    Kind::BadAddress => TransportError::BadAddress(words),
-                };
-                (server, Received::Failed(error))
-            }
-        };
-        match &mut self.course {
-            Course::Idle => panic!("nothing was begun"),
-            Course::Connecting(conversation) => conversation.received(server, received),
-            Course::LookingUp(conversation) => conversation.received(server, received),
-            Course::Fetching(conversation) => conversation.received(server, received),
-        }
+            Ok(())
+        })
     }
 
     /// Drops what was begun. The client is there for the next.
@@ -438,8 +434,14 @@ impl Shim {
         lender.as_ref().and_then(|lender| lender.read(read));
     }
 
-    fn fail(&mut self, error: &ClientError) {
-        self.output.write(&Failure::from(error), &[]);
+    /// Does something; whether it could, or else why not is in the output.
+    fn attempt(&mut self, act: impl FnOnce(&mut Self) -> Result<(), Failure>) -> bool {
+        act(self).map_err(|failure| self.fail(failure)).is_ok()
+    }
+
+    fn fail(&mut self, failure: Failure) -> Next {
+        self.output.write(&failure, &[]);
+        Next::Failed
     }
 
     fn show(&mut self, values: impl Iterator<Item = Fetched<Value>>, timings: Timings) -> Next {
@@ -474,6 +476,23 @@ impl Shim {
     }
 }
 
+/// Keys of these lengths, of which a body is made.
+fn keys(lengths: &[usize], mut body: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, Mismatch> {
+    let next = |&length| {
+        let key = body.split_off(..length).ok_or(Mismatch)?;
+        Ok(Zeroizing::new(key.to_vec()))
+    };
+    lengths.iter().map(next).collect()
+}
+
+/// The indices of which a body is made.
+fn indices(body: &[u8]) -> Result<Zeroizing<Vec<u64>>, Mismatch> {
+    match body.as_chunks() {
+        (indices, []) => Ok(Zeroizing::new(indices.iter().map(|index| u64::from_le_bytes(*index)).collect())),
+        _ => Err(Mismatch),
+    }
+}
+
 fn described(description: &Description, outdated: bool) -> Described<'_> {
     let (table, params) = (description.table(), description.params());
     let sum = |of: fn(spirea_wire::Lengths) -> usize| description.limits().parts().map(of).sum();
@@ -493,3 +512,6 @@ fn described(description: &Description, outdated: bool) -> Described<'_> {
         outdated,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,7 +63,7 @@ fn taken<'b>(rest: &mut &'b [u8], lengths: &[usize]) -> Vec<&'b [u8]> {
 /// # Panics
 /// If it is none, or its answers are not right.
 pub fn compute(input: &mut Message, output: &mut Message) {
-    let (vector, body): (Vector, _) = input.take();
+    let (vector, body): (Vector, _) = input.take().expect("a vector");
     let mut rest = &body[..];
     let hint = taken(&mut rest, &[vector.hint_bytes]).remove(0);
     let answers = taken(&mut rest, &vector.answer_bytes);

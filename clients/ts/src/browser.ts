@@ -23,4 +23,4 @@ function spawn(ears: Ears): Port {
 
 const { href } = globalThis.location;
 // A page that is no file of a server's has no addresses beside its own.
-provide(/^https?:/.test(href) ? { spawn, base: href } : { spawn });
+provide({ spawn, maxHintBytes: 2 ** 28, ...(/^https?:/.test(href) && { base: href }) });

@@ -1,4 +1,4 @@
-import { SpireaError, revived } from "./errors.js";
+import { SpireaError, closed, revived, stopped } from "./errors.js";
 import type { Call, Description, Found, Outcome, Reply, Standing, Storage, Timings, Wanted } from "./messages.js";
 import { type ConnectOptions, settings } from "./options.js";
 import { type Ears, type Platform, type Port, provided } from "./platform.js";
@@ -35,9 +35,6 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** Handed to the constructor by `connect` alone. */
-const MADE_BY_CONNECT = Symbol("made by connect");
-
 /** All that is computed happens in a worker: what the page awaits costs it nothing. */
 class Calls implements Ears {
   readonly #options: ConnectOptions;
@@ -45,7 +42,7 @@ class Calls implements Ears {
   readonly #waiting = new Map<number, Waiting>();
   #next = 0;
   /** Why there is nobody to call any more. */
-  #over: SpireaError | undefined;
+  #ended: SpireaError | undefined;
   /** Whether the worker has ever said anything. */
   #heard = false;
   standing: Standing | undefined;
@@ -56,8 +53,10 @@ class Calls implements Ears {
   }
 
   async call(message: (id: number) => Call, signal: AbortSignal | undefined): Promise<Found | undefined> {
+    // Who aborts it before anything else happens has asked for nothing.
+    await null;
     signal?.throwIfAborted();
-    if (this.#over) throw this.#over;
+    if (this.#ended) throw this.#ended;
     const id = this.#next++;
     let abort: (() => void) | undefined;
     try {
@@ -91,24 +90,24 @@ class Calls implements Ears {
         this.standing = reply.standing;
         break;
       case "done":
-        this.standing = reply.standing ?? this.standing;
         this.#waiting.get(reply.id)?.resolve(reply.found);
         break;
       case "failed":
-        this.standing = reply.standing ?? this.standing;
         this.#waiting.get(reply.id)?.reject(revived(reply.error));
+        // What stopped is of no more use, and its memory may hold anything.
+        if (reply.error.code === "internal") this.end(stopped());
         break;
     }
   }
 
   died(): void {
-    this.end(this.#heard ? new SpireaError("internal", STOPPED) : new SpireaError("no-worker", NEVER_STARTED));
+    this.end(this.#heard ? stopped() : new SpireaError("no-worker", NEVER_STARTED));
   }
 
   end(why: SpireaError): void {
-    this.#over ??= why;
+    this.#ended ??= why;
     this.#port.end();
-    for (const waiting of this.#waiting.values()) waiting.reject(this.#over);
+    for (const waiting of this.#waiting.values()) waiting.reject(this.#ended);
   }
 }
 
@@ -123,7 +122,7 @@ export class Client {
    */
   static async connect(url: string | readonly string[], options: ConnectOptions): Promise<Client> {
     const platform = provided();
-    const given = settings(url, options, platform.base);
+    const given = settings(url, options, platform);
     options.signal?.throwIfAborted();
     const calls = started(platform, options);
     try {
@@ -132,12 +131,10 @@ export class Client {
       calls.end(closed());
       throw error;
     }
-    return new Client(MADE_BY_CONNECT, calls);
+    return new Client(calls);
   }
 
-  /** @internal */
-  constructor(made: typeof MADE_BY_CONNECT, calls: Calls) {
-    if (made !== MADE_BY_CONNECT) throw new TypeError("use Client.connect");
+  private constructor(calls: Calls) {
     this.#calls = calls;
   }
 
@@ -228,7 +225,6 @@ const NOTHING: Timings = {
   keysMs: 0,
 };
 
-const STOPPED = "the client's worker stopped; connect again, and report it";
 const NEVER_STARTED =
   "the client's worker did not start: its files have to come from the page's own origin, beside each other, and the page's " +
   "policy has to allow them (worker-src, script-src 'wasm-unsafe-eval')";
@@ -239,10 +235,6 @@ function started(platform: Platform, options: ConnectOptions): Calls {
   } catch {
     throw new SpireaError("no-worker", NEVER_STARTED);
   }
-}
-
-function closed(): SpireaError {
-  return new SpireaError("closed", "the client was closed; connect again");
 }
 
 /** What is asked for: all by key, or all by index. */

@@ -2,6 +2,8 @@
 
 import { Client, type SentRequest, SpireaError, type Timings } from "./browser.js";
 
+/** What ends a client: the next look-up has another. */
+const ENDING: readonly string[] = ["internal", "closed", "no-worker"];
 /** Bytes of a query that are shown. */
 const EXCERPT_BYTES = 48;
 
@@ -81,7 +83,9 @@ async function loadLists(): Promise<void> {
   if (!response.ok) throw new Error(`the server refuses to list its databases (status ${response.status})`);
   databases = ((await response.json()) as { databases: Listed[] }).databases;
   list.replaceChildren(...databases.map(({ name }) => new Option(name.replaceAll("-", " "), name)));
-  other.value = new URLSearchParams(location.search).get("other") ?? "";
+  const asked = new URLSearchParams(location.search);
+  other.value = asked.get("other") ?? "";
+  if (databases.some(({ name }) => name === asked.get("list"))) list.value = asked.get("list")!;
   list.disabled = ask.disabled = databases.length === 0;
   describeList();
 }
@@ -197,6 +201,7 @@ async function lookUp(): Promise<void> {
     showSent(asked);
     showTime(timings, connectMs);
   } catch (error) {
+    if (error instanceof SpireaError && ENDING.includes(error.code)) open = undefined;
     const stopped = abort.signal.aborted;
     if (stopped) say("failed", "Stopped", "Nothing more is sent.");
     else say("failed", "No answer", error instanceof SpireaError ? error.message : "something unexpected happened; reload the page");

@@ -54,7 +54,7 @@ export type ErrorCode =
   | "weak-prf"
   /** There is no randomness, without which no query is made. */
   | "no-entropy"
-  /** The client's worker cannot be started. */
+  /** The client's worker or its compiled code cannot be started: its files are not there, or the page's policy forbids them. */
   | "no-worker"
   /** The client was closed. */
   | "closed"
@@ -92,6 +92,16 @@ export class SpireaError extends Error {
   }
 }
 
+/** The client is there no more, as it was asked for. */
+export function closed(): SpireaError {
+  return new SpireaError("closed", "the client was closed; connect again");
+}
+
+/** The client is there no more, and nobody asked for it. */
+export function stopped(): SpireaError {
+  return new SpireaError("internal", "the client's code stopped; connect again, and report it");
+}
+
 /** A {@link SpireaError} as it travels from the worker. */
 export interface PlainError extends Circumstances {
   code: ErrorCode;
@@ -103,11 +113,8 @@ export function revived({ code, message, ...circumstances }: PlainError): Spirea
 }
 
 export function plain(error: unknown): PlainError {
-  if (error instanceof SpireaError) {
-    const { code, message, status, refusal, party, url } = error;
-    const known = Object.entries({ status, refusal, party, url }).filter(([, value]) => value !== undefined);
-    return { code, message, ...Object.fromEntries(known) };
-  }
   // Whatever else it is may hold anything.
-  return { code: "internal", message: "the client's code stopped; connect again, and report it" };
+  const { code, message, status, refusal, party, url } = error instanceof SpireaError ? error : stopped();
+  const known = Object.entries({ status, refusal, party, url }).filter(([, value]) => value !== undefined);
+  return { code, message, ...Object.fromEntries(known) };
 }

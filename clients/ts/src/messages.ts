@@ -73,7 +73,7 @@ export interface Found {
   timings: Timings;
 }
 
-/** How it stands with the client after a call. */
+/** How it stands with the client: told before what came of a call, and when keys have been stored. */
 export interface Standing {
   description: Description;
   storage: Storage;
@@ -86,8 +86,8 @@ export type Call =
   | { call: "close"; id: number };
 
 export type Reply =
-  | { reply: "done"; id: number; found?: Found; standing?: Standing }
-  | { reply: "failed"; id: number; error: PlainError; standing?: Standing }
+  | { reply: "done"; id: number; found?: Found }
+  | { reply: "failed"; id: number; error: PlainError }
   | { reply: "progress"; progress: Progress }
   | { reply: "request"; request: SentRequest }
   | { reply: "standing"; standing: Standing };

@@ -25,4 +25,4 @@ function spawn(ears: Ears): Port {
   };
 }
 
-provide({ spawn });
+provide({ spawn, maxHintBytes: 2 ** 30 });

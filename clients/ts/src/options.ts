@@ -1,4 +1,6 @@
 import { SpireaError } from "./errors.js";
+import type { Platform } from "./platform.js";
+import { LONGEST_MS } from "./time.js";
 
 /** How far something is that takes longer than a moment. */
 export interface Progress {
@@ -41,13 +43,16 @@ export interface ConnectOptions {
   onRequest?: (request: SentRequest) => void;
   /** How often a request is made at most to each address; 5 without. */
   attempts?: number;
-  /** The longest wait, in milliseconds, for the server to take or send anything more; 60,000 without. */
+  /**
+   * The longest wait, in milliseconds, for the server to send anything more; 60,000 without. A request is given another second
+   * for each 16 KiB of it.
+   */
   timeout?: number;
   /** How long a request is tried again, in milliseconds; 60,000 without. */
   patience?: number;
   /** The longest pause before trying again, in milliseconds; 30,000 without. */
   maxPause?: number;
-  /** The longest hint that is downloaded; 1 GiB without. */
+  /** The longest hint that is downloaded, and the most that is read of those that are kept; without, 256 MiB in browsers and 1 GiB in Node. */
   maxHintBytes?: number;
   /** Whether a database is asked under a pseudorandom function that few have analysed. */
   acceptWeakPrf?: boolean;
@@ -83,8 +88,9 @@ export interface Settings {
 const HERE = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
 /** An address as it is asked. */
-function checked(address: string, withToken: boolean, base: string | undefined): string {
-  const bad = (what: string) => new SpireaError("bad-address", `${address}: ${what}`);
+function checked(address: unknown, withToken: boolean, base: string | undefined): string {
+  const bad = (what: string) => new SpireaError("bad-address", `${String(address)}: ${what}`);
+  if (typeof address !== "string") throw bad("an address is a string");
   let url: URL;
   try {
     url = new URL(address, base);
@@ -101,32 +107,49 @@ function checked(address: string, withToken: boolean, base: string | undefined):
   return url.href;
 }
 
-function atLeast(name: string, value: number | undefined, least: number): void {
-  if (value !== undefined && !(Number.isSafeInteger(value) && value >= least)) {
-    throw new SpireaError("bad-option", `${name} is a whole number of at least ${least}`);
-  }
+function demand(holds: boolean, what: string): void {
+  if (!holds) throw new SpireaError("bad-option", what);
+}
+
+/** An option, if it is given, is a whole number within these bounds. */
+function whole(name: string, value: unknown, least: number, most: number = Number.MAX_SAFE_INTEGER): void {
+  const holds = value === undefined || (Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most);
+  demand(holds, `${name} is a whole number from ${least} to ${most}`);
+}
+
+/** An option, if it is given, is of this type. */
+function typed(name: string, value: unknown, type: "string" | "boolean"): void {
+  demand(value === undefined || typeof value === type, `${name} is a ${type}`);
 }
 
 /** What the worker is told. */
-export function settings(urls: string | readonly string[], options: ConnectOptions, base?: string): Settings {
+export function settings(urls: string | readonly string[], options: ConnectOptions, platform: Platform): Settings {
   const { database, replicas = [], keep = "persistent" } = options;
   const firsts = typeof urls === "string" ? [urls] : urls;
-  const { attempts, timeout = 60_000, patience, maxPause, maxHintBytes = 2 ** 30 } = options;
-  if (typeof database !== "string") throw new SpireaError("bad-option", "database is the name of a database");
-  if (replicas.length > firsts.length) {
-    throw new SpireaError("bad-option", "there are further addresses of more servers than there are servers");
-  }
-  if (keep !== "persistent" && keep !== "memory") {
-    throw new SpireaError("bad-option", "keep is persistent or memory");
-  }
-  atLeast("attempts", attempts, 1);
-  atLeast("timeout", timeout, 1);
-  atLeast("patience", patience, 0);
-  atLeast("maxPause", maxPause, 0);
-  atLeast("maxHintBytes", maxHintBytes, 0);
+  const { attempts, timeout = 60_000, patience, maxPause, maxHintBytes = platform.maxHintBytes } = options;
+  if (!Array.isArray(firsts)) throw new SpireaError("bad-address", "an address is a string, and two are an array of them");
+  demand(typeof database === "string", "database is the name of a database");
+  demand(
+    Array.isArray(replicas) && replicas.every((of) => Array.isArray(of)),
+    "replicas is an array with an array of addresses for each server",
+  );
+  demand(replicas.length <= firsts.length, "there are further addresses of more servers than there are servers");
+  demand(keep === "persistent" || keep === "memory", "keep is persistent or memory");
+  typed("pinnedKey", options.pinnedKey, "string");
+  typed("cache", options.cache, "string");
+  typed("keepKeys", options.keepKeys, "boolean");
+  typed("acceptWeakPrf", options.acceptWeakPrf, "boolean");
+  typed("token", options.token, "string");
+  // Others are none that a header can have.
+  demand(/^[\x21-\x7e]+$/.test(options.token ?? "-"), "token is of letters, digits and signs of ASCII, without spaces");
+  whole("attempts", attempts, 1, 2 ** 32 - 1);
+  whole("timeout", timeout, 1, LONGEST_MS);
+  whole("patience", patience, 0);
+  whole("maxPause", maxPause, 0, LONGEST_MS);
+  whole("maxHintBytes", maxHintBytes, 0);
   const withToken = options.token !== undefined;
   const addresses = firsts.map((first, i) =>
-    [first, ...(replicas[i] ?? [])].map((address) => checked(address, withToken, base)),
+    [first, ...(replicas[i] ?? [])].map((address) => checked(address, withToken, platform.base)),
   );
   return {
     addresses,

@@ -2,7 +2,7 @@ import type { Call, Reply } from "./messages.js";
 
 /** A worker, as a client sees it. */
 export interface Port {
-  send(call: Call, transfer?: ArrayBuffer[]): void;
+  send(call: Call): void;
   /** Says whether the worker should keep a program running. */
   hold(busy: boolean): void;
   end(): void;
@@ -19,6 +19,8 @@ export interface Platform {
   spawn(ears: Ears): Port;
   /** What addresses are relative to. */
   base?: string;
+  /** The longest hint, in bytes, where nothing is said of it. */
+  maxHintBytes: number;
 }
 
 let platform: Platform | undefined;

@@ -47,7 +47,7 @@ def browser(chromium: str) -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser, site: Site) -> Iterator[InBrowser]:
     """A page with the package, in a browser with empty storage."""
-    runtime = InBrowser(browser.new_context(), site.url)
+    runtime = InBrowser(browser.new_context(), site)
     yield runtime
     runtime.close()
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import http.client
 import http.server
+import ssl
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 # What a browser may read of a response, as the server says it.
@@ -67,6 +70,10 @@ class Middle:
     upstream: str | None
     fate: Fate = passed_on
     seen: list[Seen] = field(default_factory=list)
+    # Seconds that a long body takes to come in.
+    upload: float = 0.0
+    # A file with a certificate and its key, for https.
+    certificate: Path | None = None
 
     def __post_init__(self) -> None:
         middle = self
@@ -76,7 +83,7 @@ class Middle:
             protocol_version = "HTTP/1.1"
 
             def relay(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                body = middle.taken(self.rfile, int(self.headers.get("Content-Length", 0)))
                 seen = Seen(self.command, self.path, body)
                 if self.command != "OPTIONS":
                     middle.seen.append(seen)
@@ -136,8 +143,23 @@ class Middle:
                 """A client that has gone is no error of the test."""
 
         self.server = Threads(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        if self.certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"http{'s' if self.certificate else ''}://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def taken(self, body: BinaryIO, length: int) -> bytes:
+        """A body, of which a long one comes slowly."""
+        if length < 1 << 16:
+            return body.read(length)
+        parts = [length // 32] * 31 + [length - 31 * (length // 32)]
+        pieces = []
+        for part in parts:
+            pieces.append(body.read(part))
+            self.stopping.wait(self.upload / len(parts))
+        return b"".join(pieces)
 
     def asked(self, what: str) -> list[Seen]:
         return [seen for seen in self.seen if seen.what == what]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import json
 import shutil
 import subprocess
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright
 
 TESTS = Path(__file__).resolve().parent
 PAGES = TESTS / "page"
 # No traffic of its own, and pictures without bars.
 FLAGS = ["--disable-background-networking", "--disable-component-update", "--no-first-run", "--hide-scrollbars"]
+
+# Before a worker's scripts: a machine that says of every module with vectors that it is none.
+WITHOUT_VECTORS = "WebAssembly.validate = () => false;"
 
 
 def launched(playwright: Playwright, chromium: str) -> Browser:
@@ -37,13 +43,35 @@ def install_package(packed: Path, folder: Path) -> Path:
 
 
 class Site:
-    """A page of an origin of its own that has the package as npm installed it."""
+    """A page of an origin of its own that has the package as npm installed it, perhaps with a policy for all its files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, policy: str | None = None) -> None:
+        # What is served in place of a file of the package, by its path in `dist`.
+        self.changes: dict[str, Callable[[str], str]] = {}
+        site = self
+
         class Handler(http.server.SimpleHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             extensions_map = {".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript",
                               ".wasm": "application/wasm", "": "application/octet-stream"}
+
+            def do_GET(self) -> None:
+                change = site.changes.get(self.path.rpartition("/dist/")[2])
+                if change is None:
+                    super().do_GET()
+                    return
+                content = change(Path(self.translate_path(self.path)).read_text()).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", self.guess_type(self.path))
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def end_headers(self) -> None:
+                self.send_header("Cache-Control", "no-store")
+                if policy is not None:
+                    self.send_header("Content-Security-Policy", policy)
+                super().end_headers()
 
             def log_message(self, *_: object) -> None:
                 """Silent."""
@@ -58,14 +86,20 @@ class Site:
         self.server.shutdown()
         self.server.server_close()
 
+    def __enter__(self) -> Site:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
 
 class InBrowser:
     """A page with the package."""
 
     name = "browser"
 
-    def __init__(self, context: BrowserContext, url: str) -> None:
-        self.context, self.url = context, url
+    def __init__(self, context: BrowserContext, site: Site) -> None:
+        self.context, self.site, self.url = context, site, site.url
         self.errors: list[str] = []
         self.said: list[str] = []
         self.page = self.visit()
@@ -91,9 +125,26 @@ class InBrowser:
         script = "async ([name, args]) => (await import('/storage.mjs'))[name](...args)"
         return self.page.evaluate(script, [name, list(args)])
 
+    def before_worker(self, script: str) -> None:
+        """Runs a script in the workers of the next clients before anything of theirs is called."""
+        self.site.changes["worker/web.js"] = lambda text: script + text
+
+    def in_worker(self, script: str) -> Any:
+        """Runs a script in the worker of the client that came last."""
+        return self.page.workers[-1].evaluate(script)
+
     def close(self) -> None:
         self.context.close()
+        self.site.changes.clear()
         assert not self.errors, self.errors
+
+
+def printed_by(program: str, folder: Path) -> str:
+    """What a program prints that ends by itself, without a complaint."""
+    command = ["node", "--input-type=module", "-e", program]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended
+    return ended.stdout.strip()
 
 
 class InNode:
@@ -121,6 +172,16 @@ class InNode:
 
 
 Runtime = InBrowser | InNode
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits until something holds; whoever cannot be asked yet says no."""
+    for _ in range(600):
+        with contextlib.suppress(Error):
+            if holds():
+                return
+        time.sleep(0.05)
+    raise AssertionError("it never held")
 
 
 def done(result: Any) -> Any:

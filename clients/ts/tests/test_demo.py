@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -200,4 +203,43 @@ def test_the_policy_of_the_page_lets_nothing_else_in(browser: Browser, demo: Ser
         " const script = document.createElement('script'); script.textContent = '1'; document.body.append(script); })"
     )
     assert blocked.startswith("script-src")
+    # Its own pictures are let in: the icon.
+    drawn = "new Promise((done) => { const image = new Image(); image.onload = () => done(true); image.onerror = () => done(false);"
+    assert page.evaluate(f"() => {drawn} image.src = 'icon.svg'; }})")
     page.context.close()
+
+
+def test_a_client_that_stops_is_followed_by_another(browser: Browser, demo: Server) -> None:
+    page = opened(browser, demo.url)
+    ask(page, "ads-1.example", "On the list")
+    with page.workers[-1].expect_event("close"):
+        page.workers[-1].evaluate("setTimeout(() => { throw new Error('stopped'); })")
+    ask(page, "ads-1.example", "No answer")
+    ask(page, "ads-1.example", "On the list")
+    page.context.close()
+
+
+def test_a_list_may_be_named_in_the_address(browser: Browser, demo: Server) -> None:
+    page = browser.new_context().new_page()
+    for named, chosen in [("leaked-passwords", "leaked-passwords"), ("nothing", "bad-domains")]:
+        page.goto(f"{demo.url}/demo/?list={named}")
+        expect(page.locator("#ask")).to_be_enabled(timeout=60_000)
+        expect(page.locator("#list")).to_have_value(chosen)
+    page.context.close()
+
+
+def test_files_are_compressed_and_sent_once(demo: Server) -> None:
+    def fetched(**headers: str) -> tuple[int, dict[str, str], bytes]:
+        asked = urllib.request.Request(f"{demo.url}/demo/demo.js", headers={k.replace("_", "-"): v for k, v in headers.items()})
+        try:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                return answer.status, dict(answer.headers.items()), answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, dict(error.headers.items()), error.read()
+
+    status, headers, plain = fetched()
+    assert status == 200 and "content-encoding" not in headers
+    status, headers, packed = fetched(accept_encoding="gzip, br")
+    assert status == 200 and headers["content-encoding"] == "gzip" and gzip.decompress(packed) == plain
+    assert len(packed) < len(plain) / 2
+    assert fetched(if_none_match=headers["etag"])[::2] == (304, b"")

@@ -7,19 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from runtimes import InBrowser, done, failed
+from playwright.sync_api import Browser
+from runtimes import WITHOUT_VECTORS, InBrowser, Site, done, failed, printed_by, until
 from servers import Server, value
 
 ROOT = Path(__file__).resolve().parents[3]
 CLIENT = ROOT / "clients" / "ts"
-
-
-def printed_by(program: str, folder: Path) -> str:
-    """What a program prints that ends by itself, without a complaint."""
-    command = ["node", "--input-type=module", "-e", program]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stderr) == (0, ""), ended
-    return ended.stdout.strip()
 
 
 def test_the_package_has_what_it_needs_and_nothing_else(installed: Path) -> None:
@@ -36,9 +29,7 @@ def test_the_package_has_what_it_needs_and_nothing_else(installed: Path) -> None
     assert [path.name for path in (installed / "node_modules").iterdir() if not path.name.startswith(".")] == ["spirea"]
     # Every import is of a file that is there.
     for script in package.rglob("*.js"):
-        for line in script.read_text().splitlines():
-            if " from \"." in line:
-                assert (script.parent / line.split('"')[1]).is_file(), line
+        assert all(file.is_file() for file in imports(script)), script
     # Nothing of the machine that compiled it.
     for module in package.rglob("*.wasm"):
         assert str(Path.home()).encode() not in module.read_bytes() and str(ROOT).encode() not in module.read_bytes()
@@ -63,11 +54,16 @@ def test_a_program_ends_though_a_client_is_open(installed: Path, server: Server)
     assert printed_by(program, installed) == "note of 5 undefined"
 
 
-def test_a_browser_without_vectors_has_the_other_module(page: InBrowser, server: Server) -> None:
+@pytest.mark.parametrize("vectors", [True, False])
+def test_a_browser_has_the_module_that_fits_it(page: InBrowser, server: Server, vectors: bool) -> None:
+    if not vectors:
+        page.before_worker(WITHOUT_VECTORS)
     fetched: list[str] = []
     page.context.on("request", lambda request: fetched.append(request.url))
     done(page.call("connect", "client", server.url, {"database": "hybrid"}))
-    assert [url.rsplit("/", 1)[-1] for url in fetched if url.endswith(".wasm")] == ["spirea-simd.wasm"]
+    assert done(page.call("lookUp", "client", ["key-5"]))["values"] == [value(5)]
+    name = "spirea-simd.wasm" if vectors else "spirea.wasm"
+    assert [url.rsplit("/", 1)[-1] for url in fetched if url.endswith(".wasm")] == [name]
 
 
 def test_the_module_without_vectors_answers_alike(installed: Path, server: Server, tmp_path: Path) -> None:
@@ -97,8 +93,95 @@ def test_the_module_without_vectors_answers_alike(installed: Path, server: Serve
     assert printed_by(program, installed) == f"spirea.wasm {value(5)[0]}"
 
 
-def test_a_page_whose_policy_has_no_room_for_the_worker_is_told(page: InBrowser, server: Server) -> None:
-    page.page.route("**/worker/web.js", lambda route: route.fulfill(status=404))
-    failed(page.call("connect", "client", server.url, {"database": "simple"}), "no-worker")
-    page.page.unroute("**/worker/web.js")
+@pytest.mark.parametrize("files", ["worker/web.js", "worker/line.js", "*.wasm"])
+def test_a_page_that_does_not_have_all_files_is_told(page: InBrowser, server: Server, files: str) -> None:
+    page.context.route(f"**/dist/{files}", lambda route: route.fulfill(status=404))
+    error = failed(page.call("connect", "client", server.url, {"database": "simple"}), "no-worker")
+    assert "policy" in error["message"]
+    page.context.unroute(f"**/dist/{files}")
     done(page.call("connect", "client", server.url, {"database": "simple"}))
+
+
+# What a page's policy lacks, and what its author is told of.
+POLICIES = {
+    "worker-src 'none'": "worker-src",
+    "script-src 'self' 'unsafe-inline'": "'wasm-unsafe-eval'",
+    "connect-src http:": None,
+    "connect-src 'none'": "connect-src",
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_that_has_no_room_for_the_client_is_named(browser: Browser, installed: Path, server: Server, policy: str) -> None:
+    allowed = "default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; connect-src http:"
+    with Site(installed, f"{allowed}; {policy}" if policy.startswith("worker") else replaced(allowed, policy)) as site:
+        page = InBrowser(browser.new_context(), site)
+        result = page.call("connect", "client", server.url, {"database": "simple"})
+        named = POLICIES[policy]
+        if named is None:
+            done(result)
+        else:
+            assert named in failed(result, "no-worker")["message"]
+        page.close()
+
+
+def replaced(policy: str, directive: str) -> str:
+    """The policy with another directive of that name."""
+    name = directive.split()[0]
+    return "; ".join(directive if part.split()[0] == name else part for part in policy.split("; "))
+
+
+def test_halves_that_do_not_belong_together_end_the_client(page: InBrowser, server: Server) -> None:
+    changes = page.site.changes
+    changes["worker/line.js"] = lambda text: text.replace('received: "head"', 'received: "tail"')
+    error = failed(page.call("connect", "client", server.url, {"database": "simple"}), "internal")
+    assert "one version" in error["message"]
+    changes.clear()
+    done(page.call("connect", "client", server.url, {"database": "simple"}))
+    # A trap in the middle of a look-up.
+    changes["worker/instance.js"] = lambda text: text.replace("exports.look_up()", "exports.trap()")
+    done(page.call("connect", "other", server.url, {"database": "simple"}))
+    for _ in range(2):
+        failed(page.call("lookUp", "other", ["key-5"]), "internal")
+    # Its worker is gone, and what is secret with it.
+    until(lambda: page.call("told") is not None and len(page.page.workers) == 1)
+    assert done(page.call("lookUp", "client", ["key-5"]))["values"] == [value(5)]
+
+
+# Computation of the package's on the page's own thread would be by the compiled client, or by what it is made of.
+NOTHING_COMPILED = """
+    for (const name of ["compile", "compileStreaming", "instantiate", "instantiateStreaming", "Module", "Instance"]) {
+        Object.defineProperty(WebAssembly, name, { get() { throw new Error(`the page asks for ${name}`); } });
+    }
+    crypto.getRandomValues = () => { throw new Error("the page draws randomness"); };
+"""
+
+
+def test_nothing_is_computed_on_the_page_s_thread(browser: Browser, site: Site, server: Server) -> None:
+    context = browser.new_context()
+    context.add_init_script(NOTHING_COMPILED)
+    page = InBrowser(context, site)
+    for _ in ("a hint that is fetched, keys that are made", "both from IndexedDB"):
+        for name in ("simple", "hybrid"):
+            standing = done(page.call("connect", name, server.url, {"database": name, "keep": "persistent"}))
+            assert standing["storage"]["kind"] == "indexeddb"
+            assert done(page.call("lookUp", name, ["key-5", "none"]))["values"] == [value(5), None]
+            done(page.call("close", name))
+        page.reload()
+    page.close()
+
+
+def test_no_module_of_the_page_is_one_of_the_worker(installed: Path) -> None:
+    dist = installed / "node_modules" / "spirea" / "dist"
+    reached = {dist / "browser.js"}
+    while found := {imported for script in reached for imported in imports(script)} - reached:
+        reached |= found
+    assert dist / "client.js" in reached
+    for script in reached:
+        assert script.parent == dist and "WebAssembly" not in script.read_text(), script
+
+
+def imports(script: Path) -> list[Path]:
+    """The files of the package that a script imports."""
+    lines = [line for line in script.read_text().splitlines() if ' from ".' in line]
+    return [(script.parent / line.split('"')[1]).resolve() for line in lines]

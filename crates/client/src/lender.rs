@@ -53,7 +53,7 @@ impl Lender {
     }
 
     /// [`Client::look_up_indices`]; `None` while the client is lent.
-    pub fn look_up_indices(&self, indices: Vec<u64>) -> Option<Conversation<'static, Lookups>> {
+    pub fn look_up_indices(&self, indices: Zeroizing<Vec<u64>>) -> Option<Conversation<'static, Lookups>> {
         self.lend(move |client| Box::pin(async move { client.values_at(&indices).await }))
     }
 
@@ -63,7 +63,7 @@ impl Lender {
     }
 
     /// [`Client::fetch_indices`]; `None` while the client is lent.
-    pub fn fetch_indices(&self, indices: Vec<u64>) -> Option<Conversation<'static, Fetches>> {
+    pub fn fetch_indices(&self, indices: Zeroizing<Vec<u64>>) -> Option<Conversation<'static, Fetches>> {
         self.lend(move |client| Box::pin(async move { client.fetched_at(&indices).await }))
     }
 

@@ -153,7 +153,7 @@ impl ServerConfig {
             })?;
         }
         if let Some(folder) = &self.demo {
-            Demo::read(folder).map_err(|error| wrong("demo", error.to_string()))?;
+            Demo::check(folder).map_err(|error| wrong("demo", error.to_string()))?;
         }
         if let Some(file) = &self.tokens {
             Tokens::open(file).map_err(|error| wrong("tokens.file", error.to_string()))?;

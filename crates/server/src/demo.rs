@@ -1,27 +1,18 @@
-//! The demo page: the files of a folder, read once, beside the endpoints for clients.
+//! The demo page: the files of a folder, read once. `routes` serves them beside the endpoints for clients.
 //!
 //! The page is a client like any other. That its server also gives it the client's code is what makes it a demo: whoever
 //! does not trust a server does not take the code from it either.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::{fs, io};
 
-use axum::Router;
-use axum::extract::{Path as UrlPath, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::get;
 use bytes::Bytes;
-
-use crate::refused::Refused;
+use flate2::Compression;
+use flate2::read::GzEncoder;
 
 /// Its first file.
-const INDEX: &str = "index.html";
-/// Beside its own files it may run the compiled client, and ask other servers: a protocol may have two.
-const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; worker-src 'self'; \
-     connect-src 'self' http: https:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
+pub(crate) const INDEX: &str = "index.html";
 /// The most folders within each other, and the most bytes of all files.
 const MOST: (usize, u64) = (4, 16 << 20);
 
@@ -41,49 +32,54 @@ pub enum DemoError {
     NoPage(PathBuf),
 }
 
-/// The files of the page by their paths, with their types.
-pub(crate) struct Demo(HashMap<String, (&'static str, Bytes)>);
+/// A file of the page.
+pub(crate) struct PageFile {
+    pub content_type: &'static str,
+    pub blake3: [u8; 32],
+    pub content: Bytes,
+    /// The same by gzip.
+    pub packed: Bytes,
+}
+
+/// The files of the page by their paths.
+pub(crate) struct Demo(HashMap<String, PageFile>);
+
+/// Files with their types, by their paths.
+type Files = HashMap<String, (&'static str, Bytes)>;
 
 impl Demo {
     /// Reads the files of a folder that a page may have.
     pub fn read(folder: &Path) -> Result<Self, DemoError> {
-        let mut files = HashMap::new();
-        let mut left = MOST.1;
-        collect(folder, "", MOST.0, &mut left, &mut files)?;
-        if files.contains_key(INDEX) && left > 0 {
-            Ok(Self(files))
-        } else {
-            Err(DemoError::NoPage(folder.into()))
-        }
-    }
-
-    /// The page, below `/demo/`; whoever comes without a path is sent there.
-    pub fn router(self: Arc<Self>) -> Router {
-        let page = || async { Redirect::temporary("/demo/") };
-        Router::new()
-            .route("/", get(page))
-            .route("/demo", get(page))
-            .route("/demo/", get(|State(demo): State<Arc<Self>>| async move { demo.file(INDEX) }))
-            .route("/demo/{*path}", get(named))
-            .with_state(self)
-    }
-
-    fn file(&self, path: &str) -> Response {
-        let Some((content_type, content)) = self.0.get(path) else {
-            return Refused::no_such_endpoint().into_response();
+        let pack = |(path, (content_type, content)): (String, (&'static str, Bytes))| {
+            let (blake3, packed) = (blake3::hash(&content).into(), packed(&content));
+            (path, PageFile { content_type, blake3, content, packed })
         };
-        let headers = [
-            (CONTENT_TYPE, *content_type),
-            (CACHE_CONTROL, "no-cache"),
-            (CONTENT_SECURITY_POLICY, POLICY),
-            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        ];
-        (headers, content.clone()).into_response()
+        Ok(Self(files(folder)?.into_iter().map(pack).collect()))
+    }
+
+    /// Whether there is a page in a folder.
+    pub fn check(folder: &Path) -> Result<(), DemoError> {
+        files(folder).map(drop)
+    }
+
+    /// The file of a path.
+    pub fn file(&self, path: &str) -> Option<&PageFile> {
+        self.0.get(path)
     }
 }
 
-async fn named(State(demo): State<Arc<Demo>>, UrlPath(path): UrlPath<String>) -> Response {
-    demo.file(&path)
+fn packed(content: &[u8]) -> Bytes {
+    let mut packed = Vec::new();
+    io::copy(&mut GzEncoder::new(content, Compression::default()), &mut packed)
+        .expect("memory is read and written");
+    packed.into()
+}
+
+fn files(folder: &Path) -> Result<Files, DemoError> {
+    let mut files = HashMap::new();
+    let mut left = MOST.1;
+    collect(folder, "", MOST.0, &mut left, &mut files)?;
+    if files.contains_key(INDEX) && left > 0 { Ok(files) } else { Err(DemoError::NoPage(folder.into())) }
 }
 
 fn collect(
@@ -91,7 +87,7 @@ fn collect(
     prefix: &str,
     depth: usize,
     left: &mut u64,
-    files: &mut HashMap<String, (&'static str, Bytes)>,
+    files: &mut Files,
 ) -> Result<(), DemoError> {
     let failed = |path: &Path| {
         let path = path.to_path_buf();
@@ -144,10 +140,8 @@ mod tests {
         let mut paths: Vec<_> = demo.0.keys().map(String::as_str).collect();
         paths.sort_unstable();
         assert_eq!(paths, ["index.html", "worker/deep/client.wasm", "worker/web.js"]);
-        assert_eq!(demo.file("worker/deep/client.wasm").headers()[CONTENT_TYPE], "application/wasm");
-        for path in ["private.pem", "../private.pem", "worker", ""] {
-            assert_eq!(demo.file(path).status(), 404, "{path}");
-        }
+        let module = demo.file("worker/deep/client.wasm").unwrap();
+        assert_eq!((module.content_type, &module.content[..]), ("application/wasm", &b"3"[..]));
         fs::File::create(folder.path().join("large.js")).unwrap().set_len(MOST.1).unwrap();
         assert!(matches!(Demo::read(folder.path()), Err(DemoError::NoPage(_))));
     }

@@ -69,8 +69,8 @@ export async function converse(
 function act(next: number, { head, body }: Message<unknown>, lines: readonly Line[], mailbox: Mailbox): void {
   if (next === Next.Send) {
     const request = head as ToSend;
-    void lines[request.server]!.send(request, body).then((came) => mailbox.put(came));
+    void lines[request.server]!.send(request, body).then((came) => came && mailbox.put(came));
   } else if (next === Next.Read) {
-    void lines[head as number]!.read().then((came) => mailbox.put(came));
+    void lines[head as number]!.read().then((came) => came && mailbox.put(came));
   }
 }

@@ -1,8 +1,9 @@
 // The worker: what the page asks for, one thing after another.
 
-import { SpireaError, plain } from "../errors.js";
-import type { Call, Description, Found, Outcome, Reply, Standing, Timings, Wanted } from "../messages.js";
+import { SpireaError, closed, plain } from "../errors.js";
+import type { Call, Description, Found, Outcome, Reply, Timings, Wanted } from "../messages.js";
 import type { Progress, SentRequest, Settings } from "../options.js";
+import { indexBytes, joined } from "./bytes.js";
 import { converse } from "./converse.js";
 import { Instance, now, random } from "./instance.js";
 import { Keeper } from "./keeper.js";
@@ -20,6 +21,10 @@ export interface Host {
 
 /** Of progress, so many milliseconds pass between two reports. */
 const REPORT_EVERY = 50;
+
+const NOT_LOADED =
+  "the compiled client cannot be loaded: its .wasm files have to be served beside the scripts, and the page's policy has to allow " +
+  "them (connect-src 'self', script-src 'wasm-unsafe-eval')";
 
 /** A value's fields in the output: their lengths, or that there is none. */
 type Shown = { value: number[] } | "absent" | "dropped";
@@ -59,9 +64,10 @@ export class Engine {
     try {
       signal.throwIfAborted();
       const found = await this.#perform(call, signal);
-      const standing = this.#standing();
-      this.#host.reply({ reply: "done", id, ...(found && { found }), ...(standing && { standing }) });
+      this.#tellStanding();
+      this.#host.reply({ reply: "done", id, ...(found && { found }) });
     } catch (error) {
+      this.#tellStanding();
       this.#host.reply({ reply: "failed", id, error: plain(error) });
     } finally {
       this.#aborts.delete(id);
@@ -86,13 +92,14 @@ export class Engine {
 
   async #connect(settings: Settings, signal: AbortSignal): Promise<void> {
     const { addresses, database, timeout, token, shown, keepKeys } = settings;
-    const module = await this.#host.module().catch(() => {
-      throw new SpireaError("internal", "the compiled client cannot be loaded; is its .wasm file served beside it?");
-    });
     const progress = (phase: Progress["phase"], done: number, total: number) => this.#report({ phase, done, total });
-    const instance = await Instance.of(module, { random, now, progress });
+    const loaded = this.#host.module().then((module) => Instance.of(module, { random, now, progress }));
+    const instance = await loaded.catch(() => {
+      throw new SpireaError("no-worker", NOT_LOADED);
+    });
     const place = this.#host.place(settings);
-    const keeper = new Keeper(instance, [database, ...addresses.map((of) => of[0]).sort()].join(" "));
+    const scope = [database, ...addresses.map((of) => of[0]).sort()].join(" ");
+    const keeper = new Keeper(instance, scope, settings.maxHintBytes);
     if (place) await keeper.open(place, keepKeys);
     const show = (request: SentRequest) => this.#host.reply({ reply: "request", request });
     const options = { timeout, ...(token !== undefined && { token }), ...(shown && { show }) };
@@ -120,9 +127,10 @@ export class Engine {
     if (instance.describe<Description>().outdated) await keeper.recall();
     if ("keys" in wanted) {
       const lengths = wanted.keys.map((key) => key.length);
-      instance.lookUp({ wanted: "keys", lengths, fetch }, concatenated(wanted.keys));
+      instance.lookUp({ wanted: "keys", lengths, fetch }, joined(wanted.keys));
+      wanted.keys.forEach((key) => key.fill(0));
     } else {
-      instance.lookUp({ wanted: "indices", indices: wanted.indices, fetch });
+      instance.lookUp({ wanted: "indices", fetch }, indexBytes(wanted.indices));
     }
     await converse(instance, lines, () => keeper.store(), signal);
     const { head, body } = instance.output<{ values: Shown[] } & Timings>();
@@ -142,38 +150,31 @@ export class Engine {
   }
 
   async #keep(): Promise<void> {
-    const client = this.#client;
-    if (!client) return;
     try {
-      await client.keeper.keepKeys();
+      await this.#client?.keeper.keepKeys();
     } catch {
       // The instance has stopped: there are no keys to keep.
     }
+    // The place may have failed meanwhile.
+    this.#tellStanding();
   }
 
-  #standing(): Standing | undefined {
-    if (!this.#client) return undefined;
+  /** Tells how it stands with the client, if there is one. */
+  #tellStanding(): void {
+    if (!this.#client) return;
     const { instance, keeper } = this.#client;
-    return { description: instance.describe<Description>(), storage: keeper.storage };
+    try {
+      const standing = { description: instance.describe<Description>(), storage: keeper.storage };
+      this.#host.reply({ reply: "standing", standing });
+    } catch {
+      // The instance has stopped, as the call that it stopped in says.
+    }
   }
 
   #report(progress: Progress): void {
-    const over = progress.done === progress.total || progress.done === 0;
-    if (!over && now() - this.#reported < REPORT_EVERY) return;
+    const atAnEnd = progress.done === progress.total || progress.done === 0;
+    if (!atAnEnd && now() - this.#reported < REPORT_EVERY) return;
     this.#reported = now();
     this.#host.reply({ reply: "progress", progress });
   }
-}
-
-function closed(): SpireaError {
-  return new SpireaError("closed", "the client was closed; connect again");
-}
-
-function concatenated(all: Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(all.reduce((sum, one) => sum + one.length, 0));
-  all.reduce((start, one) => {
-    whole.set(one, start);
-    return start + one.length;
-  }, 0);
-  return whole;
 }

@@ -1,5 +1,6 @@
 // A store in the browser.
 
+import { within } from "../time.js";
 import type { Name, Store } from "./store.js";
 
 const NAME = "spirea";
@@ -20,16 +21,8 @@ function settled<T>(request: IDBRequest<T>): Promise<T> {
   });
 }
 
-async function inTime<T>(awaited: Promise<T>): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new DOMException("the browser's storage does not answer", "TimeoutError")), PATIENCE);
-  });
-  try {
-    return await Promise.race([awaited, late]);
-  } finally {
-    clearTimeout(timer);
-  }
+function inTime<T>(awaited: Promise<T>): Promise<T> {
+  return within(PATIENCE, awaited, () => new DOMException("the browser's storage does not answer", "TimeoutError"));
 }
 
 /** The names that begin with these parts: an array comes behind every string. */
@@ -51,34 +44,30 @@ export async function openIndexedDb(): Promise<Store> {
   const database = await inTime(settled(request));
   // A page with a later version of the package, or who clears the storage, is not kept waiting.
   database.onversionchange = () => database.close();
-  const perform = (mode: IDBTransactionMode, act: (records: IDBObjectStore) => void) =>
-    inTime(
-      new Promise<void>((resolve, reject) => {
-        // What was removed must not be back after the machine has lost its power: a secret would be used twice.
-        const transaction = database.transaction(RECORDS, mode, { durability: "strict" });
-        transaction.oncomplete = () => resolve();
-        transaction.onabort = () => reject(transaction.error);
-        transaction.onerror = (event) => event.preventDefault();
-        act(transaction.objectStore(RECORDS));
-      }),
-    );
+  const records = (mode: IDBTransactionMode) =>
+    // What was removed must not be back after the machine has lost its power: a secret would be used twice.
+    database.transaction(RECORDS, mode, { durability: "strict" }).objectStore(RECORDS);
   return {
     kind: "indexeddb",
-    async list(prefix) {
-      let found: [Name, Uint8Array][] = [];
-      await perform("readonly", (records) => {
-        const [names, values] = [records.getAllKeys(prefixed(prefix)), records.getAll(prefixed(prefix))];
-        values.onsuccess = () => {
-          found = names.result.map((name, i) => [name as string[], values.result[i] as Uint8Array]);
-        };
-      });
-      return found.filter(([, value]) => value instanceof Uint8Array);
+    async names(prefix) {
+      return (await inTime(settled(records("readonly").getAllKeys(prefixed(prefix))))) as string[][];
+    },
+    async read(name) {
+      const value: unknown = await inTime(settled(records("readonly").get([...name])));
+      return value instanceof Uint8Array ? value : undefined;
     },
     write: (puts, drops) =>
-      perform("readwrite", (records) => {
-        for (const prefix of drops) records.delete(prefixed(prefix));
-        for (const [name, value] of puts) records.put(value, [...name]);
-      }),
+      inTime(
+        new Promise<void>((resolve, reject) => {
+          const written = records("readwrite");
+          const { transaction } = written;
+          transaction.oncomplete = () => resolve();
+          transaction.onabort = () => reject(transaction.error);
+          transaction.onerror = (event) => event.preventDefault();
+          for (const prefix of drops) written.delete(prefixed(prefix));
+          for (const [name, value] of puts) written.put(value, [...name]);
+        }),
+      ),
     close: () => database.close(),
   };
 }

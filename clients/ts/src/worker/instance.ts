@@ -1,6 +1,6 @@
 // The compiled client: bindings/wasm says what crosses.
 
-import { type PlainError, SpireaError, revived } from "../errors.js";
+import { type PlainError, type SpireaError, revived, stopped } from "../errors.js";
 
 /** What is to be done next: the numbers are those of the other half. */
 export const Next = { Send: 1, Read: 2, Wait: 3, Connected: 4, Values: 5, Failed: 6 } as const;
@@ -11,11 +11,11 @@ interface Exports {
   output(): number;
   output_length(): number;
   erase(): void;
-  give(): void;
+  give(): number;
   connect(): number;
   look_up(): number;
   step(): number;
-  received(): void;
+  received(): number;
   abandon(): void;
   take_change(): number;
   forget_hints(): void;
@@ -101,20 +101,17 @@ export class Instance {
 
   /** Gives something that was stored. */
   give(head: object, body?: Uint8Array): void {
-    this.#write(head, body);
-    this.#call(() => this.#exports.give());
+    this.#tell(() => this.#exports.give(), head, body);
   }
 
   /** Begins to connect. */
   connect(options: object): void {
-    this.#write(options);
-    if (!this.#call(() => this.#exports.connect())) throw this.failure();
+    this.#tell(() => this.#exports.connect(), options);
   }
 
   /** Begins to look up. */
-  lookUp(wanted: object, body?: Uint8Array): void {
-    this.#write(wanted, body);
-    if (!this.#call(() => this.#exports.look_up())) throw new SpireaError("closed", "there is no client to ask");
+  lookUp(wanted: object, body: Uint8Array): void {
+    this.#tell(() => this.#exports.look_up(), wanted, body);
   }
 
   step(): number {
@@ -122,8 +119,7 @@ export class Instance {
   }
 
   received(head: object, body?: Uint8Array): void {
-    this.#write(head, body);
-    this.#call(() => this.#exports.received());
+    this.#tell(() => this.#exports.received(), head, body);
   }
 
   abandon(): void {
@@ -167,24 +163,26 @@ export class Instance {
     return { head, body };
   }
 
-  #write(head: object, body: Uint8Array = new Uint8Array()): void {
+  /** A call with a message, whose body is erased here once it is there: it may be secret. */
+  #tell(call: () => number, head: object, body: Uint8Array = new Uint8Array()): void {
     const bytes = encoder.encode(JSON.stringify(head));
     const start = this.#call(() => this.#exports.input(4 + bytes.length + body.length)) >>> 0;
     const { buffer } = this.#exports.memory;
     new DataView(buffer).setUint32(start, bytes.length, true);
     new Uint8Array(buffer).set(bytes, start + 4);
     new Uint8Array(buffer).set(body, start + 4 + bytes.length);
+    body.fill(0);
+    if (!this.#call(call)) throw this.failure();
   }
 
   #call<T>(call: () => T): T {
-    const stopped = new SpireaError("internal", "the client's code stopped; connect again, and report it");
-    if (this.#stopped) throw stopped;
+    if (this.#stopped) throw stopped();
     try {
       return call();
     } catch {
       // What it stopped with may hold anything, and so may its memory.
       this.#stopped = true;
-      throw stopped;
+      throw stopped();
     }
   }
 }

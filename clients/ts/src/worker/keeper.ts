@@ -5,8 +5,9 @@
 
 import { SpireaError } from "../errors.js";
 import type { Storage } from "../messages.js";
+import { joined } from "./bytes.js";
 import type { Instance } from "./instance.js";
-import type { Name, Store } from "./store.js";
+import { type Name, type Store, kept } from "./store.js";
 
 /** As bindings/wasm names it. */
 type Change =
@@ -37,16 +38,6 @@ function isHash(text: unknown): text is string {
   return typeof text === "string" && /^[0-9a-f]{64}$/.test(text);
 }
 
-function joined(pieces: Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
-  let start = 0;
-  for (const piece of pieces) {
-    whole.set(piece, start);
-    start += piece.length;
-  }
-  return whole;
-}
-
 /** A lock that no other worker of this origin has, for as long as this one lives; `undefined` if it cannot be had. */
 async function lock(name: string): Promise<(() => void) | undefined> {
   const locks = (globalThis.navigator as Partial<Navigator> | undefined)?.locks;
@@ -60,10 +51,26 @@ async function lock(name: string): Promise<(() => void) | undefined> {
   });
 }
 
+/** The pieces of a hint that are there without a gap, as one; `undefined` if there are none, or more than `most` bytes. */
+async function beginning(store: Store, names: readonly Name[], most: number): Promise<Uint8Array | undefined> {
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for (const name of names) {
+    const piece = await store.read(name);
+    if (!piece || Number(name[3]) !== pieces.length) break;
+    pieces.push(piece);
+    bytes += piece.length;
+    if (bytes > most) return undefined;
+  }
+  return pieces.length > 0 ? joined(pieces) : undefined;
+}
+
 export class Keeper {
   readonly #instance: Instance;
   /** What its names have in common: the database and its servers. */
   readonly #scope: string;
+  /** The most bytes of hints that are read. */
+  readonly #most: number;
   #store: Store | undefined;
   /** Opens the place again. */
   #place: (() => Promise<Store>) | undefined;
@@ -76,10 +83,13 @@ export class Keeper {
   #secretStored = false;
   /** The hash of each slot's hint. */
   readonly #latest = new Map<string, string>();
+  /** The hint whose pieces are coming. */
+  #coming: string | undefined;
 
-  constructor(instance: Instance, scope: string) {
+  constructor(instance: Instance, scope: string, maxHintBytes: number) {
     this.#instance = instance;
     this.#scope = scope;
+    this.#most = maxHintBytes;
   }
 
   get storage(): Storage {
@@ -92,14 +102,14 @@ export class Keeper {
   async open(place: () => Promise<Store>, withKeys: boolean): Promise<void> {
     this.#place = place;
     await this.#attempt(async () => {
-      this.#store = await place();
-      await this.#giveHints();
-      for (const [, value] of await this.#store.list(["latest", this.#scope])) this.#giveLatest(value);
-      for (const [, value] of await this.#store.list(["seen", this.#scope])) this.#giveSeen(value);
+      const store = (this.#store = await place());
+      for await (const [, value] of kept(store, ["latest", this.#scope])) this.#giveLatest(value);
+      for await (const [, value] of kept(store, ["seen", this.#scope])) this.#giveSeen(value);
+      await this.#giveHints(store);
       // Keys that two clients go on with would end with one of them, and not with the other. A lock holds among the workers
       // of an origin, as the browser's storage does, and not among the programs that have a folder in common.
-      if (withKeys && this.#store.kind === "indexeddb") this.#release = await lock(`spirea ${this.#scope}`);
-      if (this.#release) await this.#giveKeys(this.#store);
+      if (withKeys && store.kind === "indexeddb") this.#release = await lock(`spirea ${this.#scope}`);
+      if (this.#release) await this.#giveKeys(store);
     });
   }
 
@@ -111,7 +121,8 @@ export class Keeper {
 
   /** What a new version's hint can be made of, which is not in memory. */
   async recall(): Promise<void> {
-    if (this.#store) await this.#attempt(() => this.#giveHints());
+    const store = this.#store;
+    if (store) await this.#attempt(() => this.#giveHints(store));
   }
 
   /** Nothing that is stored needs memory too. */
@@ -152,18 +163,23 @@ export class Keeper {
     if (!store || !this.#release) return;
     await this.#attempt(async () => {
       const puts: [Name, Uint8Array][] = [];
-      const kept = new Set<string>();
+      const living = new Set<string>();
       for (const { head, body } of this.#instance.keptKeys<{ keys: string; record: number }>()) {
-        kept.add(head.keys);
+        living.add(head.keys);
         puts.push([["secret", this.#scope, head.keys], body.slice(0, head.record)]);
         if (!this.#keys.has(head.keys)) puts.push([["keys", this.#scope, head.keys], body.slice(head.record)]);
+        body.fill(0);
       }
-      const over = [...this.#keys].filter((keys) => !kept.has(keys));
-      if (puts.length === 0 && over.length === 0) return;
+      const ended = [...this.#keys].filter((keys) => !living.has(keys));
+      if (puts.length === 0 && ended.length === 0) return;
       this.#secretStored = true;
-      await store.write(puts, [["secret", this.#scope], ...over.map((keys) => ["keys", this.#scope, keys])]);
-      over.forEach((keys) => this.#keys.delete(keys));
-      kept.forEach((keys) => this.#keys.add(keys));
+      try {
+        await store.write(puts, [["secret", this.#scope], ...ended.map((keys) => ["keys", this.#scope, keys])]);
+      } finally {
+        puts.forEach(([, value]) => value.fill(0));
+      }
+      ended.forEach((keys) => this.#keys.delete(keys));
+      living.forEach((keys) => this.#keys.add(keys));
     });
   }
 
@@ -172,18 +188,32 @@ export class Keeper {
     this.#release?.();
   }
 
-  async #giveHints(): Promise<void> {
-    const pieces = new Map<string, Uint8Array[]>();
-    for (const [name, value] of (await this.#store?.list(["hint", this.#scope])) ?? []) {
-      const [, , hint, index] = name;
-      const before = pieces.get(hint!) ?? [];
-      // What comes behind a piece that is missing is of no use.
-      if (Number(index) === before.length) before.push(value);
-      pieces.set(hint!, before);
+  /** Gives the hints that are stored, and removes those that are more than may be read: a slot's are the last to go. */
+  async #giveHints(store: Store): Promise<void> {
+    this.#coming = undefined;
+    const pieces = new Map<string, Name[]>();
+    for (const name of await store.names(["hint", this.#scope])) {
+      const before = pieces.get(name[2]!) ?? [];
+      pieces.set(name[2]!, [...before, name]);
     }
-    for (const [hint, all] of pieces) {
-      if (isHash(hint)) this.#instance.give({ stored: "hint", hint }, joined(all));
+    const named = new Set(this.#latest.values());
+    let room = this.#most;
+    for (const hint of [...pieces.keys()].sort((a, b) => Number(named.has(b)) - Number(named.has(a)))) {
+      const bytes = isHash(hint) ? await beginning(store, pieces.get(hint)!, room) : undefined;
+      if (bytes === undefined) {
+        await store.write([], [["hint", this.#scope, hint]]);
+      } else {
+        room -= bytes.length;
+        this.#instance.give({ stored: "hint", hint }, bytes);
+      }
     }
+  }
+
+  /** The names of hints that no slot names, but for one. */
+  async #unnamed(store: Store, but?: string): Promise<Name[]> {
+    const used = new Set([...this.#latest.values(), but]);
+    const stored = new Set((await store.names(["hint", this.#scope])).map((name) => name[2]!));
+    return [...stored].filter((hint) => !used.has(hint)).map((hint) => ["hint", this.#scope, hint]);
   }
 
   #giveLatest(value: Uint8Array): void {
@@ -200,11 +230,11 @@ export class Keeper {
   }
 
   async #giveKeys(store: Store): Promise<void> {
-    for (const [name, value] of await store.list(["keys", this.#scope])) {
+    for await (const [name, value] of kept(store, ["keys", this.#scope])) {
       this.#keys.add(name[2]!);
       this.#instance.give({ stored: "keys" }, value);
     }
-    for (const [, value] of await store.list(["secret", this.#scope])) {
+    for await (const [, value] of kept(store, ["secret", this.#scope])) {
       this.#secretStored = true;
       this.#instance.give({ stored: "secret" }, value);
     }
@@ -220,25 +250,28 @@ export class Keeper {
 
   async #storeOne(change: Change, body: Uint8Array): Promise<void> {
     const store = this.#store;
+    if (!store) return;
     switch (change.change) {
-      case "piece":
-        await store?.write([[["hint", this.#scope, change.hint, String(change.index).padStart(6, "0")], body]], []);
+      case "piece": {
+        const { hint, index } = change;
+        // Of downloads that broke off the last one is gone on with, if any.
+        const drops = hint === this.#coming ? [] : await this.#unnamed(store, hint);
+        this.#coming = hint;
+        await store.write([[["hint", this.#scope, hint, String(index).padStart(6, "0")], body]], drops);
         break;
+      }
       case "drop":
-        await store?.write([], [["hint", this.#scope, change.hint]]);
+        await store.write([], [["hint", this.#scope, change.hint]]);
         break;
       case "latest": {
         const { slot, hint } = change;
-        const former = this.#latest.get(slot);
         this.#latest.set(slot, hint);
-        const unused = former !== undefined && ![...this.#latest.values()].includes(former);
-        const drops = unused ? [["hint", this.#scope, former]] : [];
-        await store?.write([[["latest", this.#scope, slot], json({ slot, hint })]], drops);
+        await store.write([[["latest", this.#scope, slot], json({ slot, hint })]], await this.#unnamed(store));
         break;
       }
       case "seen": {
         const { pin, sequence } = change;
-        await store?.write([[["seen", this.#scope, pin], json({ pin, sequence })]], []);
+        await store.write([[["seen", this.#scope, pin], json({ pin, sequence })]], []);
         break;
       }
     }

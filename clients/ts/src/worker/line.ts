@@ -1,6 +1,7 @@
 // The connection to one server: what a conversation asks for, by fetch.
 
 import type { SentRequest } from "../options.js";
+import { within } from "../time.js";
 
 /** A request as the instance gives it. */
 export interface ToSend {
@@ -16,15 +17,25 @@ export interface Came {
   body?: Uint8Array;
 }
 
-type Kind = "unreachable" | "unknown-host" | "timed-out" | "broken" | "untrusted" | "bad-address";
+/** As bindings/wasm names them. */
+type Kind = "unreachable" | "unknown-host" | "timed-out" | "broken" | "untrusted";
 
 /** Bytes handed on at a time: so much is read beyond what a conversation wants. */
 const PIECE_BYTES = 1 << 18;
+/**
+ * Bytes of a request in a millisecond, 16 KiB in a second: who sends them so fast is waited for. How far a request is, nobody
+ * tells.
+ */
+const SLOWEST_UPLOAD = 16.384;
 
-class TimedOut extends Error {}
+class TimedOut extends Error {
+  constructor(readonly ms: number) {
+    super();
+  }
+}
 
 export interface LineOptions {
-  /** The longest wait for a head or a piece, in milliseconds. */
+  /** The longest wait for a head or a piece, in milliseconds, beside what sending takes. */
   timeout: number;
   token?: string;
   /** Is shown every request. */
@@ -44,46 +55,48 @@ export class Line {
     this.#options = options;
   }
 
-  /** The head of the response to a request. */
-  async send({ method, url, headers }: ToSend, body: Uint8Array): Promise<Came> {
+  /** The head of the response to a request; nothing if it was closed in the meantime. */
+  async send({ method, url, headers }: ToSend, body: Uint8Array): Promise<Came | undefined> {
     this.close();
     const abort = (this.#abort = new AbortController());
     const { token, show } = this.#options;
     const authorization: [string, string][] = token === undefined ? [] : [["authorization", `Bearer ${token}`]];
     show?.({ server: this.#server, method, url, body });
     try {
-      const response = await this.#timed(
-        fetch(url, {
-          method,
-          headers: [...headers, ...authorization],
-          ...(method === "POST" && { body: body as BodyInit }),
-          cache: "no-store",
-          credentials: "omit",
-          redirect: "manual",
-          referrerPolicy: "no-referrer",
-          signal: abort.signal,
-        }),
-      );
+      const asked = fetch(url, {
+        method,
+        headers: [...headers, ...authorization],
+        ...(method === "POST" && { body: body as BodyInit }),
+        cache: "no-store",
+        credentials: "omit",
+        redirect: "manual",
+        referrerPolicy: "no-referrer",
+        signal: abort.signal,
+      });
+      const response = await this.#timed(asked, body.length / SLOWEST_UPLOAD);
+      abort.signal.throwIfAborted();
       this.#reader = response.body?.getReader();
       // Browsers do not say where a redirection leads: none is followed.
       const status = response.type === "opaqueredirect" ? 307 : response.status;
       const [etag, retryAfter] = ["etag", "retry-after"].map((name) => response.headers.get(name));
       return { head: { received: "head", server: this.#server, status, etag, retryAfter } };
     } catch (error) {
-      return this.#failed(error, "unreachable");
+      return this.#failed(abort, error, "unreachable");
     }
   }
 
-  /** The next piece of the response; an empty one at its end. */
-  async read(): Promise<Came> {
+  /** The next piece of the response, an empty one at its end; nothing if it was closed in the meantime. */
+  async read(): Promise<Came | undefined> {
+    const abort = this.#abort;
     try {
       while (this.#rest.length === 0 && this.#reader) {
         const { done, value } = await this.#timed(this.#reader.read());
+        abort.signal.throwIfAborted();
         if (done) this.#reader = undefined;
         else this.#rest = value as Uint8Array<ArrayBuffer>;
       }
     } catch (error) {
-      return this.#failed(error, "broken");
+      return this.#failed(abort, error, "broken");
     }
     const body = this.#rest.subarray(0, PIECE_BYTES);
     this.#rest = this.#rest.subarray(PIECE_BYTES);
@@ -97,30 +110,24 @@ export class Line {
     this.#rest = new Uint8Array();
   }
 
-  async #timed<T>(awaited: Promise<T>): Promise<T> {
-    const { timeout } = this.#options;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new TimedOut()), timeout);
-    });
-    try {
-      return await Promise.race([awaited, late]);
-    } finally {
-      clearTimeout(timer);
-    }
+  #timed<T>(awaited: Promise<T>, more = 0): Promise<T> {
+    const ms = this.#options.timeout + more;
+    return within(ms, awaited, () => new TimedOut(ms));
   }
 
-  #failed(error: unknown, otherwise: Kind): Came {
+  #failed(abort: AbortController, error: unknown, otherwise: Kind): Came | undefined {
+    // Whoever closed it waits for nothing, and another request may have taken its place.
+    if (abort.signal.aborted) return undefined;
     // The other promise of the race, if it comes to anything, comes to nothing.
     this.close();
-    const { kind, words } = why(error, otherwise, this.#options.timeout);
+    const { kind, words } = why(error, otherwise);
     return { head: { received: "failed", server: this.#server, kind, words } };
   }
 }
 
 /** Browsers give one error for everything; Node says more. */
-function why(error: unknown, otherwise: Kind, timeout: number): { kind: Kind; words: string } {
-  if (error instanceof TimedOut) return { kind: "timed-out", words: `nothing came in ${timeout / 1000} s` };
+function why(error: unknown, otherwise: Kind): { kind: Kind; words: string } {
+  if (error instanceof TimedOut) return { kind: "timed-out", words: `nothing came in ${Math.round(error.ms) / 1000} s` };
   const cause = (error as { cause?: { code?: unknown } } | undefined)?.cause;
   const code = typeof cause?.code === "string" ? cause.code : "";
   if (/^(ENOTFOUND|EAI_)/.test(code)) return { kind: "unknown-host", words: code };
@@ -131,5 +138,5 @@ function why(error: unknown, otherwise: Kind, timeout: number): { kind: Kind; wo
   if (code !== "") return { kind: otherwise, words: code };
   const online = (globalThis.navigator as { onLine?: boolean } | undefined)?.onLine;
   if (online === false) return { kind: otherwise, words: "this device is offline" };
-  return { kind: otherwise, words: "the request failed, and the browser does not say why" };
+  return { kind: otherwise, words: cause ? "the request failed" : "the request failed, and the browser does not say why" };
 }

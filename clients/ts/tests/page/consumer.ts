@@ -17,3 +17,6 @@ export async function verdict(url: string, key: string, signal: AbortSignal): Pr
 
 // @ts-expect-error: a database has a name.
 void Client.connect("http://127.0.0.1", {});
+
+// @ts-expect-error: connect makes clients.
+void new Client();

@@ -74,9 +74,18 @@ export function begin(id, keys, url, options) {
   begun.set(id, { abort, outcome: attempt(act) });
 }
 
+/** The same of one that is aborted before anything of it can have happened. */
+export function beginAborted(id, keys, reason) {
+  begin(id, keys);
+  abort(id, reason);
+}
+
 export function abort(id, reason) {
   begun.get(id).abort.abort(reason);
 }
+
+/** How it stands with a client now. */
+export const standing = (id) => known(clients.get(id));
 
 export const outcome = (id) => begun.get(id).outcome;
 

@@ -42,6 +42,22 @@ export const sizes = () =>
     return sum;
   });
 
+/** How many records are stored of each kind. */
+export const counts = () =>
+  perform("readonly", (_, all) => {
+    const count = {};
+    for (const [[kind]] of all) count[kind] = (count[kind] ?? 0) + 1;
+    return count;
+  });
+
+/** How many bytes are stored of each hint; nothing where the package has stored nothing yet. */
+export const hints = () =>
+  perform("readonly", (_, all) => {
+    const sum = {};
+    for (const [[kind, , hint], value] of all) if (kind === "hint") sum[hint] = (sum[hint] ?? 0) + value.length;
+    return sum;
+  }).catch(() => ({}));
+
 /** Puts records back as they were. */
 export const restore = (dumped) =>
   perform("readwrite", (records) => {

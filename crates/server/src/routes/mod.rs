@@ -4,6 +4,7 @@ mod admin;
 mod compute;
 mod control;
 mod cors;
+mod demo;
 mod endpoint;
 mod endpoints;
 mod hint;
@@ -41,7 +42,7 @@ use crate::refused::Refused;
 pub(crate) fn data(app: &Arc<App>) -> Router {
     let observed = middleware::from_fn_with_state(Arc::clone(app), observe);
     let negotiated = middleware::from_fn(negotiate);
-    let page = app.demo.as_ref().map_or_else(Router::new, |demo| Arc::clone(demo).router());
+    let page = app.demo.clone().map_or_else(Router::new, demo::page);
     router(app, data_endpoints())
         .merge(page)
         .layer(negotiated)

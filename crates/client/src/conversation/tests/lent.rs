@@ -32,17 +32,18 @@ fn a_client_comes_back_from_every_conversation() {
     let mut server = honest::Server::of("onion");
     let mut script = |_: usize, request: &Request| answered(&mut server, request);
     let lender = Lender::new(stage.play(connect(&stage, Policy::default()), &mut script).unwrap());
-    let mut conversation = lender.look_up_indices(vec![3]).unwrap();
-    assert!(lender.read(|_| ()).is_none() && lender.look_up_indices(vec![3]).is_none());
+    let mut conversation = lender.look_up_indices(vec![3].into()).unwrap();
+    assert!(lender.read(|_| ()).is_none() && lender.look_up_indices(vec![3].into()).is_none());
     assert!(matches!(conversation.step(), Step::Send { .. }));
     drop(conversation);
     // One that never began gives it back too.
-    drop(lender.fetch_indices(vec![3]).unwrap());
+    drop(lender.fetch_indices(vec![3].into()).unwrap());
     for row in [3, 4] {
-        let values = stage.play(lender.look_up_indices(vec![row]).unwrap(), &mut script).unwrap().values;
+        let values =
+            stage.play(lender.look_up_indices(vec![row].into()).unwrap(), &mut script).unwrap().values;
         assert_eq!(values[0].as_ref().unwrap().fields(), [honest::value(row)]);
     }
-    let fetched = stage.play(lender.fetch_indices(vec![5]).unwrap(), &mut script).unwrap().values;
+    let fetched = stage.play(lender.fetch_indices(vec![5].into()).unwrap(), &mut script).unwrap().values;
     assert!(matches!(&fetched[0], crate::Fetched::Value(value) if value.fields() == [honest::value(5)]));
     // The table has no keys: a look-up that cannot be made gives the client back as well.
     let refused = stage.play(lender.look_up_keys(vec![b"key".to_vec().into()]).unwrap(), &mut script);

@@ -1,0 +1,92 @@
+use serde_json::{Value as Json, json};
+
+use super::*;
+
+/// The half that writes what this one reads.
+const LINE: &str = include_str!("../../../../clients/ts/src/worker/line.ts");
+
+fn connected_to_nobody() -> Shim {
+    let mut shim = Shim::new();
+    let options = json!({
+        "addresses": [["http://127.0.0.1:1/"]], "database": "test", "attempts": 1, "acceptWeakPrf": false
+    });
+    shim.input.write(&options, &[]);
+    assert!(shim.connect());
+    assert_eq!(shim.step(), Next::Send);
+    shim
+}
+
+/// The code of the failure that is in the output.
+fn code(shim: &mut Shim) -> String {
+    let (head, _): (Json, _) = shim.output.take().unwrap();
+    head["code"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_reason_that_javascript_gives_is_an_error_of_its_own() {
+    let (_, kinds) = LINE.split_once("type Kind = ").unwrap();
+    let (kinds, _) = kinds.split_once(';').unwrap();
+    let codes = kinds.split('|').map(|kind| {
+        let mut shim = connected_to_nobody();
+        let kind = kind.trim().trim_matches('"');
+        shim.input.write(&json!({ "received": "failed", "server": 0, "kind": kind, "words": "why" }), &[]);
+        assert!(shim.received(), "{kind}");
+        assert_eq!(shim.step(), Next::Failed, "{kind}");
+        code(&mut shim)
+    });
+    let codes: Vec<String> = codes.collect();
+    assert_eq!(codes, ["unreachable", "unknown-host", "timed-out", "broken", "untrusted-server"]);
+}
+
+#[test]
+fn a_head_has_what_the_conversation_reads_of_it() {
+    let mut message = Message::default();
+    message.write(
+        &json!({ "received": "head", "server": 1, "status": 503, "etag": "\"5\"", "retryAfter": "7" }),
+        &[],
+    );
+    let Ok((Came::Head { server, status, etag, retry_after }, _)) = message.take() else { panic!() };
+    assert_eq!((server, status), (1, 503));
+    assert_eq!((etag.as_deref(), retry_after.as_deref()), (Some("\"5\""), Some("7")));
+    for name in ["etag", "retryAfter"] {
+        assert!(LINE.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn what_the_halves_do_not_agree_on_is_an_error_and_ends_nothing() {
+    let calls: [fn(&mut Shim) -> bool; 4] = [Shim::give, Shim::connect, Shim::look_up, Shim::received];
+    for call in calls {
+        let mut shim = connected_to_nobody();
+        for head in [json!({ "received": "failed", "server": 0, "kind": "bad-day", "words": "" }), json!(7)] {
+            shim.input.write(&head, b"body");
+            assert!(!call(&mut shim));
+            assert_eq!(code(&mut shim), "internal");
+        }
+        // No message at all, and one that is shorter than its head.
+        for bytes in [&[][..], &[9, 0, 0, 0, b'{']] {
+            shim.input.make_room(bytes.len()).copy_from_slice(bytes);
+            assert!(!call(&mut shim));
+            assert_eq!(code(&mut shim), "internal");
+        }
+        shim.input.write(&json!({ "received": "failed", "server": 0, "kind": "broken", "words": "" }), &[]);
+        assert!(shim.received());
+        assert_eq!(shim.step(), Next::Failed);
+        assert_eq!(code(&mut shim), "broken");
+        // What is over has no next step.
+        assert_eq!(shim.step(), Next::Failed);
+        assert_eq!(code(&mut shim), "internal");
+    }
+}
+
+#[test]
+fn keys_and_indices_are_what_a_body_is_made_of() {
+    let slices = |lengths: &[usize]| -> Result<Vec<Vec<u8>>, Mismatch> {
+        Ok(keys(lengths, b"abc")?.iter().map(|key| key.to_vec()).collect())
+    };
+    assert_eq!(slices(&[1, 0, 2]).unwrap(), [b"a".to_vec(), Vec::new(), b"bc".to_vec()]);
+    assert!(slices(&[1, 3]).is_err());
+    let body: Vec<u8> = [1_u64, 1 << 40].iter().flat_map(|index| index.to_le_bytes()).collect();
+    assert_eq!(*indices(&body).unwrap(), [1, 1 << 40]);
+    assert!(indices(&body[1..]).is_err());
+}

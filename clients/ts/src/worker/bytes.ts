@@ -1,0 +1,19 @@
+// Bytes.
+
+/** Pieces as one. */
+export function joined(pieces: readonly Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
+  let start = 0;
+  for (const piece of pieces) {
+    whole.set(piece, start);
+    start += piece.length;
+  }
+  return whole;
+}
+
+/** Indices as bindings/wasm takes them: 8 bytes each, the least significant first. */
+export function indexBytes(indices: readonly number[]): Uint8Array {
+  const bytes = new DataView(new ArrayBuffer(8 * indices.length));
+  indices.forEach((index, i) => bytes.setBigUint64(8 * i, BigInt(index), true));
+  return new Uint8Array(bytes.buffer);
+}
