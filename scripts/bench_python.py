@@ -6,6 +6,7 @@ Usage: bench_python.py [MIB [ROUNDS]]
 Run by an interpreter that has a release build of the package: make bench-python. A build from an array of MIB (1024) is
 timed in turns with `spirea build` of the same array in a file, both to the same folder; the least time of ROUNDS (3) counts.
 What Python adds to a look-up is the time of the call less what the Rust client says of its own: query, network, server, decoding.
+Ends with exit code 1 where a build takes more than 1.3 times as long, or a look-up 1 ms more.
 """
 
 import json
@@ -21,6 +22,7 @@ import numpy
 import spirea
 
 ROW_BYTES = 256
+MOST_TIMES, MOST_MS = 1.3, 1.0
 
 
 def timed(work):
@@ -67,13 +69,17 @@ def main():
     mebibytes, rounds = (int(given) for given in (sys.argv[1:] + ["1024", "3"][len(sys.argv) - 1 :])[:2])
     rng = numpy.random.default_rng(0)
     array = rng.integers(0, 256, (mebibytes << 20) // ROW_BYTES * ROW_BYTES, numpy.uint8).reshape(-1, ROW_BYTES)
+    within = True
     for protocol in ("dpf-xor", "simple"):
         with tempfile.TemporaryDirectory() as folder:
             seconds = builds(array, Path(folder), protocol, rounds)
         ratio = seconds["python"] / seconds["rust"]
         print(json.dumps({"name": "build", "protocol": protocol, "mib": mebibytes, **seconds, "ratio": ratio}), flush=True)
-        print(json.dumps({"name": "look-up", "protocol": protocol, "added_ms": look_ups(protocol)}), flush=True)
+        added = look_ups(protocol)
+        print(json.dumps({"name": "look-up", "protocol": protocol, "added_ms": added}), flush=True)
+        within = within and ratio <= MOST_TIMES and added <= MOST_MS
+    return 0 if within else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import stubs
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -24,11 +26,7 @@ class Installed:
         # Not resolved: a virtual environment's interpreter is a link.
         self.python = Path(python).absolute()
         self.environment = os.environ | {"PATH": f"{self.python.parent}{os.pathsep}{os.environ['PATH']}"}
-        building = self.environment | {
-            "CARGO": str(ROOT / "scripts/cargo-with-tests.sh"),
-            "SPIREA_CARGO": os.environ.get("CARGO", "cargo"),
-            "MATURIN_PEP517_ARGS": "--profile dev",
-        }
+        building = stubs.building(self.python) | {"MATURIN_PEP517_ARGS": "--profile dev"}
         install = ["pip", "install", "--quiet", "--disable-pip-version-check", "--no-build-isolation", "--no-deps"]
         self.run("pip install .", *install, "--force-reinstall", ".", cwd=ROOT, env=building)
 
@@ -46,6 +44,7 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     package, arguments = Installed(sys.argv[1]), sys.argv[2:]
+    subprocess.run([sys.executable, ROOT / "scripts/stubs.py", package.python, "--check"], check=True)
     tests = ["pytest", "-p", "no:cacheprovider", ROOT / "python/tests", "--ignore", ROOT / "python/tests/cluster"]
     with tempfile.TemporaryDirectory() as elsewhere:
         package.run("mypy", "mypy", "--config-file", ROOT / "pyproject.toml", "-p", "spirea", cwd=elsewhere)

@@ -6,6 +6,7 @@
 """
 
 import atexit as _atexit
+import os as _os
 
 from . import _spirea
 from ._build import build
@@ -38,6 +39,7 @@ __version__: str = _spirea.__version__
 
 # A thread that waits for the interpreter's lock while the interpreter ends would be cut off in compiled code.
 _atexit.register(_spirea.stop_all)
+_os.register_at_fork(after_in_child=_spirea.forget_all)
 
 __all__ = [
     "DROPPED",

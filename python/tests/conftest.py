@@ -1,8 +1,12 @@
 """What the tests of the package share: tables, servers, and a cache of their own."""
 
+import http.client
+import itertools
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy
 import pytest
@@ -32,6 +36,57 @@ def keyed():
 def keyed_server(keyed):
     with spirea.Server(keyed) as server:
         yield server
+
+
+class Relay:
+    """Stands before a server, in Python and in this process, and calls `before_query` with each query's number, from 0."""
+
+    def __init__(self, behind):
+        self.before_query = lambda number: None
+        self.queries = itertools.count()
+        relay = self
+
+        class Carrying(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                if self.path.endswith("/query"):
+                    relay.before_query(next(relay.queries))
+                connection = http.client.HTTPConnection(behind.removeprefix("http://"))
+                connection.request(self.command, self.path, body, dict(self.headers))
+                answer = connection.getresponse()
+                content = answer.read()
+                self.send_response(answer.status)
+                for name, value in answer.getheaders():
+                    if name.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server"):
+                        self.send_header(name, value)
+                self.send_header("content-length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+                connection.close()
+
+            do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Carrying)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self):
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def relay(keyed_server):
+    relay = Relay(keyed_server.url)
+    yield relay
+    relay.close()
 
 
 @pytest.fixture(scope="session")

@@ -80,6 +80,16 @@ def test_arguments_that_cannot_be_used(tmp_path, table, options, cause):
     assert isinstance(caught.value, ValueError) and "--" not in str(caught.value)
 
 
+def test_hyphens_of_keys_paths_and_hosts_are_left_alone(tmp_path):
+    for key in ("k--a", "a --nulls b", "--nulls"):
+        with pytest.raises(spirea.DuplicateKeyError, match=f'"{key}" in rows 1, 2'):
+            spirea.build({"k": [key, key], "v": ["a", "b"]}, tmp_path / "out", key="k")
+    with pytest.raises(spirea.BuildError, match="my--table"):
+        spirea.open_snapshot(tmp_path / "my--table")
+    with pytest.raises(spirea.OptionError, match="xn--bcher-kva.example"):
+        spirea.Client("xn--bcher-kva.example", "table")
+
+
 def test_columns_that_are_not_there_are_named_with_those_that_are(tmp_path):
     for table in (pandas.DataFrame({"k": ["a"], "v": ["b"]}), polars.DataFrame({"k": ["a"], "v": ["b"]})):
         with pytest.raises(spirea.TableError, match='no column "x"; there are "k", "v"'):
@@ -172,9 +182,8 @@ def test_a_server_whose_wire_is_newer(keyed, keyed_server):
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        with pytest.raises(spirea.LookUpError) as caught:
+        with pytest.raises(spirea.VersionError, match='no LWE set is called "module-9999"'):
             spirea.Client(f"http://127.0.0.1:{server.server_port}", "keyed")
-        assert isinstance(caught.value, (spirea.VersionError, spirea.AnswerError)), caught.value
     finally:
         server.shutdown()
         thread.join()

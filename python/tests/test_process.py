@@ -88,6 +88,56 @@ def interrupted(text, *arguments):
     return program.returncode, out, error
 
 
+def test_a_child_that_exits_leaves_its_parent_what_it_has(script):
+    """A child that ends as any program does, and not by `os._exit`, runs what is to be done at the end."""
+    done = script(
+        """
+import os, sys, spirea
+snapshot = spirea.build({"v": ["a", "b"]})
+process = spirea.ServerProcess(snapshot)
+server = spirea.Server(snapshot)
+child = os.fork()
+if child == 0:
+    process.stop()
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert os.path.isdir(snapshot) and os.path.isfile(process.log)
+print([spirea.Client(each).get_index(1).text() for each in (process, server)])
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['b', 'b']\n", "")
+
+
+def test_a_child_that_exits_while_a_call_of_its_parent_is_in_flight(script):
+    """The call's thread is not there: the child neither waits for it, nor asks how far it is."""
+    done = script(
+        "import atexit, os, time\natexit.register(lambda: print(time.monotonic() - stopped < 1, flush=True))\n"
+        + SILENT
+        + """
+def stopping():
+    global stopped
+    stopped = time.monotonic()
+atexit.register(stopping)
+job = spirea.AsyncClient(url, "table", timeout=3600)._connecting()
+silent.accept()
+waiting = threading.Thread(target=job.wait, daemon=True)
+waiting.start()
+time.sleep(0.2)
+child = os.fork()
+if child == 0:
+    for ask in (job.is_done, job.progress, job.wait, job.take, job.fileno):
+        try:
+            ask()
+        except spirea.ForkError:
+            print("fork", flush=True)
+    sys.exit(0)
+print(os.waitpid(child, 0)[1], flush=True)
+os._exit(0)
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fork\n" * 5 + "True\n0\n", "")
+
+
 def test_ctrl_c_ends_a_look_up():
     text = SILENT + """
 print("ready", flush=True)
@@ -187,24 +237,26 @@ print(client.get("k1").text("a"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "a1\n", "")
 
 
-def test_a_thread_waits_without_the_lock(keyed_server):
-    """While one thread looks up, another counts."""
-    counted, ended = 0, threading.Event()
+def test_a_thread_waits_without_the_lock(relay):
+    """What is between the client and its server is Python, in this process: it goes on while the client waits."""
+    with spirea.Client(relay.url, "keyed", timeout=20, attempts=1) as client:
+        assert client.get("k1").text("a") == "a1"
 
-    def count():
-        nonlocal counted
-        while not ended.is_set():
-            counted += 1
 
-    thread = threading.Thread(target=count)
-    with spirea.Client(keyed_server) as client:
+def test_two_calls_are_in_flight_at_the_same_time(relay):
+    """Queries are let through when two are there, one of each thread's."""
+    clients = [spirea.Client(relay.url, "keyed", timeout=20, attempts=1) for _ in range(2)]
+    both = threading.Barrier(2, timeout=20)
+    relay.before_query = lambda _: both.wait()
+    found = {}
+    threads = [
+        threading.Thread(target=lambda client=client: found.update({client: client.get("k1").text("a")})) for client in clients
+    ]
+    for thread in threads:
         thread.start()
-        client.get_many([f"k{i}" for i in range(100)])
-        before = counted
-        client.get_many([f"k{i}" for i in range(100)])
-    ended.set()
-    thread.join()
-    assert counted > before
+    for thread in threads:
+        thread.join()
+    assert list(found.values()) == ["a1", "a1"] and not both.broken
 
 
 def test_a_defect_is_an_exception(monkeypatch):

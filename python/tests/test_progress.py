@@ -1,12 +1,16 @@
 """Bars, for people who watch."""
 
+import asyncio
 import io
 import sys
+import threading
 import types
 
 import numpy
+import pytest
 
 import spirea
+from spirea import _progress
 
 
 class Watched(io.StringIO):
@@ -14,14 +18,20 @@ class Watched(io.StringIO):
         return True
 
 
-def test_a_terminal_sees_a_bar_that_goes_away(monkeypatch):
-    for progress, shown in ((True, True), (None, False), (False, False)):
-        screen = Watched()
-        monkeypatch.setattr(sys, "stderr", screen)
-        spirea.build(numpy.zeros((200_000, 64), numpy.uint8), progress=progress)
-        text = screen.getvalue()
-        assert not shown or ("█" in text and "%" in text and text.endswith("\r"))
-        assert shown or "%" not in text or progress is None
+@pytest.mark.parametrize(
+    ("progress", "patience", "shown"), [(True, 3600, True), (None, 0, True), (None, 3600, False), (False, 0, False)]
+)
+def test_a_terminal_sees_a_bar_that_goes_away(monkeypatch, progress, patience, shown):
+    """Without being told, of what takes longer than a person's patience."""
+    screen = Watched()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(_progress, "_PATIENCE", patience)
+    spirea.build(numpy.zeros((200_000, 64), numpy.uint8), progress=progress)
+    text = screen.getvalue()
+    if shown:
+        assert "█" in text and "%" in text and text.endswith("\r")
+    else:
+        assert text == ""
 
 
 def test_a_program_sees_none(capfd):
@@ -52,3 +62,49 @@ def test_a_notebook_sees_one_that_is_updated(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython.display", showing)
     spirea.build(numpy.zeros((200_000, 64), numpy.uint8), progress=True)
     assert "<progress" in shown[0] and shown[-1] == ""
+
+
+def test_a_measurement_tells_how_far_it_is():
+    told = []
+    spirea.measure_rates(threads=1, progress=lambda *said: told.append(said))
+    phases, done, total = (set(each) for each in zip(*told, strict=True))
+    assert phases == {"measure"} and len(total) == 1 and len(done) > 1
+    assert [each for _, each, _ in told] == sorted(each for _, each, _ in told)
+
+
+KEYS = [f"k{i}" for i in range(300)]
+
+
+class Told:
+    """Is told, and holds the second query back until the answer to the first has been told of."""
+
+    def __init__(self, relay):
+        self.said, self._answered = [], threading.Event()
+        relay.before_query = lambda number: number == 0 or self._answered.wait(20)
+
+    def __call__(self, phase, done, total):
+        self.said.append((phase, done, total))
+        if 0 < done < total:
+            self._answered.set()
+
+    def was_told(self):
+        looked_up = [(done, total) for phase, done, total in self.said if phase == "look up"]
+        return {total for _, total in looked_up} == {300} and any(0 < done < 300 for done, _ in looked_up)
+
+
+def test_a_look_up_of_many_keys_tells_how_far_it_is(relay):
+    told = Told(relay)
+    with spirea.Client(relay.url, "keyed", progress=told) as client:
+        assert client.get_many(KEYS)[299].text("a") == "a299"
+    assert told.was_told(), told.said
+
+
+def test_a_look_up_for_asyncio_tells_how_far_it_is(relay):
+    told = Told(relay)
+
+    async def look_up():
+        async with spirea.AsyncClient(relay.url, "keyed", progress=told) as client:
+            return await client.get_many(KEYS)
+
+    assert asyncio.run(look_up())[299].text("a") == "a299"
+    assert told.was_told(), told.said

@@ -62,6 +62,7 @@ impl Snapshot {
 
 /// Builds a snapshot of `source` as the options of `spirea build` say.
 #[pyfunction]
+#[pyo3(signature = (source, arguments) -> "Job[Snapshot]")]
 pub fn build(py: Python<'_>, source: &Source, arguments: Vec<String>) -> PyResult<Job> {
     let table = source.table.clone();
     let arguments: Vec<String> = source.arguments.iter().cloned().chain(arguments).collect();

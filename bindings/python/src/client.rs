@@ -1,12 +1,12 @@
 //! Clients.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use spirea_client::{
-    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, Timings, Value, WeakPrf,
+    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, Progress, Timings, Value, WeakPrf,
 };
 use spirea_protocols::TableKind;
 use spirea_protocols::signature::PublicKey;
@@ -48,7 +48,21 @@ impl About {
 /// A client, of which one call has the use at a time, and what was last known of its database.
 struct Shares {
     client: Mutex<HttpClient>,
+    current: Current,
     about: Mutex<About>,
+}
+
+/// The call that has the use of a client, which is told how far that is.
+type Current = Arc<Mutex<Weak<Shared>>>;
+
+/// What tells the call of the moment.
+fn telling(current: &Current, phase: &'static str) -> Option<Progress> {
+    let current = Arc::clone(current);
+    Some(Box::new(move |done, total| {
+        if let Some(job) = lock(&current).upgrade() {
+            job.tell(phase, done, total);
+        }
+    }))
 }
 
 /// A client of one database.
@@ -82,6 +96,7 @@ impl Client {
                 return Err(Failure::stopped());
             }
             client.stop_by(job.stop());
+            *lock(&shares.current) = Arc::downgrade(job);
             let fetches = ask(&mut client);
             *lock(&shares.about) = About::of(&client);
             Ok(fetches?)
@@ -126,6 +141,7 @@ fn slices(keys: &Keys) -> Vec<&[u8]> {
 impl Client {
     /// Connects to a database of these servers.
     #[staticmethod]
+    #[pyo3(signature = (urls, database, options: "dict[str, Any]") -> "Job[Client]")]
     fn connect(
         py: Python<'_>,
         urls: Vec<String>,
@@ -134,18 +150,19 @@ impl Client {
     ) -> PyResult<Job> {
         let options = client_options(options)?.map_err(|failure| failure.raise(py))?;
         let work = move |job: &Arc<Shared>| {
-            let of_progress = Arc::clone(job);
+            let current = Current::new(Mutex::new(Arc::downgrade(job)));
             let options = ClientOptions {
-                progress: Some(Box::new(move |done, total| of_progress.tell("hint", done, total))),
+                progress: telling(&current, "hint"),
+                values_progress: telling(&current, "look up"),
                 stop: Some(job.stop()),
                 ..options
             };
             let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-            Ok(HttpClient::connect_with(&urls, &database, options)?)
+            Ok((HttpClient::connect_with(&urls, &database, options)?, current))
         };
-        let convert = |py: Python<'_>, client: HttpClient| {
+        let convert = |py: Python<'_>, (client, current): (HttpClient, Current)| {
             let about = Mutex::new(About::of(&client));
-            let shares = Arc::new(Shares { client: Mutex::new(client), about });
+            let shares = Arc::new(Shares { client: Mutex::new(client), current, about });
             Ok(Py::new(py, Self { shares, owner: Owner::here() })?.into_any())
         };
         Job::start(py, work, convert)
@@ -191,21 +208,29 @@ impl Client {
         self.about().bins
     }
 
+    /// The values of keys, a query for each.
+    #[pyo3(signature = (keys: "Sequence[bytes]") -> "Job[_Answers]")]
     fn look_up_keys(&self, py: Python<'_>, keys: Vec<Vec<u8>>) -> PyResult<Job> {
         let keys = Keys::new(keys);
         self.call(py, move |client| client.look_up_keys(&slices(&keys)).map(one_by_one))
     }
 
+    /// The values at indices, a query for each.
+    #[pyo3(signature = (indices) -> "Job[_Answers]")]
     fn look_up_indices(&self, py: Python<'_>, indices: Vec<u64>) -> PyResult<Job> {
         let indices = Zeroizing::new(indices);
         self.call(py, move |client| client.look_up_indices(&indices).map(one_by_one))
     }
 
+    /// What one query brings of the values of keys.
+    #[pyo3(signature = (keys: "Sequence[bytes]") -> "Job[_Answers]")]
     fn fetch_keys(&self, py: Python<'_>, keys: Vec<Vec<u8>>) -> PyResult<Job> {
         let keys = Keys::new(keys);
         self.call(py, move |client| client.fetch_keys(&slices(&keys)))
     }
 
+    /// What one query brings of the values at indices.
+    #[pyo3(signature = (indices) -> "Job[_Answers]")]
     fn fetch_indices(&self, py: Python<'_>, indices: Vec<u64>) -> PyResult<Job> {
         let indices = Zeroizing::new(indices);
         self.call(py, move |client| client.fetch_indices(&indices))

@@ -40,21 +40,33 @@ impl Failure {
     }
 }
 
-/// A message whose options are those of a call: `--max-value` is `max_value` there.
+/// A message whose options are those of a call: `--max-value` is `max_value` there. An option stands at the start, behind a
+/// space, a quote or a bracket; what is between double quotes is a key or a name of someone's, which may hold anything.
 fn as_arguments(message: &str) -> String {
-    let (mut text, mut rest) = (String::new(), message);
-    while let Some(start) = rest.find("--") {
-        let (before, option) = rest.split_at(start);
-        let end = option.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(option.len());
-        let name = option[2..end].trim_end_matches('-');
-        text += before;
-        match name {
-            "" => text += "--",
-            name => text += &name.replace('-', "_"),
+    let (mut text, mut rest, mut is_quoted) = (String::with_capacity(message.len()), message, false);
+    while let Some(next) = rest.chars().next() {
+        let before = text.chars().next_back();
+        let begins = before.is_none_or(|c| c.is_whitespace() || "'`([<".contains(c));
+        match rest.strip_prefix("--").filter(|_| begins && !is_quoted).map(name_of_option) {
+            Some(name) if !name.is_empty() => {
+                text += &name.replace('-', "_");
+                rest = &rest[2 + name.len()..];
+            }
+            _ => {
+                is_quoted ^= next == '"' && before != Some('\\');
+                text.push(next);
+                rest = &rest[next.len_utf8()..];
+            }
         }
-        rest = &option[2 + name.len()..];
     }
-    text + rest
+    text
+}
+
+/// The name at the start of what follows two hyphens.
+fn name_of_option(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(text.len());
+    let name = text[..end].trim_end_matches('-');
+    if name.starts_with('-') { "" } else { name }
 }
 
 impl From<StoreError> for Failure {
@@ -114,7 +126,11 @@ impl From<ClientError> for Failure {
             ClientError::Refused { status, .. } => Some(*status),
             _ => None,
         };
-        Self { status, ..Self::new(class, as_arguments(&error.to_string())) }
+        let message = error.to_string();
+        // Others have a server's words, and name no option.
+        let names_options = class == "OptionError" || matches!(error.cause(), ClientError::Untrusted(_));
+        let message = if names_options { as_arguments(&message) } else { message };
+        Self { status, ..Self::new(class, message) }
     }
 }
 

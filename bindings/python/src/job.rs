@@ -104,9 +104,14 @@ impl Owner {
         Self(std::process::id())
     }
 
-    /// Whether this is that process: what a fork copies has no threads, and connections that are another's.
+    /// Whether this is that process.
+    pub fn is_here(self) -> bool {
+        self.0 == std::process::id()
+    }
+
+    /// An error where it is not: what a fork copies has no threads, and connections that are another's.
     pub fn check(self, what: &str) -> Result<(), Failure> {
-        if self.0 == std::process::id() {
+        if self.is_here() {
             return Ok(());
         }
         let message = format!(
@@ -164,7 +169,7 @@ impl Job {
 #[pymethods]
 impl Job {
     /// Waits without the lock, runs signal handlers meanwhile, and tells `report` the phase, what is done, and of what.
-    #[pyo3(signature = (report = None))]
+    #[pyo3(signature = (report: "Callable[[str, int, int], object] | None" = None) -> "_T")]
     fn wait(&self, py: Python<'_>, report: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
         self.own(py)?;
         loop {
@@ -175,7 +180,8 @@ impl Job {
                 return self.take(py);
             }
             let mut outcome = py.check_signals();
-            if let (Ok(()), Some(report), Some(progress)) = (&outcome, &report, self.progress()) {
+            let progress = self.shared.state().progress.clone();
+            if let (Ok(()), Some(report), Some(progress)) = (&outcome, &report, progress) {
                 outcome = report.call1(progress).map(drop);
             }
             if outcome.is_ok() && EXITING.load(Ordering::Relaxed) {
@@ -190,6 +196,7 @@ impl Job {
     }
 
     /// The result of work that is done.
+    #[pyo3(signature = () -> "_T")]
     fn take(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.own(py)?;
         let outcome = self.shared.state().outcome.take();
@@ -198,8 +205,10 @@ impl Job {
         outcome.map_or_else(missing, |finish| finish(py))
     }
 
-    fn is_done(&self) -> bool {
-        self.shared.state().is_done
+    /// Whether the work is done.
+    fn is_done(&self, py: Python<'_>) -> PyResult<bool> {
+        self.own(py)?;
+        Ok(self.shared.state().is_done)
     }
 
     /// A descriptor that becomes readable when the work is done. It belongs to the job.
@@ -217,8 +226,10 @@ impl Job {
         Ok(kept.insert(reader).as_raw_fd())
     }
 
-    fn progress(&self) -> Option<(String, u64, u64)> {
-        self.shared.state().progress.clone()
+    /// The phase that was last told, what is done, and of what.
+    fn progress(&self, py: Python<'_>) -> PyResult<Option<(String, u64, u64)>> {
+        self.own(py)?;
+        Ok(self.shared.state().progress.clone())
     }
 
     /// Has the work end, as soon as it looks.
@@ -232,6 +243,14 @@ impl Drop for Job {
         // Nobody will know the result.
         self.stop();
     }
+}
+
+/// Forgets the jobs of the process from which this one was just forked: their threads did not come along, and who ends here
+/// waits for none of them.
+#[pyfunction]
+pub fn forget_all() {
+    JOBS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    WAITING.store(0, Ordering::Relaxed);
 }
 
 /// Stops all jobs of this process, and waits for a moment until they have ended and nobody waits for them: for the

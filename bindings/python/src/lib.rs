@@ -17,18 +17,25 @@ fn run_command(py: Python<'_>, arguments: Vec<String>) -> u8 {
     py.detach(|| spirea_cli::run(arguments).code())
 }
 
-/// The compiled part of the package `spirea`.
+/// The compiled part: thin classes over the Rust crates. Use the package `spirea`, which this is the inside of.
 #[pymodule]
-fn _spirea(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<build::Snapshot>()?;
-    module.add_class::<client::Client>()?;
-    module.add_class::<job::Job>()?;
-    module.add_class::<plan::Rates>()?;
-    module.add_class::<server::Server>()?;
-    module.add_class::<source::Source>()?;
-    module.add_function(wrap_pyfunction!(build::build, module)?)?;
-    module.add_function(wrap_pyfunction!(job::stop_all, module)?)?;
-    module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
-    module.add_function(wrap_pyfunction!(run_command, module)?)
+mod _spirea {
+    #[pymodule_export]
+    use crate::build::{Snapshot, build};
+    #[pymodule_export]
+    use crate::client::Client;
+    #[pymodule_export]
+    use crate::job::{Job, forget_all, stop_all};
+    #[pymodule_export]
+    use crate::plan::{Rates, plan};
+    #[pymodule_export]
+    use crate::run_command;
+    #[pymodule_export]
+    use crate::server::Server;
+    #[pymodule_export]
+    use crate::source::Source;
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -1,5 +1,7 @@
 //! The planner.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use spirea_cli::Threads;
 use spirea_cpu::CpuBackend;
@@ -7,7 +9,7 @@ use spirea_protocols::choice::SecurityLevel;
 use spirea_protocols::planner::Rates as Measured;
 
 use crate::errors::{Failure, of_options};
-use crate::job::Job;
+use crate::job::{Job, Shared};
 
 /// What a unit of each kind of work takes on this machine, measured.
 #[pyclass(frozen, module = "spirea._spirea")]
@@ -17,15 +19,16 @@ pub struct Rates(Measured);
 impl Rates {
     /// Measures this machine.
     #[staticmethod]
-    #[pyo3(signature = (threads = 0, security = "standard"))]
+    #[pyo3(signature = (threads = 0, security = "standard") -> "Job[Rates]")]
     fn measure(py: Python<'_>, threads: usize, security: &str) -> PyResult<Job> {
         let failed = |error: String| Failure::new("OptionError", error).raise(py);
         let threads: Threads = threads.to_string().parse().map_err(failed)?;
         let security: SecurityLevel = security.parse().map_err(failed)?;
-        let work = move |_: &_| {
+        let work = move |job: &Arc<Shared>| {
+            let tell = |done: usize, total: usize| job.tell("measure", done as u64, total as u64);
             let failed = |error: &dyn std::fmt::Display| Failure::new("PlanError", error.to_string());
             let backend = CpuBackend::new(threads.count()).map_err(|error| failed(&error))?;
-            Measured::measure(&backend, &security.ring_sets()).map_err(|error| failed(&error))
+            Measured::measure_telling(&backend, &security.ring_sets(), tell).map_err(|error| failed(&error))
         };
         Job::start(py, work, |py, rates| Ok(Py::new(py, Self(rates))?.into_any()))
     }

@@ -27,10 +27,21 @@ pub struct Server {
     owner: Owner,
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !self.owner.is_here() {
+            // A copy in a forked child, where threads may have held locks that are not there.
+            let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(running.take());
+        }
+    }
+}
+
 #[pymethods]
 impl Server {
     /// Starts a server as the options of `spirea serve` say, and waits until it answers.
     #[staticmethod]
+    #[pyo3(signature = (arguments) -> "Job[Server]")]
     fn start(py: Python<'_>, arguments: Vec<String>) -> PyResult<Job> {
         HOME.get_or_init(Owner::here).check("module's servers").map_err(|failure| failure.raise(py))?;
         let work = move |job: &Arc<Shared>| {
@@ -68,6 +79,7 @@ impl Server {
     }
 
     /// Finishes accepted requests and stops.
+    #[pyo3(signature = () -> "Job[None]")]
     fn stop(&self, py: Python<'_>) -> PyResult<Job> {
         self.owner.check("server").map_err(|failure| failure.raise(py))?;
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();

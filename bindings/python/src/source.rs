@@ -34,12 +34,14 @@ impl Source {
 
     /// Rows of an object that gives Arrow streams, each time it is asked for one; `rows` of them, or 0 if nobody knows.
     #[staticmethod]
+    #[pyo3(signature = (table: "_ArrowStream", name, rows))]
     fn stream(table: Py<PyAny>, name: String, rows: u64) -> Self {
         Self::of(Stream { table, name: name.into(), rows })
     }
 
     /// Rows of so many bytes each, one after another.
     #[staticmethod]
+    #[pyo3(signature = (bytes: "object", row_bytes, name))]
     fn buffer(bytes: &Bound<'_, PyAny>, row_bytes: usize, name: String) -> PyResult<Self> {
         let buffer = PyBuffer::get(bytes)?;
         Ok(Self::of(Memory { buffer: Arc::new(buffer), row_bytes, name: name.into() }))

@@ -64,6 +64,7 @@ impl Options {
             weak_prf: if self.accept_weak_prf { WeakPrf::Accept } else { WeakPrf::Refuse },
             progress: Some(Box::new(|done, total| progress(Stage::Hint, done, total))),
             keys_progress: Some(Box::new(|done, total| progress(Stage::Keys, done, total))),
+            values_progress: None,
         })
     }
 }

@@ -237,6 +237,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let mut refreshed = false;
         while !look_up.is_complete() {
+            self.tell(look_up);
             if self.outdated {
                 self.follow().await?;
             }
@@ -255,7 +256,15 @@ impl Client {
             // The refused queries are dropped with their secrets; the new version gets new ones.
             self.follow().await?;
         }
+        self.tell(look_up);
         Ok(())
+    }
+
+    fn tell(&self, look_up: &impl Asking) {
+        if let Some(progress) = &self.policy.values_progress {
+            let (answered, all) = look_up.answered();
+            progress(answered as u64, all as u64);
+        }
     }
 
     /// Goes on with the version that the servers have now.

@@ -80,8 +80,8 @@ impl<'a> Fetch<'a> {
 impl Asking for Fetch<'_> {
     type Pending = PendingFetch;
 
-    fn is_complete(&self) -> bool {
-        self.is_complete()
+    fn answered(&self) -> (usize, usize) {
+        (usize::from(self.is_complete()), 1)
     }
 
     fn ask(&self, session: &Session) -> Result<Round<PendingFetch>, ClientError> {

@@ -9,7 +9,13 @@ pub(crate) trait Asking {
     type Pending;
 
     /// Whether there is no more to ask for.
-    fn is_complete(&self) -> bool;
+    fn is_complete(&self) -> bool {
+        let (answered, all) = self.answered();
+        answered == all
+    }
+
+    /// How many values have been answered, well or not, and of how many; of what is answered at once, 0 or 1 of 1.
+    fn answered(&self) -> (usize, usize);
 
     /// The next requests. Until their answers are there it gives new ones for the same.
     ///
@@ -104,8 +110,8 @@ impl<'a> LookUp<'a> {
 impl Asking for LookUp<'_> {
     type Pending = Pending;
 
-    fn is_complete(&self) -> bool {
-        self.is_complete()
+    fn answered(&self) -> (usize, usize) {
+        (self.answered, self.wanted.len())
     }
 
     fn ask(&self, session: &Session) -> Result<Round, ClientError> {

@@ -4,7 +4,7 @@ use spirea_protocols::signature::PublicKey;
 
 use crate::WeakPrf;
 
-/// Is told how many bytes of something are there, and of how many.
+/// Is told how much of something is there, and of how much: bytes, or values.
 pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// What a client puts up with, from servers and on the way to them.
@@ -28,6 +28,9 @@ pub struct Policy {
     /// Is told before evaluation keys are made, and when they are there: so many bytes, and of how many. Making them takes
     /// up to a second or two.
     pub keys_progress: Option<Progress>,
+    /// Is told how many of the values that are asked for at once have been answered, and of how many: before each request,
+    /// and when all have been.
+    pub values_progress: Option<Progress>,
 }
 
 impl Default for Policy {
@@ -42,6 +45,7 @@ impl Default for Policy {
             weak_prf: WeakPrf::default(),
             progress: None,
             keys_progress: None,
+            values_progress: None,
         }
     }
 }

@@ -34,15 +34,20 @@ def steps(
     panel: Any, series: Mapping[str, Sequence[tuple[float, float]]], higher_is_better: bool, more_is_better: bool = False
 ) -> None:
     """What can be had for at most so much, or, where `more_is_better`, along with at least so much: for each series of
-    (cost, quality), its best quality so far, as steps."""
-    for (name, points), style in zip(series.items(), ("s--", "o-", "^:", "D-.", "v--", "P:")):
+    (cost, quality), its best quality so far, as steps. Series that coincide are seen by their widths, the first the widest."""
+    styles = ("s-", "o-", "^-", "D-", "v-", "P-", "X-")
+    for place, ((name, points), style) in enumerate(zip(series.items(), styles, strict=True)):
         best: list[tuple[float, float]] = []
         signs = (-1 if more_is_better else 1, -1 if higher_is_better else 1)
         for spent, quality in sorted(points, key=lambda point: (signs[0] * point[0], signs[1] * point[1])):
             if not best or (quality > best[-1][1] if higher_is_better else quality < best[-1][1]):
                 best.append((spent, quality))
         if best:
-            panel.plot(*zip(*best), style, label=name, markersize=4, linewidth=1.2, drawstyle="steps-post")
+            behind = len(styles) - place
+            panel.plot(
+                *zip(*best), style, color=f"C{place}", label=name, markersize=2 + behind, markerfacecolor="none",
+                linewidth=0.5 + 0.6 * behind, alpha=0.8, drawstyle="steps-post",
+            )
     panel.set_xscale("log")
     panel.grid(True, which="major", alpha=0.3)
 

@@ -56,7 +56,7 @@ def collocate(
     """What each stored row holds: an array of row numbers, `neighbours + 1` wide, -1 where nothing is.
 
     `ids` are the embeddings to store, `weights` how often each of the whole table is looked up, `pairs` what
-    [`companions`] found.
+    `companions` found.
     """
     if neighbours == 0:
         return ids[:, None].astype(np.int32)

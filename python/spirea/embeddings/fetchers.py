@@ -41,6 +41,9 @@ class RowFetcher(Protocol):
         """The rows of a table in the order of the request: row numbers within the table, an array of
         `passes` x `bins` whose column b lies in bin b; bytes, `passes` x `bins` x bytes of a row."""
 
+    def close(self) -> None:
+        """Lets go of what it has of a server. It cannot be used any more."""
+
 
 class PlainFetcher:
     """Rows from memory, WITHOUT privacy: for tests and for counting bytes by the formulas of docs/protocols/dpf.md."""
@@ -57,6 +60,9 @@ class PlainFetcher:
         for _ in rows:
             self.traffic.add(self._cost.upload, self._cost.download)
         return np.asarray(self._stored[rows])
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def check_rows(table: StoredTable, rows: np.ndarray) -> None:

@@ -307,42 +307,43 @@ class Layout:
 
     @classmethod
     def load(cls, path: str | Path) -> Layout:
-        """Reads what [`save`] wrote. A file that says anything impossible is a `ValueError`."""
+        """Reads what `save` wrote.
+
+        Raises `ValueError`, with the file's name, for one that says anything impossible.
+        """
         try:
             file = _arrays(path)
             about = json.loads(str(file["about"]))
             if about["format"] != FORMAT:
                 raise ValueError(f"format {about['format']}, and this program reads {FORMAT}")
             rows, dim, dtype = int(about["rows"]), int(about["dim"]), np.dtype(about["dtype"])
-            tables = tuple(
-                StoredTable(each["name"], each["bins"], each["passes"], file[f"members_{each['name']}"], rows)
-                for each in about["tables"]
-            )
-            padding = file["padding_row"] if about["padding_idx"] is not None else None
+            # An index of all rows is made below, which of a hot table alone may be far more than the file has.
+            if dtype.kind not in "fiu" or min(rows, dim) < 1 or 4 * rows > MOST_BYTES:
+                raise ValueError(f"no embeddings of {dtype} {rows} x {dim}")
             design = Design(**about["design"])
-            layout = cls(rows, dim, dtype, design, tables, file["fallback"], about["padding_idx"], padding)
+            shapes = design.shapes(rows, dim * dtype.itemsize)
+            if about["tables"] != [dict(name=each.name, bins=each.bins, passes=each.passes) for each in shapes]:
+                raise ValueError("the tables are not those of the design")
+            tables = tuple(_stored(shape, file[f"members_{shape.name}"], design, rows) for shape in shapes)
+            fallback, padding_idx = file["fallback"], about["padding_idx"]
+            padding = None if padding_idx is None else file["padding_row"]
+            if padding_idx is not None and padding_idx not in range(rows):
+                raise ValueError(f"padding_idx {padding_idx} is outside of {rows} rows")
+            if any(vector.shape != (dim,) or vector.dtype != dtype for vector in (fallback, padding) if vector is not None):
+                raise ValueError(f"a vector is not {dim} numbers of {dtype}")
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"{path}: no layout of embeddings: {error}") from error
-        layout.check(path)
-        return layout
+        return cls(rows, dim, dtype, design, tables, fallback, padding_idx, padding)
 
-    def check(self, path: str | Path) -> None:
-        """That arrays have the shapes that are said; a `ValueError` names the file."""
-        if self.dtype.kind not in "fiu" or self.rows < 1 or self.dim < 1:
-            raise ValueError(f"{path}: no embeddings of {self.dtype} {self.rows} x {self.dim}")
-        vectors = [self.fallback] if self.padding_row is None else [self.fallback, self.padding_row]
-        if any(vector.shape != (self.dim,) or vector.dtype != self.dtype for vector in vectors):
-            raise ValueError(f"{path}: a vector is not {self.dim} numbers of {self.dtype}")
-        expected = {shape.name: shape for shape in self.design.shapes(self.rows, self.embedding_bytes)}
-        for table in self.tables:
-            shape = expected.pop(table.name, None)
-            width = self.design.neighbours + 1
-            if shape is None or (table.bins, table.passes, table.bin_rows) != (shape.bins, shape.passes, shape.bin_rows):
-                raise ValueError(f"{path}: the table {table.name} is not that of the design")
-            if table.members.shape[1] != width or table.members.dtype.kind != "i":
-                raise ValueError(f"{path}: rows of the table {table.name} hold {width} embeddings by number")
-        if expected:
-            raise ValueError(f"{path}: there is no table {' and no table '.join(expected)}")
+
+def _stored(shape: Shape, members: np.ndarray, design: Design, rows: int) -> StoredTable:
+    """The table of a file; a `ValueError` for members that the design's has not, before anything is made of them."""
+    expected = (shape.bins * shape.bin_rows, design.neighbours + 1)
+    if members.shape != expected or members.dtype != np.int32:
+        raise ValueError(f"the {shape.name} table holds {members.dtype} {members.shape}: not numbers of the shape {expected}")
+    if shape.queries * shape.row_bytes > MOST_BYTES:
+        raise ValueError(f"the {shape.name} table has {shape.queries} queries, for more than {MOST_BYTES} bytes")
+    return StoredTable(shape.name, shape.bins, shape.passes, members, rows)
 
 
 def _arrays(path: str | Path) -> dict[str, np.ndarray]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +14,9 @@ from .fetchers import RowFetcher, Traffic
 from .layout import Layout, StoredTable
 from .retrieval import retrieve
 from .traces import Traces, whole_numbers
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class Report:
 
 
 class PrivateRows:
-    """Rows of an embedding matrix, fetched privately: each call is one inference and sends the same messages."""
+    """Rows of an embedding matrix, fetched privately: each call is one inference and sends the same messages. Calls of
+    several threads take their turns. It closes its connections with `close`, or as a context."""
 
     def __init__(self, layout: Layout, fetchers: Mapping[str, RowFetcher]):
         missing = [table.name for table in layout.tables if table.name not in fetchers]
@@ -46,6 +52,19 @@ class PrivateRows:
         self.last = Report()
         self.total = Report()
         self._fetchers = [fetchers[table.name] for table in layout.tables]
+        # Held for an inference's messages and what is counted of them.
+        self._turn = threading.Lock()
+
+    def __enter__(self) -> PrivateRows:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections. Rows cannot be fetched any more."""
+        for fetcher in self._fetchers:
+            fetcher.close()
 
     @property
     def traffic(self) -> list[Traffic]:
@@ -55,9 +74,8 @@ class PrivateRows:
     def fetch(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The embeddings of one inference's look-ups and which of them were retrieved; the rest are the fallback.
 
-        # Errors
-        `IndexError` for a number outside of the table and `TypeError` for numbers that are not whole, before anything
-        is sent; the fetchers' errors.
+        Raises `IndexError` for a number outside of the table and `TypeError` for numbers that are not whole, before anything
+        is sent; and what the fetchers raise.
         """
         layout = self.layout
         ids = whole_numbers(ids).reshape(-1)
@@ -73,16 +91,18 @@ class PrivateRows:
         asked = [dummies(table) for table in layout.tables]
         for table, chosen_of_it, rows in zip(layout.tables, chosen.asked, asked):
             rows[chosen_of_it.turn, chosen_of_it.row // table.bin_rows] = chosen_of_it.row
-        # Nothing that depends on what is wanted lies between the first message and the last.
-        brought = [self._embeddings(fetcher.fetch(rows), rows) for fetcher, rows in zip(self._fetchers, asked)]
+        report = Report(1, len(wanted), int((~chosen.found).sum()))
+        with self._turn:
+            # Nothing that depends on what is wanted lies between the first message and the last.
+            brought = [self._embeddings(fetcher.fetch(rows), rows) for fetcher, rows in zip(self._fetchers, asked)]
+            self.last = report
+            self.total += report
         for place, (table, rows) in enumerate(zip(layout.tables, asked)):
             held = table.members[rows.reshape(-1)]
             for at in wanted[chosen.source == place]:
                 row, member = np.nonzero(held == ids[at])
                 vectors[at] = brought[place][row[0], member[0]]
         found[wanted] = chosen.found
-        self.last = Report(1, len(wanted), int((~chosen.found).sum()))
-        self.total += self.last
         return vectors, found
 
     def _embeddings(self, fetched: np.ndarray, asked: np.ndarray) -> np.ndarray:

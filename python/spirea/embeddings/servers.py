@@ -2,13 +2,15 @@
 
     snapshots = build_tables(layout, weight)
     with Server([*snapshots.values()], party=0) as zero, Server([*snapshots.values()], party=1) as one:
-        rows = connect(layout, [zero, one])
+        with connect(layout, [zero, one]) as rows:
+            vectors, found = rows.fetch(ids)
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from .._records import Fetched, Records
 from .._snapshot import Snapshot
 from ..errors import OptionError, VersionError
 from .costs import Spirea
-from .fetchers import Traffic, check_rows
+from .fetchers import RowFetcher, Traffic, check_rows
 from .layout import Layout, StoredTable
 from .lookups import PrivateRows
 
@@ -42,11 +44,10 @@ def build_tables(
     """Builds a snapshot of each of a layout's tables, below the folder `out`, and gives them by the tables' names.
 
     `dpf-xor` and `dpf-sum` are served by two servers, which scan a table once for all of its bins. Any other protocol has
-    one server and no bins. `options` are those of [`spirea.build`].
+    one server and no bins. `options` are those of `spirea.build`.
 
-    # Errors
-    `OptionError` for bins under a protocol of one server, and for a matrix that is not the layout's; those of
-    [`spirea.build`].
+    Raises `OptionError` for bins under a protocol of one server, and for a matrix that is not the layout's; and what
+    `spirea.build` raises.
     """
     if weight.shape != (layout.rows, layout.dim) or weight.dtype != layout.dtype:
         raise OptionError(
@@ -102,17 +103,22 @@ class ServerFetcher:
             raise OptionError(f"{self._client.name} has not as many bytes in each row: build it for this layout")
         return fetched.reshape(*rows.shape, -1)
 
+    def close(self) -> None:
+        self._client.close()
+
 
 def connect(
     layout: Layout, servers: Address | Sequence[Address], *, name: str = "embeddings", **options: Any
 ) -> PrivateRows:
     """Rows of a matrix from the servers of its tables: one address, or two for `dpf-xor` and `dpf-sum`. `options` are
-    those of [`spirea.Client`].
+    those of `spirea.Client`.
 
-    # Errors
-    `OptionError` for tables of another layout; the client's errors.
+    Raises `OptionError` for tables of another layout, and what the client raises.
     """
-    fetchers: Mapping[str, ServerFetcher] = {
-        table.name: ServerFetcher(table, Client(servers, database(name, table), **options)) for table in layout.tables
-    }
+    with contextlib.ExitStack() as opened:
+        fetchers: dict[str, RowFetcher] = {}
+        for table in layout.tables:
+            client = opened.enter_context(Client(servers, database(name, table), **options))
+            fetchers[table.name] = ServerFetcher(table, client)
+        opened.pop_all()
     return PrivateRows(layout, fetchers)

@@ -12,8 +12,6 @@ from . import lookups
 from .lookups import PrivateRows, Report
 
 
-
-
 def _array(tensor: torch.Tensor | None) -> np.ndarray | None:
     return None if tensor is None else np.asarray(tensor.detach().cpu().numpy())
 

@@ -87,6 +87,8 @@ class Space:
     neighbours: Sequence[int] = (0, 1, 3, 7)
     collocations: Sequence[Collocation] = (Collocation.GROUPS, Collocation.COPIES)
     placement: Placement = Placement.DEALT
+    full: Sequence[bool] = (True, False)
+    """Whether the full table is asked; `False` is a hot table alone, with which the rest is never retrieved."""
 
     def designs(self, rows: int, binned: bool) -> Iterable[Design]:
         """The grid."""
@@ -98,11 +100,12 @@ class Space:
         hots = sorted({max(rows // part, 1) for part in self.hot_parts})
         for neighbours in self.neighbours:
             common = Design(neighbours=neighbours, collocation=self.collocations[0], placement=self.placement)
-            full = [replace(common, full_bins=bins, full_passes=passes) for bins, passes in queries]
+            full = [replace(common, full_bins=bins, full_passes=passes) for bins, passes in queries if True in self.full]
             yield from full
             for hot_rows in hots:
+                alone = [replace(common, full_bins=0, hot_rows=hot_rows)] if False in self.full else []
                 for hot_bins, hot_passes in [(bins, 1) for bins in self.bins] if binned else queries:
-                    for design in [replace(common, full_bins=0, hot_rows=hot_rows), *full]:
+                    for design in [*alone, *full]:
                         yield replace(design, hot_rows=hot_rows, hot_bins=hot_bins, hot_passes=hot_passes)
 
     def near(self, design: Design, factor: float, rows: int, binned: bool) -> Iterable[Design]:
@@ -263,8 +266,7 @@ def tune(
     itself judges at most `judged` of those that no other beats. `goal` is the quality wanted: within 2% of the
     baseline unless it is given. The chosen design is the one with the least computation that reaches it.
 
-    # Errors
-    `ValueError` where no design keeps within the limits.
+    Raises `ValueError` where no design keeps within the limits.
     """
     model = model or Spirea()
     planner = training if isinstance(training, Planner) else Planner(training, seed=seed)

@@ -12,7 +12,9 @@ import pytest
 from spirea.embeddings import Traces
 from spirea.embeddings.evaluation import AreaUnderCurve, Examples, LanguageModel, Perplexity, Recommender, Source, auc
 from spirea.embeddings.evaluation import published, real, synthetic
+from spirea.embeddings.evaluation import __main__ as command
 from spirea.embeddings.evaluation.__main__ import main
+from spirea.embeddings.evaluation.study import INCLUDES as TECHNIQUES
 
 
 def write(path, header, rows):
@@ -208,13 +210,31 @@ def test_the_command_makes_the_same_tables_and_figures_for_a_seed(tmp_path, caps
         (tmp_path / "first" / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in names[:4]
     )
     report = (tmp_path / "first/results.md").read_text()
-    for said in ("| Language model (SYNTHETIC)", "| Python's documentation (real)", "plain batch retrieval", "896 B"):
+    for said in ("| Language model (SYNTHETIC)", "| Python's documentation (real)", "plain batch retrieval", "896 B", "82.3 ms"):
         assert said in report
     results = json.loads((tmp_path / "first/results.json").read_text())
     for study in results["studies"]:
-        assert set(study["points"]) >= {"plain batch retrieval", "hot table", "collocation", "co-design (paper)"}
-        assert all(0 < point["share"] <= 1 for points in study["points"].values() for point in points)
+        assert list(study["points"]) == list(TECHNIQUES)
+        for name, points in study["points"].items():
+            assert all(0 < point["share"] <= 1 for point in points)
+            # Only what says so leaves the full table away.
+            assert all(("no full table" in point["design"]) == ("alone" in name) for point in points)
+    assert not results["measured"] and "Predicted and measured" not in report
     # Published files take the place of what stands for them.
     (tmp_path / "wiki").mkdir()
     assert main(["reproduce", "--size", "short", "--out", str(tmp_path), "--wikitext2", str(tmp_path / "wiki")]) == 1
     assert "wiki.train.tokens" in capsys.readouterr().err
+
+
+def test_the_command_with_this_machines_rates(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    films = lambda options, size: [lambda: synthetic.films(500, size.users, seed=options.seed)]
+    monkeypatch.setattr(command, "_data", films)
+    assert main(["reproduce", "--size", "short", "--measure", "--protocol", "dpf-sum", "--out", str(tmp_path)]) == 0
+    assert "ms measured" in capsys.readouterr().err
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["rates"] == "measured here by the planner"
+    for table in results["measured"]:
+        assert table["predicted"] > 0 and table["measured"] > 0 and table["shape"]["bins"] > 1
+    report = (tmp_path / "results.md").read_text()
+    assert "## Predicted and measured" in report and "65,536 rows of 256 bytes in 64 bins" in report

@@ -1,9 +1,12 @@
 """The look-ups of torch's modules, against a definition of them, and against torch itself where it is installed."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
-from spirea.embeddings import Design, Embedding, EmbeddingBag, Layout, PlainFetcher, PrivateRows, Traces
+from spirea.embeddings import Design, Embedding, EmbeddingBag, Layout, PlainFetcher, PrivateRows, Report, Traces
 
 
 def private(weight, design=None, **options):
@@ -70,6 +73,32 @@ def test_norms_are_limited(weight):
     given = Embedding(private(weight), max_norm=1.0)(ids)
     norms = np.linalg.norm(weight[ids], axis=1, keepdims=True)
     assert np.allclose(given, weight[ids] * np.minimum(1, 1 / norms), atol=1e-5)
+
+
+def test_threads_take_turns_and_every_inference_is_counted(weight, monkeypatch):
+    added, order = Report.__add__, []
+
+    def slowly(report, more):
+        time.sleep(0.01)
+        return added(report, more)
+
+    class Noted(PlainFetcher):
+        def fetch(self, rows):
+            order.append(threading.get_ident())
+            time.sleep(0.001)
+            return super().fetch(rows)
+
+    monkeypatch.setattr(Report, "__add__", slowly)
+    layout = Layout.of(weight, Design(full_bins=1, hot_rows=8), Traces.of(len(weight), []))
+    rows = PrivateRows(layout, {table.name: Noted(table, table.stored(weight)) for table in layout.tables})
+    threads = [threading.Thread(target=lambda: [rows.fetch(np.array([1])) for _ in range(3)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (rows.total.inferences, rows.total.wanted) == (12, 12)
+    # Nobody's messages lie between those of another's inference.
+    assert len(order) == 24 and order[::2] == order[1::2]
 
 
 def test_what_is_dropped_is_counted_falls_back_and_is_left_out_of_bags(weight):

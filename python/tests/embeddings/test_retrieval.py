@@ -1,5 +1,8 @@
 """Designs, layouts and what is retrieved under them, against slow definitions."""
 
+import json
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -140,6 +143,46 @@ def test_layouts_are_files_and_wrong_files_are_named(tmp_path):
             Layout.load(tmp_path / "bad.npz")
         except ValueError as error:
             assert "bad.npz" in str(error)
+
+
+def rewritten(source, target, **changes):
+    """A layout's file that says something else."""
+    with np.load(source) as file:
+        arrays = dict(file)
+    about = json.loads(str(arrays["about"]))
+    for name, value in changes.items():
+        part, _, key = name.partition("__")
+        (about[part] if key else about)[key or part] = value
+    np.savez(target, **arrays | {"about": np.array(json.dumps(about))})
+
+
+@pytest.mark.parametrize(
+    ("design", "changes", "cause"),
+    [
+        (Design(full_bins=5), dict(rows=1 << 29), "holds int32"),
+        (Design(full_bins=5), dict(dim=5), "is not 5 numbers"),
+        (Design(full_bins=5), dict(dim=1 << 40), "queries, for more than"),
+        (Design(full_bins=5), dict(design__neighbours=8), "holds int32"),
+        (Design(full_bins=5), dict(padding_idx=50), "padding_idx 50 is outside"),
+        (Design(full_bins=5), dict(padding_idx="3"), "padding_idx 3 is outside"),
+        (Design(full_bins=5), dict(design__full_bins=10), "not those of the design"),
+        (Design(full_bins=5), dict(tables=[]), "not those of the design"),
+        (Design(full_bins=5), dict(design__full_passes=1 << 40, tables=[dict(name="full", bins=5, passes=1 << 40)]), "queries"),
+        (Design(full_bins=0, hot_rows=9), dict(rows=1 << 40), "no embeddings of float32 1099511627776 x 4"),
+        (Design(full_bins=0, hot_rows=9), dict(rows=0), "no embeddings"),
+    ],
+)
+def test_a_layout_is_checked_before_anything_is_allocated(tmp_path, design, changes, cause):
+    weight = np.zeros((50, 4), np.float32)
+    Layout.of(weight, design, zipf(50, 40, 10, 5), padding_idx=3).save(tmp_path / "layout.npz")
+    rewritten(tmp_path / "layout.npz", tmp_path / "bad.npz", **changes)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=f"bad.npz: no layout of embeddings: .*{cause}"):
+            Layout.load(tmp_path / "bad.npz")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

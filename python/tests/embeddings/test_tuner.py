@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import spirea
 from spirea.embeddings import (
     Design,
     GpuDpf,
@@ -23,6 +24,7 @@ from spirea.embeddings import (
     tune,
 )
 from spirea.embeddings.costs import REFERENCE_RATES
+from spirea.embeddings.evaluation.measured import measure_tables
 from spirea.embeddings.tuner import pareto
 
 
@@ -64,6 +66,37 @@ def test_a_cost_is_the_sum_of_its_tables():
     assert full.download == 2 * 16 * (128 + 12)
     # A bin of 63 rows has four leaves of 16 shares.
     assert full.server_seconds == pytest.approx(2 * (8 * 64 * 1e-9 + 504 * 138 * 1e-10))
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """This machine's rates, which take some seconds: measured once, by the package's own measurement."""
+    rates = spirea.measure_rates(threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spirea, "measure_rates", lambda **options: rates)
+        yield
+
+
+def test_rates_of_this_machine_and_a_table_beside_them(measured):
+    for protocol in ("dpf-xor", "dpf-sum"):
+        rates = Rates.measure(protocol)
+        assert rates.byte_seconds > 0 and rates.row_seconds >= 0 and rates.source == "measured here by the planner"
+        shapes = [Shape("long", 1000, 64, 8, 1), Shape("short", 500, 8, 4, 2)]
+        tables = measure_tables(Spirea(protocol, rates), shapes, passes=2)
+        assert [each.shape for each in tables] == shapes
+        assert all(each.predicted > 0 and each.measured > 0 and "ms predicted" in str(each) for each in tables)
+
+
+def test_one_server_is_priced_by_the_planner(measured):
+    model = OneServer("simple")
+    few, many = (model.of_table(Shape("full", 2000, 64, 1, passes)) for passes in (1, 3))
+    assert many.communication == 3 * few.communication > 0 and many.server_seconds == pytest.approx(3 * few.server_seconds)
+    assert few.server_seconds > 0 and model.computation(few) == few.server_seconds * 1e3
+    space = Space(bins=(1,), passes=(1, 4), hot_parts=(4,), neighbours=(0,))
+    found = tune(skewed(200, 1), ShareRetrieved(skewed(60, 2)), 64, model=model, space=space, limits=Limits(10**9, 10.0))
+    assert found.chosen.design.full_bins <= 1 and "simple" in found.explain()
+    with pytest.raises(spirea.PlanError, match="split it"):
+        model.of_table(Shape("full", 10**15, 64, 1, 1))
 
 
 def test_rates_are_read_off_the_planner():

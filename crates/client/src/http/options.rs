@@ -38,6 +38,8 @@ pub struct ClientOptions {
     pub pinned_key: Option<PublicKey>,
     /// Is told how far the download of a hint is.
     pub progress: Option<Progress>,
+    /// Is told how many of the values that are asked for at once have been answered, and of how many.
+    pub values_progress: Option<Progress>,
     /// Whether a database is asked under a function that few have analysed.
     pub weak_prf: WeakPrf,
     /// Ends connecting, and what follows, with [`ClientError::Stopped`] while it is true.
@@ -63,6 +65,7 @@ impl Default for ClientOptions {
             max_hint_bytes,
             pinned_key,
             progress,
+            values_progress: None,
             weak_prf,
             stop: None,
         }
@@ -88,7 +91,6 @@ impl ClientOptions {
     /// What does not concern the way to the servers.
     pub(super) fn into_policy(self) -> Policy {
         let Self { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress, .. } = self;
-        let keys_progress = None;
         Policy {
             attempts,
             max_pause,
@@ -97,7 +99,8 @@ impl ClientOptions {
             pinned_key,
             weak_prf,
             progress,
-            keys_progress,
+            keys_progress: None,
+            values_progress: self.values_progress,
         }
     }
 }

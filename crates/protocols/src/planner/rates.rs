@@ -41,14 +41,32 @@ impl Rates {
     /// # Errors
     /// The backend's, or no randomness.
     pub fn measure<B: ProtocolBackend>(backend: &B, sets: &[RingSet]) -> Result<Self, ProtocolError> {
+        Self::measure_telling(backend, sets, |_, _| ())
+    }
+
+    /// The same; `tell` is told before each measurement, and after the last, how many are done, and of how many.
+    ///
+    /// # Errors
+    /// Those of [`Rates::measure`].
+    pub fn measure_telling<B: ProtocolBackend>(
+        backend: &B,
+        sets: &[RingSet],
+        tell: impl Fn(usize, usize),
+    ) -> Result<Self, ProtocolError> {
+        let outputs = [OutputKind::Bit, OutputKind::U32, OutputKind::U64];
+        let all = 1 + outputs.len() + sets.len();
         let mut rates = Self::default();
+        tell(0, all);
         rates.measure_folds(backend)?;
-        for output in [OutputKind::Bit, OutputKind::U32, OutputKind::U64] {
+        for (i, output) in outputs.into_iter().enumerate() {
+            tell(1 + i, all);
             rates.measure_shares(backend, output)?;
         }
-        for &set in sets {
+        for (i, &set) in sets.iter().enumerate() {
+            tell(1 + outputs.len() + i, all);
             rates.measure_ring(backend, set)?;
         }
+        tell(all, all);
         Ok(rates)
     }
 

@@ -15,6 +15,8 @@ from .study import PLAIN, Study
 LIMITS = Limits(300_000, 0.1)
 COMMUNICATION_ALONE = Limits(300_000, float("inf"))
 NONE = Limits(1 << 62, float("inf"))
+# GPU-DPF's scheme, by whose calls designs are searched.
+PAPER = GpuDpf()
 # The paper's limit of calls, and the one that it has for Taobao.
 CALLS, CALLS_OF_TAOBAO = 100_000, 5_000_000
 
@@ -24,7 +26,7 @@ Axis = Callable[[Cost], float]
 def calls_limit(study: Study) -> int:
     """The paper's limit of calls; where no plain design keeps within it, it is doubled until one does."""
     limit = CALLS_OF_TAOBAO if study.name == "Taobao" else CALLS
-    least = min(spent.prf_calls for _, spent in study.priced(PLAIN, GpuDpf()))
+    least = min(spent.prf_calls for _, spent in study.priced(PLAIN, PAPER))
     while limit < least:
         limit *= 2
     return limit
@@ -70,10 +72,9 @@ def _panels(studies: Sequence[Study], number: str, title: str) -> tuple[Any, Any
 
 def _quality(
     number: str, title: str, studies: Sequence[Study], axis: Axis, label: str,
-    where: Callable[[Study, Point, Cost], bool], model: GpuDpf | None = None,
+    where: Callable[[Study, Point, Cost], bool], model: GpuDpf = PAPER,
 ) -> Any:
     picture, panels = _panels(studies, number, title)
-    model = model or GpuDpf()
     for panel, study in zip(panels, studies):
         series = {
             name: [
@@ -97,7 +98,7 @@ def _communication(studies: Sequence[Study], where: Callable[[Study, Point, Cost
         series = {
             name: [
                 (float(spent.prf_calls), spent.communication / 1e3)
-                for point, spent in study.priced(name, GpuDpf())
+                for point, spent in study.priced(name, PAPER)
                 if where(study, point, spent)
             ]
             for name in study.points

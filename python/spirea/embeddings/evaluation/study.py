@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from ..collocation import Collocation
 from ..costs import Cost, CostModel, GpuDpf, cost
@@ -18,8 +20,13 @@ from .recommending import AreaUnderCurve, Recommender
 Progress = Callable[[str], None]
 
 PLAIN = "plain batch retrieval"
+HOT = "hot table (paper)"
+COLLOCATION = "collocation (paper)"
 CODESIGN = "co-design (paper)"
 OURS = "co-design (this package)"
+# Not the paper's, whose hot table is asked in addition to the full one: what is not hot is never retrieved.
+ALONE = "hot table alone"
+OURS_ALONE = "hot table alone (this package)"
 BINS = (1, 4, 16, 64, 256)
 
 
@@ -40,7 +47,7 @@ class Size:
     """Inferences that designs are searched by."""
     judged: int
     """Designs of each technique whose quality is measured."""
-    neighbours: tuple[int, ...] = (0, 1, 3)
+    neighbours: tuple[int, ...] = (0, 1, 3, 7)
     part: int = 1
     """Tables are so many times smaller than the published ones."""
 
@@ -54,24 +61,28 @@ SHORT = Size(
 def techniques(size: Size) -> dict[str, Space]:
     """What is searched under each technique. Those of the paper have their rows in an order drawn at random, so that
     bins of a table that is sorted by frequency do not collide more than they must."""
-    ours = Space(bins=BINS, passes=(1,), neighbours=size.neighbours)
+    ours = Space(bins=BINS, passes=(1,), neighbours=size.neighbours, full=(True,))
     paper = replace(ours, collocations=(Collocation.COPIES,), placement=Placement.SHUFFLED)
     return {
         PLAIN: replace(paper, hot_parts=(), neighbours=(0,)),
-        "hot table": replace(paper, neighbours=(0,)),
-        "collocation": replace(paper, hot_parts=()),
+        HOT: replace(paper, neighbours=(0,)),
+        COLLOCATION: replace(paper, hot_parts=()),
         CODESIGN: paper,
         OURS: ours,
+        ALONE: replace(paper, neighbours=(0,), full=(False,)),
+        OURS_ALONE: replace(ours, full=(False,)),
     }
 
 
 # What a technique's designs include besides its own.
 INCLUDES: dict[str, tuple[str, ...]] = {
     PLAIN: (),
-    "hot table": (PLAIN,),
-    "collocation": (PLAIN,),
-    CODESIGN: (PLAIN, "hot table", "collocation"),
-    OURS: (PLAIN, "hot table", "collocation", CODESIGN),
+    HOT: (PLAIN,),
+    COLLOCATION: (PLAIN,),
+    CODESIGN: (PLAIN, HOT, COLLOCATION),
+    OURS: (PLAIN, HOT, COLLOCATION, CODESIGN),
+    ALONE: (),
+    OURS_ALONE: (ALONE,),
 }
 
 
@@ -89,9 +100,14 @@ class Study:
     quality: str
     higher_is_better: bool
     baseline: float
+    """Where nothing is dropped."""
+    floor: float
+    """Where everything is."""
     points: dict[str, list[Point]]
     """The designs of each technique whose quality was measured."""
     seconds: float
+    """Of a processor: training, searching and judging."""
+    _costs: dict[tuple[CostModel, Design], Cost] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -102,26 +118,33 @@ class Study:
         """Within 2% of the baseline, as in the paper."""
         return within(self.baseline, 0.02, self.higher_is_better)
 
+    def kept(self, quality: float) -> float:
+        """How much of what look-ups bring the model at all a quality has: 1 of the baseline, 0 of the floor; all of it
+        where they bring nothing."""
+        brought = self.baseline - self.floor
+        return (quality - self.floor) / brought if brought else 1.0
+
     def as_good(self, quality: float | None, goal: float) -> bool:
         return quality is not None and (quality >= goal if self.higher_is_better else quality <= goal)
 
     def priced(self, technique: str, model: CostModel) -> list[tuple[Point, Cost]]:
         """A technique's designs with their costs in a scheme."""
-        return [
-            (point, cost(model, point.design, self.rows, self.entry_bytes))
-            for name in (*INCLUDES[technique], technique)
-            for point in self.points[name]
-        ]
+        names = (*INCLUDES[technique], technique)
+        return [(point, self.cost(point, model)) for name in names for point in self.points[name]]
 
-    def cheapest(
-        self, technique: str, model: CostModel, goal: float, limits: Limits,
-        where: Callable[[Design], bool] = lambda _: True,
-    ) -> tuple[Point, Cost] | None:
-        """The least computation that reaches a quality within limits, among the designs for which `where` holds."""
+    def cost(self, point: Point, model: CostModel) -> Cost:
+        """What a design costs in a scheme, computed once for each object that is one."""
+        key = (model, point.design)
+        if key not in self._costs:
+            self._costs[key] = cost(model, point.design, self.rows, self.entry_bytes)
+        return self._costs[key]
+
+    def cheapest(self, technique: str, model: CostModel, goal: float, limits: Limits) -> tuple[Point, Cost] | None:
+        """The least computation that reaches a quality within limits."""
         good = [
             (point, spent)
             for point, spent in self.priced(technique, model)
-            if self.as_good(point.quality, goal) and limits.admit(spent) and where(point.design)
+            if self.as_good(point.quality, goal) and limits.admit(spent)
         ]
         return min(good, key=lambda each: (model.computation(each[1]), each[1].communication), default=None)
 
@@ -138,31 +161,33 @@ class Study:
 
 
 WINDOW = 32
+# Inferences whose look-ups designs are made from, and those of which pairs are counted.
+TRACED, PAIRED_INFERENCES = 20_000, 3000
 
 
 def study_text(text: Text, size: Size, seed: int, progress: Progress) -> Study:
     """A language model whose inference is a window of 32 words."""
-    started = time.monotonic()
+    started = time.process_time()
     model = LanguageModel(text.rows, dim=128, hidden=64, outputs=1000, seed=seed)
     say = _under(text.label, progress)
     model.train(text, window=WINDOW, steps=size.steps, batch=32, rate=1e-2, seed=seed, progress=say)
     windows = text.windows(text.testing, WINDOW, max(size.tested // 8, 16), seed)
     quality = Perplexity(model, windows)
-    training = text.windows(text.training, WINDOW, 20_000, seed)[:, :-1]
+    training = text.windows(text.training, WINDOW, TRACED, seed)[:, :-1]
     traces = Traces.of(text.rows, list(training))
     return _study(text, traces, quality, 128 * 4, size, seed, say, started)
 
 
 def study_interactions(data: Interactions, size: Size, seed: int, progress: Progress) -> Study:
     """A recommender whose inference is one offer, and looks up the user's history."""
-    started = time.monotonic()
+    started = time.process_time()
     model = Recommender(data.rows, data.training.features.shape[1], seed=seed)
     model.table.rate = 0.05 if data.training.features.shape[1] == 0 else 0.03
     say = _under(data.label, progress)
     model.train(data.training, epochs=size.epochs, seed=seed, progress=say)
     count = min(size.tested, len(data.testing))
     quality = AreaUnderCurve(model, data.testing.take(_spread(len(data.testing), count)))
-    training = data.training.history.sample(20_000, seed)
+    training = data.training.history.sample(TRACED, seed)
     return _study(data, training, quality, 32 * 4, size, seed, say, started)
 
 
@@ -174,7 +199,7 @@ def _study(
     data: Text | Interactions, training: Traces, quality: Quality, entry_bytes: int, size: Size, seed: int,
     progress: Progress, started: float,
 ) -> Study:
-    planner = Planner(training, most_neighbours=max(size.neighbours), seed=seed)
+    planner = Planner(training, most_neighbours=max(size.neighbours), pair_inferences=PAIRED_INFERENCES, seed=seed)
     points: dict[str, list[Point]] = {}
     for name, space in techniques(size).items():
         # By the calls of GPU-DPF's scheme, which other schemes' work grows with; latency is looked at for each scheme.
@@ -186,7 +211,8 @@ def _study(
         progress(f"{name}: {found.considered} designs, {len(found.front)} on the front")
     return Study(
         data.name, data.source, data.about, data.rows, entry_bytes, float(quality.traces.lengths().mean()),
-        quality.name, quality.higher_is_better, quality.baseline, points, time.monotonic() - started,
+        quality.name, quality.higher_is_better, quality.baseline, quality.of(np.zeros(len(quality.traces.values), bool)), points,
+        time.process_time() - started,
     )
 
 
