@@ -182,5 +182,7 @@ class Load:
         seconds = int(time.monotonic() - fault)
         found = [self.p99(fault + second, fault + second + 1) for second in range(seconds)]
         abnormal = [second for second, p99 in enumerate(found) if p99 is None or p99 > 3 * normal + slack]
+        if LONG and abnormal:
+            print("seconds above:", ", ".join(f"{s}: {found[s] or -1:.2f} s" for s in abnormal))
         last = max(abnormal, default=-1)
         return None if last == seconds - 1 else last + 1

@@ -171,15 +171,14 @@ def test_replicas_come_with_load_and_go_without_it(nodes, tmp_path):
         become(2)
         print(f"replicas by load: two of each share after {time.monotonic() - became:.0f} s")
         load.await_answers(50)
-    with bed.Load(cluster.url, "words", clients=1) as alone:
-        # One client at a time never has a request wait.
-        become(1)
-        alone.await_answers(20)
+    become(1)
+    with bed.Load(cluster.url, "words") as after:
+        after.await_answers(20)
     cluster.run("down")
-    assert load.wrong + alone.wrong == [] and load.failures + alone.failures == []
+    assert load.wrong + after.wrong == [] and load.failures + after.failures == []
 
 
-STOPPED = 1.0
+STOPPED = 2.0
 """Seconds for which a worker stands still in the test below."""
 
 
@@ -196,7 +195,8 @@ def test_second_requests_save_queries_from_a_worker_that_stands_still(nodes, tmp
 
     with bed.Load(cluster.url, "words", clients=3) as load:
         load.await_answers(300)
-        normal, before, began, stops = sorted(took for _, took in load.times)[150], hedges(), time.monotonic(), 10
+        before, began, stops = hedges(), time.monotonic(), 8
+        scan = min(replica["coordinator"]["p50_ms"] for _, replica in cluster.replicas()) / 1e3
         stopped = cluster.processes()[min(cluster.processes())]
         for _ in range(stops):
             os.kill(stopped, signal.SIGSTOP)
@@ -209,7 +209,7 @@ def test_second_requests_save_queries_from_a_worker_that_stands_still(nodes, tmp
     cluster.run("down")
     assert load.wrong == [] and load.failures == []
     model = Model(
-        1, 2, len(asked) / (ended - began), normal, 0.0, straggling=stops / len(asked), slowness=STOPPED / normal
+        1, 2, len(asked) / (ended - began), scan, 0.0, straggling=stops / len(asked), slowness=STOPPED / scan
     )
     simulated, alone = (simulate(dataclasses.replace(model, hedges=hedged), 4 * len(asked), 1) for hedged in (True, False))
     print(
