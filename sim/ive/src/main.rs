@@ -230,7 +230,7 @@ fn choice_text(choice: &Choice) -> String {
         choice.area_mm2,
         choice.power_w / 1e3,
         choice.energy_joules,
-        if choice.in_lpddr { ", without LPDDR's" } else { "" }
+        if choice.in_lpddr { "; no power of LPDDR is counted" } else { "" }
     )
 }
 

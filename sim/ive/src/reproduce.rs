@@ -6,7 +6,7 @@ use crate::arch::{Arch, Part, Scheme};
 use crate::error::IveError;
 use crate::program::Program;
 use crate::schedule::{Digits, Order, Schedule, Step, assembly_traffic, levels};
-use crate::scheduler::{Policy, break_even, last_rate_within, served};
+use crate::scheduler::{break_even, last_rate_within, served};
 use crate::system::{BatchReport, Mapping, Schedules, Workload, simulate, usual_batch};
 
 /// A value of the paper.
@@ -324,14 +324,15 @@ fn other_machine(found: &mut Reproduction, arch: &Arch) {
 /// Figure 14b.
 fn arrivals(found: &mut Reproduction, arch: &Arch) {
     let served = served(arch, 16.0, 1);
-    let value = |of: &dyn Fn(&(Policy, Vec<f64>)) -> f64| served.as_ref().map(of);
+    let served = served.as_ref();
     let mut row = |what: &str, paper, simulated: Result<f64, &IveError>| {
         found.add(format!("Fig. 14b: {what}"), paper, 0.10, simulated.map_err(IveError::clone));
     };
-    row("lone queries, one after another, QPS", 17.8, value(&|(_, service)| 1.0 / service[0]));
-    row("window: a scan of the database, ms", 29.4, value(&|(policy, _)| 1e3 * policy.window));
-    row("batches answer sooner from, QPS", 9.5, value(&|(policy, service)| break_even(*policy, service)));
-    let last = value(&|(policy, service)| last_rate_within(*policy, service, 2.0));
+    row("lone queries, one after another, QPS", 17.8, served.map(|(_, service)| 1.0 / service[0]));
+    row("window: a scan of the database, ms", 29.4, served.map(|(policy, _)| 1e3 * policy.window));
+    let sooner = served.map(|(policy, service)| break_even(*policy, service));
+    row("batches answer sooner from, QPS", 9.5, sooner);
+    let last = served.map(|(policy, service)| last_rate_within(*policy, service, 2.0));
     row("latency within 2 times up to, QPS", 420.0, last);
 }
 
