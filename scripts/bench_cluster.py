@@ -245,6 +245,7 @@ def main():
         folder = Path(folder)
         certificates(folder)
         snapshot = options.snapshot.resolve() if options.snapshot else build(spirea, folder, options.mib)
+        size = (snapshot / "matrix.bin").stat().st_size
         bench = Bench(spirea, folder, snapshot, options.seconds)
         try:
             alone, expected = bench.median(bench.server())
@@ -260,7 +261,6 @@ def main():
             bench.stop()
         if not given == given_by_halves == expected:
             sys.exit("the answers are not those of the server")
-    size = (snapshot / "matrix.bin").stat().st_size
     print(
         json.dumps(
             {
