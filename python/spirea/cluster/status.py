@@ -50,7 +50,7 @@ def told(coordinator: Mapping[str, Any], state: State) -> dict[str, Told]:
             lengths = [float(said[r.address]["queue"]) for r in ready if r.address in said]
             if lengths:
                 queues.append((sum(lengths) + database["waiting"]) / len(ready))
-        in_flight = {each["version"]: each.get("in_flight", 0) for each in database["snapshots"]}
+        in_flight = {each["version"]: each["in_flight"] for each in database["snapshots"]}
         found[name] = Told(database["current"], max(queues, default=None), in_flight)
     return found
 
