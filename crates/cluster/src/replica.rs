@@ -35,9 +35,6 @@ const POLL: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a worker that drains may take for what it has.
 const DRAIN: Duration = Duration::from_secs(60);
-/// How often a connection that has requests is tried out, also where nobody asks any more how the worker does: requests on
-/// one that is dead are asked of another replica.
-const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// Pauses between attempts to reach a worker.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// How long the reason may take why a connection is of no use.
@@ -437,8 +434,6 @@ impl Replica {
         }
         let handshake = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(PATIENCE)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(TokioIo::new(stream));

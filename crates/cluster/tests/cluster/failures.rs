@@ -196,31 +196,6 @@ fn a_slow_replica_gets_company_and_one_behind_a_parted_network_is_given_up() {
     assert!(hedged as f64 <= 2.0 + all as f64 * 0.05, "{hedged} of {all}");
 }
 
-/// Whoever places workers may see before the coordinator that one is lost.
-#[test]
-fn requests_at_a_worker_that_is_cut_off_and_placed_no_longer_are_asked_of_another() {
-    let place = Place::new();
-    let snapshot = build(place.path(), "simple", 1);
-    let workers = [place.worker(&snapshot, 0, 1), place.worker(&snapshot, 0, 1)];
-    let proxy = Proxy::to(workers[0].address);
-    let placement = place.place(&[(&snapshot, vec![vec![proxy.url()]])]);
-    let coordinator = place.coordinator(placement, None);
-    coordinator.ready(&snapshot);
-    let mut client = place.client(&coordinator);
-    client.get_indices(&[3]).unwrap();
-    std::thread::scope(|scope| {
-        proxy.part();
-        let asked = scope.spawn(|| (client.get_indices(&[4]).unwrap(), Instant::now()));
-        eventually("it is asked", || coordinator.replica(0, 0)["in_flight"].as_u64() == Some(1));
-        place.place(&[(&snapshot, vec![vec![workers[1].url()]])]);
-        let placed = Instant::now();
-        let (found, answered) = asked.join().unwrap();
-        assert_eq!(found[0].as_ref().unwrap().fields(), [value(4, 1).into_bytes()]);
-        // Not when a batch may take no longer, which is minutes.
-        assert!(answered.duration_since(placed) < Duration::from_secs(60));
-    });
-}
-
 /// A worker that answers batches with these bytes.
 struct Wrong {
     url: String,
