@@ -37,6 +37,7 @@ class _Bounded(ThreadingHTTPServer):
 
 class Pages:
     """A server of its own on a thread, for as long as the process lives."""
+
     def __init__(self, listen: str, status: Callable[[], Mapping[str, Any]], metrics: Callable[[], str]) -> None:
         host, _, port = listen.rpartition(":")
 
