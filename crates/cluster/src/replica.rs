@@ -1,4 +1,5 @@
-//! A worker as its coordinator sees it: one connection of HTTP/2, held as long as the worker is placed.
+//! A worker as its coordinator sees it: one connection of HTTP/2, held as long as the worker is placed, and until
+//! it has answered what it was asked.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,19 +11,22 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::header::RETRY_AFTER;
+use hyper::rt::Executor;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 use spirea_backend::Share;
 use spirea_engine::{TraceContext, lock};
 use spirea_protocols::{BatchDigest, Partial};
 use spirea_server::{expired, peer_expiry};
+use tokio::io::AsyncBufReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::placement::Address;
 use crate::status::{ShareState, ShareStatus};
@@ -37,8 +41,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_secs(60);
 /// Pauses between attempts to reach a worker.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
-/// How long the reason may take why a connection is of no use.
-const REASON: Duration = Duration::from_millis(50);
 /// The most bytes of what a worker says of itself, or of an error.
 const MAX_STATUS_BYTES: usize = 64 << 10;
 /// The most bytes of the line that a refusal is.
@@ -97,11 +99,52 @@ pub(crate) enum Refusal {
     Malformed(String),
 }
 
+/// What drives a connection, and how that ended.
+type Driver = JoinHandle<Option<hyper::Result<()>>>;
+
+/// A connection, which ends with this.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: Driver,
+    /// When the certificate expires that the worker is known by.
+    expires: Option<SystemTime>,
+    tasks: DropGuard,
+}
+
+/// Runs a connection with its requests, which HTTP/2 has run beside it, until all are given up: on a connection that is
+/// dead they would wait for ever.
+#[derive(Clone)]
+struct Tasks(CancellationToken);
+
+impl Tasks {
+    fn spawn<F: Future<Output: Send> + Send + 'static>(&self, task: F) -> JoinHandle<Option<F::Output>> {
+        tokio::spawn(self.0.clone().run_until_cancelled_owned(task))
+    }
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
+    fn execute(&self, task: F) {
+        self.spawn(task);
+    }
+}
+
+/// How a connection ended.
+enum Ended {
+    /// The worker is asked nothing more, and has answered what it was asked.
+    Done,
+    /// What it was asked is lost.
+    Broken(String),
+    /// It takes no requests, or is not what it should be. If it drains it still answers what it was asked.
+    Refused(String),
+}
+
 /// What is known of the connection.
 struct Link {
     state: ReplicaState,
     cause: Option<String>,
     sender: Option<SendRequest<Full<Bytes>>>,
+    /// Whether it is asked nothing more.
+    left: bool,
     queue: usize,
     /// Keys that it has been given.
     known: HashSet<[u8; 32]>,
@@ -151,7 +194,6 @@ pub(crate) struct Replica {
     counts: Counts,
     /// Told when it can be asked, or no longer.
     changed: Arc<Notify>,
-    attending: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Replica {
@@ -167,6 +209,7 @@ impl Replica {
             state: ReplicaState::Connecting,
             cause: None,
             sender: None,
+            left: false,
             queue: 0,
             known: HashSet::new(),
             latest: Latest::default(),
@@ -178,22 +221,15 @@ impl Replica {
             link: Mutex::new(link),
             counts: Counts::default(),
             changed: Arc::clone(changed),
-            attending: Mutex::default(),
         });
-        let attending = runtime.spawn(Arc::clone(&replica).attend(Arc::clone(tls)));
-        *lock(&replica.attending) = Some(attending);
+        runtime.spawn(Arc::clone(&replica).attend(Arc::clone(tls)));
         replica
     }
 
-    /// Asks it nothing more. What it has been asked goes on.
+    /// Asks it nothing more. What it has been asked goes on, unless it is lost: then another one is asked.
     pub fn leave(&self) {
-        if let Some(attending) = lock(&self.attending).take() {
-            attending.abort();
-        }
         let mut link = self.link();
-        link.state = ReplicaState::Draining;
-        // Whoever has been asked holds the connection.
-        link.sender = None;
+        (link.left, link.state, link.sender) = (true, ReplicaState::Draining, None);
         drop(link);
         self.changed.notify_waiters();
     }
@@ -357,39 +393,50 @@ impl Replica {
             .map_err(|error| Refusal::Lost(format!("its response broke off: {error}")))
     }
 
-    /// Connects again and again, for ever.
+    /// Connects again and again, until it is left and has answered what it was asked.
     async fn attend(self: Arc<Self>, tls: Arc<MutualTls>) {
         let [mut pause, longest] = PAUSES;
-        loop {
+        while !self.link().left {
             match self.open(&tls).await {
-                Ok((sender, connection, expires)) => {
+                Ok(connection) => {
                     pause = PAUSES[0];
-                    let mut driver = tokio::spawn(connection);
-                    let cause = tokio::select! {
+                    // With the connection all ends that it was asked, and is asked of another one.
+                    let Connection { sender, mut driver, expires, tasks: _tasks } = connection;
+                    let ended = tokio::select! {
                         ended = &mut driver => match ended {
-                            Ok(Err(error)) => told(&error),
-                            _ => "it closed the connection".into(),
+                            Ok(Some(Err(error))) => Ended::Broken(told(&error)),
+                            _ => Ended::Refused("it closed the connection".into()),
                         },
                         // Whoever has its key now is not it.
-                        () = expired(expires) => "its certificate has expired".into(),
-                        cause = self.watch(sender) => match timeout(REASON, &mut driver).await {
-                            // What the connection says is why nothing can be asked of it.
-                            Ok(Ok(Err(error))) => told(&error),
-                            _ => cause,
-                        },
+                        () = expired(expires) => Ended::Broken("its certificate has expired".into()),
+                        ended = self.watch(sender) => ended,
                     };
-                    if self.state() == ReplicaState::Draining && !driver.is_finished() {
-                        self.link().sender = None;
-                        let _ = timeout(DRAIN, &mut driver).await;
+                    match ended {
+                        Ended::Done => return,
+                        Ended::Refused(cause) => {
+                            self.drained().await;
+                            self.lost(cause);
+                        }
+                        Ended::Broken(cause) => self.lost(cause),
                     }
-                    // What it was asked is asked of another one.
-                    driver.abort();
-                    self.lost(cause);
                 }
                 Err(cause) => self.lost(cause),
             }
             sleep(pause).await;
             pause = (pause * 2).min(longest);
+        }
+    }
+
+    /// Waits for what a worker was asked that takes nothing more, if that is because it drains.
+    async fn drained(&self) {
+        if self.state() == ReplicaState::Draining {
+            self.link().sender = None;
+            let answered = async {
+                while self.counts.in_flight.load(Ordering::Relaxed) > 0 {
+                    sleep(POLL).await;
+                }
+            };
+            let _ = timeout(DRAIN, answered).await;
         }
     }
 
@@ -404,54 +451,52 @@ impl Replica {
         self.changed.notify_waiters();
     }
 
-    /// A connection, what drives it, and when the certificate expires that it is known by.
-    #[allow(clippy::type_complexity)]
-    async fn open(
-        &self,
-        tls: &MutualTls,
-    ) -> Result<
-        (
-            SendRequest<Full<Bytes>>,
-            impl Future<Output = hyper::Result<()>> + Send + use<>,
-            Option<SystemTime>,
-        ),
-        String,
-    > {
+    async fn open(&self, tls: &MutualTls) -> Result<Connection, String> {
         let Address { host, port } = Address::parse(&self.url).ok_or("its address is none")?;
         let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
         let connect = async {
             let stream = TcpStream::connect((host.as_str(), port)).await?;
             // A request leaves at once, not when more follows.
             stream.set_nodelay(true)?;
-            TlsConnector::from(tls.client()).connect(name, stream).await
+            let mut stream = TlsConnector::from(tls.client()).connect(name, stream).await?;
+            if stream.get_ref().1.alpn_protocol() != Some(HTTP_2) {
+                return Err(std::io::Error::other("it does not speak HTTP/2"));
+            }
+            // A worker speaks first. One that refuses the certificate says so after the handshake (TLS 1.3), and closes: whoever
+            // has sent something by then may see no more than that.
+            stream.fill_buf().await?;
+            Ok(stream)
         };
         let stream = timeout(PATIENCE, connect).await.map_err(|_| "it takes no connection")?;
         let stream = stream.map_err(|error| error.to_string())?;
-        let connection = stream.get_ref().1;
-        let expires = peer_expiry(connection);
-        if connection.alpn_protocol() != Some(HTTP_2) {
-            return Err("it does not speak HTTP/2".into());
-        }
-        let handshake = http2::Builder::new(TokioExecutor::new())
+        let expires = peer_expiry(stream.get_ref().1);
+        let tasks = Tasks(CancellationToken::new());
+        let handshake = http2::Builder::new(tasks.clone())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.map_err(|error| told(&error))?;
-        Ok((sender, connection, expires))
+        let driver = tasks.spawn(connection);
+        Ok(Connection { sender, driver, expires, tasks: tasks.0.drop_guard() })
     }
 
-    /// Asks it how it does until it no longer says; gives why.
-    async fn watch(&self, sender: SendRequest<Full<Bytes>>) -> String {
-        loop {
-            let status = match timeout(PATIENCE, self.status(sender.clone())).await {
-                Err(_) => return "it does not say how it does".into(),
-                Ok(Err(cause)) => return cause,
-                Ok(Ok(status)) => status,
-            };
-            self.heard(&status, &sender);
+    /// Asks it how it does until it no longer says, or nobody wants to know.
+    async fn watch(&self, sender: SendRequest<Full<Bytes>>) -> Ended {
+        while !self.is_done_with() {
+            match timeout(PATIENCE, self.status(sender.clone())).await {
+                Err(_) => return Ended::Broken("it does not say how it does".into()),
+                Ok(Err(cause)) => return Ended::Refused(cause),
+                Ok(Ok(status)) => self.heard(&status, &sender),
+            }
             sleep(POLL).await;
         }
+        Ended::Done
+    }
+
+    /// Whether it is asked nothing more, and has answered what it was asked.
+    fn is_done_with(&self) -> bool {
+        self.link().left && self.counts.in_flight.load(Ordering::Relaxed) == 0
     }
 
     /// Takes note of how it does.
@@ -461,6 +506,9 @@ impl Replica {
             ShareState::Draining => ReplicaState::Draining,
         };
         let mut link = self.link();
+        if link.left {
+            return;
+        }
         let before = link.state;
         (link.state, link.cause, link.queue) = (state, None, status.queue + status.running);
         // One that was slow is tried again after a while.

@@ -129,7 +129,10 @@ fn a_batch_may_take_longer_than_lost_machines_are_waited_for_but_not_for_ever() 
     assert!(error.to_string().contains("did not answer"), "{error}");
     slow.slow_down(Duration::ZERO);
     of(&slow.url());
-    eventually("the worker is back", || coordinator.replica(0, 0)["state"] == "ready");
+    eventually("the worker is back", || {
+        let replica = coordinator.replica(0, 0);
+        replica["url"] == *slow.url() && replica["state"] == "ready"
+    });
     assert!(client.get_indices(&[4]).unwrap()[0].is_some());
 }
 
@@ -194,6 +197,34 @@ fn a_slow_replica_gets_company_and_one_behind_a_parted_network_is_given_up() {
     let (asked, hedged) = (report["requests"].as_u64().unwrap(), hedges());
     let all = asked + coordinator.replica(0, 0)["requests"].as_u64().unwrap();
     assert!(hedged as f64 <= 2.0 + all as f64 * 0.05, "{hedged} of {all}");
+}
+
+/// By then the request was found slow, and nobody else was there to be asked: it is asked again because it is lost.
+#[test]
+fn requests_at_a_worker_that_is_cut_off_are_asked_of_another_whether_it_is_still_placed_or_not() {
+    for still_placed in [true, false] {
+        let place = Place::new();
+        let snapshot = build(place.path(), "simple", 1);
+        let workers = [place.worker(&snapshot, 0, 1), place.worker(&snapshot, 0, 1)];
+        let proxy = Proxy::to(workers[0].address);
+        let placement = place.place(&[(&snapshot, vec![vec![proxy.url()]])]);
+        let coordinator = place.coordinator(placement, None);
+        coordinator.ready(&snapshot);
+        let mut client = place.client(&coordinator);
+        std::thread::scope(|scope| {
+            proxy.part();
+            let asked = scope.spawn(|| (client.get_indices(&[4]).unwrap(), Instant::now()));
+            eventually("it is asked", || coordinator.replica(0, 0)["in_flight"].as_u64() == Some(1));
+            std::thread::sleep(Duration::from_millis(500));
+            let cut_off = still_placed.then(|| proxy.url());
+            place.place(&[(&snapshot, vec![cut_off.into_iter().chain([workers[1].url()]).collect()])]);
+            let placed = Instant::now();
+            let (found, answered) = asked.join().unwrap();
+            assert_eq!(found[0].as_ref().unwrap().fields(), [value(4, 1).into_bytes()]);
+            // Not when a batch may take no longer, which is a minute here.
+            assert!(answered.duration_since(placed) < Duration::from_secs(30));
+        });
+    }
 }
 
 /// A worker that answers batches with these bytes.

@@ -82,11 +82,18 @@ fn workers_that_drain_are_left_before_they_end() {
     let snapshot = build(place.path(), "simple", 1);
     let mut first = place.worker(&snapshot, 0, 1);
     let second = place.worker(&snapshot, 0, 1);
-    let urls = vec![vec![first.url(), second.url()]];
+    let way = Proxy::to(first.address);
+    let urls = vec![vec![way.url(), second.url()]];
     let mut coordinator = place.coordinator(place.place(&[(&snapshot, urls)]), None);
     coordinator.ready(&snapshot);
-    while_asked(&place, &coordinator, &[1], || first.drain());
-    assert_eq!(coordinator.replica(0, 1)["failures"], 0);
+    // What it says is on its way when it ends.
+    way.slow_down(Duration::from_millis(200));
+    while_asked(&place, &coordinator, &[1], || {
+        eventually("it is asked", || coordinator.replica(0, 0)["requests"].as_u64() > Some(0));
+        first.drain();
+        eventually("it has ended", || coordinator.replica(0, 0)["state"] == "failed");
+    });
+    assert_eq!([0, 1].map(|index| coordinator.replica(0, index)["failures"].as_u64()), [Some(0); 2]);
     // A coordinator ends when it has answered.
     coordinator.stop();
 }
