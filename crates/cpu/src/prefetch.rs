@@ -28,6 +28,15 @@ impl Lines {
     /// None.
     pub const NONE: Self = Self { next: std::ptr::null(), left: 0 };
 
+    /// Those that are `ahead` bytes from those at hand, or none.
+    #[inline(always)]
+    pub fn ahead<T>(at_hand: &[T], ahead: usize) -> Self {
+        match ahead {
+            0 => Self::NONE,
+            ahead => Self::new(at_hand.as_ptr().wrapping_byte_add(ahead), size_of_val(at_hand)),
+        }
+    }
+
     /// Those of so many bytes from an address on.
     #[inline(always)]
     pub fn new<T>(first: *const T, bytes: usize) -> Self {

@@ -41,6 +41,10 @@ fn many_blocks_of_columns_agree() {
         let bytes = matrix(layout, Fill::Ends, 2);
         check_scalar_fold(layout, &bytes, &words(layout.columns() * batch, 2, 3), 2);
     }
+    // A lone query takes panels in pairs: a thread that has five of them takes two and one.
+    let layout = PanelLayout::covering(32 * 20, 40_004).unwrap();
+    let bytes = matrix(layout, Fill::Random, 3);
+    check_scalar_fold(layout, &bytes, &words(layout.columns(), 2, 4), 1);
 }
 
 #[test]

@@ -26,7 +26,8 @@ pub(crate) struct Block<'a> {
     pub row_bytes: usize,
     /// Rows.
     pub rows: usize,
-    /// How many bytes ahead of the row at hand rows are asked for: on the way from memory when their turn comes.
+    /// How many bytes ahead of the row at hand rows are asked for: on the way from memory when their turn comes. With 0
+    /// they are not.
     pub ahead: usize,
 }
 
@@ -68,9 +69,12 @@ impl RowKernel for XorMasked<'_> {
     }
 }
 
-/// Asks for the cache lines of `bytes` bytes, `ahead` of them.
+/// Asks for the cache lines of `bytes` bytes, `ahead` of them, or for none.
 #[inline(always)]
 fn ask_ahead(row: &[u8], ahead: usize, bytes: usize) {
+    if ahead == 0 {
+        return;
+    }
     for line in (0..bytes).step_by(64) {
         prefetch(row.as_ptr().wrapping_add(ahead + line));
     }

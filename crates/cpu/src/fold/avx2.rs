@@ -30,7 +30,7 @@ impl Microkernel for Avx2 {
     compiled! { Avx2:
         /// 12 sums of 16 registers for 3 queries; the panel's full width for a lone one.
         #[inline]
-        fn fold(lanes, tile: Tile<'_>) {
+        fn fold(lanes, tile: Tile<'_, 1>) {
             fold_up_to_3::<_, 4, 1>(lanes, tile);
         }
 

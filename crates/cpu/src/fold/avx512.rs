@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::tile::{self, Tile, fold_up_to_3};
+use super::tile::{self, Tile, fold_tile, fold_up_to_3};
 use super::{Microkernel, Quad, RowLanes};
 use crate::isa::{Avx512, compiled, operations};
 
@@ -29,8 +29,14 @@ impl Microkernel for Avx512 {
         /// 24 sums of 32 registers for 3 queries, 16 for 2 and, by two quads at a time, for 1: `vpdpbusd` has a
         /// latency of 4 or 5 cycles at two a cycle.
         #[inline]
-        fn fold(lanes, tile: Tile<'_>) {
+        fn fold(lanes, tile: Tile<'_, 1>) {
             fold_up_to_3::<_, 2, 2>(lanes, tile);
+        }
+
+        /// 16 sums as well.
+        #[inline]
+        fn fold_pair(lanes, tile: Tile<'_, 2>) {
+            fold_tile::<_, 2, 2, 1, 1>(lanes, tile);
         }
 
         #[inline]

@@ -40,10 +40,10 @@ impl<const N: usize> RowLanes for Portable<N> {
 impl<const N: usize> Microkernel for Portable<N> {
     const TILE: usize = 2;
 
-    fn fold(self, tile: Tile<'_>) {
+    fn fold(self, tile: Tile<'_, 1>) {
         match tile.sums.len() {
-            1 => fold_tile::<_, 4, 1, 1>(self, tile),
-            2 => fold_tile::<_, 2, 2, 1>(self, tile),
+            1 => fold_tile::<_, 1, 4, 1, 1>(self, tile),
+            2 => fold_tile::<_, 1, 2, 2, 1>(self, tile),
             _ => unreachable!("a tile has 1 or 2 queries"),
         }
     }

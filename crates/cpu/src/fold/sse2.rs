@@ -26,7 +26,7 @@ impl RowLanes for Sse2 {
 impl Microkernel for Sse2 {
     const TILE: usize = 3;
 
-    fn fold(self, tile: Tile<'_>) {
+    fn fold(self, tile: Tile<'_, 1>) {
         fold_up_to_3::<_, 4, 1>(self, tile);
     }
 

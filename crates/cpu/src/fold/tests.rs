@@ -3,7 +3,7 @@
 
 use spirea_backend::PanelLayout;
 
-use super::tile::{Tile, fold_up_to_3, read};
+use super::tile::{Tile, fold_tile, fold_up_to_3, read};
 use super::{Microkernel, Quad, RowLanes, driver};
 use crate::isa::Portable;
 use crate::oracle::{Fill, matrix, naive_scalar_fold, words};
@@ -45,8 +45,12 @@ impl RowLanes for Vpdpbusd {
 impl Microkernel for Vpdpbusd {
     const TILE: usize = 3;
 
-    fn fold(self, tile: Tile<'_>) {
+    fn fold(self, tile: Tile<'_, 1>) {
         fold_up_to_3::<_, 2, 2>(self, tile);
+    }
+
+    fn fold_pair(self, tile: Tile<'_, 2>) {
+        fold_tile::<_, 2, 2, 1, 1>(self, tile);
     }
 
     fn read(self, quads: &[Quad], ahead: usize) -> u32 {
@@ -55,7 +59,8 @@ impl Microkernel for Vpdpbusd {
 }
 
 fn agrees<K: Microkernel>(kernel: K) {
-    for (rows, columns) in [(1, 1), (33, 4), (64, 100), (200, 604)] {
+    // The last has panels far enough apart for pairs, and one without another.
+    for (rows, columns) in [(1, 1), (33, 4), (64, 100), (200, 604), (544, 16_388)] {
         let layout = PanelLayout::covering(rows, columns).unwrap();
         for batch in [1, 2, 3, 4, 5, 7] {
             let bytes = matrix(layout, if batch % 2 == 0 { Fill::Ends } else { Fill::Random }, batch as u64);

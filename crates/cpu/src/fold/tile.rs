@@ -1,4 +1,4 @@
-//! The register tile: a block of one panel times a few queries, all sums in registers.
+//! The register tile: a block of one panel, or of two, times a few queries, all sums in registers.
 
 use std::hint::black_box;
 
@@ -7,53 +7,60 @@ use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
 use super::{Operand, PanelSums, Quad, RowLanes};
 use crate::prefetch::{Lines, prefetch, reread};
 
-/// What a tile computes: a block of a panel times some query columns, as many as there are sums to add to.
-pub(crate) struct Tile<'a> {
-    /// The block.
-    pub block: &'a [Quad],
+/// What a tile computes: a block of each of `P` panels, of the same columns, times some query columns.
+pub(crate) struct Tile<'a, const P: usize> {
+    /// The blocks.
+    pub blocks: [&'a [Quad]; P],
     /// What is asked for meanwhile.
-    pub ahead: Lines,
+    pub ahead: [Lines; P],
     /// By quad, then by query.
     pub operands: &'a [Operand],
-    /// Of each query.
+    /// Of each panel and each query.
     pub sums: &'a mut [PanelSums],
 }
 
 /// Computes a tile of `Q` queries, `V` vectors of rows at a time. Lines are asked for evenly.
 ///
-/// `Q * V * DIGITS` sums stay in registers. A loaded vector of the database meets the digits of all `Q`
-/// queries and a broadcast digit meets all `V` vectors. `U` quads are handled at a time with sums of
+/// `P * Q * V * DIGITS` sums stay in registers. A loaded vector of the database meets the digits of all `Q`
+/// queries and a broadcast digit meets all `P * V` vectors. `U` quads are handled at a time with sums of
 /// their own: where a tile is small, that makes the chains of dependent additions many enough.
 #[inline(always)]
-pub(super) fn fold_tile<L: RowLanes, const V: usize, const Q: usize, const U: usize>(
+pub(super) fn fold_tile<L: RowLanes, const P: usize, const V: usize, const Q: usize, const U: usize>(
     lanes: L,
-    Tile { block, mut ahead, operands, sums }: Tile<'_>,
+    Tile { blocks, mut ahead, operands, sums }: Tile<'_, P>,
 ) {
     const { assert!(PANEL_ROWS.is_multiple_of(V * L::LANES) && U > 0) };
-    assert!(operands.len() == block.len() * Q && sums.len() == Q);
-    let each = ahead.count().div_ceil(block.len().max(1));
+    let length = operands.len() / Q;
+    assert!(operands.len() == length * Q && sums.len() == P * Q);
+    let (words, last_words) = operands.as_chunks::<Q>().0.as_chunks::<U>();
+    let quads = blocks.map(|block| &block[..length].as_chunks::<U>().0[..words.len()]);
+    let last_quads = blocks.map(|block| &block[words.len() * U..length]);
+    let each = ahead[0].count().div_ceil(length.max(1));
     for first_row in (0..PANEL_ROWS).step_by(V * L::LANES) {
-        let mut partial = [[[[lanes.zero(); 4]; V]; Q]; U];
-        let mut quads = block.chunks_exact(U);
-        let mut words = operands.chunks_exact(U * Q);
-        for (quads, words) in quads.by_ref().zip(words.by_ref()) {
+        let mut partial = [[[[[lanes.zero(); 4]; V]; Q]; P]; U];
+        for (i, words) in words.iter().enumerate() {
             for u in 0..U {
-                (0..each).for_each(|_| ahead.ask());
-                let words = &words[u * Q..(u + 1) * Q];
-                accumulate::<L, V, Q>(lanes, &quads[u], words, first_row, &mut partial[u]);
+                for p in 0..P {
+                    (0..each).for_each(|_| ahead[p].ask());
+                    accumulate::<L, V, Q>(lanes, &quads[p][i][u], &words[u], first_row, &mut partial[u][p]);
+                }
             }
         }
-        for (quad, words) in quads.remainder().iter().zip(words.remainder().chunks_exact(Q)) {
-            (0..each).for_each(|_| ahead.ask());
-            accumulate::<L, V, Q>(lanes, quad, words, first_row, &mut partial[0]);
+        for (i, words) in last_words.iter().enumerate() {
+            for p in 0..P {
+                (0..each).for_each(|_| ahead[p].ask());
+                accumulate::<L, V, Q>(lanes, &last_quads[p][i], words, first_row, &mut partial[0][p]);
+            }
         }
-        for q in 0..Q {
-            for v in 0..V {
-                let mut total = join_digits(lanes, partial[0][q][v]);
-                for more in &partial[1..] {
-                    total = lanes.join::<0>(total, join_digits(lanes, more[q][v]));
+        for p in 0..P {
+            for q in 0..Q {
+                for v in 0..V {
+                    let mut total = join_digits(lanes, partial[0][p][q][v]);
+                    for more in &partial[1..] {
+                        total = lanes.join::<0>(total, join_digits(lanes, more[p][q][v]));
+                    }
+                    lanes.add_to(total, &mut sums[p * Q + q], first_row + v * L::LANES);
                 }
-                lanes.add_to(total, &mut sums[q], first_row + v * L::LANES);
             }
         }
     }
@@ -61,11 +68,11 @@ pub(super) fn fold_tile<L: RowLanes, const V: usize, const Q: usize, const U: us
 
 /// Computes a tile of 1 to 3 queries: a lone one `V` vectors of rows and `U` quads at a time.
 #[inline(always)]
-pub(super) fn fold_up_to_3<L: RowLanes, const V: usize, const U: usize>(lanes: L, tile: Tile<'_>) {
+pub(super) fn fold_up_to_3<L: RowLanes, const V: usize, const U: usize>(lanes: L, tile: Tile<'_, 1>) {
     match tile.sums.len() {
-        1 => fold_tile::<L, V, 1, U>(lanes, tile),
-        2 => fold_tile::<L, 2, 2, 1>(lanes, tile),
-        3 => fold_tile::<L, 2, 3, 1>(lanes, tile),
+        1 => fold_tile::<L, 1, V, 1, U>(lanes, tile),
+        2 => fold_tile::<L, 1, 2, 2, 1>(lanes, tile),
+        3 => fold_tile::<L, 1, 2, 3, 1>(lanes, tile),
         _ => unreachable!("a tile has 1 to 3 queries"),
     }
 }
@@ -75,7 +82,7 @@ pub(super) fn fold_up_to_3<L: RowLanes, const V: usize, const U: usize>(lanes: L
 fn accumulate<L: RowLanes, const V: usize, const Q: usize>(
     lanes: L,
     quad: &Quad,
-    words: &[Operand],
+    words: &[Operand; Q],
     first_row: usize,
     partial: &mut [[[L::Vector; 4]; V]; Q],
 ) {
@@ -131,7 +138,14 @@ pub(crate) trait Microkernel: RowLanes + Send + Sync + 'static {
     const TILE: usize;
 
     /// Computes a tile of 1 to `TILE` queries.
-    fn fold(self, tile: Tile<'_>);
+    fn fold(self, tile: Tile<'_, 1>);
+
+    /// Computes a tile of a lone query and two panels.
+    fn fold_pair(self, Tile { blocks, ahead, operands, sums }: Tile<'_, 2>) {
+        for ((block, ahead), sums) in blocks.into_iter().zip(ahead).zip(sums.chunks_mut(1)) {
+            self.fold(Tile { blocks: [block], ahead: [ahead], operands, sums });
+        }
+    }
 
     /// Reads all quads with full-width loads, asking `ahead` bytes in advance, and returns some sum of them:
     /// the ceiling of a scan.
@@ -153,7 +167,7 @@ fn tile_from_cache<K: Microkernel>(kernel: K, iterations: u64) -> u64 {
     let mut sums = vec![[0; PANEL_ROWS]; K::TILE];
     for _ in 0..iterations {
         let (block, operands) = (black_box(&block[..]), black_box(&operands[..]));
-        kernel.fold(Tile { block, ahead: Lines::NONE, operands, sums: &mut sums });
+        kernel.fold(Tile { blocks: [block], ahead: [Lines::NONE], operands, sums: &mut sums });
     }
     black_box(sums);
     iterations * (QUADS * QUAD_BYTES * K::TILE) as u64

@@ -22,7 +22,7 @@ use super::narrow::{self, Columns, Narrow};
 use super::ntt::Forward;
 use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
-use crate::ahead::POLY_FOLD;
+use crate::ahead::{POLY_FOLD, POLY_FOLD_B};
 use crate::prefetch::{Lines, prefetch};
 
 /// Groups of rows whose columns stay in the first-level cache while the queries go by.
@@ -241,7 +241,8 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
                 let RingPlain { rows, columns, .. } = *plain;
                 let (q, bytes, (words, plain)) =
                     (tables.prime_of(tile), plain.bytes(), plain.tile(tables, tile));
-                POLY_FOLD.read(size_of_val(plain), bytes, |ahead| {
+                let ahead = if HALVES == 1 { &POLY_FOLD_B } else { &POLY_FOLD };
+                ahead.read(size_of_val(plain), bytes, |ahead| {
                     lanes.run(Fold::<HALVES> {
                         q,
                         words,
@@ -283,7 +284,7 @@ struct Fold<'a, const HALVES: usize> {
     rows: usize,
     columns: usize,
     plain: &'a [u32],
-    /// How many bytes ahead the plaintexts are asked for.
+    /// How many bytes ahead the plaintexts are asked for; with 0 they are not.
     ahead: usize,
     /// For each query, block by block.
     leaves: &'a [Vec<&'a [u32]>],
@@ -380,23 +381,24 @@ impl Ahead for NextLeaves {
     }
 }
 
-/// The matrix's words, so many bytes further on.
-struct NextPlain(*const u32);
+/// The matrix's words, so many bytes further on, or none.
+struct NextPlain(Option<*const u32>);
 
 impl NextPlain {
     #[inline(always)]
     fn new<const W: usize>(plain: &[[u32; W]], bytes: usize) -> Self {
-        Self(plain.as_flattened().as_ptr().wrapping_byte_add(bytes))
+        Self((bytes > 0).then(|| plain.as_flattened().as_ptr().wrapping_byte_add(bytes)))
     }
 }
 
 impl Ahead for NextPlain {
     #[inline(always)]
     fn ask(&mut self, lines: usize) {
+        let Some(next) = &mut self.0 else { return };
         for line in 0..lines {
-            prefetch(self.0.wrapping_add(line * LINE).cast());
+            prefetch(next.wrapping_add(line * LINE).cast());
         }
-        self.0 = self.0.wrapping_add(lines * LINE);
+        *next = next.wrapping_add(lines * LINE);
     }
 }
 
