@@ -31,11 +31,13 @@ pub(crate) static POLY_FOLD_B: Ahead = Ahead::new("poly_fold_b", 2048);
 /// Of rows that shares are folded with. On an Intel core, lines that were a whole page ahead, and beyond, cost a tenth to a
 /// fifth where rows are several lines wide.
 pub(crate) static SHARE_FOLD: Ahead = Ahead::new("share_fold", 3072);
+/// The same of two blocks at a time.
+pub(crate) static SHARE_FOLD_PAIRS: Ahead = Ahead::new("share_fold_pairs", 3072);
 
 /// The kernels of this process that have chosen how far ahead of what they read memory is asked for, and how many bytes it
 /// is; 0 where nothing is asked for.
 pub fn prefetch_distances() -> impl Iterator<Item = (&'static str, usize)> {
-    [&SCAN, &SCAN_PAIRS, &POLY_FOLD, &POLY_FOLD_B, &SHARE_FOLD]
+    [&SCAN, &SCAN_PAIRS, &POLY_FOLD, &POLY_FOLD_B, &SHARE_FOLD, &SHARE_FOLD_PAIRS]
         .into_iter()
         .filter_map(|ahead| Some((ahead.kernel, ahead.choice()?)))
 }

@@ -76,6 +76,18 @@ fn every_function_and_output() {
     }
 }
 
+/// Of tiles of a mebibyte and more both halves are gone over at a time: of all tiles but the last, which is not whole.
+#[test]
+fn a_lone_key_over_large_tiles() {
+    for (row_bytes, parts) in [(128, 1), (131, 2), (256, 1), (300, 1)] {
+        let layout = RowLayout::new(70_000, row_bytes, parts).unwrap();
+        for party in 0..2 {
+            let domain = Domain::new(69_000, OutputKind::Bit).unwrap();
+            agrees(layout, 1000, domain, PrfKind::Aes128, party, 1);
+        }
+    }
+}
+
 #[test]
 fn every_number_of_keys_up_to_two_groups() {
     for count in [1, 2, 3, 4, 5, 6, 7, 8, 31, 64, 65, 130] {

@@ -6,7 +6,7 @@
 //!         for each piece of the tree              in parallel, contiguous
 //!             for each chunk of the piece         its nodes: breadth first, in the second-level cache
 //!                 for each tile of the chunk      its leaves' shares: in the second-level cache
-//!                     for each block of its rows  read from memory for all keys of the group
+//!                     for each block of its rows  read from memory for all keys of the group; of a lone key, two blocks
 //! ```
 
 use std::borrow::Cow;
@@ -21,7 +21,7 @@ use super::fold::{Block, GROUP_ROWS, SLACK, Sum, XorMasked, XorTables, sum_bytes
 use super::lanes::{ByteLanes as _, Word};
 use super::traverse::Descent;
 use super::tree::Tree;
-use crate::ahead::SHARE_FOLD;
+use crate::ahead::{SHARE_FOLD, SHARE_FOLD_PAIRS};
 use crate::aligned::Aligned;
 use crate::isa::{Found, Portable, with_token};
 use crate::matrix::CpuRows;
@@ -40,6 +40,8 @@ pub(super) const MAX_TILE: usize = 64;
 const BLOCK_BYTES: usize = 16 << 10;
 /// Bytes of rows in a block of a lone key, which goes over them once.
 const LONE_BLOCK_BYTES: usize = 64 << 10;
+/// How far apart two blocks are that a lone key goes over at a time, at least: as in a scan, memory gives two streams sooner.
+const APART_BYTES: usize = 512 << 10;
 /// Pieces of the tree for each thread: enough to even out threads that other work slows down.
 const PIECES_PER_THREAD: usize = 4;
 /// From as many keys on, tables of subsets cost less than masked rows.
@@ -170,6 +172,12 @@ impl Fold<'_> {
         let block_bytes = if self.keys.len() == 1 { LONE_BLOCK_BYTES } else { BLOCK_BYTES };
         let block_rows = (block_bytes / row_bytes).max(1).next_multiple_of(GROUP_ROWS);
         let covers_groups = self.tile >= group_leaves(self.batch);
+        if let Some(half) = self.halves(&rows, block_rows) {
+            for first in (0..half).step_by(block_rows) {
+                self.pair([first, first + half], block_rows, &rows, shares, sums);
+            }
+            return;
+        }
         for first in rows.clone().step_by(block_rows) {
             let count = block_rows.min(rows.end - first);
             let whole = count.next_multiple_of(GROUP_ROWS);
@@ -195,6 +203,43 @@ impl Fold<'_> {
         }
     }
 
+    /// The rows of each half of a tile of which both are read at a time, if that is done: by a lone key's bits, where the
+    /// halves are whole blocks, and far enough apart.
+    fn halves(&self, rows: &Range<usize>, block_rows: usize) -> Option<usize> {
+        let (half, row_bytes) = (rows.len() / 2, self.layout.row_bytes());
+        let alone = self.keys.len() == 1 && self.batch.domain.output() == OutputKind::Bit;
+        // The last row of all has less behind it than a vector.
+        let end = self.batch.rows.start + rows.end;
+        let inner = self.layout.range(self.layout.parts() - 1, end..end).end + SLACK <= self.bytes.len();
+        (alone && inner && rows.len().is_multiple_of(2 * block_rows) && half * row_bytes >= APART_BYTES)
+            .then_some(half)
+    }
+
+    /// Folds two blocks of a tile that begin at these of its rows, in every part.
+    fn pair(
+        &self,
+        firsts: [usize; 2],
+        block_rows: usize,
+        rows: &Range<usize>,
+        shares: &[Leaf],
+        sums: &mut [u8],
+    ) {
+        let row_bytes = self.layout.row_bytes();
+        let bits: &[u64] = bytemuck::cast_slice(shares.as_flattened());
+        let bits = firsts.map(|first| &bits[first / GROUP_ROWS..]);
+        for (part, sums) in sums.chunks_exact_mut(self.part_bytes()).enumerate() {
+            let bytes = firsts.map(|first| {
+                let start = self.batch.rows.start + rows.start + first;
+                let start = self.layout.range(part, start..start).start;
+                &self.bytes[start..][..block_rows * row_bytes + SLACK]
+            });
+            SHARE_FOLD_PAIRS.read(2 * block_rows * row_bytes, self.bytes.len(), |ahead| {
+                let blocks = bytes.map(|bytes| Block { bytes, row_bytes, rows: block_rows, ahead });
+                with_token!(self.found, Portable::<8>, lanes => lanes.run(XorMasked { blocks, bits, sums }));
+            });
+        }
+    }
+
     /// Folds a block by the shares from row `skipped` of the tile on.
     fn block(&self, block: Block<'_>, shares: &[Leaf], skipped: usize, sums: &mut [u8]) {
         match self.batch.domain.output() {
@@ -213,7 +258,7 @@ impl Fold<'_> {
             } else {
                 let sums = sums.chunks_exact_mut(sum_bytes(block.row_bytes));
                 for (key, sums) in sums.enumerate() {
-                    lanes.run(XorMasked { block, bits: &bits[key * stride..], sums });
+                    lanes.run(XorMasked { blocks: [block], bits: [&bits[key * stride..]], sums });
                 }
             }
         });

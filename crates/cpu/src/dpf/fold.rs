@@ -46,25 +46,28 @@ pub(crate) fn sum_bytes(row_bytes: usize) -> usize {
 /// How the share bits of one key lie: one for each row, lowest bit first.
 pub(crate) type Bits<'a> = &'a [u64];
 
-/// `sums ^= XOR of rows whose bit is set`, for one key: a masked row at a time.
-pub(crate) struct XorMasked<'a> {
-    pub block: Block<'a>,
-    pub bits: Bits<'a>,
+/// `sums ^= XOR of rows whose bit is set`, for one key and `P` blocks of as many rows: a masked row of each at a time.
+pub(crate) struct XorMasked<'a, const P: usize> {
+    pub blocks: [Block<'a>; P],
+    pub bits: [Bits<'a>; P],
     pub sums: &'a mut [u8],
 }
 
-impl RowKernel for XorMasked<'_> {
+impl<const P: usize> RowKernel for XorMasked<'_, P> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: ByteLanes>(self, lanes: L) {
-        let Self { block, bits, sums } = self;
-        match block.row_bytes.div_ceil(L::BYTES) {
-            1 => xor_masked_narrow::<L, 1>(lanes, block, bits, sums),
-            2 => xor_masked_narrow::<L, 2>(lanes, block, bits, sums),
-            3 => xor_masked_narrow::<L, 3>(lanes, block, bits, sums),
-            4 => xor_masked_narrow::<L, 4>(lanes, block, bits, sums),
-            _ => xor_masked_wide(lanes, block, bits, sums),
+        let Self { blocks, bits, sums } = self;
+        match blocks[0].row_bytes.div_ceil(L::BYTES) {
+            1 => xor_masked_narrow::<L, P, 1>(lanes, blocks, bits, sums),
+            2 => xor_masked_narrow::<L, P, 2>(lanes, blocks, bits, sums),
+            3 => xor_masked_narrow::<L, P, 3>(lanes, blocks, bits, sums),
+            4 => xor_masked_narrow::<L, P, 4>(lanes, blocks, bits, sums),
+            _ => blocks
+                .into_iter()
+                .zip(bits)
+                .for_each(|(block, bits)| xor_masked_wide(lanes, block, bits, sums)),
         }
     }
 }
@@ -82,33 +85,37 @@ fn ask_ahead(row: &[u8], ahead: usize, bytes: usize) {
 
 /// Rows of V vectors: the sums stay in registers.
 #[inline(always)]
-fn xor_masked_narrow<L: ByteLanes, const V: usize>(
+fn xor_masked_narrow<L: ByteLanes, const P: usize, const V: usize>(
     lanes: L,
-    block: Block<'_>,
-    bits: Bits<'_>,
+    blocks: [Block<'_>; P],
+    bits: [Bits<'_>; P],
     sums: &mut [u8],
 ) {
+    let Block { row_bytes, ahead, .. } = blocks[0];
     let mut totals = [lanes.zero(); V];
     for (v, total) in totals.iter_mut().enumerate() {
         *total = lanes.load(&sums[v * L::BYTES..]);
     }
-    for (group, &word) in bits[..block.rows / GROUP_ROWS].iter().enumerate() {
-        let rows = &block.row(group * GROUP_ROWS)[..(GROUP_ROWS - 1) * block.row_bytes + V * L::BYTES];
-        // Several short rows share a cache line, which is asked for once.
-        let per_line = (64 / block.row_bytes).max(1).next_power_of_two();
+    // Several short rows share a cache line, which is asked for once.
+    let per_line = (64 / row_bytes).max(1).next_power_of_two();
+    for group in 0..blocks[0].rows / GROUP_ROWS {
+        let rows =
+            blocks.map(|block| &block.row(group * GROUP_ROWS)[..(GROUP_ROWS - 1) * row_bytes + V * L::BYTES]);
         // A row's bit stands on top of every lane when its turn comes.
-        let turned = word.reverse_bits();
-        for (half, bits) in [(turned >> 32) as u32, turned as u32].into_iter().enumerate() {
-            let mut bits = lanes.splat32(bits);
+        let turned = bits.map(|bits| bits[group].reverse_bits());
+        for half in 0..2 {
+            let mut bits = turned.map(|bits| lanes.splat32((bits >> (32 * (1 - half))) as u32));
             for i in 0..GROUP_ROWS / 2 {
-                let row = &rows[(half * GROUP_ROWS / 2 + i) * block.row_bytes..][..V * L::BYTES];
-                let mask = lanes.top_masks(bits);
-                bits = lanes.add32(bits, bits);
-                for (v, total) in totals.iter_mut().enumerate() {
-                    if i % per_line == 0 && v * L::BYTES % 64 == 0 {
-                        ask_ahead(&row[v * L::BYTES..], block.ahead, L::BYTES);
+                for p in 0..P {
+                    let row = &rows[p][(half * GROUP_ROWS / 2 + i) * row_bytes..][..V * L::BYTES];
+                    let mask = lanes.top_masks(bits[p]);
+                    bits[p] = lanes.add32(bits[p], bits[p]);
+                    for (v, total) in totals.iter_mut().enumerate() {
+                        if i % per_line == 0 && v * L::BYTES % 64 == 0 {
+                            ask_ahead(&row[v * L::BYTES..], ahead, L::BYTES);
+                        }
+                        *total = lanes.xor(*total, lanes.and(lanes.load(&row[v * L::BYTES..]), mask));
                     }
-                    *total = lanes.xor(*total, lanes.and(lanes.load(&row[v * L::BYTES..]), mask));
                 }
             }
         }
