@@ -72,8 +72,8 @@ pub struct Options {
     #[arg(long)]
     accept_weak_prf: bool,
     /// How the evaluation keys of a client reach the server: registered, once; or per-query, with each query of
-    /// exppack-simple, exppack-double or hybrid, whose secret is used for nothing else, so that nothing links two queries.
-    /// Without it, registered, and with --protocol auto whichever is better.
+    /// exppack-simple, exppack-double or hybrid, whose secret is used for nothing else, so that of what a query holds
+    /// only the version links it to others. Without it, registered, and with --protocol auto whichever is better.
     #[arg(long, value_name = "WAY")]
     keys: Option<KeyDelivery>,
     /// Bits of the words of dpf-sum: 32 or 64.

@@ -291,20 +291,21 @@ def _change(replica: Replica, phase: Phase, now: float) -> None:
 
 
 def _roll_over(served: Served, rules: RollOver, said: Told, now: float) -> None:
-    """Former versions leave a while after the coordinator has begun to answer with the newest, when nobody waits for them."""
+    """Former versions leave a while after the coordinator has begun to answer with a newer one, when nobody waits for them."""
     newest = served.versions[-1]
     if newest.complete():
         newest.served = True
-    answers = newest.served and said.current == newest.version
-    for former in served.versions[:-1]:
+    answers = (version.served and not version.leaving and version.version == said.current for version in served.versions)
+    place = next((place for place, answering in enumerate(answers) if answering), 0)
+    for version in served.versions[place:]:
+        version.leaves_at = None
+    for former in served.versions[:place]:
         if former.leaving:
             continue
-        if not answers:
-            former.leaves_at = None
-        elif former.leaves_at is None:
+        if former.leaves_at is None:
             former.leaves_at = now + rules.keep
-        # As long as the newest is not complete again, a former one may have to answer.
-        elif now >= former.leaves_at and newest.complete():
+        # As long as the one that answers is not complete again, a former one may have to.
+        elif now >= former.leaves_at and served.versions[place].complete():
             former.leaving = said.finished(former.version) or now >= former.leaves_at + rules.finish
     _make_room(served, rules, now)
 
