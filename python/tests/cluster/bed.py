@@ -119,8 +119,9 @@ class Bed:
 class Load:
     """Clients in threads of this process: each value is checked, each failure kept."""
 
-    def __init__(self, url, database, clients=2, editions=(1,)):
-        self.editions = set(editions)
+    def __init__(self, url, database, clients=2, editions=(1,), rest=0.0):
+        self.editions, self.rest = set(editions), rest
+        """What is asked for, and how many seconds a client rests between queries, on average."""
         self.patient = False
         """Whether a client asks again that reached nobody, as it must where the coordinator itself is lost."""
         self.url, self.database = url, database
@@ -142,6 +143,8 @@ class Load:
         draw = random.Random(seed)
         with spirea.Client(self.url, self.database, timeout=60.0, wait=30.0) as client:
             while not self._stop.is_set():
+                if self.rest > 0:
+                    self._stop.wait(draw.expovariate(1 / self.rest))
                 key, began = f"key-{draw.randrange(ROWS + 20)}", time.monotonic()
                 try:
                     found = self._found(client, key)
