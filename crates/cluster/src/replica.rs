@@ -451,6 +451,7 @@ impl Replica {
         self.changed.notify_waiters();
     }
 
+    /// A connection on which both have taken the other's certificate.
     async fn open(&self, tls: &MutualTls) -> Result<Connection, String> {
         let Address { host, port } = Address::parse(&self.url).ok_or("its address is none")?;
         let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;

@@ -17,11 +17,11 @@ use rayon::prelude::*;
 use spirea_backend::{Batch, RowLayout};
 use spirea_dpf::{Block as Node, Key, Leaf, OutputKind};
 
-use super::fold::{Block, GROUP_ROWS, SLACK, Sum, XorMasked, XorTables, sum_bytes};
+use super::fold::{Block, GROUP_ROWS, SLACK, Sum, XorMasked, XorTables, is_narrow, sum_bytes};
 use super::lanes::{ByteLanes as _, Word};
 use super::traverse::Descent;
 use super::tree::Tree;
-use crate::ahead::{SHARE_FOLD, SHARE_FOLD_PAIRS};
+use crate::ahead::{APART_BYTES, SHARE_FOLD, SHARE_FOLD_PAIRS};
 use crate::aligned::Aligned;
 use crate::isa::{Found, Portable, with_token};
 use crate::matrix::CpuRows;
@@ -40,8 +40,6 @@ pub(super) const MAX_TILE: usize = 64;
 const BLOCK_BYTES: usize = 16 << 10;
 /// Bytes of rows in a block of a lone key, which goes over them once.
 const LONE_BLOCK_BYTES: usize = 64 << 10;
-/// How far apart two blocks are that a lone key goes over at a time, at least: as in a scan, memory gives two streams sooner.
-const APART_BYTES: usize = 512 << 10;
 /// Pieces of the tree for each thread: enough to even out threads that other work slows down.
 const PIECES_PER_THREAD: usize = 4;
 /// From as many keys on, tables of subsets cost less than masked rows.
@@ -203,15 +201,20 @@ impl Fold<'_> {
         }
     }
 
-    /// The rows of each half of a tile of which both are read at a time, if that is done: by a lone key's bits, where the
-    /// halves are whole blocks, and far enough apart.
+    /// The rows of each half of a tile of which both are read at a time, if that is done: by a lone key's bits, where rows are
+    /// narrow, and the halves whole blocks and far enough apart.
     fn halves(&self, rows: &Range<usize>, block_rows: usize) -> Option<usize> {
         let (half, row_bytes) = (rows.len() / 2, self.layout.row_bytes());
         let alone = self.keys.len() == 1 && self.batch.domain.output() == OutputKind::Bit;
+        let narrow = with_token!(self.found, Portable::<8>, lanes => is_narrow(lanes, row_bytes));
         // The last row of all has less behind it than a vector.
         let end = self.batch.rows.start + rows.end;
         let inner = self.layout.range(self.layout.parts() - 1, end..end).end + SLACK <= self.bytes.len();
-        (alone && inner && rows.len().is_multiple_of(2 * block_rows) && half * row_bytes >= APART_BYTES)
+        (alone
+            && narrow
+            && inner
+            && rows.len().is_multiple_of(2 * block_rows)
+            && half * row_bytes >= APART_BYTES)
             .then_some(half)
     }
 

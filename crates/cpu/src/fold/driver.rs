@@ -14,7 +14,7 @@ use spirea_backend::{PANEL_ROWS, PanelLayout, QUAD};
 
 use super::tile::Tile;
 use super::{Microkernel, Operand, PanelSums, Quad, digits};
-use crate::ahead::{SCAN, SCAN_PAIRS};
+use crate::ahead::{APART_BYTES, SCAN, SCAN_PAIRS};
 use crate::prefetch::Lines;
 
 /// Bytes of packed queries that a block of columns may have: half of a small second-level cache.
@@ -23,9 +23,6 @@ const OPERANDS_BYTES: usize = 128 << 10;
 const REREAD_QUADS: usize = 64;
 /// Fewest quads of a block, so that adding a tile's sums to memory stays a small part of its work.
 const LEAST_QUADS: usize = 32;
-/// How far apart two panels begin of which a lone query reads both at a time: memory gives two such streams faster than one
-/// (a Zen 4 core: 29 GB/s for 26). Nearer ones get in each other's way.
-const APART_BYTES: usize = 512 << 10;
 /// Chunks of panels for each thread: enough to even out threads that other work slows down.
 const CHUNKS_PER_THREAD: usize = 4;
 

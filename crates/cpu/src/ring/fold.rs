@@ -241,8 +241,8 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
                 let RingPlain { rows, columns, .. } = *plain;
                 let (q, bytes, (words, plain)) =
                     (tables.prime_of(tile), plain.bytes(), plain.tile(tables, tile));
-                let ahead = if HALVES == 1 { &POLY_FOLD_B } else { &POLY_FOLD };
-                ahead.read(size_of_val(plain), bytes, |ahead| {
+                let distance = if HALVES == 1 { &POLY_FOLD_B } else { &POLY_FOLD };
+                distance.read(size_of_val(plain), bytes, |ahead| {
                     lanes.run(Fold::<HALVES> {
                         q,
                         words,
