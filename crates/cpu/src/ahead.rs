@@ -10,10 +10,22 @@ use std::time::Instant;
 
 /// Bytes to choose from. With 0 nothing is asked for: the hardware's own prefetchers may be best left alone. On a Zen 4 core
 /// a fold of b halves alone takes a sixth less so than with any distance.
-const DISTANCES: [usize; 7] = [0, 512, 1024, 2048, 4096, 8192, 16384];
+const NEAR: [usize; 6] = [0, 512, 1024, 2048, 4096, 8192];
+/// The same, and what is asked for long before: from [`SECOND_LEVEL`] on.
+const NEAR_AND_FAR: [usize; MOST] = [0, 512, 1024, 2048, 4096, 8192, SECOND_LEVEL, 4 * SECOND_LEVEL];
+/// The place of the one with which nothing is asked for.
+const NOTHING: usize = 0;
+/// To ask for nothing is chosen unless some distance takes a twentieth less: where they are near, it is the noise that decides.
+const FAVOUR: f64 = 0.95;
+/// Distances to choose from, at most.
+const MOST: usize = 8;
+/// What is so many bytes ahead, or more, is asked for into the second-level cache alone. The first level would lose it again,
+/// and has places for two dozen lines that are under way (Zen 4), fewer than memory can have.
+pub(crate) const SECOND_LEVEL: usize = 16 << 10;
 /// No distance: none is chosen yet.
 const NONE_YET: usize = usize::MAX;
-/// Stretches that each distance is tried on: their median forgives what a shared machine does besides.
+/// Stretches that each distance is tried on before the slower half of them is left out: their median forgives what a shared
+/// machine does besides.
 const TRIALS: usize = 24;
 /// Shorter stretches tell more of the clock than of memory.
 const LEAST_STRETCH: usize = 32 << 10;
@@ -24,18 +36,18 @@ pub(crate) const APART_BYTES: usize = 512 << 10;
 const LARGE: usize = 64 << 20;
 
 /// Of a lone tile's block of the database.
-pub(crate) static SCAN: Ahead = Ahead::new("scan", 2048);
+pub(crate) static SCAN: Ahead = Ahead::new("scan", 2048, &NEAR);
 /// The same of two blocks at a time.
-pub(crate) static SCAN_PAIRS: Ahead = Ahead::new("scan_pairs", 2048);
+pub(crate) static SCAN_PAIRS: Ahead = Ahead::new("scan_pairs", 2048, &NEAR);
 /// Of plaintext polynomials.
-pub(crate) static POLY_FOLD: Ahead = Ahead::new("poly_fold", 2048);
+pub(crate) static POLY_FOLD: Ahead = Ahead::new("poly_fold", 2048, &NEAR_AND_FAR);
 /// The same where leaves are b halves alone.
-pub(crate) static POLY_FOLD_B: Ahead = Ahead::new("poly_fold_b", 2048);
+pub(crate) static POLY_FOLD_B: Ahead = Ahead::new("poly_fold_b", 2048, &NEAR_AND_FAR);
 /// Of rows that shares are folded with. On an Intel core, lines that were a whole page ahead, and beyond, cost a tenth to a
 /// fifth where rows are several lines wide.
-pub(crate) static SHARE_FOLD: Ahead = Ahead::new("share_fold", 3072);
+pub(crate) static SHARE_FOLD: Ahead = Ahead::new("share_fold", 3072, &NEAR);
 /// The same of two blocks at a time.
-pub(crate) static SHARE_FOLD_PAIRS: Ahead = Ahead::new("share_fold_pairs", 3072);
+pub(crate) static SHARE_FOLD_PAIRS: Ahead = Ahead::new("share_fold_pairs", 3072, &NEAR);
 
 /// The kernels of this process that have chosen how far ahead of what they read memory is asked for, and how many bytes it
 /// is; 0 where nothing is asked for.
@@ -50,21 +62,35 @@ pub(crate) struct Ahead {
     kernel: &'static str,
     /// Until one is chosen.
     default: usize,
+    distances: &'static [usize],
     chosen: AtomicUsize,
     trials: Mutex<Trials>,
 }
 
-/// Nanoseconds a mebibyte of the stretches that each distance was tried on.
+/// Rounds in which distances are tried in turns; the faster half goes on to the next one, until one is left.
 struct Trials {
-    seen: [[f64; TRIALS]; DISTANCES.len()],
-    count: usize,
+    /// Places of the distances, those that are left first.
+    order: [usize; MOST],
+    left: usize,
+    /// Seconds a byte of the stretches that each one that is left was tried on in this round; 0 while under way.
+    seen: [[f64; TRIALS]; MOST],
+    /// Trials of this round that were begun.
+    begun: usize,
+}
+
+/// One trial: of the round with so many distances, and its number in it. Each distance has two in a row, of which the second
+/// counts: the first begins with what the distance before has asked for.
+#[derive(Clone, Copy)]
+struct Turn {
+    left: usize,
+    number: usize,
 }
 
 impl Ahead {
-    /// One to be chosen, of a kernel with this name.
-    pub const fn new(kernel: &'static str, default: usize) -> Self {
-        let trials = Trials { seen: [[0.0; TRIALS]; DISTANCES.len()], count: 0 };
-        Self { kernel, default, chosen: AtomicUsize::new(NONE_YET), trials: Mutex::new(trials) }
+    /// One to be chosen of these distances, of a kernel with this name.
+    const fn new(kernel: &'static str, default: usize, distances: &'static [usize]) -> Self {
+        let trials = Mutex::new(Trials::new(distances.len()));
+        Self { kernel, default, distances, chosen: AtomicUsize::new(NONE_YET), trials }
     }
 
     /// Reads `stretch` bytes, in sequence, of a matrix of `matrix` bytes, with the distance that `read` is given.
@@ -78,12 +104,12 @@ impl Ahead {
 
     /// Reads a stretch with the distance whose turn it is.
     fn try_one<T>(&self, stretch: usize, read: impl FnOnce(usize) -> T) -> T {
-        let Some(turn) = self.trials().turn() else { return read(self.default) };
+        let Some((turn, place)) = self.trials().turn() else { return read(self.default) };
         let start = Instant::now();
-        let result = read(DISTANCES[turn % DISTANCES.len()]);
+        let result = read(self.distances[place]);
         let seconds = start.elapsed().as_secs_f64();
         if let Some(best) = self.trials().note(turn, seconds / stretch as f64) {
-            self.chosen.store(DISTANCES[best], Ordering::Relaxed);
+            self.chosen.store(self.distances[best], Ordering::Relaxed);
         }
         result
     }
@@ -101,23 +127,42 @@ impl Ahead {
 }
 
 impl Trials {
-    /// The number of the next trial, if there is to be one more.
-    fn turn(&mut self) -> Option<usize> {
-        let turn = self.count;
-        self.count += 1;
-        (turn < TRIALS * DISTANCES.len()).then_some(turn)
+    /// None yet, of so many distances.
+    const fn new(distances: usize) -> Self {
+        let order = [0, 1, 2, 3, 4, 5, 6, 7];
+        Self { order, left: distances, seen: [[0.0; TRIALS]; MOST], begun: 0 }
     }
 
-    /// Notes what a byte took; the last trial says which distance is best.
-    fn note(&mut self, turn: usize, seconds: f64) -> Option<usize> {
-        self.seen[turn % DISTANCES.len()][turn / DISTANCES.len()] = seconds;
-        // Those of other threads may still be under way: 0 until then.
-        let complete = self.seen.iter().flatten().all(|&seconds| seconds > 0.0);
-        let medians = self.seen.map(|mut seconds| {
-            seconds.sort_by(f64::total_cmp);
-            seconds[TRIALS / 2]
-        });
-        complete.then(|| (0..DISTANCES.len()).min_by(|&a, &b| medians[a].total_cmp(&medians[b]))).flatten()
+    /// The next trial, and the place of its distance, if the round is to have one more.
+    fn turn(&mut self) -> Option<(Turn, usize)> {
+        let turn = Turn { left: self.left, number: self.begun };
+        (turn.number < 2 * turn.left * TRIALS).then(|| {
+            self.begun += 1;
+            (turn, self.order[turn.number / 2 % turn.left])
+        })
+    }
+
+    /// Notes what a byte took; the last trial says which place the best distance has.
+    fn note(&mut self, turn: Turn, seconds: f64) -> Option<usize> {
+        if turn.number.is_multiple_of(2) {
+            return None;
+        }
+        let (seen, counted) = (&mut self.seen[..turn.left], turn.number / 2);
+        seen[counted % turn.left][counted / turn.left] = seconds;
+        // Those of other threads may still be under way.
+        if seen.iter().flatten().any(|&seconds| seconds == 0.0) {
+            return None;
+        }
+        let mut medians = [(0.0, 0); MOST];
+        for ((median, seen), place) in medians.iter_mut().zip(seen).zip(self.order) {
+            seen.sort_by(f64::total_cmp);
+            *median = (seen[TRIALS / 2] * if place == NOTHING { FAVOUR } else { 1.0 }, place);
+            seen.fill(0.0);
+        }
+        medians[..turn.left].sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.order = medians.map(|(_, place)| place);
+        (self.left, self.begun) = (turn.left / 2, 0);
+        (self.left == 1).then_some(self.order[0])
     }
 }
 
@@ -125,32 +170,51 @@ impl Trials {
 mod tests {
     use super::*;
 
+    /// Trials of all rounds for so many distances.
+    fn rounds(distances: usize) -> usize {
+        let left = std::iter::successors(Some(distances), |left| Some(left / 2));
+        2 * TRIALS * left.take_while(|&left| left > 1).sum::<usize>()
+    }
+
     #[test]
     fn each_distance_is_tried_and_the_fastest_by_its_median_stays() {
-        let mut trials = Trials { seen: [[0.0; TRIALS]; DISTANCES.len()], count: 0 };
-        let turns: Vec<usize> = std::iter::from_fn(|| trials.turn()).collect();
-        assert_eq!(turns.len(), TRIALS * DISTANCES.len());
-        for &turn in turns.iter().rev() {
-            let (distance, trial) = (turn % DISTANCES.len(), turn / DISTANCES.len());
-            // One in eight is disturbed, the best distance's as well.
-            let seconds = if trial % 8 == 0 { 50.0 } else { 1.0 + distance.abs_diff(3) as f64 };
-            let best = trials.note(turn, seconds);
-            assert_eq!(best, (turn == 0).then_some(3));
+        for distances in [2, 3, NEAR.len(), MOST] {
+            for best in 0..distances {
+                let mut trials = Trials::new(distances);
+                let mut tried = vec![0; distances];
+                let chosen = loop {
+                    let turns: Vec<_> = std::iter::from_fn(|| trials.turn()).collect();
+                    let notes = turns.iter().rev().filter_map(|&(turn, place)| {
+                        tried[place] += 1;
+                        // One in eight is disturbed, the best distance's as well.
+                        let disturbed = turn.number / 2 / turn.left % 8 == 0;
+                        trials.note(turn, if disturbed { 50.0 } else { 1.0 + place.abs_diff(best) as f64 })
+                    });
+                    if let Some(chosen) = notes.last() {
+                        break chosen;
+                    }
+                };
+                assert_eq!(chosen, best);
+                assert_eq!(tried.iter().sum::<usize>(), rounds(distances));
+                assert!(tried.iter().all(|&count| count >= 2 * TRIALS && count <= tried[best]));
+            }
         }
     }
 
     #[test]
     fn nothing_is_tried_on_what_a_cache_holds_and_what_was_chosen_stays() {
-        let ahead = Ahead::new("test", 2048);
-        for _ in 0..1000 {
-            assert_eq!(ahead.read(LARGE, LARGE - 1, |distance| distance), 2048);
-            assert_eq!(ahead.read(LEAST_STRETCH - 1, LARGE, |distance| distance), 2048);
+        for distances in [&NEAR[..], &NEAR_AND_FAR] {
+            let ahead = Ahead::new("test", 2048, distances);
+            for _ in 0..1000 {
+                assert_eq!(ahead.read(LARGE, LARGE - 1, |distance| distance), 2048);
+                assert_eq!(ahead.read(LEAST_STRETCH - 1, LARGE, |distance| distance), 2048);
+            }
+            assert_eq!(ahead.choice(), None);
+            let tried: Vec<usize> = (0..rounds(distances.len()))
+                .map(|_| ahead.read(LEAST_STRETCH, LARGE, |distance| distance))
+                .collect();
+            assert!(distances.iter().all(|distance| tried.contains(distance)));
+            assert_eq!(Some(ahead.read(1, 1, |distance| distance)), ahead.choice());
         }
-        assert_eq!(ahead.choice(), None);
-        let tried: Vec<usize> = (0..TRIALS * DISTANCES.len())
-            .map(|_| ahead.read(LEAST_STRETCH, LARGE, |distance| distance))
-            .collect();
-        assert!(DISTANCES.iter().all(|distance| tried.contains(distance)));
-        assert_eq!(Some(ahead.read(1, 1, |distance| distance)), ahead.choice());
     }
 }

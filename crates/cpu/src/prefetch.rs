@@ -2,19 +2,36 @@
 
 /// Asks for the cache line at `address`. Any address will do: a hint never faults.
 #[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    hint::<0>(address);
+}
+
+/// Asks for it into the second-level cache alone.
+#[inline(always)]
+pub(crate) fn prefetch_second_level(address: *const u8) {
+    hint::<1>(address);
+}
+
+/// Asks for a line into all levels of the cache but the first so many.
+#[inline(always)]
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
-pub(crate) fn prefetch(address: *const u8) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+fn hint<const BUT: u32>(address: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
     // SAFETY: part of SSE, which every x86-64 has; the instruction reads nothing that the program can
     // observe and ignores addresses that are not mapped.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    unsafe {
+        match BUT {
+            0 => _mm_prefetch::<_MM_HINT_T0>(address.cast()),
+            _ => _mm_prefetch::<_MM_HINT_T1>(address.cast()),
+        }
+    }
 }
 
 /// Does nothing: the hardware's own prefetcher must do.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn prefetch(_address: *const u8) {}
+fn hint<const BUT: u32>(_address: *const u8) {}
 
 /// Lines of memory that are asked for one by one: a processor waits for a burst of requests, but computes on between a
 /// few.

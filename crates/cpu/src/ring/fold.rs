@@ -22,8 +22,8 @@ use super::narrow::{self, Columns, Narrow};
 use super::ntt::Forward;
 use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
-use crate::ahead::{POLY_FOLD, POLY_FOLD_B};
-use crate::prefetch::{Lines, prefetch};
+use crate::ahead::{POLY_FOLD, POLY_FOLD_B, SECOND_LEVEL};
+use crate::prefetch::{Lines, prefetch, prefetch_second_level};
 
 /// Groups of rows whose columns stay in the first-level cache while the queries go by.
 const GROUPS: usize = 4;
@@ -382,23 +382,28 @@ impl Ahead for NextLeaves {
 }
 
 /// The matrix's words, so many bytes further on, or none.
-struct NextPlain(Option<*const u32>);
+struct NextPlain {
+    next: *const u32,
+    bytes: usize,
+}
 
 impl NextPlain {
     #[inline(always)]
     fn new<const W: usize>(plain: &[[u32; W]], bytes: usize) -> Self {
-        Self((bytes > 0).then(|| plain.as_flattened().as_ptr().wrapping_byte_add(bytes)))
+        Self { next: plain.as_flattened().as_ptr().wrapping_byte_add(bytes), bytes }
     }
 }
 
 impl Ahead for NextPlain {
     #[inline(always)]
     fn ask(&mut self, lines: usize) {
-        let Some(next) = &mut self.0 else { return };
-        for line in 0..lines {
-            prefetch(next.wrapping_add(line * LINE).cast());
+        let asked = (0..lines).map(|line| self.next.wrapping_add(line * LINE).cast());
+        match self.bytes {
+            0 => {}
+            1..SECOND_LEVEL => asked.for_each(prefetch),
+            _ => asked.for_each(prefetch_second_level),
         }
-        *next = next.wrapping_add(lines * LINE);
+        self.next = self.next.wrapping_add(lines * LINE);
     }
 }
 
