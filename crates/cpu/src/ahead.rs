@@ -11,14 +11,14 @@ use std::time::Instant;
 /// Bytes to choose from. With 0 nothing is asked for: the hardware's own prefetchers may be best left alone. On a Zen 4 core
 /// a fold of b halves alone takes a sixth less so than with any distance.
 const NEAR: [usize; 6] = [0, 512, 1024, 2048, 4096, 8192];
-/// The same, and what is asked for long before: from [`SECOND_LEVEL`] on.
-const NEAR_AND_FAR: [usize; MOST] = [0, 512, 1024, 2048, 4096, 8192, SECOND_LEVEL, 4 * SECOND_LEVEL];
+/// The same, and what is asked for long before.
+const NEAR_AND_FAR: [usize; MOST] = [0, 512, 1024, 2048, 4096, 8192, SECOND_LEVEL];
 /// The place of the one with which nothing is asked for.
 const NOTHING: usize = 0;
 /// To ask for nothing is chosen unless some distance takes a twentieth less: where they are near, it is the noise that decides.
 const FAVOUR: f64 = 0.95;
 /// Distances to choose from, at most.
-const MOST: usize = 8;
+const MOST: usize = 7;
 /// What is so many bytes ahead, or more, is asked for into the second-level cache alone. The first level would lose it again,
 /// and has places for two dozen lines that are under way (Zen 4), fewer than memory can have.
 pub(crate) const SECOND_LEVEL: usize = 16 << 10;
@@ -129,7 +129,7 @@ impl Ahead {
 impl Trials {
     /// None yet, of so many distances.
     const fn new(distances: usize) -> Self {
-        let order = [0, 1, 2, 3, 4, 5, 6, 7];
+        let order = [0, 1, 2, 3, 4, 5, 6];
         Self { order, left: distances, seen: [[0.0; TRIALS]; MOST], begun: 0 }
     }
 

@@ -130,6 +130,26 @@ def test_a_partition_loses_no_answer(islands, tmp_path, cut):
     assert recovered is not None and recovered <= 10
 
 
+CLIENTS = 3
+
+
+def measured(cluster, clients, rest=0.0):
+    """The median of some seconds of queries, and how many there were in one."""
+    with bed.Load(cluster.url, "words", clients=clients, rest=rest) as load:
+        load.await_answers(50)
+        began = time.monotonic()
+        time.sleep(8)
+        ended = time.monotonic()
+    times = sorted(took for asked, took in load.times if began <= asked < ended)
+    return times[len(times) // 2], len(times) / (ended - began)
+
+
+def rest_at_a_third(most):
+    """How long clients rest that ask a third of what one can ask. Clients that ask again at once keep a cluster as busy as it can
+    be, and no queue with arrivals of its own stands that."""
+    return 3 * CLIENTS / most
+
+
 @pytest.mark.parametrize("shards", [1, 2])
 def test_the_simulation_is_near_a_real_cluster(nodes, tmp_path, shards):
     """Queries of one client at a time say what a query costs; the simulation then says the median of several clients'."""
@@ -139,19 +159,8 @@ def test_the_simulation_is_near_a_real_cluster(nodes, tmp_path, shards):
     cluster.run("up", "--wait", 120)
     cluster.settle()
 
-    def measured(clients, rest=0.0):
-        with bed.Load(cluster.url, "words", clients=clients, rest=rest) as load:
-            load.await_answers(50)
-            began = time.monotonic()
-            time.sleep(8)
-            ended = time.monotonic()
-        times = sorted(took for asked, took in load.times if began <= asked < ended)
-        return times[len(times) // 2], len(times) / (ended - began)
-
-    # A third of what one client can ask: clients that ask again at once keep a cluster as busy as it can be, and no queue with
-    # arrivals of its own stands that.
-    alone, most = measured(1)
-    median, rate = measured(3, rest=9 / most)
+    alone, most = measured(cluster, 1)
+    median, rate = measured(cluster, CLIENTS, rest_at_a_third(most))
     [parts] = [database["versions"][0]["shares"] for database in cluster.status()["databases"]]
     scan = max(share["replicas"][0]["coordinator"]["p50_ms"] for share in parts) / 1e3
     cluster.run("down")
@@ -207,7 +216,8 @@ def test_second_requests_save_queries_from_a_worker_that_stands_still(nodes, tmp
     def second_requests():
         return sum(replica["coordinator"]["hedges"] for _, replica in cluster.replicas())
 
-    with bed.Load(cluster.url, "words", clients=3) as load:
+    _, most = measured(cluster, 1)
+    with bed.Load(cluster.url, "words", clients=CLIENTS, rest=rest_at_a_third(most)) as load:
         load.await_answers(300)
         before, began, stops = second_requests(), time.monotonic(), 8
         scan = min(replica["coordinator"]["p50_ms"] for _, replica in cluster.replicas()) / 1e3

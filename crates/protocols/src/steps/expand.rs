@@ -7,11 +7,11 @@ use spirea_lattice::rlwe::noise::RingNoise;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret};
 use spirea_lattice::{LweSecret, LweSet, RingSet};
 use spirea_math::random::SecretRng;
-use spirea_math::{Expansion, Rotations};
+use spirea_math::{Expansion, Gadget, Rotations};
 use zeroize::Zeroizing;
 
 use super::query::QueryLayout;
-use super::ring::{RegisteredShape, RingClient, RingServer, Shape};
+use super::ring::{RegisteredShape, RingClient, RingServer, Shape, TRANSFORM};
 use super::work::{Unit, Work};
 use crate::ProtocolError;
 use crate::query::Query;
@@ -54,6 +54,17 @@ pub(crate) fn expand_work(shape: &impl Shape, substitutions: usize) -> Vec<Work>
     work
 }
 
+/// Transforms modulo one prime that a substitution takes: of a's digits, and of what they are taken from. A residue is its own
+/// digit, and needs none modulo its own prime.
+fn substitution_transforms(set: RingSet) -> usize {
+    let (ring, gadget) = (set.ring(), set.expansion_gadget());
+    let (levels, primes) = (gadget.levels(ring), ring.limbs().len());
+    match gadget {
+        Gadget::Residues => levels * (primes - 1) + primes,
+        Gadget::Digits { .. } => levels * primes + primes,
+    }
+}
+
 impl Shape for ExpandedShape {
     fn set(&self) -> RingSet {
         self.set
@@ -81,6 +92,12 @@ impl Shape for ExpandedShape {
 
     fn plaintexts(&self, blocks: usize) -> usize {
         blocks * self.columns
+    }
+
+    fn pack_read_bytes(&self, blocks: usize) -> f64 {
+        let leaves = 2.0 * self.leaves_bytes() as f64;
+        let substitutions = self.expansion().substitutions() * substitution_transforms(self.set);
+        self.plain_bytes(blocks) as f64 + leaves + substitutions as f64 * TRANSFORM
     }
 
     fn fold_work(&self, folds: usize, blocks: usize) -> Vec<Work> {

@@ -13,6 +13,10 @@ use crate::ProtocolError;
 use crate::keys::{ClientKeys, PreparedKeys};
 use crate::query::Query;
 
+/// What a transform modulo one prime takes, with the digits and products that belong to it, as bytes that are read from memory
+/// meanwhile. With AVX-512 at 29 GB/s, a substitution of `onion-32` takes 4.4 MB for 28, an external product 4.8 MB for 32.
+pub(crate) const TRANSFORM: f64 = 1.5e5;
+
 /// What both halves of a protocol with a ring must agree on, and what follows of it: what a query's ciphertext holds, and
 /// what becomes of it. Follows from the protocol's parameters.
 pub(crate) trait Shape: Send + Sync {
@@ -88,11 +92,8 @@ pub(crate) trait Shape: Send + Sync {
         self.plaintexts(blocks) as u64 * self.set().ring().words() as u64 * 4
     }
 
-    /// Bytes that a query reads from memory to pack into `blocks` ciphertexts: the polynomials, and the
-    /// leaves, written and read.
-    fn pack_read_bytes(&self, blocks: usize) -> f64 {
-        self.plain_bytes(blocks) as f64 + 2.0 * self.leaves_bytes() as f64
-    }
+    /// What a query takes to pack into `blocks` ciphertexts, as bytes that are read from memory meanwhile.
+    fn pack_read_bytes(&self, blocks: usize) -> f64;
 }
 
 /// A shape whose clients register keys.

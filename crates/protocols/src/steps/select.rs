@@ -6,7 +6,7 @@ use spirea_backend::RingBackend;
 use spirea_lattice::RingSet;
 
 use super::expand::{Rows, Unpack, Unpacked};
-use super::ring::RingServer;
+use super::ring::{RingServer, TRANSFORM};
 use super::work::{Unit, Work};
 use crate::ProtocolError;
 
@@ -15,10 +15,11 @@ pub(crate) fn depth(groups: usize) -> usize {
     groups.next_power_of_two().trailing_zeros() as usize
 }
 
-/// Bytes of memory traffic that take as long as a tournament of `blocks` ciphertexts: an external product
-/// transforms some thirty polynomials, about the time in which two megabytes are read.
-pub(crate) fn select_read_bytes(blocks: usize) -> f64 {
-    (blocks << 21) as f64
+/// What a tournament of `blocks` ciphertexts takes under `set`, as bytes that are read from memory meanwhile: an external product
+/// transforms the digits of two polynomials, and two polynomials back.
+pub(crate) fn select_read_bytes(set: RingSet, blocks: usize) -> f64 {
+    let (levels, primes) = (set.selector_gadget().levels(set.ring()), set.ring().limbs().len());
+    (blocks * 2 * (levels + 1) * primes) as f64 * TRANSFORM
 }
 
 /// Work of selecting one of `groups` for each part under `set`.

@@ -34,7 +34,8 @@ impl FoldedProtocol for Hybrid {
     fn read_bytes(params: &Params) -> f64 {
         let shape = params.shape();
         let blocks = shape.parts() * shape.blocks();
-        shape.scanned_bytes() as f64 + shape.ring.pack_read_bytes(blocks) + select_read_bytes(blocks)
+        let select = select_read_bytes(shape.ring.set(), blocks);
+        shape.scanned_bytes() as f64 + shape.ring.pack_read_bytes(blocks) + select
     }
 
     fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {

@@ -44,7 +44,7 @@ impl Protocol for Params {
         cheapest(choice.prefer, records, record_bytes, candidates, Self::validate, |params| {
             let (grid, shape) = (params.grid, params.ring_shape());
             let blocks = grid.parts() * grid.groups;
-            LookupCost::new(params.sizes(), shape.pack_read_bytes(blocks) + select_read_bytes(blocks))
+            LookupCost::new(params.sizes(), shape.pack_read_bytes(blocks) + select_read_bytes(ring, blocks))
         })
     }
 
