@@ -32,6 +32,16 @@ impl Gadget {
         }
     }
 
+    /// Forward transforms modulo one prime that the digits of a polynomial take, for all primes. A residue's values modulo its own
+    /// prime are there already.
+    pub fn forward_transforms(self, ring: &Ring) -> usize {
+        let primes = ring.limbs().len();
+        match self {
+            Self::Residues => primes * (primes - 1),
+            Self::Digits { levels, .. } => levels as usize * primes,
+        }
+    }
+
     /// The factors, as integers in [0, q).
     pub fn factors(self, ring: &Ring) -> Vec<u128> {
         match self {

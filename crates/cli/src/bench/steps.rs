@@ -7,7 +7,7 @@ use spirea_cpu::{CpuBackend, Schedule, rates};
 use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, RingSecret, UniformHalves, parse_query};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
-use spirea_math::{Expansion, Gadget, Rotations};
+use spirea_math::{Expansion, Rotations};
 
 use super::report::{Report, best_seconds};
 use super::{Options, random_matrix};
@@ -257,12 +257,7 @@ impl<'a> Packed<'a> {
 
 /// Seconds of the transforms of a substitution.
 fn substitution_transforms(set: RingSet, floors: &Floors) -> f64 {
-    let primes = set.ring().limbs().len();
-    let levels = set.expansion_gadget().levels(set.ring());
-    // A residue's values modulo its own prime are there already.
-    let forward = match set.expansion_gadget() {
-        Gadget::Residues => levels * (primes - 1),
-        Gadget::Digits { .. } => levels * primes,
-    };
-    forward as f64 * floors.forward + primes as f64 * floors.inverse
+    let (forward, inverse) =
+        (set.expansion_gadget().forward_transforms(set.ring()), set.ring().limbs().len());
+    forward as f64 * floors.forward + inverse as f64 * floors.inverse
 }

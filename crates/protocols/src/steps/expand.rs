@@ -7,7 +7,7 @@ use spirea_lattice::rlwe::noise::RingNoise;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret};
 use spirea_lattice::{LweSecret, LweSet, RingSet};
 use spirea_math::random::SecretRng;
-use spirea_math::{Expansion, Gadget, Rotations};
+use spirea_math::{Expansion, Rotations};
 use zeroize::Zeroizing;
 
 use super::query::QueryLayout;
@@ -54,15 +54,9 @@ pub(crate) fn expand_work(shape: &impl Shape, substitutions: usize) -> Vec<Work>
     work
 }
 
-/// Transforms modulo one prime that a substitution takes: of a's digits, and of what they are taken from. A residue is its own
-/// digit, and needs none modulo its own prime.
+/// Transforms modulo one prime that a substitution takes: of a's digits, and of what they are taken from.
 fn substitution_transforms(set: RingSet) -> usize {
-    let (ring, gadget) = (set.ring(), set.expansion_gadget());
-    let (levels, primes) = (gadget.levels(ring), ring.limbs().len());
-    match gadget {
-        Gadget::Residues => levels * (primes - 1) + primes,
-        Gadget::Digits { .. } => levels * primes + primes,
-    }
+    set.expansion_gadget().forward_transforms(set.ring()) + set.ring().limbs().len()
 }
 
 impl Shape for ExpandedShape {

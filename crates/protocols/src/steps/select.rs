@@ -18,8 +18,8 @@ pub(crate) fn depth(groups: usize) -> usize {
 /// What a tournament of `blocks` ciphertexts takes under `set`, as bytes that are read from memory meanwhile: an external product
 /// transforms the digits of two polynomials, and two polynomials back.
 pub(crate) fn select_read_bytes(set: RingSet, blocks: usize) -> f64 {
-    let (levels, primes) = (set.selector_gadget().levels(set.ring()), set.ring().limbs().len());
-    (blocks * 2 * (levels + 1) * primes) as f64 * TRANSFORM
+    let transforms = set.selector_gadget().forward_transforms(set.ring()) + set.ring().limbs().len();
+    (blocks * 2 * transforms) as f64 * TRANSFORM
 }
 
 /// Work of selecting one of `groups` for each part under `set`.
