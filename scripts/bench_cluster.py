@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Measures what a second worker brings, and what a coordinator costs: real processes on this machine.
 
-    bench_cluster.py SPIREA [--mib 256] [--seconds 10] [--snapshot DIR]
+    bench_cluster.py SPIREA [--mib 256] [--seconds 10] [--clients 8] [--snapshot DIR]
 
 Each worker has one thread and one processor of its own. It prints, as JSON:
 
 - throughput: queries a second of one worker of the whole database, and of two workers of a half each, both through a
-  coordinator, asked by CLIENTS connections of which each sends its next query when it has its answer;
+  coordinator, asked by so many connections of which each sends its next query when it has its answer;
 - overhead: what the median query takes through a coordinator and one worker, less what it takes at `spirea serve` of the same
   database on the same processor, each asked one query after another.
 
@@ -31,7 +31,6 @@ import threading
 import time
 from pathlib import Path
 
-CLIENTS = 8
 ROW_BYTES = 1000
 
 
@@ -96,8 +95,9 @@ def certificates(folder):
 
 
 class Bench:
-    def __init__(self, spirea, folder, snapshot, seconds):
-        self.spirea, self.folder, self.snapshot, self.seconds = spirea, folder, snapshot, seconds
+    def __init__(self, spirea, folder, snapshot, seconds, clients):
+        self.spirea, self.folder, self.snapshot = spirea, folder, snapshot
+        self.seconds, self.clients = seconds, clients
         self.processes = []
         manifest = json.loads((snapshot / "manifest.json").read_text())
         self.name = manifest["snapshot"]["name"]
@@ -182,8 +182,8 @@ class Bench:
 
     def throughput(self, address):
         """Queries a second of some connections that are never idle, and milliseconds of processors for each."""
-        before, asked = self.processor_seconds(), [0] * CLIENTS
-        counts = [0] * CLIENTS
+        before, asked = self.processor_seconds(), [0] * self.clients
+        counts = [0] * self.clients
         begins = time.monotonic() + 1
         ends = begins + self.seconds
 
@@ -194,7 +194,7 @@ class Bench:
                 asked[index] += 1
                 counts[index] += begins < time.monotonic() < ends
 
-        threads = [threading.Thread(target=client, args=(index,)) for index in range(CLIENTS)]
+        threads = [threading.Thread(target=client, args=(index,)) for index in range(self.clients)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -236,6 +236,7 @@ def main():
     parser.add_argument("spirea", type=Path)
     parser.add_argument("--mib", type=int, default=256, help="size of the table")
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
+    parser.add_argument("--clients", type=int, default=8, help="connections that ask without a rest")
     parser.add_argument("--snapshot", type=Path, help="one that was built before, of simple, by position")
     options = parser.parse_args()
     spirea = options.spirea.resolve()
@@ -246,7 +247,7 @@ def main():
         certificates(folder)
         snapshot = options.snapshot.resolve() if options.snapshot else build(spirea, folder, options.mib)
         size = (snapshot / "matrix.bin").stat().st_size
-        bench = Bench(spirea, folder, snapshot, options.seconds)
+        bench = Bench(spirea, folder, snapshot, options.seconds, options.clients)
         try:
             alone, expected = bench.median(bench.server())
             bench.stop()

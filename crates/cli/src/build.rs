@@ -54,7 +54,7 @@ pub struct Options {
     #[arg(long, default_value = "standard")]
     security: SecurityLevel,
     /// What the protocol's shape is chosen for: time, the server's; communication, the bytes of a query and its answer
-    /// where that takes the server at most twice as long; or balance.
+    /// where that takes the server at most 2.1 times as long; or balance.
     #[arg(long, default_value = "balance")]
     prefer: Preference,
     /// LWE set, if not the level's: module-1280, module-1536, or paper for a uniform public matrix.

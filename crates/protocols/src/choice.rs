@@ -98,7 +98,7 @@ impl FromStr for SecurityLevel {
 pub enum Preference {
     /// The fewest bytes of shapes within a twentieth of the least work.
     Time,
-    /// The fewest bytes of shapes within twice the least work.
+    /// The fewest bytes of shapes within 2.1 times the least work.
     Communication,
     /// The least sum of both, where the work counts as what a server reads while a byte crosses a network.
     #[default]

@@ -50,6 +50,8 @@ class Hand:
     place: Any
     asked: Any = None
     asked_at: float = 0.0
+    unreached: bool = False
+    """Whether Ray could not reach it the last time, however soon it says so: what it said before holds no more."""
     report: dict[str, Any] = field(default_factory=dict)
     stopping: Any = None
     stopping_since: float = 0.0
@@ -168,17 +170,18 @@ class Hands:
         if answered:
             reference, hand.asked = hand.asked, None
             try:
-                hand.report = ray.get(reference)
+                hand.report, hand.unreached = ray.get(reference), False
             except ActorUnavailableError:
-                return Seen("silent", node)
+                hand.unreached = True
             except RayActorError as error:
                 return Seen("dead", node, why=_last_line(error))
             except RayError as error:
+                hand.unreached = True
                 return Seen("silent", node, why=_last_line(error))
         said = hand.report
         if not said:
             return self._unheard(hand)
-        late = hand.asked is not None and now - hand.asked_at >= self.config.timing.silent
+        late = hand.unreached or (hand.asked is not None and now - hand.asked_at >= self.config.timing.silent)
         phase: Any = "silent" if late else said["phase"]
         return Seen(phase, said["node"], said["address"], said["trouble"] or None, said["fetched"])
 

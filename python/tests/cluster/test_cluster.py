@@ -165,11 +165,16 @@ def test_a_killed_gateway_comes_back_with_a_coordinator(cluster, load):
 def test_a_killed_node_is_replaced_by_another(nodes, cluster, load):
     nodes.add_node(num_cpus=2, object_store_memory=bed.MEMORY)
     fault, normal = before(load)
-    lost = cluster.replicas()[0][1]["node"]
+    former = cluster.replicas()
+    lost = former[0][1]["node"]
+    gone = sum(replica["node"] == lost for _, replica in former)
     [node] = [node for node in nodes.worker_nodes if node.node_id == lost]
     nodes.remove_node(node, allow_graceful=False)
     ended(load, cluster, fault, normal, "a node killed")
-    assert lost not in {replica["node"] for _, replica in cluster.replicas()}
+    now = cluster.replicas()
+    assert lost not in {replica["node"] for _, replica in now}
+    # Each has one in its place, and not one after another until Ray says that the node is dead.
+    assert max(replica["number"] for _, replica in now) == max(replica["number"] for _, replica in former) + gone
 
 
 def test_a_version_takes_the_place_of_another_under_load(cluster, snapshots, load):

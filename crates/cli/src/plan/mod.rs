@@ -74,7 +74,7 @@ pub struct Options {
     #[arg(long, default_value = "standard")]
     security: SecurityLevel,
     /// What shapes are chosen for: time, the server's; communication, the bytes of a query and its answer where that takes
-    /// the server at most twice as long; or balance.
+    /// the server at most 2.1 times as long; or balance.
     #[arg(long, default_value = "balance")]
     prefer: Preference,
     /// Recommend only protocols whose keys reach the server so, or that have none: registered, or per-query, where nothing

@@ -67,7 +67,7 @@ pub(crate) fn preferred<P>(
     };
     let weigh = |cost: LookupCost| match preference {
         Preference::Time => fewest_within(1.05)(cost),
-        Preference::Communication => fewest_within(2.0)(cost),
+        Preference::Communication => fewest_within(2.1)(cost),
         Preference::Balance => cost.sum(),
     };
     let best = candidates.into_iter().min_by(|(a, _), (b, _)| weigh(*a).total_cmp(&weigh(*b)));
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn shapes_are_chosen_for_what_is_preferred() {
-        let shapes = [(400.0, 1000.0), (390.0, 1040.0), (100.0, 1060.0), (90.0, 2000.0), (10.0, 2100.0)];
+        let shapes = [(400.0, 1000.0), (390.0, 1040.0), (100.0, 1060.0), (90.0, 2100.0), (10.0, 2200.0)];
         let chosen = |preference, scale: f64| {
             let costs = shapes.map(|(bytes, read)| LookupCost { bytes, read_bytes: read * scale });
             preferred(preference, costs.into_iter().zip(0..))
