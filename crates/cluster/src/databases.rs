@@ -145,6 +145,10 @@ impl Databases {
         let mut former = std::mem::take(&mut placed.databases);
         let mut leaving = std::mem::take(&mut placed.leaving);
         for DatabasePlacement { name, snapshots } in &placement.databases {
+            if !self.means.engine.knows(name) {
+                // From the first request on, clients are told that it is being loaded, and not that there is none.
+                self.means.engine.expect(name, [0; 32]);
+            }
             let mut known = former.remove(name).unwrap_or_default();
             known.append(&mut leaving.remove(name).unwrap_or_default());
             let take = |SnapshotPlacement { path, shares }: &SnapshotPlacement| {
@@ -213,9 +217,6 @@ impl Databases {
                     tracing::info!(database = %name, versions = wanted.len(), "other versions answer");
                     self.means.engine.serve_exactly(name, wanted);
                 }
-            } else if answering.is_empty() && !self.means.engine.knows(name) {
-                // Clients are told that it is being loaded.
-                self.means.engine.expect(name, [0; 32]);
             }
         }
         placed.let_go();

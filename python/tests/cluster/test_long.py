@@ -74,9 +74,11 @@ def islands():
         ray_start([], "--head", "--node-ip-address=10.77.0.1", "--port=6395", "--num-cpus=0", "--include-dashboard=false", *small)
         await_port("10.77.0.1", 6395)
         for i, name in enumerate(names):
-            inside = ["ip", "netns", "exec", name]
-            ray_start(inside, "--address=10.77.0.1:6395", f"--node-ip-address=10.77.0.{i + 2}", "--num-cpus=2", *small)
-        time.sleep(15)
+            inside, host = ["ip", "netns", "exec", name], f"10.77.0.{i + 2}"
+            where = ["--address=10.77.0.1:6395", f"--node-ip-address={host}", "--node-manager-port=6400"]
+            ray_start(inside, *where, "--num-cpus=2", *small)
+            # One after another: nodes that start at the same time take the same names for their sockets in Ray's folder.
+            await_port(host, 6400)
         yield "10.77.0.1:6395"
     finally:
         for process in started:

@@ -99,6 +99,27 @@ fn workers_that_drain_are_left_before_they_end() {
 }
 
 #[test]
+fn what_is_placed_is_being_loaded_from_the_first_request_on() {
+    let place = Place::new();
+    let none = place.path().join("none.json");
+    std::fs::write(&none, json!({ "databases": [] }).to_string()).unwrap();
+    let coordinator = place.coordinator(none, None);
+    let config = |name: &str| {
+        let path = format!("/v1/databases/{name}/config");
+        exchange(coordinator.address, "GET", &path, "", b"").0
+    };
+    // A client that is told that there is no such database does not ask again.
+    for turn in 0..50 {
+        let name = format!("words-{turn}");
+        assert_eq!(config(&name), 404);
+        let snapshot = json!({ "path": place.path().join("absent"), "shares": [["https://127.0.0.1:1"]] });
+        let document = json!({ "databases": [{ "name": name, "snapshots": [snapshot] }] });
+        assert_eq!(coordinator.admin("PUT", "/v1/placement", document.to_string().as_bytes()).0, 200);
+        assert_eq!(config(&name), 503);
+    }
+}
+
+#[test]
 fn operators_place_and_see_and_others_do_not() {
     let place = Place::new();
     let snapshot = build(place.path(), "simple", 1);
