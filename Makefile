@@ -221,7 +221,7 @@ gpu: build
 # The service under kills, floods, nonsense and damage, the long form: docs/reliability.md. `make test` has the short one.
 .PHONY: torture
 torture:
-	SPIREA_TORTURE=long $(CARGO) test --release --locked --package spirea-cli --test torture -- --nocapture --test-threads 2
+	SPIREA_TORTURE=long $(CARGO) test --release --locked --package spirea-cli --test it torture -- --nocapture --test-threads 2
 
 # The accelerator's simulator: its tests, every value and figure of its paper into target/ive, and a cluster: docs/ive.md.
 .PHONY: ive

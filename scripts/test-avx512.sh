@@ -12,7 +12,7 @@ if grep -qw avx512_vnni /proc/cpuinfo; then
 fi
 target=target/avx512
 programs=$(CARGO_TARGET_DIR=$target RUSTFLAGS="-C target-feature=+crt-static" \
-    cargo test --locked --release --package spirea-cpu --test scalar_fold --test module_fold --test ring --test share_fold --lib --no-run \
+    cargo test --locked --release --package spirea-cpu --test it --lib --no-run \
     --target x86_64-unknown-linux-gnu --message-format json |
     python3 -c '
 import json, sys
@@ -21,16 +21,20 @@ for line in sys.stdin:
     if message.get("executable"):
         print(message["executable"])
 ')
-for program in $programs; do
-    echo "AVX-512, emulated: $(basename "$program")"
-    # The emulator runs some 30 million instructions a second, so a few cases of each property must do; of some
-    # tests, those whose cases go through every kernel.
-    case $(basename "$program") in
-        ring-*) cases=6 filter=(random_pipelines) ;;
-        spirea_cpu-*) cases=4 filter=(aes_expands) ;;
-        share_fold-*) cases=4 filter=(any_shape every_function) ;;
-        *) cases=4 filter=() ;;
-    esac
+# The emulator runs some 30 million instructions a second: a few cases of each property must do, and of some modules the
+# tests whose cases go through every kernel.
+emulate() {
+    local program=$1 cases=$2
+    echo "AVX-512, emulated: $(basename "$program") ${*:3}"
     SPIREA_PROPERTY_CASES=$cases AVX512_EMULATED_TIMEOUT=600 \
-        scripts/avx512-emulated.sh "$program" --test-threads 1 "${filter[@]}"
+        scripts/avx512-emulated.sh "$program" --test-threads 1 "${@:3}"
+}
+for program in $programs; do
+    case $(basename "$program") in
+        it-*)
+            emulate "$program" 6 ring::random_pipelines
+            emulate "$program" 4 scalar_fold:: module_fold:: share_fold::any_shape share_fold::every_function
+            ;;
+        *) emulate "$program" 4 aes_expands ;;
+    esac
 done

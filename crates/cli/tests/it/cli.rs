@@ -1,0 +1,628 @@
+//! The command as a person uses it: real processes, real files, loopback HTTP.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use spirea_protocols::registry::NAMES;
+use tempfile::TempDir;
+
+use crate::command::{SPIREA, Server, expect, folder_with, refusal, spirea, text};
+
+/// What `plan` has a line for: each protocol, and three once more whose queries bring their keys.
+const PLANS: usize = NAMES.len() + 3;
+
+#[test]
+fn a_table_is_built_served_and_looked_up_by_key() {
+    let folder = folder_with(&[(
+        "domains.csv",
+        "domain,verdict,since\na.test,bad,2020\nb.test,\"so, so\",2021\nc.test,,2022\n",
+    )]);
+    let folder = folder.path();
+    expect(
+        folder,
+        0,
+        &[
+            "build",
+            "--input",
+            "domains.csv",
+            "--key",
+            "domain",
+            "--value",
+            "verdict",
+            "since",
+            "--out",
+            "domains",
+        ],
+    );
+    let explained = text(&expect(folder, 0, &["inspect", "domains"]).stdout);
+    for part in ["3 values", "simple", "module-1280", "2^-", "verdict", "query", "answer", "hint"] {
+        assert!(explained.contains(part), "{part:?} is missing from\n{explained}");
+    }
+    let machine = text(&expect(folder, 0, &["inspect", "domains", "--json"]).stdout);
+    let machine: serde_json::Value = serde_json::from_str(&machine).unwrap();
+    assert_eq!(machine["table"]["entries"], 3);
+    let told = text(&expect(folder, 0, &["inspect", "domains", "--leaks"]).stdout);
+    assert!(told.contains("which of 3 values") && told.contains("not signed"), "{told}");
+    let told = text(&expect(folder, 0, &["inspect", "domains", "--leaks", "--json"]).stdout);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["figures"]["values"], 3);
+    assert!(told["observers"].as_array().is_some_and(|observers| observers.len() == 4), "{told}");
+
+    let server = Server::start(folder, &["domains"]);
+    let found = expect(folder, 0, &["get", &server.url, "domains", "b.test", "--json", "--wait", "120"]);
+    let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!(found["value"], serde_json::json!({"verdict": "so, so", "since": "2021"}));
+
+    let mixed = expect(folder, 1, &["get", &server.url, "domains", "a.test", "absent.test", "c.test"]);
+    assert_eq!(text(&mixed.stdout), "a.test\tbad\t2020\nc.test\t\t2022\n");
+    assert!(text(&mixed.stderr).contains("absent.test: not found"));
+
+    std::fs::write(folder.join("wanted.txt"), "c.test\na.test\n").unwrap();
+    let many = expect(folder, 0, &["get", &server.url, "domains", "--keys-from", "wanted.txt", "--json"]);
+    let keys: Vec<_> = text(&many.stdout)
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["key"].clone())
+        .collect();
+    assert_eq!(keys, ["c.test", "a.test"]);
+
+    assert!(server.get("/readyz").starts_with("HTTP/1.1 200"));
+    let metrics = server.get("/metrics");
+    assert!(metrics.contains("spirea_") && !metrics.contains(".test"), "{metrics}");
+    assert_eq!(server.stop(), 0);
+    let log = std::fs::read_to_string(folder.join("server.log")).unwrap();
+    assert!(!log.contains(".test"), "the log tells of a key:\n{log}");
+}
+
+#[test]
+fn a_table_without_keys_is_looked_up_by_index() {
+    let folder = folder_with(&[("words.csv", "word\nzero\none\ntwo\n")]);
+    let folder = folder.path();
+    expect(
+        folder,
+        0,
+        &["build", "--input", "words.csv", "--value", "word", "--out", "words", "--set", "paper"],
+    );
+    std::fs::write(folder.join("fixed.bin"), b"aaaabbbbcccc").unwrap();
+    expect(folder, 0, &["build", "--input", "fixed.bin", "--record-bytes", "4", "--out", "fixed"]);
+    let server = Server::start(folder, &["words", "fixed"]);
+    let answer = expect(folder, 0, &["get", &server.url, "words", "--index", "2", "--wait", "120"]);
+    assert_eq!(text(&answer.stdout), "two\n");
+    let answer = expect(folder, 0, &["get", &server.url, "fixed", "--index", "0", "2"]);
+    assert_eq!(text(&answer.stdout), "0\taaaa\n2\tcccc\n");
+    let refused = refusal(folder, &["get", &server.url, "words", "--index", "3"]);
+    assert!(refused.contains("0 to 2"), "{refused}");
+    let refused = refusal(folder, &["get", &server.url, "words", "zero"]);
+    assert!(refused.contains("by index"), "{refused}");
+    let refused = refusal(folder, &["get", &server.url, "nothing", "zero"]);
+    assert!(refused.contains("no database of this name"), "{refused}");
+}
+
+#[test]
+fn every_protocol_looks_up_keys_and_indices() {
+    let needs_two = |name: &str| name.starts_with("dpf-");
+    // Values of 0 to 99 bytes.
+    let value = |i: usize| format!("{i}-").repeat(40).chars().take(i % 100).collect::<String>();
+    let rows: String = (0..500).map(|i| format!("key-{i},{}\n", value(i))).collect();
+    let folder = folder_with(&[("rows.csv", &format!("key,value\n{rows}"))]);
+    let folder = folder.path();
+    let build = |protocol: &str, more: &[&str]| {
+        let common = ["build", "--input", "rows.csv", "--protocol", protocol, "--value", "value"];
+        expect(folder, 0, &[&common[..], more].concat());
+    };
+    // Rows differ from keys in how a value is found in a record, whatever the protocol: one of each kind.
+    let lists = ["simple", "exppack-simple", "onion", "dpf-xor"]
+        .map(|protocol| (protocol, format!("{protocol}-list")));
+    NAMES.iter().for_each(|protocol| build(protocol, &["--key", "key", "--out", protocol]));
+    lists.iter().for_each(|(protocol, list)| build(protocol, &["--out", list]));
+    let snapshots: Vec<&str> = NAMES.into_iter().chain(lists.iter().map(|(_, list)| list.as_str())).collect();
+    let of_two = snapshots.iter().copied().filter(|name| needs_two(name));
+    let server = Server::start(folder, &[&snapshots[..], &["--party", "0"]].concat());
+    let second = Server::start(folder, &of_two.chain(["--party", "1"]).collect::<Vec<_>>());
+    let other = ["--other", &*second.url];
+    let with = |protocol: &str| if needs_two(protocol) { &other[..] } else { &[] };
+    for protocol in NAMES {
+        let keys = ["key-0", "key-99", "absent", "key-417"];
+        let arguments = [&["get", &server.url, protocol, "--wait", "120"], with(protocol), &keys].concat();
+        let answer = expect(folder, 1, &arguments);
+        let expected = [0, 99, 417].map(|i| format!("key-{i}\t{}\n", value(i))).concat();
+        assert_eq!(text(&answer.stdout), expected, "{protocol}");
+        assert!(text(&answer.stderr).contains("absent: not found"), "{protocol}");
+    }
+    for (protocol, list) in &lists {
+        let arguments = ["get", &server.url, list, "--wait", "120", "--index", "499", "250"];
+        let answer = expect(folder, 0, &[&arguments, with(protocol)].concat());
+        assert_eq!(text(&answer.stdout), format!("499\t{}\n250\t{}\n", value(499), value(250)), "{list}");
+    }
+    assert_eq!((server.stop(), second.stop()), (0, 0));
+}
+
+#[test]
+fn a_plan_names_what_a_gpu_has_no_memory_for() {
+    let folder = folder_with(&[]);
+    let plan =
+        |gpu: &str| ["plan", "--records", "10000", "--record-bytes", "64", "--gpu", gpu].map(String::from);
+    let output = |gpu: &str| {
+        let arguments = plan(gpu);
+        text(&expect(folder.path(), 0, &arguments.each_ref().map(String::as_str)).stdout)
+    };
+    let (small, large) = (output("1KiB:3000"), output("80GiB:3000"));
+    assert_eq!(small.matches("too big").count(), PLANS, "{small}");
+    assert!(!large.contains("too big") && large.contains("recommended: "), "{large}");
+    let arguments = plan("3000");
+    let refused = refusal(folder.path(), &arguments.each_ref().map(String::as_str));
+    assert!(refused.contains("94GiB:3480"), "{refused}");
+}
+
+#[test]
+fn a_plan_tells_how_gpus_divide_a_database_and_why() {
+    let folder = folder_with(&[]);
+    let plan = |more: &[&str]| {
+        let arguments = ["plan", "--records", "100000", "--record-bytes", "64", "--gpus", "4"];
+        text(&expect(folder.path(), 0, &[&arguments[..], more].concat()).stdout)
+    };
+    let lines = |more: &[&str]| -> Vec<serde_json::Value> {
+        let more = [more, &["--json"]].concat();
+        plan(&more).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let of = |lines: &[serde_json::Value], protocol: &str, member: &str| {
+        lines.iter().find(|line| line["protocol"] == protocol).unwrap()[member].clone()
+    };
+    let lone = lines(&["--gpu-memory", "80GiB"]);
+    assert_eq!(of(&lone, "simple", "gpus_strategy"), "exchange");
+    assert_eq!(of(&lone, "simple", "gpus_fit"), true);
+    assert_eq!(of(&lone, "onion", "gpus_strategy"), "aggregate");
+    assert!(of(&lone, "onion", "gpus_reason").as_str().unwrap().contains("a lone query"));
+    assert!(of(&lone, "simple", "gpus_bytes_each").as_u64() < of(&lone, "simple", "memory_bytes").as_u64());
+    let all = of(&lone, "onion", "memory_bytes").as_u64().unwrap();
+    let less = (all - 1).to_string();
+    let divided = lines(&["--gpu-memory", &less, "--gpu-batch", "32", "--gpu-link", "nvlink"]);
+    assert_eq!(of(&divided, "onion", "gpus_strategy"), "gather");
+    assert!(of(&divided, "onion", "gpus_reason").as_str().unwrap().starts_with("too large for one"));
+    let small = plan(&["--gpu-memory", "1KiB"]);
+    assert_eq!(small.matches("GPUs: too big, even in shares").count(), PLANS, "{small}");
+    let alone = ["plan", "--records", "9", "--record-bytes", "9", "--gpus", "4"];
+    assert!(refusal(folder.path(), &alone).contains("--gpu-memory"));
+}
+
+#[test]
+fn a_plan_recommends_a_protocol_of_two_servers_where_there_are_two() {
+    let folder = folder_with(&[]);
+    let arguments = ["plan", "--records", "10000", "--record-bytes", "64", "--servers"];
+    let plan = |servers| text(&expect(folder.path(), 0, &[&arguments[..], &[servers]].concat()).stdout);
+    let (one, two) = (plan("1"), plan("2"));
+    assert_eq!(one.matches("needs two servers").count(), 2, "{one}");
+    assert!(!one.contains("recommended: dpf-"), "{one}");
+    assert!(!two.contains("needs two servers") && two.contains("recommended: dpf-"), "{two}");
+    let refused = refusal(folder.path(), &[&arguments[..], &["3"]].concat());
+    assert!(refused.contains("1 or 2"), "{refused}");
+}
+
+#[test]
+fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
+    let huge = format!(
+        "k,v\n{}big,{}\n",
+        (0..30_000).map(|i| format!("{i},x\n")).collect::<String>(),
+        "y".repeat(1 << 19)
+    );
+    let oversize = format!("k,v\na,{}\n", "y".repeat((1 << 20) + 1));
+    let folder = folder_with(&[
+        ("twice.csv", "k,v\na,1\nb,2\na,3\n"),
+        ("ragged.csv", "k,v\na,1\nb,2,3\n"),
+        ("bad.jsonl", "{\"k\":\"a\",\"v\":1}\nnot json\n"),
+        ("empty.csv", "k,v\n"),
+        ("outlier.csv", &huge),
+        ("oversize.csv", &oversize),
+        ("data.xyz", "?"),
+    ]);
+    let folder = folder.path();
+    let build = |input: &str, key: &str| {
+        refusal(folder, &["build", "--input", input, "--key", key, "--value", "v", "--out", "out"])
+    };
+    for (input, key, parts) in [
+        ("twice.csv", "k", &["twice.csv: duplicate keys", "\"a\" in lines 2, 4"][..]),
+        ("ragged.csv", "k", &["ragged.csv:3"]),
+        ("bad.jsonl", "k", &["bad.jsonl:2"]),
+        ("empty.csv", "k", &["empty.csv", "no rows"]),
+        ("twice.csv", "nokey", &["nokey", "\"k\", \"v\""]),
+        ("oversize.csv", "k", &["oversize.csv:2", "1048576"]),
+        ("missing.csv", "k", &["missing.csv"]),
+        ("data.xyz", "k", &["data.xyz", "--format"]),
+    ] {
+        let said = build(input, key);
+        for part in parts {
+            assert!(said.contains(part), "{input}: {part:?} is missing from\n{said}");
+        }
+        assert!(!folder.join("out").exists(), "{input} left something behind");
+    }
+    // A value that is much longer than the others is one of the table, unless it is too long by what was said.
+    let outlier = ["build", "--input", "outlier.csv", "--key", "k", "--value", "v", "--out", "out"];
+    let said = refusal(folder, &[&outlier[..], &["--max-value", "64K"]].concat());
+    assert!(said.contains("outlier.csv:30002") && said.contains("65536"), "{said}");
+    let said = text(&expect(folder, 0, &outlier).stdout);
+    assert!(said.contains("(row 30001)"), "{said}");
+}
+
+#[test]
+fn versions_are_published_taken_back_compacted_and_signed() {
+    let folder = folder_with(&[
+        ("notes.csv", "key,note\nalpha,first\nbeta,second\n"),
+        ("put.csv", "key,note\nbeta,changed\ngamma,added\n"),
+        ("gone.csv", "key\nalpha\n"),
+        ("lines.jsonl", "{\"key\": \"delta\", \"value\": 4}\n"),
+        ("twice.jsonl", "{\"key\": 1, \"value\": 4}\n{\"key\": 1, \"deleted\": true}\n"),
+    ]);
+    let run = |arguments: &[&str]| text(&expect(folder.path(), 0, arguments).stdout);
+    let key = run(&["key", "new", "operator.key"]);
+    assert_eq!(run(&["key", "public", "operator.key"]), key);
+    run(&[
+        "build",
+        "--input",
+        "notes.csv",
+        "--key",
+        "key",
+        "--value",
+        "note",
+        "--out",
+        "notes",
+        "--sign",
+        "operator.key",
+    ]);
+    assert!(folder.path().join("notes/signature.json").exists());
+    let sign: [&str; 2] = ["--sign", "operator.key"];
+    let on = |command: &str, rest: &[&str]| {
+        run(&[&[command, "--repository", "versions-of-notes"][..], rest, &sign[..]].concat())
+    };
+    let base = on("publish", &["--base", "notes"]);
+    assert!(base.contains("2 values, no changes") && base.contains(&format!("signed by {key}")), "{base}");
+    let changed = on("publish", &["--put", "put.csv", "--delete", "gone.csv"]);
+    assert!(changed.contains("3 changed"), "{changed}");
+    let told = run(&["inspect", "versions-of-notes", "--leaks"]);
+    assert!(told.contains("3 values changed since") && told.contains(key.trim()), "{told}");
+    let told = run(&["inspect", "versions-of-notes", "--leaks", "--json"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&told).unwrap()["figures"]["changes"], 3);
+    assert!(on("publish", &["--changes", "lines.jsonl"]).contains("4 changed"));
+    let refused =
+        refusal(folder.path(), &["publish", "--repository", "versions-of-notes", "--changes", "twice.jsonl"]);
+    assert!(refused.contains("twice.jsonl:2") && refused.contains("twice.jsonl:1"), "{refused}");
+    assert!(on("rollback", &[]).contains("3 changed"));
+    let compacted = on("compact", &[]);
+    assert!(compacted.contains("2 values, no changes"), "{compacted}");
+    let listed = run(&["inspect", "versions-of-notes", "--verify"]);
+    assert!(listed.contains("2 values, no changes") && listed.contains("3 changed"), "{listed}");
+    let unknown = refusal(folder.path(), &["rollback", "--repository", "versions-of-notes", "--to", "xyz"]);
+    assert!(unknown.contains("no version that begins with"), "{unknown}");
+    let nothing = refusal(folder.path(), &["publish", "--repository", "notes", "--put", "put.csv"]);
+    assert!(nothing.contains("not a repository"), "{nothing}");
+}
+
+#[test]
+fn a_damaged_snapshot_is_not_served() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\n")]);
+    let folder = folder.path();
+    expect(folder, 0, &["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", "t"]);
+    let again = refusal(folder, &["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", "t"]);
+    assert!(again.contains("exists"), "{again}");
+    let said = refusal(folder, &["inspect", "nowhere"]);
+    assert!(said.contains("nowhere"), "{said}");
+    let matrix: PathBuf = folder.join("t/matrix.bin");
+    let mut bytes = std::fs::read(&matrix).unwrap();
+    bytes[1234] ^= 1;
+    std::fs::write(&matrix, bytes).unwrap();
+    expect(folder, 0, &["inspect", "t"]);
+    let said = refusal(folder, &["inspect", "t", "--verify"]);
+    assert!(said.contains("matrix.bin"), "{said}");
+    let server = Server::start(folder, &["t"]);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    let mut state = server.get("/readyz");
+    while !state.contains("matrix.bin") && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        state = server.get("/readyz");
+    }
+    assert!(state.starts_with("HTTP/1.1 503") && state.contains("matrix.bin"), "{state}");
+    assert!(server.get("/healthz").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn nothing_that_a_server_or_a_table_says_reaches_a_terminal_as_a_command() {
+    let hostile = r#"{"k":"a\tb","v":"\u001b[2Jx\ny","w":"1"}"#;
+    let other = r#"{"k":"c","v":"plain","w":"2"}"#;
+    let folder = folder_with(&[("t.jsonl", &format!("{hostile}\n{other}\n"))]);
+    let folder = folder.path();
+    expect(folder, 0, &["build", "--input", "t.jsonl", "--key", "k", "--value", "v", "--out", "one"]);
+    expect(folder, 0, &["build", "--input", "t.jsonl", "--key", "k", "--value", "v", "w", "--out", "two"]);
+    let server = Server::ready(folder, &["one", "two"]);
+    let get =
+        |arguments: &[&str]| text(&expect(folder, 0, &[&["get", &server.url], arguments].concat()).stdout);
+    // Alone and to a program it is as it is; of several, each line is a key and its fields.
+    assert_eq!(get(&["one", "a\tb"]), "\u{1b}[2Jx\ny\n");
+    let line = "a\\tb\t\\u001b[2Jx\\ny";
+    assert_eq!(get(&["one", "a\tb", "c"]), format!("{line}\nc\tplain\n"));
+    assert_eq!(get(&["two", "a\tb"]), "\\u001b[2Jx\\ny\t1\n");
+    let watched = Command::new("script")
+        .args(["-qec", &format!("{SPIREA} get {} one 'a\tb'", server.url), "/dev/null"])
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .output()
+        .expect("util-linux has script");
+    assert_eq!(text(&watched.stdout), "\\u001b[2Jx\\ny\r\n");
+    // What a server says is printed in one line of plain characters.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let liar = std::thread::spawn(move || {
+        let refusal = spirea_wire::Refusal {
+            code: spirea_wire::Code::UnknownDatabase,
+            message: "\u{1b}]0;title\u{7}\nspirea: found".into(),
+            remedy: "\u{9b}31m".into(),
+            accepted: false,
+            current_version: None,
+        };
+        let body = refusal.encode();
+        let head = format!("HTTP/1.1 404 x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap();
+        std::io::Write::write_all(&mut stream, &[head.as_bytes(), &body].concat()).unwrap();
+    });
+    let said = refusal(folder, &["get", &url, "one", "a"]);
+    liar.join().unwrap();
+    assert!(said.contains("\\u001b]0;title\\u0007\\u000aspirea: found; \\u009b31m"), "{said}");
+    assert_eq!(said.matches(char::is_control).collect::<String>(), "\n");
+}
+
+#[test]
+fn a_silent_server_is_waited_for_as_long_as_was_said() {
+    let folder = folder_with(&[]);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let started = std::time::Instant::now();
+    let said = refusal(folder.path(), &["get", &url, "t", "a", "--timeout", "1"]);
+    assert!(said.contains("took too long"), "{said}");
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_port_in_use_and_a_server_that_is_not_there_are_explained() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\n")]);
+    let folder = folder.path();
+    expect(folder, 0, &["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", "t"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = refusal(folder, &["serve", "t", "--listen", &address]);
+    assert!(said.contains(&address), "{said}");
+    drop(taken);
+    let said = refusal(folder, &["get", &format!("http://{address}"), "t", "a"]);
+    assert!(said.contains(&address), "{said}");
+}
+
+#[test]
+fn a_database_of_one_server_is_served_by_any_party_and_asked_at_one_address() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\n")]);
+    let folder = folder.path();
+    expect(folder, 0, &["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", "t"]);
+    let said = refusal(folder, &["serve", "t", "--party", "2"]);
+    assert!(said.contains("the parties are 0 and 1"), "{said}");
+    let server = Server::start(folder, &["t", "--party", "1"]);
+    let answer = expect(folder, 0, &["get", &server.url, "t", "a", "--wait", "120"]);
+    assert_eq!(text(&answer.stdout), "1\n");
+    let said = refusal(folder, &["get", &server.url, "t", "a", "--other", &server.url]);
+    assert!(said.contains("give one address"), "{said}");
+}
+
+#[test]
+fn conservative_sets_are_chosen_named_and_never_weakened() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\nb,2\n")]);
+    let folder = folder.path();
+    let build = ["build", "--input", "t.csv", "--key", "k", "--value", "v", "--security", "conservative"];
+    expect(folder, 0, &[&build[..], &["--protocol", "hybrid", "--out", "t"]].concat());
+    let explained = text(&expect(folder, 0, &["inspect", "t"]).stdout);
+    for part in [
+        "module-1536: 161.1 bits under MATZOV, 164.7 under BDGL16, 138.1 by core-SVP",
+        "fast: 159.7 bits under MATZOV, 162.6 under BDGL16, 132.3 by core-SVP; no figure below ML-KEM-512's",
+    ] {
+        assert!(explained.contains(part), "{part:?} is missing from\n{explained}");
+    }
+    let machine = text(&expect(folder, 0, &["inspect", "t", "--json"]).stdout);
+    let machine: serde_json::Value = serde_json::from_str(&machine).unwrap();
+    assert_eq!(machine["security"][0]["set"], "module-1536");
+    assert_eq!(machine["security"][1]["core_svp"], 132.3);
+    let server = Server::start(folder, &["t"]);
+    let answer = expect(folder, 0, &["get", &server.url, "t", "b", "--wait", "120"]);
+    assert_eq!(text(&answer.stdout), "2\n");
+
+    let weaker: [&[&str]; 3] = [
+        &["--set", "module-1280"],
+        &["--protocol", "onion", "--ring", "onion-32"],
+        &["--protocol", "dpf-xor", "--prf", "siphash", "--accept-weak-prf"],
+    ];
+    for weaker in weaker {
+        let said = refusal(folder, &[&build[..], weaker, &["--out", "weaker"]].concat());
+        assert!(said.contains("conservative security"), "{said}");
+    }
+}
+
+#[test]
+fn two_servers_answer_together_and_each_must_say_which_it_is() {
+    let folder = folder_with(&[("t.csv", "k,v\na,1\nb,2\n")]);
+    let folder = folder.path();
+    let arguments = ["build", "--input", "t.csv", "--key", "k", "--value", "v", "--protocol", "dpf-xor"];
+    expect(folder, 0, &[&arguments[..], &["--out", "t"]].concat());
+    let explained = text(&expect(folder, 0, &["inspect", "t"]).stdout);
+    for part in [
+        "dpf-xor, set aes-128, bit, 127-bit security",
+        "aes-128: A standard block cipher",
+        "with each of two servers",
+        "neither of the two servers can tell which was asked for, unless they work together",
+        "never: there is no noise",
+    ] {
+        assert!(explained.contains(part), "{part:?} is missing from\n{explained}");
+    }
+    let said = refusal(folder, &["serve", "t"]);
+    assert!(said.contains("t: database t") && said.contains("--party 0 or --party 1"), "{said}");
+
+    let [zero, one] = ["0", "1"].map(|party| Server::start(folder, &["t", "--party", party]));
+    for (url, other) in [(&zero.url, &one.url), (&one.url, &zero.url)] {
+        let arguments = ["get", url, "t", "b", "absent", "--other", other, "--wait", "120"];
+        let answer = expect(folder, 1, &arguments);
+        assert_eq!(text(&answer.stdout), "b\t2\n");
+        assert!(text(&answer.stderr).contains("absent: not found"));
+    }
+    let said = refusal(folder, &["get", &one.url, "t", "b"]);
+    assert!(said.contains("give both addresses"), "{said}");
+    let said = refusal(folder, &["get", &one.url, "t", "b", "--other", &one.url]);
+    assert!(said.contains("both addresses are of party 1"), "{said}");
+    assert_eq!((zero.stop(), one.stop()), (0, 0));
+}
+
+#[test]
+fn two_servers_answer_a_query_for_a_row_of_each_bin() {
+    let rows: String = (0..100).map(|row| format!("value {row}\n")).collect();
+    let folder = folder_with(&[
+        ("t.csv", &format!("v\n{rows}")),
+        ("changed.jsonl", "{\"key\":4,\"value\":\"new\"}\n"),
+    ]);
+    let folder = folder.path();
+    let build = ["build", "--input", "t.csv", "--value", "v", "--out", "t"];
+    let built = [&build[..], &["--protocol", "dpf-xor", "--bins", "10"]].concat();
+    let explained = text(&expect(folder, 0, &built).stdout);
+    let of_bins = "10 of 10 records each, the last filled up: a query has a key of 81 B for each";
+    assert!(explained.contains(of_bins) && explained.contains("aes-128, bit, 10 bins"), "{explained}");
+    let machine = text(&expect(folder, 0, &["inspect", "t", "--json"]).stdout);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&machine).unwrap()["protocol"]["bins"], 10);
+    let said = refusal(folder, &[&build[..4], &["v", "--out", "u", "--bins", "2"]].concat());
+    assert!(said.contains("simple has no bins"), "{said}");
+
+    let [zero, one] = ["0", "1"].map(|party| Server::start(folder, &["t", "--party", party]));
+    let of_both = |status, arguments: &[&str]| {
+        let common = ["get", &zero.url, "t", "--other", &one.url, "--wait", "120"];
+        expect(folder, status, &[&common[..], arguments].concat())
+    };
+    let answer = of_both(1, &["--fetch", "--index", "4", "15", "7", "99"]);
+    assert_eq!(text(&answer.stdout), "4\tvalue 4\n15\tvalue 15\n99\tvalue 99\n");
+    assert!(text(&answer.stderr).contains("7: dropped: one before it lies in the same bin"));
+    let answer = of_both(1, &["--fetch", "--json", "--index", "4", "7"]);
+    let lines = text(&answer.stdout);
+    assert!(lines.contains(r#"{"index":7,"found":false,"dropped":true}"#), "{lines}");
+    // One by one, each with a query of its own.
+    let answer = of_both(0, &["--timings", "--index", "4", "7"]);
+    assert_eq!(text(&answer.stdout), "4\tvalue 4\n7\tvalue 7\n");
+    assert_eq!((zero.stop(), one.stop()), (0, 0));
+
+    expect(folder, 0, &["publish", "--repository", "r", "--base", "t"]);
+    let changed = expect(folder, 0, &["publish", "--repository", "r", "--changes", "changed.jsonl"]);
+    assert!(text(&changed.stdout).contains("100 rows, no changes"), "{}", text(&changed.stdout));
+    let plan =
+        ["plan", "--records", "10000", "--record-bytes", "64", "--servers", "2", "--bins", "8", "--json"];
+    let plan = text(&expect(folder, 0, &plan).stdout);
+    let lines: Vec<serde_json::Value> =
+        plan.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let xor = lines.iter().find(|line| line["protocol"] == "dpf-xor").unwrap();
+    // Keys of 1250 rows have two levels, of 178 bytes with all: 1 + 16 + 32 + 1 + 64 = 114.
+    assert_eq!(
+        (&xor["bins"], &xor["upload_bytes"], &xor["download_bytes"]),
+        (&8.into(), &912.into(), &512.into())
+    );
+    assert!(lines[0]["refused"].as_str().unwrap().contains("has no bins"));
+}
+
+#[test]
+fn servers_of_different_snapshots_are_told_apart_and_serve_again_once_both_are_updated() {
+    let folder = folder_with(&[("old.csv", "k,v\na,1\nb,2\n"), ("new.csv", "k,v\na,1\nb,3\n")]);
+    let folder = folder.path();
+    let versions = ["old", "new"].map(|version| {
+        let input = format!("{version}.csv");
+        let arguments = ["build", "--input", &input, "--key", "k", "--value", "v", "--protocol", "dpf-xor"];
+        let built = expect(folder, 0, &[&arguments[..], &["--name", "t", "--out", version]].concat());
+        let line = text(&built.stdout)
+            .lines()
+            .find_map(|line| Some(line.trim().strip_prefix("version ")?.trim().to_owned()));
+        line.expect("the build tells the version")
+    });
+    let start = |version: &str, party: &str| Server::start(folder, &[version, "--party", party]);
+    let get = |status, [zero, one]: [&Server; 2]| {
+        let arguments = ["get", &zero.url, "t", "b", "--other", &one.url, "--wait", "120"];
+        expect(folder, status, &arguments)
+    };
+    let (zero, one) = (start("old", "0"), start("old", "1"));
+    assert_eq!(text(&get(0, [&zero, &one]).stdout), "2\n");
+
+    assert_eq!(one.stop(), 0);
+    let one = start("new", "1");
+    let answer = get(2, [&zero, &one]);
+    let said = text(&answer.stderr);
+    let [old, new] = versions.each_ref().map(|version| &version[..8]);
+    assert!(said.contains(&format!("party 0 serves version {old}…, party 1 serves {new}…")), "{said}");
+    assert!(answer.stdout.is_empty());
+
+    assert_eq!(zero.stop(), 0);
+    let zero = start("new", "0");
+    assert_eq!(text(&get(0, [&zero, &one]).stdout), "3\n");
+}
+
+#[test]
+fn the_functions_and_words_of_two_servers_are_chosen_by_name() {
+    let folder = folder_with(&[("t.csv", "v\nzero\none\n")]);
+    let folder = folder.path();
+    let build = |out: &str, more: &[&str]| {
+        let arguments = [&["build", "--input", "t.csv", "--value", "v", "--out", out], more].concat();
+        spirea(folder, &arguments)
+    };
+    let refused = |more: &[&str], parts: &[&str]| {
+        let output = build("refused", more);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        for part in parts {
+            assert!(said.contains(part), "{part:?} is missing from\n{said}");
+        }
+        assert!(!folder.join("refused").exists());
+    };
+    let weak = ["--protocol", "dpf-xor", "--prf", "siphash"];
+    refused(&weak, &["siphash", "hash tables", "--accept-weak-prf"]);
+    refused(&["--protocol", "dpf-xor", "--prf", "rot13"], &["rot13", "chacha12"]);
+    refused(&["--protocol", "dpf-sum", "--word-bits", "16"], &["32 or 64"]);
+    for (out, more, set) in [
+        ("words", &["--protocol", "dpf-sum", "--word-bits", "64"][..], "aes-128, u64"),
+        ("chacha", &["--protocol", "dpf-sum", "--prf", "chacha12"], "chacha12, u32"),
+        ("weak", &[&weak[..], &["--accept-weak-prf"]].concat(), "siphash, bit"),
+    ] {
+        let output = build(out, more);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(set), "{}", text(&output.stdout));
+    }
+    let snapshots = ["words", "chacha", "weak"];
+    let [zero, one] =
+        ["0", "1"].map(|party| Server::start(folder, &[&snapshots, &["--party", party][..]].concat()));
+    let get = |name| ["get", &zero.url, name, "--other", &one.url, "--wait", "120", "--index", "1"];
+    for name in ["words", "chacha"] {
+        assert_eq!(text(&expect(folder, 0, &get(name)).stdout), "one\n");
+    }
+    let said = refusal(folder, &get("weak"));
+    for part in ["siphash", "hash tables", "--accept-weak-prf"] {
+        assert!(said.contains(part), "{part:?} is missing from\n{said}");
+    }
+    let answer = expect(folder, 0, &[&get("weak")[..], &["--accept-weak-prf"]].concat());
+    assert_eq!(text(&answer.stdout), "one\n");
+}
+
+#[test]
+fn budgets_for_keys_are_sizes_and_the_disk_s_needs_a_folder() {
+    let folder = TempDir::new().unwrap();
+    let said = refusal(folder.path(), &["serve", "t", "--keys-memory", "plenty"]);
+    assert!(said.contains("512MiB"), "{said}");
+    let said = refusal(folder.path(), &["serve", "t", "--keys-disk", "1GiB"]);
+    assert!(said.contains("--keys-dir"), "{said}");
+    // Neither is amiss here, but the snapshot.
+    let said = refusal(folder.path(), &["serve", "t", "--keys-memory", "1GiB"]);
+    assert!(said.contains("t/manifest.json"), "{said}");
+}
+
+#[test]
+fn benchmarks_report_a_ratio_to_a_measured_limit() {
+    let folder = TempDir::new().unwrap();
+    for (name, more) in [("scan", &["--batch", "4"][..]), ("hint", &[]), ("simple", &[])] {
+        let arguments = [&["bench", name, "--db-gib", "0.01", "--runs", "1", "--json"], more].concat();
+        let output = expect(folder.path(), 0, &arguments);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["name"], name);
+        for figure in ["seconds", "floor_seconds", "ratio"] {
+            assert!(report[figure].as_f64().unwrap() > 0.0, "{figure} of {report}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The `spirea` command: its use, its operation, and the service under faults.
+
+mod cli;
+mod cluster;
+mod command;
+mod gpu;
+mod habits;
+mod load;
+mod operate;
+mod pim;
+mod torture;

@@ -1,0 +1,164 @@
+//! A server is killed at random instants while it publishes, compacts and takes keys in.
+
+use std::collections::HashSet;
+use std::thread;
+
+use spirea_client::Session;
+use spirea_wire::Code;
+use tempfile::tempdir;
+
+use crate::torture::edition::Edition;
+use crate::torture::scale::{Dice, Scale};
+use crate::torture::service::{Http, Service, serve};
+use crate::torture::table::{ROWS, archive, changes, edition_of, editions, key, repository, snapshot};
+
+/// What is published to.
+const NAME: &str = "table";
+/// What clients register keys for.
+const KEYED: &str = "keyed";
+/// Clients whose keys are looked for after each restart.
+const REMEMBERED: usize = 3;
+/// The first edition that changes have; snapshots have those before.
+const FIRST_CHANGE: u64 = 10;
+
+/// What the table must be.
+struct Model {
+    /// With all that was acknowledged.
+    settled: Vec<u64>,
+    /// With what was sent last and was neither acknowledged nor refused.
+    unknown: Option<Vec<u64>>,
+    next: u64,
+    acknowledged: u64,
+}
+
+impl Model {
+    /// Publishes until the server is gone. One thing after the other: so the table is one of two.
+    fn publish(&mut self, service: &Service, archives: &[Vec<u8>], dice: &mut Dice) {
+        let http = Http::new();
+        loop {
+            let mut wanted = self.settled.clone();
+            let (what, body) = if dice.below(4) == 0 {
+                let which = dice.below(archives.len());
+                wanted.fill(which as u64 + 1);
+                ("snapshot", archives[which].clone())
+            } else {
+                let rows: HashSet<usize> = (0..=dice.below(3)).map(|_| dice.below(ROWS)).collect();
+                rows.iter().for_each(|&row| wanted[row] = self.next);
+                let body = changes(rows, self.next);
+                self.next += 1;
+                ("changes", body)
+            };
+            self.unknown = Some(wanted);
+            let Ok(reply) = service.publish(&http, NAME, what, &body) else { return };
+            assert_eq!(reply.status, 200, "{what}: {:?}", reply.refusal());
+            self.settled = self.unknown.take().expect("it has just been put there");
+            self.acknowledged += 1;
+        }
+    }
+
+    /// The table is the one with all that was acknowledged, or that with all of what was sent last, too.
+    fn check(&mut self, found: Vec<u64>) {
+        let right = found == self.settled || Some(&found) == self.unknown.as_ref();
+        assert!(right, "found {found:?}, acknowledged {:?}, sent {:?}", self.settled, self.unknown);
+        self.settled = found;
+        self.unknown = None;
+    }
+}
+
+/// Has the server take a client's keys; gives whether it said that it has.
+fn register(session: &Session, http: &Http, service: &Service) -> bool {
+    session.keys().into_iter().all(|keys| {
+        let Ok(reply) = http.post(&service.data(KEYED, "keys"), &[], &keys.request()) else { return false };
+        assert_eq!(reply.status, 200, "{:?}", reply.refusal());
+        keys.check(reply.body).unwrap();
+        true
+    })
+}
+
+/// The server answers under the keys that it took before it was killed; they are not sent again.
+fn answers(session: &mut Session, http: &Http, service: &Service) {
+    let round = session.query_keys(&[key(0).as_bytes()]).unwrap();
+    let reply = http.post(&service.data(KEYED, "query"), &[], &round.requests[0]).unwrap();
+    assert_eq!(reply.status, 200, "{:?}", reply.refusal());
+    let response = session.read(1, reply.body).unwrap();
+    let values = session.decode(round.pending, &[response]).unwrap().values;
+    assert_eq!(edition_of(0, values[0].as_ref()), 1);
+}
+
+/// Compacts until the server is gone.
+fn compact(service: &Service) {
+    let http = Http::new();
+    while let Ok(reply) = service.publish(&http, NAME, "compact", b"") {
+        if reply.status != 200 {
+            assert_eq!(reply.refusal().code, Code::Busy);
+        }
+    }
+}
+
+/// Registers keys until the server is gone; gives the clients whose keys it took.
+fn register_all(service: &Service, edition: &Edition) -> Vec<Session> {
+    let http = Http::new();
+    let clients = std::iter::repeat_with(|| edition.session());
+    clients.take_while(|session| register(session, &http, service)).collect()
+}
+
+#[test]
+fn a_killed_server_comes_back_with_all_that_it_acknowledged() {
+    let (scale, mut dice) = (Scale::chosen(), Dice::new(1));
+    let folder = tempdir().unwrap();
+    let folder = folder.path();
+    let snapshots = [1, 2, 3].map(|edition| snapshot(folder, NAME, "simple", edition));
+    let archives = snapshots.each_ref().map(archive);
+    let keyed = snapshot(folder, KEYED, "exppack-simple", 1);
+    let paths = [repository(folder, &snapshots[0]), repository(folder, &keyed)];
+    let (keys, log) = (folder.join("keys"), folder.join("server.log"));
+    // A database with keys takes long to load: it is there only sometimes.
+    let command = |keyed| {
+        let folders = [paths[0].as_path(), paths[1].as_path()];
+        serve(&folders[..1 + usize::from(keyed)], &["--keys-dir", keys.to_str().unwrap()])
+    };
+
+    let mut model = Model { settled: vec![1; ROWS], unknown: None, next: FIRST_CHANGE, acknowledged: 0 };
+    let mut remembered: Vec<Session> = Vec::new();
+    let (mut taken, mut in_flight) = (0, 0);
+    for kill in 0..=scale.kills {
+        let keyed = kill % scale.keyed_each == 0;
+        let service = Service::started(command(keyed), &log);
+        model.check(editions(&service.url, NAME, &folder.join("cache")).unwrap());
+        let http = Http::new();
+        if keyed {
+            remembered.iter_mut().for_each(|session| answers(session, &http, &service));
+        }
+        if kill == scale.kills {
+            break;
+        }
+        let edition = keyed.then(|| Edition::download(&http, &service, KEYED));
+        let mut publishing = Dice::new(2 + kill as u64);
+        let new = thread::scope(|scope| {
+            let publisher = scope.spawn(|| model.publish(&service, &archives, &mut publishing));
+            let compactor = scope.spawn(|| compact(&service));
+            let registrar =
+                scope.spawn(|| edition.map_or_else(Vec::new, |edition| register_all(&service, &edition)));
+            thread::sleep(dice.within(scale.life));
+            service.kill();
+            publisher.join().unwrap();
+            compactor.join().unwrap();
+            registrar.join().unwrap()
+        });
+        in_flight += usize::from(model.unknown.is_some());
+        taken += new.len();
+        remembered.extend(new);
+        remembered.drain(..remembered.len().saturating_sub(REMEMBERED));
+        // Killed while it loads, too.
+        if kill % 4 == 3 {
+            let loading = Service::start(command(false), &log).unwrap();
+            thread::sleep(dice.within(scale.life / 8));
+            loading.kill();
+        }
+    }
+    println!(
+        "{} kills: {} publications acknowledged, {in_flight} in flight, keys of {taken} clients taken; none lost",
+        scale.kills, model.acknowledged
+    );
+    assert!(model.acknowledged > 0 && taken > 0);
+}

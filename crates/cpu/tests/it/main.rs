@@ -1,0 +1,11 @@
+//! Every kernel against its definition, for every instruction set of this processor.
+
+mod common;
+mod fixed;
+mod matrix;
+mod module_fold;
+mod rates;
+mod ring;
+mod rotations;
+mod scalar_fold;
+mod share_fold;

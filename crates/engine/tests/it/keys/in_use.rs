@@ -1,0 +1,97 @@
+//! Keys that are prepared and used by several at once.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use spirea_engine::{ComputeTurn, Engine, EngineError, KeyRegistry, Reservation};
+use spirea_specimens::keyed::{PREPARED, keys, queries};
+use spirea_specimens::{VERSION, gate, no_hook};
+
+use super::fixture::{Fixture, both, database, in_memory, publish, register, set_bytes, submit};
+
+/// Turns that are counted, and room for keys or none.
+#[derive(Default)]
+struct Counted {
+    turn: Mutex<()>,
+    taken: AtomicUsize,
+    room: AtomicBool,
+}
+
+impl Reservation for Counted {
+    fn compute_turn(&self) -> ComputeTurn<'_> {
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        self.turn.lock().unwrap()
+    }
+
+    fn has_room_for_keys(&self) -> bool {
+        assert!(self.turn.try_lock().is_err(), "asked by who has the turn");
+        self.room.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn keys_are_prepared_in_turns_where_there_is_room() {
+    let engine = Arc::new(Engine::new(8, KeyRegistry::open(&in_memory(8)).unwrap()).unwrap());
+    let turns = Arc::new(Counted::default());
+    let (database, seen) = database("test", VERSION, 0, no_hook());
+    let database = database.with_reservation(Arc::clone(&turns) as Arc<dyn Reservation>);
+    let taken = || turns.taken.swap(0, Ordering::SeqCst);
+    database.measure().unwrap();
+    assert!(taken() > 1, "one for keys, and one for each batch");
+    engine.publish(database);
+    let fixture = Fixture { engine, seen };
+
+    turns.room.store(true, Ordering::SeqCst);
+    let hash = fixture.register(&keys(1));
+    assert_eq!((taken(), fixture.ask(hash).unwrap(), taken()), (1, 1, 1));
+    // Those that are there serve on; others are refused for a while.
+    turns.room.store(false, Ordering::SeqCst);
+    let prepared = fixture.seen.prepared();
+    let refused = register(&fixture.engine, "test", &keys(2)).unwrap_err();
+    assert!(matches!(refused, EngineError::KeysInUse { retry_after } if retry_after > Duration::ZERO));
+    assert!(!refused.accepted() && fixture.seen.prepared() == prepared);
+    assert_eq!(fixture.ask(hash).unwrap(), 1);
+    turns.room.store(true, Ordering::SeqCst);
+    assert_eq!(fixture.ask(fixture.register(&keys(2))).unwrap(), 2);
+}
+
+#[test]
+fn keys_that_are_evicted_while_in_use_are_used_to_the_end() {
+    let engine = Arc::new(Engine::new(8, KeyRegistry::open(&in_memory(1)).unwrap()).unwrap());
+    let (hook, begins, go) = gate();
+    let seen = publish(&engine, "test", VERSION, 0, hook);
+    let fixture = Fixture { engine, seen };
+    let submit = |keys| submit(&fixture.engine, "test", &VERSION, Some(keys), queries(1));
+    let a = fixture.register(&keys(1));
+    let (running, waiting) = (submit(a).unwrap(), submit(a).unwrap());
+    begins.recv().unwrap();
+    fixture.register(&keys(2));
+    assert!(matches!(submit(a).map(drop), Err(EngineError::UnknownKeys)));
+    assert_eq!(fixture.seen.alive(), 2);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for ticket in [running, waiting] {
+        go.send(()).unwrap();
+        assert_eq!(runtime.block_on(ticket).unwrap().answers[0][0][0], 1);
+    }
+    // And no longer.
+    assert_eq!(fixture.seen.alive(), 1);
+}
+
+#[test]
+fn requests_with_one_need_prepare_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let hash = Fixture::new(&both(folder.path())).register(&keys(1));
+    let fixture = Fixture::new(&both(folder.path()));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(fixture.ask(hash).unwrap(), 1));
+        }
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(fixture.register(&keys(2)), *blake3::hash(&keys(2)).as_bytes()));
+        }
+    });
+    assert_eq!(fixture.seen.prepared(), 2);
+    assert_eq!(fixture.usage(), [(2, 2 * PREPARED), (2, 2 * set_bytes())]);
+}

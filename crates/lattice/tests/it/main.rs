@@ -1,0 +1,4 @@
+//! Noise of the ring steps: measured, and bounded.
+
+mod bound;
+mod noise;

@@ -1,0 +1,15 @@
+//! Tables, snapshots and repositories on disk, read and answered as clients do.
+
+mod aimed;
+mod changes;
+mod damage;
+mod faults;
+mod formats;
+mod layout;
+mod memory;
+mod proofs;
+mod refusals;
+mod repository;
+mod round_trip;
+mod rows;
+mod stored_bytes;

@@ -1,0 +1,4 @@
+//! The protobuf envelope.
+
+mod envelope;
+mod generated;
