@@ -55,6 +55,18 @@ pub(crate) enum Overdue {
 }
 
 impl State {
+    /// Returns what has taken too long at `now`, or the time of the next check. Later events set deadlines that are no sooner
+    /// than that time.
+    fn check(&self, now: Instant, limits: &Limits, room: Room) -> Result<Overdue, Instant> {
+        let soonest = limits.idle_timeout.min(limits.read_timeout).min(limits.write_timeout);
+        let latest = now + if room == Room::None { soonest.min(CROWDED_PATIENCE) } else { soonest };
+        match self.deadline(limits, room) {
+            Some((deadline, overdue)) if deadline <= now => Ok(overdue),
+            Some((deadline, _)) => Err(deadline.min(latest)),
+            None => Err(latest),
+        }
+    }
+
     fn deadline(&self, limits: &Limits, room: Room) -> Option<(Instant, Overdue)> {
         let patience = |time: Duration| if room == Room::None { time.min(CROWDED_PATIENCE) } else { time };
         match (self.requests, self.sending, self.heard) {
@@ -95,17 +107,11 @@ impl Activity {
     /// room for others.
     pub async fn overdue(&self, limits: &Limits, room: &watch::Receiver<Room>) -> Overdue {
         let mut room = room.clone();
-        // No deadline that comes up later is sooner than this.
-        let soonest = limits.idle_timeout.min(limits.read_timeout).min(limits.write_timeout);
         loop {
             let now_room = *room.borrow_and_update();
-            let deadline = self.lock().deadline(limits, now_room);
-            let soonest = if now_room == Room::None { soonest.min(CROWDED_PATIENCE) } else { soonest };
-            let latest = Instant::now() + soonest;
-            let wake = match deadline {
-                Some((deadline, overdue)) if deadline <= Instant::now() => return overdue,
-                Some((deadline, _)) => deadline.min(latest),
-                None => latest,
+            let wake = match self.lock().check(Instant::now(), limits, now_room) {
+                Ok(overdue) => return overdue,
+                Err(wake) => wake,
             };
             // The port outlives its connections; where it does not, nobody waits for room.
             let changed = async {
@@ -224,7 +230,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use tokio::time::advance;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -238,62 +244,72 @@ mod tests {
         }
     }
 
-    /// How long it takes until something is overdue, by the virtual clock.
-    async fn overdue(activity: &Activity) -> (u64, Overdue) {
-        let (started, (_port, room)) = (Instant::now(), watch::channel(Room::Some));
-        let overdue = activity.overdue(&limits(), &room).await;
-        (started.elapsed().as_secs(), overdue)
+    /// The time from `start` until something is overdue, if nothing happens meanwhile; `None` after an hour.
+    fn overdue(activity: &Activity, start: Instant) -> Option<(Duration, Overdue)> {
+        let mut now = start;
+        while now < start + Duration::from_secs(3600) {
+            match activity.lock().check(now, &limits(), Room::Some) {
+                Ok(overdue) => return Some((now - start, overdue)),
+                Err(wake) => {
+                    assert!(wake > now, "a check that is due again at once would never end");
+                    now = wake;
+                }
+            }
+        }
+        None
     }
 
-    fn hear(activity: &Activity) {
-        activity.lock().heard.get_or_insert_with(Instant::now);
+    fn after(seconds: u64, overdue: Overdue) -> Option<(Duration, Overdue)> {
+        Some((Duration::from_secs(seconds), overdue))
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_first_byte_a_head_without_end_and_a_pause_after_a_response_have_their_times() {
+    fn hear(activity: &Activity, now: Instant) {
+        activity.lock().heard.get_or_insert(now);
+    }
+
+    #[test]
+    fn a_first_byte_a_head_without_end_and_a_pause_after_a_response_have_their_times() {
         let activity = Activity::new();
-        assert_eq!(overdue(&activity).await, (30, Overdue::Head));
-        let activity = Activity::new();
-        hear(&activity);
-        advance(Duration::from_secs(10)).await;
+        let start = activity.lock().rested;
+        assert_eq!(overdue(&activity, start), after(30, Overdue::Head));
+        let later = start + Duration::from_secs(10);
+        hear(&activity, start);
         // More bytes give no more time.
-        hear(&activity);
-        assert_eq!(overdue(&activity).await, (20, Overdue::Head));
+        hear(&activity, later);
+        assert_eq!(overdue(&activity, later), after(20, Overdue::Head));
         let activity = Activity::new();
         drop(activity.begin());
-        assert_eq!(overdue(&activity).await, (120, Overdue::Idle));
+        let start = activity.lock().rested;
+        assert_eq!(overdue(&activity, start), after(120, Overdue::Idle));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn connections_without_a_request_make_room_for_others() {
         let (port, room) = watch::channel(Room::Some);
         let (idle, busy) = (Activity::new(), Activity::new());
+        idle.lock().rested -= 5 * CROWDED_PATIENCE;
         let _request = busy.begin();
         let limits = limits();
-        let (closed, asking) = (idle.overdue(&limits, &room), busy.overdue(&limits, &room));
-        let crowd = async {
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            port.send_replace(Room::None);
-        };
-        let started = Instant::now();
-        tokio::select! {
-            (overdue, ()) = async { tokio::join!(closed, crowd) } => {
-                assert_eq!((started.elapsed().as_secs(), overdue), (5, Overdue::Head));
-            }
-            _ = asking => panic!("a request was cut off"),
-        }
+        let mut closed = std::pin::pin!(idle.overdue(&limits, &room));
+        assert!(timeout(Duration::ZERO, &mut closed).await.is_err(), "there is room");
+        port.send_replace(Room::None);
+        assert_eq!(closed.await, Overdue::Head);
+        let asking = timeout(2 * CROWDED_PATIENCE, busy.overdue(&limits, &room));
+        assert!(asking.await.is_err(), "a request was cut off");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_computation_has_no_end_and_a_response_that_nobody_takes_has() {
+    #[test]
+    fn a_computation_has_no_end_and_a_response_that_nobody_takes_has() {
         let activity = Activity::new();
         let busy = activity.begin();
-        hear(&activity);
-        let patience = tokio::time::timeout(Duration::from_secs(3600), overdue(&activity));
-        assert!(patience.await.is_err());
+        let start = activity.lock().rested;
+        hear(&activity, start);
+        assert_eq!(overdue(&activity, start), None);
         let response = busy.until_sent(Response::new(Body::from("answer")));
-        assert_eq!(overdue(&activity).await, (10, Overdue::Response));
+        let sent = activity.lock().sent;
+        assert_eq!(overdue(&activity, sent), after(10, Overdue::Response));
         drop(response);
-        assert_eq!(overdue(&activity).await, (120, Overdue::Idle));
+        let rested = activity.lock().rested;
+        assert_eq!(overdue(&activity, rested), after(120, Overdue::Idle));
     }
 }

@@ -1,4 +1,0 @@
-//! The protobuf envelope.
-
-mod envelope;
-mod generated;
