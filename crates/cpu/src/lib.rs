@@ -18,12 +18,13 @@ mod machine;
 mod matrix;
 mod memory;
 mod module;
+mod parallel;
 mod prefetch;
 pub mod rates;
 mod ring;
 
 #[cfg(test)]
-#[path = "../tests/common/oracle.rs"]
+#[path = "../tests/it/common/oracle.rs"]
 mod oracle;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -98,6 +99,14 @@ impl CpuBackend {
         self.found.isa()
     }
 
+    /// Runs `work` on the backend's threads, through a pointer: see [`parallel`].
+    fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let (mut work, mut result) = (Some(work), None);
+        let run: &mut (dyn FnMut() + Send) = &mut || result = work.take().map(|work| work());
+        self.pool.install(run);
+        result.expect("the threads have done the work")
+    }
+
     /// The number of threads.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
@@ -134,11 +143,11 @@ impl Backend for CpuBackend {
     }
 
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<CpuMatrix, BackendError> {
-        self.pool.install(|| CpuMatrix::copy_of(layout, bytes))
+        self.install(|| CpuMatrix::copy_of(layout, bytes))
     }
 
     fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<CpuMatrix, BackendError> {
-        self.pool.install(|| CpuMatrix::open(&stored))
+        self.install(|| CpuMatrix::open(&stored))
     }
 
     fn layout(&self, matrix: &CpuMatrix) -> PanelLayout {
@@ -148,7 +157,7 @@ impl Backend for CpuBackend {
     fn scalar_fold(&self, matrix: &CpuMatrix, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
         let layout = matrix.layout();
         layout.batch_of(queries)?;
-        Ok(self.pool.install(|| {
+        Ok(self.install(|| {
             with_token!(self.found, PORTABLE, kernel => {
                 fold::driver::scalar_fold(kernel, matrix.quads(), layout, queries)
             })
@@ -178,7 +187,7 @@ impl Backend for CpuBackend {
                 layout.columns()
             )));
         }
-        Ok(self.pool.install(|| {
+        Ok(self.install(|| {
             with_token!(self.found, PORTABLE, kernel => {
                 module::module_fold(kernel, matrix.quads(), layout, a, module::CHUNK_BLOCKS)
             })

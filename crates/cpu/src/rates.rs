@@ -34,7 +34,7 @@ pub fn read_bandwidth(threads: usize, bytes: &[u8]) -> Result<f64, BackendError>
     let share = quads.len().div_ceil(threads);
     // How far ahead to ask is best tried: it depends on the machine, and 0 leaves it to the hardware.
     let seconds = [0, 1024, 4096, 16384].into_iter().map(|ahead| {
-        backend.pool.install(|| {
+        backend.install(|| {
             best_of(RUNS, || {
                 let sums = quads
                     .par_chunks(share)

@@ -25,6 +25,7 @@ use crate::ahead::{APART_BYTES, SHARE_FOLD, SHARE_FOLD_PAIRS};
 use crate::aligned::Aligned;
 use crate::isa::{Found, Portable, with_token};
 use crate::matrix::CpuRows;
+use crate::parallel::Each as _;
 
 /// The most keys that share one reading of the database.
 const GROUP_KEYS: usize = 64;
@@ -71,8 +72,8 @@ pub(crate) struct Task<'a> {
 /// are fewer tasks than threads want.
 pub(crate) fn share_folds(tree: &dyn Tree, found: Found, rows: &CpuRows, tasks: &[Task<'_>]) -> Vec<u8> {
     let pieces = (PIECES_PER_THREAD * rayon::current_num_threads()).div_ceil(tasks.len().max(1));
-    let answers = tasks.par_iter().map(|task| share_fold(tree, found, rows, task, pieces));
-    answers.collect::<Vec<_>>().concat()
+    let answers: Vec<_> = tasks.par_iter().collected(&|task| share_fold(tree, found, rows, task, pieces));
+    answers.concat()
 }
 
 /// The answers of a task's keys, one after another.

@@ -53,7 +53,7 @@ impl CpuBackend {
             Traversal::LevelByLevel => level_by_level,
             Traversal::BranchParallel => branch_parallel,
         };
-        self.pool.install(|| keys.par_iter().map(|key| of_key(evaluation, key)).collect())
+        self.install(|| keys.par_iter().map(|key| of_key(evaluation, key)).collect())
     }
 
     /// Expands the whole domain of each key and hands over its leaves' shares, with the key's place among the keys, as
@@ -65,7 +65,7 @@ impl CpuBackend {
     pub fn evaluate_shares(&self, prf: PrfKind, keys: &[Key], done: impl Fn(usize, Vec<Leaf>) + Sync) {
         let tree = trees::tree(self.isa(), prf);
         let each = keys.par_iter().enumerate().with_max_len(1);
-        self.pool.install(|| each.for_each(|(place, key)| done(place, shares(&*tree, key))));
+        self.install(|| each.for_each(|(place, key)| done(place, shares(&*tree, key))));
     }
 }
 

@@ -48,11 +48,11 @@ impl ShareBackend for CpuBackend {
     type Rows = CpuRows;
 
     fn upload_rows(&self, layout: RowLayout, bytes: &[u8]) -> Result<CpuRows, BackendError> {
-        self.pool.install(|| CpuRows::copy_of(layout, bytes))
+        self.install(|| CpuRows::copy_of(layout, bytes))
     }
 
     fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<CpuRows, BackendError> {
-        self.pool.install(|| CpuRows::open(&stored))
+        self.install(|| CpuRows::open(&stored))
     }
 
     fn row_layout(&self, rows: &CpuRows) -> RowLayout {
@@ -80,6 +80,6 @@ impl ShareBackend for CpuBackend {
         };
         let tasks = folds.iter().map(task).collect::<Result<Vec<_>, BackendError>>()?;
         let tree = tree(self.isa(), prf);
-        Ok(self.pool.install(|| driver::share_folds(&*tree, self.found, rows, &tasks)))
+        Ok(self.install(|| driver::share_folds(&*tree, self.found, rows, &tasks)))
     }
 }

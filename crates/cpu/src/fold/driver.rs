@@ -15,6 +15,7 @@ use spirea_backend::{PANEL_ROWS, PanelLayout, QUAD};
 use super::tile::Tile;
 use super::{Microkernel, Operand, PanelSums, Quad, digits};
 use crate::ahead::{APART_BYTES, SCAN, SCAN_PAIRS};
+use crate::parallel::Each as _;
 use crate::prefetch::Lines;
 
 /// Bytes of packed queries that a block of columns may have: half of a small second-level cache.
@@ -41,12 +42,15 @@ pub(crate) fn scalar_fold<K: Microkernel>(
 
     let mut sums: Vec<PanelSums> = vec![[0; PANEL_ROWS]; layout.panels() * batch];
     let chunk = layout.panels().div_ceil(CHUNKS_PER_THREAD * rayon::current_num_threads());
-    sums.par_chunks_mut(chunk * batch)
-        .zip(quads.par_chunks(chunk * layout.quads()))
-        .for_each(|(sums, quads)| fold_chunk(kernel, layout, batch, &tiles, &operands, quads, sums));
+    sums.par_chunks_mut(chunk * batch).zip(quads.par_chunks(chunk * layout.quads())).each(&|(
+        sums,
+        quads,
+    )| {
+        fold_chunk(kernel, layout, batch, &tiles, &operands, quads, sums)
+    });
 
     let mut answers = vec![0; layout.rows() * batch];
-    answers.par_chunks_mut(layout.rows()).enumerate().for_each(|(query, answer)| {
+    answers.par_chunks_mut(layout.rows()).enumerate().each(&|(query, answer)| {
         for (panel, rows) in answer.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().enumerate() {
             *rows = sums[panel * batch + query];
         }
@@ -73,7 +77,7 @@ fn pack<K: Microkernel>(
     for tile in tiles {
         let (of_tile, others) = rest.split_at_mut(tile.len() * layout.quads());
         rest = others;
-        of_tile.par_chunks_mut(PIECE * tile.len()).enumerate().for_each(|(piece, operands)| {
+        of_tile.par_chunks_mut(PIECE * tile.len()).enumerate().each(&|(piece, operands)| {
             for (i, query) in tile.clone().enumerate() {
                 let words = &queries[query * layout.columns()..(query + 1) * layout.columns()];
                 let words = &words.as_chunks::<QUAD>().0[piece * PIECE..];

@@ -46,6 +46,7 @@ use rayon::prelude::*;
 use spirea_backend::{PANEL_ROWS, PanelLayout, RING_DEGREE, RingMatrix};
 
 use crate::fold::Quad;
+use crate::parallel::Each as _;
 pub(crate) use lanes::PairLanes;
 use prepare::Prepared;
 use rows::{Rows, Scratch};
@@ -79,15 +80,16 @@ pub(crate) fn module_fold<K: ModuleKernel>(
     let prepared = Prepared::new(a, chunk_blocks);
     let mut hint = vec![0; layout.rows() * width];
     let groups = PANEL_ROWS / K::LANES;
-    hint.par_chunks_mut(K::LANES * width).enumerate().for_each_init(
-        || Scratch::new(kernel, a.rank),
-        |scratch, (group, hint)| {
-            let panel = &quads[group / groups * layout.quads()..][..layout.quads()];
-            let first_row = group % groups * K::LANES;
-            for chunk in 0..prepared.chunks() {
-                kernel.fold_rows(Rows { prepared: &prepared, chunk, panel, first_row, scratch, hint });
-            }
-        },
-    );
+    hint.par_chunks_mut(K::LANES * width).enumerate().each_with(&|| Scratch::new(kernel, a.rank), &|scratch,
+                                                                                                    (
+        group,
+        hint,
+    )| {
+        let panel = &quads[group / groups * layout.quads()..][..layout.quads()];
+        let first_row = group % groups * K::LANES;
+        for chunk in 0..prepared.chunks() {
+            kernel.fold_rows(Rows { prepared: &prepared, chunk, panel, first_row, scratch, hint });
+        }
+    });
     hint
 }

@@ -12,6 +12,7 @@ use super::modular::{Factor, Prime};
 use super::ntt::{Forward, Inverse};
 use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
+use crate::parallel::Each as _;
 
 /// Ciphertexts of one query, or their b halves alone, in order, as values below the primes, each tile by tile.
 #[derive(Debug)]
@@ -90,16 +91,17 @@ pub(super) fn add_bodies<L: WordLanes<W>, const W: usize, const HALVES: usize>(
         let words = folded[bodies.of(query)].chunks(tables.degree());
         ciphertexts.words_mut().chunks_exact_mut(HALVES * tables.words()).zip(words)
     });
-    with_words.collect::<Vec<_>>().into_par_iter().for_each_init(
-        || vec![0; tables.degree()],
-        |values, (ciphertext, words)| {
-            let mut whole = Cow::Borrowed(words);
-            if words.len() < tables.degree() {
-                whole.to_mut().resize(tables.degree(), 0);
-            }
-            lanes.run(AddBodies::<HALVES> { tables, words: &whole, bits, bodies: values, ciphertext });
-        },
-    );
+    with_words.collect::<Vec<_>>().into_par_iter().each_with(&|| vec![0; tables.degree()], &|values,
+                                                                                             (
+        ciphertext,
+        words,
+    )| {
+        let mut whole = Cow::Borrowed(words);
+        if words.len() < tables.degree() {
+            whole.to_mut().resize(tables.degree(), 0);
+        }
+        lanes.run(AddBodies::<HALVES> { tables, words: &whole, bits, bodies: values, ciphertext });
+    });
     Ok(())
 }
 
@@ -157,15 +159,16 @@ pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
         let words = of_query(query).flat_map(|part| part.words(tables).chunks_exact(2 * tables.words()));
         out.chunks_exact_mut(bytes).zip(words)
     });
-    switched.collect::<Vec<_>>().into_par_iter().for_each_init(
-        || vec![0; 2 * tables.words()],
-        |room, (out, ciphertext)| {
-            let (out_a, out_b) = out.split_at_mut(bits.a as usize * tables.degree() / 8);
-            for (i, out, bits) in [(0, out_a, bits.a), (1, out_b, bits.b)] {
-                switch.polynomial(lanes, tables, room, polynomial(tables, ciphertext, i), bits, out);
-            }
-        },
-    );
+    switched.collect::<Vec<_>>().into_par_iter().each_with(&|| vec![0; 2 * tables.words()], &|room,
+                                                                                              (
+        out,
+        ciphertext,
+    )| {
+        let (out_a, out_b) = out.split_at_mut(bits.a as usize * tables.degree() / 8);
+        for (i, out, bits) in [(0, out_a, bits.a), (1, out_b, bits.b)] {
+            switch.polynomial(lanes, tables, room, polynomial(tables, ciphertext, i), bits, out);
+        }
+    });
     Ok(answers)
 }
 
@@ -182,10 +185,13 @@ pub(super) fn switch_halves<L: WordLanes<W>, const W: usize>(
     let switched = answers.iter_mut().zip(halves).flat_map(|(out, halves)| {
         out.chunks_exact_mut(bytes).zip(halves.words(tables).chunks_exact(tables.words()))
     });
-    switched.collect::<Vec<_>>().into_par_iter().for_each_init(
-        || vec![0; 2 * tables.words()],
-        |room, (out, half)| switch.polynomial(lanes, tables, room, half.chunks_exact(W), bits, out),
-    );
+    switched.collect::<Vec<_>>().into_par_iter().each_with(&|| vec![0; 2 * tables.words()], &|room,
+                                                                                              (
+        out,
+        half,
+    )| {
+        switch.polynomial(lanes, tables, room, half.chunks_exact(W), bits, out)
+    });
     Ok(answers)
 }
 

@@ -19,6 +19,7 @@ use super::pool::WorkingMemory;
 use super::product::{DigitKeys, Operands, Results, multiply};
 use super::scratch::{Scratch, room};
 use super::tables::{Monomial, RingTables, Substitution};
+use crate::parallel::Each as _;
 
 /// The order in which a tree of substitutions is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -56,7 +57,7 @@ pub(super) fn expand<L: WordLanes<W>, const W: usize>(
         let tree = Tree::new(lanes, tables, expansion, keys)?;
         tree.grow(memory, schedule, expansion, |root| in_tiles(tables, words, root))
     };
-    queries.par_iter().map(of_query).collect()
+    queries.par_iter().collected(&of_query)
 }
 
 /// One leaf of each query of a batch.
@@ -84,7 +85,7 @@ pub(super) fn expand_leaf<L: WordLanes<W>, const W: usize>(
         let tree = Tree::new(lanes, tables, expansion, keys)?;
         tree.grow(memory, schedule, expansion, |root| leaves.copy(tables, leaf, root))
     };
-    keys.par_iter().zip(leaves).map(of_query).collect()
+    keys.par_iter().zip(leaves).collected(&of_query)
 }
 
 /// A tree of substitutions with its keys, level by level.
@@ -139,21 +140,17 @@ impl<'a, L> Tree<'a, L> {
             let count = |level| expansion.nodes(level) * ciphertext;
             let groups = children.as_words_mut()[..count(level + 1)].par_chunks_mut(2 * GROUP * ciphertext);
             let groups = groups.zip(parents.as_words()[..count(level)].par_chunks(GROUP * ciphertext));
-            groups.for_each_init(
-                || memory.scratch(),
-                |scratch, (children, nodes)| {
-                    self.split(scratch, level, nodes, Children::nodes(tables, children));
-                },
-            );
+            groups.each_with(&|| memory.scratch(), &|scratch, (children, nodes)| {
+                self.split(scratch, level, nodes, Children::nodes(tables, children));
+            });
             std::mem::swap(&mut parents, &mut children);
         }
         let mut leaves = RingLeaves::room(tables, memory, expansion.leaves())?;
         let of_block = ciphertext << (whole_levels - block_level);
         let roots = parents.as_words()[..expansion.nodes(whole_levels) * ciphertext].par_chunks(of_block);
-        leaves.blocks_mut(tables).zip(roots).for_each_init(
-            || memory.scratch(),
-            |scratch, (block, roots)| self.fill(scratch, whole_levels..levels, block, roots),
-        );
+        leaves.blocks_mut(tables).zip(roots).each_with(&|| memory.scratch(), &|scratch, (block, roots)| {
+            self.fill(scratch, whole_levels..levels, block, roots)
+        });
         Ok(leaves)
     }
 

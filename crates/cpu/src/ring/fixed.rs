@@ -22,6 +22,7 @@ use super::pool::{Words, WorkingMemory};
 use super::rotate::{add_rotated, rotate};
 use super::substitute::{Added, Children, Stored, Substitute, Target};
 use super::tables::{Automorphism, RingTables};
+use crate::parallel::Each as _;
 
 /// What packing needs of uniform halves that are constants.
 #[derive(Debug)]
@@ -175,9 +176,9 @@ impl<L> Recorder<'_, L> {
         let Self { room: Room { lanes, tables, .. }, decomposition } = self;
         let (levels, degree) = (decomposition.levels(), tables.degree());
         let to = fixed.digits.as_words_mut()[first * fixed.of_one..].par_chunks_mut(fixed.of_one);
-        to.zip(&sources).for_each_init(
-            || (vec![0; 2 * tables.words()], vec![0; levels * degree], vec![0; degree]),
-            |(images, fields, term), (to, (automorphism, ciphertext))| {
+        to.zip(&sources).each_with(
+            &|| (vec![0; 2 * tables.words()], vec![0; levels * degree], vec![0; degree]),
+            &|(images, fields, term), (to, (automorphism, ciphertext))| {
                 let (image, residues) = images.split_at_mut(tables.words());
                 write_image(*lanes, tables, automorphism, ciphertext, 0, image);
                 decomposition.decompose(*lanes, tables, image, residues, fields);
@@ -253,7 +254,7 @@ impl<L> Packer<'_, L> {
     {
         let Room { tables, memory, .. } = self.room;
         let (rotations, one) = (self.fixed.packing.rotations, tables.words());
-        let chunks: Vec<Vec<u32>> = queries.par_iter().map(|query| self.chunks(query)).collect();
+        let chunks: Vec<Vec<u32>> = queries.par_iter().collected(&|query| self.chunks(query));
         let images = || memory.words(rotations.leaves().checked_mul(one), "the rotated chunks");
         let mut images = queries.iter().map(|_| images()).collect::<Result<Vec<_>, _>>()?;
         // Chunk by chunk, so that the queries read its digits one after another.
@@ -266,17 +267,17 @@ impl<L> Packer<'_, L> {
             })
             .collect();
         tasks.sort_by_key(|&(chunk, query, _)| (chunk, query));
-        tasks.into_par_iter().for_each(|(chunk, query, images)| {
+        tasks.into_par_iter().each(&|(chunk, query, images)| {
             images[..one].copy_from_slice(&chunks[query][chunk * one..][..one]);
             self.rotate(queries[query], chunk, images);
         });
         let of_query = |images: Words| {
             let mut leaves = RingLeaves::room(tables, memory, rotations.leaves())?;
             let blocks = leaves.blocks_mut(tables).zip(images.as_words().par_chunks(BLOCK * one));
-            blocks.for_each(|(mut block, images)| block.set_all(images));
+            blocks.each(&|(mut block, images)| block.set_all(images));
             Ok(leaves)
         };
-        images.into_par_iter().map(of_query).collect()
+        images.into_par_iter().collected(&of_query)
     }
 
     /// The b halves of a query's chunks.
@@ -345,7 +346,7 @@ impl<L> Packer<'_, L> {
             })
             .collect();
         tasks.sort_by_key(|&(result, query, _)| (result, query));
-        tasks.into_par_iter().for_each(|(result, query, terms)| {
+        tasks.into_par_iter().each(&|(result, query, terms)| {
             for (term, number) in (0..big - 1).rev().zip(self.fixed.of_result(result)..) {
                 let (to, from) = terms.split_at_mut((term + 1) * one);
                 let added = Added(&mut to[term * one..]);

@@ -23,6 +23,7 @@ use super::ntt::Forward;
 use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
 use crate::ahead::{POLY_FOLD, POLY_FOLD_B, SECOND_LEVEL};
+use crate::parallel::Each as _;
 use crate::prefetch::{Lines, prefetch, prefetch_second_level};
 
 /// Groups of rows whose columns stay in the first-level cache while the queries go by.
@@ -145,27 +146,29 @@ pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
         let height = L::FOLD_ROWS.min(rows - top);
         let block = &mut block.as_words_mut()[..height * width * polynomial];
         // Column by column, like the matrix.
-        block.par_chunks_mut(polynomial).enumerate().for_each_init(
-            || vec![0; tables.degree()],
-            |coefficients, (i, values)| {
-                fill(top + i % height, first + i / height, coefficients);
-                lanes.run(Encode { tables, coefficients, values });
-            },
-        );
-        plain.tiles_mut(tables.tiles()).enumerate().for_each_init(
-            || vec![0; height * width * W],
-            |of_tile, (i, (prime, tile))| {
-                for (to, values) in of_tile.chunks_exact_mut(W).zip(block.chunks_exact(polynomial)) {
-                    to.copy_from_slice(&values[i * W..][..W]);
-                }
-                let stored = prime.stored(width);
-                let to = &mut tile[(rows * prime.stored(first) + stored * top) * W..][..height * stored * W];
-                match prime.narrow {
-                    Some(narrow) => narrow.pack(of_tile, height * W, to),
-                    None => to.copy_from_slice(of_tile),
-                }
-            },
-        );
+        block.par_chunks_mut(polynomial).enumerate().each_with(&|| vec![0; tables.degree()], &|coefficients,
+                                                                                               (
+            i,
+            values,
+        )| {
+            fill(top + i % height, first + i / height, coefficients);
+            lanes.run(Encode { tables, coefficients, values });
+        });
+        plain.tiles_mut(tables.tiles()).enumerate().each_with(&|| vec![0; height * width * W], &|of_tile,
+                                                                                                 (
+            i,
+            (prime, tile),
+        )| {
+            for (to, values) in of_tile.chunks_exact_mut(W).zip(block.chunks_exact(polynomial)) {
+                to.copy_from_slice(&values[i * W..][..W]);
+            }
+            let stored = prime.stored(width);
+            let to = &mut tile[(rows * prime.stored(first) + stored * top) * W..][..height * stored * W];
+            match prime.narrow {
+                Some(narrow) => narrow.pack(of_tile, height * W, to),
+                None => to.copy_from_slice(of_tile),
+            }
+        });
     }
     Ok(())
 }
@@ -229,7 +232,7 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
     let sums = sums.as_words_mut();
     for first in (0..tables.tiles()).step_by(band) {
         let count = band.min(tables.tiles() - first);
-        sums[..count * of_tile].par_chunks_mut(of_tile).enumerate().for_each(|(i, sums)| {
+        sums[..count * of_tile].par_chunks_mut(of_tile).enumerate().each(&|(i, sums)| {
             let tile = first + i;
             let leaves: Vec<Vec<&[u32]>> =
                 leaves.iter().map(|leaves| leaves.tile(tables, tile).collect()).collect();
@@ -266,7 +269,7 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
             });
             let places: Vec<usize> = places.collect();
             let ciphertexts = ciphertexts.words_mut().par_chunks_mut(HALVES * tables.words());
-            ciphertexts.zip(places).for_each(|(ciphertext, place)| {
+            ciphertexts.zip(places).each(&|(ciphertext, place)| {
                 let to = ciphertext[first * HALVES * W..].chunks_exact_mut(HALVES * W);
                 for (to, sums) in to.zip(sums[..count * of_tile].chunks_exact(of_tile)) {
                     to.copy_from_slice(&sums[place * HALVES * W..][..HALVES * W]);

@@ -123,7 +123,7 @@ impl RingBackend for CpuBackend {
     }
 
     fn keys(&self, tables: &RingTables, keys: EvaluationKeys<'_>) -> Result<RingKeys, BackendError> {
-        self.pool.install(|| RingKeys::new(tables, keys))
+        self.install(|| RingKeys::new(tables, keys))
     }
 
     fn encode(
@@ -135,7 +135,7 @@ impl RingBackend for CpuBackend {
     ) -> Result<RingPlain, BackendError> {
         let mut plain =
             with_lanes!(self.found, lanes => RingPlain::room(lanes, tables, &self.memory, rows, columns))?;
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => plain.blocks().try_for_each(|block| {
                 fold::encode_columns(lanes, tables, &self.memory, &mut plain, block, fill)
             }))
@@ -149,7 +149,7 @@ impl RingBackend for CpuBackend {
         expansion: Expansion,
         queries: &[(&RingKeys, &[u32])],
     ) -> Result<Vec<RingLeaves>, BackendError> {
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => {
                 expand::expand(lanes, tables, &self.memory, self.schedule, expansion, queries)
             })
@@ -164,7 +164,7 @@ impl RingBackend for CpuBackend {
         leaves: &Vec<RingLeaves>,
         leaf: usize,
     ) -> Result<Vec<RingLeaves>, BackendError> {
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => {
                 let roots = expand::Roots { leaves, leaf };
                 expand::expand_leaf(lanes, tables, &self.memory, self.schedule, expansion, keys, roots)
@@ -179,7 +179,7 @@ impl RingBackend for CpuBackend {
         keys: &[&RingKeys],
         leaves: &Vec<RingLeaves>,
     ) -> Result<Vec<RingLeaves>, BackendError> {
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => {
                 rotate::rotate(lanes, tables, &self.memory, rotations, keys, leaves)
             })
@@ -192,7 +192,7 @@ impl RingBackend for CpuBackend {
         plain: &[RingPlain],
         leaves: &Vec<RingLeaves>,
     ) -> Result<Vec<RingCiphertexts>, BackendError> {
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => {
                 fold::poly_fold(lanes, tables, &self.memory, plain, leaves)
             })
@@ -206,7 +206,7 @@ impl RingBackend for CpuBackend {
         keys: &[&RingKeys],
         ciphertexts: Vec<RingCiphertexts>,
     ) -> Result<Vec<RingCiphertexts>, BackendError> {
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => {
                 rotate::sum_rotated(lanes, tables, &self.memory, rotations, keys, ciphertexts)
             })
@@ -221,7 +221,7 @@ impl RingBackend for CpuBackend {
         bodies: &Bodies,
         bits: u32,
     ) -> Result<(), BackendError> {
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => {
                 ciphertexts::add_bodies(lanes, tables, ciphertexts, folded, bodies, bits)
             })
@@ -237,7 +237,7 @@ impl RingBackend for CpuBackend {
         depth: usize,
         gadget: Gadget,
     ) -> Result<RingSelectors, BackendError> {
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => {
                 tournament::selectors(lanes, tables, &self.memory, keys, leaves, first, depth, gadget)
             })
@@ -250,7 +250,7 @@ impl RingBackend for CpuBackend {
         selectors: &RingSelectors,
         ciphertexts: Vec<RingCiphertexts>,
     ) -> Result<Vec<RingCiphertexts>, BackendError> {
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => {
                 tournament::rgsw_fold(lanes, tables, &self.memory, selectors, ciphertexts)
             })
@@ -285,7 +285,7 @@ impl RingBackend for CpuBackend {
         parts: &[&Vec<RingCiphertexts>],
         bits: SwitchedBits,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => {
                 ciphertexts::mod_switch(lanes, tables, parts, bits)
             })
@@ -332,7 +332,7 @@ impl RingBackend for CpuBackend {
         let of_query = |(matrix, leaves): (&CpuMatrix, &RingLeaves)| {
             let plain = self.encode_answers(tables, matrix, columns, folded)?;
             let leaves = std::slice::from_ref(leaves);
-            self.pool.install(|| {
+            self.install(|| {
                 with_lanes!(self.found, lanes => {
                     fold::poly_fold(lanes, tables, &self.memory, std::slice::from_ref(&plain), leaves)
                 })
@@ -350,7 +350,7 @@ impl RingBackend for CpuBackend {
         plain: &[RingPlain],
         bits: SwitchedBits,
     ) -> Result<(RingFixed, Vec<u8>), BackendError> {
-        let (fixed, results) = self.pool.install(|| {
+        let (fixed, results) = self.install(|| {
             with_lanes!(self.found, lanes => {
                 let room = Room { lanes, tables, memory: &self.memory, schedule: self.schedule };
                 fixed::fix(room, packing, uniform, plain)
@@ -370,7 +370,7 @@ impl RingBackend for CpuBackend {
         ends: PackedEnds<'_, Vec<u32>>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let PackedEnds { folded, bodies, plaintext_bits, switched } = ends;
-        self.pool.install(|| {
+        self.install(|| {
             with_lanes!(self.found, lanes => {
                 let room = Room { lanes, tables, memory: &self.memory, schedule: self.schedule };
                 let mut packed = fixed::pack(room, fixed, plain, queries)?;
@@ -404,7 +404,7 @@ impl CpuBackend {
                 let words = &words[(column - block.start) * layout.rows() + row * degree..][..degree];
                 to.iter_mut().zip(words).for_each(|(to, &word)| *to = centred(word, folded.bits));
             };
-            self.pool.install(|| {
+            self.install(|| {
                 with_lanes!(self.found, lanes => {
                     fold::encode_columns(lanes, tables, &self.memory, &mut plain, block.clone(), &fill)
                 })

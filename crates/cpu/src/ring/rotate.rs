@@ -16,6 +16,7 @@ use super::product::{DigitKeys, Operands, Results, multiply};
 use super::scratch::Scratch;
 use super::tables::{Automorphism, RingTables};
 use super::tournament::Sum;
+use crate::parallel::Each as _;
 
 /// Ciphertexts that are rotated together: for each prime they share a visit of the key.
 const GROUP: usize = 4;
@@ -131,29 +132,26 @@ pub(super) fn rotate<L: WordLanes<W>, const W: usize>(
         let one = 2 * tables.words();
         let mut images = memory.words(rotations.leaves().checked_mul(one), "the rotated chunks")?;
         let chunks = images.as_words_mut().par_chunks_mut(rotations.small() * one).enumerate();
-        chunks.for_each_init(
-            || memory.scratch(),
-            |scratch, (chunk, images)| {
-                let (positive, negative) = images.split_at_mut(rotations.steps() * one);
-                leaves.copy(tables, chunk, &mut positive[..one]);
-                for i in 1..rotations.steps() {
-                    let (done, next) = positive.split_at_mut(i * one);
-                    let pair = (&done[(i - 1) * one..], &mut next[..one]);
-                    by_step.apply::<Stored, L, W>(lanes, tables, scratch, vec![pair]);
-                }
-                let groups = positive.chunks(GROUP * one).zip(negative.chunks_mut(GROUP * one));
-                for (positive, negative) in groups {
-                    let pairs = positive.chunks(one).zip(negative.chunks_mut(one)).collect();
-                    by_sign.apply::<Stored, L, W>(lanes, tables, scratch, pairs);
-                }
-            },
-        );
+        chunks.each_with(&|| memory.scratch(), &|scratch, (chunk, images)| {
+            let (positive, negative) = images.split_at_mut(rotations.steps() * one);
+            leaves.copy(tables, chunk, &mut positive[..one]);
+            for i in 1..rotations.steps() {
+                let (done, next) = positive.split_at_mut(i * one);
+                let pair = (&done[(i - 1) * one..], &mut next[..one]);
+                by_step.apply::<Stored, L, W>(lanes, tables, scratch, vec![pair]);
+            }
+            let groups = positive.chunks(GROUP * one).zip(negative.chunks_mut(GROUP * one));
+            for (positive, negative) in groups {
+                let pairs = positive.chunks(one).zip(negative.chunks_mut(one)).collect();
+                by_sign.apply::<Stored, L, W>(lanes, tables, scratch, pairs);
+            }
+        });
         let mut rotated = RingLeaves::room(tables, memory, rotations.leaves())?;
         let blocks = rotated.blocks_mut(tables).zip(images.as_words().par_chunks(BLOCK * one));
-        blocks.for_each(|(mut block, images)| block.set_all(images));
+        blocks.each(&|(mut block, images)| block.set_all(images));
         Ok(rotated)
     };
-    keys.par_iter().zip(leaves).map(of_query).collect()
+    keys.par_iter().zip(leaves).collected(&of_query)
 }
 
 /// `sum_rotated`: each term is added to what becomes of the sum of those after it.
@@ -184,7 +182,7 @@ pub(super) fn sum_rotated<L: WordLanes<W>, const W: usize>(
         }
         Ok(ciphertexts.keep(sums))
     };
-    keys.par_iter().zip(ciphertexts).map(of_query).collect()
+    keys.par_iter().zip(ciphertexts).collected(&of_query)
 }
 
 /// Adds to each term what becomes of those after it, `together` sums at a time: the first term of a sum is the sum.
@@ -199,18 +197,15 @@ pub(super) fn add_rotated<L: WordLanes<W>, const W: usize>(
 ) -> Result<(), BackendError> {
     let [_, _, by_big] = rotations_of(tables, rotations, keys)?;
     let (big, one) = (rotations.big(), 2 * tables.words());
-    words.par_chunks_mut(together * big * one).for_each_init(
-        || memory.scratch(),
-        |scratch, words| {
-            for term in (0..big - 1).rev() {
-                let pair = |terms| {
-                    let (to, from) = <[u32]>::split_at_mut(terms, (term + 1) * one);
-                    (&from[..one], &mut to[term * one..])
-                };
-                let pairs = words.chunks_exact_mut(big * one).map(pair).collect();
-                by_big.apply::<Added, L, W>(lanes, tables, scratch, pairs);
-            }
-        },
-    );
+    words.par_chunks_mut(together * big * one).each_with(&|| memory.scratch(), &|scratch, words| {
+        for term in (0..big - 1).rev() {
+            let pair = |terms| {
+                let (to, from) = <[u32]>::split_at_mut(terms, (term + 1) * one);
+                (&from[..one], &mut to[term * one..])
+            };
+            let pairs = words.chunks_exact_mut(big * one).map(pair).collect();
+            by_big.apply::<Added, L, W>(lanes, tables, scratch, pairs);
+        }
+    });
     Ok(())
 }

@@ -13,6 +13,7 @@ use super::pool::{Lent, WorkingMemory};
 use super::product::{DigitKeys, Operands, RGSW, Results, multiply};
 use super::scratch::Scratch;
 use super::tables::RingTables;
+use crate::parallel::Each as _;
 
 /// RGSW encryptions of the bits of each query's index, lowest first.
 #[derive(Debug)]
@@ -104,8 +105,9 @@ pub(super) fn selectors<L: WordLanes<W>, const W: usize>(
     };
     let queries = leaves.len();
     let places: Vec<_> = (0..queries).flat_map(|query| (0..depth).map(move |bit| (query, bit))).collect();
-    let bits = places.into_par_iter().map_init(|| (memory.scratch(), Vec::new()), selector);
-    Ok(RingSelectors { queries, depth, bits: bits.collect::<Result<_, BackendError>>()? })
+    let bits: Result<_, BackendError> =
+        places.into_par_iter().collected_with(&|| (memory.scratch(), Vec::new()), &selector);
+    Ok(RingSelectors { queries, depth, bits: bits? })
 }
 
 /// Ciphertexts of a subtree whose rounds are played before the next subtree's: 3 MiB for three primes and degree
@@ -144,25 +146,19 @@ fn select<L: WordLanes<W>, const W: usize>(
     let words = &mut ciphertexts.words_mut()[..count * one];
     let subtree = count.div_ceil(rayon::current_num_threads()).next_power_of_two().min(SUBTREE);
     let (lower, upper) = selectors.split_at(selectors.len().min(subtree.trailing_zeros() as usize));
-    words.par_chunks_mut(subtree * one).for_each_init(
-        || memory.scratch(),
-        |scratch, words| {
-            for (round, selector) in lower.iter().enumerate() {
-                for words in words.chunks_mut((2 * GROUP * one) << round) {
-                    let mut games = Games { tables, words, distance: 1 << round };
-                    multiply(lanes, tables, selector, scratch, &mut games);
-                }
+    words.par_chunks_mut(subtree * one).each_with(&|| memory.scratch(), &|scratch, words| {
+        for (round, selector) in lower.iter().enumerate() {
+            for words in words.chunks_mut((2 * GROUP * one) << round) {
+                let mut games = Games { tables, words, distance: 1 << round };
+                multiply(lanes, tables, selector, scratch, &mut games);
             }
-        },
-    );
+        }
+    });
     for (round, selector) in upper.iter().enumerate() {
         let distance = subtree << round;
-        words.par_chunks_mut(2 * distance * one).for_each_init(
-            || memory.scratch(),
-            |scratch, words| {
-                multiply(lanes, tables, selector, scratch, &mut Games { tables, words, distance });
-            },
-        );
+        words.par_chunks_mut(2 * distance * one).each_with(&|| memory.scratch(), &|scratch, words| {
+            multiply(lanes, tables, selector, scratch, &mut Games { tables, words, distance });
+        });
         if distance >= count {
             break;
         }

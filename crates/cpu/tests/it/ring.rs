@@ -109,8 +109,9 @@ impl Pipeline {
         let bits = SwitchedBits { a: 9 + self.seed as u32 % 9, b: 1 + self.seed as u32 % 16 };
         let bytes = bits.bytes(ring.degree());
         let layout = PanelLayout::covering(bytes.max(2 * ring.degree()), rows + 1).unwrap();
-        let columns =
-            backend.columns(layout, &crate::common::words(self.leaves * layout.columns(), 4, self.seed)).unwrap();
+        let columns = backend
+            .columns(layout, &crate::common::words(self.leaves * layout.columns(), 4, self.seed))
+            .unwrap();
         let own = crate::common::words(self.queries * layout.columns(), 4, self.seed + 9);
         let blocks = FoldedBlocks { blocks: layout.rows() / ring.degree(), bits: 1 + self.seed as u32 % 31 };
         let matrices = backend.reinterpret(&tables, &folded, bits, layout).unwrap();

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Runs the tests of the whole project, two parts at a time, and says what each took.
+
+usage: run.py [--only PART[,PART...]] [--list] [--write-times]
+
+The level comes from the environment: CI_FULL=1 is the full form, otherwise the short one. docs/testing.md explains the parts
+and the levels. Each part writes its output to target/tests/PART.log; the run prints the log of a part that fails, and the
+command that repeats the part alone.
+
+In the short form, a part that lists files runs only if one of them differs from $BASE. The default of $BASE is the newest
+commit that is known to have passed the full form (tests/base.py); without one, every part runs.
+
+--only         runs these parts, and the parts that they need
+--list         prints the parts that would run, and those that would not, with the reason
+--write-times  writes the times of this run into docs/testing.md
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+import base
+import packages
+from parts import PARTS, ROOT, Part
+from times import write_times
+
+LOGS = ROOT / "target" / "tests"
+# Parts at a time. Most of them keep one processor busy, or wait.
+AT_ONCE = 2
+# Closing lines of the runners below a part: pytest, vitest, tests/rust.py, and scripts that count checks.
+COUNTS = [
+    re.compile(r"^(\d+) tests of \d+ programs passed", re.MULTILINE),
+    re.compile(r"^=+ .*?(\d+) passed.* in [0-9.]+s", re.MULTILINE),
+    re.compile(r"^(\d+) passed(?:, \d+ (?:skipped|deselected|warnings?))* in ", re.MULTILINE),
+    re.compile(r"^\s+Tests\s+.*?(\d+) passed", re.MULTILINE),
+    re.compile(r"^(\d+) passed, 0 failed", re.MULTILINE),
+    re.compile(r"^test result: ok\. (\d+) passed", re.MULTILINE),
+]
+SKIPPED = re.compile(r"^SKIPPED .*", re.MULTILINE)
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass
+class Result:
+    part: Part
+    passed: bool
+    seconds: float
+    tests: int
+    skipped: list = field(default_factory=list)
+
+
+class Run:
+    """One run: the processes that it started, so that it leaves none behind."""
+
+    def __init__(self):
+        self.processes = set()
+        self.lock = threading.Lock()
+        self.stopping = False
+
+    def part(self, part):
+        """Runs the commands of a part one after another, with their output in its log."""
+        started = time.monotonic()
+        log = LOGS / f"{part.name}.log"
+        passed = True
+        with log.open("w") as out:
+            for command in part.commands:
+                out.write(f"$ {' '.join(map(str, command))}\n")
+                out.flush()
+                passed = self.command(command, part, out)
+                if not passed:
+                    break
+        text = ANSI.sub("", log.read_text(errors="replace"))
+        tests = sum(int(count) for pattern in COUNTS for count in pattern.findall(text))
+        return Result(part, passed, time.monotonic() - started, tests, SKIPPED.findall(text))
+
+    def command(self, command, part, out):
+        with self.lock:
+            if self.stopping:
+                return False
+            environment = os.environ | {"NO_COLOR": "1"} | part.environment
+            # A group of its own: a part that is stopped takes its servers along.
+            process = subprocess.Popen(
+                list(map(str, command)), cwd=ROOT / part.folder, env=environment, stdin=subprocess.DEVNULL, stdout=out,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )
+            self.processes.add(process)
+        code = process.wait()
+        with self.lock:
+            self.processes.discard(process)
+        if code != 0:
+            out.write(f"exit code {code}\n")
+        return code == 0
+
+    def stop(self):
+        with self.lock:
+            self.stopping = True
+            for process in self.processes:
+                os.killpg(process.pid, signal.SIGTERM)
+
+
+def choose(only, full):
+    """The parts to run, and the reasons why the others do not run."""
+    known = {part.name: part for part in PARTS}
+    unknown = sorted(set(only) - set(known))
+    if unknown:
+        sys.exit(f"run.py: there is no part {', '.join(unknown)}; the parts are: {', '.join(known)}")
+    commit, changed = base.changed_files(ROOT)
+    chosen, reasons = [], {}
+    for part in PARTS:
+        if only:
+            reason = None if part.name in only else "not asked for"
+        elif part.only_full and not full:
+            reason = "runs with CI_FULL=1"
+        elif not full and part.files and changed is not None and not part.touched(changed):
+            reason = f"its files are those of {commit[:12]}, which passed"
+        else:
+            reason = None
+        if reason is None:
+            chosen.append(part)
+        else:
+            reasons[part.name] = reason
+    # The parts that others need come along.
+    needed = [name for part in chosen for name in part.needs]
+    while needed:
+        name = needed.pop()
+        if name in reasons:
+            del reasons[name]
+            chosen.append(known[name])
+            needed.extend(known[name].needs)
+    return [part for part in PARTS if part in chosen], reasons
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def tell(result):
+    """Prints one line for a part that passed, and everything about one that failed."""
+    name = result.part.name
+    if result.passed:
+        counted = f", {result.tests} tests" if result.tests else ""
+        say(f"passed  {name}: {result.seconds:.0f} s{counted}")
+        return
+    log = LOGS / f"{name}.log"
+    say(f"FAILED  {name}: its log, {log.relative_to(ROOT)}, follows")
+    say(log.read_text(errors="replace"))
+    say(f"FAILED  {name}, after {result.seconds:.0f} s. To repeat it alone: make test ONLY={name}")
+
+
+def execute(parts):
+    """Runs the parts, those first that come first in the list, each after the parts that it needs."""
+    run, results = Run(), {}
+    waiting, running = list(parts), {}
+    names = {part.name for part in parts}
+
+    def ready(part):
+        needs = [need for need in part.needs if need in names]
+        return all(need in results for need in needs)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            while waiting or running:
+                for part in [part for part in waiting if ready(part)]:
+                    if len(running) >= AT_ONCE:
+                        break
+                    waiting.remove(part)
+                    broken = [need for need in part.needs if need in results and not results[need].passed]
+                    if broken:
+                        say(f"FAILED  {part.name}: needs {', '.join(broken)}")
+                        results[part.name] = Result(part, False, 0.0, 0)
+                        continue
+                    running[pool.submit(run.part, part)] = part
+                if not running:
+                    continue
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    part = running.pop(future)
+                    results[part.name] = future.result()
+                    tell(results[part.name])
+        except BaseException:
+            run.stop()
+            raise
+    return list(results.values())
+
+
+def summary(results, reasons, missing, seconds):
+    """Prints what ran, what did not and why; returns whether everything passed."""
+    failed = [result.part.name for result in results if not result.passed]
+    for name, reason in reasons.items():
+        say(f"not run {name}: {reason}")
+    for name, reason in missing.items():
+        say(f"SKIPPED {name}: {reason}")
+    for result in results:
+        for line in result.skipped:
+            say(f"SKIPPED {result.part.name}: {line.removeprefix('SKIPPED ')}")
+    say(f"{len(results) - len(failed)} parts of {len(results)} passed in {seconds / 60:.1f} minutes")
+    if failed:
+        say(f"FAILED: {', '.join(failed)}")
+    say(f"{sum(result.tests for result in results)} passed, {len(failed)} failed")
+    return not failed
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--write-times", action="store_true")
+    parser.add_argument("--help", action="help")
+    options = parser.parse_args()
+    only = [name for name in re.split(r"[,\s]+", options.only) if name]
+    full = os.environ.get("CI_FULL") == "1"
+    parts, reasons = choose(only, full)
+    if options.list:
+        for part in parts:
+            say(f"{part.name}: {part.about}")
+        for name, reason in reasons.items():
+            say(f"not run {name}: {reason}")
+        return
+    # A termination ends the parts too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("run.py: terminated"))
+    shutil.rmtree(LOGS, ignore_errors=True)
+    LOGS.mkdir(parents=True)
+    started = time.monotonic()
+    missing = packages.provide(parts)
+    if missing and full and os.geteuid() == 0:
+        sys.exit(f"run.py: the full form needs {', '.join(sorted(missing))}: {missing}")
+    results = execute([part for part in parts if part.name not in missing])
+    passed = summary(results, reasons, missing, time.monotonic() - started)
+    if options.write_times:
+        write_times(results, full)
+    if passed and full and not only and not missing:
+        base.record(ROOT)
+    sys.exit(0 if passed else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Builds the Rust tests of the workspace, and runs their programs side by side.
+
+usage: rust.py [--build]
+
+`cargo test --workspace` runs the programs one after another, though many wait for a timeout, a socket or a single thread.
+Prints the time of each program, the output of each that fails, and the command that repeats a failed test alone. With
+--build nothing runs. Without CI_FULL=1 the accelerator's simulator (sim/ive) is left out: it is a part of its own.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from parts import ROOT
+
+CARGO = os.environ.get("CARGO", "cargo")
+# Programs at a time. Each has as many threads as there are processors, and many wait.
+AT_ONCE = min(4, os.cpu_count())
+RUNNING = re.compile(r"^running \d+ tests?$", re.MULTILINE)
+PASSED = re.compile(r"^test result: ok\. (\d+) passed", re.MULTILINE)
+FAILED = re.compile(r"^test (\S+) .*\.\.\. FAILED$", re.MULTILINE)
+# The longest come first, so that none of them is alone at the end.
+LONGEST = ["conformance/conformance", "cli/it", "store/it", "server/server", "cuda/ring", "cuda/group"]
+
+
+def build():
+    """The test programs of all packages: their names, their files, and the folders that they run in."""
+    command = [CARGO, "test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}")
+    programs = []
+    for message in map(json.loads, done.stdout.splitlines()):
+        if message["reason"] == "compiler-artifact" and message["executable"] and message["profile"]["test"]:
+            folder, target = Path(message["manifest_path"]).parent, message["target"]
+            programs.append((folder, target, message["executable"]))
+    assert programs, "cargo names the programs"
+    return programs
+
+
+def repeat(folder, target, test):
+    """The command that runs one test alone."""
+    kind = {"lib": "--lib", "bin": f"--bin {target['name']}"}.get(target["kind"][0], f"--test {target['name']}")
+    package = re.search(r'^name = "(.*)"', (folder / "Cargo.toml").read_text(), re.MULTILINE)[1]
+    return f"cargo test --package {package} {kind} -- --exact {test} --nocapture"
+
+
+def run(program):
+    """Runs a program; returns its name, whether its tests passed, and their number."""
+    folder, target, executable = program
+    name = f"{folder.name}/{target['name']}"
+    started = time.monotonic()
+    done = subprocess.run([executable], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    seconds, said = time.monotonic() - started, done.stdout.decode(errors="replace")
+    results = PASSED.findall(said)
+    # A program that ends before its tests do may still exit with 0. One without a harness has only its exit code.
+    passed = done.returncode == 0 and len(results) == len(RUNNING.findall(said))
+    count = sum(map(int, results))
+    if passed:
+        print(f"{name}: {count} passed, {seconds:.0f} s", flush=True)
+    else:
+        alone = "".join(f"to repeat it alone: {repeat(folder, target, test)}\n" for test in FAILED.findall(said))
+        print(f"{said}{name}: FAILED, exit code {done.returncode}\n{alone}", flush=True)
+    return name, passed, count
+
+
+def main():
+    if sys.argv[1:] not in ([], ["--build"]):
+        sys.exit(__doc__)
+    programs = build()
+    if sys.argv[1:]:
+        return
+    order = {name: place for place, name in enumerate(LONGEST)}
+    programs.sort(key=lambda program: order.get(f"{program[0].name}/{program[1]['name']}", len(order)))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = list(pool.map(run, programs))
+    failed = [name for name, passed, _ in results if not passed]
+    if failed:
+        sys.exit(f"FAILED: {', '.join(failed)}")
+    print(f"{sum(count for _, _, count in results)} tests of {len(results)} programs passed")
+
+
+if __name__ == "__main__":
+    main()
