@@ -3,6 +3,7 @@
 //! A body takes a backend and parameters and panics, as a test does, where the two do not do what every
 //! backend and protocol must. Tests in this crate run the bodies for all of them.
 
+mod form;
 pub mod shards;
 
 use std::sync::Arc;
@@ -15,11 +16,11 @@ use spirea_protocols::{
 };
 use tempfile::TempDir;
 
-/// Whether tests that take minutes do all that they can, as `SPIREA_CONFORMANCE=long` says: ask the oracle of everything,
-/// and not of the one or two protocols alone that have all of the steps in question between them; draw more clients; and
-/// go through every case where a few tell as much.
+pub use form::{Form, is_drawn};
+
+/// Returns whether the tests run in their long form.
 pub fn is_long() -> bool {
-    std::env::var("SPIREA_CONFORMANCE").is_ok_and(|wanted| wanted == "long")
+    Form::of_environment() == Form::Long
 }
 
 /// What the records of a database hold.

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use spirea_backend::{ProtocolBackend, Residence, Strategy};
 use spirea_conformance::shards::divided;
-use spirea_conformance::{Content, is_long, look_ups_agree, setup, setup_prepared_by, with_grid};
+use spirea_conformance::{Content, is_drawn, is_long, look_ups_agree, setup, setup_prepared_by, with_grid};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, DeviceGroup};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
@@ -120,7 +120,11 @@ fn divisible(protocol: &str) -> ProtocolParams {
 #[test]
 fn shares_of_devices_answer_as_the_whole() {
     let mut rng = SecretRng::from_os().unwrap();
-    for protocol in ["simple", "double", "onion", "dpf-xor", "dpf-sum"] {
+    const PROTOCOLS: [&str; 5] = ["simple", "double", "onion", "dpf-xor", "dpf-sum"];
+    for protocol in PROTOCOLS {
+        if !is_drawn("shards of devices", &PROTOCOLS, 2, protocol) {
+            continue;
+        }
         let database = divided(&CPU, &divisible(protocol), 1, &mut rng);
         emulated(|| {
             let device = Arc::new(CudaBackend::new(0).unwrap());
@@ -150,6 +154,10 @@ fn a_share_is_divided_among_devices() {
         (Strategy::Aggregate, "onion"),
         (Strategy::Gather, "dpf-xor"),
     ] {
+        const STRATEGIES: [&str; 4] = ["exchange", "replicate", "aggregate", "gather"];
+        if !is_drawn("a shard on several devices", &STRATEGIES, 2, &strategy.to_string()) {
+            continue;
+        }
         let database = divided(&CPU, &divisible(protocol), 1, &mut rng);
         emulated(|| {
             let group = Arc::new(DeviceGroup::new(&[0, 1], strategy).unwrap());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use spirea_backend::NaiveBackend;
 use spirea_conformance::{
-    Content, Setup, is_long, look_ups_agree, malformed_queries_are_refused, queries_share_nothing,
+    Content, Setup, is_drawn, is_long, look_ups_agree, malformed_queries_are_refused, queries_share_nothing,
     records_decode, setup, slices, with_grid,
 };
 use spirea_cpu::CpuBackend;
@@ -111,6 +111,9 @@ fn queries_that_bring_their_keys_decode() {
         ONE_SHOT.into_iter().zip([[(20, 900), (3, 9000)], [(20, 2), (3, 11)], [(20, 900), (3, 9000)]])
     {
         for ring in ["fast", "small"] {
+            if !is_drawn("rings of queries that bring their keys", &["fast", "small"], 1, ring) {
+                continue;
+            }
             let params = shapes.map(|(records, bytes)| choose_one_shot(protocol, ring, records, bytes));
             all_decode(&params);
         }
@@ -181,7 +184,11 @@ fn conservative_sets_decode_as_the_definition_says() {
         ("hybrid", 20, 900),
         ("onion", 40, 16384),
     ];
+    let cases = shapes.map(|(protocol, ..)| protocol);
     for (protocol, records, record_bytes) in shapes {
+        if !is_drawn("conservative sets", &cases, 2, protocol) {
+            continue;
+        }
         let choice =
             Choice { protocol: protocol.into(), security: SecurityLevel::Conservative, ..Choice::default() };
         let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
@@ -197,6 +204,9 @@ fn conservative_sets_decode_as_the_definition_says() {
         }
     }
     for protocol in ONE_SHOT {
+        if !is_drawn("conservative sets with keys in the query", &ONE_SHOT, 1, protocol) {
+            continue;
+        }
         let (security, keys) = (SecurityLevel::Conservative, KeyDelivery::PerQuery);
         let choice = Choice { protocol: protocol.into(), security, keys, ..Choice::default() };
         all_decode(&[ProtocolParams::choose(&choice, [7; 32], 3, 11).unwrap()]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spirea_backend::{NaiveBackend, Residence};
 use spirea_conformance::shards::{Divided, divided};
-use spirea_conformance::{is_long, with_grid};
+use spirea_conformance::{is_drawn, is_long, with_grid};
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_math::random::SecretRng;
 use spirea_protocols::choice::KeyDelivery;
@@ -88,7 +88,9 @@ macro_rules! shares_answer {
     ($($test:ident: $protocol:literal),*) => {
         $(#[test]
         fn $test() {
-            each_database($protocol, 2, shares_answer);
+            if is_drawn("shards of the processor", &NAMES, 2, $protocol) {
+                each_database($protocol, 2, shares_answer);
+            }
         })*
 
         #[test]
@@ -107,7 +109,8 @@ shares_answer! {
 fn shares_answer_by_definition_too() {
     let naive = Arc::new(NaiveBackend);
     for protocol in NAMES {
-        if is_long() || !["exppack-double", "exppack-simple", "double-pack"].contains(&protocol) {
+        let slow = ["exppack-double", "exppack-simple", "double-pack"].contains(&protocol);
+        if is_long() || !slow && is_drawn("shards by definition", &NAMES, 5, protocol) {
             each_database(protocol, 1, |database| {
                 database.partials_combine(&naive, Residence::Copied, 3);
             });
@@ -118,7 +121,11 @@ fn shares_answer_by_definition_too() {
 #[test]
 fn partials_are_the_same_on_every_backend() {
     let naive = Arc::new(NaiveBackend);
-    for protocol in ["simple", "onion", "dpf-sum"] {
+    const PROTOCOLS: [&str; 3] = ["simple", "onion", "dpf-sum"];
+    for protocol in PROTOCOLS {
+        if !is_drawn("partials on every backend", &PROTOCOLS, 2, protocol) {
+            continue;
+        }
         each_database(protocol, 2, |database| {
             for isa in Isa::available() {
                 database.partials_agree(&naive, &cpu(isa), 3);

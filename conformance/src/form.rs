@@ -1,0 +1,106 @@
+//! The forms of the tests: short, full and long, and the draw of what the short form tests.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::process::Command;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use spirea_math::random::public_row;
+
+/// How much a test does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// The form of `make test`: of what takes long and is much alike, a few cases that the commit draws.
+    Short,
+    /// Every case, as `CI_FULL=1` asks.
+    Full,
+    /// Everything that tests can do, as `SPIREA_CONFORMANCE=long` asks: the oracle for every protocol, more clients, every
+    /// number of shares.
+    Long,
+}
+
+impl Form {
+    /// The form that the environment asks for.
+    pub fn of_environment() -> Self {
+        let is = |variable, wanted| std::env::var(variable).is_ok_and(|value| value == wanted);
+        if is("SPIREA_CONFORMANCE", "long") {
+            Self::Long
+        } else if is("CI_FULL", "1") {
+            Self::Full
+        } else {
+            Self::Short
+        }
+    }
+}
+
+/// The seed of the draw: `SPIREA_DRAW`, or the hash of the commit, so that commits take turns.
+static SEED: LazyLock<String> = LazyLock::new(|| {
+    let of_commit = || {
+        let output = Command::new("git").args(["rev-parse", "HEAD"]).output().ok()?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    };
+    std::env::var("SPIREA_DRAW").ok().or_else(of_commit).unwrap_or_default()
+});
+
+/// The draws of this process, by what they are for.
+static DRAWS: Mutex<BTreeMap<String, Vec<String>>> = Mutex::new(BTreeMap::new());
+
+/// Returns whether the short form tests a case of `what`: it draws `count` of all `cases` by the commit's hash. The other forms
+/// test all. The first call for `what` prints the draw and the command that repeats it.
+///
+/// # Panics
+/// If `case` is none of the cases.
+pub fn is_drawn(what: &str, cases: &[&str], count: usize, case: &str) -> bool {
+    assert!(cases.contains(&case), "{case} is none of {cases:?}");
+    if Form::of_environment() > Form::Short {
+        return true;
+    }
+    let mut draws = DRAWS.lock().unwrap_or_else(PoisonError::into_inner);
+    let drawn = draws.entry(what.to_owned()).or_insert_with(|| {
+        let drawn = draw(&SEED, what, cases, count);
+        let line = format!(
+            "{what}: {} of {} are tested, {}. To repeat: SPIREA_DRAW={} cargo test. All of them: CI_FULL=1 cargo test.\n",
+            drawn.len(),
+            cases.len(),
+            drawn.join(", "),
+            *SEED,
+        );
+        // Past the harness, which keeps the output of tests that pass.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        drawn
+    });
+    drawn.iter().any(|drawn| drawn == case)
+}
+
+/// The first `count` cases in an order that the seed and `what` decide.
+fn draw(seed: &str, what: &str, cases: &[&str], count: usize) -> Vec<String> {
+    let key = *blake3::hash(format!("{seed}\n{what}").as_bytes()).as_bytes();
+    let mut order = vec![0; cases.len()];
+    public_row(&key, 0, &mut order);
+    let mut places: Vec<usize> = (0..cases.len()).collect();
+    places.sort_by_key(|&place| (order[place], place));
+    places.into_iter().take(count).map(|place| cases[place].to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_take_every_case_in_turn_and_repeat_by_their_seed() {
+        let cases = ["a", "b", "c", "d", "e"];
+        let mut times = BTreeMap::new();
+        for seed in 0..500 {
+            let drawn = draw(&seed.to_string(), "cases", &cases, 2);
+            assert_eq!(drawn, draw(&seed.to_string(), "cases", &cases, 2));
+            assert!(drawn.len() == 2 && drawn[0] != drawn[1], "{drawn:?}");
+            drawn.into_iter().for_each(|case| *times.entry(case).or_insert(0) += 1);
+        }
+        // 200 of 500 for each, of a standard deviation of 11.
+        assert!(
+            times.len() == cases.len() && times.values().all(|&times| (130..270).contains(&times)),
+            "{times:?}"
+        );
+        assert_ne!(draw("1", "cases", &cases, 5), draw("2", "cases", &cases, 5));
+    }
+}
