@@ -1,0 +1,9 @@
+"""The device program of processing in memory, compiled for riscv32: docs/protocols/pim.md."""
+
+import pim_image
+import pytest
+
+
+@pytest.mark.needs("clang")
+def test_device_program_compiles(tmp_path):
+    pim_image.compile_program(tmp_path)
