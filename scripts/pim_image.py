@@ -5,8 +5,8 @@ The image is committed, crates/pim/dpu/dpxor.rv32, so that nobody needs the comp
 
     CLANG=clang LLD=ld.lld scripts/pim_image.py [--check]
 
-With --check it compiles and writes nothing. Root has Debian's packages installed if they are missing. The real program is built by the SDK's own compiler instead: see
-docs/protocols/pim.md.
+With --check it compiles and writes nothing. Root has Debian's packages installed if they are missing. The real program is
+built by the SDK's own compiler instead: see docs/protocols/pim.md.
 """
 
 import os

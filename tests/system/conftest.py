@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from spirea_report import FULL
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -41,9 +41,9 @@ def use_paths(tree, prefix=()):
                 item = ""
             else:
                 item += char
-        for item in [*items, item]:
-            if item.strip():
-                yield from use_paths(item, prefix)
+        for part in [*items, item]:
+            if part.strip():
+                yield from use_paths(part, prefix)
         return
     path, _, alias = tree.partition(" as ")
     parts = prefix + tuple(part.strip() for part in path.split("::") if part.strip())
@@ -96,7 +96,7 @@ class Crate:
                     base.pop()
             return tuple(base + parts)
         # A child module by its name alone.
-        return module + tuple(parts) if module + (parts[0],) in self.text else None
+        return module + tuple(parts) if (*module, parts[0]) in self.text else None
 
     def origin(self, path, seen=()):
         """The file that defines what a path names."""

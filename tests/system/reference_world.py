@@ -19,7 +19,6 @@ from reference import envelope
 from reference.look_up import Client
 from reference.protocols import PROTOCOLS
 from reference.streams import OsRandom
-
 from system.programs import ROOT, Folder
 
 COMMAND = [sys.executable, str(ROOT / "conformance/client/spirea_reference.py")]

@@ -8,9 +8,9 @@ import platform
 import re
 import subprocess
 
-import debian
 import pytest
 
+import debian
 from system.programs import ROOT, cargo, target_folder
 
 pytestmark = [

@@ -9,11 +9,11 @@ import json
 import re
 import tomllib
 
-import debian
 import jsonschema
 import pytest
 import yaml
 
+import debian
 from system.programs import ROOT, run
 
 DEPLOY = ROOT / "deploy"

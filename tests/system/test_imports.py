@@ -8,9 +8,7 @@ from system.imports import Crate
 from system.programs import ROOT
 
 MEMBERS = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["members"]
-CRATES = sorted(
-    path.relative_to(ROOT) for member in MEMBERS for path in ROOT.glob(member) if (path / "src").is_dir()
-)
+CRATES = sorted(path.relative_to(ROOT) for member in MEMBERS for path in ROOT.glob(member) if (path / "src").is_dir())
 
 
 @pytest.mark.parametrize("crate", CRATES, ids=str)

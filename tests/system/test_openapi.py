@@ -12,10 +12,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import spirea_report
 from openapi_spec_validator import OpenAPIV31SpecValidator
-from reference import envelope
 
+import spirea_report
+from reference import envelope
 from system.programs import Folder, get, run
 
 EXAMPLES = os.environ.get("SPIREA_OPENAPI_EXAMPLES", "3" if spirea_report.FULL else "1")

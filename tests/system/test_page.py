@@ -3,9 +3,9 @@
 import re
 from html.parser import HTMLParser
 
-import debian
 import pytest
 
+import debian
 from system.programs import Folder, run
 
 pytestmark = pytest.mark.needs("chromium")

@@ -1,7 +1,8 @@
 """The device program of processing in memory, compiled for riscv32: docs/protocols/pim.md."""
 
-import pim_image
 import pytest
+
+import pim_image
 
 
 @pytest.mark.needs("clang")

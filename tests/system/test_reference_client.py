@@ -8,15 +8,15 @@ import json
 import random
 
 import blake3
-import examples
 import pytest
+
+import examples
 import vectors
 from reference import envelope, table
 from reference.errors import ClientError, Refused, Unverified
 from reference.look_up import DROPPED, Client
 from reference.streams import OsRandom
 from reference.transport import Server
-
 from system.reference_world import (
     BY_INDEX,
     CHANGED,
@@ -81,9 +81,7 @@ def test_vector_of_a_look_up(name):
 def test_keys(world, protocol):
     """Present, changed, deleted, added and absent keys, signed by the pinned key."""
     keys = ["k17", "k1", "k2", "new", "never"]
-    status, lines, said = command(
-        world.urls(protocol), database(protocol, "keyed"), *keys, "--pin-key", world.tables.public
-    )
+    status, lines, said = command(world.urls(protocol), database(protocol, "keyed"), *keys, "--pin-key", world.tables.public)
     values = [{"note": value(17), "size": "17"}, CHANGED, None, CHANGED, None]
     assert [line.get("value") for line in lines] == values, said
     assert [line["key"] for line in lines] == keys
