@@ -122,8 +122,8 @@ def _techniques(studies: Sequence[Study], ours: Spirea) -> str:
         "## What each technique gives\n\nAt equal quality and limits, against plain batch retrieval: bins, one query each. "
         "A pass over the full table costs a call for each node of its trees, whatever its bins are: so designs that make one "
         "as plain retrieval does save little, unless its rows hold several embeddings. The paper's hot table is asked in "
-        "addition to the full one; a hot table alone is not the paper's: what is not hot is never retrieved, and a model is judged "
-        "without it.\n\n"
+        "addition to the full one; a hot table alone is not the paper's: what is not hot is never retrieved, and a model is "
+        "judged without it.\n\n"
     )
     return said + _table(head, rows)
 
