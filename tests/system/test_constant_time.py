@@ -66,9 +66,9 @@ def outcomes(checked, answering, side_by_side):
     """The checks of all chosen kinds, side by side."""
 
     def work(kind):
-        with subprocess.Popen([answering, kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=False) as servers:
+        with subprocess.Popen([answering, kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as servers:
             done = check(checked, kind, stdin=servers.stdout)
-            # The servers end by SIGPIPE where their client ended before.
+            # If the client ended early, the servers fail to write and end too.
             servers.stdout.close()
             said = servers.stderr.read().decode(errors="replace")
         return done, servers.returncode, said
