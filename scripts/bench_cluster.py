@@ -10,12 +10,11 @@ Each worker has one thread and one processor of its own. It prints, as JSON:
 - overhead: what the median query takes through a coordinator and one worker, less what it takes at `spirea serve` of the same
   database on the same processor, each asked one query after another.
 
-- processor_ms: what a query costs of processors' time in that: the busiest worker, and the coordinator. Beside other programs it
-  says more than the clock does.
+- processor_ms: a query's processor time in that, of the busiest worker and of the coordinator. Beside other programs it says
+  more than the clock does.
 
-Queries are random bytes of the right length, which under `simple` take as long as any, in messages written here by hand, so that
-nothing but Python and openssl is needed. That answers through the coordinator are
-those of the server, byte for byte, is checked on the way.
+Queries are random bytes of the right length, which under `simple` take as long as any. The messages are written here by hand,
+so that Python and openssl are enough. Answers through the coordinator are compared with the server's, byte for byte.
 """
 
 import argparse

@@ -19,6 +19,7 @@ import argparse
 import collections
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -257,12 +258,14 @@ class Built:
     files: dict
 
 
-def file_digest(path, known={}):
+def file_digest(path):
     """The hash of a file, computed once: headers are the same for all."""
-    key = (path, path.stat().st_mtime_ns)
-    if key not in known:
-        known[key] = digest(path.read_bytes())
-    return known[key]
+    return digest_at(path, path.stat().st_mtime_ns)
+
+
+@functools.cache
+def digest_at(path, _changed):
+    return digest(path.read_bytes())
 
 
 def compile_one(tools, folder, source, architecture):
@@ -448,9 +451,9 @@ def unpack(data):
 def render(value, indent=""):
     """JSON with an object on one line where there is room."""
     line = json.dumps(value)
-    if not isinstance(value, dict) or len(indent) + len(line) < 110 and not any(
+    if not isinstance(value, dict) or (len(indent) + len(line) < 110 and not any(
         isinstance(inner, dict) for inner in value.values()
-    ):
+    )):
         return line
     deeper = indent + "  "
     inner = ",\n".join(f"{deeper}{json.dumps(key)}: {render(value[key], deeper)}" for key in value)
@@ -578,7 +581,7 @@ def main():
     parser.add_argument("--only", type=words, default=[])
     parser.add_argument("--arch", type=words, default=ARCHITECTURES)
     options = parser.parse_args()
-    if options.verb != "budgets" and options.only or options.verb == "build" and options.arch != ARCHITECTURES:
+    if (options.verb != "budgets" and options.only) or (options.verb == "build" and options.arch != ARCHITECTURES):
         parser.error("a pack holds all sources for all architectures")
     for unknown in set(options.arch) - set(ARCHITECTURES):
         parser.error(f"no architecture {unknown!r}; there are {', '.join(ARCHITECTURES)}")

@@ -1,4 +1,4 @@
-"""Debian's packages, for what the tests run besides this project's programs."""
+"""Debian's packages, for programs that tests and tools run besides this project's."""
 
 import fcntl
 import os
@@ -6,22 +6,90 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 TARGET = Path(__file__).resolve().parent.parent / "target"
 
 
-def program(names, packages):
-    """The path of the first program of these names; where there is none and this may install packages, it does."""
-    found = next(filter(None, map(shutil.which, names)), None)
-    if not found and os.geteuid() == 0 and shutil.which("apt-get"):
-        TARGET.mkdir(exist_ok=True)
-        # Tests run side by side, and apt-get does not wait for itself.
-        with (TARGET / "apt.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            subprocess.run(["apt-get", "update", "-qq"], check=True)
-            install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages]
-            subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
-        found = next(filter(None, map(shutil.which, names)), None)
-    if not found:
-        sys.exit(f"there is no {names[0]}: install it (Debian: apt-get install {' '.join(packages)})")
-    return found
+class Wanted(NamedTuple):
+    """A program under any of its names, with the files that it needs, and the packages that have all of them."""
+
+    names: tuple
+    packages: tuple
+    files: tuple = ()
+
+
+WANTED = {
+    "bochs": Wanted(
+        ("bochs-bin",),
+        ("bochs", "bochs-term", "bochsbios", "vgabios", "isolinux", "syslinux-common", "xorriso", "busybox-static"),
+        (
+            "/usr/bin/xorriso",
+            "/usr/lib/ISOLINUX/isolinux.bin",
+            "/usr/lib/syslinux/modules/bios/ldlinux.c32",
+            "/usr/share/bochs/BIOS-bochs-latest",
+            "/usr/share/vgabios/vgabios.bin",
+        ),
+    ),
+    "chromium": Wanted(("chromium", "chromium-browser", "google-chrome"), ("chromium",)),
+    "clang": Wanted(("clang",), ("clang", "lld")),
+    "g++": Wanted(("g++",), ("g++",)),
+    "iverilog": Wanted(("iverilog",), ("iverilog",)),
+    "ld.lld": Wanted(("ld.lld",), ("clang", "lld")),
+    "systemd-analyze": Wanted(("systemd-analyze",), ("systemd",)),
+    "valgrind": Wanted(("valgrind",), ("valgrind", "libc6-dbg")),
+    "verilator": Wanted(("verilator",), ("verilator",)),
+    "vvp": Wanted(("vvp",), ("iverilog",)),
+    "yosys": Wanted(("yosys",), ("yosys",)),
+    "yosys-smtbmc": Wanted(("yosys-smtbmc",), ("yosys",)),
+    "z3": Wanted(("z3",), ("z3",)),
+}
+
+
+def find(name):
+    """The path of a program, or None if it or a file that it needs is missing."""
+    wanted = WANTED[name]
+    if not all(map(os.path.exists, wanted.files)):
+        return None
+    return next(filter(None, map(shutil.which, wanted.names)), None)
+
+
+def packages(names):
+    """The packages of programs."""
+    return sorted({package for name in names for package in WANTED[name].packages})
+
+
+def remedy(name):
+    return f"there is no {name}: apt-get install {' '.join(WANTED[name].packages)}"
+
+
+def may_install():
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def install(names):
+    """Installs the packages of programs, after a line that names them."""
+    wanted = packages(names)
+    print(f"installing Debian packages: {' '.join(wanted)}", file=sys.stderr, flush=True)
+    TARGET.mkdir(exist_ok=True)
+    # Tests run side by side, and apt-get does not wait for itself.
+    with (TARGET / "apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *wanted]):
+            done = subprocess.run(
+                ["apt-get", *command],
+                env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            if done.returncode != 0:
+                raise RuntimeError(f"apt-get {' '.join(command)}: exit code {done.returncode}\n{done.stdout}")
+
+
+def program(name):
+    """The path of a program, for tools; root has it installed if it is missing."""
+    if not find(name) and may_install():
+        install([name])
+    return find(name) or sys.exit(remedy(name))

@@ -67,7 +67,7 @@ def aes128(key, block):
             word[0] ^= constant
             constant = DOUBLE[constant]
         schedule.append([a ^ b for a, b in zip(schedule[i - 4], word)])
-    keys = [sum(schedule[i : i + 4], []) for i in range(0, 44, 4)]
+    keys = [[byte for word in schedule[i : i + 4] for byte in word] for i in range(0, 44, 4)]
     state = [a ^ b for a, b in zip(block, keys[0])]
     for number, key in enumerate(keys[1:], 1):
         # Row r of column c comes from column c + r.

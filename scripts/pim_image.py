@@ -5,9 +5,8 @@ The image is committed, crates/pim/dpu/dpxor.rv32, so that nobody needs the comp
 
     CLANG=clang LLD=ld.lld scripts/pim_image.py [--check]
 
-With --check it only compiles, and writes nothing. Where there is no clang and this may install packages, it installs
-Debian's. The real program is built by the SDK's own compiler instead: see
-docs/protocols/pim.md.
+With --check it compiles and writes nothing. Root has Debian's packages installed if they are missing. The real program is
+built by the SDK's own compiler instead: see docs/protocols/pim.md.
 """
 
 import os
@@ -67,13 +66,20 @@ def words(data):
     return "".join(" ".join(f"{word:08x}" for word in line) + "\n" for line in lines)
 
 
-def main(arguments):
-    def tool(variable, name):
-        return shlex.split(os.environ.get(variable) or debian.program([name], ["clang", "lld"]))
+def tool(variable, name):
+    return shlex.split(os.environ.get(variable) or debian.program(name))
 
+
+def compile_program(folder):
+    """Compiles the program into an object file in a folder."""
+    unit = folder / "dpxor.o"
+    subprocess.run([*tool("CLANG", "clang"), *FLAGS, "-c", SOURCE, "-o", unit], check=True)
+    return unit
+
+
+def main(arguments):
     with tempfile.TemporaryDirectory() as folder:
-        unit, linked = Path(folder, "dpxor.o"), Path(folder, "dpxor.elf")
-        subprocess.run([*tool("CLANG", "clang"), *FLAGS, "-c", SOURCE, "-o", unit], check=True)
+        unit, linked = compile_program(Path(folder)), Path(folder, "dpxor.elf")
         if arguments == ["--check"]:
             return
         subprocess.run([*tool("LLD", "ld.lld"), "-T", CRATE / "dpu" / "riscv32.ld", "-o", linked, unit], check=True)

@@ -4,8 +4,8 @@
 Usage: test_rust.py [--build]
 
 What `cargo test --workspace` runs one after another, though many wait for a timeout, a socket or a single thread, but for
-what test_cuda_asan.py runs under the sanitizer. Says what each took, and all that a program said which failed. With --build
-nothing is run.
+what tests/system/test_cuda_asan.py runs under the sanitizer. Says what each took, and all that a failing program said.
+With --build nothing is run.
 """
 
 import json
@@ -14,12 +14,13 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import test_cuda_asan
-
 ROOT = Path(__file__).resolve().parent.parent
+# What runs under the sanitizer, with the same oracles.
+SANITIZED = tomllib.loads((ROOT / "tests/system/cuda_asan.toml").read_text())["tests"]
 CARGO = os.environ.get("CARGO", "cargo")
 # Programs at a time: each has as many threads as there are processors.
 AT_ONCE = min(4, os.cpu_count())
@@ -40,11 +41,10 @@ def build():
     for message in map(json.loads, done.stdout.splitlines()):
         if message["reason"] == "compiler-artifact" and message["executable"] and message["profile"]["test"]:
             folder, target = Path(message["manifest_path"]).parent, message["target"]["name"]
-            # Under the sanitizer these run with the same oracles.
-            elsewhere = test_cuda_asan.TESTS.get(target, []) if folder.name == "cuda" else []
-            skipped = [f"--skip={test}" for test in elsewhere or []]
+            elsewhere = SANITIZED.get(target, []) if folder.name == "cuda" else []
+            skipped = [f"--skip={test}" for test in elsewhere] if elsewhere != "all" else []
             command = [message["executable"], *(["--exact", *skipped] if skipped else [])]
-            if elsewhere is not None:
+            if elsewhere != "all":
                 programs.append((f"{folder.name}/{target}", command, folder))
     assert len({command[0] for _, command, _ in programs}) == len(programs) > 0, "cargo names each program once"
     unknown = set(LONGEST) - {name for name, _, _ in programs}

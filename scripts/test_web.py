@@ -24,7 +24,7 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     spirea, arguments = Path(sys.argv[1]).resolve(), sys.argv[2:]
-    chromium = debian.program(["chromium", "chromium-browser", "google-chrome"], ["chromium"])
+    chromium = debian.program("chromium")
     bench = arguments[:1] == ["--bench"]
     # What bench prints is JSON alone.
     made = [sys.executable, ROOT / "scripts" / "web.py", *([] if bench else ["--vectors"])]

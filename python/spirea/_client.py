@@ -189,7 +189,8 @@ class Client(_Connection):
 
     `wait` is how many seconds to wait for a server that is not reachable or still loads; `cache` a folder for hints, the
     user's cache folder without it; `pinned_key` the operator's public key: versions that it did not sign are refused.
-    `progress` shows, or is told, how far the download of a hint is ("hint"), and how many values of a call there are ("look up").
+    `progress` shows, or is told, how far the download of a hint is ("hint"), and how many values of a call there are
+    ("look up").
 
     Raises `UnreachableError`, `RefusedError`, `VersionError`, `AnswerError` (all `LookUpError`), `OptionError`.
     """

@@ -103,7 +103,7 @@ class Costs:
         return Costs(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
 
 
-_Value: TypeAlias = "Record | None | Dropped"
+_Value: TypeAlias = "Record | Dropped | None"
 
 
 def _matrix(values: Iterable[_Value], dtype: Any, missing: Any) -> Any:
@@ -132,10 +132,10 @@ class Records(list["Record | None"]):
         return _matrix(self, dtype, missing)  # type: ignore[no-any-return]
 
 
-class Fetched(list["Record | None | Dropped"]):
+class Fetched(list["Record | Dropped | None"]):
     """What one query brought of several values: beside those of `Records`, `DROPPED` for what it did not bring."""
 
-    def __init__(self, values: Iterable[Record | None | Dropped] = (), costs: Costs = Costs()) -> None:
+    def __init__(self, values: Iterable[Record | Dropped | None] = (), costs: Costs = Costs()) -> None:
         super().__init__(values)
         self.costs = costs
 
@@ -159,7 +159,7 @@ def fetched_of(fields: tuple[str, ...], answers: _Answers) -> Fetched:
     """What a fetch brought."""
     values, costs = answers
 
-    def of(value: tuple[bytes, ...] | None | bool) -> _Value:
+    def of(value: tuple[bytes, ...] | bool | None) -> _Value:
         if isinstance(value, tuple):
             return Record(fields, value)
         return None if value is None else DROPPED

@@ -147,8 +147,9 @@ class ServerProcess:
         command += ["--", *(os.fspath(source) for source in self._sources)]
         opener = _opener(ca)
         # A file takes any amount of log while nobody reads it.
-        file = tempfile.NamedTemporaryFile(prefix="spirea-", suffix=".log", delete=False) if log is None else open(log, "ab")
-        with file:
+        with (
+            tempfile.NamedTemporaryFile(prefix="spirea-", suffix=".log", delete=False) if log is None else open(log, "ab")
+        ) as file:
             self._log = os.fspath(file.name)
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file, start_new_session=True

@@ -34,9 +34,9 @@ class PublicMatrix:
         if not self.structured:
             return chacha20(self.key, range(RING * block, RING * (block + 1)), self.degree)
         stream = chacha20(self.key, [block], self.degree)[0].reshape(-1, RING)
-        k, l = np.arange(RING)[:, None], np.arange(RING)[None, :]
-        # Row k of polynomial a's square: a[k - l], and -a[256 + k - l] where l is above k.
-        squares = [np.where(k >= l, a[(k - l) % RING], -a[(k - l) % RING]) for a in stream]
+        i, j = np.arange(RING)[:, None], np.arange(RING)[None, :]
+        # Row i of polynomial a's square: a[i - j], and -a[256 + i - j] where j is above i.
+        squares = [np.where(i >= j, a[(i - j) % RING], -a[(i - j) % RING]) for a in stream]
         return np.concatenate(squares, axis=1)
 
     def times(self, secret):
@@ -51,7 +51,10 @@ def inner(rows, secret):
 
 
 def encrypt_unit(matrix, position, rng, secret=None, dropped=0):
-    """Bodies of the unit vector of a position as bytes, without their lowest bits, and their secret, a fresh one unless given (wire.md 8.3, 8.7)."""
+    """Bodies of the unit vector of a position as bytes, without their lowest bits, and their secret (wire.md 8.3, 8.7).
+
+    The secret is a fresh one unless given.
+    """
     if secret is None:
         secret = ternary(rng, matrix.degree)
     product = matrix.times(secret)

@@ -37,7 +37,8 @@ impl SecretRng {
 
     /// A generator that repeats itself, for tests and test vectors: never for a query that is sent.
     #[doc(hidden)]
-    pub fn deterministic_for_tests(seed: u64) -> Self {
+    pub fn deterministic_for_tests(mut seed: u64) -> Self {
+        secret::poison(&mut seed);
         Self(ChaCha20Rng::seed_from_u64(seed))
     }
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
-from ray.util import get_node_ip_address, get_placement_group, placement_group, placement_group_table
-from ray.util import remove_placement_group
+from ray.util import get_node_ip_address, get_placement_group, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from .config import Config

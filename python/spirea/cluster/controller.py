@@ -14,7 +14,8 @@ import ray
 from ray.exceptions import RayTaskError
 
 from ..errors import ClusterError
-from . import actors, authority, config as configs, scrape, state, status
+from . import actors, authority, scrape, state, status
+from . import config as configs
 from .authority import Authority
 from .config import Config
 from .files import MANIFEST, Folder

@@ -1,9 +1,9 @@
 """Parquet in an object store as parts that one builder reads in order, made on all nodes by Ray Data.
 
-What is parallel: Parquet is read, decoded and cut to the columns of the table, a row group at a time, on every node. What is
-not: one machine reads the parts in order and builds, in as much memory as docs/snapshots.md says, and needs disk for the spool
-and the snapshot. A part that is finished has a note beside it, and a snapshot stays on the machine that built it until it is in
-the store: who starts again does what is left.
+Every node reads and decodes Parquet, a row group at a time, and cuts it to the columns of the table. One machine reads the
+parts in order and builds, in as much memory as docs/snapshots.md says, and needs disk for the spool and the snapshot. A
+finished part has a note beside it, and a snapshot stays on the machine that built it until it is in the store: a second start
+does what is left.
 """
 
 from __future__ import annotations

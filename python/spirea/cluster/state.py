@@ -398,9 +398,7 @@ def _let_go(version: Version, share: int, now: float) -> None:
     ready, beginning = version.of(share, "ready"), version.of(share, "placing", "starting")
     if len(ready) > version.replicas:
         _change(ready[-1], "draining", now)
-    elif len(ready) == version.replicas and beginning:
-        _change(beginning[-1], "draining", now)
-    elif len(ready) + len(beginning) > version.replicas and beginning:
+    elif (len(ready) == version.replicas and beginning) or (len(ready) + len(beginning) > version.replicas and beginning):
         _change(beginning[-1], "draining", now)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Mapping
@@ -190,7 +191,7 @@ class EmbeddingBag:
             vectors = vectors * np.asarray(per_sample_weights, vectors.dtype).reshape(-1, 1)
         used = found if self.padding_idx is None else found & (ids != self.padding_idx)
         bags = np.zeros((len(ends) - 1, vectors.shape[1]), vectors.dtype)
-        for bag, (start, end) in enumerate(zip(ends[:-1], ends[1:])):
+        for bag, (start, end) in enumerate(itertools.pairwise(ends)):
             held = vectors[start:end][used[start:end]]
             if len(held):
                 bags[bag] = getattr(held, self.mode)(axis=0)

@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reproduce.add_argument("--movielens", type=Path, metavar="FOLDER", help="MovieLens-20M's, with ratings.csv")
     reproduce.add_argument("--taobao", type=Path, metavar="FOLDER", help="with raw_sample.csv and user_profile.csv")
     reproduce.add_argument("--protocol", choices=sorted(Spirea.LEAF_ROWS), default="dpf-xor")
-    reproduce.add_argument("--measure", action="store_true", help="this machine's rates in place of the recorded ones, and predicted times of tables beside measured ones")
+    measure = "this machine's rates in place of the recorded ones, and predicted times of tables beside measured ones"
+    reproduce.add_argument("--measure", action="store_true", help=measure)
     options = parser.parse_args(arguments)
     try:
         _reproduce(options)

@@ -60,8 +60,8 @@ def _data(studies: Sequence[Study]) -> str:
     said = (
         "## Data and models\n\nModels are trained on a part of the data where there is more than that takes, and designs are "
         f"made from the look-ups of {TRACED:,} of its inferences; of {PAIRED_INFERENCES:,} of these it is counted what occurs "
-        "together. Where the quality with all dropped is near that with nothing dropped, equal quality says little: how much of "
-        f"the difference a design keeps is said with it below. Training, searching and judging took "
+        "together. Where the quality with all dropped is near that with nothing dropped, equal quality says little: how much "
+        f"of the difference a design keeps is said with it below. Training, searching and judging took "
         f"{sum(each.seconds for each in studies):.0f} seconds of a processor in all.\n\n"
     )
     return said + _table(head, rows)
@@ -120,10 +120,10 @@ def _techniques(studies: Sequence[Study], ours: Spirea) -> str:
                 rows.append(_line(study, technique, found, plain, ours))
     said = (
         "## What each technique gives\n\nAt equal quality and limits, against plain batch retrieval: bins, one query each. "
-        "A pass over the full table costs a call for each node of its trees, whatever its bins are: so designs that make one as "
-        "plain retrieval does save little, unless its rows hold several embeddings. The paper's hot table is asked in addition "
-        "to the full one; a hot table alone is not the paper's: what is not hot is never retrieved, and a model is judged "
-        "without it.\n\n"
+        "A pass over the full table costs a call for each node of its trees, whatever its bins are: so designs that make one "
+        "as plain retrieval does save little, unless its rows hold several embeddings. The paper's hot table is asked in "
+        "addition to the full one; a hot table alone is not the paper's: what is not hot is never retrieved, and a model is "
+        "judged without it.\n\n"
     )
     return said + _table(head, rows)
 
@@ -159,9 +159,9 @@ def _keys() -> str:
     return (
         "## Keys, in the form of table III\n\nA key's bytes to one server, and calls of the function for all of a table's "
         "shares; GPU-DPF's bytes are those of its table.\n\n" + _table(head, rows)
-        + "\n\n## Functions, as published in table V\n\n2^20 rows, 512 queries at once, a V100. `GpuDpf(prf)` prices "
-        "designs by any of them, and by queries a second: 512 of them would take what is computed in the last column, and "
-        "took what is published.\n\n"
+        + "\n\n## Functions, as published in table V\n\n2^20 rows, 512 queries at once, a V100. `GpuDpf(prf)` "
+        "prices designs by any of them, and by queries a second: 512 of them would take what is computed in the last "
+        "column, and took what is published.\n\n"
         + _table(("function", "queries a second, published", "latency, published", "512 queries, computed"), prfs)
     )
 

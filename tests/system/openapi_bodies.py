@@ -1,6 +1,6 @@
 """Bodies for Schemathesis, of the types that endpoints take: good ones, good ones that are damaged, and any bytes.
 
-Schemathesis imports this (SCHEMATHESIS_HOOKS); test_openapi.py has written the good ones into a folder.
+Schemathesis imports this module (SCHEMATHESIS_HOOKS); test_openapi.py writes the good bodies into a folder.
 """
 
 import os

@@ -1,0 +1,114 @@
+"""Client code under valgrind, its secrets marked as undefined: no branch and no address depends on one.
+
+Planted faults must be found, and docs/constant-time.md must list what is declassified. The checked program has the client
+half alone, as it ships; its servers' answers come from `constant-time-answers`, which runs outside valgrind.
+"""
+
+import platform
+import re
+import subprocess
+
+import pytest
+
+import debian
+from system.programs import ROOT, cargo, target_folder
+
+pytestmark = [
+    pytest.mark.needs("valgrind"),
+    pytest.mark.skipif(
+        platform.machine() not in ("x86_64", "AMD64"),
+        reason=f"secrets are marked on x86-64 alone, and this is {platform.machine()}",
+    ),
+]
+
+# The exit code of valgrind where a secret steers the program.
+STEERED = 9
+# A hint; evaluation keys and packing; two servers. The longest comes first.
+SHORT = ["exppack-simple", "simple", "dpf-xor"]
+KINDS = [
+    "exppack-double-per-query",
+    "exppack-simple-per-query",
+    "bins",
+    "dpf-sum",
+    "onion",
+    "hybrid",
+    "double-pack",
+    "exppack-double",
+    "double",
+    *SHORT,
+]
+PROFILE = "constant-time"
+
+
+@pytest.fixture(scope="module")
+def checked():
+    """The program that runs under valgrind: client code as it ships."""
+    package = ("--package", "spirea-constant-time", "--bin", "constant-time")
+    cargo("build", "--locked", "--profile", PROFILE, "--features", "memcheck", *package)
+    return target_folder() / PROFILE / "constant-time"
+
+
+@pytest.fixture(scope="module")
+def answering():
+    """The program that answers. With features of the whole workspace, nothing of the tests' build is compiled again."""
+    cargo("build", "--locked", "--workspace", "--example", "constant-time-answers")
+    return target_folder() / "debug/examples/constant-time-answers"
+
+
+def check(program, *arguments, stdin=subprocess.DEVNULL):
+    """Runs the program under valgrind."""
+    command = [debian.find("valgrind"), "-q", f"--error-exitcode={STEERED}", "--num-callers=30", program, *arguments]
+    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def outcomes(checked, answering, side_by_side):
+    """The checks of all chosen kinds, side by side."""
+
+    def work(kind):
+        with subprocess.Popen([answering, kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as servers:
+            done = check(checked, kind, stdin=servers.stdout)
+            # If the client ended early, the servers fail to write and end too.
+            servers.stdout.close()
+            said = servers.stderr.read().decode(errors="replace")
+        return done, servers.returncode, said
+
+    return side_by_side("test_no_secret_steers_client_code", "kind", work)
+
+
+def reasons(done):
+    return set(re.findall(r"^declassified: (.*)$", done.stdout, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def listed():
+    """What docs/constant-time.md lists."""
+    text = (ROOT / "docs/constant-time.md").read_text(encoding="utf-8")
+    section = text.split("## What is declassified, and why")[1].split("\n## ")[0]
+    return set(re.findall(r"^- (.*)\.$", section, re.MULTILINE))
+
+
+@pytest.mark.parametrize("fault", ["branch", "address", "slice"])
+def test_planted_fault_is_found(checked, fault):
+    done = check(checked, "--plant", fault)
+    assert done.returncode == STEERED, f"a planted {fault} on a secret was not found: {done.stderr}"
+
+
+def test_every_kind_is_here(checked):
+    assert sorted(check(checked, "--list").stdout.split()) == sorted(KINDS)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[] if kind in SHORT else pytest.mark.full) for kind in KINDS])
+def test_no_secret_steers_client_code(outcomes, listed, kind):
+    done, answered, said = outcomes[kind].result()
+    assert done.returncode != STEERED, f"a secret steers client code: {done.stderr}"
+    assert (done.returncode, answered) == (0, 0), f"{done.stderr}{said}"
+    assert reasons(done) <= listed, f"docs/constant-time.md leaves out {sorted(reasons(done) - listed)}"
+
+
+@pytest.mark.full
+def test_documented_reasons_are_all_there_are(outcomes, listed):
+    if outcomes.keys() != set(KINDS):
+        pytest.skip("only some kinds were chosen, and each has reasons of its own")
+    found = set().union(*(reasons(future.result()[0]) for future in outcomes.values()))
+    assert found == listed, f"docs/constant-time.md has besides {sorted(listed - found)}"

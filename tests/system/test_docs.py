@@ -1,0 +1,83 @@
+"""Runs every console block of the documents, so that what they tell a reader to type works.
+
+A block begins with ```console. Lines that begin with `$ ` are commands; a backslash continues one. The commands of a
+document run in order, in one empty folder, in one shell with `spirea` on its path; servers in the background are stopped
+at its end. A line of output that stands under a command must appear in what the command printed; `...` stands for any text.
+Blocks marked ```sh are for the reader alone.
+"""
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from system.programs import ROOT
+
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+MARKER = "--- end of step ---"
+# Its commands need the Python package: test_package.py runs it.
+OF_THE_PACKAGE = ROOT / "docs/scale-out.md"
+
+
+def steps(document):
+    """The commands of a document with the lines of output under each."""
+    found = []
+    for block in BLOCK.findall(document.read_text(encoding="utf-8")):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            elif found and found[-1][0].endswith("\\"):
+                found[-1] = (found[-1][0] + "\n" + line, [])
+            elif found and line.strip():
+                found[-1][1].append(line)
+    return found
+
+
+def matches(expected, printed):
+    pattern = ".*".join(re.escape(part.strip()) for part in expected.split("..."))
+    return any(re.search(pattern, line) for line in printed.splitlines())
+
+
+def run_document(document, spirea, folder):
+    """Runs the commands of a document in a folder."""
+    commands = steps(document)
+    environment = os.environ | {
+        "PATH": f"{spirea.parent}:{os.environ['PATH']}",
+        "XDG_CACHE_HOME": f"{folder}/cache",
+        "SPIREA_SOURCE": str(ROOT),
+    }
+    script = "set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
+    script += "".join(f"{command}\necho '{MARKER}'\n" for command, _ in commands)
+    with subprocess.Popen(
+        ["bash", "-c", script],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as shell:
+        try:
+            output, errors = shell.communicate(timeout=600)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            output, errors = shell.communicate()
+            errors += "\nit took longer than 600 s"
+    printed = output.split(MARKER + "\n")
+    if shell.returncode != 0:
+        failed = commands[min(len(printed) - 1, len(commands) - 1)][0]
+        pytest.fail(f"failed at\n$ {failed}\n{printed[-1]}{errors}", pytrace=False)
+    for (command, expected), said in zip(commands, printed, strict=False):
+        for line in expected:
+            if not matches(line, said):
+                pytest.fail(f"after\n$ {command}\nexpected\n{line}\nbut it printed\n{said}{errors}", pytrace=False)
+
+
+DOCUMENTS = [path for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))] if steps(path)]
+
+
+@pytest.mark.parametrize("name", [str(path.relative_to(ROOT)) for path in DOCUMENTS if path != OF_THE_PACKAGE])
+def test_document(name, spirea, tmp_path):
+    run_document(ROOT / name, spirea, tmp_path)

@@ -1,0 +1,56 @@
+"""The Python package, installed as its users do: its stub, its types, and the commands of docs/scale-out.md.
+
+python/tests has the tests of what it does, which run once this has installed it.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import install_package
+import stubs
+from system.programs import ROOT, run
+from system.test_docs import OF_THE_PACKAGE, run_document
+
+# Not resolved: a virtual environment's interpreter is a link.
+PYTHON = Path(sys.executable).absolute()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed():
+    install_package.install(PYTHON)
+
+
+def outside(folder, *command):
+    """Runs a module outside of the repository, so that the installed package is found and no other."""
+    path = f"{PYTHON.parent}{os.pathsep}{os.environ['PATH']}"
+    return run(PYTHON, "-m", *command, cwd=folder, env=os.environ | {"PATH": path})
+
+
+def test_package_is_the_installed_one(tmp_path):
+    said = run(PYTHON, "-c", "import spirea; print(spirea.__file__)", cwd=tmp_path).stdout
+    assert Path(said.strip()).is_relative_to(PYTHON.parent.parent)
+
+
+def test_stub_is_what_the_module_says():
+    assert stubs.STUB.read_text() == stubs.stub(PYTHON), "scripts/stubs.py PYTHON writes it"
+
+
+@pytest.mark.parametrize("package", ["spirea", pytest.param("spirea.cluster", marks=pytest.mark.full)])
+def test_types(package, tmp_path):
+    outside(tmp_path, "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / "target/mypy", "-p", package)
+
+
+def test_stub_and_module_have_the_same_types(tmp_path):
+    outside(tmp_path, "mypy.stubtest", "spirea._spirea")
+
+
+@pytest.mark.full
+def test_scale_out_document():
+    """Whole clusters on Ray: needs tests/requirements.cluster.txt."""
+    # Sockets of Ray lie below it, and a socket's path is short.
+    with tempfile.TemporaryDirectory(prefix="spirea-") as folder:
+        run_document(OF_THE_PACKAGE, PYTHON.parent / "spirea", folder)
