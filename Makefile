@@ -2,24 +2,26 @@
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 
-.PHONY: build demo demo-two-server test test-parts lint tests-built test-rust fuzz bench clean
+.PHONY: build demo demo-two-server test check lint tests-built test-rust fuzz bench clean
 
 # Says in one line what is missing where Rust is not there, or too old.
 .PHONY: check-rust
 check-rust:
 	@CARGO="$(CARGO)" scripts/check-rust.sh
-build demo-build lint check-32-bit deny audit tests-built doc test-system test-constant-time: | check-rust
+build demo-build test check lint check-32-bit deny audit tests-built doc test-system test-constant-time: | check-rust
 
 build:
 	$(CARGO) build --release --locked --package spirea-cli
 
 # The demos run the program of the tests: its kernels are compiled as for a release, and all around them with little or no
-# optimization, which takes so many seconds of processor time in place of some 900.
-DEMO_SECONDS = 430
+# optimization, which takes so many seconds of processor time in place of some 900. With --workspace the program has the
+# features that the tests of all packages ask for, so that `make test` compiles nothing of it again.
+DEMO_SECONDS = 340
+DEMO_BUILD = $(CARGO) build --workspace --bin spirea --locked
 .PHONY: demo-build
 demo-build:
 	@scripts/say-build-time.sh $(DEMO_SECONDS)
-	$(CARGO) build --locked --package spirea-cli
+	$(DEMO_BUILD)
 
 demo: demo-build
 	python3 scripts/demo.py target/debug/spirea
@@ -27,27 +29,32 @@ demo: demo-build
 demo-two-server: demo-build
 	python3 scripts/demo_two_server.py target/debug/spirea
 
-# Two parts at a time: most of them keep one processor busy or wait. What a part prints comes when it has ended.
+# Every part, the long ones in a short form; with CI_FULL=1 everything but what takes hours: docs/testing.md.
+# make test ONLY=documents,web
 test:
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-parts
+	@CARGO="$(CARGO)" python3 tests/run.py --only "$(ONLY)"
 
-# What takes longest comes first, as far as it waits for nothing.
-test-parts: lint deny check-pim-program test-constant-time test-rust check-cuda-pack test-python test-cluster-short test-reference-client test-web test-cuda-asan test-openapi doc test-docs test-page test-deploy test-rtl test-avx512
-
-# Cargo would take its share of two parts for all the processors there are.
-ifneq ($(filter test-parts,$(MAKECMDGOALS)),)
-unexport MAKEFLAGS MFLAGS
-endif
+# What the changed files need.
+check:
+	@CARGO="$(CARGO)" python3 tests/check.py
 
 # And what takes longer than anyone waits for: hours.
 .PHONY: test-all
-test-all: test torture check-whole-cuda-pack check-web rtl ive
+test-all:
+	CI_FULL=1 $(MAKE) test
+	$(MAKE) torture check-whole-cuda-pack check-web rtl ive
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda --package spirea-cluster
-	SPIREA_CONFORMANCE=long $(MAKE) test-constant-time test-cuda-asan
+	SPIREA_CONFORMANCE=long CI_FULL=1 $(MAKE) test-constant-time test-cuda-asan
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
 	$(MAKE) test-embeddings
 	$(MAKE) test-cluster
+	$(MAKE) test-flaky
 	$(MAKE) fuzz
+
+# Programs whose tests depend on time or threads, 20 times each, half of them beside a load on all processors.
+.PHONY: test-flaky
+test-flaky: tests-built
+	python3 tests/flaky.py --runs 20
 
 # Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec, which audit reads besides, come
 # from the network and change by themselves.
@@ -58,26 +65,21 @@ deny:
 audit:
 	scripts/cargo-deny.sh check
 
-lint: check-32-bit
-	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --workspace --all-targets --features spirea-constant-time/memcheck,spirea-wasm/vectors --locked -- -D warnings
-	@! git grep -nE '^(<<<<<<<|>>>>>>>) '
-	python3 scripts/test_check_imports.py
-	python3 scripts/check_imports.py
+# Formatting and clippy; all targets with CI_FULL=1.
+lint:
+	@CARGO="$(CARGO)" python3 tests/run.py --only lint
 
 # The client for the browser and for machines of 32 bits. Adds the two targets where rustup lacks them.
 .PHONY: check-32-bit
 check-32-bit:
 	CARGO="$(CARGO)" scripts/check-32-bit.sh
 
-# The emulated CUDA device is built with AddressSanitizer besides: tests/system/test_cuda_asan.py runs every kernel under it.
-lint tests-built test-rust test-system test-python test-cluster doc test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
 tests-built:
-	CARGO="$(CARGO)" python3 scripts/test_rust.py --build
+	CARGO="$(CARGO)" python3 tests/rust.py --build
 
 # All tests of the workspace: `cargo test --workspace` runs the same, one program after another.
-test-rust: tests-built
-	CARGO="$(CARGO)" python3 scripts/test_rust.py
+test-rust:
+	CARGO="$(CARGO)" CI_FULL=1 python3 tests/rust.py
 
 .PHONY: doc
 doc: tests-built

@@ -36,6 +36,7 @@ WANTED = {
     "g++": Wanted(("g++",), ("g++",)),
     "iverilog": Wanted(("iverilog",), ("iverilog",)),
     "ld.lld": Wanted(("ld.lld",), ("clang", "lld")),
+    "redis-server": Wanted(("redis-server",), ("redis-server",)),
     "systemd-analyze": Wanted(("systemd-analyze",), ("systemd",)),
     "valgrind": Wanted(("valgrind",), ("valgrind", "libc6-dbg")),
     "verilator": Wanted(("verilator",), ("verilator",)),

@@ -5,8 +5,8 @@ Usage: demo.py PATH_TO_SPIREA
 
 The table is real and on every machine with Python: each named character of Unicode, its code point as the
 key, its name and category as the value. Between client and server stands a recorder that shows what the
-server could see of a look-up: bytes. The server also has a page for look-ups in a browser, where Node is there to make it, and
-for the page two lists of examples, which are made here: bad domains and leaked passwords.
+server could see of a look-up: bytes. Afterwards, if Node is there, the demo compiles a page for look-ups in a browser, and
+serves it with two more lists of examples: bad domains and leaked passwords.
 """
 
 import contextlib
@@ -123,9 +123,9 @@ def timed(title, command, statuses=(0,)):
     return done.stdout
 
 
-def start_server(spirea, snapshot, log, *options):
+def start_server(spirea, log, *arguments):
     """Starts the server on a free loopback port; returns the process and its address."""
-    command = [spirea, "serve", snapshot, "--listen", "127.0.0.1:0", *options]
+    command = [spirea, "serve", *arguments, "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     line = process.stdout.readline().strip()
     if not line.startswith("listening on http://"):
@@ -135,16 +135,8 @@ def start_server(spirea, snapshot, log, *options):
     return process, (host, int(port))
 
 
-def page_options():
-    """What has the server serve the demo page: nothing where it cannot be made here."""
-    if subprocess.run([sys.executable, ROOT / "scripts" / "web.py"], check=False).returncode == 0:
-        return ["--demo"]
-    print("  no demo page: it cannot be made here, as was said above")
-    return []
-
-
 def check_page(spirea, page, folder):
-    """That the page is there, with what it lists; prints where."""
+    """Checks that the server has the page and its lists, and prints their addresses."""
     with urllib.request.urlopen(page, timeout=60) as response:
         if b"Look up privately" not in response.read():
             sys.exit(f"{page} is not the demo page")
@@ -158,9 +150,9 @@ def check_page(spirea, page, folder):
 
 
 def wait_for_visitors(page):
-    """Goes on serving the page for who sits before it."""
-    if page and sys.stdin.isatty():
-        print(f"6. Look up in a browser: {page}")
+    """Keeps the server running until the visitor has done with the page."""
+    if sys.stdin.isatty():
+        print(f"Look up in a browser: {page}")
         with contextlib.suppress(KeyboardInterrupt, EOFError):
             input("  Enter stops the server. ")
 
@@ -197,29 +189,38 @@ def main():
         print("    " + timed("inspect", [spirea, "inspect", snapshot]).strip().replace("\n", "\n    "))
 
         print("3. Serve it")
-        options = page_options()
-        if options:
-            options = [*(build_list(spirea, folder, name) for name in LISTS), *options]
-        with open(folder / "server.log", "w", encoding="utf-8") as log:
-            server, address = start_server(spirea, snapshot, log, *options)
-            try:
-                print(f"  ready after {wait_ready(address):.2f} s at http://{address[0]}:{address[1]}")
-                page = options and server.stdout.readline().strip().removeprefix("demo on ")
-                if page:
-                    check_page(spirea, page, folder)
-                Recorder.upstream = address
-                recorder = ThreadingServer(("127.0.0.1", 0), Recorder)
-                threading.Thread(target=recorder.serve_forever, daemon=True).start()
-                url = f"http://127.0.0.1:{recorder.server_address[1]}"
-                look_up(spirea, url, folder)
-                recorder.shutdown()
-                wait_for_visitors(page)
-            finally:
-                server.send_signal(signal.SIGTERM)
-                status = server.wait(timeout=30)
-        print(f"The server stopped with status {status}")
-        if status != 0:
-            sys.exit(Path(folder / "server.log").read_text(encoding="utf-8"))
+        with serving(spirea, folder, snapshot) as (address, _):
+            Recorder.upstream = address
+            recorder = ThreadingServer(("127.0.0.1", 0), Recorder)
+            threading.Thread(target=recorder.serve_forever, daemon=True).start()
+            look_up(spirea, f"http://127.0.0.1:{recorder.server_address[1]}", folder)
+            recorder.shutdown()
+
+        print("6. The same in a browser", flush=True)
+        if subprocess.run([sys.executable, ROOT / "scripts" / "web.py"], check=False).returncode != 0:
+            print("  no page: see above for what it needs")
+            return
+        lists = [build_list(spirea, folder, name) for name in LISTS]
+        with serving(spirea, folder, snapshot, *lists, "--demo") as (_, server):
+            page = server.stdout.readline().strip().removeprefix("demo on ")
+            check_page(spirea, page, folder)
+            wait_for_visitors(page)
+
+
+@contextlib.contextmanager
+def serving(spirea, folder, *arguments):
+    """A server that is ready: its address, and its process. It must end with status 0."""
+    with open(folder / "server.log", "w", encoding="utf-8") as log:
+        server, address = start_server(spirea, log, *arguments)
+        try:
+            print(f"  ready after {wait_ready(address):.2f} s at http://{address[0]}:{address[1]}")
+            yield address, server
+        finally:
+            server.send_signal(signal.SIGTERM)
+            status = server.wait(timeout=30)
+    print(f"  the server stopped with status {status}", flush=True)
+    if status != 0:
+        sys.exit(Path(folder / "server.log").read_text(encoding="utf-8"))
 
 
 def look_up(spirea, url, folder):

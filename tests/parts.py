@@ -7,8 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = os.environ.get("CARGO", "cargo")
 FULL = os.environ.get("CI_FULL") == "1"
-PYTHON = ROOT / "target" / "venv" / "bin" / "python"
-SPIREA = ROOT / "target" / "debug" / "spirea"
+VENV = ROOT / "target" / "venv"
+PYTHON = VENV / "bin" / "python"
 
 
 @dataclass(frozen=True)
@@ -21,22 +21,25 @@ class Part:
     commands: list
     # Parts that must have passed before.
     needs: tuple = ()
-    # Debian's packages that it needs, by a program that each brings ("one|another": any of them).
-    programs: dict = field(default_factory=dict)
+    # Debian programs that it runs, by their names in scripts/debian.py.
+    programs: tuple = ()
     # Files and folders: the short form runs the part only if one of them differs from the base commit.
     files: tuple = ()
     only_full: bool = False
-    folder: str = "."
     environment: dict = field(default_factory=dict)
 
     def touched(self, changed):
         """Whether one of the changed files is one of the part's."""
-        return any(file == own or file.startswith(own.rstrip("/") + "/") for own in self.files for file in changed)
+        return any(file == own or file.startswith(f"{own}/") for own in self.files for file in changed)
+
+
+def make(target):
+    return ["make", "--no-print-directory", target]
 
 
 def pytest(*arguments):
-    """A run of pytest in the tests' environment. Without the cache, the checkout stays as it is."""
-    return [PYTHON, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *arguments]
+    """A run of pytest in the tests' environment; pyproject.toml has its options."""
+    return [PYTHON, "-m", "pytest", *arguments]
 
 
 def system(*modules):
@@ -44,9 +47,125 @@ def system(*modules):
     return pytest(*(f"tests/system/test_{module}.py" for module in modules))
 
 
-# The simulator's own files. Changes of the crates below it show in `lint`, which compiles it, and in the full form.
-IVE = ("sim/ive",)
-RTL = ("rtl", "tests/system/test_rtl.py")
-KERNELS = ("crates/cuda/kernels", "crates/cuda/pack", "scripts/cuda_pack.py", "tests/system/test_cuda_pack.py")
-EMULATION = ("crates/cuda", "tests/system/test_cuda_asan.py")
-PROTO = ("proto", "crates/wire/src/generated")
+# Of a lint, only the full form looks at tests and examples too.
+TARGETS = ["--all-targets", "--features", "spirea-constant-time/memcheck,spirea-wasm/vectors"] if FULL else []
+# sim/ive has no part of its own: tests/rust.py leaves it out by the same rule.
+IVE = ("sim/ive", "papers/ive.toml")
+PACK = ("crates/cuda/kernels", "crates/cuda/pack", "scripts/cuda_pack.py", "tests/system/test_cuda_pack.py")
+# Kernels, the emulation under them, and what launches them.
+EMULATED = ("crates/cuda", "tests/system/test_cuda_asan.py", "tests/system/cuda_asan.toml")
+RTL = ("rtl", "scripts/rtl_area.py", "tests/system/test_rtl.py")
+RTL_PROGRAMS = ("g++", "iverilog", "verilator", "vvp", "yosys", "yosys-smtbmc", "z3")
+
+# The longest come first, as far as they wait for nothing.
+PARTS = [
+    Part(
+        "environment",
+        "installs the Python packages that tests need, locked, into target/venv",
+        [make("target/venv/cluster-installed" if FULL else "target/venv/installed")],
+    ),
+    Part("rust-build", "compiles the program and the Rust tests", [["python3", "tests/rust.py", "--build"]], programs=("g++",)),
+    Part(
+        "rust",
+        "runs the Rust tests; those of the accelerator's simulator only if sim/ive changed",
+        [["python3", "tests/rust.py"]],
+        needs=("rust-build",),
+        programs=("redis-server",) if FULL else (),
+    ),
+    Part(
+        "lint",
+        "formatting, clippy, imports, and leftovers of merges",
+        [
+            [CARGO, "fmt", "--all", "--", "--check"],
+            [CARGO, "clippy", "--quiet", "--workspace", "--locked", *TARGETS, "--", "-D", "warnings"],
+            ["sh", "-c", "! git grep -nE '^(<<<<<<<|>>>>>>>) '"],
+            system("imports"),
+        ],
+        needs=("environment", "rust-build"),
+    ),
+    Part(
+        "constant-time",
+        "client code under valgrind, with its secrets marked",
+        [system("constant_time")],
+        needs=("environment", "rust-build"),
+        programs=("valgrind",),
+    ),
+    Part(
+        "web",
+        "the JavaScript package: in Node, and in Chromium",
+        [["python3", "scripts/web.py", "--vectors"], ["npm", "--prefix", "clients/ts", "test"]],
+        needs=("rust-build",),
+        programs=("chromium",),
+        environment={"SPIREA": str(ROOT / "target/debug/spirea")},
+    ),
+    Part(
+        "python",
+        "the Python package, installed as its users do",
+        [system("package"), pytest("python/tests")],
+        needs=("environment", "rust-build"),
+    ),
+    Part(
+        "documents",
+        "every console block of README.md and docs/",
+        [system("docs")],
+        needs=("environment", "rust-build", "web"),
+    ),
+    Part(
+        "service",
+        "the reference client, both ports by their OpenAPI documents, the operator's page, and the files of deploy/",
+        [system("reference_client", "openapi", "page", "deploy")],
+        needs=("environment", "rust-build"),
+        programs=("chromium",),
+    ),
+    Part("python-style", "ruff", [[VENV / "bin/ruff", "check"], [VENV / "bin/ruff", "format", "--check"]], needs=("environment",)),
+    Part("pim", "the device program of processing in memory", [system("pim")], needs=("environment",), programs=("clang", "ld.lld")),
+    Part(
+        "cuda-pack",
+        "the compiled CUDA kernels are those of their sources",
+        [system("cuda_pack")],
+        needs=("environment",),
+        programs=("g++",),
+        files=PACK,
+    ),
+    Part(
+        "cuda-asan",
+        "every CUDA kernel on the emulation under AddressSanitizer",
+        [system("cuda_asan")],
+        needs=("environment", "rust-build"),
+        programs=("g++",),
+        files=EMULATED,
+    ),
+    Part(
+        "rtl",
+        "the accelerator's hardware, simulated and proven",
+        [system("rtl")],
+        needs=("environment", "rust-build"),
+        programs=RTL_PROGRAMS,
+        files=RTL,
+    ),
+    Part(
+        "proto",
+        "the committed messages are those of the .proto files",
+        [[CARGO, "test", "--quiet", "--locked", "--manifest-path", "proto/generate/Cargo.toml", "--target-dir", "target/proto"]],
+        files=("proto", "crates/wire/src/generated"),
+    ),
+    Part("licences", "licences, bans and sources of dependencies", [["scripts/cargo-deny.sh", "--locked", "check", "bans", "licenses", "sources"]]),
+    Part("avx512", "the AVX-512 kernels under an emulated processor, if this one lacks it", [system("avx512")], needs=("environment",), only_full=True),
+    Part(
+        "rust-documentation",
+        "the crates' documentation and its examples",
+        [
+            [CARGO, "doc", "--quiet", "--workspace", "--no-deps", "--locked"],
+            [CARGO, "test", "--workspace", "--locked", "--doc"],
+        ],
+        needs=("rust-build",),
+        only_full=True,
+        environment={"RUSTDOCFLAGS": "-D warnings"},
+    ),
+    Part("32-bit", "the client compiles for machines of 32 bits", [["scripts/check-32-bit.sh"]], only_full=True),
+]
+
+
+def sanitized(parts):
+    """Whether the emulated CUDA device is compiled with AddressSanitizer too, for the part that needs it."""
+    return any(part.name == "cuda-asan" for part in parts)

@@ -28,9 +28,12 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import base
-import packages
-from parts import PARTS, ROOT, Part
+from parts import PARTS, ROOT, Part, sanitized
 from times import write_times
+
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import debian  # noqa: E402
 
 LOGS = ROOT / "target" / "tests"
 # Parts at a time. Most of them keep one processor busy, or wait.
@@ -88,7 +91,7 @@ class Run:
             environment = os.environ | {"NO_COLOR": "1"} | part.environment
             # A group of its own: a part that is stopped takes its servers along.
             process = subprocess.Popen(
-                list(map(str, command)), cwd=ROOT / part.folder, env=environment, stdin=subprocess.DEVNULL, stdout=out,
+                list(map(str, command)), cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=out,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )
             self.processes.add(process)
@@ -136,6 +139,19 @@ def choose(only, full):
             chosen.append(known[name])
             needed.extend(known[name].needs)
     return [part for part in PARTS if part in chosen], reasons
+
+
+def provide(parts):
+    """Installs the Debian packages that parts need, if this run may; returns the parts that still lack one, and why."""
+    lacking = {name for part in parts for name in part.programs if not debian.find(name)}
+    if lacking and debian.may_install():
+        debian.install(lacking)
+    missing = {}
+    for part in parts:
+        reasons = [debian.remedy(name) for name in part.programs if not debian.find(name)]
+        if reasons:
+            missing[part.name] = "; ".join(reasons)
+    return missing
 
 
 def say(text):
@@ -229,9 +245,11 @@ def main():
     shutil.rmtree(LOGS, ignore_errors=True)
     LOGS.mkdir(parents=True)
     started = time.monotonic()
-    missing = packages.provide(parts)
+    missing = provide(parts)
     if missing and full and os.geteuid() == 0:
-        sys.exit(f"run.py: the full form needs {', '.join(sorted(missing))}: {missing}")
+        sys.exit("\n".join(f"run.py: {name}: {reason}" for name, reason in missing.items()))
+    if sanitized(parts):
+        os.environ["SPIREA_EMULATION_ASAN"] = "1"
     results = execute([part for part in parts if part.name not in missing])
     passed = summary(results, reasons, missing, time.monotonic() - started)
     if options.write_times:

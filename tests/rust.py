@@ -5,7 +5,8 @@ usage: rust.py [--build]
 
 `cargo test --workspace` runs the programs one after another, though many wait for a timeout, a socket or a single thread.
 Prints the time of each program, the output of each that fails, and the command that repeats a failed test alone. With
---build nothing runs. Without CI_FULL=1 the accelerator's simulator (sim/ive) is left out: it is a part of its own.
+--build nothing runs. The short form leaves out the accelerator's simulator unless its files changed (tests/base.py). With
+SPIREA_EMULATION_ASAN=1 it leaves out the tests that tests/system/test_cuda_asan.py runs.
 """
 
 import json
@@ -14,10 +15,12 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from parts import ROOT
+import base
+from parts import FULL, IVE, ROOT
 
 CARGO = os.environ.get("CARGO", "cargo")
 # Programs at a time. Each has as many threads as there are processors, and many wait.
@@ -29,9 +32,16 @@ FAILED = re.compile(r"^test (\S+) .*\.\.\. FAILED$", re.MULTILINE)
 LONGEST = ["conformance/conformance", "cli/it", "store/it", "server/server", "cuda/ring", "cuda/group"]
 
 
+def workspace():
+    """The packages that cargo compiles the tests of. Features are the same with the simulator and without it."""
+    _, changed = base.changed_files(ROOT)
+    touched = changed is None or any(file == own or file.startswith(f"{own}/") for own in IVE for file in changed)
+    return ["--workspace"] if FULL or touched else ["--workspace", "--exclude", "spirea-ive"]
+
+
 def build():
-    """The test programs of all packages: their names, their files, and the folders that they run in."""
-    command = [CARGO, "test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
+    """The test programs of all packages: the folders that they run in, their targets, and their files."""
+    command = [CARGO, "test", *workspace(), "--locked", "--no-run", "--message-format=json-render-diagnostics"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}")
@@ -41,7 +51,17 @@ def build():
             folder, target = Path(message["manifest_path"]).parent, message["target"]
             programs.append((folder, target, message["executable"]))
     assert programs, "cargo names the programs"
+    unknown = set(LONGEST) - {f"{folder.name}/{target['name']}" for folder, target, _ in programs}
+    assert not unknown, f"there are no test programs {', '.join(sorted(unknown))}"
     return programs
+
+
+def sanitized_elsewhere(folder, target):
+    """The arguments that leave out the tests of the sanitizer's run, or None if it runs the whole program."""
+    if os.environ.get("SPIREA_EMULATION_ASAN") != "1" or folder.name != "cuda":
+        return []
+    tests = tomllib.loads((ROOT / "tests/system/cuda_asan.toml").read_text())["tests"].get(target["name"], [])
+    return None if tests == "all" else ["--exact", *(f"--skip={test}" for test in tests)] if tests else []
 
 
 def repeat(folder, target, test):
@@ -56,7 +76,10 @@ def run(program):
     folder, target, executable = program
     name = f"{folder.name}/{target['name']}"
     started = time.monotonic()
-    done = subprocess.run([executable], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    skipped = sanitized_elsewhere(folder, target)
+    if skipped is None:
+        return name, True, 0
+    done = subprocess.run([executable, *skipped], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, check=False)
     seconds, said = time.monotonic() - started, done.stdout.decode(errors="replace")
     results = PASSED.findall(said)
