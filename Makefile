@@ -71,7 +71,7 @@ check-32-bit:
 	CARGO="$(CARGO)" scripts/check-32-bit.sh
 
 # The emulated CUDA device is built with AddressSanitizer besides: tests/system/test_cuda_asan.py runs every kernel under it.
-lint tests-built test-rust test-system test-python test-cluster doc test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
+lint tests-built test-rust test-system python-package test-python doc test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
 tests-built:
 	CARGO="$(CARGO)" python3 scripts/test_rust.py --build
 
