@@ -74,6 +74,8 @@ lint:
 check-32-bit:
 	CARGO="$(CARGO)" scripts/check-32-bit.sh
 
+# The emulated CUDA device under AddressSanitizer: tests/system/test_cuda_asan.py runs every kernel on it.
+test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
 tests-built:
 	CARGO="$(CARGO)" python3 tests/rust.py --build
 
@@ -85,7 +87,7 @@ test-rust:
 doc: tests-built
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-# What tests in Python need, at locked versions, in an environment of their own; the second adds Ray, for CI_FULL=1.
+# The environment of the tests in Python, at locked versions; the second target adds Ray, for CI_FULL=1.
 VENV = target/venv
 PYTEST = CARGO="$(CARGO)" $(VENV)/bin/python -m pytest
 $(VENV)/installed: tests/requirements.txt tests/requirements.weights.txt
@@ -147,7 +149,7 @@ bench-web: demo-build $(WEB)/installed
 test-cluster: python-package $(VENV)/cluster-installed
 	CI_FULL=1 SPIREA_CLUSTER=long $(PYTEST) -s python/tests/cluster
 
-# What the tests of the JavaScript client need.
+# The environment of the tests of the JavaScript client.
 $(WEB)/installed: clients/ts/tests/requirements.txt
 	python3 -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<

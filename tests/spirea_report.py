@@ -34,7 +34,7 @@ def log(path):
 
 
 def pytest_configure(config):
-    # What Ray would tell its makers, and look for in clouds.
+    # By default, Ray reports its usage and looks for clouds.
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_DISABLE_IMPORT_WARNING="1")
     config.addinivalue_line("markers", "full: runs with CI_FULL=1 only")
     config.addinivalue_line("markers", "long: runs with SPIREA_CONFORMANCE=long only")

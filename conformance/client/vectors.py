@@ -120,7 +120,7 @@ def check_look_up(name):
     vector = json.loads((FOLDER / "client" / f"{name}.json").read_text())
     protocol = protocol_of(vector["params"])
     contents = records(vector["content"], protocol.grid.records, protocol.grid.record_bytes)
-    # What takes a server's packing to compute is given.
+    # A hint that takes a server's packing is in the vector.
     hint = bytes.fromhex(vector["hint"]) if name in ONE_SHOT else hint_of(protocol, contents)
     assert blake3.blake3(hint).hexdigest() == vector["hint_blake3"], f"the hint of {name}"
     protocol.open(hint, {}, Repeating(vector["client"]))

@@ -1,4 +1,4 @@
-"""What the system tests share: the program, Debian's packages, and work that runs side by side."""
+"""Shared by the system tests: the program, Debian's packages, and work that runs side by side."""
 
 import os
 import sys

@@ -22,7 +22,7 @@ from reference.streams import OsRandom
 from system.programs import ROOT, Folder
 
 COMMAND = [sys.executable, str(ROOT / "conformance/client/spirea_reference.py")]
-# Those whose queries can bring their keys, too: a protocol and the way of its keys.
+# Protocols whose queries can bring their keys, with the way of the keys.
 ONE_SHOT = ("exppack-simple/per-query", "exppack-double/per-query", "hybrid/per-query")
 # A hint; evaluation keys and packing; two servers.
 SHORT = ("simple", "hybrid", "dpf-xor")

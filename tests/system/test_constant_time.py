@@ -82,7 +82,7 @@ def reasons(done):
 
 @pytest.fixture(scope="module")
 def listed():
-    """What docs/constant-time.md lists."""
+    """The reasons that docs/constant-time.md lists."""
     text = (ROOT / "docs/constant-time.md").read_text(encoding="utf-8")
     section = text.split("## What is declassified, and why")[1].split("\n## ")[0]
     return set(re.findall(r"^- (.*)\.$", section, re.MULTILINE))

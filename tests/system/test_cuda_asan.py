@@ -64,7 +64,7 @@ def sanitized(built, tmp_path_factory):
         "SPIREA_CUDA_DRIVER": str(built.libraries / "asan/libcuda.so"),
         "SPIREA_EMULATION_RAN": str(ran),
         "LD_PRELOAD": " ".join(map(runtime_library, ["libasan.so", "libstdc++.so"])),
-        # What the emulation and the test harness keep for ever is no leak.
+        # The emulation and the test harness keep memory for ever: no leak.
         "ASAN_OPTIONS": "detect_leaks=0",
     }
 

@@ -10,9 +10,11 @@ import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from spirea_report import SHOWN
 from system.programs import ROOT
 
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -66,6 +68,8 @@ def run_document(document, spirea, folder):
             output, errors = shell.communicate()
             errors += "\nit took longer than 600 s"
     printed = output.split(MARKER + "\n")
+    # The logs of servers that the document starts in the background.
+    errors += "".join(f"\n{log.name}:\n{log.read_text()[-SHOWN:]}" for log in sorted(Path(folder).glob("*.log")))
     if shell.returncode != 0:
         failed = commands[min(len(printed) - 1, len(commands) - 1)][0]
         pytest.fail(f"failed at\n$ {failed}\n{printed[-1]}{errors}", pytrace=False)

@@ -96,7 +96,7 @@ def test_lint(lanes):
 
 @pytest.fixture(scope="module")
 def benches(out, program, side_by_side):
-    """What the benches of the chosen units measured, by Verilator."""
+    """Measurements of the chosen units' benches, by Verilator."""
 
     def bench(lanes):
         folder = out / str(lanes) / "verilated"
@@ -152,7 +152,7 @@ def test_multipliers_to_compare_with(out):
 
 
 def formula(out, name, prime, fault=None):
-    """What a solver is asked about a prime; with a fault, of sources that have it."""
+    """The question to a solver about a prime; with a fault, of sources that have it."""
     script, stem = (RTL / f"formal/{name}.ys").read_text(), f"{name}-{prime}"
     if fault is not None:
         file, right, wrong = FAULTS[name][fault]
@@ -168,7 +168,7 @@ def formula(out, name, prime, fault=None):
 
 
 def solve(path, *options):
-    """Whether all that was asked holds, of five cycles: all that a pipeline of four that begins with anything can show."""
+    """Asks a solver about five cycles, which show all states of a pipeline of four; returns if all holds, and its log."""
     command = [debian.find("yosys-smtbmc"), "-s", "z3", "--noprogress", "-t", "5", *options, str(path)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     passed, failed = "Status: PASSED" in done.stdout, "Status: FAILED" in done.stdout
@@ -204,7 +204,7 @@ def test_fault_is_found(faults, of):
 
 
 def test_conclusion():
-    """What follows for modmul."""
+    """The conclusion for modmul."""
     assert tool("z3", RTL / "formal/conclusion.smt2").strip() == "unsat"
 
 

@@ -26,7 +26,7 @@ pub trait Servers {
     fn answer(&mut self, queries: &[Vec<u8>]) -> Vec<Vec<u8>>;
 }
 
-/// Whether every kind is asked of every kind of table, as `SPIREA_CONFORMANCE=long` says.
+/// `SPIREA_CONFORMANCE=long`: every kind of look-up is made in every kind of table.
 fn is_long() -> bool {
     std::env::var("SPIREA_CONFORMANCE").is_ok_and(|wanted| wanted == "long")
 }
