@@ -8,10 +8,35 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import numpy
 import pytest
 
+# The tests' matrices are small: BLAS threads would spend their time waiting for each other. BLAS reads this when it loads.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy
+
 import spirea
+
+FULL = os.environ.get("CI_FULL") == "1"
+LEFT_OUT = pytest.StashKey[int]()
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full: a test of the full form; runs with CI_FULL=1 in the environment")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Deselects the tests of the full form, unless CI_FULL=1."""
+    left_out = [] if FULL else [item for item in items if item.get_closest_marker("full") is not None]
+    config.stash[LEFT_OUT] = len(left_out)
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if count := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"{count} tests of the full form were left out: CI_FULL=1 runs them")
 
 
 @pytest.fixture(autouse=True)

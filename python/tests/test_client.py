@@ -158,14 +158,19 @@ def test_threads_count_every_call(keyed_server, monkeypatch):
         assert client.costs.requests == 12
 
 
-def test_waiting_with_progress_makes_no_tasks():
+def test_waiting_with_progress_makes_no_tasks(monkeypatch):
+    timeout, pauses = asyncio.timeout, []
+    monkeypatch.setattr(asyncio, "timeout", lambda seconds: pauses.append(seconds) or timeout(seconds))
+    monkeypatch.setattr("spirea._client._PAUSE", 0.001)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
 
         async def tasks():
             client = spirea.AsyncClient(url, "table", timeout=3600, progress=lambda *_: None)
             connecting = asyncio.create_task(client.connect())
-            await asyncio.sleep(0.5)
+            async with timeout(60):
+                while len(pauses) < 5:
+                    await asyncio.sleep(0.001)
             there = len(asyncio.all_tasks())
             connecting.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -211,12 +216,18 @@ def test_a_loop_goes_on_while_a_client_looks_up(keyed_server):
     assert asyncio.run(count()) > 10
 
 
-def test_a_client_waits_for_a_server_that_is_not_there_yet(keyed):
+def test_a_client_waits_for_a_server_that_is_not_there_yet(keyed, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = "127.0.0.1:{}".format(free.getsockname()[1])
-    servers = []
-    later = threading.Timer(0.5, lambda: servers.append(spirea.Server(keyed, listen=address)))
-    later.start()
+    servers, may_try_again = [], spirea.Client._may_try_again
+
+    def begins(client, error, deadline):
+        """Starts the server when the client has found nobody."""
+        if not servers:
+            servers.append(spirea.Server(keyed, listen=address))
+        return may_try_again(client, error, deadline)
+
+    monkeypatch.setattr(spirea.Client, "_may_try_again", begins)
     assert spirea.Client(f"http://{address}", "keyed", wait=60).get("k3").text("a") == "a3"
-    later.join()
-    servers[0].stop()
+    [server] = servers
+    server.stop()

@@ -62,10 +62,9 @@ def test_a_server_finishes_when_it_is_asked_to(keyed, ending):
 def test_ctrl_c_ends_a_command_as_it_ends_programs(tmp_path):
     command = subprocess.Popen([*COMMANDS[0], "build", "--input", "-", "--format", "csv", "--value", "v", "--out", str(tmp_path / "out")],
                                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    # It waits for its input.
-    import time
-
-    time.sleep(1)
+    # A pipe holds 64 KiB: when all is written, the command has begun to read.
+    command.stdin.write(b"v\n" + b"x\n" * (1 << 17))
+    command.stdin.flush()
     command.send_signal(signal.SIGINT)
     assert command.wait(timeout=60) == -signal.SIGINT
     command.stdin.close()

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -76,13 +75,18 @@ def test_a_fork_with_a_client_for_asyncio(keyed_server):
     assert said.startswith("ForkError") and value == "a1"
 
 
+# Says "ready" when the client has connected.
+ACCEPTING = SILENT + """
+threading.Thread(target=lambda: (silent.accept(), print("ready", flush=True)), daemon=True).start()
+"""
+
+
 def interrupted(text, *arguments):
-    """Runs a program, interrupts it once it says that it is ready, and gives its exit code and what it said."""
+    """Runs a program, interrupts it when it says that it is ready, and returns its exit code and output."""
     program = subprocess.Popen(
         [sys.executable, "-c", text, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert program.stdout.readline() == "ready\n"
-    time.sleep(0.3)
     program.send_signal(signal.SIGINT)
     out, error = program.communicate(timeout=60)
     return program.returncode, out, error
@@ -139,8 +143,7 @@ os._exit(0)
 
 
 def test_ctrl_c_ends_a_look_up():
-    text = SILENT + """
-print("ready", flush=True)
+    text = ACCEPTING + """
 try:
     spirea.Client(url, "table", timeout=3600)
 except KeyboardInterrupt:
@@ -150,10 +153,9 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_ends_a_look_up_for_asyncio():
-    text = SILENT + """
+    text = ACCEPTING + """
 async def connect():
     await spirea.AsyncClient(url, "table", timeout=3600).connect()
-print("ready", flush=True)
 try:
     asyncio.run(connect())
 except KeyboardInterrupt:
@@ -181,10 +183,12 @@ except KeyboardInterrupt:
 def test_ctrl_c_ends_a_measurement():
     text = """
 import spirea
-print("ready", flush=True)
+def ready(phase, done, total, said=[]):
+    if not said:
+        said.append(print("ready", flush=True))
 try:
     while True:
-        spirea.measure_rates(threads=1)
+        spirea.measure_rates(threads=1, progress=ready)
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -197,7 +201,7 @@ def test_the_interpreter_exits_in_the_middle_of_a_query_of_a_thread(script, daem
         SILENT + f"""
 def ask():
     try:
-        spirea.Client(url, "table", timeout={3600 if daemon else 2}, attempts=1)
+        spirea.Client(url, "table", timeout={3600 if daemon else 0.5}, attempts=1)
     except spirea.SpireaError as error:
         print(type(error).__name__, flush=True)
 thread = threading.Thread(target=ask, daemon={daemon})
@@ -215,7 +219,8 @@ def test_the_interpreter_exits_in_the_middle_of_a_query_for_asyncio(script):
         SILENT + """
 async def ask():
     connecting = asyncio.ensure_future(spirea.AsyncClient(url, "table", timeout=3600).connect())
-    await asyncio.sleep(0.2)
+    silent.setblocking(False)
+    await asyncio.get_running_loop().sock_accept(silent)
     sys.exit(7)
 asyncio.run(ask())
 """

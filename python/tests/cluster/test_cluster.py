@@ -1,7 +1,7 @@
 """Whole clusters: real Ray, several nodes on this machine, the real programs, and faults under load.
 
-The short form is part of `make test`; the long one, `make test-cluster`, has more protocols, more faults and more load, and
-prints what it measured.
+They need Ray, and belong to the full form: CI_FULL=1. The long form, `make test-cluster`, has more protocols, more faults and
+more load, and prints what it measured.
 """
 
 import os
@@ -15,11 +15,12 @@ import bed
 import pyarrow
 import pyarrow.parquet
 import pytest
-import ray
 
 import spirea
 from spirea.cluster import rows
 from spirea.cluster.files import Folder
+
+pytestmark = pytest.mark.full
 
 PROTOCOLS = ["simple", "hybrid", "onion", "double-pack"] if bed.LONG else ["simple", "hybrid"]
 
@@ -137,6 +138,8 @@ def test_a_killed_worker_process_comes_back(cluster, load):
 
 
 def test_a_killed_actor_and_a_killed_controller_come_back(cluster, load):
+    import ray
+
     fault, normal = before(load)
     numbers = {replica["number"] for _, replica in cluster.replicas()}
     ray.kill(ray.get_actor("controller", namespace=cluster.namespace), no_restart=False)
@@ -154,6 +157,8 @@ def test_a_killed_coordinator_comes_back_with_what_it_answered(cluster, load):
 
 
 def test_a_killed_gateway_comes_back_with_a_coordinator(cluster, load):
+    import ray
+
     fault, normal = before(load)
     process, load.patient = cluster.status()["coordinator"]["pid"], True
     ray.kill(ray.get_actor("gateway", namespace=cluster.namespace), no_restart=False)

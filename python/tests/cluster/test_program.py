@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+
+import pytest
 
 from spirea.cluster.program import Program
 
@@ -22,6 +25,12 @@ print("a line of the log", file=sys.stderr, flush=True)
 while True:
     time.sleep(0.1)
 """
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    """Programs are started again after a shorter pause."""
+    monkeypatch.setattr("spirea.cluster.program._LEAST_PAUSE", 0.01)
 
 
 def eventually(holds, seconds=30):
@@ -79,28 +88,35 @@ def test_what_one_says_that_was_never_ready_is_told(tmp_path):
 
 
 def test_the_log_of_a_program_that_runs_for_ever_begins_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr("spirea.cluster.program._LOOKS", 0.05)
+    copied, copyfile = [], shutil.copyfile
+    monkeypatch.setattr("spirea.cluster.program._LOOKS", 0.01)
     monkeypatch.setattr("spirea.cluster.program._LOG_BYTES", 10_000)
-    script = "import sys, time\nwhile True:\n    print('a line ' * 20, file=sys.stderr, flush=True)\n    time.sleep(0.001)"
-    program = Program(lambda former: [sys.executable, "-c", script], tmp_path / "log")
-    eventually(lambda: (tmp_path / "log.old").exists())
-    old = (tmp_path / "log.old").stat().st_ino
-    time.sleep(1.0)
-    assert (tmp_path / "log").stat().st_size < 200_000 and (tmp_path / "log.old").stat().st_ino == old
+    monkeypatch.setattr("shutil.copyfile", lambda log, old: copied.append(old) or copyfile(log, old))
+    script = (
+        "import itertools, sys, time\n"
+        "for line in itertools.count():\n    print(f'{line:0100}', file=sys.stderr, flush=True)\n    time.sleep(0.001)"
+    )
+    log = tmp_path / "log"
+    program = Program(lambda former: [sys.executable, "-c", script], log)
+    eventually(lambda: len(copied) >= 3 and log.stat().st_size > 0)
     program.stop(5.0)
-    assert program.restarts == 0
+    assert program.restarts == 0 and set(copied) == {tmp_path / "log.old"}
+    # It begins anew at its first byte, with a later line than the program's first one.
+    text = log.read_bytes()
+    assert b"\0" not in text and b"0" * 100 + b"\n" not in text
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "log.old"}
 
 
 WATCHER = """
 import pathlib, sys, time
 from spirea.cluster import leash
 from spirea.cluster.program import Program
-program = Program(lambda former: leash.command("serve", "--listen", "127.0.0.1:0", sys.argv[1]), pathlib.Path(sys.argv[2]))
-while program.pid is None:
+log = pathlib.Path(sys.argv[2])
+program = Program(lambda former: leash.command("serve", "--listen", "127.0.0.1:0", sys.argv[1]), log)
+while "keyed" not in (log.read_text() if log.exists() else ""):
     time.sleep(0.01)
-time.sleep(1.0)
 print(program.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
