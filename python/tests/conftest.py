@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import types
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -61,6 +62,20 @@ def keyed():
 def keyed_server(keyed):
     with spirea.Server(keyed) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def measurement():
+    """This machine's rates, measured once since it takes seconds, and the progress that was told."""
+    told = []
+    rates = spirea.measure_rates(threads=1, progress=lambda *said: told.append(said))
+    return types.SimpleNamespace(rates=rates, told=told)
+
+
+@pytest.fixture
+def measured(measurement, monkeypatch):
+    """Replaces the measurement by its result, for callers that would measure again."""
+    monkeypatch.setattr(spirea, "measure_rates", lambda **options: measurement.rates)
 
 
 class Relay:

@@ -15,9 +15,10 @@ COMMANDS = [[os.path.join(os.path.dirname(sys.executable), "spirea")], [sys.exec
 
 @pytest.fixture(params=COMMANDS, ids=["spirea", "python -m spirea"])
 def command(request):
-    def run(*arguments):
+    def run(*arguments, **environment):
         return subprocess.run(
-            [*request.param, *arguments], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+            [*request.param, *arguments], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+            env=os.environ | environment,
         )
 
     return run
@@ -70,8 +71,9 @@ def test_ctrl_c_ends_a_command_as_it_ends_programs(tmp_path):
     command.stdin.close()
 
 
-def test_cluster_says_what_it_needs(command):
-    """Without the extra, which these tests do not install."""
-    done = command("cluster", "status", "cluster.yaml")
+def test_cluster_says_what_it_needs(command, tmp_path):
+    """Without the extra: its first module is hidden, if it is installed."""
+    (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError(name='yaml')\n")
+    done = command("cluster", "status", "cluster.yaml", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     assert done.stderr == "spirea: cluster needs yaml: pip install 'spirea[cluster]'\n"

@@ -114,8 +114,9 @@ print([spirea.Client(each).get_index(1).text() for each in (process, server)])
 
 def test_a_child_that_exits_while_a_call_of_its_parent_is_in_flight(script):
     """The call's thread is not there: the child neither waits for it, nor asks how far it is."""
+    # A child that waited would take two seconds each time. On a busy machine one of three is quicker all the same.
     done = script(
-        "import atexit, os, time\natexit.register(lambda: print(time.monotonic() - stopped < 1, flush=True))\n"
+        "import atexit, os, time\natexit.register(lambda: print(time.monotonic() - stopped, flush=True))\n"
         + SILENT
         + """
 def stopping():
@@ -126,20 +127,26 @@ job = spirea.AsyncClient(url, "table", timeout=3600)._connecting()
 silent.accept()
 waiting = threading.Thread(target=job.wait, daemon=True)
 waiting.start()
+# The thread is within the call then. On a slower machine it is not yet, and the test checks less.
 time.sleep(0.2)
-child = os.fork()
-if child == 0:
-    for ask in (job.is_done, job.progress, job.wait, job.take, job.fileno):
-        try:
-            ask()
-        except spirea.ForkError:
-            print("fork", flush=True)
-    sys.exit(0)
-print(os.waitpid(child, 0)[1], flush=True)
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        for ask in (job.is_done, job.progress, job.wait, job.take, job.fileno):
+            try:
+                ask()
+            except spirea.ForkError:
+                print("fork", flush=True)
+        sys.exit(0)
+    print(os.waitpid(child, 0)[1], flush=True)
 os._exit(0)
 """
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "fork\n" * 5 + "True\n0\n", "")
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.split()
+    seconds = [float(each) for each in said[5::7]]
+    assert said == [each for took in said[5::7] for each in [*["fork"] * 5, took, "0"]] and len(seconds) == 3
+    assert min(seconds) < 1
 
 
 def test_ctrl_c_ends_a_look_up():

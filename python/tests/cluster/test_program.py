@@ -8,8 +8,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from spirea.cluster.program import Program
 
 # Says that it is ready, with how often it has been started, and waits; SIGTERM ends it as it ends a worker.
@@ -25,12 +23,6 @@ print("a line of the log", file=sys.stderr, flush=True)
 while True:
     time.sleep(0.1)
 """
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch):
-    """Programs are started again after a shorter pause."""
-    monkeypatch.setattr("spirea.cluster.program._LEAST_PAUSE", 0.01)
 
 
 def eventually(holds, seconds=30):

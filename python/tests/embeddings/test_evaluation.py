@@ -226,7 +226,7 @@ def test_the_command_makes_the_same_tables_and_figures_for_a_seed(tmp_path, caps
     assert "wiki.train.tokens" in capsys.readouterr().err
 
 
-def test_the_command_with_this_machines_rates(tmp_path, monkeypatch, capsys):
+def test_the_command_with_this_machines_rates(tmp_path, monkeypatch, capsys, measured):
     pytest.importorskip("matplotlib")
     films = lambda options, size: [lambda: synthetic.films(500, size.users, seed=options.seed)]
     monkeypatch.setattr(command, "_data", films)
