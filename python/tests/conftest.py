@@ -146,7 +146,7 @@ def script(tmp_path):
         path.write_text(text)
         return subprocess.run(
             [sys.executable, path, *map(str, arguments)],
-            capture_output=True, text=True, timeout=60, check=False, env=os.environ | options,
+            capture_output=True, text=True, timeout=300, check=False, env=os.environ | options,
         )
 
     return run

@@ -17,7 +17,7 @@ COMMANDS = [[os.path.join(os.path.dirname(sys.executable), "spirea")], [sys.exec
 def command(request):
     def run(*arguments, **environment):
         return subprocess.run(
-            [*request.param, *arguments], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+            [*request.param, *arguments], capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL,
             env=os.environ | environment,
         )
 
@@ -44,7 +44,7 @@ def test_its_exit_codes(command, keyed_server, tmp_path):
 def test_a_reader_that_goes_away_ends_it_quietly():
     spirea_command = shutil.which("spirea", path=os.path.dirname(sys.executable))
     done = subprocess.run(
-        f"{spirea_command} completions bash | head -1", shell=True, capture_output=True, text=True, timeout=60, check=True
+        f"{spirea_command} completions bash | head -1", shell=True, capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stderr == ""
 
@@ -56,7 +56,7 @@ def test_a_server_finishes_when_it_is_asked_to(keyed, ending):
     )
     assert server.stdout.readline().startswith(b"listening on http://")
     server.send_signal(ending)
-    assert server.wait(timeout=60) == 0
+    assert server.wait(timeout=300) == 0
     server.stdout.close()
 
 
@@ -67,7 +67,7 @@ def test_ctrl_c_ends_a_command_as_it_ends_programs(tmp_path):
     command.stdin.write(b"v\n" + b"x\n" * (1 << 17))
     command.stdin.flush()
     command.send_signal(signal.SIGINT)
-    assert command.wait(timeout=60) == -signal.SIGINT
+    assert command.wait(timeout=300) == -signal.SIGINT
     command.stdin.close()
 
 

@@ -34,7 +34,7 @@ class Watched(io.StringIO):
 
 def hold_second_query(relay, event):
     """Has the look-up last until `event` is set after its first query was asked."""
-    relay.before_query = lambda number: event.clear() if number == 0 else event.wait(20)
+    relay.before_query = lambda number: event.clear() if number == 0 else event.wait(300)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ while True:
 """
 
 
-def eventually(holds, seconds=30):
+def eventually(holds, seconds=300):
     deadline = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < deadline
@@ -45,7 +45,7 @@ def test_a_program_that_is_killed_comes_back_and_knows_what_it_said(tmp_path):
     assert json.loads(said["former"])["started"] == 1 and program.restarts == 1
     assert "a line of the log" in program.trouble and "ended with exit code -9" in program.trouble
     pid = program.pid
-    program.stop(20.0)
+    program.stop(300.0)
     assert program.pid is None and program.said is None
     assert not os.path.exists(f"/proc/{pid}")
     assert (tmp_path / "count").read_text() == "2"
@@ -66,7 +66,7 @@ def test_one_that_cannot_be_executed_is_tried_again_and_it_is_said(tmp_path):
     tool.write_text(f"#!{sys.executable}\n{SCRIPT}")
     tool.chmod(0o755)
     eventually(lambda: program.said)
-    program.stop(20.0)
+    program.stop(300.0)
 
 
 def test_what_one_says_that_was_never_ready_is_told(tmp_path):
