@@ -1,5 +1,6 @@
 """What the tests of the package share: tables, servers, and a cache of their own."""
 
+import contextlib
 import http.client
 import itertools
 import os
@@ -68,7 +69,7 @@ def keyed_server(keyed):
 def measurement():
     """This machine's rates, measured once since it takes seconds, and the progress that was told."""
     told = []
-    rates = spirea.measure_rates(threads=1, progress=lambda *said: told.append(said))
+    rates = spirea.measure_rates(progress=lambda *said: told.append(said))
     return types.SimpleNamespace(rates=rates, told=told)
 
 
@@ -78,10 +79,31 @@ def measured(measurement, monkeypatch):
     monkeypatch.setattr(spirea, "measure_rates", lambda **options: measurement.rates)
 
 
+@contextlib.contextmanager
+def _answering(handler):
+    """Runs an HTTP server of this process on a thread, and gives its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    # The end waits for the server's next look.
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="session")
+def answering():
+    return _answering
+
+
 class Relay:
     """Stands before a server, in Python and in this process, and calls `before_query` with each query's number, from 0."""
 
     def __init__(self, behind):
+        self.url = None
         self.before_query = lambda number: None
         self.queries = itertools.count()
         relay = self
@@ -111,22 +133,14 @@ class Relay:
             def log_message(self, *_):
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Carrying)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def close(self):
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self.handler = Carrying
 
 
 @pytest.fixture
 def relay(keyed_server):
     relay = Relay(keyed_server.url)
-    yield relay
-    relay.close()
+    with _answering(relay.handler) as relay.url:
+        yield relay
 
 
 @pytest.fixture(scope="session")
