@@ -13,7 +13,11 @@ import pytest
 
 import spirea
 
-PROTOCOLS = ["simple", "double", "exppack-simple", "exppack-double", "double-pack", "hybrid", "onion", "dpf-xor", "dpf-sum"]
+# A server of `double-pack` computes for seconds before it answers.
+PROTOCOLS = [
+    "simple", "double", "exppack-simple", "exppack-double", pytest.param("double-pack", marks=pytest.mark.full), "hybrid", "onion",
+    "dpf-xor", "dpf-sum",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

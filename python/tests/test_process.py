@@ -187,6 +187,7 @@ except KeyboardInterrupt:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_a_measurement():
     text = """
 import spirea
@@ -217,8 +218,8 @@ silent.accept()
 """
     )
     assert done.returncode == 0, (done.returncode, done.stderr)
-    # A daemon is stopped; the interpreter waits for other threads, which end by themselves.
-    assert done.stdout in (("StoppedError\n", "") if daemon else ("UnreachableError\n",))
+    # A daemon is stopped, perhaps before it has printed all; the interpreter waits for other threads, which end by themselves.
+    assert done.stdout.strip() in (("StoppedError", "") if daemon else ("UnreachableError",))
 
 
 def test_the_interpreter_exits_in_the_middle_of_a_query_for_asyncio(script):
