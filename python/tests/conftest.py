@@ -81,9 +81,9 @@ def measured(measurement, monkeypatch):
 
 @contextlib.contextmanager
 def _answering(handler):
-    """Runs an HTTP server of this process on a thread, and gives its address."""
+    """Runs an HTTP server of this process on a thread, and yields its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    # The end waits for the server's next look.
+    # `shutdown` waits for the next poll.
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -96,6 +96,7 @@ def _answering(handler):
 
 @pytest.fixture(scope="session")
 def answering():
+    """Runs an HTTP server with the handler that it is given: a context manager of its address."""
     return _answering
 
 

@@ -10,7 +10,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [
     page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if BLOCK.search(page.read_text())
 ]
-# It measures the machine, which takes seconds.
+# This page measures the machine, which takes seconds.
 MEASURING = ROOT / "docs/private-data-frame.md"
 
 

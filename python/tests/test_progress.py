@@ -33,7 +33,7 @@ class Watched(io.StringIO):
 
 
 def hold_second_query(relay, event):
-    """Has the look-up last until `event` is set after its first query was asked."""
+    """Holds the second query of a look-up back until `event` is set; the first query clears `event`."""
     relay.before_query = lambda number: event.clear() if number == 0 else event.wait(300)
 
 

@@ -128,7 +128,7 @@ mod tests {
         budget: Vec<BudgetStep>,
     }
 
-    /// Times of batches in microseconds, and after how long batches of some sizes are slow then.
+    /// Times of batches in microseconds; then, for some sizes, the time after which a batch is slow.
     #[derive(serde::Deserialize)]
     struct TimesStep {
         queries: usize,
@@ -136,7 +136,7 @@ mod tests {
         slow: Vec<(usize, Option<u64>)>,
     }
 
-    /// Requests, and how many of the second ones asked for then are paid.
+    /// Requests; then second requests, and the number of them that the budget pays.
     #[derive(serde::Deserialize)]
     struct BudgetStep {
         earn: usize,

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-# Those of the coordinator, crates/cluster/src/times.rs: conformance/vectors/second_requests.json holds both to the same rules.
+# The coordinator's constants, of crates/cluster/src/times.rs. conformance/vectors/second_requests.json holds both to one behaviour.
 KEPT, TELLING, SIZES, UNKNOWN_FACTOR, SLOW = 128, 16, 12, 3, 0.95
 PER_REQUEST, MOST = 0.05, 10.0
 
@@ -131,7 +131,7 @@ class Times:
         self._of(queries).note(time)
 
     def slow(self, queries: int) -> float | None:
-        """The time after which a batch is slow, and a second replica is asked; nothing while no time is known."""
+        """Returns the time after which a second replica is asked; nothing while no time is known."""
         slow = self._of(queries).slow()
         return slow or UNKNOWN_FACTOR * max(times.longest() for times in self._of_size) or None
 
@@ -140,7 +140,7 @@ class Times:
 
 
 class Budget:
-    """What second requests are paid with: enough for one at first, and a part of one more for each request."""
+    """Budget of second requests: enough for one at first. Each request adds a part of one more."""
 
     def __init__(self) -> None:
         self._earned = 1.0

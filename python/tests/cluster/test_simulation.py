@@ -78,7 +78,7 @@ def test_a_plan_divides_the_scan_and_its_memory_and_nothing_else():
 
 
 def test_the_rules_for_second_requests_are_the_coordinators():
-    """The simulation computes the vectors that the coordinator computes: a test of crates/cluster/src/times.rs has the same."""
+    """The simulation computes the coordinator's vectors. A test in crates/cluster/src/times.rs computes them too."""
     path = Path(__file__).resolve().parents[3] / "conformance/vectors/second_requests.json"
     vectors = json.loads(path.read_text(encoding="utf-8"))
     times, budget = Times(), Budget()

@@ -194,7 +194,7 @@ def test_models_learn_and_miss_what_is_dropped():
     assert curve.of(np.ones(len(curve.traces.values), bool)) == curve.baseline > nothing + 0.05
 
 
-# The command with a synthetic text and a real one alone.
+# The command with two of its data sets: a synthetic text and a real one.
 TEXTS = """
 from spirea.embeddings.evaluation import __main__ as command
 data = command._data

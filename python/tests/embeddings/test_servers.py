@@ -158,7 +158,7 @@ def inferences(count):
 
 
 def assert_inferences_send_the_same(served, count):
-    """Counts on the wire: for each inference the turns of both directions, and the bytes of each."""
+    """Counts, on the wire, the turns of both directions and the bytes of each turn, for each inference."""
     taps = [Tap(url) for url in served.addresses]
     rows = connect(served.layout, [tap.url for tap in taps])
     seen, accounts = set(), set()
@@ -183,7 +183,7 @@ def test_inferences_send_the_same(served):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("served", "count"), [("dpf-xor", 1000), ("copies", 200), ("dpf-sum", 200)], indirect=["served"]
+    ("served", "count"), [("dpf-xor", 1000), ("copies", 200), ("dpf-sum", 200), ("simple", 60)], indirect=["served"]
 )
 def test_many_inferences_send_the_same(served, count):
     assert_inferences_send_the_same(served, count)
