@@ -1,17 +1,44 @@
 """What the tests of the package share: tables, servers, and a cache of their own."""
 
+import contextlib
 import http.client
 import itertools
 import os
 import subprocess
 import sys
 import threading
+import types
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import numpy
 import pytest
 
+# The tests' matrices are small: BLAS threads would spend their time waiting for each other. BLAS reads this when it loads.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy
+
 import spirea
+
+FULL = os.environ.get("CI_FULL") == "1"
+LEFT_OUT = pytest.StashKey[int]()
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full: a test of the full form; runs with CI_FULL=1 in the environment")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Deselects the tests of the full form, unless CI_FULL=1."""
+    left_out = [] if FULL else [item for item in items if item.get_closest_marker("full") is not None]
+    config.stash[LEFT_OUT] = len(left_out)
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if count := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"{count} tests of the full form were left out: CI_FULL=1 runs them")
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +65,46 @@ def keyed_server(keyed):
         yield server
 
 
+@pytest.fixture(scope="session")
+def measurement():
+    """This machine's rates, measured once since it takes seconds, and the progress that was told."""
+    told = []
+    rates = spirea.measure_rates(progress=lambda *said: told.append(said))
+    return types.SimpleNamespace(rates=rates, told=told)
+
+
+@pytest.fixture
+def measured(measurement, monkeypatch):
+    """Replaces the measurement by its result, for callers that would measure again."""
+    monkeypatch.setattr(spirea, "measure_rates", lambda **options: measurement.rates)
+
+
+@contextlib.contextmanager
+def _answering(handler):
+    """Runs an HTTP server of this process on a thread, and yields its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    # `shutdown` waits for the next poll.
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="session")
+def answering():
+    """Runs an HTTP server with the handler that it is given: a context manager of its address."""
+    return _answering
+
+
 class Relay:
     """Stands before a server, in Python and in this process, and calls `before_query` with each query's number, from 0."""
 
     def __init__(self, behind):
+        self.url = None
         self.before_query = lambda number: None
         self.queries = itertools.count()
         relay = self
@@ -71,22 +134,14 @@ class Relay:
             def log_message(self, *_):
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Carrying)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def close(self):
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self.handler = Carrying
 
 
 @pytest.fixture
 def relay(keyed_server):
     relay = Relay(keyed_server.url)
-    yield relay
-    relay.close()
+    with _answering(relay.handler) as relay.url:
+        yield relay
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +161,7 @@ def script(tmp_path):
         path.write_text(text)
         return subprocess.run(
             [sys.executable, path, *map(str, arguments)],
-            capture_output=True, text=True, timeout=60, check=False, env=os.environ | options,
+            capture_output=True, text=True, timeout=300, check=False, env=os.environ | options,
         )
 
     return run

@@ -1,8 +1,7 @@
 """What is wrong is said by an exception that names the cause: tables, arguments, servers."""
 
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import numpy
 import pandas
@@ -154,15 +153,10 @@ class Answers(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(params=[(200, b"hello"), (200, b""), (404, b"not here"), (301, b"")], ids=str)
-def stranger(request):
+def stranger(request, answering):
     status, body = request.param
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Strange", (Answers,), {"status": status, "body": body}))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(type("Strange", (Answers,), {"status": status, "body": body})) as url:
+        yield url
 
 
 def test_a_server_of_another_kind_or_version(stranger):
@@ -170,7 +164,7 @@ def test_a_server_of_another_kind_or_version(stranger):
         spirea.Client(stranger, "keyed")
 
 
-def test_a_server_whose_wire_is_newer(keyed, keyed_server):
+def test_a_server_whose_wire_is_newer(keyed_server, answering):
     """A configuration as a later version may write it: with parameters that this one does not know."""
     import urllib.request
 
@@ -178,16 +172,9 @@ def test_a_server_whose_wire_is_newer(keyed, keyed_server):
         config = response.read()
     newer = config.replace(b"module-1280", b"module-9999")
     assert newer != config
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Newer", (Answers,), {"body": newer}))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with answering(type("Newer", (Answers,), {"body": newer})) as url:
         with pytest.raises(spirea.VersionError, match='no LWE set is called "module-9999"'):
-            spirea.Client(f"http://127.0.0.1:{server.server_port}", "keyed")
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+            spirea.Client(url, "keyed")
 
 
 def test_servers_that_cannot_be_reached(keyed_server):

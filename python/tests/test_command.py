@@ -15,9 +15,10 @@ COMMANDS = [[os.path.join(os.path.dirname(sys.executable), "spirea")], [sys.exec
 
 @pytest.fixture(params=COMMANDS, ids=["spirea", "python -m spirea"])
 def command(request):
-    def run(*arguments):
+    def run(*arguments, **environment):
         return subprocess.run(
-            [*request.param, *arguments], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+            [*request.param, *arguments], capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL,
+            env=os.environ | environment,
         )
 
     return run
@@ -43,7 +44,7 @@ def test_its_exit_codes(command, keyed_server, tmp_path):
 def test_a_reader_that_goes_away_ends_it_quietly():
     spirea_command = shutil.which("spirea", path=os.path.dirname(sys.executable))
     done = subprocess.run(
-        f"{spirea_command} completions bash | head -1", shell=True, capture_output=True, text=True, timeout=60, check=True
+        f"{spirea_command} completions bash | head -1", shell=True, capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stderr == ""
 
@@ -55,24 +56,24 @@ def test_a_server_finishes_when_it_is_asked_to(keyed, ending):
     )
     assert server.stdout.readline().startswith(b"listening on http://")
     server.send_signal(ending)
-    assert server.wait(timeout=60) == 0
+    assert server.wait(timeout=300) == 0
     server.stdout.close()
 
 
 def test_ctrl_c_ends_a_command_as_it_ends_programs(tmp_path):
     command = subprocess.Popen([*COMMANDS[0], "build", "--input", "-", "--format", "csv", "--value", "v", "--out", str(tmp_path / "out")],
                                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    # It waits for its input.
-    import time
-
-    time.sleep(1)
+    # A pipe holds 64 KiB: when all is written, the command has begun to read.
+    command.stdin.write(b"v\n" + b"x\n" * (1 << 17))
+    command.stdin.flush()
     command.send_signal(signal.SIGINT)
-    assert command.wait(timeout=60) == -signal.SIGINT
+    assert command.wait(timeout=300) == -signal.SIGINT
     command.stdin.close()
 
 
-def test_cluster_says_what_it_needs(command):
-    """Without the extra, which these tests do not install."""
-    done = command("cluster", "status", "cluster.yaml")
+def test_cluster_says_what_it_needs(command, tmp_path):
+    """Without the extra: its first module is hidden, if it is installed."""
+    (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError(name='yaml')\n")
+    done = command("cluster", "status", "cluster.yaml", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     assert done.stderr == "spirea: cluster needs yaml: pip install 'spirea[cluster]'\n"

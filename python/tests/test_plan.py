@@ -8,9 +8,9 @@ import pytest
 import spirea
 
 
-@pytest.fixture(scope="module")
-def rates():
-    return spirea.measure_rates(threads=1)
+@pytest.fixture
+def rates(measurement):
+    return measurement.rates
 
 
 def test_rates(rates):

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -20,7 +19,7 @@ url = f"http://127.0.0.1:{silent.getsockname()[1]}"
 
 
 def in_child(function):
-    """What a forked child says of `function`, which must end within a minute."""
+    """What a forked child says of `function`, which must end within five minutes."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -31,7 +30,7 @@ def in_child(function):
         os.write(writer, str(said).encode())
         os._exit(0)
     os.close(writer)
-    deadline = threading.Timer(60, os.kill, (child, signal.SIGKILL))
+    deadline = threading.Timer(300, os.kill, (child, signal.SIGKILL))
     deadline.start()
     with os.fdopen(reader) as file:
         said = file.read()
@@ -76,15 +75,20 @@ def test_a_fork_with_a_client_for_asyncio(keyed_server):
     assert said.startswith("ForkError") and value == "a1"
 
 
+# Says "ready" when the client has connected.
+ACCEPTING = SILENT + """
+threading.Thread(target=lambda: (silent.accept(), print("ready", flush=True)), daemon=True).start()
+"""
+
+
 def interrupted(text, *arguments):
-    """Runs a program, interrupts it once it says that it is ready, and gives its exit code and what it said."""
+    """Runs a program, interrupts it when it says that it is ready, and returns its exit code and output."""
     program = subprocess.Popen(
         [sys.executable, "-c", text, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert program.stdout.readline() == "ready\n"
-    time.sleep(0.3)
     program.send_signal(signal.SIGINT)
-    out, error = program.communicate(timeout=60)
+    out, error = program.communicate(timeout=300)
     return program.returncode, out, error
 
 
@@ -110,8 +114,9 @@ print([spirea.Client(each).get_index(1).text() for each in (process, server)])
 
 def test_a_child_that_exits_while_a_call_of_its_parent_is_in_flight(script):
     """The call's thread is not there: the child neither waits for it, nor asks how far it is."""
+    # A child that waited would take two seconds each time. On a busy machine one of three is quicker all the same.
     done = script(
-        "import atexit, os, time\natexit.register(lambda: print(time.monotonic() - stopped < 1, flush=True))\n"
+        "import atexit, os, time\natexit.register(lambda: print(time.monotonic() - stopped, flush=True))\n"
         + SILENT
         + """
 def stopping():
@@ -122,25 +127,30 @@ job = spirea.AsyncClient(url, "table", timeout=3600)._connecting()
 silent.accept()
 waiting = threading.Thread(target=job.wait, daemon=True)
 waiting.start()
+# The thread is within the call then. On a slower machine it is not yet, and the test checks less.
 time.sleep(0.2)
-child = os.fork()
-if child == 0:
-    for ask in (job.is_done, job.progress, job.wait, job.take, job.fileno):
-        try:
-            ask()
-        except spirea.ForkError:
-            print("fork", flush=True)
-    sys.exit(0)
-print(os.waitpid(child, 0)[1], flush=True)
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        for ask in (job.is_done, job.progress, job.wait, job.take, job.fileno):
+            try:
+                ask()
+            except spirea.ForkError:
+                print("fork", flush=True)
+        sys.exit(0)
+    print(os.waitpid(child, 0)[1], flush=True)
 os._exit(0)
 """
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "fork\n" * 5 + "True\n0\n", "")
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.split()
+    seconds = [float(each) for each in said[5::7]]
+    assert said == [each for took in said[5::7] for each in [*["fork"] * 5, took, "0"]] and len(seconds) == 3
+    assert min(seconds) < 1
 
 
 def test_ctrl_c_ends_a_look_up():
-    text = SILENT + """
-print("ready", flush=True)
+    text = ACCEPTING + """
 try:
     spirea.Client(url, "table", timeout=3600)
 except KeyboardInterrupt:
@@ -150,10 +160,9 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_ends_a_look_up_for_asyncio():
-    text = SILENT + """
+    text = ACCEPTING + """
 async def connect():
     await spirea.AsyncClient(url, "table", timeout=3600).connect()
-print("ready", flush=True)
 try:
     asyncio.run(connect())
 except KeyboardInterrupt:
@@ -178,13 +187,16 @@ except KeyboardInterrupt:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_a_measurement():
     text = """
 import spirea
-print("ready", flush=True)
+def ready(phase, done, total, said=[]):
+    if not said:
+        said.append(print("ready", flush=True))
 try:
     while True:
-        spirea.measure_rates(threads=1)
+        spirea.measure_rates(threads=1, progress=ready)
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -197,7 +209,7 @@ def test_the_interpreter_exits_in_the_middle_of_a_query_of_a_thread(script, daem
         SILENT + f"""
 def ask():
     try:
-        spirea.Client(url, "table", timeout={3600 if daemon else 2}, attempts=1)
+        spirea.Client(url, "table", timeout={3600 if daemon else 0.5}, attempts=1)
     except spirea.SpireaError as error:
         print(type(error).__name__, flush=True)
 thread = threading.Thread(target=ask, daemon={daemon})
@@ -206,8 +218,8 @@ silent.accept()
 """
     )
     assert done.returncode == 0, (done.returncode, done.stderr)
-    # A daemon is stopped; the interpreter waits for other threads, which end by themselves.
-    assert done.stdout in (("StoppedError\n", "") if daemon else ("UnreachableError\n",))
+    # A daemon is stopped, perhaps before it has printed all; the interpreter waits for other threads, which end by themselves.
+    assert done.stdout.strip() in (("StoppedError", "") if daemon else ("UnreachableError",))
 
 
 def test_the_interpreter_exits_in_the_middle_of_a_query_for_asyncio(script):
@@ -215,7 +227,8 @@ def test_the_interpreter_exits_in_the_middle_of_a_query_for_asyncio(script):
         SILENT + """
 async def ask():
     connecting = asyncio.ensure_future(spirea.AsyncClient(url, "table", timeout=3600).connect())
-    await asyncio.sleep(0.2)
+    silent.setblocking(False)
+    await asyncio.get_running_loop().sock_accept(silent)
     sys.exit(7)
 asyncio.run(ask())
 """
@@ -239,14 +252,14 @@ print(client.get("k1").text("a"))
 
 def test_a_thread_waits_without_the_lock(relay):
     """What is between the client and its server is Python, in this process: it goes on while the client waits."""
-    with spirea.Client(relay.url, "keyed", timeout=20, attempts=1) as client:
+    with spirea.Client(relay.url, "keyed", timeout=300, attempts=1) as client:
         assert client.get("k1").text("a") == "a1"
 
 
 def test_two_calls_are_in_flight_at_the_same_time(relay):
     """Queries are let through when two are there, one of each thread's."""
-    clients = [spirea.Client(relay.url, "keyed", timeout=20, attempts=1) for _ in range(2)]
-    both = threading.Barrier(2, timeout=20)
+    clients = [spirea.Client(relay.url, "keyed", timeout=300, attempts=1) for _ in range(2)]
+    both = threading.Barrier(2, timeout=300)
     relay.before_query = lambda _: both.wait()
     found = {}
     threads = [

@@ -13,20 +13,42 @@ import spirea
 from spirea import _progress
 
 
+KEYS = [f"k{i}" for i in range(300)]
+
+
 class Watched(io.StringIO):
+    """A terminal; `filled` is set when it shows a bar that is not empty."""
+
+    def __init__(self):
+        super().__init__()
+        self.filled = threading.Event()
+
     def isatty(self):
         return True
+
+    def write(self, text):
+        if "█" in text:
+            self.filled.set()
+        return super().write(text)
+
+
+def hold_second_query(relay, event):
+    """Holds the second query of a look-up back until `event` is set; the first query clears `event`."""
+    relay.before_query = lambda number: event.clear() if number == 0 else event.wait(300)
 
 
 @pytest.mark.parametrize(
     ("progress", "patience", "shown"), [(True, 3600, True), (None, 0, True), (None, 3600, False), (False, 0, False)]
 )
-def test_a_terminal_sees_a_bar_that_goes_away(monkeypatch, progress, patience, shown):
+def test_a_terminal_sees_a_bar_that_goes_away(monkeypatch, relay, progress, patience, shown):
     """Without being told, of what takes longer than a person's patience."""
     screen = Watched()
+    if shown:
+        hold_second_query(relay, screen.filled)
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(_progress, "_PATIENCE", patience)
-    spirea.build(numpy.zeros((200_000, 64), numpy.uint8), progress=progress)
+    with spirea.Client(relay.url, "keyed", progress=progress) as client:
+        client.get_many(KEYS)
     text = screen.getvalue()
     if shown:
         assert "█" in text and "%" in text and text.endswith("\r")
@@ -39,12 +61,14 @@ def test_a_program_sees_none(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_notebook_sees_one_that_is_updated(monkeypatch):
-    shown = []
+def test_a_notebook_sees_one_that_is_updated(monkeypatch, relay):
+    shown, filled = [], threading.Event()
+    hold_second_query(relay, filled)
 
     class Handle:
         def update(self, what):
             shown.append(what.data)
+            filled.set()
 
     class Html:
         def __init__(self, data):
@@ -60,19 +84,16 @@ def test_a_notebook_sees_one_that_is_updated(monkeypatch):
     showing.HTML, showing.display = Html, display
     monkeypatch.setitem(sys.modules, "IPython", notebook)
     monkeypatch.setitem(sys.modules, "IPython.display", showing)
-    spirea.build(numpy.zeros((200_000, 64), numpy.uint8), progress=True)
-    assert "<progress" in shown[0] and shown[-1] == ""
+    with spirea.Client(relay.url, "keyed", progress=True) as client:
+        client.get_many(KEYS)
+    assert "<progress" in shown[0] and "<progress" in shown[-2] and shown[-1] == ""
 
 
-def test_a_measurement_tells_how_far_it_is():
-    told = []
-    spirea.measure_rates(threads=1, progress=lambda *said: told.append(said))
+def test_a_measurement_tells_how_far_it_is(measurement):
+    told = measurement.told
     phases, done, total = (set(each) for each in zip(*told, strict=True))
     assert phases == {"measure"} and len(total) == 1 and len(done) > 1
     assert [each for _, each, _ in told] == sorted(each for _, each, _ in told)
-
-
-KEYS = [f"k{i}" for i in range(300)]
 
 
 class Told:
@@ -80,7 +101,7 @@ class Told:
 
     def __init__(self, relay):
         self.said, self._answered = [], threading.Event()
-        relay.before_query = lambda number: number == 0 or self._answered.wait(20)
+        hold_second_query(relay, self._answered)
 
     def __call__(self, phase, done, total):
         self.said.append((phase, done, total))

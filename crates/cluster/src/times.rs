@@ -122,6 +122,47 @@ mod tests {
         assert!(times.slow(usize::MAX).is_some());
     }
 
+    #[derive(serde::Deserialize)]
+    struct Vectors {
+        times: Vec<TimesStep>,
+        budget: Vec<BudgetStep>,
+    }
+
+    /// Times of batches in microseconds; then, for some sizes, the time after which a batch is slow.
+    #[derive(serde::Deserialize)]
+    struct TimesStep {
+        queries: usize,
+        times: Vec<u64>,
+        slow: Vec<(usize, Option<u64>)>,
+    }
+
+    /// Requests; then second requests, and the number of them that the budget pays.
+    #[derive(serde::Deserialize)]
+    struct BudgetStep {
+        earn: usize,
+        ask: usize,
+        paid: usize,
+    }
+
+    /// The simulation of `spirea cluster plan` computes the same vectors: python/tests/cluster/test_simulation.py.
+    #[test]
+    fn second_requests_follow_the_vectors() {
+        let vectors: Vectors =
+            serde_json::from_str(include_str!("../../../conformance/vectors/second_requests.json")).unwrap();
+        let (mut times, mut budget) = (Times::default(), HedgeBudget::default());
+        for step in vectors.times {
+            step.times.into_iter().for_each(|time| times.note(step.queries, Duration::from_micros(time)));
+            for (queries, slow) in step.slow {
+                assert_eq!(times.slow(queries), slow.map(Duration::from_micros), "{queries} queries");
+            }
+        }
+        for step in vectors.budget {
+            (0..step.earn).for_each(|_| budget.earn());
+            let paid = (0..step.ask).filter(|_| budget.pay()).count();
+            assert_eq!(paid, step.paid, "{} earned, {} asked for", step.earn, step.ask);
+        }
+    }
+
     #[test]
     fn one_request_in_twenty_is_asked_twice() {
         let mut budget = HedgeBudget::default();

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-# Those of the coordinator, crates/cluster/src/times.rs.
+# The coordinator's constants, of crates/cluster/src/times.rs. conformance/vectors/second_requests.json holds both to one behaviour.
 KEPT, TELLING, SIZES, UNKNOWN_FACTOR, SLOW = 128, 16, 12, 3, 0.95
 PER_REQUEST, MOST = 0.05, 10.0
 
@@ -94,8 +94,8 @@ class _Line:
         return self._free
 
 
-class _Times:
-    """The latest times of a shard's batches of one size."""
+class _Latest:
+    """The latest times of batches of one size."""
 
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=KEPT)
@@ -120,14 +120,51 @@ class _Times:
         return self._slow
 
 
+class Times:
+    """The latest times of a shard's batches, by their size."""
+
+    def __init__(self) -> None:
+        self._of_size = [_Latest() for _ in range(SIZES)]
+
+    def note(self, queries: int, time: float) -> None:
+        """Takes note of a batch of so many queries."""
+        self._of(queries).note(time)
+
+    def slow(self, queries: int) -> float | None:
+        """Returns the time after which a second replica is asked; nothing while no time is known."""
+        slow = self._of(queries).slow()
+        return slow or UNKNOWN_FACTOR * max(times.longest() for times in self._of_size) or None
+
+    def _of(self, queries: int) -> _Latest:
+        return self._of_size[min(queries.bit_length() - 1, SIZES - 1)]
+
+
+class Budget:
+    """Budget of second requests: enough for one at first. Each request adds a part of one more."""
+
+    def __init__(self) -> None:
+        self._earned = 1.0
+
+    def earn(self) -> None:
+        """Takes note of a request."""
+        self._earned = min(self._earned + PER_REQUEST, MOST)
+
+    def pay(self) -> bool:
+        """Pays for a second request, if the budget suffices."""
+        paid = self._earned >= 1.0
+        if paid:
+            self._earned -= 1.0
+        return paid
+
+
 class _Shard:
     """The replicas of a shard: when each is free, and what they took of late."""
 
     def __init__(self, model: Model, draw: random.Random) -> None:
         self._model, self._draw = model, draw
         self._free = [0.0] * model.replicas
-        self._times = [_Times() for _ in range(SIZES)]
-        self._earned = 1.0
+        self._times, self._budget = Times(), Budget()
+        self._may_hedge = model.hedges and model.replicas > 1
         self.computed = 0.0
 
     def _give(self, replica: int, now: float, queries: int) -> float:
@@ -138,34 +175,26 @@ class _Shard:
         self._free[replica] = max(self._free[replica], now) + time
         return self._free[replica]
 
-    def _of(self, queries: int) -> _Times:
-        return self._times[min(queries.bit_length() - 1, SIZES - 1)]
-
-    def _slow(self, queries: int) -> float | None:
-        """After how long a second replica is asked; nothing where nothing is known."""
-        slow = self._of(queries).slow()
-        return slow or UNKNOWN_FACTOR * max(times.longest() for times in self._times) or None
-
     def ask(self, now: float, queries: int, later: Callable[[float, int, float], None]) -> float | None:
         """Asks the replica with the least to do. The time of its answer; nothing if it will be late, and `later` was told
         when to ask a second one, which the first was, and when that will answer."""
-        self._earned = min(self._earned + PER_REQUEST, MOST)
-        first = min(range(len(self._free)), key=self._free.__getitem__)
-        done, slow = self._give(first, now, queries), self._slow(queries)
-        if self._model.hedges and len(self._free) > 1 and slow is not None and done - now > slow:
+        self._budget.earn()
+        first = self._free.index(min(self._free))
+        done = self._give(first, now, queries)
+        slow = self._times.slow(queries) if self._may_hedge else None
+        if slow is not None and done - now > slow:
             later(now + slow, first, done)
             return None
-        self._of(queries).note(done - now)
+        self._times.note(queries, done - now)
         return done
 
     def second(self, now: float, asked: float, queries: int, first: int, done: float) -> tuple[float, bool]:
         """Asks another replica beside the first; when the earlier of both answers, and whether it was asked."""
-        paid = self._earned >= 1.0
+        paid = self._budget.pay()
         if paid:
-            self._earned -= 1.0
             others = [replica for replica in range(len(self._free)) if replica != first]
             done = min(done, self._give(min(others, key=self._free.__getitem__), now, queries))
-        self._of(queries).note(done - asked)
+        self._times.note(queries, done - asked)
         return done, paid
 
 

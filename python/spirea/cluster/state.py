@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from ..errors import ClusterError
@@ -114,7 +114,7 @@ class State:
 
     def to_json(self) -> str:
         """The state as text."""
-        return json.dumps(asdict(self), indent=1)
+        return json.dumps(self, default=vars)
 
     @classmethod
     def from_json(cls, text: str) -> State:

@@ -70,7 +70,7 @@ class Bed:
     def write(self):
         self.path.write_text(yaml.safe_dump(self.config), encoding="utf-8")
 
-    def run(self, command, *arguments, seconds=180):
+    def run(self, command, *arguments, seconds=600):
         """`spirea cluster COMMAND`, which must succeed; what it printed."""
         done = subprocess.run(
             [sys.executable, "-m", "spirea", "cluster", command, self.path, *map(str, arguments)],
@@ -82,7 +82,7 @@ class Bed:
     def status(self):
         return json.loads(self.run("status", "--json"))
 
-    def settle(self, seconds=90):
+    def settle(self, seconds=300):
         """Waits until all replicas are ready, and says how everything is."""
         self.run("status", "--wait", seconds, seconds=seconds + 30)
         return self.status()
@@ -167,7 +167,7 @@ class Load:
                     raise
                 time.sleep(0.05)
 
-    def await_answers(self, count, seconds=60):
+    def await_answers(self, count, seconds=300):
         """So many more answers."""
         target, deadline = len(self.times) + count, time.monotonic() + seconds
         while len(self.times) < target:

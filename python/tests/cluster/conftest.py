@@ -1,7 +1,13 @@
-"""What the tests of clusters share: a Ray of several nodes."""
+"""What the tests of clusters share: programs that are started again soon, and a Ray of several nodes."""
 
 import bed
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    """Shortens the pause before a program is started again."""
+    monkeypatch.setattr("spirea.cluster.program._LEAST_PAUSE", 0.01)
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ def test_what_is_on_disk_needs_no_room_when_it_is_fetched_again(store, tmp_path,
 def test_files_are_copied_several_at_a_time(store, tmp_path):
     folder, target = snapshot(tmp_path / "words"), store.inner("words")
     (folder / "server.bin").write_bytes(b"s" * 10)
-    together, put = threading.Barrier(3, timeout=20), type(target.files).put_file
+    together, put = threading.Barrier(3, timeout=300), type(target.files).put_file
 
     def noted(self, source, *rest, **options):
         if not source.endswith("manifest.json"):

@@ -13,7 +13,7 @@ def test_a_gateway_that_starts_again_has_the_folders_that_its_coordinator_was_to
     gateway, url = Gateway(conf), os.fspath(keyed)
     version = Folder(url).version()
     gateway.prepare(version, url)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while not (folders := gateway.report()["folders"]):
         assert time.monotonic() < deadline, gateway.report()
         time.sleep(0.02)

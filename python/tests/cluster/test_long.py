@@ -15,7 +15,7 @@ import pytest
 
 from spirea.cluster.simulation import Model, simulate
 
-pytestmark = pytest.mark.skipif(not bed.LONG, reason="the long form has it: make test-cluster")
+pytestmark = [pytest.mark.full, pytest.mark.skipif(not bed.LONG, reason="the long form has it: make test-cluster")]
 
 TOLERANCE = 2.0
 """The factor by which the simulated median may be above the measured one or below: what a query costs beside its scan is

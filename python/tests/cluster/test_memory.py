@@ -16,7 +16,7 @@ import pytest
 
 import spirea
 
-pytestmark = pytest.mark.skipif(not bed.LONG, reason="the long form has it: make test-cluster")
+pytestmark = [pytest.mark.full, pytest.mark.skipif(not bed.LONG, reason="the long form has it: make test-cluster")]
 
 PARTS, ROWS, VALUE_BYTES = 40, 25_000, 1000
 """Parts of so many rows: a gigabyte in all."""

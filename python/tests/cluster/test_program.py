@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ while True:
 """
 
 
-def eventually(holds, seconds=30):
+def eventually(holds, seconds=300):
     deadline = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < deadline
@@ -44,7 +45,7 @@ def test_a_program_that_is_killed_comes_back_and_knows_what_it_said(tmp_path):
     assert json.loads(said["former"])["started"] == 1 and program.restarts == 1
     assert "a line of the log" in program.trouble and "ended with exit code -9" in program.trouble
     pid = program.pid
-    program.stop(20.0)
+    program.stop(300.0)
     assert program.pid is None and program.said is None
     assert not os.path.exists(f"/proc/{pid}")
     assert (tmp_path / "count").read_text() == "2"
@@ -65,7 +66,7 @@ def test_one_that_cannot_be_executed_is_tried_again_and_it_is_said(tmp_path):
     tool.write_text(f"#!{sys.executable}\n{SCRIPT}")
     tool.chmod(0o755)
     eventually(lambda: program.said)
-    program.stop(20.0)
+    program.stop(300.0)
 
 
 def test_what_one_says_that_was_never_ready_is_told(tmp_path):
@@ -79,28 +80,35 @@ def test_what_one_says_that_was_never_ready_is_told(tmp_path):
 
 
 def test_the_log_of_a_program_that_runs_for_ever_begins_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr("spirea.cluster.program._LOOKS", 0.05)
+    copied, copyfile = [], shutil.copyfile
+    monkeypatch.setattr("spirea.cluster.program._LOOKS", 0.01)
     monkeypatch.setattr("spirea.cluster.program._LOG_BYTES", 10_000)
-    script = "import sys, time\nwhile True:\n    print('a line ' * 20, file=sys.stderr, flush=True)\n    time.sleep(0.001)"
-    program = Program(lambda former: [sys.executable, "-c", script], tmp_path / "log")
-    eventually(lambda: (tmp_path / "log.old").exists())
-    old = (tmp_path / "log.old").stat().st_ino
-    time.sleep(1.0)
-    assert (tmp_path / "log").stat().st_size < 200_000 and (tmp_path / "log.old").stat().st_ino == old
+    monkeypatch.setattr("shutil.copyfile", lambda log, old: copied.append(old) or copyfile(log, old))
+    script = (
+        "import itertools, sys, time\n"
+        "for line in itertools.count():\n    print(f'{line:0100}', file=sys.stderr, flush=True)\n    time.sleep(0.001)"
+    )
+    log = tmp_path / "log"
+    program = Program(lambda former: [sys.executable, "-c", script], log)
+    eventually(lambda: len(copied) >= 3 and log.stat().st_size > 0)
     program.stop(5.0)
-    assert program.restarts == 0
+    assert program.restarts == 0 and set(copied) == {tmp_path / "log.old"}
+    # It begins anew at its first byte, with a later line than the program's first one.
+    text = log.read_bytes()
+    assert b"\0" not in text and b"0" * 100 + b"\n" not in text
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "log.old"}
 
 
 WATCHER = """
 import pathlib, sys, time
 from spirea.cluster import leash
 from spirea.cluster.program import Program
-program = Program(lambda former: leash.command("serve", "--listen", "127.0.0.1:0", sys.argv[1]), pathlib.Path(sys.argv[2]))
-while program.pid is None:
+log = pathlib.Path(sys.argv[2])
+program = Program(lambda former: leash.command("serve", "--listen", "127.0.0.1:0", sys.argv[1]), log)
+while "keyed" not in (log.read_text() if log.exists() else ""):
     time.sleep(0.01)
-time.sleep(1.0)
 print(program.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 

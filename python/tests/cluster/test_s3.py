@@ -14,7 +14,7 @@ import pytest
 import spirea
 from spirea.cluster.files import Folder
 
-pytestmark = pytest.mark.skipif(not bed.LONG, reason="the long form has it: make test-cluster")
+pytestmark = [pytest.mark.full, pytest.mark.skipif(not bed.LONG, reason="the long form has it: make test-cluster")]
 
 
 @pytest.fixture(scope="module", autouse=True)

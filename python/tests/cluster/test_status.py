@@ -79,22 +79,24 @@ def test_the_port_says_where_something_is_wrong_and_not_what_programs_write():
     assert whole["databases"][0]["versions"][0]["url"] == "s3://bucket/words" and "line of the log" in status.text(whole)
     pages = Pages("127.0.0.1:0", lambda: whole, lambda: "")
     for path in ("", "status.json"):
-        with urllib.request.urlopen(f"http://127.0.0.1:{pages.port}/{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{pages.port}/{path}", timeout=300) as answer:
             said = answer.read().decode()
         assert "secret" not in said and "spirea cluster status says why" in said
 
 
 def test_the_port_has_so_many_at_a_time_and_no_more():
     wait = threading.Event()
-    pages = Pages("127.0.0.1:0", dict, lambda: wait.wait(30) and "x 1\n")
+    pages = Pages("127.0.0.1:0", dict, lambda: wait.wait(300) and "x 1\n")
     asked = [socket.create_connection(("127.0.0.1", pages.port)) for _ in range(20)]
     for connection in asked:
         connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        connection.settimeout(20)
+        connection.settimeout(300)
     # Who is too many is cut off while the others wait.
     assert [connection.recv(1) for connection in asked[16:]] == [b""] * 4
     wait.set()
-    assert [connection.recv(1) for connection in asked[:16]] == [b"H"] * 16
+    for connection in asked[:16]:
+        with connection.makefile("rb") as answer:
+            assert answer.read().endswith(b"\r\n\r\nx 1\n")
     for connection in asked:
         connection.close()
 

@@ -42,7 +42,7 @@ def certify(tmp_path):
     return certified
 
 
-def eventually(work, holds, seconds=60):
+def eventually(work, holds, seconds=300):
     deadline = time.monotonic() + seconds
     while not holds(work.report()):
         assert time.monotonic() < deadline, work.report()

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import subprocess
 import sys
 
@@ -195,13 +194,27 @@ def test_models_learn_and_miss_what_is_dropped():
     assert curve.of(np.ones(len(curve.traces.values), bool)) == curve.baseline > nothing + 0.05
 
 
-def test_the_command_makes_the_same_tables_and_figures_for_a_seed(tmp_path, capsys):
+# The command with two of its data sets: a synthetic text and a real one.
+TEXTS = """
+from spirea.embeddings.evaluation import __main__ as command
+data = command._data
+command._data = lambda options, size: data(options, size)[::3]
+command.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "python",
+    [
+        pytest.param(["-c", TEXTS], id="texts"),
+        pytest.param(["-m", "spirea.embeddings.evaluation"], id="all data", marks=pytest.mark.full),
+    ],
+)
+def test_the_command_makes_the_same_tables_and_figures_for_a_seed(tmp_path, capsys, python):
     pytest.importorskip("matplotlib")
     names = ["figure12.svg", "figure13.svg", "figure14.svg", "figure15.svg", "results.json", "results.md"]
-    command = [sys.executable, "-m", "spirea.embeddings.evaluation", "reproduce", "--size", "short", "--seed", "3", "--out"]
-    # Threads that wait for each other would take the processors of other tests.
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    running = [subprocess.Popen([*command, tmp_path / out], env=environment) for out in ("first", "again")]
+    command = [sys.executable, *python, "reproduce", "--size", "short", "--seed", "3", "--out"]
+    running = [subprocess.Popen([*command, tmp_path / out]) for out in ("first", "again")]
     assert [each.wait(timeout=600) for each in running] == [0, 0]
     for out in ("first", "again"):
         assert sorted(path.name for path in (tmp_path / out).iterdir()) == names
@@ -226,7 +239,7 @@ def test_the_command_makes_the_same_tables_and_figures_for_a_seed(tmp_path, caps
     assert "wiki.train.tokens" in capsys.readouterr().err
 
 
-def test_the_command_with_this_machines_rates(tmp_path, monkeypatch, capsys):
+def test_the_command_with_this_machines_rates(tmp_path, monkeypatch, capsys, measured):
     pytest.importorskip("matplotlib")
     films = lambda options, size: [lambda: synthetic.films(500, size.users, seed=options.seed)]
     monkeypatch.setattr(command, "_data", films)

@@ -43,20 +43,19 @@ class Served:
             server.stop()
 
 
-# Of the others fewer inferences are made: they take longer, and what is sent follows from the same code.
 SERVED = {
-    "dpf-xor": ("dpf-xor", HOT_AND_FULL, 1000),
+    "dpf-xor": ("dpf-xor", HOT_AND_FULL),
     # The paper's collocation: rows beside which companions' copies lie.
-    "copies": ("dpf-xor", replace(HOT_AND_FULL, neighbours=2, collocation="copies", placement="shuffled"), 200),
-    "dpf-sum": ("dpf-sum", HOT_AND_FULL, 200),
+    "copies": ("dpf-xor", replace(HOT_AND_FULL, neighbours=2, collocation="copies", placement="shuffled")),
+    "dpf-sum": ("dpf-sum", HOT_AND_FULL),
     # One server has no bins: a pass for each query.
-    "simple": ("simple", Design(full_bins=1, full_passes=3, hot_rows=300, hot_passes=4, neighbours=1), 60),
+    "simple": ("simple", Design(full_bins=1, full_passes=3, hot_rows=300, hot_passes=4, neighbours=1)),
 }
 
 
 @pytest.fixture(scope="module", params=SERVED)
 def served(request, weight, training):
-    protocol, design, _ = SERVED[request.param]
+    protocol, design = SERVED[request.param]
     layout = Layout.of(weight, design, training, padding_idx=7, fallback=weight.mean(axis=0))
     served = Served(weight, layout, protocol)
     yield served
@@ -158,14 +157,14 @@ def inferences(count):
         yield rng.integers(0, span, int(rng.integers(0, 60)))
 
 
-def test_inferences_send_the_same(served, request):
-    """Counted on the wire: for each inference the turns of both directions, and the bytes of each."""
+def assert_inferences_send_the_same(served, count):
+    """Counts, on the wire, the turns of both directions and the bytes of each turn, for each inference."""
     taps = [Tap(url) for url in served.addresses]
     rows = connect(served.layout, [tap.url for tap in taps])
     seen, accounts = set(), set()
     for tap in taps:
         tap.take()
-    for ids in inferences(SERVED[request.node.callspec.params["served"]][2]):
+    for ids in inferences(count):
         before = [len(traffic.messages) for traffic in rows.traffic]
         rows.fetch(ids)
         account = tuple(tuple(each.messages[start:]) for each, start in zip(rows.traffic, before))
@@ -176,6 +175,18 @@ def test_inferences_send_the_same(served, request):
     assert len(accounts) == 1, accounts
     assert len(seen) == len(taps), seen
     assert all(len(turns) >= 2 and turns[0][0] == "up" for _, turns in seen)
+
+
+def test_inferences_send_the_same(served):
+    assert_inferences_send_the_same(served, 30)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("served", "count"), [("dpf-xor", 1000), ("copies", 200), ("dpf-sum", 200), ("simple", 60)], indirect=["served"]
+)
+def test_many_inferences_send_the_same(served, count):
+    assert_inferences_send_the_same(served, count)
 
 
 def test_what_is_sent_is_what_the_cost_model_says(rows, served):

@@ -68,15 +68,6 @@ def test_a_cost_is_the_sum_of_its_tables():
     assert full.server_seconds == pytest.approx(2 * (8 * 64 * 1e-9 + 504 * 138 * 1e-10))
 
 
-@pytest.fixture(scope="module")
-def measured():
-    """This machine's rates, which take some seconds: measured once, by the package's own measurement."""
-    rates = spirea.measure_rates(threads=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spirea, "measure_rates", lambda **options: rates)
-        yield
-
-
 def test_rates_of_this_machine_and_a_table_beside_them(measured):
     for protocol in ("dpf-xor", "dpf-sum"):
         rates = Rates.measure(protocol)

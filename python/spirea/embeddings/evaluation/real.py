@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 import re
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +22,16 @@ LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2t
 LONGEST = 50
 
 
+def _files(root: Path) -> Iterator[Path]:
+    """Yields the Python files below `root`. Skips `LEFT_OUT`: installed packages may be many times the standard library."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in LEFT_OUT]
+        yield from (Path(folder, name) for name in names if name.endswith(".py"))
+
+
 def _sources(most_files: int | None) -> list[ast.Module]:
-    root = Path(sysconfig.get_paths()["stdlib"])
-    paths = [path for path in sorted(root.rglob("*.py")) if not LEFT_OUT & set(path.relative_to(root).parts)]
     parsed = []
-    for path in paths[:most_files]:
+    for path in sorted(_files(Path(sysconfig.get_paths()["stdlib"])))[:most_files]:
         try:
             parsed.append(ast.parse(path.read_text(encoding="utf-8")))
         except (SyntaxError, ValueError):
