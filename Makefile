@@ -129,8 +129,7 @@ test-python: tests-built $(ENVIRONMENT)
 	$(PYTEST) python/tests
 
 # The package for JavaScript and the demo page, compiled where it is not kept: docs/browser.md. Its tests in Chromium without a
-# window, which the script installs where it may, and in Node; and what look-ups take in Chromium, as JSON.
-WEB = target/web-tests
+# window and in Node; CI_FULL=1 is their long form. And what look-ups take in Chromium, as JSON.
 .PHONY: web check-web test-web bench-web
 web: | check-rust
 	CARGO="$(CARGO)" python3 scripts/web.py
@@ -138,22 +137,18 @@ web: | check-rust
 check-web: | check-rust
 	CARGO="$(CARGO)" python3 scripts/web.py --check-reproducible
 
-test-web: tests-built $(WEB)/installed
-	CARGO="$(CARGO)" $(WEB)/bin/python scripts/test_web.py target/debug/spirea
+test-web: tests-built
+	CARGO="$(CARGO)" python3 scripts/web.py --vectors
+	cd clients/ts && SPIREA="$(CURDIR)/target/debug/spirea" npm test
 
-bench-web: demo-build $(WEB)/installed
-	@CARGO="$(CARGO)" $(WEB)/bin/python scripts/test_web.py target/debug/spirea --bench
+bench-web: demo-build
+	@CARGO="$(CARGO)" python3 scripts/web.py >&2
+	@cd clients/ts && SPIREA="$(CURDIR)/target/debug/spirea" npm run --silent bench
 
 # Whole clusters on a real Ray of several nodes on this machine, with faults: docs/scale-out.md.
 .PHONY: test-cluster
 test-cluster: python-package $(VENV)/cluster-installed
 	CI_FULL=1 SPIREA_CLUSTER=long $(PYTEST) -s python/tests/cluster
-
-# The environment of the tests of the JavaScript client.
-$(WEB)/installed: clients/ts/tests/requirements.txt
-	python3 -m venv --clear $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
-	touch $@
 
 # What of private embeddings needs torch, whose packages are some gigabytes, and the evaluation at its whole size.
 .PHONY: test-embeddings

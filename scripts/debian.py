@@ -41,6 +41,8 @@ WANTED = {
     "valgrind": Wanted(("valgrind",), ("valgrind", "libc6-dbg")),
     "verilator": Wanted(("verilator",), ("verilator",)),
     "vvp": Wanted(("vvp",), ("iverilog",)),
+    # For a Rust without its target wasm32-unknown-unknown: Debian's, with the sources of the standard library.
+    "wasm-ld": Wanted(("wasm-ld-19", "wasm-ld"), ("rustc-web", "rust-web-src", "lld-19")),
     "yosys": Wanted(("yosys",), ("yosys",)),
     "yosys-smtbmc": Wanted(("yosys-smtbmc",), ("yosys",)),
     "z3": Wanted(("z3",), ("z3",)),

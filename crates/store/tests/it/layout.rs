@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use spirea_conformance::is_drawn;
 use spirea_protocols::delta::index_key;
 use spirea_protocols::registry::Choice;
 use spirea_specimens::LookUps;
@@ -142,7 +143,11 @@ fn a_value_that_the_build_would_refuse_is_refused_of_changes_too_and_compaction_
 
 #[test]
 fn the_longest_value_that_a_table_takes_is_compacted_under_every_protocol() {
-    for protocol in ["simple", "exppack-simple", "onion", "dpf-sum"] {
+    const PROTOCOLS: [&str; 4] = ["simple", "exppack-simple", "onion", "dpf-sum"];
+    for protocol in PROTOCOLS {
+        if !is_drawn("compactions with the longest value", &PROTOCOLS, 1, protocol) {
+            continue;
+        }
         let folder = tempfile::tempdir().unwrap();
         let base = build(folder.path(), Some("key"), protocol);
         let limit = base.manifest().table.value_limit();

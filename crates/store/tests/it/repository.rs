@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use spirea_conformance::is_drawn;
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
 use spirea_protocols::TableKind;
@@ -137,7 +138,9 @@ fn sequence(protocol: &str, kind: TableKind, seed: u64) {
 #[test]
 fn versions_under_every_protocol_by_key() {
     for (seed, protocol) in (0..).zip(NAMES) {
-        sequence(protocol, TableKind::Keyword, seed);
+        if is_drawn("sequences of versions", &NAMES, 3, protocol) {
+            sequence(protocol, TableKind::Keyword, seed);
+        }
     }
 }
 
@@ -155,6 +158,9 @@ fn versions_by_position() {
 fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
     let mut rng = SecretRng::deterministic_for_tests(7);
     for protocol in NAMES {
+        if !is_drawn("compactions in place", &NAMES, 3, protocol) {
+            continue;
+        }
         // The set decides how a hint is patched, where clients hold one.
         let lasting = ["simple", "double"].contains(&protocol);
         for set in LweSet::ALL.map(LweSet::name).into_iter().take(if lasting { usize::MAX } else { 1 }) {
