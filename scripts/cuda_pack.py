@@ -109,8 +109,9 @@ def parse_source(name, text):
             problem = f"{name}:{number}: "
             to = match["kernel"] or kernel
             if to is None:
-                source.problems.append(problem + "this line stands above no KERNEL; a macro's kernel is named: "
-                                       f"`// {kind} some_kernel: ...`")
+                source.problems.append(
+                    problem + f"this line stands above no KERNEL; a macro's kernel is named: `// {kind} some_kernel: ...`"
+                )
             elif kind == "budget":
                 if not (count := REGISTERS.fullmatch(match["rest"])):
                     source.problems.append(problem + "a budget reads `// budget: 64 registers`")
@@ -141,8 +142,7 @@ def parse_source(name, text):
 
     for kernel, number in declared.items():
         if kernel not in budgets:
-            source.problems.append(f"{name}:{number}: kernel {kernel} has no budget: write above it "
-                                   "`// budget: N registers`")
+            source.problems.append(f"{name}:{number}: kernel {kernel} has no budget: write above it `// budget: N registers`")
     for kernel in declared.keys() | budgets.keys() | uses.keys():
         source.kernels[kernel] = Kernel(budgets.get(kernel), uses[kernel])
     return source
@@ -153,8 +153,7 @@ def read_sources(folder, only):
     names = sorted(path.name for path in folder.glob("*.cu"))
     for missing in set(only or []) - set(names):
         raise PackError(f"there is no {missing} in {folder}; there are {', '.join(names)}")
-    return [parse_source(name, (folder / name).read_text(encoding="utf-8")) for name in names
-            if not only or name in only]
+    return [parse_source(name, (folder / name).read_text(encoding="utf-8")) for name in names if not only or name in only]
 
 
 # The compiler.
@@ -180,8 +179,20 @@ def toolchain():
             shutil.rmtree(folder, ignore_errors=True)
             for command in (
                 [sys.executable, "-m", "venv", folder],
-                [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-                 "--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", REQUIREMENTS],
+                [
+                    folder / "bin" / "python",
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    "--no-deps",
+                    "--only-binary",
+                    ":all:",
+                    "--require-hashes",
+                    "--requirement",
+                    REQUIREMENTS,
+                ],
             ):
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode != 0:
@@ -270,8 +281,11 @@ def digest_at(path, _changed):
 
 def compile_one(tools, folder, source, architecture):
     """The cubin of a source, from the cache if nothing that goes into it has changed."""
-    key = digest(json.dumps([CACHE_FORMAT, digest(REQUIREMENTS.read_bytes()), FLAGS, architecture, source.name,
-                             digest(source.text.encode())]).encode())
+    key = digest(
+        json.dumps(
+            [CACHE_FORMAT, digest(REQUIREMENTS.read_bytes()), FLAGS, architecture, source.name, digest(source.text.encode())]
+        ).encode()
+    )
     kept, record = CACHE / f"{key}.cubin", CACHE / f"{key}.json"
     try:
         found = json.loads(record.read_text(encoding="utf-8"))
@@ -288,19 +302,26 @@ def compile_one(tools, folder, source, architecture):
         place = Path(place)
         output, depends = place / "cubin", place / "depends"
         flags = [flag.format(architecture) for flag in FLAGS]
-        done = run_tool([tools / "bin" / "nvcc", *flags, "-MD", "-MF", depends, "-o", output, source.name], folder,
-                        f"{source.name} does not compile for sm_{architecture}")
+        done = run_tool(
+            [tools / "bin" / "nvcc", *flags, "-MD", "-MF", depends, "-o", output, source.name],
+            folder,
+            f"{source.name} does not compile for sm_{architecture}",
+        )
         kernels, warnings = parse_ptxas(done.stdout + done.stderr)
         cubin = output.read_bytes()
-        sass = parse_sass(run_tool([tools / "bin" / "nvdisasm", "--print-code", output], folder,
-                                   f"{source.name}: sm_{architecture} cannot be disassembled").stdout)
+        sass = parse_sass(
+            run_tool(
+                [tools / "bin" / "nvdisasm", "--print-code", output],
+                folder,
+                f"{source.name}: sm_{architecture} cannot be disassembled",
+            ).stdout
+        )
         paths = depends.read_text(encoding="utf-8").replace("\\\n", " ").split(" : ", 1)[1].split()
         hashes = {path: file_digest(folder / path) for path in sorted(paths)}
         files = {path: value for path, value in hashes.items() if not path.startswith("/")}
         system = {path: value for path, value in hashes.items() if path.startswith("/")}
         found = {"kernels": kernels, "sass": sass, "warnings": warnings, "files": files}
-        (place / "record").write_text(
-            json.dumps({**found, "cubin": digest(cubin), "system": system}), encoding="utf-8")
+        (place / "record").write_text(json.dumps({**found, "cubin": digest(cubin), "system": system}), encoding="utf-8")
         os.replace(output, kept)
         os.replace(place / "record", record)
     return Built(cubin=cubin, **found)
@@ -309,8 +330,12 @@ def compile_one(tools, folder, source, architecture):
 def compile_all(folder, sources, architectures):
     """{(name of the source, architecture): Built}, compiled side by side."""
     tools = toolchain()
-    tasks = [(source, architecture) for source in sources for architecture in ARCHITECTURES
-             if architecture in source.architectures and architecture in architectures]
+    tasks = [
+        (source, architecture)
+        for source in sources
+        for architecture in ARCHITECTURES
+        if architecture in source.architectures and architecture in architectures
+    ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         running = [pool.submit(compile_one, tools, folder, *task) for task in tasks]
         built, failed = {}, []
@@ -359,15 +384,15 @@ def problems_of(sources, built):
             for name in sorted(set(re.findall(rb"_ZN?\d+_INTERNAL_\w+", one.cubin))):
                 problems.append(
                     f"{place}: {name.decode()} is named after the folder: what stays in a cubin has external "
-                    "linkage (no unnamed namespace, no static, `extern CONSTANT const` for tables)")
+                    "linkage (no unnamed namespace, no static, `extern CONSTANT const` for tables)"
+                )
             for name, took in one.kernels.items():
                 kernel = source.kernels.get(name)
                 if kernel is None:
                     problems.append(f"{place}: kernel {name} has no budget: write `// budget {name}: N registers`")
                     continue
                 if kernel.registers is not None and took["registers"] > kernel.registers:
-                    problems.append(
-                        f"{place}: {name} takes {took['registers']} registers, its budget is {kernel.registers}")
+                    problems.append(f"{place}: {name} takes {took['registers']} registers, its budget is {kernel.registers}")
                 for what, unit in (("spills", " bytes"), ("stack", " bytes"), ("shared", " bytes of static memory")):
                     if took[what]:
                         problems.append(f"{place}: {name} has {what} of {took[what]}{unit}; none is allowed")
@@ -391,14 +416,26 @@ def print_budgets(sources, built):
                 for name, took in sorted(one.kernels.items()):
                     kernel, counts = source.kernels.get(name, Kernel(None, [])), one.sass.get(name, {})
                     uses = uses_of(kernel, architecture, counts).items()
-                    rows.append((f"{source.name.removesuffix('.cu')}/{name}", architecture, took["registers"],
-                                 kernel.registers or "?", took["spills"], took["stack"], took["shared"],
-                                 sum(counts.values()), ", ".join(f"{count} {what}" for what, count in uses)))
+                    rows.append(
+                        (
+                            f"{source.name.removesuffix('.cu')}/{name}",
+                            architecture,
+                            took["registers"],
+                            kernel.registers or "?",
+                            took["spills"],
+                            took["stack"],
+                            took["shared"],
+                            sum(counts.values()),
+                            ", ".join(f"{count} {what}" for what, count in uses),
+                        )
+                    )
     rows[1:] = sorted(rows[1:], key=lambda row: (row[0], ARCHITECTURES.index(row[1])))
     widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        cells = [str(cell).ljust(width) if column in (0, 8) else str(cell).rjust(width)
-                 for column, (cell, width) in enumerate(zip(row, widths))]
+        cells = [
+            str(cell).ljust(width) if column in (0, 8) else str(cell).rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths))
+        ]
         print("  ".join(cells).rstrip())
     for (name, architecture), one in built.items():
         for line in filter(is_remark, one.warnings):
@@ -417,8 +454,9 @@ def pack(cubins):
     for key in keys:
         name, architecture = key
         number, specific = int(architecture.rstrip("a")), architecture.endswith("a")
-        table += struct.pack("<BBBBIII", number // 10, number % 10, specific, len(name), offset, len(stored[key]),
-                             len(cubins[key]))
+        table += struct.pack(
+            "<BBBBIII", number // 10, number % 10, specific, len(name), offset, len(stored[key]), len(cubins[key])
+        )
         table += hashlib.sha256(cubins[key]).digest() + name.encode("ascii")
         offset += len(stored[key])
     body = table + b"".join(stored[key] for key in keys)
@@ -451,9 +489,9 @@ def unpack(data):
 def render(value, indent=""):
     """JSON with an object on one line where there is room."""
     line = json.dumps(value)
-    if not isinstance(value, dict) or (len(indent) + len(line) < 110 and not any(
-        isinstance(inner, dict) for inner in value.values()
-    )):
+    if not isinstance(value, dict) or (
+        len(indent) + len(line) < 110 and not any(isinstance(inner, dict) for inner in value.values())
+    ):
         return line
     deeper = indent + "  "
     inner = ",\n".join(f"{deeper}{json.dumps(key)}: {render(value[key], deeper)}" for key in value)
@@ -480,14 +518,22 @@ def manifest(sources, built):
                     uses = uses_of(source.kernels[name], architecture, counts)
                     kernels[name] = took | {"instructions": sum(counts.values())} | uses
                 cubins.setdefault(source.name.removesuffix(".cu"), {})[architecture] = {
-                    "bytes": len(one.cubin), "sha256": digest(one.cubin), "kernels": kernels}
-    return render({
-        "format": FORMAT,
-        "compiler": pins(),
-        "flags": " ".join(FLAGS).format("XX"),
-        "sources": dict(sorted(files.items())),
-        "cubins": cubins,
-    }) + "\n"
+                    "bytes": len(one.cubin),
+                    "sha256": digest(one.cubin),
+                    "kernels": kernels,
+                }
+    return (
+        render(
+            {
+                "format": FORMAT,
+                "compiler": pins(),
+                "flags": " ".join(FLAGS).format("XX"),
+                "sources": dict(sorted(files.items())),
+                "cubins": cubins,
+            }
+        )
+        + "\n"
+    )
 
 
 def sections(cubin):
@@ -509,8 +555,13 @@ def differing_kernels(one, other):
         one, other = sections(one), sections(other)
     except (struct.error, ValueError, IndexError):
         return "the whole"
-    differ = sorted({name.removeprefix(".text.") for name in one.keys() | other.keys()
-                     if name.startswith(".text.") and one.get(name) != other.get(name)})
+    differ = sorted(
+        {
+            name.removeprefix(".text.")
+            for name in one.keys() | other.keys()
+            if name.startswith(".text.") and one.get(name) != other.get(name)
+        }
+    )
     return "kernel " + ", ".join(differ) if differ else "not the kernels' code but what is around it"
 
 
@@ -525,13 +576,17 @@ def restricted(text, architectures):
 
 def unmade(there, written, architectures):
     """How the cubins of a pack for other architectures than these differ from its manifest, a line each."""
-    told = {(name, architecture): cubin["sha256"]
-            for name, cubins in json.loads(written)["cubins"].items() for architecture, cubin in cubins.items()}
+    told = {
+        (name, architecture): cubin["sha256"]
+        for name, cubins in json.loads(written)["cubins"].items()
+        for architecture, cubin in cubins.items()
+    }
     found = {key: digest(cubin) for key, cubin in there.items()}
-    return [f"{name}.cu: sm_{architecture} is another in the pack than in the manifest"
-            for name, architecture in sorted(told.keys() | found.keys())
-            if architecture not in architectures
-            and told.get((name, architecture)) != found.get((name, architecture))]
+    return [
+        f"{name}.cu: sm_{architecture} is another in the pack than in the manifest"
+        for name, architecture in sorted(told.keys() | found.keys())
+        if architecture not in architectures and told.get((name, architecture)) != found.get((name, architecture))
+    ]
 
 
 def differences(cubins, text, folder, architectures):
@@ -565,9 +620,11 @@ def differences(cubins, text, folder, architectures):
         except ValueError as error:
             return [*found, f"manifest.json: {error}"]
         # Of a cubin that differs its hash does too; that has been said.
-        told = [f"manifest.json: {' '.join(path)}: {then.get(path, 'missing')}, now {now.get(path, 'missing')}"
-                for path in sorted(now.keys() | then.keys())
-                if now.get(path) != then.get(path) and path[-1] not in ("sha256", "bytes")]
+        told = [
+            f"manifest.json: {' '.join(path)}: {then.get(path, 'missing')}, now {now.get(path, 'missing')}"
+            for path in sorted(now.keys() | then.keys())
+            if now.get(path) != then.get(path) and path[-1] not in ("sha256", "bytes")
+        ]
         found += told[:20] + [f"manifest.json: {len(told) - 20} more"] * (len(told) > 20)
         found = found or ["manifest.json is written otherwise"]
     return found

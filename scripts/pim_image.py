@@ -25,8 +25,19 @@ IMAGE = CRATE / "dpu" / "dpxor.rv32"
 # What an image is for: IM-PIR's number of tasklets.
 TASKLETS = 16
 FLAGS = [
-    "--target=riscv32", "-march=rv32im", "-mabi=ilp32", "-mcmodel=medany", "-O2", "-std=gnu17", "-ffreestanding",
-    "-fno-builtin", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", f"-DNR_TASKLETS={TASKLETS}",
+    "--target=riscv32",
+    "-march=rv32im",
+    "-mabi=ilp32",
+    "-mcmodel=medany",
+    "-O2",
+    "-std=gnu17",
+    "-ffreestanding",
+    "-fno-builtin",
+    "-fno-strict-aliasing",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    f"-DNR_TASKLETS={TASKLETS}",
     f"-I{CRATE / 'emulation' / 'include'}",
 ]
 

@@ -18,8 +18,17 @@ ROOT = Path(__file__).resolve().parent.parent
 RTL = ROOT / "rtl"
 OUT = ROOT / "target" / "rtl"
 # Modules of which the area is shown, and what a unit of 64 lanes has of the cells.
-AREAS = ["product", "modmul", "f1_modmul", "montgomery_modmul", "butterfly", "multiply_add", "dit_cell", "dif_cell",
-         "product_cell"]
+AREAS = [
+    "product",
+    "modmul",
+    "f1_modmul",
+    "montgomery_modmul",
+    "butterfly",
+    "multiply_add",
+    "dit_cell",
+    "dif_cell",
+    "product_cell",
+]
 UNIT = {"dit_cell": 192, "dif_cell": 192, "product_cell": 128}
 SEPARATE = {"butterfly": 384, "modmul": 128, "multiply_add": 512}
 
@@ -27,14 +36,21 @@ SEPARATE = {"butterfly": 384, "modmul": 128, "multiply_add": 512}
 def area(liberty=None):
     """Areas by a Liberty file, in its unit."""
     library = Path(liberty).resolve() if liberty else RTL / "gates.lib"
-    sources = [RTL / "src" / f"{name}.v" for name in
-               ("product", "multiple", "reduction", "modmul", "modadd", "modsub", "dit_cell", "dif_cell", "product_cell")]
+    sources = [
+        RTL / "src" / f"{name}.v"
+        for name in ("product", "multiple", "reduction", "modmul", "modadd", "modsub", "dit_cell", "dif_cell", "product_cell")
+    ]
     sources += sorted((RTL / "baselines").glob("*.v"))
     # Modules are mapped one by one and stay apart, so that what they have in common counts the same in all.
     script = [
-        f"read_verilog -I{RTL}/src {' '.join(map(str, sources))}", "proc", "hierarchy -check", "synth -noabc",
-        "dfflegalize -cell $_DFF_P_ x", f"dfflibmap -liberty {library}",
-        f"abc -liberty {library} -script +strash;ifraig;scorr;dc2;dch,-f;map,-a;topo", "opt_clean",
+        f"read_verilog -I{RTL}/src {' '.join(map(str, sources))}",
+        "proc",
+        "hierarchy -check",
+        "synth -noabc",
+        "dfflegalize -cell $_DFF_P_ x",
+        f"dfflibmap -liberty {library}",
+        f"abc -liberty {library} -script +strash;ifraig;scorr;dc2;dch,-f;map,-a;topo",
+        "opt_clean",
         *(f"tee -o {OUT}/area-{top} stat -top {top} -liberty {library}" for top in AREAS),
     ]
     OUT.mkdir(parents=True, exist_ok=True)
@@ -53,8 +69,10 @@ def area(liberty=None):
     for top, value in areas.items():
         lines.append(f"{top:<20}{value:>12.1f}{value / areas['modmul']:>12.3f}{value / areas['butterfly']:>14.3f}")
     unit, separate = (sum(areas[cell] * count for cell, count in of.items()) for of in (UNIT, SEPARATE))
-    lines.append(f"cells of a unit of 64 lanes: {unit:.0f}; a transform and an array apart: {separate:.0f}, "
-                 f"{separate / unit:.2f} times as much")
+    lines.append(
+        f"cells of a unit of 64 lanes: {unit:.0f}; a transform and an array apart: {separate:.0f}, "
+        f"{separate / unit:.2f} times as much"
+    )
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ A set takes some minutes. Secrets are uniform ternary, noise has a deviation of 
 as the estimator defines it. MATZOV and BDGL16 are the least of primal uSVP, primal BDD and the dual hybrid; core-SVP is
 primal uSVP under ADPS16 and the geometric series assumption.
 """
+
 import sys
 from math import log2, prod
 

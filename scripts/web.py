@@ -4,12 +4,12 @@
 
 usage: web.py [--check-reproducible | --vectors]
 
-Compiles the client to WebAssembly with 128-bit vectors, and keeps the module in target/web under the hash of its sources. Takes
-rustup's target wasm32-unknown-unknown if it is there or can be added; otherwise builds the standard library from Debian's
+Compiles the client to WebAssembly with 128-bit vectors, and keeps the module in target/web under the hash of its sources.
+Takes rustup's target wasm32-unknown-unknown if it is there or can be added; otherwise builds the standard library from Debian's
 rustc-web, rust-web-src and lld-19.
 
 With --check-reproducible it compiles the client again in a fresh folder, and both modules must have the same bytes. With
---vectors it also makes target/web/vectors.wasm, the client with one more export, which computes the committed vectors in tests.
+--vectors it also makes target/web/vectors.wasm: the client with one more export, which computes the vectors of tests.
 """
 
 import fcntl
@@ -30,12 +30,25 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 KEPT = TARGET / "web"
 TRIPLE = "wasm32-unknown-unknown"
 # What the compiled client is made of.
-SOURCES = ["Cargo.lock", "Cargo.toml", "rust-toolchain.toml", "scripts/web.py", "bindings/wasm/Cargo.toml", "bindings/wasm/src",
-           *(f"crates/{name}/{part}" for name in ("math", "lattice", "dpf", "backend", "protocols", "wire", "client")
-             for part in ("Cargo.toml", "src"))]
+SOURCES = [
+    "Cargo.lock",
+    "Cargo.toml",
+    "rust-toolchain.toml",
+    "scripts/web.py",
+    "bindings/wasm/Cargo.toml",
+    "bindings/wasm/src",
+    *(
+        f"crates/{name}/{part}"
+        for name in ("math", "lattice", "dpf", "backend", "protocols", "wire", "client")
+        for part in ("Cargo.toml", "src")
+    ),
+]
 MODULE = "spirea.wasm"
 # What the package is made of besides.
-PACKAGE = ["LICENSE", *(f"clients/ts/{name}" for name in ("src", "demo", "package.json", "package-lock.json", "tsconfig.json"))]
+PACKAGE = [
+    "LICENSE",
+    *(f"clients/ts/{name}" for name in ("src", "demo", "package.json", "package-lock.json", "tsconfig.json")),
+]
 OLDEST_NODE = 20
 # The most bytes that the packed package may have, and a page's first visit.
 MOST_PACKED = 360_000
@@ -73,21 +86,50 @@ class Toolchain:
     @staticmethod
     def rustup_has_target():
         if not shutil.which("rustup"):
-            sysroot = subprocess.run(["rustc", "--print", "target-libdir", "--target", TRIPLE], stdout=subprocess.PIPE, text=True,
-                                     check=False).stdout.strip()
+            sysroot = subprocess.run(
+                ["rustc", "--print", "target-libdir", "--target", TRIPLE], stdout=subprocess.PIPE, text=True, check=False
+            ).stdout.strip()
             return bool(sysroot) and any(Path(sysroot).glob("libstd-*.rlib"))
-        return subprocess.run(["rustup", "target", "add", TRIPLE], cwd=ROOT, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, check=False).returncode == 0
+        return (
+            subprocess.run(
+                ["rustup", "target", "add", TRIPLE],
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            ).returncode
+            == 0
+        )
 
     def compile(self, folder, *features):
         """Compiles the client into a target folder; returns the module's file."""
         home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
         # Paths of this machine are in no file that others are to make too.
-        remapped = [f"--remap-path-prefix={source}={name}" for source, name in
-                    ((ROOT, "spirea"), (home, "cargo"), (output(self.rustc, "--print", "sysroot", cwd=ROOT).strip(), "rust"))]
+        remapped = [
+            f"--remap-path-prefix={source}={name}"
+            for source, name in (
+                (ROOT, "spirea"),
+                (home, "cargo"),
+                (output(self.rustc, "--print", "sysroot", cwd=ROOT).strip(), "rust"),
+            )
+        ]
         flags = " ".join(['--cfg getrandom_backend="custom"', "-C target-feature=+simd128", *remapped])
-        command = [self.cargo, "build", "--quiet", "--locked", "--profile", "wasm", "--package", "spirea-wasm",
-                   "--target", TRIPLE, "--target-dir", folder, *self.arguments, *features]
+        command = [
+            self.cargo,
+            "build",
+            "--quiet",
+            "--locked",
+            "--profile",
+            "wasm",
+            "--package",
+            "spirea-wasm",
+            "--target",
+            TRIPLE,
+            "--target-dir",
+            folder,
+            *self.arguments,
+            *features,
+        ]
         environment = {**os.environ, **self.environment, f"CARGO_TARGET_{self.variable()}_RUSTFLAGS": flags}
         environment.pop("RUSTFLAGS", None)
         before = processor_seconds()
@@ -165,8 +207,12 @@ def install():
     mark, lock = CLIENT / "node_modules" / ".spirea-installed", (CLIENT / "package-lock.json").read_bytes()
     if not mark.is_file() or mark.read_bytes() != lock:
         say("installing what the package is compiled and tested with (npm ci)")
-        subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"], cwd=CLIENT, check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"],
+            cwd=CLIENT,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         mark.write_bytes(lock)
 
 

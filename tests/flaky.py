@@ -16,8 +16,20 @@ import sys
 import rust
 
 # Programs with servers, processes, threads or clocks.
-TIMED = ["batcher/batcher", "cli/it", "client/fork", "client/spirea_client", "cluster/cluster", "cluster/spirea_cluster",
-         "engine/it", "engine/spirea_engine", "pim/it", "server/server", "server/spirea_server", "store/it"]
+TIMED = [
+    "batcher/batcher",
+    "cli/it",
+    "client/fork",
+    "client/spirea_client",
+    "cluster/cluster",
+    "cluster/spirea_cluster",
+    "engine/it",
+    "engine/spirea_engine",
+    "pim/it",
+    "server/server",
+    "server/spirea_server",
+    "store/it",
+]
 LOAD = [sys.executable, "-c", "while True: pass"]
 
 
@@ -28,8 +40,16 @@ def times(program, runs):
     for number in range(runs):
         load = [subprocess.Popen(LOAD) for _ in range(os.cpu_count())] if number % 2 else []
         try:
-            done = subprocess.run([executable], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+            done = subprocess.run(
+                [executable],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                check=False,
+            )
         finally:
             for process in load:
                 process.kill()

@@ -64,7 +64,9 @@ PARTS = [
         "installs the Python packages that tests need, locked, into target/venv",
         [make("target/venv/cluster-installed" if FULL else "target/venv/installed")],
     ),
-    Part("rust-build", "compiles the program and the Rust tests", [["python3", "tests/rust.py", "--build"]], programs=("g++",)),
+    Part(
+        "rust-build", "compiles the program and the Rust tests", [["python3", "tests/rust.py", "--build"]], programs=("g++",)
+    ),
     Part(
         "rust",
         "runs the Rust tests; those of the accelerator's simulator only if sim/ive changed",
@@ -117,8 +119,19 @@ PARTS = [
         needs=("environment", "rust-build"),
         programs=("chromium",),
     ),
-    Part("python-style", "ruff", [[VENV / "bin/ruff", "check"], [VENV / "bin/ruff", "format", "--check"]], needs=("environment",)),
-    Part("pim", "the device program of processing in memory", [system("pim")], needs=("environment",), programs=("clang", "ld.lld")),
+    Part(
+        "python-style",
+        "ruff",
+        [[VENV / "bin/ruff", "check"], [VENV / "bin/ruff", "format", "--check"]],
+        needs=("environment",),
+    ),
+    Part(
+        "pim",
+        "the device program of processing in memory",
+        [system("pim")],
+        needs=("environment",),
+        programs=("clang", "ld.lld"),
+    ),
     Part(
         "cuda-pack",
         "the compiled CUDA kernels are those of their sources",
@@ -146,11 +159,32 @@ PARTS = [
     Part(
         "proto",
         "the committed messages are those of the .proto files",
-        [[CARGO, "test", "--quiet", "--locked", "--manifest-path", "proto/generate/Cargo.toml", "--target-dir", "target/proto"]],
+        [
+            [
+                CARGO,
+                "test",
+                "--quiet",
+                "--locked",
+                "--manifest-path",
+                "proto/generate/Cargo.toml",
+                "--target-dir",
+                "target/proto",
+            ]
+        ],
         files=("proto", "crates/wire/src/generated"),
     ),
-    Part("licences", "licences, bans and sources of dependencies", [["scripts/cargo-deny.sh", "--locked", "check", "bans", "licenses", "sources"]]),
-    Part("avx512", "the AVX-512 kernels under an emulated processor, if this one lacks it", [system("avx512")], needs=("environment",), only_full=True),
+    Part(
+        "licences",
+        "licences, bans and sources of dependencies",
+        [["scripts/cargo-deny.sh", "--locked", "check", "bans", "licenses", "sources"]],
+    ),
+    Part(
+        "avx512",
+        "the AVX-512 kernels under an emulated processor, if this one lacks it",
+        [system("avx512")],
+        needs=("environment",),
+        only_full=True,
+    ),
     Part(
         "rust-documentation",
         "the crates' documentation and its examples",

@@ -33,7 +33,7 @@ from times import write_times
 
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import debian  # noqa: E402
+import debian
 
 LOGS = ROOT / "target" / "tests"
 # Parts at a time. Most of them keep one processor busy, or wait.
@@ -91,8 +91,13 @@ class Run:
             environment = os.environ | {"NO_COLOR": "1"} | part.environment
             # A group of its own: a part that is stopped takes its servers along.
             process = subprocess.Popen(
-                list(map(str, command)), cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=out,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                list(map(str, command)),
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
             self.processes.add(process)
         code = process.wait()

@@ -79,8 +79,14 @@ def run(program):
     skipped = sanitized_elsewhere(folder, target)
     if skipped is None:
         return name, True, 0
-    done = subprocess.run([executable, *skipped], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(
+        [executable, *skipped],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
     seconds, said = time.monotonic() - started, done.stdout.decode(errors="replace")
     results = PASSED.findall(said)
     # A program that ends before its tests do may still exit with 0. One without a harness has only its exit code.

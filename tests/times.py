@@ -22,10 +22,15 @@ def write_times(results, full):
     """Replaces the table of this run's form, between its markers."""
     form = "full" if full else "short"
     rows = [f"| `{result.part.name}` | {result.seconds:.0f} | {result.tests or ''} |" for result in results]
-    table = "\n".join([
-        f"The {form} form on {os.cpu_count()} threads of {processor()}:", "",
-        "| part | seconds | tests |", "|---|---|---|", *rows,
-    ])
+    table = "\n".join(
+        [
+            f"The {form} form on {os.cpu_count()} threads of {processor()}:",
+            "",
+            "| part | seconds | tests |",
+            "|---|---|---|",
+            *rows,
+        ]
+    )
     begin, end = f"<!-- times: {form} -->", f"<!-- end of times: {form} -->"
     text = PAGE.read_text()
     before, rest = text.split(begin)

@@ -148,7 +148,11 @@ def keys():
 
 def bucket():
     payload = b"\2" + b"\xaa" * 12 + b"\2\1\2" + b"\xbb" * 12 + b"\0"
-    if [table.bucket_value(payload + bytes(9), tag) for tag in (b"\xaa" * 12, b"\xbb" * 12, bytes(12))] != [b"\1\2", b"", None]:
+    if [table.bucket_value(payload + bytes(9), tag) for tag in (b"\xaa" * 12, b"\xbb" * 12, bytes(12))] != [
+        b"\1\2",
+        b"",
+        None,
+    ]:
         sys.exit("the bucket of the example is read otherwise")
     entries = f"entries: {'aa' * 12} with 0102, {'bb' * 12} with nothing"
     return [entries, f"payload: {payload.hex()}"]
@@ -252,7 +256,8 @@ def ring_sets():
     return [
         f"{name}: primes {' '.join(map(str, chosen.primes))}; p 2^{chosen.plaintext_bits}; "
         f"keys {gadget_in_words(chosen.expansion)}; selectors {gadget_in_words(chosen.selector)}; "
-        f"response {' '.join(map(str, chosen.response_bits))}" + (f"; dropped {chosen.dropped_bits}" if chosen.dropped_bits else "")
+        f"response {' '.join(map(str, chosen.response_bits))}"
+        + (f"; dropped {chosen.dropped_bits}" if chosen.dropped_bits else "")
         for name, chosen in ring.SETS.items()
     ]
 

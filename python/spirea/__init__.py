@@ -1,8 +1,8 @@
 """Private information retrieval: fetch rows of a server's table, and the server does not learn which.
 
-    snapshot = spirea.build(table, key="domain", value="verdict")
-    with spirea.Server(snapshot) as server, spirea.Client(server) as client:
-        print(client.get("example.net")["verdict"])
+snapshot = spirea.build(table, key="domain", value="verdict")
+with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+    print(client.get("example.net")["verdict"])
 """
 
 import atexit as _atexit

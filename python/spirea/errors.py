@@ -1,22 +1,22 @@
 """What can go wrong. Every exception of the package is a `SpireaError`, and says what to do about it.
 
-    SpireaError
-        OptionError        an argument that cannot be used; also a ValueError
-        BuildError         a table was not built, or a snapshot not opened
-            TableError     the table's rows cannot be taken as they are; also a ValueError
-                DuplicateKeyError
-        PlanError          no plan can be made
-        ServerError        a server could not be started, or has stopped
-        ClusterError       a cluster cannot do what was asked of it
-            ConfigError    its configuration is wrong; also a ValueError
-        LookUpError        a look-up failed; never that a key is absent
-            UnreachableError    a server cannot be reached, or does not answer; also a ConnectionError
-            RefusedError        a server refused, and said why
-            VersionError        a server of another version or kind, or two servers that do not agree
-            AnswerError         an answer that is wrong, and was withheld
-        ForkError          an object of another process; also a RuntimeError
-        StoppedError       the call was stopped before it was done
-        DefectError        a defect of the package itself; also a RuntimeError
+SpireaError
+    OptionError        an argument that cannot be used; also a ValueError
+    BuildError         a table was not built, or a snapshot not opened
+        TableError     the table's rows cannot be taken as they are; also a ValueError
+            DuplicateKeyError
+    PlanError          no plan can be made
+    ServerError        a server could not be started, or has stopped
+    ClusterError       a cluster cannot do what was asked of it
+        ConfigError    its configuration is wrong; also a ValueError
+    LookUpError        a look-up failed; never that a key is absent
+        UnreachableError    a server cannot be reached, or does not answer; also a ConnectionError
+        RefusedError        a server refused, and said why
+        VersionError        a server of another version or kind, or two servers that do not agree
+        AnswerError         an answer that is wrong, and was withheld
+    ForkError          an object of another process; also a RuntimeError
+    StoppedError       the call was stopped before it was done
+    DefectError        a defect of the package itself; also a RuntimeError
 """
 
 __all__ = [

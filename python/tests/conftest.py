@@ -19,27 +19,6 @@ import numpy
 
 import spirea
 
-FULL = os.environ.get("CI_FULL") == "1"
-LEFT_OUT = pytest.StashKey[int]()
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "full: a test of the full form; runs with CI_FULL=1 in the environment")
-
-
-def pytest_collection_modifyitems(config, items):
-    """Deselects the tests of the full form, unless CI_FULL=1."""
-    left_out = [] if FULL else [item for item in items if item.get_closest_marker("full") is not None]
-    config.stash[LEFT_OUT] = len(left_out)
-    if left_out:
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    if count := config.stash.get(LEFT_OUT, 0):
-        terminalreporter.write_line(f"{count} tests of the full form were left out: CI_FULL=1 runs them")
-
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path_factory, monkeypatch):
@@ -161,7 +140,11 @@ def script(tmp_path):
         path.write_text(text)
         return subprocess.run(
             [sys.executable, path, *map(str, arguments)],
-            capture_output=True, text=True, timeout=300, check=False, env=os.environ | options,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env=os.environ | options,
         )
 
     return run

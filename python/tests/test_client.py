@@ -15,8 +15,15 @@ import spirea
 
 # A server of `double-pack` computes for seconds before it answers.
 PROTOCOLS = [
-    "simple", "double", "exppack-simple", "exppack-double", pytest.param("double-pack", marks=pytest.mark.full), "hybrid", "onion",
-    "dpf-xor", "dpf-sum",
+    "simple",
+    "double",
+    "exppack-simple",
+    "exppack-double",
+    pytest.param("double-pack", marks=pytest.mark.full),
+    "hybrid",
+    "onion",
+    "dpf-xor",
+    "dpf-sum",
 ]  # fmt: skip
 
 
@@ -101,7 +108,9 @@ def test_joins(keyed_server):
 def test_no_exception_of_a_join_has_a_key_or_a_value(keyed_server):
     with spirea.Client(keyed_server) as client:
         for secret in (271828.5, ["secret", "271828.5"]):
-            with pytest.raises(spirea.OptionError, match=f"row 1 has a {type(secret).__name__}|not {type(secret).__name__}") as caught:
+            with pytest.raises(
+                spirea.OptionError, match=f"row 1 has a {type(secret).__name__}|not {type(secret).__name__}"
+            ) as caught:
                 client.join(pandas.DataFrame({"key": ["k1", secret]}), on="key")
             assert "271828" not in str(caught.value) and "secret" not in str(caught.value)
     table = {"key": ["k1"], "value": [b"secret \xff"]}
@@ -115,7 +124,11 @@ def test_no_exception_of_a_join_has_a_key_or_a_value(keyed_server):
 def keyed_bins():
     """Two servers of a table with keys in bins."""
     snapshot = spirea.build(
-        {"key": [f"k{i}" for i in range(300)], "value": [f"v{i}" for i in range(300)]}, key="key", protocol="dpf-xor", bins=8, name="bins"
+        {"key": [f"k{i}" for i in range(300)], "value": [f"v{i}" for i in range(300)]},
+        key="key",
+        protocol="dpf-xor",
+        bins=8,
+        name="bins",
     )
     with spirea.Server(snapshot, party=0) as zero, spirea.Server(snapshot, party=1) as one:
         yield [zero, one]
@@ -222,7 +235,7 @@ def test_a_loop_goes_on_while_a_client_looks_up(keyed_server):
 
 def test_a_client_waits_for_a_server_that_is_not_there_yet(keyed, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as free:
-        address = "127.0.0.1:{}".format(free.getsockname()[1])
+        address = f"127.0.0.1:{free.getsockname()[1]}"
     servers, may_try_again = [], spirea.Client._may_try_again
 
     def begins(client, error, deadline):

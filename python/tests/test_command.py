@@ -17,7 +17,12 @@ COMMANDS = [[os.path.join(os.path.dirname(sys.executable), "spirea")], [sys.exec
 def command(request):
     def run(*arguments, **environment):
         return subprocess.run(
-            [*request.param, *arguments], capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL,
+            [*request.param, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            stdin=subprocess.DEVNULL,
             env=os.environ | environment,
         )
 
@@ -61,8 +66,12 @@ def test_a_server_finishes_when_it_is_asked_to(keyed, ending):
 
 
 def test_ctrl_c_ends_a_command_as_it_ends_programs(tmp_path):
-    command = subprocess.Popen([*COMMANDS[0], "build", "--input", "-", "--format", "csv", "--value", "v", "--out", str(tmp_path / "out")],
-                               stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = subprocess.Popen(
+        [*COMMANDS[0], "build", "--input", "-", "--format", "csv", "--value", "v", "--out", str(tmp_path / "out")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     # A pipe holds 64 KiB: when all is written, the command has begun to read.
     command.stdin.write(b"v\n" + b"x\n" * (1 << 17))
     command.stdin.flush()

@@ -76,9 +76,12 @@ def test_a_fork_with_a_client_for_asyncio(keyed_server):
 
 
 # Says "ready" when the client has connected.
-ACCEPTING = SILENT + """
+ACCEPTING = (
+    SILENT
+    + """
 threading.Thread(target=lambda: (silent.accept(), print("ready", flush=True)), daemon=True).start()
 """
+)
 
 
 def interrupted(text, *arguments):
@@ -150,17 +153,22 @@ os._exit(0)
 
 
 def test_ctrl_c_ends_a_look_up():
-    text = ACCEPTING + """
+    text = (
+        ACCEPTING
+        + """
 try:
     spirea.Client(url, "table", timeout=3600)
 except KeyboardInterrupt:
     print("interrupted")
 """
+    )
     assert interrupted(text)[:2] == (0, "interrupted\n")
 
 
 def test_ctrl_c_ends_a_look_up_for_asyncio():
-    text = ACCEPTING + """
+    text = (
+        ACCEPTING
+        + """
 async def connect():
     await spirea.AsyncClient(url, "table", timeout=3600).connect()
 try:
@@ -168,6 +176,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
+    )
     assert interrupted(text)[:2] == (0, "interrupted\n")
 
 
@@ -206,7 +215,8 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("daemon", [True, False])
 def test_the_interpreter_exits_in_the_middle_of_a_query_of_a_thread(script, daemon):
     done = script(
-        SILENT + f"""
+        SILENT
+        + f"""
 def ask():
     try:
         spirea.Client(url, "table", timeout={3600 if daemon else 0.5}, attempts=1)
@@ -224,7 +234,8 @@ silent.accept()
 
 def test_the_interpreter_exits_in_the_middle_of_a_query_for_asyncio(script):
     done = script(
-        SILENT + """
+        SILENT
+        + """
 async def ask():
     connecting = asyncio.ensure_future(spirea.AsyncClient(url, "table", timeout=3600).connect())
     silent.setblocking(False)

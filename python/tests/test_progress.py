@@ -12,7 +12,6 @@ import pytest
 import spirea
 from spirea import _progress
 
-
 KEYS = [f"k{i}" for i in range(300)]
 
 

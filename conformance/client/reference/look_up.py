@@ -127,9 +127,7 @@ class Client:
         responses = self.exchange([[queries for queries, _ in of_part] for of_part in asked], len(wanted))
         answered = []
         for i, (_, index) in enumerate(wanted):
-            parts = [
-                (of_part[i][1], [response[p][i] for response in responses]) for p, of_part in enumerate(asked)
-            ]
+            parts = [(of_part[i][1], [response[p][i] for response in responses]) for p, of_part in enumerate(asked)]
             answered.append((index, parts))
         return answered
 

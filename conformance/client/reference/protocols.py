@@ -144,9 +144,7 @@ class Simple(Folding):
         secrets, offset = state
         hint = lwe.hint_rows(self.hint, self.degree)
         answer = self.split(answers[0], 2 * self.grid.unit)
-        units = [
-            lwe.nearest_bytes(lwe.words(words) + lwe.inner(hint, secret)) for words, secret in zip(answer, secrets)
-        ]
+        units = [lwe.nearest_bytes(lwe.words(words) + lwe.inner(hint, secret)) for words, secret in zip(answer, secrets)]
         return self.grid.cut(units, offset)
 
 
@@ -174,9 +172,7 @@ class TwoFolds(Folding):
         ciphertexts = lwe.words(moving).reshape(-1, self.degree + 1)
         phases = ciphertexts[:, -1] + lwe.inner(ciphertexts[:, :-1], second)
         answers = lwe.words(lwe.nearest_bytes(phases).tobytes()).reshape(self.grid.parts, self.grid.unit)
-        units = [
-            lwe.nearest_bytes(answer + lwe.inner(hint, secret)) for answer, secret in zip(answers, secrets)
-        ]
+        units = [lwe.nearest_bytes(answer + lwe.inner(hint, secret)) for answer, secret in zip(answers, secrets)]
         return self.grid.cut(units, offset)
 
 

@@ -48,9 +48,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    pem: bytes = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    pem: bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return pem
 
 
@@ -124,9 +122,7 @@ class Authority:
         public = asked.public_key()
         if not isinstance(public, ec.EllipticCurvePublicKey):
             raise ClusterError("a request to sign has a key of another kind; it was refused")
-        builder = x509.CertificateBuilder(
-            self._certificate.subject, _named(self._role), public, x509.random_serial_number()
-        )
+        builder = x509.CertificateBuilder(self._certificate.subject, _named(self._role), public, x509.random_serial_number())
         builder = builder.not_valid_before(now - _SKEW).not_valid_after(until)
         builder = builder.add_extension(names.value, critical=False)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

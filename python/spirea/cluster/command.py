@@ -164,7 +164,9 @@ def _stored(config: Config, name: str, snapshot: str) -> str:
         return source.url
     target = store.inner(f"{name}/{version}")
     if "://" in snapshot:
-        raise ClusterError(f"{snapshot}: it is not in the store, {config.store}; copy it there, or give a folder of this machine")
+        raise ClusterError(
+            f"{snapshot}: it is not in the store, {config.store}; copy it there, or give a folder of this machine"
+        )
     copied = upload(Path(snapshot), target, _telling(f"{name}: copy to the store"))
     if copied:
         print(f"{name}: copied {statuses.size(copied)} to {target.url}")

@@ -76,7 +76,6 @@ class Plan:
     cost: float
     """Of a query, in the currency of the machine's price, with all machines busy."""
 
-
     @property
     def wire(self) -> int:
         """Bytes between the coordinator and all workers for a query."""

@@ -17,7 +17,7 @@ _AT_ONCE = 16
 
 class _Bounded(ThreadingHTTPServer):
     daemon_threads = True
-    # The backlog of the listening socket: with the default of 5 the kernel drops a burst's connections, and they wait a second.
+    # Backlog of the listening socket. With the default of 5 the kernel drops a burst's connections, and they wait a second.
     request_queue_size = 2 * _AT_ONCE
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:

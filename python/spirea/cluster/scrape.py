@@ -34,9 +34,7 @@ def merged(pages: Iterable[tuple[Mapping[str, str], str]]) -> str:
                     own = re.sub(rf"(^|,){label}=", rf"\1exported_{label}=", own)
                 added = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels.items())
                 all_labels = ",".join(filter(None, [own.rstrip(","), added]))
-                family = next(
-                    (name.removesuffix(end) for end in _SUFFIXES if name.removesuffix(end) in histograms), name
-                )
+                family = next((name.removesuffix(end) for end in _SUFFIXES if name.removesuffix(end) in histograms), name)
                 samples.setdefault(family, []).append(f"{name}{{{all_labels}}} {rest}" if all_labels else f"{name} {rest}")
     lines = []
     for family, said in sorted(samples.items()):

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-# The coordinator's constants, of crates/cluster/src/times.rs. conformance/vectors/second_requests.json holds both to one behaviour.
+# The coordinator's constants, from crates/cluster/src/times.rs. conformance/vectors/second_requests.json tests both.
 KEPT, TELLING, SIZES, UNKNOWN_FACTOR, SLOW = 128, 16, 12, 3, 0.95
 PER_REQUEST, MOST = 0.05, 10.0
 
@@ -265,7 +265,9 @@ class _Run:
         """The last part has been computed: all cross the network, and are combined."""
         count = len(batch.queries)
         there = self._in.through(self.now, count * self.model.receive)
-        self.at(there, lambda: self.at(self._processor.through(self.now, count * self.model.combine), lambda: self._end(batch)))
+        self.at(
+            there, lambda: self.at(self._processor.through(self.now, count * self.model.combine), lambda: self._end(batch))
+        )
 
     def _end(self, batch: _Batch) -> None:
         for query in batch.queries:

@@ -212,9 +212,7 @@ class Told:
         return self.in_flight is not None and self.in_flight.get(version, 0) == 0
 
 
-def advance(
-    state: State, config: Config, seen: Mapping[int, Seen], told: Mapping[str, Told], now: float
-) -> list[Action]:
+def advance(state: State, config: Config, seen: Mapping[int, Seen], told: Mapping[str, Told], now: float) -> list[Action]:
     """Takes in what was seen of workers and what the coordinator says of databases, and says what to do."""
     for _, version, replica in list(state.replicas()):
         _take_in(version, replica, seen.get(replica.number), config.timing, now)
@@ -366,14 +364,10 @@ def _settle(state: State, served: Served, config: Config, said: Told, now: float
 
 def _unneeded(served: Served, version: Version) -> bool:
     """Whether the files of a version can go. A later publication of it has the same ones."""
-    return version.leaving and not any(
-        other.version == version.version and not other.leaving for other in served.versions
-    )
+    return version.leaving and not any(other.version == version.version and not other.leaving for other in served.versions)
 
 
-def _start(
-    state: State, served: Served, version: Version, share: int, count: int, config: Config, now: float
-) -> list[Action]:
+def _start(state: State, served: Served, version: Version, share: int, count: int, config: Config, now: float) -> list[Action]:
     failure = version.failures.get(share)
     if len(version.of(share, *LIVE)) >= count or (failure is not None and now < failure.not_before):
         return []

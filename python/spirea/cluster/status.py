@@ -142,7 +142,8 @@ def without_logs(value: Any) -> Any:
     written of it, which may name paths, options and parts of URLs."""
     if isinstance(value, Mapping):
         return {
-            name: _ELSEWHERE if name in ("trouble", "cause") and inner else without_logs(inner) for name, inner in value.items()
+            name: _ELSEWHERE if name in ("trouble", "cause") and inner else without_logs(inner)
+            for name, inner in value.items()
         }
     return [without_logs(inner) for inner in value] if isinstance(value, list) else value
 
@@ -200,7 +201,9 @@ def _rows(status: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             for share in version["shares"]:
                 for replica in share["replicas"]:
                     said = replica["coordinator"] or {}
-                    data = size(replica["bytes"]) if replica["bytes"] else f"{size(replica['fetched'])} of {size(replica['of'])}"
+                    data = (
+                        size(replica["bytes"]) if replica["bytes"] else f"{size(replica['fetched'])} of {size(replica['of'])}"
+                    )
                     p99 = said.get("p99_ms")
                     yield (
                         database["name"],

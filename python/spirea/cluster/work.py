@@ -80,9 +80,7 @@ def _remove_unused(folder: Path, mark: IO[str]) -> None:
 class Work:
     """A share that is fetched and served, in a thread of its own; `report` says how far it is."""
 
-    def __init__(
-        self, task: Task, host: str, command: Callable[..., list[str]] = leash.command
-    ) -> None:
+    def __init__(self, task: Task, host: str, command: Callable[..., list[str]] = leash.command) -> None:
         self._task, self._host, self._command = task, host, command
         # What a machine has stays when Ray starts there again, and calls it another node.
         within = Path(task.work) / task.cluster

@@ -45,8 +45,15 @@ def steps(
         if best:
             behind = len(styles) - place
             panel.plot(
-                *zip(*best), style, color=f"C{place}", label=name, markersize=2 + behind, markerfacecolor="none",
-                linewidth=0.5 + 0.6 * behind, alpha=0.8, drawstyle="steps-post",
+                *zip(*best),
+                style,
+                color=f"C{place}",
+                label=name,
+                markersize=2 + behind,
+                markerfacecolor="none",
+                linewidth=0.5 + 0.6 * behind,
+                alpha=0.8,
+                drawstyle="steps-post",
             )
     panel.set_xscale("log")
     panel.grid(True, which="major", alpha=0.3)

@@ -118,9 +118,7 @@ def planned(protocol: str, servers: int) -> Callable[[int, int], dict[str, Any]]
     rates = spirea.measure_rates(threads=1)
 
     def line(records: int, record_bytes: int) -> dict[str, Any]:
-        lines = spirea.plan(
-            records=records, record_bytes=record_bytes, servers=servers, threads=1, rates=rates, frame="dicts"
-        )
+        lines = spirea.plan(records=records, record_bytes=record_bytes, servers=servers, threads=1, rates=rates, frame="dicts")
         found: dict[str, Any] = next(line for line in lines if line["protocol"] == protocol)
         if found.get("refused"):
             raise ValueError(f"{protocol} for {records} records of {record_bytes} bytes: {found['refused']}")

@@ -36,9 +36,7 @@ class Report:
         return 1.0 - self.dropped / self.wanted if self.wanted else 1.0
 
     def __add__(self, other: Report) -> Report:
-        return Report(
-            self.inferences + other.inferences, self.wanted + other.wanted, self.dropped + other.dropped
-        )
+        return Report(self.inferences + other.inferences, self.wanted + other.wanted, self.dropped + other.dropped)
 
 
 class PrivateRows:

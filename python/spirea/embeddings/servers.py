@@ -1,9 +1,9 @@
 """Embedding tables on servers: snapshots of what a layout stores, and clients that fetch from them.
 
-    snapshots = build_tables(layout, weight)
-    with Server([*snapshots.values()], party=0) as zero, Server([*snapshots.values()], party=1) as one:
-        with connect(layout, [zero, one]) as rows:
-            vectors, found = rows.fetch(ids)
+snapshots = build_tables(layout, weight)
+with Server([*snapshots.values()], party=0) as zero, Server([*snapshots.values()], party=1) as one:
+    with connect(layout, [zero, one]) as rows:
+        vectors, found = rows.fetch(ids)
 """
 
 from __future__ import annotations
@@ -107,9 +107,7 @@ class ServerFetcher:
         self._client.close()
 
 
-def connect(
-    layout: Layout, servers: Address | Sequence[Address], *, name: str = "embeddings", **options: Any
-) -> PrivateRows:
+def connect(layout: Layout, servers: Address | Sequence[Address], *, name: str = "embeddings", **options: Any) -> PrivateRows:
     """Rows of a matrix from the servers of its tables: one address, or two for `dpf-xor` and `dpf-sum`. `options` are
     those of `spirea.Client`.
 

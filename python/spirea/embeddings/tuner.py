@@ -336,9 +336,7 @@ class _Judge:
             if done % 100 == 0:
                 progress(f"{name} {done} of {len(admitted)}")
             share = retrieve(planner.tables(design), sample).share
-            self.points.append(
-                Point(design, price, model.computation(price), limits.latency_of(price), share)
-            )
+            self.points.append(Point(design, price, model.computation(price), limits.latency_of(price), share))
 
 
 def _thinned(front: list[Point], most: int) -> list[Point]:

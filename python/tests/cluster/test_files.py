@@ -144,7 +144,10 @@ def test_a_snapshot_is_copied_with_its_manifest_last(store, tmp_path):
         assert upload(folder, target) == 1100 + len((folder / "manifest.json").read_bytes())
     assert order[-1] == "manifest.json" and target.version() == "abc"
     assert upload(folder, target) == 0
-    assert [(name, size) for name, size in target.names() if name != "manifest.json"] == [("hint.bin", 100), ("matrix.bin", 1000)]
+    assert [(name, size) for name, size in target.names() if name != "manifest.json"] == [
+        ("hint.bin", 100),
+        ("matrix.bin", 1000),
+    ]
     assert {wanted.path for wanted in files.all_but_matrix(target)} == {"manifest.json", "hint.bin"}
 
 

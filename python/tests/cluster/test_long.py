@@ -71,7 +71,9 @@ def islands():
             if ip("-n", name, "link", "set", "lo", "up").returncode != 0:
                 not_here("network namespaces cannot be set up here")
         small = ["--object-store-memory=100000000"]
-        ray_start([], "--head", "--node-ip-address=10.77.0.1", "--port=6395", "--num-cpus=0", "--include-dashboard=false", *small)
+        ray_start(
+            [], "--head", "--node-ip-address=10.77.0.1", "--port=6395", "--num-cpus=0", "--include-dashboard=false", *small
+        )
         await_port("10.77.0.1", 6395)
         for i, name in enumerate(names):
             inside, host = ["ip", "netns", "exec", name], f"10.77.0.{i + 2}"
@@ -147,8 +149,10 @@ def measured(cluster, clients, rest=0.0):
 
 
 def rest_at_a_third(most):
-    """How long clients rest that ask a third of what one can ask. Clients that ask again at once keep a cluster as busy as it can
-    be, and no queue with arrivals of its own stands that."""
+    """Returns the pause of clients that ask a third of the queries that one can ask.
+
+    Clients that ask again at once keep a cluster as busy as it can be, and no queue with arrivals of its own stands that.
+    """
     return 3 * CLIENTS / most
 
 
@@ -234,9 +238,7 @@ def test_second_requests_save_queries_from_a_worker_that_stands_still(nodes, tmp
     late, second = sum(took >= 0.8 * STOPPED for took in asked), second_requests() - before
     cluster.run("down")
     assert load.wrong == [] and load.failures == []
-    model = Model(
-        1, 2, len(asked) / (ended - began), scan, 0.0, straggling=stops / len(asked), slowness=STOPPED / scan
-    )
+    model = Model(1, 2, len(asked) / (ended - began), scan, 0.0, straggling=stops / len(asked), slowness=STOPPED / scan)
     simulated = [simulate(dataclasses.replace(model, hedges=hedges), 4 * len(asked), 1) for hedges in (True, False)]
     shares = [sum(took >= 0.8 * STOPPED for took in each.latencies) / len(each.latencies) for each in simulated]
     print(

@@ -97,9 +97,7 @@ def test_a_build_that_is_killed_while_it_copies_goes_on_with_the_snapshot_that_i
     monkeypatch.setattr(rows, "build", refused)
     monkeypatch.setattr(rows, "make_parts", refused)
     monkeypatch.setattr(rows, "upload", lambda *given: copied.append(upload(*given)))
-    version, url = rows.build_from_store(
-        str(parquet), Folder(str(store)), scratch, name="words", key="key", values=["value"]
-    )
+    version, url = rows.build_from_store(str(parquet), Folder(str(store)), scratch, name="words", key="key", values=["value"])
     assert url == str(half) and Folder(url).version() == version
     assert copied == [sum(path.stat().st_size for path in half.iterdir() if path.name != "matrix.bin")]
     with spirea.Server(half) as server, spirea.Client(server.url, "words") as client:

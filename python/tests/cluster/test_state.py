@@ -1,6 +1,7 @@
 """The controller's decisions in a world that is drawn: nodes come and go, workers die, fall silent, find no room."""
 
 import dataclasses
+import itertools
 import random
 from pathlib import Path
 
@@ -54,10 +55,11 @@ class World:
         for number, worker in list(self.workers.items()):
             if worker["node"] is None:
                 worker["node"], worker["since"] = self.place(worker["start"]), self.now
-            if number in self.dead or (worker["node"] is not None and worker["node"] not in self.nodes):
-                seen[number] = state.Seen("dead")
-                del self.workers[number]
-            elif worker["stopped"] is not None and self.now - worker["stopped"] >= 1:
+            if (
+                number in self.dead
+                or (worker["node"] is not None and worker["node"] not in self.nodes)
+                or (worker["stopped"] is not None and self.now - worker["stopped"] >= 1)
+            ):
                 seen[number] = state.Seen("dead")
                 del self.workers[number]
             elif number in self.silent:
@@ -454,7 +456,7 @@ def test_the_scaler_stays_within_bounds_and_pauses_between_changes(load):
         if wanted != before:
             changes.append(now)
         before = wanted
-    assert all(b - a >= RULES.pause for a, b in zip(changes, changes[1:], strict=False))
+    assert all(b - a >= RULES.pause for a, b in itertools.pairwise(changes))
 
 
 @settings(max_examples=200, deadline=None)

@@ -24,8 +24,7 @@ def cluster():
 
 def coordinator(queues=(3, 5), waiting=4, ready="ready"):
     shares = [
-        [{"url": f"https://10.0.0.{n}:70", "state": ready, "queue": queue, "p99_ms": 12.345}]
-        for n, queue in enumerate(queues)
+        [{"url": f"https://10.0.0.{n}:70", "state": ready, "queue": queue, "p99_ms": 12.345}] for n, queue in enumerate(queues)
     ]
     snapshot = {"path": "/here", "version": VERSION, "in_flight": 3, "shares": shares}
     database = {"name": "words", "waiting": waiting, "queries_per_second": 9.5, "current": VERSION, "snapshots": [snapshot]}

@@ -9,8 +9,18 @@ import numpy as np
 import pytest
 
 from spirea.embeddings import Traces
-from spirea.embeddings.evaluation import AreaUnderCurve, Examples, LanguageModel, Perplexity, Recommender, Source, auc
-from spirea.embeddings.evaluation import published, real, synthetic
+from spirea.embeddings.evaluation import (
+    AreaUnderCurve,
+    Examples,
+    LanguageModel,
+    Perplexity,
+    Recommender,
+    Source,
+    auc,
+    published,
+    real,
+    synthetic,
+)
 from spirea.embeddings.evaluation import __main__ as command
 from spirea.embeddings.evaluation.__main__ import main
 from spirea.embeddings.evaluation.study import INCLUDES as TECHNIQUES
@@ -140,7 +150,10 @@ def test_gradients_of_the_language_model_are_slopes():
     recorded, touched = Recorded(), {}
     model.table.step = lambda ids, gradients: touched.update(ids=ids, gradients=gradients)
     model._step(words[:, :-1], model.targets(words[:, 1:]), recorded)
-    loss = lambda: float(np.log(model.perplexity(words)))
+
+    def loss():
+        return float(np.log(model.perplexity(words)))
+
     places = [("input", (2, 3)), ("state", (1, 12)), ("state", (4, 17)), ("bias", 8), ("output", (3, 5)), ("output_bias", 1)]
     slopes = numerically(model, model.weights, loss, places)
     assert np.allclose([recorded.gradients[name][place] for name, place in places], slopes, atol=2e-4)
@@ -219,11 +232,15 @@ def test_the_command_makes_the_same_tables_and_figures_for_a_seed(tmp_path, caps
     for out in ("first", "again"):
         assert sorted(path.name for path in (tmp_path / out).iterdir()) == names
     assert (tmp_path / "first/results.json").read_bytes() == (tmp_path / "again/results.json").read_bytes()
-    assert all(
-        (tmp_path / "first" / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in names[:4]
-    )
+    assert all((tmp_path / "first" / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in names[:4])
     report = (tmp_path / "first/results.md").read_text()
-    for said in ("| Language model (SYNTHETIC)", "| Python's documentation (real)", "plain batch retrieval", "896 B", "82.3 ms"):
+    for said in (
+        "| Language model (SYNTHETIC)",
+        "| Python's documentation (real)",
+        "plain batch retrieval",
+        "896 B",
+        "82.3 ms",
+    ):
         assert said in report
     results = json.loads((tmp_path / "first/results.json").read_text())
     for study in results["studies"]:
@@ -241,7 +258,10 @@ def test_the_command_makes_the_same_tables_and_figures_for_a_seed(tmp_path, caps
 
 def test_the_command_with_this_machines_rates(tmp_path, monkeypatch, capsys, measured):
     pytest.importorskip("matplotlib")
-    films = lambda options, size: [lambda: synthetic.films(500, size.users, seed=options.seed)]
+
+    def films(options, size):
+        return [lambda: synthetic.films(500, size.users, seed=options.seed)]
+
     monkeypatch.setattr(command, "_data", films)
     assert main(["reproduce", "--size", "short", "--measure", "--protocol", "dpf-sum", "--out", str(tmp_path)]) == 0
     assert "ms measured" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The look-ups of torch's modules, against a definition of them, and against torch itself where it is installed."""
 
+import itertools
 import threading
 import time
 
@@ -59,7 +60,7 @@ def test_bags(weight, mode, padding_idx):
     offsets = np.array([0, 3, 3, 5, 7])
     weights = rng.normal(size=12).astype(np.float32) if mode == "sum" else None
     ends = [*offsets, 12]
-    expected = [bag_by_definition(weight, ids, *pair, mode, weights, padding_idx) for pair in zip(ends, ends[1:])]
+    expected = [bag_by_definition(weight, ids, *pair, mode, weights, padding_idx) for pair in itertools.pairwise(ends)]
     assert np.allclose(bag(ids, offsets, weights), expected, atol=1e-6)
     square = ids.reshape(3, 4)
     expected = [bag_by_definition(weight, row, 0, 4, mode, None, padding_idx) for row in square]

@@ -167,7 +167,11 @@ def rewritten(source, target, **changes):
         (Design(full_bins=5), dict(padding_idx="3"), "padding_idx 3 is outside"),
         (Design(full_bins=5), dict(design__full_bins=10), "not those of the design"),
         (Design(full_bins=5), dict(tables=[]), "not those of the design"),
-        (Design(full_bins=5), dict(design__full_passes=1 << 40, tables=[dict(name="full", bins=5, passes=1 << 40)]), "queries"),
+        (
+            Design(full_bins=5),
+            dict(design__full_passes=1 << 40, tables=[dict(name="full", bins=5, passes=1 << 40)]),
+            "queries",
+        ),
         (Design(full_bins=0, hot_rows=9), dict(rows=1 << 40), "no embeddings of float32 1099511627776 x 4"),
         (Design(full_bins=0, hot_rows=9), dict(rows=0), "no embeddings"),
     ],

@@ -40,7 +40,13 @@ SMALL = Space(bins=(4, 16, 64), passes=(1,), hot_parts=(4, 16), neighbours=(0, 3
 def test_keys_and_calls_are_those_of_the_protocols_page():
     """The tables of docs/protocols/dpf.md, 2^20 rows."""
     xor = Spirea("dpf-xor")
-    for bins, query, calls in [(1, 259, 12286), (16, 3104, 12256), (64, 10368, 12160), (256, 33280, 11776), (1024, 100352, 10240)]:
+    for bins, query, calls in [
+        (1, 259, 12286),
+        (16, 3104, 12256),
+        (64, 10368, 12160),
+        (256, 33280, 11776),
+        (1024, 100352, 10240),
+    ]:
         assert bins * xor.key_bytes((1 << 20) // bins) == query
         assert bins * xor.key_calls((1 << 20) // bins) == calls
     assert [Spirea("dpf-sum").key_bytes(1 << log) for log in (10, 20, 30)] == [178, 339, 501]
@@ -129,13 +135,16 @@ def test_the_front_has_what_no_other_beats():
     found = tune(skewed(300, 1), ShareRetrieved(skewed(80, 2)), 64, model=GpuDpf(), space=SMALL)
     points = found.front
     assert len(points) > 3
-    better = lambda a, b: (
-        a.computation <= b.computation
-        and a.cost.communication <= b.cost.communication
-        and a.share >= b.share
-        and a.quality >= b.quality
-        and a != b
-    )
+
+    def better(a, b):
+        return (
+            a.computation <= b.computation
+            and a.cost.communication <= b.cost.communication
+            and a.share >= b.share
+            and a.quality >= b.quality
+            and a != b
+        )
+
     assert not any(better(a, b) for a in points for b in points)
     assert pareto(points) == points
     limits = found.limits

@@ -74,9 +74,11 @@ def _data(options: argparse.Namespace, size: Size) -> list[Callable[[], Text | I
     text, films, clicks = options.wikitext2, options.movielens, options.taobao
     return [
         (lambda: published.wikitext2(text)) if text else lambda: synthetic.text(131_000 // part, size.words, seed=seed),
-        (lambda: published.movielens(films, most=users, seed=seed)) if films
+        (lambda: published.movielens(films, most=users, seed=seed))
+        if films
         else lambda: synthetic.films(27_000 // part, users, seed=seed),
-        (lambda: published.taobao(clicks, most=users, seed=seed)) if clicks
+        (lambda: published.taobao(clicks, most=users, seed=seed))
+        if clicks
         else lambda: synthetic.advertisements(900_000 // part, users, seed=seed),
         lambda: real.standard_library_text(files),
         lambda: real.standard_library_names(files, seed=seed),

@@ -46,13 +46,32 @@ def draw(studies: Sequence[Study], folder: Path, suffix: str = "svg") -> list[Pa
         return study.as_good(point.quality, study.goal)
 
     drawn = [
-        _quality("12", "Quality against computation, at most 300 kB an inference", studies, lambda c: c.prf_calls,
-                 "PRF calls of an inference", at_most_communication),
-        _quality("13", "Quality against communication, within the limit of PRF calls", studies,
-                 lambda c: c.communication / 1e3, "communication of an inference (kB)", at_most_calls),
+        _quality(
+            "12",
+            "Quality against computation, at most 300 kB an inference",
+            studies,
+            lambda c: c.prf_calls,
+            "PRF calls of an inference",
+            at_most_communication,
+        ),
+        _quality(
+            "13",
+            "Quality against communication, within the limit of PRF calls",
+            studies,
+            lambda c: c.communication / 1e3,
+            "communication of an inference (kB)",
+            at_most_calls,
+        ),
         _communication(studies, good),
-        _quality("15", "Quality against throughput on a V100 by the paper's figures: at most 300 kB, 100 ms", studies,
-                 lambda c: 1 / c.server_seconds, "inferences a second", lambda _, __, spent: LIMITS.admit(spent), gpu),
+        _quality(
+            "15",
+            "Quality against throughput on a V100 by the paper's figures: at most 300 kB, 100 ms",
+            studies,
+            lambda c: 1 / c.server_seconds,
+            "inferences a second",
+            lambda _, __, spent: LIMITS.admit(spent),
+            gpu,
+        ),
     ]
     paths = []
     for number, picture in zip((12, 13, 14, 15), drawn):
@@ -71,16 +90,19 @@ def _panels(studies: Sequence[Study], number: str, title: str) -> tuple[Any, Any
 
 
 def _quality(
-    number: str, title: str, studies: Sequence[Study], axis: Axis, label: str,
-    where: Callable[[Study, Point, Cost], bool], model: GpuDpf = PAPER,
+    number: str,
+    title: str,
+    studies: Sequence[Study],
+    axis: Axis,
+    label: str,
+    where: Callable[[Study, Point, Cost], bool],
+    model: GpuDpf = PAPER,
 ) -> Any:
     picture, panels = _panels(studies, number, title)
     for panel, study in zip(panels, studies):
         series = {
             name: [
-                (axis(spent), point.quality or 0.0)
-                for point, spent in study.priced(name, model)
-                if where(study, point, spent)
+                (axis(spent), point.quality or 0.0) for point, spent in study.priced(name, model) if where(study, point, spent)
             ]
             for name in study.points
         }

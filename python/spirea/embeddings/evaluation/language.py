@@ -32,7 +32,14 @@ class LanguageModel:
         self.fallback = np.zeros(dim, np.float32)
 
     def train(
-        self, text: Text, *, window: int, steps: int, batch: int = 64, rate: float = 3e-3, seed: int = 0,
+        self,
+        text: Text,
+        *,
+        window: int,
+        steps: int,
+        batch: int = 64,
+        rate: float = 3e-3,
+        seed: int = 0,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Trains on windows of the training text, `batch` at a time."""

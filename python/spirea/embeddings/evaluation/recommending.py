@@ -37,7 +37,13 @@ class Recommender:
         }
 
     def train(
-        self, examples: Examples, *, epochs: int, batch: int = 256, rate: float = 2e-3, seed: int = 0,
+        self,
+        examples: Examples,
+        *,
+        epochs: int,
+        batch: int = 256,
+        rate: float = 2e-3,
+        seed: int = 0,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         rng = np.random.default_rng(seed)

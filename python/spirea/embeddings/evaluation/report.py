@@ -50,11 +50,29 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _data(studies: Sequence[Study]) -> str:
-    head = ("data", "what it is", "rows", "entry", "look-ups of an inference", "quality, nothing dropped", "all dropped",
-            "within 2%", "seconds")
+    head = (
+        "data",
+        "what it is",
+        "rows",
+        "entry",
+        "look-ups of an inference",
+        "quality, nothing dropped",
+        "all dropped",
+        "within 2%",
+        "seconds",
+    )
     rows = [
-        (study.label, study.about, f"{study.rows:,}", f"{study.entry_bytes} B", f"{study.look_ups:.1f}",
-         f"{study.baseline:.4g} {study.quality}", f"{study.floor:.4g}", f"{study.goal:.4g}", f"{study.seconds:.0f}")
+        (
+            study.label,
+            study.about,
+            f"{study.rows:,}",
+            f"{study.entry_bytes} B",
+            f"{study.look_ups:.1f}",
+            f"{study.baseline:.4g} {study.quality}",
+            f"{study.floor:.4g}",
+            f"{study.goal:.4g}",
+            f"{study.seconds:.0f}",
+        )
         for study in studies
     ]
     said = (
@@ -91,11 +109,18 @@ def _table_two(studies: Sequence[Study], ours: Spirea) -> str:
                 continue
             point, spent = found
             slowest = slowest or spent.server_seconds
-            rows.append((
-                study.label, method, f"{point.quality:.4g} {study.quality}", f"{spent.communication / 1e3:.1f} kB",
-                f"{spent.server_seconds * 1e3:.3g} ms", f"{1 / spent.server_seconds:,.0f}",
-                f"{slowest / spent.server_seconds:,.0f}", published,
-            ))
+            rows.append(
+                (
+                    study.label,
+                    method,
+                    f"{point.quality:.4g} {study.quality}",
+                    f"{spent.communication / 1e3:.1f} kB",
+                    f"{spent.server_seconds * 1e3:.3g} ms",
+                    f"{1 / spent.server_seconds:,.0f}",
+                    f"{slowest / spent.server_seconds:,.0f}",
+                    published,
+                )
+            )
     said = (
         "## In the form of table II\n\nThe least computation whose quality is within 2% of the baseline, or as near as plain "
         "retrieval comes; at most 300 kB an inference, and 100 ms but on the paper's CPU. Server time is an inference's share "
@@ -106,8 +131,19 @@ def _table_two(studies: Sequence[Study], ours: Spirea) -> str:
 
 
 def _techniques(studies: Sequence[Study], ours: Spirea) -> str:
-    head = ("data", "technique", "design", "retrieved", "quality", "kept of what look-ups bring", "PRF calls (GPU-DPF)",
-            "times less", "of the server", "times less", "communication")
+    head = (
+        "data",
+        "technique",
+        "design",
+        "retrieved",
+        "quality",
+        "kept of what look-ups bring",
+        "PRF calls (GPU-DPF)",
+        "times less",
+        "of the server",
+        "times less",
+        "communication",
+    )
     rows: list[tuple[str, ...]] = []
     for study in studies:
         goal = study.equal_goal(PAPER, LIMITS)
@@ -128,9 +164,7 @@ def _techniques(studies: Sequence[Study], ours: Spirea) -> str:
     return said + _table(head, rows)
 
 
-def _line(
-    study: Study, name: str, found: tuple[Point, Cost], plain: tuple[Point, Cost], ours: Spirea
-) -> tuple[str, ...]:
+def _line(study: Study, name: str, found: tuple[Point, Cost], plain: tuple[Point, Cost], ours: Spirea) -> tuple[str, ...]:
     point, spent = found
 
     def seconds(of: Point) -> float:
@@ -138,17 +172,32 @@ def _line(
 
     assert point.quality is not None
     return (
-        study.label, name, str(point.design), f"{point.share:.1%}", f"{point.quality:.4g}", f"{study.kept(point.quality):.0%}",
-        f"{spent.prf_calls:,}", f"{plain[1].prf_calls / spent.prf_calls:.1f}", f"{seconds(point) * 1e3:.3g} ms",
-        f"{seconds(plain[0]) / seconds(point):.1f}", f"{spent.communication / 1e3:.0f} kB",
+        study.label,
+        name,
+        str(point.design),
+        f"{point.share:.1%}",
+        f"{point.quality:.4g}",
+        f"{study.kept(point.quality):.0%}",
+        f"{spent.prf_calls:,}",
+        f"{plain[1].prf_calls / spent.prf_calls:.1f}",
+        f"{seconds(point) * 1e3:.3g} ms",
+        f"{seconds(plain[0]) / seconds(point):.1f}",
+        f"{spent.communication / 1e3:.0f} kB",
     )
 
 
 def _keys() -> str:
     xor, total = Spirea("dpf-xor"), Spirea("dpf-sum")
     rows = [
-        (name, f"{PAPER.key_bytes(1 << log):,} B", f"{xor.key_bytes(1 << log):,} B", f"{total.key_bytes(1 << log):,} B",
-         f"{PAPER.key_calls(1 << log):,}", f"{xor.key_calls(1 << log):,}", f"{total.key_calls(1 << log):,}")
+        (
+            name,
+            f"{PAPER.key_bytes(1 << log):,} B",
+            f"{xor.key_bytes(1 << log):,} B",
+            f"{total.key_bytes(1 << log):,} B",
+            f"{PAPER.key_calls(1 << log):,}",
+            f"{xor.key_calls(1 << log):,}",
+            f"{total.key_calls(1 << log):,}",
+        )
         for name, log in (("16K", 14), ("64K", 16), ("1M", 20), ("4M", 22))
     ]
     head = ("rows", "key of GPU-DPF", "dpf-xor", "dpf-sum", "calls of GPU-DPF", "dpf-xor", "dpf-sum")
@@ -158,7 +207,8 @@ def _keys() -> str:
     ]
     return (
         "## Keys, in the form of table III\n\nA key's bytes to one server, and calls of the function for all of a table's "
-        "shares; GPU-DPF's bytes are those of its table.\n\n" + _table(head, rows)
+        "shares; GPU-DPF's bytes are those of its table.\n\n"
+        + _table(head, rows)
         + "\n\n## Functions, as published in table V\n\n2^20 rows, 512 queries at once, a V100. `GpuDpf(prf)` "
         "prices designs by any of them, and by queries a second: 512 of them would take what is computed in the last "
         "column, and took what is published.\n\n"
@@ -179,8 +229,13 @@ def as_json(studies: Sequence[Study], ours: Spirea, measured: Sequence[Measured]
         "measured": [dataclasses.asdict(each) for each in measured],
         "studies": [
             {
-                "data": study.label, "about": study.about, "rows": study.rows, "entry_bytes": study.entry_bytes,
-                "quality": study.quality, "baseline": study.baseline, "floor": study.floor,
+                "data": study.label,
+                "about": study.about,
+                "rows": study.rows,
+                "entry_bytes": study.entry_bytes,
+                "quality": study.quality,
+                "baseline": study.baseline,
+                "floor": study.floor,
                 "points": {name: [_point(study, point, ours) for point in points] for name, points in study.points.items()},
             }
             for study in studies
@@ -191,7 +246,9 @@ def as_json(studies: Sequence[Study], ours: Spirea, measured: Sequence[Measured]
 def _point(study: Study, point: Point, ours: Spirea) -> dict[str, Any]:
     spent = study.cost(point, ours)
     return {
-        "design": str(point.design), "share": point.share, "quality": point.quality,
+        "design": str(point.design),
+        "share": point.share,
+        "quality": point.quality,
         "gpu_dpf": {"prf_calls": point.cost.prf_calls, "bytes": point.cost.communication},
         ours.name: {"prf_calls": spent.prf_calls, "bytes": spent.communication, "server_seconds": spent.server_seconds},
     }

@@ -53,9 +53,7 @@ class Size:
 
 
 DEFAULT = Size(words=800_000, users=120_000, steps=600, epochs=2, tested=2000, inferences=150, judged=32)
-SHORT = Size(
-    words=20_000, users=1500, steps=20, epochs=1, tested=100, inferences=10, judged=4, neighbours=(0, 1), part=50
-)
+SHORT = Size(words=20_000, users=1500, steps=20, epochs=1, tested=100, inferences=10, judged=4, neighbours=(0, 1), part=50)
 
 
 def techniques(size: Size) -> dict[str, Space]:
@@ -151,9 +149,7 @@ class Study:
     def equal_goal(self, model: CostModel, limits: Limits) -> float:
         """The goal, or what is nearest to it of all that plain batch retrieval reaches within the limits."""
         reached = [
-            point.quality
-            for point, spent in self.priced(PLAIN, model)
-            if point.quality is not None and limits.admit(spent)
+            point.quality for point, spent in self.priced(PLAIN, model) if point.quality is not None and limits.admit(spent)
         ]
         if not reached or any(self.as_good(quality, self.goal) for quality in reached):
             return self.goal
@@ -196,22 +192,44 @@ def _spread(of: int, count: int) -> list[int]:
 
 
 def _study(
-    data: Text | Interactions, training: Traces, quality: Quality, entry_bytes: int, size: Size, seed: int,
-    progress: Progress, started: float,
+    data: Text | Interactions,
+    training: Traces,
+    quality: Quality,
+    entry_bytes: int,
+    size: Size,
+    seed: int,
+    progress: Progress,
+    started: float,
 ) -> Study:
     planner = Planner(training, most_neighbours=max(size.neighbours), pair_inferences=PAIRED_INFERENCES, seed=seed)
     points: dict[str, list[Point]] = {}
     for name, space in techniques(size).items():
         # By the calls of GPU-DPF's scheme, which other schemes' work grows with; latency is looked at for each scheme.
         found = tune(
-            planner, quality, entry_bytes, model=GpuDpf(), space=space, limits=Limits(latency=float("inf")),
-            inferences=size.inferences, judged=size.judged, seed=seed,
+            planner,
+            quality,
+            entry_bytes,
+            model=GpuDpf(),
+            space=space,
+            limits=Limits(latency=float("inf")),
+            inferences=size.inferences,
+            judged=size.judged,
+            seed=seed,
         )
         points[name] = found.front
         progress(f"{name}: {found.considered} designs, {len(found.front)} on the front")
     return Study(
-        data.name, data.source, data.about, data.rows, entry_bytes, float(quality.traces.lengths().mean()),
-        quality.name, quality.higher_is_better, quality.baseline, quality.of(np.zeros(len(quality.traces.values), bool)), points,
+        data.name,
+        data.source,
+        data.about,
+        data.rows,
+        entry_bytes,
+        float(quality.traces.lengths().mean()),
+        quality.name,
+        quality.higher_is_better,
+        quality.baseline,
+        quality.of(np.zeros(len(quality.traces.values), bool)),
+        points,
         time.process_time() - started,
     )
 
