@@ -5,8 +5,8 @@
 usage: web.py [--check-reproducible | --vectors]
 
 Compiles the client to WebAssembly with 128-bit vectors, and keeps the module in target/web under the hash of its sources.
-Takes rustup's target wasm32-unknown-unknown if it is there or can be added; otherwise builds the standard library from Debian's
-rustc-web, rust-web-src and lld-19.
+Takes rustup's target wasm32-unknown-unknown if it is there or can be added; otherwise builds the standard library from
+Debian's rustc-web, rust-web-src and lld-19.
 
 With --check-reproducible it compiles the client again in a fresh folder, and both modules must have the same bytes. With
 --vectors it also makes target/web/vectors.wasm: the client with one more export, which computes the vectors of tests.
