@@ -11,6 +11,8 @@ const TELLING: usize = 16;
 const SIZES: usize = 12;
 /// Where too few batches of a size have been answered, slow is so many times as long as the longest of any size took.
 const UNKNOWN_FACTOR: u32 = 3;
+/// The quantile of a size's times from which on a batch is slow.
+const SLOW: f64 = 0.95;
 
 /// The latest times of a share's batches, by their size.
 #[derive(Debug, Default)]
@@ -27,7 +29,7 @@ impl Times {
         let of_size = &self.0[size(queries)];
         match of_size.len() < TELLING {
             true => self.0.iter().flatten().max().map(|longest| *longest * UNKNOWN_FACTOR),
-            false => quantile(of_size, 0.95),
+            false => quantile(of_size, SLOW),
         }
     }
 }
@@ -101,6 +103,22 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    /// The simulation of the Python package reads the same file, so that it simulates these rules.
+    #[test]
+    fn the_rules_are_those_that_are_simulated() {
+        let rules: serde_json::Value = serde_json::from_str(include_str!("../tests/hedging.json")).unwrap();
+        let own = serde_json::json!({
+            "kept": KEPT,
+            "telling": TELLING,
+            "sizes": SIZES,
+            "unknown_factor": UNKNOWN_FACTOR,
+            "slow": SLOW,
+            "per_request": HedgeBudget::PER_REQUEST,
+            "most": HedgeBudget::MOST,
+        });
+        assert_eq!(rules, own);
+    }
 
     #[test]
     fn what_is_slow_is_told_by_the_times_of_batches_of_the_size() {
