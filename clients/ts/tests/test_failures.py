@@ -18,6 +18,7 @@ from runtimes import InBrowser, Runtime, done, failed, printed_by
 from servers import Server, value
 from wire import UNKNOWN_KEYS, flipped, keys_named, of_another_version, one_at_a_time, with_newest
 
+ROOT = Path(__file__).resolve().parents[3]
 KEY = "key-5"
 # Quick to give up, as the tests are.
 HASTY = {"attempts": 2, "maxPause": 50, "patience": 2000, "timeout": 1500}
@@ -186,6 +187,36 @@ def test_a_late_failure_of_a_request_leaves_the_next_one_alone(installed: Path) 
         console.log(JSON.stringify([late, head.status, asked.map(({{ signal }}) => signal.aborted), new TextDecoder().decode(body)]));
     """
     assert json.loads(printed_by(program, installed)) == [None, 200, [True, False], "body"]
+
+
+def test_a_line_gives_the_heads_that_the_instance_reads(installed: Path) -> None:
+    """The instance's own test reads the same heads."""
+    heads = json.loads((ROOT / "bindings/wasm/src/shim/heads.json").read_text(encoding="utf-8"))
+    program = f"""
+        const {{ Line }} = await import("{installed}/node_modules/spirea/dist/worker/line.js");
+        const toSend = {{ server: 1, method: "GET", url: "http://127.0.0.1/", headers: [] }};
+        const line = new Line(1, {{ timeout: 60000 }});
+        globalThis.fetch = async () => new Response("body", {{ status: 503, headers: {{ etag: '"5"', "retry-after": "7" }} }});
+        const {{ head }} = await line.send(toSend, new Uint8Array());
+        const {{ head: piece }} = await line.read();
+        const failed = async (timeout, fetched) => {{
+            globalThis.fetch = fetched;
+            const {{ head }} = await new Line(1, {{ timeout }}).send(toSend, new Uint8Array());
+            return [head.received, head.server, typeof head.words, head.kind];
+        }};
+        const coded = (code) => failed(60000, async () => {{ throw new TypeError("failed", {{ cause: {{ code }} }}); }});
+        const failures = [
+            await failed(60000, async () => {{ throw new TypeError("failed"); }}),
+            await coded("ENOTFOUND"),
+            await failed(1, () => new Promise(() => undefined)),
+            await coded("ECONNRESET"),
+            await coded("CERT_HAS_EXPIRED"),
+        ];
+        console.log(JSON.stringify([head, piece, failures]));
+    """
+    head, piece, failures = json.loads(printed_by(program, installed))
+    assert (head, piece) == (heads["head"], heads["piece"])
+    assert failures == [["failed", 1, "string", kind] for kind in heads["kinds"]]
 
 
 @pytest.mark.parametrize("status", [500, 502, 404, 418, 302, 204])
