@@ -11,6 +11,8 @@ const TELLING: usize = 16;
 const SIZES: usize = 12;
 /// Where too few batches of a size have been answered, slow is so many times as long as the longest of any size took.
 const UNKNOWN_FACTOR: u32 = 3;
+/// The quantile of a size's times from which on a batch is slow.
+const SLOW: f64 = 0.95;
 
 /// The latest times of a share's batches, by their size.
 #[derive(Debug, Default)]
@@ -27,7 +29,7 @@ impl Times {
         let of_size = &self.0[size(queries)];
         match of_size.len() < TELLING {
             true => self.0.iter().flatten().max().map(|longest| *longest * UNKNOWN_FACTOR),
-            false => quantile(of_size, 0.95),
+            false => quantile(of_size, SLOW),
         }
     }
 }

@@ -88,9 +88,15 @@ impl Current {
     }
 }
 
+fn stamps(MutualFiles { own, authority }: &MutualFiles) -> [Option<Stamp>; 3] {
+    [&own.certificate, &own.key, authority].map(|path| Stamp::of(path))
+}
+
 /// The certificates of one side: its own, and what it knows the other side by.
 pub struct MutualTls {
     files: MutualFiles,
+    /// Stamps of the files before they were first read.
+    opened: [Option<Stamp>; 3],
     current: RwLock<Current>,
 }
 
@@ -100,7 +106,9 @@ impl MutualTls {
     /// # Errors
     /// [`MutualTlsError`].
     pub fn open(files: &MutualFiles) -> Result<Arc<Self>, MutualTlsError> {
-        Ok(Arc::new(Self { files: files.clone(), current: RwLock::new(Current::read(files)?) }))
+        // Before the files are read, so that no later change is missed.
+        let opened = stamps(files);
+        Ok(Arc::new(Self { files: files.clone(), opened, current: RwLock::new(Current::read(files)?) }))
     }
 
     /// How a coordinator makes new connections.
@@ -126,10 +134,10 @@ impl MutualTls {
 
     /// Reads the files again when they change, for ever. If they are wrong, all stays as it was.
     pub(crate) async fn watch(self: Arc<Self>) {
-        let mut seen = self.stamps();
+        let mut seen = self.opened;
         loop {
             tokio::time::sleep(LOOK).await;
-            let now = self.stamps();
+            let now = stamps(&self.files);
             if now == seen {
                 continue;
             }
@@ -143,11 +151,6 @@ impl MutualTls {
                 Err(error) => tracing::warn!(%error, "the certificates stay as they were"),
             }
         }
-    }
-
-    fn stamps(&self) -> [Option<Stamp>; 3] {
-        let MutualFiles { own, authority } = &self.files;
-        [&own.certificate, &own.key, authority].map(|path| Stamp::of(path))
     }
 
     fn current<T>(&self, read: impl FnOnce(&Current) -> T) -> T {

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use crate::access::Tokens;
 use crate::app::App;
+use crate::config::ServerConfig;
 use crate::tls::Certificates;
 
 /// How often the server looks whether files have changed. Looking works on every file system, also where a folder is
@@ -29,15 +30,27 @@ impl Reloader {
 pub(crate) struct Watched {
     pub certificates: Option<Arc<Certificates>>,
     pub tokens: Option<Arc<Tokens>>,
+    /// Stamps of the files before they were first read.
+    pub opened: Stamps,
 }
 
 /// What files looked like: when each was last changed, and its length.
 type Stamp = Vec<Option<(SystemTime, u64)>>;
 
 #[derive(Default)]
-struct Stamps {
+pub(crate) struct Stamps {
     certificates: Stamp,
     tokens: Stamp,
+}
+
+impl Stamps {
+    /// Those of the files of a configuration.
+    pub fn of(config: &ServerConfig) -> Self {
+        Self {
+            certificates: stamp(config.tls.iter().flat_map(|files| [&*files.certificate, &*files.key])),
+            tokens: stamp(config.tokens.as_deref()),
+        }
+    }
 }
 
 fn stamp<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Stamp {
@@ -50,9 +63,9 @@ fn stamp<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Stamp {
 
 impl Watched {
     /// Reads files again when they change or `reloader` asks.
-    pub async fn run(self, app: Arc<App>, reloader: Reloader) {
+    pub async fn run(mut self, app: Arc<App>, reloader: Reloader) {
+        let mut seen = std::mem::take(&mut self.opened);
         let watched = Arc::new(self);
-        let mut seen = watched.stamps();
         loop {
             let asked = tokio::select! {
                 () = reloader.0.notified() => true,

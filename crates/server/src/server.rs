@@ -24,7 +24,7 @@ use crate::extension::Extension;
 use crate::gpu_memory::KeyBudget;
 use crate::library::{Library, Loader, Loss, OpenError, SignerError, Source};
 use crate::metrics::Metrics;
-use crate::reload::{Reloader, Watched};
+use crate::reload::{Reloader, Stamps, Watched};
 use crate::routes;
 use crate::shared_keys::RedisKeys;
 use crate::tls::{Certificates, TlsError};
@@ -214,6 +214,8 @@ impl Server {
         extension: Option<Arc<dyn Extension>>,
     ) -> Result<Self, ServeError> {
         config.check_exposure()?;
+        // Before the files are read, so that no later change is missed.
+        let opened = Stamps::of(config);
         let certificates = config.tls.as_ref().map(Certificates::open).transpose()?.map(Arc::new);
         let tokens = config.tokens.as_deref().map(Tokens::open).transpose()?.map(Arc::new);
         let demo = config.demo.as_deref().map(Demo::read).transpose()?.map(Arc::new);
@@ -252,7 +254,7 @@ impl Server {
             addresses: Addresses { data, admin: admin_address, tls: certificates.is_some() },
             app: Arc::new(app),
             limits,
-            watched: Watched { certificates, tokens },
+            watched: Watched { certificates, tokens, opened },
             loading: None,
             stopper: Stopper::new(),
             reloader: Reloader::default(),

@@ -15,6 +15,8 @@ use spirea_engine::keys::SharedKeys;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long a Redis server is left alone after it failed.
 const PAUSE: Duration = Duration::from_secs(5);
+/// Code of the reply to a command that would need more memory than the server may use.
+const OUT_OF_MEMORY: &str = "OOM";
 /// What the names of keys begin with there.
 const PREFIX: &[u8] = b"spirea:keys:";
 
@@ -84,13 +86,19 @@ impl RedisKeys {
             Some(connection) => Ok(connection),
             None => self.connect(),
         };
-        let answer = answer.and_then(|mut connection| Ok((ask(&mut connection)?, connection)));
+        let answer = answer.map(|mut connection| (ask(&mut connection), connection));
         match answer {
-            Ok((answer, connection)) => {
+            Ok((Ok(answer), connection)) => {
                 *link = Link { connection: Some(connection), paused: None };
                 Some(answer)
             }
-            Err(error) => {
+            // It still answers reads.
+            Ok((Err(error), connection)) if error.code() == Some(OUT_OF_MEMORY) => {
+                *link = Link { connection: Some(connection), paused: None };
+                tracing::warn!("Redis has no memory left; set its maxmemory-policy to allkeys-lru");
+                None
+            }
+            Ok((Err(error), _)) | Err(error) => {
                 // What was asked may be half done: the connection is given up.
                 *link = Link { connection: None, paused: Some(Instant::now() + PAUSE) };
                 tracing::warn!(cause = ?error.kind(), "Redis failed; clients whose keys are not here upload them again");

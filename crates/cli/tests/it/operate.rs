@@ -87,7 +87,7 @@ fn a_file_of_settings_and_a_token_are_all_that_a_server_needs() {
     assert!(checked.status.success(), "{}", text(&checked.stderr));
 
     let mut server = Server::start(folder, &["--config", "etc/spirea.toml"], 2);
-    let get = ["get", &server.urls[0].clone(), "urls", "a.test", "--wait", "30"];
+    let get = ["get", &server.urls[0].clone(), "urls", "a.test", "--wait", "120"];
     // A server that is asked to read its files again goes on.
     server.signal("-HUP");
     let refused = spirea(folder, &get, &[]);
@@ -146,7 +146,7 @@ fn the_doctor_examines_the_way_to_an_answer_and_says_what_is_wrong() {
     let folder = folder.path();
     let server = Server::start(folder, &["urls", "--listen", "127.0.0.1:0"], 1);
     let url = &server.urls[0];
-    assert!(spirea(folder, &["get", url, "urls", "a.test", "--wait", "30"], &[]).status.success());
+    assert!(spirea(folder, &["get", url, "urls", "a.test", "--wait", "120"], &[]).status.success());
     let examine = |arguments: &[&str]| {
         let output = spirea(folder, &[&["doctor", "--json"], arguments].concat(), &[]);
         let lines: Vec<serde_json::Value> =
@@ -182,7 +182,7 @@ fn the_doctor_examines_the_way_to_an_answer_and_says_what_is_wrong() {
     std::fs::write(folder.join("token"), &made.stdout).unwrap();
     std::fs::write(folder.join("tokens.toml"), text(&made.stderr).split_once("\n\n").unwrap().1).unwrap();
     let locked = Server::start(folder, &["urls", "--listen", "127.0.0.1:0", "--tokens", "tokens.toml"], 1);
-    spirea(folder, &["get", &locked.urls[0], "urls", "a.test", "--wait", "30"], &[]);
+    spirea(folder, &["get", &locked.urls[0], "urls", "a.test", "--wait", "120"], &[]);
     for arguments in [vec![&*locked.urls[0]], vec![&*locked.urls[0], "--token-file", "token"]] {
         let (status, lines) = examine(&arguments);
         assert_eq!(status, Some(1));
@@ -206,7 +206,7 @@ fn tables_of_changes_are_published_through_a_server() {
     let listen = ["repository", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
     let server = Server::start(folder, &listen, 2);
     let [url, admin] = [0, 1].map(|at: usize| server.urls[at].clone());
-    run(0, &["get", &url, "urls", "a.test", "--wait", "60"]);
+    run(0, &["get", &url, "urls", "a.test", "--wait", "120"]);
     let publish = ["publish", "--server", &admin, "--database", "urls", "--key", "url"];
     let with = |rest: &[&'static str]| [&publish[..], rest].concat();
     let published = run(0, &with(&["--put", "put.csv", "--delete", "gone.jsonl"]));

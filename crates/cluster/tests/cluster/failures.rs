@@ -113,12 +113,12 @@ fn a_batch_may_take_longer_than_lost_machines_are_waited_for_but_not_for_ever() 
     let of = |url: &str| place.place(&[(&snapshot, vec![vec![url.to_owned()]])]);
     let coordinator = Coordinating::start(CoordinatorConfig {
         patience: Duration::from_millis(200),
-        batch_timeout: Duration::from_secs(3),
+        batch_timeout: Duration::from_secs(6),
         ..place.coordinator_config(of(&slow.url()))
     });
     coordinator.ready(&snapshot);
     let mut client = place.client(&coordinator);
-    slow.slow_down(Duration::from_millis(600));
+    slow.slow_down(Duration::from_millis(400));
     assert!(client.get_indices(&[3]).unwrap()[0].is_some());
     of(&stuck.url);
     eventually("it is believed to be ready", || {
@@ -143,7 +143,7 @@ fn replicas_compute_batches_at_the_same_time() {
     let snapshot = build(place.path(), "simple", 1);
     let workers = [place.worker(&snapshot, 0, 1), place.worker(&snapshot, 0, 1)];
     let slow = workers.each_ref().map(|worker| Proxy::to(worker.address));
-    slow.iter().for_each(|proxy| proxy.slow_down(Duration::from_millis(300)));
+    slow.iter().for_each(|proxy| proxy.slow_down(Duration::from_millis(600)));
     let urls = slow.iter().map(Proxy::url).collect();
     let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
     coordinator.ready(&snapshot);

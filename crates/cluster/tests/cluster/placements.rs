@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
+use spirea_cluster::WorkerConfig;
 use spirea_wire::{Queries, Request};
 
 use crate::failures::while_asked;
-use crate::fixture::{Place, build, each_once, eventually, exchange};
+use crate::fixture::{Place, Working, build, each_once, eventually, exchange};
 use crate::proxy::Proxy;
 
 #[test]
@@ -54,7 +55,7 @@ fn a_former_version_is_listed_until_all_that_it_accepted_is_answered() {
     let queries = vec![vec![1; query_bytes].into(); former.status.max_batch];
     let base = Queries { keys: None, queries };
     let request = Request { version: first.version(), base, delta: None }.encode();
-    slow.slow_down(Duration::from_millis(200));
+    slow.slow_down(Duration::from_millis(600));
     let path = first.folder().display().to_string();
     let leaving = || coordinator.snapshots().into_iter().find(|snapshot| snapshot["path"] == *path);
     std::thread::scope(|scope| {
@@ -66,6 +67,7 @@ fn a_former_version_is_listed_until_all_that_it_accepted_is_answered() {
         eventually("it is placed no longer", || {
             leaving().is_some_and(|snapshot| snapshot["state"] == "leaving" && snapshot["in_flight"] != 0)
         });
+        slow.slow_down(Duration::ZERO);
         eventually("nobody waits for it", || leaving().is_none());
         former.drain();
         for answered in accepted {
@@ -80,7 +82,9 @@ fn a_former_version_is_listed_until_all_that_it_accepted_is_answered() {
 fn workers_that_drain_are_left_before_they_end() {
     let place = Place::new();
     let snapshot = build(place.path(), "simple", 1);
-    let mut first = place.worker(&snapshot, 0, 1);
+    // Far longer than the coordinator takes to ask it how it does.
+    let drain_delay = Duration::from_secs(4);
+    let mut first = Working::start(WorkerConfig { drain_delay, ..place.worker_config(&snapshot, 0, 1) });
     let second = place.worker(&snapshot, 0, 1);
     let way = Proxy::to(first.address);
     let urls = vec![vec![way.url(), second.url()]];

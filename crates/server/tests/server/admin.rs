@@ -8,7 +8,7 @@ use spirea_specimens::no_hook;
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{dial, eventually, serve_config, urls};
+use crate::fixture::{dial, eventually, request, serve_config, urls};
 
 fn json(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap()
@@ -58,10 +58,11 @@ fn a_server_that_leaves_says_so_before_it_stops_to_accept() {
     let engine = urls(folder.path(), no_hook());
     let mut server = serve_config(&engine, ServerConfig { limits, ..ServerConfig::default() });
     assert_eq!(server.get("/readyz").status, 200);
+    let body = request(&server, 1).encode();
     server.stopper.stop();
     eventually("/readyz", || server.get("/readyz").status == 503);
     assert_eq!(json(&server.get("/readyz").body)["leaving"], true);
-    server.assert_serving();
+    assert_eq!(server.post("/v1/databases/urls/query", &body).status, 200);
     server.wait();
     assert!(std::net::TcpStream::connect(server.address).is_err());
 }

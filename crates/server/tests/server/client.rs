@@ -191,19 +191,15 @@ fn wrong_answers_are_errors_and_never_absent_keys() {
         response
     });
     let mut client = connect(&proxy.url(), "urls", folder.path()).unwrap();
-    let (mut wrong, mut right) = (0, 0);
+    let mut wrong = 0;
     for _ in 0..20 {
         match client.get_keys(&[&key(3)]) {
             Err(ClientError::Protocol(ProtocolError::Corrupted) | ClientError::Wire(_)) => wrong += 1,
             // The changed byte belonged to another record of the column.
-            Ok(values) => {
-                assert_eq!(texts(values), [Some(value(3, 1))]);
-                right += 1;
-            }
+            Ok(values) => assert_eq!(texts(values), [Some(value(3, 1))]),
             Err(error) => panic!("{error}"),
         }
     }
-    assert_eq!(wrong + right, 20);
     assert!(wrong > 0);
 }
 
@@ -214,25 +210,35 @@ fn damaged_configurations_are_errors() {
     let proxy = Proxy::start(server.address, |seen, before, mut response| {
         if seen.path().ends_with("/config") {
             let body = response.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-            let at = body + before * 3;
-            response[at] ^= 1;
+            let length = response.len() - body;
+            response[body + before * 3 % length] ^= 1;
         }
         response
     });
+    let (mut refused, mut taken) = (0, 0);
     for _ in 0..120 {
-        let Err(error) = connect(&proxy.url(), "urls", folder.path()).map(drop) else {
-            // The version, the seed, the salt or max_batch: queries or answers will not fit, below.
-            continue;
-        };
-        let expected = matches!(
-            error,
-            ClientError::Wire(_)
-                | ClientError::WrongConfig(_)
-                | ClientError::HintCorrupted
-                | ClientError::Changing
-        );
-        assert!(expected, "{error}");
+        match connect(&proxy.url(), "urls", folder.path()) {
+            Err(error) => {
+                let expected = matches!(
+                    error,
+                    ClientError::Wire(_)
+                        | ClientError::WrongConfig(_)
+                        | ClientError::HintCorrupted
+                        | ClientError::Changing
+                );
+                assert!(expected, "{error}");
+                refused += 1;
+            }
+            // The version, the seed, the salt or max_batch: a look-up fails, or is none the worse for it.
+            Ok(mut client) => {
+                if let Ok(values) = client.get_keys(&[&key(3)]) {
+                    assert_eq!(texts(values), [Some(value(3, 1))]);
+                }
+                taken += 1;
+            }
+        }
     }
+    assert!(refused > taken, "{refused} damaged configurations refused, {taken} taken");
 }
 
 #[test]

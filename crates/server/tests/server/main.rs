@@ -14,6 +14,7 @@ mod problems;
 mod proxy;
 mod publish;
 mod redis;
+mod redis_server;
 mod replicas;
 mod statuses;
 mod tls;

@@ -31,7 +31,7 @@ fn value(row: usize, edition: u32) -> String {
 }
 
 /// A snapshot of an edition, with keys or by position.
-fn snapshot(folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Snapshot {
+pub fn snapshot(folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Snapshot {
     let rows: String = (0..ROWS).map(|row| format!("{},{}\n", key(row), value(row, edition))).collect();
     let out = folder.join(format!("{protocol}-{keyed}-{edition}"));
     let columns = columns(keyed.then_some("key"), &["value"]);
@@ -40,13 +40,13 @@ fn snapshot(folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Snapsho
 }
 
 /// A repository with one snapshot.
-fn repository(folder: &Path, snapshot: &Snapshot) -> PathBuf {
+pub fn repository(folder: &Path, snapshot: &Snapshot) -> PathBuf {
     let path = folder.join("repository");
     Repository::create(&path, Settings::default()).unwrap().add_base(snapshot, &Silent).unwrap();
     path
 }
 
-fn config(path: &Path) -> ServerConfig {
+pub fn config(path: &Path) -> ServerConfig {
     let free = ([127, 0, 0, 1], 0).into();
     ServerConfig {
         listen: free,
@@ -61,7 +61,7 @@ fn serve(path: &Path) -> Running {
     serve_with(config(path))
 }
 
-fn serve_with(config: ServerConfig) -> Running {
+pub fn serve_with(config: ServerConfig) -> Running {
     let server = Running::start(Server::bind(config));
     eventually("the database", || server.get("/readyz").status == 200);
     server

@@ -1,7 +1,6 @@
 //! Every endpoint and every status code.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
 use std::time::Duration;
 
 use spirea_protocols::TableKind;
@@ -12,7 +11,7 @@ use spirea_wire::{Code, DatabaseState, Listing};
 use tempfile::tempdir;
 
 use crate::fixture::{
-    Reply, Running, config, dial, engine, exchange, read, request, serve_config, serve_engine, serve_urls,
+    Running, config, dial, engine, exchange, read, request, serve_config, serve_engine, serve_urls,
 };
 
 fn urls() -> (tempfile::TempDir, Running) {
@@ -166,13 +165,7 @@ fn chunked_bodies_within_the_limit_are_answered() {
         stream.write_all(&[format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat()).unwrap();
     }
     stream.write_all(b"0\r\n\r\n").unwrap();
-    stream.shutdown(Shutdown::Write).unwrap();
-    let mut response = Vec::new();
-    stream.read_to_end(&mut response).unwrap();
-    // A client that has closed its half may be taken for gone; otherwise the answer is there.
-    if !response.is_empty() {
-        assert_eq!(Reply::parse(&response).status, 200);
-    }
+    assert_eq!(read(&mut stream).status, 200);
     server.assert_serving();
 }
 

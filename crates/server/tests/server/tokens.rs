@@ -285,6 +285,24 @@ fn tokens_change_while_the_server_runs_and_a_wrong_file_changes_nothing() {
 }
 
 #[test]
+fn a_change_that_comes_before_the_server_serves_is_seen() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("tokens.toml");
+    let (old, new) = (secret(), secret());
+    let with_new = bearer(&new);
+    write(&file, &[("a", &old, "scopes = [\"query\"]")]);
+    let engine = urls(folder.path(), no_hook());
+    let listen = ([127, 0, 0, 1], 0).into();
+    let config = ServerConfig { listen, tokens: Some(file.clone()), ..ServerConfig::default() };
+    let server = Running::start(async move {
+        let server = Server::bind_with(&config, engine).await?;
+        write(&file, &[("b", &new, "scopes = [\"query\"]")]);
+        Ok(server)
+    });
+    eventually("the new token", || server.get_with("/v1/databases", &with_new).status == 200);
+}
+
+#[test]
 fn a_server_without_tokens_is_not_for_other_machines() {
     let folder = tempdir().unwrap();
     let engine = urls(folder.path(), no_hook());

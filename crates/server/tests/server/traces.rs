@@ -116,8 +116,10 @@ fn a_query_is_a_trace_of_its_wait_and_its_computation() {
 #[test]
 fn a_collector_that_takes_nothing_costs_traces_alone() {
     let (refusing, _) = collector(503);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for address in [refusing, nobody] {
+    // This end of a connection keeps its port from everyone else, and nobody listens there.
+    let kept = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpStream::connect(kept.local_addr().unwrap()).unwrap();
+    for address in [refusing, taken.local_addr().unwrap()] {
         let folder = tempdir().unwrap();
         let server = serve(folder.path(), address);
         server.assert_serving();

@@ -1,38 +1,104 @@
 //! Builds that are killed, and disks that are full.
 
-// What was skipped and measured is worth reading in a log.
+// What was measured is worth reading in a log.
 #![allow(clippy::print_stdout)]
 
-use std::io::Write;
+use std::cell::Cell;
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use spirea_math::random::SecretRng;
 use spirea_specimens::LookUps;
-use spirea_specimens::snapshots::{options, try_build, write_file};
-use spirea_store::{Overwrite, Silent, Snapshot, StoreError};
+use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
+use spirea_store::{Overwrite, Phase, Progress, Silent, Snapshot, StoreError, build};
 
 const CHILD_INPUT: &str = "SPIREA_TEST_CHILD_INPUT";
+/// The number of the report of progress at which the child waits for a byte from its parent.
+const CHILD_WAITS_AT: &str = "SPIREA_TEST_CHILD_WAITS_AT";
+/// Line that the child writes before it waits.
+const WAITS: &str = "the child waits";
+/// Begins the line in which the child tells how many reports there were.
+const REPORTS: &str = "reports: ";
 
-/// Not a test: a build in a process of its own, run by the tests below.
+/// The arguments with which this program runs one of its ignored tests.
+fn alone(test: &str) -> [String; 4] {
+    let module = module_path!().split_once("::").map(|(_, module)| format!("{module}::"));
+    ["--exact".into(), module.unwrap_or_default() + test, "--ignored".into(), "--nocapture".into()]
+}
+
+/// Counts reports, and waits at one.
+struct WaitsAt {
+    report: usize,
+    seen: Cell<usize>,
+}
+
+impl Progress for WaitsAt {
+    fn update(&self, _: Phase, _: u64, _: u64) {
+        if self.seen.replace(self.seen.get() + 1) == self.report {
+            println!("\n{WAITS}");
+            std::io::stdin().read_exact(&mut [0]).unwrap();
+        }
+    }
+}
+
 #[test]
+#[ignore = "a build in a process of its own, run by the tests below"]
 fn child() {
-    let Some(input) = std::env::var_os(CHILD_INPUT) else { return };
+    let input = std::env::var_os(CHILD_INPUT).unwrap();
+    let report = std::env::var(CHILD_WAITS_AT).unwrap().parse().unwrap();
     let mut options = options(Path::new(&input), Some("key"), &["value"]);
     options.overwrite = Overwrite::Replace;
     options.seed = None;
-    try_build(&options).unwrap();
+    let progress = WaitsAt { report, seen: Cell::new(0) };
+    build(&options, &BACKEND, &progress).unwrap();
+    println!("\n{REPORTS}{}", progress.seen.get());
 }
 
-fn spawn_build(input: &Path) -> std::process::Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "faults::child", "--quiet"])
-        .env(CHILD_INPUT, input)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+/// A build in a process of its own.
+struct Building {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Building {
+    /// One that waits at the report with this number.
+    fn start(input: &Path, waits_at: usize) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(alone("child"))
+            .env(CHILD_INPUT, input)
+            .env(CHILD_WAITS_AT, waits_at.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { process, lines }
+    }
+
+    fn waiting(input: &Path, at: usize) -> Self {
+        let mut building = Self::start(input, at);
+        let waits = building.lines.any(|line| line.unwrap() == WAITS);
+        assert!(waits, "the build ended before report {at}");
+        building
+    }
+
+    fn go_on(&mut self) {
+        self.process.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Waits for the end of the build; gives the number of reports.
+    fn finish(mut self) -> usize {
+        let reports = self.lines.find_map(|line| line.unwrap().strip_prefix(REPORTS)?.parse().ok());
+        assert!(self.process.wait().unwrap().success());
+        reports.expect("a build that succeeds tells how many reports there were")
+    }
 }
 
 fn input(folder: &Path, rows: usize) -> PathBuf {
@@ -48,60 +114,80 @@ fn partials(folder: &Path) -> usize {
     names.filter(|name| name.starts_with('.')).count()
 }
 
+/// The version of the snapshot in `out`, which is whole.
+fn whole_version(out: &Path) -> Option<[u8; 32]> {
+    let snapshot = Snapshot::open(out).ok()?;
+    snapshot.verify(&Silent).unwrap();
+    let found = LookUps::new(&snapshot).key(b"key 19999").unwrap();
+    assert_eq!(found, Some(vec![b'v'; 199]));
+    Some(snapshot.version())
+}
+
 #[test]
-fn a_killed_build_leaves_a_complete_snapshot_or_none() {
+fn a_killed_build_leaves_the_snapshot_of_before_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let input = input(folder.path(), 20_000);
-    let started = Instant::now();
-    assert!(spawn_build(&input).wait().unwrap().success());
-    let whole = started.elapsed();
     let out = folder.path().join("table");
-    let mut rng = SecretRng::deterministic_for_tests(8);
-    let (mut killed, mut replaced) = (0, 0);
-    for round in 0..30 {
-        // The first half without a snapshot in place, the second half over one.
-        if round < 15 {
-            let _ = std::fs::remove_dir_all(&out);
+    let reports = Building::start(&input, usize::MAX).finish();
+    assert!(reports > 8, "{reports}");
+    for in_place in [false, true] {
+        if !in_place {
+            std::fs::remove_dir_all(&out).unwrap();
         }
-        let before = Snapshot::open(&out).ok().map(|snapshot| snapshot.version());
-        let mut child = spawn_build(&input);
-        // Past the end now and then, and often near it, where files are published.
-        let share = rng.next_u64() % 1000;
-        let share = if round % 2 == 0 { 800 + share * 3 / 10 } else { share };
-        std::thread::sleep(whole.mul_f64(share as f64 / 1000.0));
-        child.kill().unwrap();
-        killed += usize::from(!child.wait().unwrap().success());
-        match Snapshot::open(&out) {
-            Ok(snapshot) => {
-                snapshot.verify(&Silent).unwrap();
-                replaced += usize::from(before != Some(snapshot.version()));
-                let found = LookUps::new(&snapshot).key(b"key 19999").unwrap();
-                assert_eq!(found, Some(vec![b'v'; 199]));
-            }
-            Err(error) => assert!(before.is_none(), "a snapshot was lost: {error}"),
+        let before = whole_version(&out);
+        assert_eq!(before.is_some(), in_place);
+        let mut stale = 0;
+        for at in (0..8).map(|eighth| eighth * (reports - 1) / 7) {
+            Building::waiting(&input, at).kill();
+            assert_eq!(whole_version(&out), before, "killed at report {at} of {reports}");
+            stale += partials(folder.path());
         }
+        assert!(stale > 0, "no killed build has left a folder for the next one to remove");
+        Building::start(&input, usize::MAX).finish();
+        assert_ne!(whole_version(&out), before);
+        assert_eq!(partials(folder.path()), 0, "stale folders remain");
     }
-    println!("{killed} of 30 builds killed, {replaced} published");
-    assert!(killed > 0);
-    assert!(spawn_build(&input).wait().unwrap().success());
+}
+
+#[test]
+fn a_build_that_is_killed_while_it_publishes_leaves_a_whole_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = input(folder.path(), 20_000);
+    let out = folder.path().join("table");
+    let last = Building::start(&input, usize::MAX).finish() - 1;
+    let mut rng = SecretRng::deterministic_for_tests(8);
+    let mut published = 0;
+    for _ in 0..12 {
+        let before = whole_version(&out);
+        let mut building = Building::waiting(&input, last);
+        building.go_on();
+        // Files are synced and renamed within some milliseconds of the last report.
+        std::thread::sleep(Duration::from_micros(rng.next_u64() % 20_000));
+        building.kill();
+        let after = whole_version(&out);
+        assert!(after.is_some(), "a snapshot was lost");
+        published += usize::from(after != before);
+    }
+    println!("{published} of 12 builds had published before they were killed");
+    Building::start(&input, usize::MAX).finish();
     assert_eq!(partials(folder.path()), 0, "stale folders remain");
 }
 
 #[test]
 fn a_running_build_s_folder_is_not_taken_for_stale() {
     let folder = tempfile::tempdir().unwrap();
-    let input = input(folder.path(), 40_000);
-    let mut child = spawn_build(&input);
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while partials(folder.path()) == 0 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let input = input(folder.path(), 20_000);
+    let reports = Building::start(&input, usize::MAX).finish();
+    let mut building = Building::waiting(&input, reports - 1);
+    assert_eq!(partials(folder.path()), 1);
     // A build of the same target meanwhile, and both are complete.
     let mut options = options(&input, Some("key"), &["value"]);
     options.overwrite = Overwrite::Replace;
     try_build(&options).unwrap();
-    assert!(child.wait().unwrap().success());
-    Snapshot::open(&options.out).unwrap().verify(&Silent).unwrap();
+    assert_eq!(partials(folder.path()), 1);
+    building.go_on();
+    building.finish();
+    assert!(whole_version(&options.out).is_some());
     assert_eq!(partials(folder.path()), 0);
 }
 
@@ -109,14 +195,15 @@ fn a_running_build_s_folder_is_not_taken_for_stale() {
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    fn mount(bytes: u64) -> Option<Self> {
+    fn mount(bytes: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
             .arg(folder.path())
-            .stderr(Stdio::null())
-            .status();
-        mounted.is_ok_and(|status| status.success()).then_some(Self(folder))
+            .status()
+            .unwrap();
+        assert!(mounted.success());
+        Self(folder)
     }
 }
 
@@ -126,8 +213,27 @@ impl Drop for SmallDisk {
     }
 }
 
+/// Mounts need a namespace in which this process may mount, with or without root's rights outside of it.
 #[test]
 fn a_full_disk_is_an_error_that_names_the_file_and_leaves_nothing() {
+    let unshare = |program: &Path, arguments: &[String]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount"]).arg(program).args(arguments).output()
+    };
+    if !unshare(Path::new("true"), &[]).is_ok_and(|output| output.status.success()) {
+        let why = "this system gives no namespace to mount a small disk in (unshare --user --mount)";
+        assert!(std::env::var_os("CI_FULL").is_none(), "{why}: allow user namespaces, or unset CI_FULL");
+        println!("skipped: {why}");
+        return;
+    }
+    let output = unshare(&std::env::current_exe().unwrap(), &alone("full_disks")).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+#[ignore = "runs where it may mount, started by the test above"]
+fn full_disks() {
     let folder = tempfile::tempdir().unwrap();
     let input = input(folder.path(), 20_000);
     let mut options = options(&input, Some("key"), &["value"]);
@@ -135,10 +241,7 @@ fn a_full_disk_is_an_error_that_names_the_file_and_leaves_nothing() {
     let needed = snapshot.manifest().matrix.bytes + snapshot.manifest().hint.bytes;
     // From room for nothing to nearly enough: the disk fills up in every phase.
     for share in [1, 10, 30, 45, 60, 75, 90, 99] {
-        let Some(disk) = SmallDisk::mount(needed * share / 100) else {
-            println!("skipped: mounting a tmpfs needs root");
-            return;
-        };
+        let disk = SmallDisk::mount(needed * share / 100);
         options.out = disk.0.path().join("table");
         match try_build(&options).unwrap_err() {
             error @ StoreError::Io { .. } => {
@@ -150,7 +253,7 @@ fn a_full_disk_is_an_error_that_names_the_file_and_leaves_nothing() {
         }
         assert_eq!(disk.0.path().read_dir().unwrap().count(), 0, "{share} %");
     }
-    let disk = SmallDisk::mount(needed * 3).unwrap();
+    let disk = SmallDisk::mount(needed * 3);
     options.out = disk.0.path().join("table");
     try_build(&options).unwrap().verify(&Silent).unwrap();
 }

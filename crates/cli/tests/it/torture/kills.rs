@@ -1,7 +1,9 @@
 //! A server is killed at random instants while it publishes, compacts and takes keys in.
 
 use std::collections::HashSet;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use spirea_client::Session;
 use spirea_wire::Code;
@@ -18,6 +20,8 @@ const NAME: &str = "table";
 const KEYED: &str = "keyed";
 /// Clients whose keys are looked for after each restart.
 const REMEMBERED: usize = 3;
+/// Far more than a server takes to take a client's keys.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The first edition that changes have; snapshots have those before.
 const FIRST_CHANGE: u64 = 10;
 
@@ -95,11 +99,12 @@ fn compact(service: &Service) {
     }
 }
 
-/// Registers keys until the server is gone; gives the clients whose keys it took.
-fn register_all(service: &Service, edition: &Edition) -> Vec<Session> {
+/// Registers keys until the server is gone; gives the clients whose keys it took, and tells of the first of them.
+fn register_all(service: &Service, edition: &Edition, first: &Sender<()>) -> Vec<Session> {
     let http = Http::new();
     let clients = std::iter::repeat_with(|| edition.session());
-    clients.take_while(|session| register(session, &http, service)).collect()
+    let taken = clients.take_while(|session| register(session, &http, service));
+    taken.inspect(|_| drop(first.send(()))).collect()
 }
 
 #[test]
@@ -134,11 +139,15 @@ fn a_killed_server_comes_back_with_all_that_it_acknowledged() {
         }
         let edition = keyed.then(|| Edition::download(&http, &service, KEYED));
         let mut publishing = Dice::new(2 + kill as u64);
+        let (first, registered) = channel();
         let new = thread::scope(|scope| {
             let publisher = scope.spawn(|| model.publish(&service, &archives, &mut publishing));
             let compactor = scope.spawn(|| compact(&service));
-            let registrar =
-                scope.spawn(|| edition.map_or_else(Vec::new, |edition| register_all(&service, &edition)));
+            let registrar = scope
+                .spawn(|| edition.map_or_else(Vec::new, |edition| register_all(&service, &edition, &first)));
+            if keyed {
+                registered.recv_timeout(PATIENCE).expect("the server takes keys");
+            }
             thread::sleep(dice.within(scale.life));
             service.kill();
             publisher.join().unwrap();

@@ -62,16 +62,21 @@ fn each_server_gets_its_query_and_both_answers_are_combined() {
 
 #[test]
 fn a_late_server_is_named() {
-    for late in Party::BOTH {
+    let is_named = |late| {
         let servers = pair(move |party| {
             if party == late {
-                thread::sleep(Duration::from_secs(3));
+                thread::sleep(PATIENT);
             }
             share(party)
         });
-        let cause = failure(&servers, Duration::from_millis(500), late);
+        let cause = failure(&servers, Duration::from_secs(3), late);
         assert!(matches!(cause, ClientError::TimedOut(_)), "{cause:?}");
-    }
+    };
+    thread::scope(|scope| {
+        for late in Party::BOTH {
+            scope.spawn(move || is_named(late));
+        }
+    });
 }
 
 #[test]
