@@ -1,5 +1,7 @@
 // Networks and servers that fail: typed errors that say nothing of the key, and nothing stalls.
 
+import { readFileSync } from "node:fs";
+
 import { generate } from "selfsigned";
 import { describe, expect } from "vitest";
 
@@ -220,4 +222,34 @@ test("a late failure of a request leaves the next one alone", async ({ installed
     console.log(JSON.stringify([late, head.status, asked.map(({ signal }) => signal.aborted), new TextDecoder().decode(body)]));
   `;
   expect(JSON.parse(await printedBy(program, installed))).toEqual([null, 200, [true, false], "body"]);
+});
+
+test("a line gives the heads that the instance reads", async ({ installed }) => {
+  // The instance's own test reads the same file.
+  const heads = JSON.parse(readFileSync(new URL("../../../bindings/wasm/src/shim/heads.json", import.meta.url), "utf8"));
+  const program = `
+    const { Line } = await import("${installed}/node_modules/spirea/dist/worker/line.js");
+    const toSend = { server: 1, method: "GET", url: "http://127.0.0.1/", headers: [] };
+    const line = new Line(1, { timeout: 60000 });
+    globalThis.fetch = async () => new Response("body", { status: 503, headers: { etag: '"5"', "retry-after": "7" } });
+    const { head } = await line.send(toSend, new Uint8Array());
+    const { head: piece } = await line.read();
+    const failed = async (timeout, fetched) => {
+      globalThis.fetch = fetched;
+      const { head } = await new Line(1, { timeout }).send(toSend, new Uint8Array());
+      return [head.received, head.server, typeof head.words, head.kind];
+    };
+    const coded = (code) => failed(60000, async () => { throw new TypeError("failed", { cause: { code } }); });
+    const failures = [
+      await failed(60000, async () => { throw new TypeError("failed"); }),
+      await coded("ENOTFOUND"),
+      await failed(1, () => new Promise(() => undefined)),
+      await coded("ECONNRESET"),
+      await coded("CERT_HAS_EXPIRED"),
+    ];
+    console.log(JSON.stringify([head, piece, failures]));
+  `;
+  const [head, piece, failures] = JSON.parse(await printedBy(program, installed));
+  expect([head, piece]).toEqual([heads.head, heads.piece]);
+  expect(failures).toEqual(heads.kinds.map((kind: string) => ["failed", 1, "string", kind]));
 });
