@@ -128,7 +128,7 @@ fn a_worker_is_known_by_a_certificate_until_it_expires_and_again_by_its_next_one
     place.place(&[(&snapshot, vec![vec![]])]);
     let coordinator = coordinator(&place, place.as_coordinator("coordinator"));
     let files = place.workers.issue_for(place.path(), "short-lived", &[&place.coordinators], LASTS);
-    let worker = self::worker(&place, &snapshot, files);
+    let worker = worker(&place, &snapshot, files);
     place.place(&[(&snapshot, vec![vec![worker.url()]])]);
     eventually("it is asked", || coordinator.replica(0, 0)["state"] == "ready");
     eventually("it is left", || coordinator.replica(0, 0)["state"] == "failed");
