@@ -4,18 +4,18 @@
 
 usage: web.py [--check-reproducible | --vectors]
 
-The client is compiled to WebAssembly twice, with and without vectors of 128 bits. What comes of it is kept in target/web
-under the hash of what it was made of, and is made once. Where rustup has or can get the target wasm32-unknown-unknown it
-is taken; else the standard library is built from Debian's rustc-web, rust-web-src and lld-19.
+Compiles the client to WebAssembly with 128-bit vectors, and keeps the module in target/web under the hash of its sources. Takes
+rustup's target wasm32-unknown-unknown if it is there or can be added; otherwise builds the standard library from Debian's
+rustc-web, rust-web-src and lld-19.
 
-With --check-reproducible both are compiled again, in a fresh folder, and have to be the same bytes. With --vectors there is
-also target/web/vectors.wasm, by which the tests compute the committed vectors: the client with vectors of 128 bits, and an
-export more.
+With --check-reproducible it compiles the client again in a fresh folder, and both modules must have the same bytes. With
+--vectors it also makes target/web/vectors.wasm, the client with one more export, which computes the committed vectors in tests.
 """
 
 import fcntl
 import hashlib
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -33,11 +33,11 @@ TRIPLE = "wasm32-unknown-unknown"
 SOURCES = ["Cargo.lock", "Cargo.toml", "rust-toolchain.toml", "scripts/web.py", "bindings/wasm/Cargo.toml", "bindings/wasm/src",
            *(f"crates/{name}/{part}" for name in ("math", "lattice", "dpf", "backend", "protocols", "wire", "client")
              for part in ("Cargo.toml", "src"))]
-MODULES = {"spirea.wasm": "", "spirea-simd.wasm": "-C target-feature=+simd128"}
+MODULE = "spirea.wasm"
 # What the package is made of besides.
 PACKAGE = ["LICENSE", *(f"clients/ts/{name}" for name in ("src", "demo", "package.json", "package-lock.json", "tsconfig.json"))]
 OLDEST_NODE = 20
-# The most that the package, with both modules, may have when it is packed, and the most of a page's first visit, in bytes.
+# The most bytes that the packed package may have, and a page's first visit.
 MOST_PACKED = 700_000
 MOST_LOADED = 400_000
 
@@ -80,18 +80,22 @@ class Toolchain:
         return subprocess.run(["rustup", "target", "add", TRIPLE], cwd=ROOT, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, check=False).returncode == 0
 
-    def compile(self, flags, folder, *features):
-        """Compiles the client into a target folder; returns the running command and the file that it makes."""
+    def compile(self, folder, *features):
+        """Compiles the client into a target folder; returns the module's file."""
         home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
         # Paths of this machine are in no file that others are to make too.
         remapped = [f"--remap-path-prefix={source}={name}" for source, name in
                     ((ROOT, "spirea"), (home, "cargo"), (output(self.rustc, "--print", "sysroot", cwd=ROOT).strip(), "rust"))]
-        flags = " ".join(['--cfg getrandom_backend="custom"', *remapped, flags]).strip()
+        flags = " ".join(['--cfg getrandom_backend="custom"', "-C target-feature=+simd128", *remapped])
         command = [self.cargo, "build", "--quiet", "--locked", "--profile", "wasm", "--package", "spirea-wasm",
                    "--target", TRIPLE, "--target-dir", folder, *self.arguments, *features]
         environment = {**os.environ, **self.environment, f"CARGO_TARGET_{self.variable()}_RUSTFLAGS": flags}
         environment.pop("RUSTFLAGS", None)
-        return subprocess.Popen(command, cwd=ROOT, env=environment), Path(folder) / TRIPLE / "wasm" / "spirea_wasm.wasm"
+        before = processor_seconds()
+        if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
+            sys.exit("web: the client could not be compiled to WebAssembly; the compiler's message is above")
+        say(f"compiled in {processor_seconds() - before:.0f} s of processor time")
+        return Path(folder) / TRIPLE / "wasm" / "spirea_wasm.wasm"
 
 
 def files(names):
@@ -109,13 +113,10 @@ def hash_of(*parts):
     return digest.hexdigest()[:32]
 
 
-def compile_all(toolchain, folders):
-    """Compiles both modules at the same time; returns their bytes by name."""
-    running = {name: toolchain.compile(flags, folders / name.removesuffix(".wasm")) for name, flags in MODULES.items()}
-    failed = [name for name, (process, _) in running.items() if process.wait() != 0]
-    if failed:
-        sys.exit(f"web: {', '.join(failed)}: the client could not be compiled")
-    return {name: file.read_bytes() for name, (_, file) in running.items()}
+def processor_seconds():
+    """Processor time of the commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def source(toolchain):
@@ -130,30 +131,27 @@ def vectors(toolchain):
     if made.is_file() and mark.is_file() and mark.read_text() == digest:
         return
     say("compiling the module for test vectors")
-    # What it has in common with the other one is compiled already.
-    process, file = toolchain.compile(MODULES["spirea-simd.wasm"], KEPT / "build" / "spirea-simd", "--features", "vectors")
-    if process.wait() != 0:
-        sys.exit("web: the module for test vectors could not be compiled")
+    # The client's dependencies are compiled already.
+    file = toolchain.compile(KEPT / "build", "--features", "vectors")
     mark.unlink(missing_ok=True)
     shutil.copy(file, made)
     mark.write_text(digest)
 
 
-def modules(toolchain):
-    """The compiled client, from what is kept or made now."""
+def module(toolchain):
+    """The compiled client's bytes, from what is kept or made now."""
     kept = KEPT / source(toolchain)
-    if not all((kept / name).is_file() for name in MODULES):
-        say(f"compiling the client to WebAssembly by {toolchain.name}: about two minutes of processor time for each of two")
-        made = compile_all(toolchain, KEPT / "build")
+    if not (kept / MODULE).is_file():
+        say(f"compiling the client to WebAssembly by {toolchain.name}")
+        made = toolchain.compile(KEPT / "build").read_bytes()
         for other in KEPT.glob("?" * 32):
             shutil.rmtree(other)
         fresh = KEPT / "fresh"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)
-        for name, content in made.items():
-            (fresh / name).write_bytes(content)
+        (fresh / MODULE).write_bytes(made)
         fresh.rename(kept)
-    return {name: (kept / name).read_bytes() for name in MODULES}
+    return (kept / MODULE).read_bytes()
 
 
 def check_node():
@@ -177,15 +175,14 @@ def package(compiled):
     """clients/ts/dist, and the page."""
     dist = CLIENT / "dist"
     sources = [part for name, content in files(PACKAGE) for part in (name.encode(), content)]
-    digest = hash_of(*sources, *compiled.values())
+    digest = hash_of(*sources, compiled)
     mark = KEPT / "packed"
     page = TARGET / "share" / "spirea" / "web"
     if mark.is_file() and mark.read_text() == digest and dist.is_dir() and page.is_dir():
         return
     shutil.rmtree(dist, ignore_errors=True)
     subprocess.run([CLIENT / "node_modules" / ".bin" / "tsc"], cwd=CLIENT, check=True)
-    for name, content in compiled.items():
-        (dist / name).write_bytes(content)
+    (dist / MODULE).write_bytes(compiled)
     shutil.copy(ROOT / "LICENSE", CLIENT)
     shutil.rmtree(page, ignore_errors=True)
     shutil.copytree(dist, page, ignore=shutil.ignore_patterns("*.d.ts", "node.js", "thread.js", "folder.js"))
@@ -201,20 +198,18 @@ def check_size():
     packed = json.loads(output("npm", "pack", "--dry-run", "--json", "--loglevel=error", cwd=CLIENT))[0]["size"]
     dist = CLIENT / "dist"
     needed = [file for file in dist.rglob("*.js") if not {"demo.js", "node.js", "thread.js", "folder.js"} & {file.name}]
-    loaded = {name: sum(len(gzip.compress(file.read_bytes(), 9)) for file in [*needed, dist / name]) for name in MODULES}
-    say(f"npm packs {packed:,} bytes; a page loads, compressed, {loaded['spirea-simd.wasm']:,}, or {loaded['spirea.wasm']:,} "
-        "where there are no vectors")
-    if packed > MOST_PACKED or max(loaded.values()) > MOST_LOADED:
+    loaded = sum(len(gzip.compress(file.read_bytes(), 9)) for file in [*needed, dist / MODULE])
+    say(f"npm packs {packed:,} bytes; a page loads {loaded:,}, compressed")
+    if packed > MOST_PACKED or loaded > MOST_LOADED:
         sys.exit(f"web: that is more than {MOST_PACKED:,} or {MOST_LOADED:,}")
 
 
 def check_reproducible(toolchain, compiled):
     with tempfile.TemporaryDirectory(prefix="spirea-web-") as folder:
-        again = compile_all(toolchain, Path(folder))
-    for name in MODULES:
-        if again[name] != compiled[name]:
-            sys.exit(f"web: {name} is not what was compiled before of the same sources")
-    say("compiled again, both modules are the same bytes")
+        again = toolchain.compile(folder).read_bytes()
+    if again != compiled:
+        sys.exit(f"web: {MODULE} is not what was compiled before of the same sources")
+    say("compiled again, the module has the same bytes")
 
 
 def main():
@@ -226,7 +221,7 @@ def main():
     with (KEPT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         toolchain = Toolchain()
-        compiled = modules(toolchain)
+        compiled = module(toolchain)
         install()
         package(compiled)
         check_size()

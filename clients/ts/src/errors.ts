@@ -54,7 +54,7 @@ export type ErrorCode =
   | "weak-prf"
   /** There is no randomness, without which no query is made. */
   | "no-entropy"
-  /** The client's worker or its compiled code cannot be started: its files are not there, or the page's policy forbids them. */
+  /** The client's worker or its compiled code cannot start: its files are missing, the page's policy forbids them, or the engine is too old. */
   | "no-worker"
   /** The client was closed. */
   | "closed"

@@ -5,14 +5,14 @@ import type { Call, Description, Found, Outcome, Reply, Timings, Wanted } from "
 import type { Progress, SentRequest, Settings } from "../options.js";
 import { indexBytes, joined } from "./bytes.js";
 import { converse } from "./converse.js";
-import { Instance, now, random } from "./instance.js";
+import { Instance, checkEngine, now, random } from "./instance.js";
 import { Keeper } from "./keeper.js";
 import { Line } from "./line.js";
 import type { Store } from "./store.js";
 
 /** What differs between browsers and Node. */
 export interface Host {
-  /** The compiled client of this name. */
+  /** The compiled client. */
   module(): Promise<WebAssembly.Module>;
   /** The place for what is kept; `undefined` if there is none, and none was asked for. */
   place(settings: Settings): (() => Promise<Store>) | undefined;
@@ -23,7 +23,7 @@ export interface Host {
 const REPORT_EVERY = 50;
 
 const NOT_LOADED =
-  "the compiled client cannot be loaded: its .wasm files have to be served beside the scripts, and the page's policy has to allow " +
+  "the compiled client cannot be loaded: spirea.wasm has to be served beside the scripts, and the page's policy has to allow " +
   "them (connect-src 'self', script-src 'wasm-unsafe-eval')";
 
 /** A value's fields in the output: their lengths, or that there is none. */
@@ -93,6 +93,7 @@ export class Engine {
   async #connect(settings: Settings, signal: AbortSignal): Promise<void> {
     const { addresses, database, timeout, token, shown, keepKeys } = settings;
     const progress = (phase: Progress["phase"], done: number, total: number) => this.#report({ phase, done, total });
+    checkEngine();
     const loaded = this.#host.module().then((module) => Instance.of(module, { random, now, progress }));
     const instance = await loaded.catch(() => {
       throw new SpireaError("no-worker", NOT_LOADED);

@@ -1,6 +1,6 @@
 // The compiled client: bindings/wasm says what crosses.
 
-import { type PlainError, type SpireaError, revived, stopped } from "../errors.js";
+import { type PlainError, SpireaError, revived, stopped } from "../errors.js";
 
 /** What is to be done next: the numbers are those of the other half. */
 export const Next = { Send: 1, Read: 2, Wait: 3, Connected: 4, Values: 5, Failed: 6 } as const;
@@ -39,16 +39,25 @@ export interface Message<Head> {
   body: Uint8Array;
 }
 
-/** `(module (func (result v128) (v128.const i64x2 0 0)))`: valid where there are vectors of 128 bits. */
+/** `(module (func (result v128) (v128.const i64x2 0 0)))`: valid where WebAssembly has vectors of 128 bits. */
 const VECTORS = [
   0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 22, 1, 20, 0, 253, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
   0, 0, 0, 0, 0, 0, 11,
 ];
 
-/** The address of the module that fits this machine: written so that programs which bundle a page find both files. */
+/** @throws SpireaError: the engine has no vectors of 128 bits, and cannot compile the module. */
+export function checkEngine(): void {
+  if (WebAssembly.validate(new Uint8Array(VECTORS))) return;
+  throw new SpireaError(
+    "no-worker",
+    "this engine cannot compile the client, which uses WebAssembly's vectors of 128 bits: use Chrome 91, Firefox 89, " +
+      "Safari 16.4, Node 16.4, or a newer version",
+  );
+}
+
+/** The module's address, written so that programs which bundle a page find the file. */
 export function moduleUrl(): URL {
-  const vectors = WebAssembly.validate(new Uint8Array(VECTORS));
-  return vectors ? new URL("../spirea-simd.wasm", import.meta.url) : new URL("../spirea.wasm", import.meta.url);
+  return new URL("../spirea.wasm", import.meta.url);
 }
 
 /** Randomness of the browser's, or of Node's, `crypto`. */

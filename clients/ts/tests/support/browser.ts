@@ -1,0 +1,143 @@
+// A page in Chromium with the package. It has the calls of page/harness.mjs.
+
+import assert from "node:assert/strict";
+
+import { type Browser, type BrowserContext, type Page, type Worker, chromium } from "playwright-core";
+
+import { showInThisTest } from "./evidence.js";
+import type { Site } from "./site.js";
+
+// Nothing but the tests' own traffic; and no sandbox, which root cannot have.
+const FLAGS = [
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--hide-scrollbars",
+];
+
+const options = (program: string) => ({ executablePath: program, args: FLAGS, chromiumSandbox: false });
+
+/** Starts Chromium without a window, with a fresh profile. */
+export function launched(program: string): Promise<Browser> {
+  return chromium.launch(options(program));
+}
+
+/** Starts Chromium without a window, with the profile in a folder. */
+export function launchedWithProfile(program: string, folder: string): Promise<BrowserContext> {
+  return chromium.launchPersistentContext(folder, options(program));
+}
+
+export interface Heard {
+  /** Messages on the console. */
+  said: string[];
+  /** Errors that nothing handled. */
+  errors: string[];
+}
+
+/** Collects what a page says, and shows it if the test fails. */
+export function listen(page: Page, { said, errors }: Heard = { said: [], errors: [] }): Heard {
+  page.on("console", (message) => said.push(message.text()));
+  page.on("pageerror", (error) => errors.push(String(error)));
+  showInThisTest("console of the page", () => [...said, ...errors].join("\n"));
+  return { said, errors };
+}
+
+export class InBrowser implements AsyncDisposable {
+  readonly name = "browser";
+  readonly said: string[] = [];
+  readonly errors: string[] = [];
+
+  private constructor(
+    readonly context: BrowserContext,
+    readonly site: Site,
+    public page: Page,
+  ) {}
+
+  /** Visits the site. Closes the context with the page. */
+  static async open(context: BrowserContext, site: Site): Promise<InBrowser> {
+    const opened = new InBrowser(context, site, await context.newPage());
+    await opened.#load(opened.page);
+    return opened;
+  }
+
+  /** Opens another page of the same origin. */
+  async visit(): Promise<Page> {
+    const page = await this.context.newPage();
+    await this.#load(page);
+    return page;
+  }
+
+  /** Closes the page, and visits the site anew. */
+  async leaveAndVisit(): Promise<void> {
+    await this.page.close();
+    this.page = await this.visit();
+  }
+
+  async reload(): Promise<void> {
+    await this.page.reload();
+    await this.page.waitForFunction("globalThis.harness !== undefined");
+  }
+
+  /** Calls a function of page/harness.mjs. */
+  async call(name: string, ...args: unknown[]): Promise<any> {
+    return this.callIn(this.page, name, ...args);
+  }
+
+  async callIn(page: Page, name: string, ...args: unknown[]): Promise<any> {
+    const act = ([name, args]: [string, unknown[]]) =>
+      (globalThis as unknown as { harness: Record<string, (...args: unknown[]) => unknown> }).harness[name]!(...args);
+    return page.evaluate(act, [name, args] as [string, unknown[]]);
+  }
+
+  /** Calls a function of page/storage.mjs. */
+  async stored(name: string, ...args: unknown[]): Promise<any> {
+    return this.#callOf("storage.mjs", name, args);
+  }
+
+  /** Calls a function of page/vectors.mjs. */
+  async vectors(name: string, ...args: unknown[]): Promise<any> {
+    return this.#callOf("vectors.mjs", name, args);
+  }
+
+  /** Runs a script in the workers of the next clients before anything of theirs. */
+  beforeWorker(script: string): void {
+    this.site.changes.set("worker/web.js", (text) => script + text);
+  }
+
+  /** Runs a script in the worker of the client that came last. */
+  async inWorker(script: string): Promise<any> {
+    return lastWorker(this.page).evaluate(script);
+  }
+
+  /** Closes all pages. @throws AssertionError: an error reached a page that nothing handled. */
+  async close(): Promise<void> {
+    this.site.changes.clear();
+    await this.context.close();
+    assert.deepEqual(this.errors, [], "errors that reached the page");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #load(page: Page): Promise<void> {
+    listen(page, this);
+    await page.goto(this.site.url);
+    await page.waitForFunction("globalThis.harness !== undefined");
+  }
+
+  /** Imports a file of the site and calls a function of it. A string: the tests' own imports are not the page's. */
+  async #callOf(file: string, name: string, args: unknown[]): Promise<unknown> {
+    return this.page.evaluate(`import("/${file}").then((file) => file[${JSON.stringify(name)}](...${JSON.stringify(args)}))`);
+  }
+}
+
+/** The worker of the client that came last. */
+export function lastWorker(page: Page): Worker {
+  const worker = page.workers().at(-1);
+  assert(worker, "the page has no worker");
+  return worker;
+}

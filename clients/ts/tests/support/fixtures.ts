@@ -1,0 +1,99 @@
+// What tests share: the package as npm installs it, servers, a page in Chromium, a program in Node.
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import type { Browser } from "playwright-core";
+import { inject, test as base } from "vitest";
+
+import { InBrowser, launched } from "./browser.js";
+import { begin, collected, showLog } from "./evidence.js";
+import { Middle } from "./middle.js";
+import { InNode } from "./node.js";
+import { type Served, Spirea } from "./servers.js";
+import { Site } from "./site.js";
+
+export type Runtime = InBrowser | InNode;
+
+interface Fixtures {
+  evidence: void;
+  installed: string;
+  spirea: Spirea;
+  /** A server of the tables that most tests need. */
+  server: Served;
+  /** Two servers of all tables of two servers. */
+  pair: Served[];
+  /** A proxy of `server`. */
+  between: Middle;
+  browser: Browser;
+  site: Site;
+  /** A page with the package, in a browser with empty storage. */
+  page: InBrowser;
+  node: InNode;
+  /** An empty folder. */
+  folder: string;
+}
+
+for (const { log } of [inject("server"), ...inject("pair")]) showLog(log);
+
+export const test = base.extend<Fixtures>({
+  evidence: [
+    async ({ task, onTestFailed }, use) => {
+      begin();
+      onTestFailed(() => {
+        for (const error of task.result?.errors ?? []) error.message += `\n${collected()}`;
+      });
+      await use();
+    },
+    { auto: true },
+  ],
+  installed: async ({}, use) => use(inject("installed")),
+  spirea: async ({}, use) => use(new Spirea(inject("machine").spirea, inject("tables"))),
+  server: async ({}, use) => use(inject("server")),
+  pair: async ({}, use) => use(inject("pair")),
+  between: async ({ server }, use) => {
+    await using middle = await Middle.before(server.url);
+    await use(middle);
+  },
+  browser: [
+    async ({}, use) => {
+      const browser = await launched(inject("machine").chromium!);
+      await use(browser);
+      await browser.close();
+    },
+    { scope: "file" },
+  ],
+  site: [
+    async ({}, use) => {
+      await using site = await Site.of(inject("installed"));
+      await use(site);
+    },
+    { scope: "file" },
+  ],
+  page: async ({ browser, site }, use) => {
+    await using page = await InBrowser.open(await browser.newContext(), site);
+    await use(page);
+  },
+  node: async ({ installed }, use) => {
+    await using node = new InNode(installed);
+    await use(node);
+  },
+  folder: async ({}, use) => {
+    const folder = await mkdtemp(join(tmpdir(), "spirea-test-"));
+    await use(folder);
+    await rm(folder, { recursive: true });
+  },
+});
+
+/** Skips tests in a browser where there is none. */
+export const browserTest = test.skipIf(inject("machine").chromium === undefined);
+
+const inPage = test.extend<{ runtime: Runtime }>({ runtime: async ({ page }, use) => use(page) });
+const inNode = test.extend<{ runtime: Runtime }>({ runtime: async ({ node }, use) => use(node) });
+
+/** Tests with a `runtime`: in a page, and in Node. */
+export const RUNTIMES = [
+  { where: "in a page", test: inPage.skipIf(inject("machine").chromium === undefined) },
+  { where: "in Node", test: inNode },
+];

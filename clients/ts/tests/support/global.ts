@@ -1,0 +1,67 @@
+// Before all tests: checks what they need, installs the package, and starts the servers that most tests use.
+
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import type { TestProject } from "vitest/node";
+
+import { type Machine, machine } from "./machine.js";
+import { installPackage } from "./package.js";
+import { COMMON, PAIRS, ROWS, Server, type Served, Spirea, writeTable } from "./servers.js";
+
+declare module "vitest" {
+  export interface ProvidedContext {
+    machine: Machine;
+    /** The folder with the package as npm installs it. */
+    installed: string;
+    /** The folder in which the command runs. */
+    tables: string;
+    /** The server of the tables in COMMON. */
+    server: Served;
+    /** The servers of the tables in PAIRS, and of `dpf-xor-bins`. */
+    pair: Served[];
+  }
+}
+
+const addresses = ({ url, admin, log }: Server): Served => ({ url, admin, log });
+
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const found = machine();
+  if (found.chromium === undefined) {
+    console.warn("Chromium is missing: the tests in a browser are skipped (Debian: apt-get install chromium)");
+  }
+  const folder = await mkdtemp(join(tmpdir(), "spirea-tests-"));
+  const [installed, tables] = [join(folder, "installed"), join(folder, "tables")];
+  const servers: Server[] = [];
+  const stop = async () => {
+    await Promise.all(servers.map((server) => server.stop()));
+    await rm(folder, { recursive: true, force: true });
+  };
+  try {
+    await Promise.all([mkdir(installed), mkdir(tables)]);
+    await writeTable(join(tables, "table.csv"), ROWS);
+    const spirea = new Spirea(found.spirea, tables);
+    const start = async (snapshots: string[], ...args: string[]) => {
+      const server = await Server.start(spirea, ...snapshots, ...args);
+      servers.push(server);
+      return addresses(server);
+    };
+    const common = async () => start(await Promise.all(COMMON.map((name) => spirea.build(name, name))));
+    const pair = async () => {
+      const bins = spirea.build("dpf-xor-bins", "dpf-xor", { options: ["--bins", "8"] });
+      const snapshots = await Promise.all([...PAIRS.map((name) => spirea.build(name, name)), bins]);
+      return Promise.all(["0", "1"].map((party) => start(snapshots, "--party", party)));
+    };
+    const [server, both] = await Promise.all([common(), pair(), installPackage(installed)]);
+    project.provide("machine", found);
+    project.provide("installed", installed);
+    project.provide("tables", tables);
+    project.provide("server", server);
+    project.provide("pair", both);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return stop;
+}

@@ -1,0 +1,199 @@
+// A proxy between a client and its server: it writes down what it sees, and does with it what a test says.
+
+import assert from "node:assert/strict";
+import { EventEmitter, once } from "node:events";
+import * as http from "node:http";
+import * as https from "node:https";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** The headers by which a server lets pages read a response. */
+export const CORS = {
+  "access-control-allow-origin": "*",
+  "access-control-expose-headers": "accept-ranges,content-range,etag,retry-after",
+};
+
+/** A request, as the proxy saw it. */
+export class Seen {
+  /** What was replied. */
+  status = 0;
+  answer: Buffer = Buffer.alloc(0);
+
+  constructor(
+    readonly method: string,
+    readonly path: string,
+    readonly body: Buffer,
+  ) {}
+
+  /** The last part of the path: what is asked of a database. */
+  get what(): string {
+    return new URL(this.path, "http://server").pathname.split("/").at(-1)!;
+  }
+}
+
+/** A response before it is sent. */
+export interface Reply {
+  status: number;
+  headers: http.OutgoingHttpHeaders;
+  body: Buffer;
+  /** The length that is told. Default: the body's. */
+  length?: number;
+  /** Bytes that are sent at a time. Default: 1 MiB. */
+  pieces?: number;
+  /** Milliseconds to wait after each piece. */
+  pause?: number;
+  /** Bytes that are sent over and over behind the body. */
+  endless?: Buffer;
+}
+
+/** What becomes of a request: a reply, made with or without the server's own, or nothing but a closed connection. */
+export type Fate = (seen: Seen, ask: () => Promise<Reply>) => Promise<Reply | undefined> | Reply | undefined;
+
+export const passedOn: Fate = (_, ask) => ask();
+
+/** Changes the server's replies to requests of a kind. */
+export function on(what: string, change: (reply: Reply) => Reply | undefined): Fate {
+  return async (seen, ask) => (seen.what === what ? change(await ask()) : ask());
+}
+
+/** Replies in the server's place to requests of a kind. */
+export function instead(what: string, reply: Reply): Fate {
+  return (seen, ask) => (seen.what === what ? reply : ask());
+}
+
+export interface Pem {
+  cert: string;
+  key: string;
+}
+
+/** Bodies from this length on may come in slowly. */
+const LONG = 1 << 16;
+const CONNECTION_HEADERS = ["transfer-encoding", "connection", "content-length", "keep-alive"];
+
+/** A proxy of a server; without one, what answers as its fate says. */
+export class Middle implements AsyncDisposable {
+  fate: Fate = passedOn;
+  seen: Seen[] = [];
+  /** Milliseconds that a long body takes to come in. */
+  upload = 0;
+  readonly #came = new EventEmitter();
+  readonly #stopping = new AbortController();
+
+  private constructor(
+    public upstream: string | undefined,
+    private readonly server: http.Server,
+    readonly url: string,
+  ) {
+    server.on("request", (request: http.IncomingMessage, response: http.ServerResponse) => {
+      // A client that has gone, or a server that has, closes the connection.
+      this.#relay(request, response).catch(() => request.socket.destroy());
+    });
+  }
+
+  /** Starts a proxy of `upstream`. With `pem` it speaks https. */
+  static async before(upstream: string | undefined, pem?: Pem): Promise<Middle> {
+    const server = pem === undefined ? http.createServer() : https.createServer(pem);
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    return new Middle(upstream, server, `http${pem === undefined ? "" : "s"}://127.0.0.1:${port}`);
+  }
+
+  /** Says nothing until the proxy stops. */
+  readonly silence: Fate = async () => {
+    await this.#wait(2 ** 31 - 1);
+    return undefined;
+  };
+
+  asked(what: string): Seen[] {
+    return this.seen.filter((seen) => seen.what === what);
+  }
+
+  /** Waits until so many requests of a kind have come. */
+  async waitFor(what: string, count = 1): Promise<void> {
+    const late = AbortSignal.timeout(60_000);
+    while (this.asked(what).length < count) {
+      await once(this.#came, "request", { signal: late }).catch(() => {
+        const paths = this.seen.map(({ path }) => path);
+        assert.fail(`${count} requests for ${what} were expected within a minute; these came: ${paths.join(" ")}`);
+      });
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.server.close();
+    this.server.closeAllConnections();
+    await once(this.server, "close");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  async #relay(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
+    const { method = "GET", url: path = "/" } = request;
+    const seen = new Seen(method, path, await this.#taken(request));
+    const ask = () => this.#ask(request, seen);
+    const preflight = method === "OPTIONS";
+    if (!preflight) {
+      this.seen.push(seen);
+      this.#came.emit("request");
+    }
+    const reply = preflight && this.upstream !== undefined ? await ask() : await this.fate(seen, ask);
+    if (reply === undefined) {
+      request.socket.destroy();
+      return;
+    }
+    [seen.status, seen.answer] = [reply.status, reply.body];
+    await this.#send(response, reply);
+  }
+
+  /** A request's body, of which a long one comes slowly. */
+  async #taken(request: http.IncomingMessage): Promise<Buffer> {
+    const length = Number(request.headers["content-length"] ?? 0);
+    const pieces: Buffer[] = [];
+    for await (const piece of request as AsyncIterable<Buffer>) {
+      pieces.push(piece);
+      if (length >= LONG && this.upload > 0) await this.#wait((this.upload * piece.length) / length);
+    }
+    return Buffer.concat(pieces);
+  }
+
+  /** The server's own reply. */
+  async #ask(request: http.IncomingMessage, { method, path, body }: Seen): Promise<Reply> {
+    assert(this.upstream !== undefined);
+    const headers = Object.entries(request.headers).filter(([name]) => !["host", "connection"].includes(name));
+    const sent = http.request(new URL(path, this.upstream), { method, headers: Object.fromEntries(headers), agent: false });
+    sent.end(body);
+    const [answer] = (await once(sent, "response")) as [http.IncomingMessage];
+    const pieces: Buffer[] = [];
+    for await (const piece of answer as AsyncIterable<Buffer>) pieces.push(piece);
+    const kept = Object.entries(answer.headers).filter(([name]) => !CONNECTION_HEADERS.includes(name));
+    return { status: answer.statusCode!, headers: Object.fromEntries(kept), body: Buffer.concat(pieces) };
+  }
+
+  async #send(response: http.ServerResponse, reply: Reply): Promise<void> {
+    const { status, headers, body, length = body.length, pieces = 1 << 20, pause = 0, endless } = reply;
+    // Without a length, the end of the connection is the end of the body.
+    response.useChunkedEncodingByDefault = false;
+    response.writeHead(status, { ...headers, ...(endless ? { connection: "close" } : { "content-length": length }) });
+    response.flushHeaders();
+    const write = async (bytes: Buffer) => {
+      if (!response.write(bytes)) await once(response, "drain", { signal: this.#stopping.signal });
+    };
+    response.on("close", () => response.emit("drain"));
+    for (let start = 0; start < body.length; start += pieces) {
+      await write(body.subarray(start, start + pieces));
+      if (pause > 0) await this.#wait(pause);
+    }
+    while (endless && !response.destroyed && !this.#stopping.signal.aborted) await write(endless);
+    if (length === body.length && !endless) response.end();
+    else response.socket?.end();
+  }
+
+  /** Waits so many milliseconds, or until the proxy stops. */
+  async #wait(ms: number): Promise<void> {
+    await sleep(ms, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
+  }
+}

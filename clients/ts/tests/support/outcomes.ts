@@ -1,0 +1,39 @@
+// What came of a call of page/harness.mjs.
+
+import { expect } from "vitest";
+
+export interface Failure {
+  typed: boolean;
+  name: string;
+  code: string;
+  message: string;
+  status?: number;
+  refusal?: string;
+  party?: number;
+  url?: string;
+  text: string;
+}
+
+type Any = any;
+
+/** Returns what a call gave. */
+export function done(outcome: Any): Any {
+  expect(outcome, "the call fails").toHaveProperty("done");
+  return outcome.done;
+}
+
+/** Returns the error with which a call failed: one of the package, of one of these codes. */
+export function failed(outcome: Any, ...codes: string[]): Failure {
+  expect(outcome, "the call does not fail").toHaveProperty("failed");
+  const error: Failure = outcome.failed;
+  expect(error).toMatchObject({ typed: true, name: "SpireaError" });
+  expect(codes, error.message).toContain(error.code);
+  expect(error.message.length).toBeGreaterThan(10);
+  return error;
+}
+
+/** The call ended with the signal's own reason. */
+export function aborted(outcome: Any): void {
+  expect(outcome).toHaveProperty("failed");
+  expect(outcome.failed).toMatchObject({ text: "enough", typed: false });
+}

@@ -1,0 +1,134 @@
+// Tables, and servers of them: processes of the command.
+
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { openSync, closeSync, readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { showLog } from "./evidence.js";
+import { ended, endWithParent, run } from "./processes.js";
+
+export const ROWS = 1000;
+export const FIELDS = ["value", "note"];
+export const PROTOCOLS = ["simple", "double", "exppack-simple", "exppack-double", "double-pack", "hybrid", "onion"];
+/** The least work to build, of each kind: a hint, keys, keys of another shape. */
+export const COMMON = ["simple", "hybrid", "onion"];
+export const PER_QUERY = ["exppack-simple", "exppack-double", "hybrid"];
+/** Protocols with two servers. */
+export const PAIRS = ["dpf-xor", "dpf-sum"];
+
+export function value(row: number): string[] {
+  return [`value ${row}`, `note of ${row}`];
+}
+
+export async function writeTable(path: string, rows: number): Promise<void> {
+  const lines = Array.from({ length: rows }, (_, row) => [`key-${row}`, ...value(row)].join(","));
+  await writeFile(path, `${["key", ...FIELDS].join(",")}\n${lines.join("\n")}\n`);
+}
+
+export interface Table {
+  /** The CSV file, in the command's folder. */
+  table?: string;
+  fields?: readonly string[];
+  /** Further options of `spirea build`. */
+  options?: readonly string[];
+}
+
+/** The command, in a folder of its own, which has `table.csv`. */
+export class Spirea {
+  constructor(
+    readonly program: string,
+    readonly folder: string,
+  ) {}
+
+  path(name: string): string {
+    return join(this.folder, name);
+  }
+
+  /** Runs the command; returns what it printed. */
+  async run(...args: string[]): Promise<string> {
+    const env = { ...process.env, XDG_CACHE_HOME: this.path("cache") };
+    return (await run(this.program, args, { cwd: this.folder, env })).stdout;
+  }
+
+  /** Builds a snapshot; returns its path. */
+  async build(name: string, protocol: string, { table = "table.csv", fields = FIELDS, options = [] }: Table = {}): Promise<string> {
+    const out = this.path(name);
+    await this.run(
+      ...["build", "--input", table, "--key", "key", "--value", ...fields, "--protocol", protocol, "--out", out, ...options],
+    );
+    return out;
+  }
+}
+
+/** The addresses of a server. */
+export interface Served {
+  url: string;
+  admin: string;
+  log: string;
+}
+
+let servers = 0;
+
+/** A server that is ready. */
+export class Server implements Served, AsyncDisposable {
+  private constructor(
+    private readonly process: ChildProcess,
+    readonly url: string,
+    readonly admin: string,
+    readonly log: string,
+  ) {}
+
+  static async start(spirea: Spirea, ...args: string[]): Promise<Server> {
+    const log = spirea.path(`server-${process.pid}-${servers++}.log`);
+    const file = openSync(log, "a");
+    const listen = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+    const child = spawn(spirea.program, ["serve", ...args, ...listen], { stdio: ["ignore", "pipe", file] });
+    closeSync(file);
+    endWithParent(child);
+    showLog(log);
+    try {
+      const [url, admin] = await addresses(child, 2);
+      assert(url !== undefined && admin !== undefined, "the server printed no two addresses");
+      await ready(url);
+      return new Server(child, url, admin, log);
+    } catch (error) {
+      child.kill("SIGKILL");
+      throw new Error(`the server does not start: ${error}\n${readFileSync(log, "utf8")}`, { cause: error });
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.process.kill("SIGTERM");
+    assert.equal(await ended(this.process), 0, `a server's exit code; its log is:\n${readFileSync(this.log, "utf8")}`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+}
+
+/** Reads so many addresses that a server prints, a line each; fewer if its output ends. */
+async function addresses(child: ChildProcess, count: number): Promise<string[]> {
+  const found: string[] = [];
+  for await (const line of createInterface({ input: child.stdout! })) {
+    found.push(...(line.match(/http:\/\/127\.0\.0\.1:\d+/) ?? []));
+    if (found.length === count) break;
+  }
+  // What is printed later is nobody's to read, and must not fill the pipe.
+  child.stdout!.resume();
+  return found;
+}
+
+async function ready(url: string): Promise<void> {
+  const late = AbortSignal.timeout(60_000);
+  for (;;) {
+    const { status } = await fetch(`${url}/readyz`, { signal: late });
+    if (status === 200) return;
+    assert.equal(status, 503, "the status of /readyz");
+    await sleep(10, undefined, { signal: late });
+  }
+}

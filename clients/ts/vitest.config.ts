@@ -1,0 +1,12 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    include: ["tests/*.test.ts"],
+    globalSetup: "tests/support/global.ts",
+    // Far longer than any test takes: what takes longer has stalled.
+    testTimeout: 180_000,
+    hookTimeout: 300_000,
+    maxWorkers: 2,
+  },
+});
