@@ -7,7 +7,7 @@ import { RUNTIMES, browserTest, test } from "./support/fixtures.js";
 import { CORS, Middle, type Reply, instead, on, passedOn } from "./support/middle.js";
 import { printedBy } from "./support/node.js";
 import { aborted, done, failed } from "./support/outcomes.js";
-import { HASTY, KEY, connect, get, silent } from "./support/steps.js";
+import { HASTY, KEY, connectHastily as connect, get, silent } from "./support/steps.js";
 import { value } from "./support/servers.js";
 
 const OPTIONS: Record<string, unknown[]> = {

@@ -6,7 +6,7 @@ import { RUNTIMES, browserTest } from "./support/fixtures.js";
 import { type Fate, Middle, type Reply, on, passedOn } from "./support/middle.js";
 import { failed, done } from "./support/outcomes.js";
 import { value } from "./support/servers.js";
-import { HASTY, KEY, connect, get, silent } from "./support/steps.js";
+import { HASTY, KEY, connectHastily as connect, get, silent } from "./support/steps.js";
 import { UNKNOWN_KEYS, flipped, keysNamed, ofAnotherVersion, oneAtATime, withNewest } from "./support/wire.js";
 
 type Change = (reply: Reply) => Reply;

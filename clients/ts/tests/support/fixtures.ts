@@ -48,17 +48,17 @@ export const test = base.extend<Fixtures>({
     },
     { auto: true },
   ],
-  installed: async ({}, use) => use(inject("installed")),
-  spirea: async ({}, use) => use(new Spirea(inject("machine").spirea, inject("tables"))),
-  server: async ({}, use) => use(inject("server")),
-  pair: async ({}, use) => use(inject("pair")),
+  installed: [async ({}, use) => use(inject("installed")), { scope: "file" }],
+  spirea: [async ({}, use) => use(new Spirea(inject("machine").spirea, inject("tables"))), { scope: "file" }],
+  server: [async ({}, use) => use(inject("server")), { scope: "file" }],
+  pair: [async ({}, use) => use(inject("pair")), { scope: "file" }],
   between: async ({ server }, use) => {
     await using middle = await Middle.before(server.url);
     await use(middle);
   },
   browser: [
     async ({}, use) => {
-      const browser = await launched(inject("machine").chromium!);
+      const browser = await launched(CHROMIUM!);
       await use(browser);
       await browser.close();
     },
@@ -86,14 +86,16 @@ export const test = base.extend<Fixtures>({
   },
 });
 
+export const CHROMIUM = inject("machine").chromium;
+
 /** Skips tests in a browser where there is none. */
-export const browserTest = test.skipIf(inject("machine").chromium === undefined);
+export const browserTest = test.skipIf(CHROMIUM === undefined);
 
 const inPage = test.extend<{ runtime: Runtime }>({ runtime: async ({ page }, use) => use(page) });
 const inNode = test.extend<{ runtime: Runtime }>({ runtime: async ({ node }, use) => use(node) });
 
 /** Tests with a `runtime`: in a page, and in Node. */
 export const RUNTIMES = [
-  { where: "in a page", test: inPage.skipIf(inject("machine").chromium === undefined) },
+  { where: "in a page", test: inPage.skipIf(CHROMIUM === undefined) },
   { where: "in Node", test: inNode },
 ];
