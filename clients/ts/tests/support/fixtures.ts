@@ -11,7 +11,7 @@ import { InBrowser, launched } from "./browser.js";
 import { begin, collected, showLog } from "./evidence.js";
 import { Middle } from "./middle.js";
 import { InNode } from "./node.js";
-import { type Served, Spirea } from "./servers.js";
+import { COMMON, PER_QUERY, PROTOCOLS, Server, type Served, Spirea } from "./servers.js";
 import { Site } from "./site.js";
 
 export type Runtime = InBrowser | InNode;
@@ -22,6 +22,8 @@ interface Fixtures {
   spirea: Spirea;
   /** A server of the tables that most tests need. */
   server: Served;
+  /** A server of all other tables of one server. */
+  others: Served;
   /** Two servers of all tables of two servers. */
   pair: Served[];
   /** A proxy of `server`. */
@@ -51,6 +53,18 @@ export const test = base.extend<Fixtures>({
   installed: [async ({}, use) => use(inject("installed")), { scope: "file" }],
   spirea: [async ({}, use) => use(new Spirea(inject("machine").spirea, inject("tables"))), { scope: "file" }],
   server: [async ({}, use) => use(inject("server")), { scope: "file" }],
+  others: [
+    async ({ spirea }, use) => {
+      // What takes longest comes first.
+      const tables = PROTOCOLS.filter((name) => !COMMON.includes(name)).reverse();
+      const whole = tables.map((name) => spirea.build(name, name));
+      const options = ["--keys", "per-query"];
+      const perQuery = PER_QUERY.map((name) => spirea.build(`${name}-per-query`, name, { options }));
+      await using server = await Server.start(spirea, ...(await Promise.all([...whole, ...perQuery])));
+      await use(server);
+    },
+    { scope: "file" },
+  ],
   pair: [async ({}, use) => use(inject("pair")), { scope: "file" }],
   between: async ({ server }, use) => {
     await using middle = await Middle.before(server.url);

@@ -7,6 +7,8 @@ import * as https from "node:https";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
+import type { Served } from "./servers.js";
+
 /** The headers by which a server lets pages read a response. */
 export const CORS = {
   "access-control-allow-origin": "*",
@@ -196,4 +198,11 @@ export class Middle implements AsyncDisposable {
   async #wait(ms: number): Promise<void> {
     await sleep(ms, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
   }
+}
+
+/** Starts a proxy of each server. */
+export async function proxies(servers: readonly Served[]): Promise<Middle[] & AsyncDisposable> {
+  const all = await Promise.all(servers.map(({ url }) => Middle.before(url)));
+  const stop = async () => void (await Promise.all(all.map((one) => one.stop())));
+  return Object.assign(all, { [Symbol.asyncDispose]: stop });
 }

@@ -1,0 +1,141 @@
+// Look-ups by every protocol, in a page and in Node, and what their servers see of them.
+
+import { describe, expect } from "vitest";
+
+import { RUNTIMES, type Runtime } from "./support/fixtures.js";
+import { FULL } from "./support/machine.js";
+import { type Seen, proxies } from "./support/middle.js";
+import { done, failed } from "./support/outcomes.js";
+import { COMMON, FIELDS, PAIRS, PER_QUERY, PROTOCOLS, ROWS, Server, type Served, value } from "./support/servers.js";
+import { close, connect, get, shareNothing } from "./support/steps.js";
+
+const KEYED = ["exppack-simple", "exppack-double", "double-pack", "hybrid", "onion"];
+const HINTED = ["simple", "double"];
+const OF_PAIRS = [...PAIRS, "dpf-xor-bins"];
+const OTHERS = [...PROTOCOLS.filter((name) => !COMMON.includes(name)), ...PER_QUERY.map((name) => `${name}-per-query`)];
+/** In a page, the short form has a hint, keys, and two servers. */
+const REPRESENTATIVE = ["simple", "hybrid", "dpf-xor"];
+
+const shape = ({ method, what, body, status, answer }: Seen) => [method, what, body.length, status, answer.length];
+const bare = (name: string) => name.replace(/-(per-query|bins)$/, "");
+
+/** Looks up what is there and what is not: both look the same to the servers. */
+async function lookUps(runtime: Runtime, name: string, servers: Served[]): Promise<void> {
+  await using between = await proxies(servers);
+  // Two servers, in any order.
+  const urls = between.map(({ url }) => url).reverse();
+  const { description, storage } = await connect(runtime, urls, name, { keep: "memory" });
+  expect(description).toMatchObject({ protocol: bare(name), entries: ROWS, fields: FIELDS, keyword: true });
+  expect(description.servers).toBe(servers.length);
+  expect(description.version).toHaveLength(64);
+  expect(description.hintBytes > 0).toBe(HINTED.includes(name) || name.endsWith("-per-query"));
+  expect(description.keysBytes > 0).toBe(KEYED.includes(name));
+  expect(storage).toEqual({ kind: "memory", keys: false });
+
+  /** What each server saw of each look-up. */
+  const lookedUp: Seen[][][] = [];
+  const asked: [key: string, found: string[] | null][] = [
+    ["key-7", value(7)],
+    ["key-7", value(7)],
+    ["key-999", value(999)],
+    ["key-1000", null],
+    ["", null],
+  ];
+  for (const [key, expected] of asked) {
+    for (const one of between) one.seen = [];
+    const { values, timings } = done(await runtime.call("lookUp", "client", [key]));
+    expect(values).toEqual([expected]);
+    expect(timings.requests).toBe(1);
+    expect(timings.sentBytes).toBeGreaterThan(0);
+    expect(timings.receivedBytes).toBeGreaterThan(0);
+    lookedUp.push(between.map(({ seen }) => seen));
+    for (const { path, body } of between.flatMap(({ seen }) => seen)) {
+      if (key !== "") expect(body.includes(key) || path.includes(key)).toBe(false);
+    }
+  }
+  // Keys go up once, and everything else is alike: as many requests, as long, whatever is asked for and found.
+  const [first, ...others] = lookedUp.map((ofServers) => ofServers.map((seen) => seen.map(shape)));
+  const expectedOfEach = KEYED.includes(name) ? ["keys", "query"] : ["query"];
+  expect(first!.map((seen) => seen.map(([, what]) => what))).toEqual(servers.map(() => expectedOfEach));
+  const queries = first!.map((seen) => seen.slice(-1));
+  expect(others).toEqual(others.map(() => queries));
+  // The same key was asked for twice: no run of bytes is in both, but for the versions and the keys' names before them.
+  for (const server of servers.keys()) {
+    shareNothing(lookedUp[0]![server]!.at(-1)!.body, lookedUp[1]![server]!.at(-1)!.body);
+  }
+
+  for (const one of between) one.seen = [];
+  await runtime.call("told");
+  const many = done(await runtime.call("lookUp", "client", ["key-3", "key-1500", "key-3", "key-4"]));
+  expect(many.values).toEqual([value(3), null, value(3), value(4)]);
+  // The page is shown every request, and nothing else was sent.
+  const { requests } = await runtime.call("told");
+  const sent = between.flatMap(({ seen }) => seen);
+  const lasts = requests.map(({ url }: { url: string }) => url.split("/").at(-1));
+  expect(lasts).toEqual(sent.map(({ what }) => what));
+  expect(new Set(lasts)).toEqual(new Set(["query"]));
+  await close(runtime);
+}
+
+describe.for(RUNTIMES)("$where", ({ where, test }) => {
+  const short = where === "in a page" && !FULL;
+  const among = (names: string[]) => (short ? names.filter((name) => REPRESENTATIVE.includes(name)) : names);
+
+  test.for(among(COMMON))("look-ups: %s", (name, { runtime, server }) => lookUps(runtime, name, [server]));
+  test.for(among(OTHERS))("look-ups: %s", (name, { runtime, others }) => lookUps(runtime, name, [others]));
+  test.for(among(OF_PAIRS))("look-ups of two servers: %s", (name, { runtime, pair }) => lookUps(runtime, name, pair));
+
+  test("a fetch brings a value of each bin", async ({ runtime, pair }) => {
+    await using between = await proxies(pair);
+    await connect(runtime, between.map(({ url }) => url), "dpf-xor-bins");
+    const keys = Array.from({ length: 12 }, (_, row) => `key-${row}`);
+    const shapes: unknown[] = [];
+    for (const asked of [keys, keys.slice(0, 1), ["none"]]) {
+      for (const one of between) one.seen = [];
+      const found: unknown[] = done(await runtime.call("fetchOnce", "client", asked));
+      expect(found).toHaveLength(asked.length);
+      expect(found[0]).not.toBe("dropped");
+      for (const [row, got] of found.entries()) {
+        if (got !== "dropped") expect(got).toEqual(asked[0] === "none" ? null : value(row));
+      }
+      shapes.push(between.map(({ seen }) => seen.map(shape)));
+    }
+    expect(shapes).toEqual([shapes[0], shapes[0], shapes[0]]);
+    // Twelve keys in eight bins: some bin has two.
+    expect(done(await runtime.call("fetchOnce", "client", keys))).toContain("dropped");
+  });
+
+  test("progress is told", async ({ runtime, server }) => {
+    done(await runtime.call("connect", "hinted", server.url, { database: "simple" }));
+    type Event = { phase: string; done: number; total: number };
+    const ofHint: Event[] = (await runtime.call("told")).progress;
+    expect(new Set(ofHint.map(({ phase }) => phase))).toEqual(new Set(["hint"]));
+    const steps = ofHint.map(({ done }) => done);
+    expect(steps).toEqual([...steps].sort((a, b) => a - b));
+    expect(steps.at(-1)).toBe(ofHint.at(-1)!.total);
+    expect(steps.at(-1)).toBeGreaterThan(0);
+    done(await runtime.call("connect", "keyed", server.url, { database: "onion" }));
+    const ofKeys: Event[] = (await runtime.call("told")).progress;
+    expect(ofKeys.map(({ phase, done, total }) => [phase, done === total])).toEqual([["keys", false], ["keys", true]]);
+    expect(ofKeys[1]!.total).toBeGreaterThan(100_000);
+  });
+
+  test("what is no key of the table is refused", async ({ runtime, server }) => {
+    // An index is no key of a table with keys.
+    await connect(runtime, server.url, "simple");
+    for (const keys of [[7], [-1], ["key-1", 7]]) failed(await runtime.call("lookUp", "client", keys), "bad-request");
+    expect(done(await runtime.call("lookUp", "client", [])).values).toEqual([]);
+    expect(await get(runtime, "key-7")).toEqual(value(7));
+  });
+
+  test("a table without keys is asked by index", async ({ runtime, spirea }) => {
+    const snapshot = spirea.path(`rows-${runtime.name}`);
+    await spirea.run("build", "--input", "table.csv", "--value", "value", "--name", "rows", "--out", snapshot);
+    await using server = await Server.start(spirea, snapshot);
+    expect((await connect(runtime, server.url, "rows")).description.keyword).toBe(false);
+    const rows = [7, 999, 0];
+    expect(done(await runtime.call("lookUp", "client", rows)).values).toEqual(rows.map((row) => value(row).slice(0, 1)));
+    failed(await runtime.call("lookUp", "client", [1000]), "bad-request");
+    failed(await runtime.call("lookUp", "client", ["key-7"]), "bad-request");
+  });
+});
