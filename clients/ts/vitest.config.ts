@@ -8,5 +8,7 @@ export default defineConfig({
     testTimeout: 180_000,
     hookTimeout: 300_000,
     maxWorkers: 2,
+    // Files share a worker's modules and its Chromium; every test has a page of its own.
+    isolate: false,
   },
 });

@@ -3,21 +3,16 @@
 import { describe, expect } from "vitest";
 
 import { RUNTIMES, type Runtime } from "./support/fixtures.js";
-import { FULL } from "./support/machine.js";
 import { type Seen, proxies } from "./support/middle.js";
 import { done, failed } from "./support/outcomes.js";
-import { COMMON, FIELDS, PAIRS, PER_QUERY, PROTOCOLS, ROWS, Server, type Served, value } from "./support/servers.js";
+import { COMMON, FIELDS, OTHERS, PAIRS, ROWS, Server, type Served, bare, value } from "./support/servers.js";
 import { close, connect, get, shareNothing } from "./support/steps.js";
 
 const KEYED = ["exppack-simple", "exppack-double", "double-pack", "hybrid", "onion"];
 const HINTED = ["simple", "double"];
 const OF_PAIRS = [...PAIRS, "dpf-xor-bins"];
-const OTHERS = [...PROTOCOLS.filter((name) => !COMMON.includes(name)), ...PER_QUERY.map((name) => `${name}-per-query`)];
-/** In a page, the short form has a hint, keys, and two servers. */
-const REPRESENTATIVE = ["simple", "hybrid", "dpf-xor"];
 
 const shape = ({ method, what, body, status, answer }: Seen) => [method, what, body.length, status, answer.length];
-const bare = (name: string) => name.replace(/-(per-query|bins)$/, "");
 
 /** Looks up what is there and what is not: both look the same to the servers. */
 async function lookUps(runtime: Runtime, name: string, servers: Served[]): Promise<void> {
@@ -77,10 +72,7 @@ async function lookUps(runtime: Runtime, name: string, servers: Served[]): Promi
   await close(runtime);
 }
 
-describe.for(RUNTIMES)("$where", ({ where, test }) => {
-  const short = where === "in a page" && !FULL;
-  const among = (names: string[]) => (short ? names.filter((name) => REPRESENTATIVE.includes(name)) : names);
-
+describe.for(RUNTIMES)("$where", ({ among, test }) => {
   test.for(among(COMMON))("look-ups: %s", (name, { runtime, server }) => lookUps(runtime, name, [server]));
   test.for(among(OTHERS))("look-ups: %s", (name, { runtime, others }) => lookUps(runtime, name, [others]));
   test.for(among(OF_PAIRS))("look-ups of two servers: %s", (name, { runtime, pair }) => lookUps(runtime, name, pair));

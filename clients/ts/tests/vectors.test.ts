@@ -11,13 +11,13 @@ import { InBrowser } from "./support/browser.js";
 import { RUNTIMES, test as base } from "./support/fixtures.js";
 import { type Params, hintOf, recordsOf } from "./support/hints.js";
 import { ROOT } from "./support/machine.js";
-import { PAIRS, PROTOCOLS } from "./support/servers.js";
+import { PAIRS, PROTOCOLS, bare } from "./support/servers.js";
 
 const FOLDER = join(ROOT, "conformance", "vectors", "client");
 const NAMES = readdirSync(FOLDER).map((file) => file.replace(/\.json$/, "")).sort();
 
 base("there is a vector of every protocol", () => {
-  const protocols = new Set(NAMES.map((name) => name.replace(/-(per-query|bins)$/, "")));
+  const protocols = new Set(NAMES.map(bare));
   expect(protocols).toEqual(new Set([...PROTOCOLS, ...PAIRS]));
 });
 
@@ -50,8 +50,8 @@ beforeAll(async () => {
   await copyFile(join(inject("machine").web, "vectors.wasm"), join(inject("installed"), "vectors.wasm"));
 });
 
-describe.for(RUNTIMES)("$where", ({ test }) => {
-  test.for(NAMES)("%s", async (name, { runtime }) => {
+describe.for(RUNTIMES)("$where", ({ among, test }) => {
+  test.for(among(NAMES))("%s", async (name, { runtime }) => {
     const vector: Vector = JSON.parse(readFileSync(join(FOLDER, `${name}.json`), "utf8"));
     const contents = recordsOf(vector.content, vector.params);
     const hint = await (hints.get(name) ?? hints.set(name, writeHint(name, vector, contents)).get(name));

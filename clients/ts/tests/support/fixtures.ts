@@ -9,9 +9,10 @@ import { inject, test as base } from "vitest";
 
 import { InBrowser, launched } from "./browser.js";
 import { begin, collected, showLog } from "./evidence.js";
+import { FULL } from "./machine.js";
 import { Middle } from "./middle.js";
 import { InNode } from "./node.js";
-import { COMMON, PER_QUERY, PROTOCOLS, Server, type Served, Spirea } from "./servers.js";
+import { OTHERS, Server, type Served, Spirea, bare } from "./servers.js";
 import { Site } from "./site.js";
 
 export type Runtime = InBrowser | InNode;
@@ -22,7 +23,7 @@ interface Fixtures {
   spirea: Spirea;
   /** A server of the tables that most tests need. */
   server: Served;
-  /** A server of all other tables of one server. */
+  /** A server of the tables in OTHERS. */
   others: Served;
   /** Two servers of all tables of two servers. */
   pair: Served[];
@@ -55,12 +56,11 @@ export const test = base.extend<Fixtures>({
   server: [async ({}, use) => use(inject("server")), { scope: "file" }],
   others: [
     async ({ spirea }, use) => {
-      // What takes longest comes first.
-      const tables = PROTOCOLS.filter((name) => !COMMON.includes(name)).reverse();
-      const whole = tables.map((name) => spirea.build(name, name));
-      const options = ["--keys", "per-query"];
-      const perQuery = PER_QUERY.map((name) => spirea.build(`${name}-per-query`, name, { options }));
-      await using server = await Server.start(spirea, ...(await Promise.all([...whole, ...perQuery])));
+      const build = (name: string) => {
+        const options = name.endsWith("-per-query") ? ["--keys", "per-query"] : [];
+        return spirea.build(name, bare(name), { options });
+      };
+      await using server = await Server.start(spirea, ...(await Promise.all(OTHERS.map(build))));
       await use(server);
     },
     { scope: "file" },
@@ -76,14 +76,14 @@ export const test = base.extend<Fixtures>({
       await use(browser);
       await browser.close();
     },
-    { scope: "file" },
+    { scope: "worker" },
   ],
   site: [
     async ({}, use) => {
       await using site = await Site.of(inject("installed"));
       await use(site);
     },
-    { scope: "file" },
+    { scope: "worker" },
   ],
   page: async ({ browser, site }, use) => {
     await using page = await InBrowser.open(await browser.newContext(), site);
@@ -108,8 +108,13 @@ export const browserTest = test.skipIf(CHROMIUM === undefined);
 const inPage = test.extend<{ runtime: Runtime }>({ runtime: async ({ page }, use) => use(page) });
 const inNode = test.extend<{ runtime: Runtime }>({ runtime: async ({ node }, use) => use(node) });
 
-/** Tests with a `runtime`: in a page, and in Node. */
+/** Of tables with a hint, with keys, and on two servers. */
+const REPRESENTATIVE = ["simple", "hybrid", "dpf-xor"];
+const every = (names: string[]) => names;
+const representative = (names: string[]) => names.filter((name) => REPRESENTATIVE.includes(name));
+
+/** Tests with a `runtime`, in a page and in Node, and which of some tables they use there. */
 export const RUNTIMES = [
-  { where: "in a page", test: inPage.skipIf(CHROMIUM === undefined) },
-  { where: "in Node", test: inNode },
+  { where: "in a page", test: inPage.skipIf(CHROMIUM === undefined), among: FULL ? every : representative },
+  { where: "in Node", test: inNode, among: every },
 ];

@@ -9,6 +9,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { showLog } from "./evidence.js";
+import { FULL } from "./machine.js";
 import { ended, endWithParent, run } from "./processes.js";
 
 export const ROWS = 1000;
@@ -16,9 +17,19 @@ export const FIELDS = ["value", "note"];
 export const PROTOCOLS = ["simple", "double", "exppack-simple", "exppack-double", "double-pack", "hybrid", "onion"];
 /** The least work to build, of each kind: a hint, keys, keys of another shape. */
 export const COMMON = ["simple", "hybrid", "onion"];
-export const PER_QUERY = ["exppack-simple", "exppack-double", "hybrid"];
+/** Tables whose queries bring their keys. */
+const PER_QUERY = ["exppack-simple-per-query", "exppack-double-per-query", "hybrid-per-query"];
+/** All other tables of one server; the short form has those of the least work. */
+export const OTHERS = FULL
+  ? [...PROTOCOLS.filter((name) => !COMMON.includes(name)), ...PER_QUERY]
+  : ["exppack-simple", "hybrid-per-query"];
 /** Protocols with two servers. */
 export const PAIRS = ["dpf-xor", "dpf-sum"];
+
+/** The protocol of a table by its name. */
+export function bare(name: string): string {
+  return name.replace(/-(per-query|bins)$/, "");
+}
 
 export function value(row: number): string[] {
   return [`value ${row}`, `note of ${row}`];
