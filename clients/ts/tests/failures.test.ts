@@ -97,21 +97,21 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
     failed(await runtime.call("connect", "other", between.url, { database: "simple", ...HASTY }), "timed-out");
   });
 
-  for (const status of [500, 502, 404, 418, 302, 204]) {
-    test(`status ${status}, which no server of ours gives`, async ({ runtime, between }) => {
-      await connect(runtime, between.url);
+  test("statuses that no server of ours gives", async ({ runtime, between }) => {
+    await connect(runtime, between.url);
+    for (const status of [500, 502, 404, 418, 302, 204]) {
       const headers = { ...CORS, "content-type": "text/html", ...(status === 302 && { location: "/elsewhere" }) };
       between.fate = instead("query", { status, headers, body: Buffer.from(status === 204 ? "" : "<h1>no</h1>") });
-      const before = between.seen.length;
+      between.seen = [];
       const error = failed(await runtime.call("lookUp", "client", [KEY]), "unexpected-status");
       silent(error);
       // Browsers do not tell which redirection it was.
       expect(status === 302 ? [302, 307] : [status]).toContain(error.status);
-      expect(new Set(between.seen.slice(before).map(({ what }) => what))).toEqual(new Set(["query"]));
+      expect(new Set(between.seen.map(({ what }) => what))).toEqual(new Set(["query"]));
       between.fate = passedOn;
       expect(await get(runtime)).toEqual(value(5));
-    });
-  }
+    }
+  });
 
   test("a refusal is passed on, and a passing one is tried again", async ({ runtime, server, between }) => {
     const error = failed(await runtime.call("connect", "client", server.url, { database: "nothing", ...HASTY }), "refused");

@@ -57,7 +57,7 @@ test.for(RESOLUTIONS)("its types hold in a program that is compiled strictly: %s
   const compiler = join(CLIENT, "node_modules", "typescript", "bin", "tsc");
   // Without those of Node.
   const types = ["--lib", "es2022,dom", "--typeRoots", folder];
-  const strict = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
+  const strict = ["--noEmit", "--skipDefaultLibCheck", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
   await run(process.execPath, [compiler, ...strict, ...types, ...resolution.split(" "), "consumer.ts"], { cwd: installed });
 });
 

@@ -2,8 +2,10 @@
 
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
-import { openSync, closeSync, readFileSync } from "node:fs";
+import { once } from "node:events";
+import { closeSync, openSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
+import { type IncomingMessage, get } from "node:http";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -108,7 +110,7 @@ export class Server implements Served, AsyncDisposable {
       return new Server(child, url, admin, log);
     } catch (error) {
       child.kill("SIGKILL");
-      throw new Error(`the server does not start: ${error}\n${readFileSync(log, "utf8")}`, { cause: error });
+      throw new Error(`the server does not start: ${error}\n${readFileSync(log, "utf8")}`);
     }
   }
 
@@ -135,11 +137,18 @@ async function addresses(child: ChildProcess, count: number): Promise<string[]> 
 }
 
 async function ready(url: string): Promise<void> {
-  const late = AbortSignal.timeout(60_000);
+  const signal = AbortSignal.timeout(180_000);
   for (;;) {
-    const { status } = await fetch(`${url}/readyz`, { signal: late });
+    const status = await statusOf(`${url}/readyz`, signal);
     if (status === 200) return;
     assert.equal(status, 503, "the status of /readyz");
-    await sleep(10, undefined, { signal: late });
+    await sleep(10, undefined, { signal });
   }
+}
+
+/** The status of a response, whose connection is closed: a server counts those that are open. */
+async function statusOf(url: string, signal: AbortSignal): Promise<number | undefined> {
+  const [response] = (await once(get(url, { agent: false, signal }), "response")) as [IncomingMessage];
+  response.resume();
+  return response.statusCode;
 }
