@@ -6,7 +6,7 @@ import { join } from "node:path";
 
 import type { TestProject } from "vitest/node";
 
-import { type Machine, machine } from "./machine.js";
+import { type Machine, machine, need } from "./machine.js";
 import { installPackage } from "./package.js";
 import { COMMON, PAIRS, ROWS, Server, type Served, Spirea, writeTable } from "./servers.js";
 
@@ -28,6 +28,7 @@ const addresses = ({ url, admin, log }: Server): Served => ({ url, admin, log })
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const found = machine();
+  need(join(found.web, "vectors.wasm"), "build it (python3 scripts/web.py --vectors), or set SPIREA_WEB to its folder");
   if (found.chromium === undefined) {
     console.warn("Chromium is missing: the tests in a browser are skipped (Debian: apt-get install chromium)");
   }

@@ -28,28 +28,25 @@ export class Missing extends Error {
   override readonly name = "Missing";
 }
 
-/**
- * Finds everything.
- * @throws Missing: names the first thing that is missing.
- */
+/** @throws Missing: names the first thing that is missing. */
 export function machine(): Machine {
   const spirea = resolve(process.env["SPIREA"] ?? join(TARGET, "debug", "spirea"));
   need(spirea, "build the program (cargo build --locked --package spirea-cli), or set SPIREA to its path");
-  need(join(CLIENT, "dist", "browser.js"), "build the package (python3 scripts/web.py --vectors)");
+  need(join(CLIENT, "dist", "browser.js"), "build the package (python3 scripts/web.py)");
   const web = resolve(process.env["SPIREA_WEB"] ?? join(TARGET, "web"));
-  need(join(web, "vectors.wasm"), "build it (python3 scripts/web.py --vectors), or set SPIREA_WEB to its folder");
   const demo = join(web, "..", "share", "spirea", "web");
-  need(join(demo, "demo.js"), "build the demo page (python3 scripts/web.py --vectors)");
+  need(join(demo, "demo.js"), "build the demo page (python3 scripts/web.py)");
   return { spirea, chromium: findChromium(), web, demo };
 }
 
-function need(path: string, remedy: string): void {
+/** @throws Missing: there is no such file; names the remedy. */
+export function need(path: string, remedy: string): void {
   if (!existsSync(path)) throw new Missing(`${path} is missing: ${remedy}`);
 }
 
 const INSTALL = "install it (Debian: apt-get install chromium), or set CHROMIUM to its path";
 
-export function findChromium(): string | undefined {
+function findChromium(): string | undefined {
   const named = process.env["CHROMIUM"];
   if (named !== undefined) {
     if (!isProgram(named)) throw new Missing(`CHROMIUM names ${named}, which is no program: ${INSTALL}`);

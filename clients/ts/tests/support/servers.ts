@@ -20,7 +20,7 @@ export const PROTOCOLS = ["simple", "double", "exppack-simple", "exppack-double"
 /** The least work to build, of each kind: a hint, keys, keys of another shape. */
 export const COMMON = ["simple", "hybrid", "onion"];
 /** Tables whose queries bring their keys. */
-const PER_QUERY = ["exppack-simple-per-query", "exppack-double-per-query", "hybrid-per-query"];
+export const PER_QUERY = ["exppack-simple-per-query", "exppack-double-per-query", "hybrid-per-query"];
 /** All other tables of one server; the short form has those of the least work. */
 export const OTHERS = FULL
   ? [...PROTOCOLS.filter((name) => !COMMON.includes(name)), ...PER_QUERY]
