@@ -113,8 +113,7 @@ test-python: tests-built $(PYTHON_PACKAGE)/installed
 	CARGO="$(CARGO)" python3 scripts/test_python.py $(PYTHON_PACKAGE)/bin/python
 
 # The package for JavaScript and the demo page, compiled where it is not kept: docs/browser.md. Its tests in Chromium without a
-# window, which the script installs where it may, and in Node; and what look-ups take in Chromium, as JSON.
-WEB = target/web-tests
+# window and in Node; CI_FULL=1 is their long form. And what look-ups take in Chromium, as JSON.
 .PHONY: web check-web test-web bench-web
 web: | check-rust
 	CARGO="$(CARGO)" python3 scripts/web.py
@@ -122,11 +121,13 @@ web: | check-rust
 check-web: | check-rust
 	CARGO="$(CARGO)" python3 scripts/web.py --check-reproducible
 
-test-web: tests-built $(WEB)/installed
-	CARGO="$(CARGO)" $(WEB)/bin/python scripts/test_web.py target/debug/spirea
+test-web: tests-built
+	CARGO="$(CARGO)" python3 scripts/web.py --vectors
+	cd clients/ts && SPIREA="$(CURDIR)/target/debug/spirea" npm test
 
-bench-web: demo-build $(WEB)/installed
-	@CARGO="$(CARGO)" $(WEB)/bin/python scripts/test_web.py target/debug/spirea --bench
+bench-web: demo-build
+	@CARGO="$(CARGO)" python3 scripts/web.py >&2
+	@cd clients/ts && SPIREA="$(CURDIR)/target/debug/spirea" npm run --silent bench
 
 # Whole clusters on a real Ray of several nodes on this machine, with faults: docs/scale-out.md. `make test` has the short
 # form, test-cluster the long one.
@@ -138,13 +139,12 @@ test-cluster-short: tests-built $(CLUSTER)/installed
 test-cluster: tests-built $(CLUSTER)/installed
 	CARGO="$(CARGO)" SPIREA_CLUSTER=long python3 scripts/test_cluster.py $(CLUSTER)/bin/python -s
 
-# What these five need of others.
+# What these four need of others.
 $(REFERENCE)/installed: conformance/client/requirements.txt
 $(OPENAPI)/installed: conformance/openapi/requirements.txt
 $(PYTHON_PACKAGE)/installed: python/tests/requirements.txt python/tests/weights.txt
 $(CLUSTER)/installed: python/tests/requirements.cluster.txt
-$(WEB)/installed: clients/ts/tests/requirements.txt
-$(REFERENCE)/installed $(OPENAPI)/installed $(PYTHON_PACKAGE)/installed $(CLUSTER)/installed $(WEB)/installed:
+$(REFERENCE)/installed $(OPENAPI)/installed $(PYTHON_PACKAGE)/installed $(CLUSTER)/installed:
 	python3 -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
 	$(foreach without,$(filter %weights.txt,$^),$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
