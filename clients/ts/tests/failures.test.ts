@@ -7,7 +7,7 @@ import { RUNTIMES, browserTest, test } from "./support/fixtures.js";
 import { CORS, Middle, type Reply, instead, on, passedOn } from "./support/middle.js";
 import { printedBy } from "./support/node.js";
 import { aborted, done, failed } from "./support/outcomes.js";
-import { HASTY, KEY, connectHastily as connect, get, silent } from "./support/steps.js";
+import { HASTY, IMPATIENT, KEY, connectHastily as connect, get, silent } from "./support/steps.js";
 import { value } from "./support/servers.js";
 
 const OPTIONS: Record<string, unknown[]> = {
@@ -57,20 +57,20 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
   });
 
   test("a host that is not known and a server that is not trusted", async ({ runtime }) => {
-    const patient = { database: "simple", ...HASTY, timeout: 60_000 };
+    const options = { database: "simple", ...HASTY };
     const inNode = runtime.name === "node";
     // Browsers do not tell.
-    const unknown = await runtime.call("connect", "client", "http://x.invalid", patient);
+    const unknown = await runtime.call("connect", "client", "http://x.invalid", options);
     failed(unknown, inNode ? "unknown-host" : "unreachable");
     await using middle = await Middle.before(undefined, await certificateOfNobody());
-    const untrusted = await runtime.call("connect", "client", middle.url, patient);
+    const untrusted = await runtime.call("connect", "client", middle.url, options);
     const { message } = failed(untrusted, inNode ? "untrusted-server" : "unreachable");
     expect(message.includes("browser")).toBe(!inNode);
     expect(middle.seen).toEqual([]);
   });
 
   test("a slow network is waited for as long as something comes", async ({ runtime, between }) => {
-    await connect(runtime, between.url);
+    await connect(runtime, between.url, "simple", IMPATIENT);
     between.fate = on("query", (reply) => ({ ...reply, pieces: Math.floor(reply.body.length / 20) + 1, pause: 100 }));
     // Longer than the time limit in all, and never silent for so long.
     expect(await get(runtime)).toEqual(value(5));
@@ -82,8 +82,8 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
 
   test("an upload is waited for by its length", async ({ runtime, between }) => {
     // Hundreds of kilobytes of keys, which take longer to come in than a server may be silent.
-    between.upload = 2 * HASTY.timeout;
-    await connect(runtime, between.url, "onion", { keep: "memory" });
+    between.upload = 2 * IMPATIENT.timeout;
+    await connect(runtime, between.url, "onion", { ...IMPATIENT, keep: "memory" });
     expect(await get(runtime)).toEqual(value(5));
     const [keys, ...others] = between.asked("keys");
     expect(others).toEqual([]);
@@ -91,10 +91,10 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
   });
 
   test("a server that says nothing", async ({ runtime, between }) => {
-    await connect(runtime, between.url);
+    await connect(runtime, between.url, "simple", IMPATIENT);
     between.fate = between.silence;
     silent(failed(await runtime.call("lookUp", "client", [KEY]), "timed-out"));
-    failed(await runtime.call("connect", "other", between.url, { database: "simple", ...HASTY }), "timed-out");
+    failed(await runtime.call("connect", "other", between.url, { database: "simple", ...IMPATIENT }), "timed-out");
   });
 
   test("statuses that no server of ours gives", async ({ runtime, between }) => {
@@ -135,7 +135,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
   test("a look-up that is aborted, and the next one", async ({ runtime, between }) => {
     for (const database of ["simple", "hybrid"]) {
       between.fate = passedOn;
-      await connect(runtime, between.url, database, { timeout: 60_000 });
+      await connect(runtime, between.url, database);
       expect(await get(runtime)).toEqual(value(5));
       between.fate = between.silence;
       const queries = between.asked("query").length;

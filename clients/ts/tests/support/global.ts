@@ -54,7 +54,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
       const snapshots = await Promise.all([...PAIRS.map((name) => spirea.build(name, name)), bins]);
       return Promise.all(["0", "1"].map((party) => start(snapshots, "--party", party)));
     };
-    const [server, both] = await Promise.all([common(), pair(), installPackage(installed)]);
+    const started = [common(), pair(), installPackage(installed)] as const;
+    // None goes on behind a failure of another.
+    await Promise.allSettled(started);
+    const [server, both] = await Promise.all(started);
     project.provide("machine", found);
     project.provide("installed", installed);
     project.provide("tables", tables);

@@ -8,8 +8,10 @@ import { type Failure, done } from "./outcomes.js";
 import { keysNamed } from "./wire.js";
 
 export const KEY = "key-5";
-/** Quick to give up. */
-export const HASTY = { attempts: 2, maxPause: 50, patience: 2000, timeout: 1500 };
+/** Tries twice, and pauses shortly. */
+export const HASTY = { attempts: 2, maxPause: 50 };
+/** Gives a server up that says nothing: for tests of servers that do. */
+export const IMPATIENT = { ...HASTY, patience: 2000, timeout: 1500 };
 
 /** Connects; returns how it stands with the client. */
 export async function connect(runtime: Runtime, url: unknown, database: string, options: object = {}): Promise<any> {
