@@ -139,7 +139,7 @@ test-cluster-short: tests-built $(CLUSTER)/installed
 test-cluster: tests-built $(CLUSTER)/installed
 	CARGO="$(CARGO)" SPIREA_CLUSTER=long python3 scripts/test_cluster.py $(CLUSTER)/bin/python -s
 
-# What these four need of others.
+# Python packages that these four need.
 $(REFERENCE)/installed: conformance/client/requirements.txt
 $(OPENAPI)/installed: conformance/openapi/requirements.txt
 $(PYTHON_PACKAGE)/installed: python/tests/requirements.txt python/tests/weights.txt
