@@ -70,7 +70,7 @@ async function ask(page: Page, key: string, verdict: string): Promise<void> {
   await page.locator("#ask:enabled").waitFor();
 }
 
-/** What assistive technology is told of the page behind a look-up; what differs from time to time is in capital letters. */
+/** The page behind a look-up, as assistive technology sees it. Capital letters stand for values that vary. */
 const STRUCTURE = `
 - banner:
   - heading "Is it on the list?" [level=1]

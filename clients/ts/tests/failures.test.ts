@@ -119,7 +119,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
     const error = failed(await runtime.call("connect", "client", server.url, { database: "nothing", ...HASTY }), "refused");
     expect(error).toMatchObject({ status: 404, refusal: "UNKNOWN_DATABASE" });
     await connect(runtime, between.url);
-    // What a balancer of loads says while a server is being replaced.
+    // A load balancer says so while a server is being replaced.
     const busy = (after: string): Reply => ({ status: 503, headers: { ...CORS, "retry-after": after }, body: Buffer.from("busy") });
     const once = [busy("0")];
     between.fate = (seen, ask) => (seen.what === "query" && once.pop()) || ask();
@@ -128,7 +128,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
     const [first, second, ...others] = between.asked("query");
     expect(others).toEqual([]);
     expect(first!.body.equals(second!.body)).toBe(true);
-    // Who asks for more time than the client has is not asked again.
+    // A server that asks for more time than the client has is not asked again.
     between.fate = instead("query", busy("3600"));
     expect(failed(await runtime.call("lookUp", "client", [KEY]), "unexpected-status").status).toBe(503);
     expect(between.asked("query")).toHaveLength(3);

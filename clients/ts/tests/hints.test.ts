@@ -64,7 +64,7 @@ browserTest("a hint is kept, and a damaged one is fetched again", async ({ page,
       if (damaged) expect(await page.stored("damage", "hint", how)).toBeGreaterThan(0);
       await connect(page, between.url, "signed", options);
       expect(await get(page, "key-5")).toEqual(value(5));
-      // What may be a beginning is gone on with first. What was fetched in its place is whole.
+      // The client first resumes a hint that may be a beginning. The hint fetched in its place is whole.
       expect(damaged ? [1, 2] : [0], how).toContain(between.asked("hint").length - before);
     }
   }
@@ -137,7 +137,7 @@ browserTest("halves of hints do not heap up", async ({ page, longOnes }) => {
   await halfAHint(page, between);
   expect(Object.values(await hints(page)).sort((a, b) => a - b)).toEqual([4 << 20, whole]);
   await page.reload();
-  // What is more than may be read is not read, and is removed.
+  // The client removes hints that are longer than it may read.
   const refused = await page.call("connect", "client", between.url, { database: "long", maxHintBytes: 1 << 20 });
   failed(refused, "hint-too-large");
   expect(await hints(page)).toEqual({});
@@ -210,7 +210,7 @@ test("buffers that held secrets hold zeros", async ({ installed }) => {
 test("two clients of a program have one folder", async ({ node, longOnes, folder }) => {
   const cache = join(folder, "cache");
   await mkdir(cache);
-  // What a program left that ended in the middle, and what another one is writing.
+  // One file of a program that ended in the middle, and one that another program is writing.
   const [abandoned, fresh] = ["1.spirea1.tmp", "2.spirea1.tmp"];
   for (const file of [abandoned, fresh]) await writeFile(join(cache, file), "half");
   await utimes(join(cache, abandoned), 0, 0);

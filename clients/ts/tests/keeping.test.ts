@@ -1,4 +1,4 @@
-// What is kept between visits, and what becomes of it when it is damaged, denied, full or used twice.
+// Storage between visits: kept, damaged, denied, full, or used twice.
 
 import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -161,7 +161,7 @@ browserTest("storage that becomes full keeps no used secret", async ({ page, bet
   const full = { kind: "memory", keys: false, reason: "full" };
   await vi.waitFor(async () => expect((await page.call("standing", "client")).storage).toEqual(full), { timeout: 30_000 });
   await close(page);
-  // What was there has been used.
+  // The stored secret has been used.
   expect(await page.stored("counts")).not.toHaveProperty("secret");
   await page.reload();
   await connect(page, between.url, "hybrid");

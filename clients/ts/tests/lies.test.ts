@@ -32,7 +32,7 @@ function damaged(at: number): Change {
   });
 }
 
-/** What a server answers in place of the right answer, and the codes with which a look-up may fail then. */
+/** Wrong answers, and the codes with which a look-up may fail then. */
 const LIES: Record<string, [Change, ...codes: string[]]> = {
   "another answer": [body(flipped), "wrong-answer"],
   zeros: [body((bytes) => Buffer.concat([bytes.subarray(0, 200)], bytes.length)), "wrong-answer", "unusable-response"],
@@ -67,7 +67,7 @@ browserTest.for(FULL ? ["simple", "hybrid"] : ["hybrid"])("answers that are lies
   expect(page.errors).toEqual([]);
 });
 
-/** What a server does with a query of a look-up of four requests. */
+/** Replies to one query of a look-up of four requests. */
 const FATES: Record<string, Change> = {
   damaged: body(flipped),
   "damaged and replaced": body((bytes) => withNewest(flipped(bytes), Buffer.alloc(32))),
@@ -155,12 +155,12 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
           failed(outcome, ...outcomes);
           wrong += 1;
         } else {
-          // What is no part of what a configuration vouches for may be another.
+          // Parts that the configuration's hash does not cover may change.
           expect(outcomes).toContain("right");
           expect(await get(runtime)).toEqual(value(5));
         }
       }
-      // Without a pinned key that is the list of versions, at the end, alone.
+      // Without a pinned key, the list of versions at the end is the only such part.
       expect(wrong).toBe(PLACES + 2);
       between.fate = passedOn;
       await connect(runtime, between.url);

@@ -1,4 +1,4 @@
-// What `npm pack` makes, and what it is where it is installed.
+// The package that `npm pack` makes, where it is installed.
 
 import { readFile, readdir } from "node:fs/promises";
 import { existsSync } from "node:fs";

@@ -27,7 +27,7 @@ async function lookUps(runtime: Runtime, name: string, servers: Served[]): Promi
   expect(description.keysBytes > 0).toBe(KEYED.includes(name));
   expect(storage).toEqual({ kind: "memory", keys: false });
 
-  /** What each server saw of each look-up. */
+  /** The requests of each look-up, by server. */
   const lookedUp: Seen[][][] = [];
   const asked: [key: string, found: string[] | null][] = [
     ["key-7", value(7)],

@@ -34,7 +34,7 @@ browserTest.for(CHANGING)("a new version between two look-ups: %s", async (proto
     const found = done(await page.call("lookUp", "client", ["key-5", "key-6", "key-7"]));
     expect(found.values).toEqual([["new"], null, first(7)]);
     expect(found.description.version).not.toBe(before);
-    // What was kept serves the version after, which has the same base.
+    // The kept hint serves the next version, which has the same base.
     await page.reload();
     await connect(page, between.url, name);
     expect(done(await page.call("lookUp", "client", ["key-5", "key-8"])).values).toEqual([["new"], first(8)]);

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 pub(crate) trait Each: IndexedParallelIterator {
     /// Calls `body` for each item.
     fn each(self, body: &(dyn Fn(Self::Item) + Sync)) {
-        self.for_each(|item| body(item));
+        self.for_each(body);
     }
 
     /// Calls `body` for each item with a state that `init` makes for each run of items on one thread.
@@ -21,7 +21,7 @@ pub(crate) trait Each: IndexedParallelIterator {
 
     /// Collects the results of `body`, in the order of the items.
     fn collected<T: Send, C: FromParallelIterator<T>>(self, body: &(dyn Fn(Self::Item) -> T + Sync)) -> C {
-        self.map(|item| body(item)).collect()
+        self.map(body).collect()
     }
 
     /// Collects the results of `body` likewise, with a state that `init` makes for each run of items on one thread.

@@ -1,4 +1,4 @@
-// What a failing test's message shows beside the failure: logs of servers, and what pages wrote to their console.
+// Logs of servers, and consoles of pages, for the messages of failing tests.
 
 import { readFileSync, statSync } from "node:fs";
 

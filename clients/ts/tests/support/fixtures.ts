@@ -1,4 +1,4 @@
-// What tests share: the package as npm installs it, servers, a page in Chromium, a program in Node.
+// Fixtures of the tests: the package as npm installs it, servers, a page in Chromium, a program in Node.
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

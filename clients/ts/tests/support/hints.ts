@@ -1,4 +1,4 @@
-// What the tests compute of the committed vectors by themselves: records, and hints, as docs/wire.md has them.
+// Records and hints of the committed vectors, computed from docs/wire.md alone.
 
 import { chacha20orig } from "@noble/ciphers/chacha.js";
 import { blake3 } from "@noble/hashes/blake3.js";

@@ -1,4 +1,4 @@
-// What the tests need of the machine, and the remedy where it is missing.
+// Programs and files that the tests need, and the remedy where one is missing.
 
 import { accessSync, constants, existsSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";

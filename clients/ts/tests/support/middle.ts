@@ -17,7 +17,7 @@ export const CORS = {
 
 /** A request, as the proxy saw it. */
 export class Seen {
-  /** What was replied. */
+  /** The reply's status. */
   status = 0;
   answer: Buffer = Buffer.alloc(0);
 
@@ -48,7 +48,7 @@ export interface Reply {
   endless?: Buffer;
 }
 
-/** What becomes of a request: a reply, made with or without the server's own, or nothing but a closed connection. */
+/** The answer to a request: a reply, made with or without the server's own, or nothing but a closed connection. */
 export type Fate = (seen: Seen, ask: () => Promise<Reply>) => Promise<Reply | undefined> | Reply | undefined;
 
 export const passedOn: Fate = (_, ask) => ask();

@@ -1,4 +1,4 @@
-// What came of a call of page/harness.mjs.
+// Outcomes of calls of page/harness.mjs.
 
 import { expect } from "vitest";
 

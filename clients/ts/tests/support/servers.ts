@@ -131,7 +131,7 @@ async function addresses(child: ChildProcess, count: number): Promise<string[]> 
     found.push(...(line.match(/http:\/\/127\.0\.0\.1:\d+/) ?? []));
     if (found.length === count) break;
   }
-  // What is printed later is nobody's to read, and must not fill the pipe.
+  // Later output is dropped, so that it does not fill the pipe.
   child.stdout!.resume();
   return found;
 }
