@@ -53,7 +53,7 @@ enum Action {
     /// Build a snapshot from a table.
     Build(build::Options),
     /// Compare the protocols for a table, on this machine.
-    Plan(plan::Options),
+    Plan(plan::Command),
     /// Explain a snapshot: shapes, sizes, anonymity set, failure bound, and what a look-up tells whom.
     Inspect(inspect::Options),
     /// Publish a base or changes of it in a repository.

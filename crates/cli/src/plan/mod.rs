@@ -2,13 +2,12 @@
 
 mod gpus;
 mod pim;
+mod rates;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use spirea_backend::Backend as _;
-use spirea_cpu::CpuBackend;
 use spirea_protocols::Table;
 use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
 use spirea_protocols::parameters::Failure;
@@ -18,12 +17,22 @@ use spirea_store::{BuildOptions, Manifest, Proving, Snapshot, Statistics, survey
 
 use crate::input::InputOptions;
 use crate::inspect::{explain_longest, explain_records};
-use crate::output::{bytes, note, parse_bytes, parse_count, print_line, seconds};
+use crate::output::{bytes, parse_bytes, parse_count, print_line, seconds};
 use crate::progress::Bars;
 use crate::status::Status;
 use crate::threads::Threads;
 use gpus::{Gpu, GpuGroup, GpuOptions};
 use pim::{Pim, PimOptions};
+use rates::RatesOptions;
+
+/// What to plan for, and at which rates.
+#[derive(Args)]
+pub struct Command {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    rates: RatesOptions,
+}
 
 /// What to plan for.
 #[derive(Args)]
@@ -249,12 +258,10 @@ struct Step<'a> {
     seconds: f64,
 }
 
-/// Measures this machine and prints the plan.
-pub fn run(options: &Options) -> anyhow::Result<Status> {
+/// Prints the plan at the rates of this machine, or of a file.
+pub fn run(Command { options, rates }: &Command) -> anyhow::Result<Status> {
     let wanted = options.wanted()?;
-    let backend = CpuBackend::new(options.threads.count())?;
-    note(&format!("measuring {} with {} thread(s)", backend.name(), backend.threads()));
-    let rates = Rates::measure(&backend, &options.security.ring_sets())?;
+    let rates = rates.rates(options.threads, options.security)?;
     let devices = options.devices(&rates)?;
     let plans = planner::plan(wanted.records, wanted.record_bytes, &options.needs(), &rates);
     let best = planner::recommended(&plans);

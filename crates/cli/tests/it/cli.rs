@@ -6,7 +6,7 @@ use std::process::Command;
 use spirea_protocols::registry::NAMES;
 use tempfile::TempDir;
 
-use crate::command::{SPIREA, Server, expect, folder_with, refusal, spirea, text};
+use crate::command::{RATES, SPIREA, Server, expect, folder_with, refusal, spirea, text};
 
 /// What `plan` has a line for: each protocol, and three once more whose queries bring their keys.
 const PLANS: usize = NAMES.len() + 3;
@@ -139,18 +139,63 @@ fn every_protocol_looks_up_keys_and_indices() {
 #[test]
 fn a_plan_names_what_a_gpu_has_no_memory_for() {
     let folder = folder_with(&[]);
-    let plan =
-        |gpu: &str| ["plan", "--records", "10000", "--record-bytes", "64", "--gpu", gpu].map(String::from);
-    let output = |gpu: &str| {
-        let arguments = plan(gpu);
-        text(&expect(folder.path(), 0, &arguments.each_ref().map(String::as_str)).stdout)
-    };
+    let plan = ["plan", "--records", "10000", "--record-bytes", "64", RATES[0], RATES[1], "--gpu"];
+    let output = |gpu: &str| text(&expect(folder.path(), 0, &[&plan[..], &[gpu]].concat()).stdout);
     let (small, large) = (output("1KiB:3000"), output("80GiB:3000"));
     assert_eq!(small.matches("too big").count(), PLANS, "{small}");
     assert!(!large.contains("too big") && large.contains("recommended: "), "{large}");
-    let arguments = plan("3000");
-    let refused = refusal(folder.path(), &arguments.each_ref().map(String::as_str));
+    let refused = refusal(folder.path(), &[&plan[..], &["3000"]].concat());
     assert!(refused.contains("94GiB:3480"), "{refused}");
+}
+
+/// The only test of this file that measures the machine for a plan.
+#[test]
+fn a_plan_of_saved_rates_is_the_plan_that_was_measured() {
+    let folder = folder_with(&[]);
+    let folder = folder.path();
+    let plan = |more: &[&str]| {
+        let arguments = ["plan", "--records", "10000", "--record-bytes", "64", "--threads", "1", "--json"];
+        expect(folder, 0, &[&arguments[..], more].concat())
+    };
+    let measured = plan(&["--save-rates", "rates.json"]);
+    assert!(text(&measured.stderr).contains("measuring cpu"), "{}", text(&measured.stderr));
+    let read = plan(&["--rates", "rates.json"]);
+    assert_eq!(text(&read.stdout), text(&measured.stdout));
+    assert_eq!(text(&read.stderr), "");
+    let lines: Vec<serde_json::Value> =
+        text(&read.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), PLANS);
+    for line in &lines {
+        let steps = line["steps"].as_array().unwrap();
+        assert!(steps.iter().all(|step| step["seconds"].as_f64() > Some(0.0)), "{line}");
+    }
+    // A level of security that was not asked for then has its rates too.
+    plan(&["--rates", "rates.json", "--security", "conservative"]);
+
+    let saved = std::fs::read_to_string(folder.join("rates.json")).unwrap();
+    let mut other: serde_json::Value = serde_json::from_str(&saved).unwrap();
+    other["processor"] = "Abacus 3000".into();
+    std::fs::write(folder.join("other.json"), other.to_string()).unwrap();
+    let elsewhere = plan(&["--rates", "other.json"]);
+    assert_eq!(text(&elsewhere.stdout), text(&measured.stdout));
+    let said = text(&elsewhere.stderr);
+    assert!(said.starts_with("other.json: measured on Abacus 3000 with 1 thread(s)"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn rates_that_cannot_be_read_are_refused_with_file_field_and_remedy() {
+    let wrong = std::fs::read_to_string(RATES[1]).unwrap().replace("scanned-byte", "scanned-bit");
+    let folder = folder_with(&[("wrong.json", &wrong)]);
+    let plan = |rates: &str| {
+        refusal(folder.path(), &["plan", "--records", "9", "--record-bytes", "9", "--rates", rates])
+    };
+    let said = plan("wrong.json");
+    for part in ["wrong.json: ", "seconds.scanned-byte is missing", "spirea plan --save-rates"] {
+        assert!(said.contains(part), "{part:?} is missing from\n{said}");
+    }
+    let said = plan("none.json");
+    assert!(said.contains("none.json: ") && said.contains("spirea plan --save-rates"), "{said}");
 }
 
 #[test]
@@ -158,7 +203,7 @@ fn a_plan_tells_how_gpus_divide_a_database_and_why() {
     let folder = folder_with(&[]);
     let plan = |more: &[&str]| {
         let arguments = ["plan", "--records", "100000", "--record-bytes", "64", "--gpus", "4"];
-        text(&expect(folder.path(), 0, &[&arguments[..], more].concat()).stdout)
+        text(&expect(folder.path(), 0, &[&arguments[..], &RATES, more].concat()).stdout)
     };
     let lines = |more: &[&str]| -> Vec<serde_json::Value> {
         let more = [more, &["--json"]].concat();
@@ -187,7 +232,7 @@ fn a_plan_tells_how_gpus_divide_a_database_and_why() {
 #[test]
 fn a_plan_recommends_a_protocol_of_two_servers_where_there_are_two() {
     let folder = folder_with(&[]);
-    let arguments = ["plan", "--records", "10000", "--record-bytes", "64", "--servers"];
+    let arguments = ["plan", "--records", "10000", "--record-bytes", "64", RATES[0], RATES[1], "--servers"];
     let plan = |servers| text(&expect(folder.path(), 0, &[&arguments[..], &[servers]].concat()).stdout);
     let (one, two) = (plan("1"), plan("2"));
     assert_eq!(one.matches("needs two servers").count(), 2, "{one}");
@@ -387,7 +432,9 @@ fn a_port_in_use_and_a_server_that_is_not_there_are_explained() {
     let address = taken.local_addr().unwrap().to_string();
     let said = refusal(folder, &["serve", "t", "--listen", &address]);
     assert!(said.contains(&address), "{said}");
-    drop(taken);
+    // This end of a connection keeps its port from everyone else, and nobody listens there.
+    let connection = std::net::TcpStream::connect(&address).unwrap();
+    let address = connection.local_addr().unwrap().to_string();
     let said = refusal(folder, &["get", &format!("http://{address}"), "t", "a"]);
     assert!(said.contains(&address), "{said}");
 }
@@ -510,7 +557,7 @@ fn two_servers_answer_a_query_for_a_row_of_each_bin() {
     assert!(text(&changed.stdout).contains("100 rows, no changes"), "{}", text(&changed.stdout));
     let plan =
         ["plan", "--records", "10000", "--record-bytes", "64", "--servers", "2", "--bins", "8", "--json"];
-    let plan = text(&expect(folder, 0, &plan).stdout);
+    let plan = text(&expect(folder, 0, &[&plan[..], &RATES].concat()).stdout);
     let lines: Vec<serde_json::Value> =
         plan.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let xor = lines.iter().find(|line| line["protocol"] == "dpf-xor").unwrap();

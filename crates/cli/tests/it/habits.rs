@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use crate::command::{SPIREA, expect, folder_with, refusal, text};
+use crate::command::{RATES, SPIREA, expect, folder_with, refusal, text};
 
 fn rows_of(folder: &std::path::Path, table: &str) -> u64 {
     let said = text(&expect(folder, 0, &["inspect", table, "--json"]).stdout);
@@ -74,7 +74,7 @@ fn spreadsheets_files_are_read_or_told_how_to() {
 #[test]
 fn sizes_and_counts_are_read_as_people_write_them() {
     let folder = folder_with(&[]);
-    let arguments = ["plan", "--records", "2e3", "--record-bytes", "0.5K", "--json", "--threads", "1"];
+    let arguments = ["plan", "--records", "2e3", "--record-bytes", "0.5K", "--json", RATES[0], RATES[1]];
     let plan = text(&expect(folder.path(), 0, &arguments).stdout);
     let of_dpf = plan.lines().find(|line| line.contains("dpf-xor")).unwrap();
     let of_dpf: serde_json::Value = serde_json::from_str(of_dpf).unwrap();
@@ -157,7 +157,7 @@ fn a_plan_is_made_of_the_file_that_would_be_built() {
     let folder = folder_with(&[("t.csv", "k,v\na,1\nb,22\nc,333\n"), ("twice.csv", "k,v\na,1\na,2\n")]);
     let folder = folder.path();
     let plan = |more: &[&str]| {
-        let arguments = [&["plan", "--threads", "1", "--input", "t.csv", "--value", "v"], more].concat();
+        let arguments = [&["plan", "--input", "t.csv", "--value", "v"][..], &RATES, more].concat();
         text(&expect(folder, 0, &arguments).stdout)
     };
     expect(folder, 0, &["build", "--input", "t.csv", "--value", "v", "--out", "rows"]);

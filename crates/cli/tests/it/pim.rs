@@ -2,7 +2,7 @@
 
 use spirea_pim::phases;
 
-use crate::command::{Server, expect, folder_with, refusal, text};
+use crate::command::{RATES, Server, expect, folder_with, refusal, text};
 
 fn lines(text: &str) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -98,7 +98,7 @@ fn a_plan_prices_processing_in_memory() {
     let folder = folder_with(&[]);
     let plan = |arguments: &[&str]| {
         let records = ["plan", "--records", "2000000", "--record-bytes", "32", "--servers", "2"];
-        text(&expect(folder.path(), 0, &[&records[..], arguments].concat()).stdout)
+        text(&expect(folder.path(), 0, &[&records[..], &RATES, arguments].concat()).stdout)
     };
     let priced = lines(&plan(&["--json", "--pim", "2048"]));
     for line in &priced {

@@ -30,6 +30,10 @@ const FOLDED_COLUMNS: usize = 16384;
 const RESULTS: [usize; 2] = [1, 4];
 /// Runs of which the median counts.
 const RUNS: usize = 3;
+/// The least time that counts, in seconds: where the difference of two measurements is below it, the clock cannot tell.
+const RESOLUTION: f64 = 1e-9;
+/// Outputs of the shares that are folded.
+const OUTPUTS: [OutputKind; 3] = [OutputKind::Bit, OutputKind::U32, OutputKind::U64];
 /// Runs before those of what is bound by memory: a backend may find out in its first ones how it is best read.
 const TRIALS: usize = 8;
 
@@ -55,21 +59,41 @@ impl Rates {
         sets: &[RingSet],
         tell: impl Fn(usize, usize),
     ) -> Result<Self, ProtocolError> {
-        let outputs = [OutputKind::Bit, OutputKind::U32, OutputKind::U64];
-        let all = 1 + outputs.len() + sets.len();
+        let all = 1 + OUTPUTS.len() + sets.len();
         let mut rates = Self::default();
         tell(0, all);
         rates.measure_folds(backend)?;
-        for (i, output) in outputs.into_iter().enumerate() {
+        for (i, output) in OUTPUTS.into_iter().enumerate() {
             tell(1 + i, all);
             rates.measure_shares(backend, output)?;
         }
         for (i, &set) in sets.iter().enumerate() {
-            tell(1 + outputs.len() + i, all);
+            tell(1 + OUTPUTS.len() + i, all);
             rates.measure_ring(backend, set)?;
         }
         tell(all, all);
         Ok(rates)
+    }
+
+    /// The units that [`Rates::measure`] measures with these sets.
+    pub fn units(sets: &[RingSet]) -> Vec<Unit> {
+        use Unit::*;
+        let mut units = vec![ScannedByte, ProductWord, Product, TransformedByte, PublicColumn];
+        units.extend(OUTPUTS.into_iter().flat_map(|output| [SharedRow(output), SharedByte(output)]));
+        for &set in sets {
+            units.extend([
+                Substitution(set),
+                EncodedPolynomial(set),
+                FoldedPolynomial(set),
+                Conversion(set),
+                SwitchedCiphertext(set),
+                ExternalProduct(set),
+            ]);
+            if packs_fixed(set) {
+                units.extend([FixedPolynomial(set), FixedSubstitution(set)]);
+            }
+        }
+        units
     }
 
     /// Seconds of a unit; 0 for one that was not measured.
@@ -83,7 +107,7 @@ impl Rates {
     }
 
     fn set(&mut self, unit: Unit, seconds: f64, count: usize) {
-        self.0.insert(unit, seconds / count as f64);
+        self.0.insert(unit, seconds.max(RESOLUTION) / count as f64);
     }
 
     fn measure_folds<B: ProtocolBackend>(&mut self, backend: &B) -> Result<(), ProtocolError> {
@@ -107,13 +131,9 @@ impl Rates {
         // What rows add, and what is left of the columns without any.
         let (few, many) = (PANEL_ROWS, 4 * PANEL_ROWS);
         let [few_seconds, many_seconds] = [module_fold(backend, few)?, module_fold(backend, many)?];
-        let of_row = (many_seconds - few_seconds).max(0.0) / (many - few) as f64;
-        self.set(Unit::TransformedByte, of_row, FOLDED_COLUMNS);
-        self.set(
-            Unit::PublicColumn,
-            (few_seconds - few as f64 * of_row).max(0.0),
-            FOLDED_COLUMNS * LweSet::Module1280.rank(),
-        );
+        self.set(Unit::TransformedByte, many_seconds - few_seconds, (many - few) * FOLDED_COLUMNS);
+        let of_few_rows = (few * FOLDED_COLUMNS) as f64 * self.seconds(Unit::TransformedByte);
+        self.set(Unit::PublicColumn, few_seconds - of_few_rows, FOLDED_COLUMNS * LweSet::Module1280.rank());
         Ok(())
     }
 
@@ -127,10 +147,9 @@ impl Rates {
         let [long_seconds, short_seconds] =
             [share_fold(backend, output, long)?, share_fold(backend, output, short)?];
         let more_rows = SCANNED_BYTES / short - SCANNED_BYTES / long;
-        let of_row = (short_seconds - long_seconds).max(0.0) / more_rows as f64;
-        let rows = SCANNED_BYTES / long;
-        self.set(Unit::SharedRow(output), of_row, 1);
-        self.set(Unit::SharedByte(output), long_seconds - rows as f64 * of_row, SCANNED_BYTES);
+        self.set(Unit::SharedRow(output), short_seconds - long_seconds, more_rows);
+        let of_long_rows = (SCANNED_BYTES / long) as f64 * self.seconds(Unit::SharedRow(output));
+        self.set(Unit::SharedByte(output), long_seconds - of_long_rows, SCANNED_BYTES);
         Ok(())
     }
 
@@ -181,7 +200,7 @@ impl Rates {
             None => unreachable!("as many entries as runs"),
         })?;
         self.set(Unit::ExternalProduct(set), tournament, ROWS - 1);
-        if set.dropped_bits() > 0 { self.measure_fixed(backend, set, &tables) } else { Ok(()) }
+        if packs_fixed(set) { self.measure_fixed(backend, set, &tables) } else { Ok(()) }
     }
 
     /// Packing of queries that bring their keys, into few results and into more: what these add, and what is left.
@@ -229,6 +248,17 @@ impl Rates {
         self.set(Unit::FixedSubstitution(set), of_substitution, 1);
         Ok(())
     }
+}
+
+impl FromIterator<(Unit, f64)> for Rates {
+    fn from_iter<I: IntoIterator<Item = (Unit, f64)>>(seconds: I) -> Self {
+        Self(seconds.into_iter().collect())
+    }
+}
+
+/// Whether queries under this set can bring their keys.
+fn packs_fixed(set: RingSet) -> bool {
+    set.dropped_bits() > 0
 }
 
 /// Seconds of a `share_fold` of rows of so many bytes.

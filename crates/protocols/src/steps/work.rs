@@ -72,6 +72,27 @@ impl Unit {
             | Self::SwitchedCiphertext(set) => Some(set),
         }
     }
+
+    /// Its name, such as `scanned-byte`, `substitution/fast` or `shared-row/bit`.
+    pub fn name(self) -> String {
+        match self {
+            Self::ScannedByte => "scanned-byte".into(),
+            Self::Product => "product".into(),
+            Self::ProductWord => "product-word".into(),
+            Self::PublicColumn => "public-column".into(),
+            Self::TransformedByte => "transformed-byte".into(),
+            Self::Substitution(set) => format!("substitution/{}", set.name()),
+            Self::FoldedPolynomial(set) => format!("folded-polynomial/{}", set.name()),
+            Self::FixedSubstitution(set) => format!("fixed-substitution/{}", set.name()),
+            Self::FixedPolynomial(set) => format!("fixed-polynomial/{}", set.name()),
+            Self::EncodedPolynomial(set) => format!("encoded-polynomial/{}", set.name()),
+            Self::Conversion(set) => format!("conversion/{}", set.name()),
+            Self::ExternalProduct(set) => format!("external-product/{}", set.name()),
+            Self::SwitchedCiphertext(set) => format!("switched-ciphertext/{}", set.name()),
+            Self::SharedRow(output) => format!("shared-row/{}", output.name()),
+            Self::SharedByte(output) => format!("shared-byte/{}", output.name()),
+        }
+    }
 }
 
 /// An amount of work.

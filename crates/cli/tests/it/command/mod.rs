@@ -13,6 +13,9 @@ use tempfile::TempDir;
 
 pub const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
 
+/// Rates for `plan`, so that it measures nothing.
+pub const RATES: [&str; 2] = ["--rates", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rates.json")];
+
 pub fn spirea(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(SPIREA)
         .args(arguments)
