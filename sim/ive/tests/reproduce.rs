@@ -1,91 +1,61 @@
-//! The values of the paper, each within its tolerance, but for those that are known not to be, by name; and what the
-//! documents say of them.
-
-use std::path::{Path, PathBuf};
+//! The drawings of the documents, and machines that lack a resource.
 
 use spirea_ive::arch::Arch;
 use spirea_ive::draw::draw;
 use spirea_ive::figures::figures;
-use spirea_ive::reproduce::{Reproduction, Row};
+use spirea_ive::program::Program;
+use spirea_ive::reproduce::{PARTS, Reproduction};
 use spirea_ive::schedule::Digits;
 use spirea_ive::system::{Mapping, Schedules, Workload, simulate};
+use spirea_papers::documents::{hold, root, with_part};
 
-/// Values that the simulator does not come near; docs/ive.md says what is known of why.
-const OFF: [&str; 2] = [
-    "Fig. 13b: DFS-HS, ExpandQuery, times as fast",
-    "Fig. 14a: energy, delay and area, the ARK-like machine's over IVE's, with IVE's register file bandwidth",
-];
-
-fn documents() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
-}
-
-/// Four digits of a number.
-fn digits(value: f64) -> String {
-    let decimals = 3 - value.abs().log10().floor() as i32;
-    format!("{value:.*}", decimals.max(0) as usize)
-}
-
-/// The table of docs/ive.md; Table II is left out there, as no part of it is simulated.
-fn table(rows: &[Row]) -> String {
-    let mut table = String::from("| what | paper | simulated | | fitted to it |\n|---|---:|---:|---:|---|\n");
-    for row in rows.iter().filter(|row| !row.what.starts_with("Table II ")) {
-        let mark = if row.is_within() { "" } else { "**" };
-        table += &format!(
-            "| {} | {} | {} | {mark}{:+.1}%{mark} | {} |\n",
-            row.what,
-            row.paper,
-            digits(row.simulated),
-            100.0 * row.deviation(),
-            row.fitted.map(|key| format!("`{key}`")).unwrap_or_default()
-        );
-    }
-    table
-}
-
-/// `SPIREA_WRITE_DOCS=1` has the table and the figures written anew.
 #[test]
-fn every_value_but_those_is_within_its_tolerance_and_the_documents_say_so() {
+fn documents_have_the_drawings() {
     let arch = Arch::ive().unwrap();
-    let Reproduction { rows, skipped } = Reproduction::of(&arch);
-    assert!(rows.len() > 60 && skipped.is_empty(), "{skipped:?}");
-    let off: Vec<&str> = rows.iter().filter(|row| !row.is_within()).map(|row| row.what.as_str()).collect();
-
+    let Reproduction { rows, skipped, .. } = Reproduction::of(&arch, &PARTS);
+    assert!(skipped.is_empty(), "{skipped:?}");
     let (figures, skipped) = figures(&arch, &rows);
     assert!(skipped.is_empty(), "{skipped:?}");
     let folder = tempfile::tempdir().unwrap();
     let drawn = draw(folder.path(), &rows, &figures).unwrap();
     assert_eq!((figures.len(), drawn.len()), (14, 15));
-
-    let (page, table) = (documents().join("ive.md"), table(&rows));
-    let text = std::fs::read_to_string(&page).unwrap();
-    let begins = text.find("| what | paper |").unwrap();
-    let ends = begins + text[begins..].find("\n\n").unwrap() + 1;
-    let write = std::env::var_os("SPIREA_WRITE_DOCS").is_some();
-    if write {
-        std::fs::write(&page, [&text[..begins], &table, &text[ends..]].concat()).unwrap();
-    } else {
-        assert!(
-            text[begins..ends] == table,
-            "docs/ive.md has another table; SPIREA_WRITE_DOCS=1 writes this:\n{table}"
-        );
-    }
+    let page = std::fs::read_to_string(root().join("docs/ive.md")).unwrap();
     for path in drawn {
         let name = path.file_name().unwrap().to_str().unwrap();
         let drawing = std::fs::read_to_string(&path).unwrap();
         assert!(drawing.ends_with("</svg>\n") && !drawing.contains("NaN"), "{name}");
-        assert!(text.contains(&format!("(ive/{name})")), "docs/ive.md does not have {name}");
-        let committed = documents().join("ive").join(name);
-        if write {
-            std::fs::write(committed, drawing).unwrap();
-        } else {
-            assert!(
-                std::fs::read_to_string(committed).unwrap() == drawing,
-                "docs/ive/{name} is another drawing"
-            );
+        assert!(page.contains(&format!("(ive/{name})")), "docs/ive.md does not have {name}");
+        hold(&format!("docs/ive/{name}"), &drawing).unwrap();
+    }
+}
+
+/// Queries a second of the project's protocols, batches of 64, records of 4096 bytes.
+#[test]
+fn documents_have_the_rates_of_the_protocols() {
+    let what_if = |name: &str| {
+        let file = root().join("sim/ive/what-if").join(name);
+        Arch::read(name, &std::fs::read_to_string(file).unwrap()).unwrap()
+    };
+    let machines = [
+        ("IVE", Arch::ive().unwrap()),
+        ("twice the cores", what_if("more-cores.toml")),
+        ("HBM3E", what_if("hbm3e.toml")),
+        ("ARK-like", Arch::ark().unwrap()),
+    ];
+    let mut table =
+        String::from("| machine | GiB | `simple` | `hybrid` | `onion` |\n|---|---:|---:|---:|---:|\n");
+    for gib in [2.0, 16.0] {
+        for (machine, arch) in &machines {
+            let rates = ["simple", "hybrid", "onion"].map(|protocol| {
+                let program = Program::of_protocol(arch, protocol, gib, 4096, 64).unwrap();
+                let seconds: f64 = program.time(arch).unwrap().iter().map(|(_, seconds)| seconds).sum();
+                format!("{:.0}", program.queries() as f64 / seconds)
+            });
+            table += &format!("| {machine} | {gib} | {} |\n", rates.join(" | "));
         }
     }
-    assert_eq!(off, OFF, "{rows:#?}");
+    let page = std::fs::read_to_string(root().join("docs/ive.md")).unwrap();
+    hold("docs/ive.md", &with_part(&page, "ive: protocols", &table).unwrap()).unwrap();
 }
 
 #[test]
