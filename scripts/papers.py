@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = os.environ.get("CARGO", "cargo")
 # The models write the files, and so does what reads recorded values; the last one the tables of the files.
-TESTS = [("spirea-pim", ""), ("spirea-ive", ""), ("spirea-ive", ""),
+TESTS = [("spirea-pim", "papers::"), ("spirea-ive", "papers::"), ("spirea-ive", "reproduce::"),
          ("spirea-papers", "recorded"), ("spirea-papers", "documents")]
 
 

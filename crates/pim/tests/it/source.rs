@@ -16,7 +16,7 @@ fn the_image_of_32_bits_is_of_this_source() {
 /// The program includes the SDK's headers of its list and nothing of this project.
 #[test]
 fn the_program_has_only_the_headers_of_the_sdk() {
-    let source = include_str!("../dpu/dpxor.c");
+    let source = include_str!("../../dpu/dpxor.c");
     let included: Vec<&str> = source.lines().filter_map(|line| line.strip_prefix("#include ")).collect();
     assert_eq!(included, ["<alloc.h>", "<barrier.h>", "<defs.h>", "<mram.h>", "<stdint.h>"]);
 }

@@ -1,8 +1,6 @@
 //! The model against the simulation, and against the device program's own instructions.
 
-mod common;
-
-use common::{PRF, backend, keys, table};
+use crate::common::{PRF, backend, keys, table};
 use spirea_backend::{RowLayout, ShareBackend as _};
 use spirea_math::random::SecretRng;
 use spirea_pim::model::cycles::BlockWork;
