@@ -145,17 +145,18 @@ impl PimBackend {
         Ok(PimRows { table, placements })
     }
 
-    /// Takes tasks until there are none, and puts their answers where they belong. Gives the reason if the cluster cannot
+    /// Takes tasks, `queries` at a time, until there are none, and puts their answers where they belong. Gives the reason if the cluster cannot
     /// go on; what it had then is for others.
     fn work(
         &self,
         cluster: usize,
         rows: &PimRows,
+        queries: usize,
         worker: &Worker<'_, Selection>,
         answers: &Mutex<Vec<Option<Vec<u8>>>>,
     ) -> Result<(), PimError> {
         loop {
-            let tasks = worker.take(self.queries_at_once(rows));
+            let tasks = worker.take(queries);
             if tasks.is_empty() {
                 return Ok(());
             }
@@ -251,6 +252,9 @@ impl ShareBackend for PimBackend {
             return Ok(Vec::new());
         }
         let answers = Mutex::new(vec![None; keys.len()]);
+        // No more in a pass than leaves some for each cluster, as `Arrangement` plans.
+        let queries =
+            selections.count().div_ceil(self.machine.clusters.len()).min(self.queries_at_once(rows));
         let queue = Queue::new(2 * self.machine.config.queries * self.machine.clusters.len());
         let workers: Vec<_> = self.machine.clusters.iter().map(|_| queue.worker()).collect();
         let failures = Mutex::new(Vec::new());
@@ -258,7 +262,7 @@ impl ShareBackend for PimBackend {
             for (cluster, worker) in workers.into_iter().enumerate() {
                 let (answers, failures) = (&answers, &failures);
                 scope.spawn(move || {
-                    if let Err(error) = self.work(cluster, rows, &worker, answers) {
+                    if let Err(error) = self.work(cluster, rows, queries, &worker, answers) {
                         lock(failures).push(error);
                     }
                 });

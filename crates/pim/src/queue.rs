@@ -63,13 +63,14 @@ impl<T> Queue<T> {
 }
 
 impl<T> Worker<'_, T> {
-    /// From 1 to `most` tasks, as many as there are. None once there are none and none can come: the queue is closed, and
-    /// no other cluster holds one that it could give back.
-    pub fn take(&self, most: usize) -> Vec<T> {
+    /// Waits for `count` tasks, so that the number of passes does not depend on when each task came. Takes fewer once the
+    /// queue is closed. Empty if there are none and none can come: no other cluster holds one that it could give back.
+    pub fn take(&self, count: usize) -> Vec<T> {
+        let count = count.min(self.0.room);
         let mut state = self.0.state();
         loop {
-            if !state.tasks.is_empty() {
-                let count = most.min(state.tasks.len());
+            if state.tasks.len() >= count || (state.is_closed && !state.tasks.is_empty()) {
+                let count = count.min(state.tasks.len());
                 state.taken += count;
                 self.0.changed.notify_all();
                 return state.tasks.drain(..count).collect();
@@ -141,6 +142,21 @@ mod tests {
             done.sort_unstable();
             assert_eq!(done, (0..100).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn tasks_are_taken_together_however_late_they_come() {
+        let queue = Queue::new(8);
+        let worker = queue.worker();
+        std::thread::scope(|scope| {
+            let taken = scope.spawn(|| [worker.take(4).len(), worker.take(4).len()]);
+            for task in 0..6 {
+                queue.push(task);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            queue.close();
+            assert_eq!(taken.join().unwrap(), [4, 2]);
+        });
     }
 
     #[test]

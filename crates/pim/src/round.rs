@@ -80,6 +80,11 @@ impl Round {
 }
 
 impl Selections {
+    /// Their number.
+    pub fn count(&self) -> usize {
+        self.open.len()
+    }
+
     /// Adds the shares of a key of the round. Gives its selection if that is whole now.
     pub fn add(&self, key: usize, leaves: &[Leaf]) -> Option<Selection> {
         let (number, first_row, points) = self.keys[key];

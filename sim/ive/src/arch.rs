@@ -58,6 +58,8 @@ pub struct Scheme {
     pub first_dimension: u64,
     /// Bytes of the database in a polynomial, before it is transformed.
     pub plaintext_bytes: u64,
+    /// Integer multiplications counted for one of a transform.
+    pub transform_multiplications: f64,
 }
 
 /// The chip.

@@ -6,24 +6,24 @@ use anyhow::Context as _;
 use spirea_chart::bars::{Bar, Bars};
 use spirea_chart::lines::{Axis, Chart, Series};
 use spirea_chart::pairs::{self, Pair};
+use spirea_papers::{Claim, Kind};
 
 use crate::figures::{Content, Figure};
 use crate::plan::Choice;
-use crate::reproduce::Row;
 
 /// Draws all rows and all figures into a folder; gives the files.
 ///
 /// # Errors
 /// If one cannot be written.
-pub fn draw(folder: &Path, rows: &[Row], figures: &[Figure]) -> anyhow::Result<Vec<PathBuf>> {
+pub fn draw(folder: &Path, rows: &[Claim], figures: &[Figure]) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
     let path = folder.join("comparisons.svg");
-    let pairs = rows.iter().map(|row| Pair {
+    let pairs = rows.iter().filter(|row| row.kind != Kind::Identity).map(|row| Pair {
         what: row.what.clone(),
         paper: row.paper,
-        model: row.simulated,
-        deviation: format!("{:+.1}%", 100.0 * row.deviation()),
-        tolerance: format!("within {:.0}%", 100.0 * row.tolerance),
+        model: row.ours,
+        deviation: row.deviation_text(),
+        tolerance: row.kind_text(),
         within: row.is_within(),
     });
     let subtitle = "no such chip has been used; each pair of bars on a scale of its own";

@@ -2,10 +2,11 @@
 //! paper's, and says so. Where the paper has processors and GPUs, only its IVE is simulated.
 
 use serde::Serialize;
+use spirea_papers::Claim;
 
 use crate::arch::{Arch, Scheme};
 use crate::error::IveError;
-use crate::reproduce::{Multiplications, Row, Skipped, batch, step_traffic, usual};
+use crate::reproduce::{Multiplications, Skipped, batch, step_traffic, usual};
 use crate::schedule::{Digits, Order, Schedule, Step};
 use crate::scheduler::{Policy, mean_latency, served};
 use crate::system::{BatchReport, Mapping, Schedules, Workload, simulate, usual_batch};
@@ -76,7 +77,7 @@ const SIZES: [f64; 4] = [2.0, 4.0, 8.0, 16.0];
 const BATCHES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// All of them that the machine has; `rows` are those of [`crate::reproduce::Reproduction`].
-pub fn figures(arch: &Arch, rows: &[Row]) -> (Vec<Figure>, Vec<Skipped>) {
+pub fn figures(arch: &Arch, rows: &[Claim]) -> (Vec<Figure>, Vec<Skipped>) {
     let one_tib = "Latency of a batch by its size, 1 TiB on 16 systems";
     let all = [
         ("4a", Ok(complexity(&arch.scheme))),
@@ -141,7 +142,10 @@ fn complexity(scheme: &Scheme) -> Plot {
     });
     Plot {
         title: "Integer multiplications of a query by step",
-        note: "counted; a multiplication of a transform counts 3; the paper says 58 to 66% for RowSel".into(),
+        note: format!(
+            "counted; a multiplication of a transform counts {}, which is fitted; the paper says 58 to 66% for RowSel",
+            scheme.transform_multiplications
+        ),
         content: Content::Bars { unit: "% of a query", parts: STEPS.into(), bars: bars.collect() },
     }
 }
@@ -229,7 +233,7 @@ fn traffic(arch: &Arch) -> Result<Plot, IveError> {
     })
 }
 
-fn throughput(arch: &Arch, rows: &[Row]) -> Result<Plot, IveError> {
+fn throughput(arch: &Arch, rows: &[Claim]) -> Result<Plot, IveError> {
     let mut bars = Vec::new();
     for gib in &SIZES[..3] {
         let report = usual(arch, *gib, 1)?;
@@ -326,12 +330,12 @@ fn circuits() -> Plot {
 }
 
 /// Rows of a figure beside the paper's.
-fn compared(prefix: &str, title: &'static str, rows: &[Row]) -> Plot {
+fn compared(prefix: &str, title: &'static str, rows: &[Claim]) -> Plot {
     let mut bars = Vec::new();
     for row in rows {
         let Some(what) = row.what.strip_prefix(prefix) else { continue };
-        let remarks = [row.simulated, row.paper].map(|value| format!("{value:.2}"));
-        bars.extend(beside(what.into(), row.simulated, row.paper, remarks));
+        let remarks = [row.ours, row.paper].map(|value| format!("{value:.2}"));
+        bars.extend(beside(what.into(), row.ours, row.paper, remarks));
     }
     Plot {
         title,

@@ -10,9 +10,10 @@ use spirea_ive::draw::{draw, draw_plan};
 use spirea_ive::figures::figures;
 use spirea_ive::plan::{Choice, best, plan};
 use spirea_ive::program::Program;
-use spirea_ive::reproduce::{Reproduction, Row};
+use spirea_ive::reproduce::{PARTS, Reproduction};
 use spirea_ive::schedule::Digits;
 use spirea_ive::system::{Mapping, Schedules, Workload, simulate, usual_batch};
+use spirea_papers::Claim;
 
 /// Simulates IVE, an accelerator for private information retrieval.
 #[derive(Parser)]
@@ -144,7 +145,7 @@ fn print_batch(json: bool, mut line: serde_json::Value, steps: &[(&str, f64)]) -
 }
 
 fn reproduce(arch: &Arch, json: bool, folder: Option<&Path>) -> anyhow::Result<()> {
-    let Reproduction { rows, mut skipped } = Reproduction::of(arch);
+    let Reproduction { rows, mut skipped, .. } = Reproduction::of(arch, &PARTS);
     let mut lines: Vec<String> = rows.iter().map(row_json).collect();
     if !json {
         rows.iter().try_for_each(|row| print(&row_text(row)))?;
@@ -241,23 +242,23 @@ fn architecture(path: Option<&Path>) -> anyhow::Result<Arch> {
     Ok(Arch::read(&path.display().to_string(), &text)?)
 }
 
-fn row_text(row: &Row) -> String {
+fn row_text(row: &Claim) -> String {
     format!(
-        "{:<58} paper {:>9.3}  simulated {:>9.3}  {:>+6.1}%  {} ({:.0}%){}",
+        "{:<58} paper {:>9.3}  simulated {:>9.3}  {:>9}  {} ({}, {:.0}%)",
         row.what,
         row.paper,
-        row.simulated,
-        100.0 * row.deviation(),
+        row.ours,
+        row.deviation_text(),
         if row.is_within() { "ok " } else { "off" },
-        100.0 * row.tolerance,
-        row.fitted.map(|key| format!(", {key} is fitted to it")).unwrap_or_default()
+        row.kind_text(),
+        100.0 * row.kind.tolerance()
     )
 }
 
-fn row_json(row: &Row) -> String {
+fn row_json(row: &Claim) -> String {
     let line = serde_json::json!({
-        "name": "ive-comparison", "what": row.what, "paper": row.paper, "simulated": row.simulated,
-        "deviation": row.deviation(), "tolerance": row.tolerance, "within": row.is_within(), "fitted": row.fitted,
+        "name": "ive-comparison", "what": row.what, "paper": row.paper, "simulated": row.ours, "kind": row.kind,
+        "fits": row.fits, "deviation": row.deviation(), "tolerance": row.kind.tolerance(), "within": row.is_within(),
     });
     line.to_string()
 }

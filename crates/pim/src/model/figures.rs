@@ -1,4 +1,6 @@
-//! What IM-PIR reports, beside what the model gives.
+//! IM-PIR's claims with the model's values, and its figures.
+
+use spirea_papers::{Claim, IM_PIR, Paper};
 
 use super::parameters::Parameters;
 use super::system::Setup;
@@ -13,51 +15,6 @@ pub const BATCHES: [usize; 6] = [4, 8, 16, 32, 64, 128];
 pub const BATCH: usize = 32;
 /// Its numbers of clusters (Figure 11).
 pub const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
-
-/// How near a value must come.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Tolerance {
-    /// A share of the paper's value.
-    Share(f64),
-    /// Points, of values in percent.
-    Points(f64),
-    /// Between two values.
-    Range(f64, f64),
-    /// Not below the paper's value: a bound on what was measured.
-    AtLeast,
-}
-
-/// A value that the paper states.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
-    /// What, and where it stands.
-    pub what: &'static str,
-    /// The paper's value.
-    pub paper: f64,
-    /// The model's.
-    pub model: f64,
-    /// How near it must come under the profile that is calibrated.
-    pub tolerance: Tolerance,
-}
-
-impl Comparison {
-    /// The model's value over the paper's, less 1; for percentages the difference in points.
-    pub fn deviation(&self) -> f64 {
-        match self.tolerance {
-            Tolerance::Points(_) => self.model - self.paper,
-            _ => self.model / self.paper - 1.0,
-        }
-    }
-
-    /// Whether it is near enough.
-    pub fn is_within(&self) -> bool {
-        match self.tolerance {
-            Tolerance::Share(most) | Tolerance::Points(most) => self.deviation().abs() <= most,
-            Tolerance::Range(least, most) => (least..=most).contains(&self.model),
-            Tolerance::AtLeast => self.model >= self.paper,
-        }
-    }
-}
 
 /// A line of a figure.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,8 +94,8 @@ impl Asked<'_> {
     }
 }
 
-/// Every value that the paper states, beside the model's.
-pub fn comparisons(parameters: &Parameters) -> Vec<Comparison> {
+/// The claims of `papers/im-pir.toml`, with the model's values.
+pub fn comparisons(parameters: &Parameters) -> Vec<Claim> {
     let asked = Asked(parameters);
     let speed_up = |gib: f64| asked.throughput(gib, 1) / asked.cpu(gib);
     let [evaluate, scatter, fold, gather, aggregate] = asked.shares();
@@ -150,30 +107,34 @@ pub fn comparisons(parameters: &Parameters) -> Vec<Comparison> {
             |batch| asked.throughput_of_batch(1.0, 8, batch) / asked.throughput_of_batch(1.0, 1, batch);
         BATCHES.into_iter().map(gain).fold(0.0, f64::max)
     });
-    let gpu = most(&|gib| asked.throughput(gib, 1) / asked.gpu(gib));
-    // Figure 3b: what was measured is no higher than the roof over it.
+    let over_gpu = most(&|gib| asked.throughput(gib, 1) / asked.gpu(gib));
     let roof = |intensity: f64| {
         (parameters.cpu.bytes_per_second * intensity).min(parameters.cpu.operations_per_second) / 1e9
     };
-    let row = |what, paper, model, tolerance| Comparison { what, paper, model, tolerance };
-    let (ratio, points) = (Tolerance::Share(0.15), Tolerance::Points(3.0));
-    vec![
-        row("Table 1, IM-PIR: evaluation, %", 76.45, evaluate, points),
-        row("Table 1, IM-PIR: CPU to DPU, %", 7.17, scatter, points),
-        row("Table 1, IM-PIR: dpXOR, %", 16.20, fold, points),
-        row("Table 1, IM-PIR: DPU to CPU, %", 0.18, gather, points),
-        row("Table 1, IM-PIR: aggregation, %", 0.00002, aggregate, points),
-        row("Table 1, CPU: evaluation, %", 16.64, cpu * cpu_evaluate, points),
-        row("Table 1, CPU: dpXOR, %", 83.36, cpu * cpu_fold, points),
-        row("Section 5.3: throughput over CPU, 0.5 GB, batch 32", 1.7, speed_up(0.5), ratio),
-        row("Section 5.3: throughput over CPU, 8 GB, batch 32", 3.7, speed_up(8.0), ratio),
-        row("Section 5.3: throughput over CPU, 1 GB, mean of batches", 2.6, speed_up(1.0), ratio),
-        row("Section 5.4: 8 clusters over 1, 1 GB, at most", 1.35, clusters, Tolerance::Range(1.2, 1.6)),
-        row("Section 5.5: throughput over GPU, at most", 1.34, gpu, ratio),
-        row("Section 5.5: latency over GPU, at most", 1.3, gpu, ratio),
-        row("Figure 3b: dpXOR, and the roof over it, Gop/s", 0.725, roof(0.0625), Tolerance::AtLeast),
-        row("Figure 3b: evaluation, and the roof over it, Gop/s", 4.85, roof(30.0), Tolerance::AtLeast),
-    ]
+    let paper = Paper::read(IM_PIR);
+    let values = [
+        ("Section 5.2: bandwidth from MRAM of a DPU, MB/s", parameters.mram_bytes_per_second() / 1e6),
+        ("Table 1, IM-PIR: evaluation, %", evaluate),
+        ("Table 1, IM-PIR: CPU to DPU, %", scatter),
+        ("Table 1, IM-PIR: dpXOR, %", fold),
+        ("Table 1, IM-PIR: DPU to CPU, %", gather),
+        ("Table 1, IM-PIR: aggregation, %", aggregate),
+        ("Table 1, CPU: evaluation, %", cpu * cpu_evaluate),
+        ("Table 1, CPU: dpXOR, %", cpu * cpu_fold),
+        ("Section 5.3: throughput over CPU, 0.5 GB, batch 32", speed_up(0.5)),
+        ("Section 5.3: throughput over CPU, 8 GB, batch 32", speed_up(8.0)),
+        ("Section 5.3: throughput over CPU, 1 GB, mean of batches", speed_up(1.0)),
+        ("Section 5.4: 8 clusters over 1, 1 GB, at most", clusters),
+        ("Section 5.5: throughput over GPU, at most", over_gpu),
+        ("Section 5.5: latency over GPU, at most", over_gpu),
+        (
+            "Section 5.5: throughput of the GPU over CPU, at most",
+            most(&|gib| asked.gpu(gib) / asked.cpu(gib)),
+        ),
+        ("Figure 3b: roof over dpXOR, Gop/s", roof(0.0625)),
+        ("Figure 3b: roof over evaluation, Gop/s", roof(30.0)),
+    ];
+    values.into_iter().map(|(what, value)| paper.claim(what, value)).collect()
 }
 
 /// Figures 9 to 12.

@@ -7,9 +7,9 @@ use crate::sdk::{MOST_TASKLETS, PimError};
 /// Which of the files that come with the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Calibrated to the values that IM-PIR reports.
+    /// Fitted to rows of IM-PIR; `papers/im-pir.toml` says which.
     Paper,
-    /// Instructions counted from the device program; nothing fitted.
+    /// Instructions counted from the device program; CPU and GPU as in `paper`.
     Kernel,
 }
 
@@ -271,7 +271,7 @@ mod tests {
             ("dpus = 2048", "dpus = 0"),
             ("clock_hz = 350e6", "clock_hz = 0.0"),
             ("[[1, 30.0], [2", "[[2, 30.0], [3"),
-            ("[[40, 0.02e-3]]", "[]"),
+            ("[[40, 0.0267e-3]]", "[]"),
             ("workers = 16", "workers = 16\nthreads = 3"),
             ("seconds = 0.15e-3", "seconds = -1.0"),
             ("label", "name"),

@@ -67,6 +67,12 @@ impl Parameters {
         }
     }
 
+    /// Bytes a second that a DPU copies from MRAM, in blocks.
+    pub fn mram_bytes_per_second(&self) -> f64 {
+        let bytes = self.dma.block_bytes as f64;
+        bytes / (self.dma.read_cycles + self.dma.cycles_per_byte * bytes) * self.machine.clock_hz
+    }
+
     /// Seconds in which a DPU folds so many records.
     pub fn fold_seconds(&self, records: f64, record_bytes: usize, queries: usize) -> f64 {
         let work = self.block_work(record_bytes, queries);

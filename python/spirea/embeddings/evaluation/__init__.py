@@ -1,5 +1,5 @@
-"""GPU-DPF's evaluation (Lam and others, arXiv 2301.10904, section V) made again: data, models that are trained on it, and
-their quality where look-ups are dropped. `spirea-embeddings reproduce` is the command."""
+"""The designs of GPU-DPF (Lam and others, arXiv 2301.10904, section V), searched again: data, models that are trained on it,
+and their quality where look-ups are dropped. `spirea-embeddings reproduce` is the command."""
 
 from .data import Examples, Interactions, Source, Text
 from .language import LanguageModel, Perplexity

@@ -26,7 +26,7 @@ FEW_FILES = 40
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="spirea-embeddings", description="Private look-ups of embeddings.")
     commands = parser.add_subparsers(dest="command", required=True)
-    about = "makes the tables and figures of GPU-DPF's section V again: table II, figures 12 to 15"
+    about = "searches the designs of GPU-DPF, and draws tables and figures in the form of its section V"
     reproduce = commands.add_parser("reproduce", help=about, description=about)
     reproduce.add_argument("--out", type=Path, default=Path("spirea-embeddings"), help="the folder to write to")
     reproduce.add_argument("--seed", type=int, default=0)

@@ -30,10 +30,11 @@ CPU_LIMITS = Limits(LIMITS.communication, float("inf"))
 def markdown(studies: Sequence[Study], ours: Spirea, measured: Sequence[Measured], seed: int, size: str) -> str:
     """The report."""
     parts = [
-        "# Private embeddings: the paper's evaluation, made again",
+        "# Private embeddings: the designs of GPU-DPF, searched again",
         f"`spirea-embeddings reproduce --seed {seed} --size {size}`. The paper is GPU-DPF (arXiv 2301.10904), section V. "
         "SYNTHETIC data has the published sizes of tables and is otherwise made up: compare its curves, not its qualities, "
-        "with the paper's. Times of a V100 and of the paper's CPU are computed from the paper's tables III and V; those of "
+        "with the paper's. Times of a V100 and of the paper's CPU are computed from the paper's tables III and V, so their "
+        "quotient is one of published constants. papers/gpu-dpf.toml has the paper's claims beside these results. Times of "
         f"this package are predicted by its planner's rates ({ours.rates.source}).",
         _data(studies),
         _table_two(studies, ours),

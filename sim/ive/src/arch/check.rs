@@ -64,6 +64,7 @@ impl Arch {
             return Err(self.refuse("lpddr.modules", problem, "give 0 to 1024"));
         }
         let rates = [
+            ("scheme.transform_multiplications", scheme.transform_multiplications, 1.0, 100.0),
             ("chip.clock_hz", chip.clock_hz, 1e6, 1e11),
             ("core.register_file_bytes_per_cycle", core.register_file_bytes_per_cycle, 1.0, 1e6),
             ("core.database_buffer_bytes_per_cycle", core.database_buffer_bytes_per_cycle, 1.0, 1e6),

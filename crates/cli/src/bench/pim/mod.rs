@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
+use spirea_papers::{Claim, Kind};
 use spirea_pim::model::cycles::BlockWork;
 use spirea_pim::model::events::simulate;
 use spirea_pim::model::figures::{
-    Comparison, Figure, RECORD_BYTES, Shared, Tolerance, comparisons, figures, records, shared_passes,
+    Figure, RECORD_BYTES, Shared, comparisons, figures, records, shared_passes,
 };
 use spirea_pim::model::parameters::{Parameters, Profile};
 
@@ -27,8 +28,8 @@ const SHARED_SIZES: [f64; 2] = [1.0, 8.0];
 /// What to model.
 #[derive(Args)]
 pub struct PimOptions {
-    /// Parameters of the model: paper (calibrated to what IM-PIR reports) or kernel (instructions counted from the device
-    /// program, nothing fitted).
+    /// Parameters of the model: paper (fitted to rows of IM-PIR) or kernel (instructions counted from the device program;
+    /// launch, CPU and GPU as in paper).
     #[arg(long, default_value = "paper")]
     profile: Profile,
     /// A file of parameters instead, in the form of crates/pim/profiles/paper.toml.
@@ -62,9 +63,13 @@ struct ComparisonLine<'a> {
     what: &'a str,
     paper: f64,
     model: f64,
-    /// Of percentages in points, of others as a share.
+    /// As a share of the paper's value.
     deviation: f64,
-    tolerance: String,
+    /// The origin of the value under the profile paper.
+    kind: Kind,
+    fits: &'a [String],
+    /// The kind's tolerance, as a share.
+    tolerance: f64,
     within: bool,
 }
 
@@ -159,43 +164,28 @@ impl PimOptions {
     }
 }
 
-/// How near a value must come, in words.
-fn tolerance(tolerance: Tolerance) -> String {
-    match tolerance {
-        Tolerance::Share(share) => format!("within {:.0}%", 100.0 * share),
-        Tolerance::Points(points) => format!("within {points} points"),
-        Tolerance::Range(least, most) => format!("{least} to {most}"),
-        Tolerance::AtLeast => "at least".into(),
-    }
-}
-
-/// The deviation of a value, in words.
-fn deviation(comparison: &Comparison) -> String {
-    match comparison.tolerance {
-        Tolerance::Points(_) => format!("{:+.2} points", comparison.deviation()),
-        _ => format!("{:+.1}%", 100.0 * comparison.deviation()),
-    }
-}
-
-fn print_comparison(comparison: &Comparison, profile: &str, format: Format) -> anyhow::Result<()> {
-    let &Comparison { what, paper, model, .. } = comparison;
+fn print_comparison(claim: &Claim, profile: &str, format: Format) -> anyhow::Result<()> {
+    let &Claim { ref what, paper, ours: model, kind, ref fits, .. } = claim;
     let line = ComparisonLine {
         name: "pim-comparison",
         profile,
         what,
         paper,
         model,
-        deviation: comparison.deviation(),
-        tolerance: tolerance(comparison.tolerance),
-        within: comparison.is_within(),
+        deviation: claim.deviation(),
+        kind,
+        fits,
+        tolerance: kind.tolerance(),
+        within: claim.is_within(),
     };
     match format {
         Format::Json => print_line(&serde_json::to_string(&line)?),
         Format::Text => print_line(&format!(
-            "{what:<56} paper {paper:>8.5}  model {model:>8.5}  {:>13}  {} ({})",
-            deviation(comparison),
+            "{what:<56} paper {paper:>8.5}  model {model:>8.5}  {:>12}  {} ({}, {:.0}%)",
+            claim.deviation_text(),
             if line.within { "ok" } else { "off" },
-            line.tolerance
+            claim.kind_text(),
+            100.0 * line.tolerance
         )),
     }
 }

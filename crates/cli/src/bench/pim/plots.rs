@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use spirea_chart::lines::{Axis, Chart, Series};
 use spirea_chart::pairs::{self, Pair};
-use spirea_pim::model::figures::{Comparison, Figure};
+use spirea_papers::{Claim, Kind};
+use spirea_pim::model::figures::Figure;
 
-use super::{deviation, tolerance};
 use crate::output::seconds;
 
 /// Draws everything; gives the files.
@@ -14,7 +14,7 @@ pub fn draw(
     folder: &Path,
     profile: &str,
     label: &str,
-    comparisons: &[Comparison],
+    comparisons: &[Claim],
     figures: &[Figure],
 ) -> anyhow::Result<Vec<PathBuf>> {
     let path = folder.join("comparisons.svg");
@@ -29,7 +29,7 @@ pub fn draw(
 }
 
 /// What the paper states of a figure, with the model's value, in a line.
-fn stated(number: &str, comparisons: &[Comparison]) -> String {
+fn stated(number: &str, comparisons: &[Claim]) -> String {
     // Parts of the statements, and what they are called in the drawing.
     let statements = match number {
         "9a" | "9c" => &[("0.5 GB", "over CPU at 0.5 GB"), ("8 GB", "at 8 GB")][..],
@@ -43,8 +43,8 @@ fn stated(number: &str, comparisons: &[Comparison]) -> String {
         let rows = comparisons.iter().filter(move |row| row.what.contains(part));
         rows.map(move |row| match name {
             // Seven shares have no room for more.
-            "" => format!("{:.1} ({:.1})", row.model, row.paper),
-            _ => format!("{name} {:.2} (paper {:.2}, {})", row.model, row.paper, deviation(row)),
+            "" => format!("{:.1} ({:.1})", row.ours, row.paper),
+            _ => format!("{name} {:.2} (paper {:.2}, {})", row.ours, row.paper, row.deviation_text()),
         })
     });
     let values = values.collect::<Vec<_>>().join("; ");
@@ -67,19 +67,14 @@ fn chart(figure: &Figure, profile: &str, stated: &str) -> Chart {
     }
 }
 
-/// Every value that the paper states, as a bar beside the model's.
-fn draw_comparisons(
-    path: &Path,
-    profile: &str,
-    label: &str,
-    comparisons: &[Comparison],
-) -> anyhow::Result<()> {
-    let pairs = comparisons.iter().map(|row| Pair {
-        what: row.what.into(),
+/// The paper's values as bars beside the model's, without comparisons of the paper with itself.
+fn draw_comparisons(path: &Path, profile: &str, label: &str, comparisons: &[Claim]) -> anyhow::Result<()> {
+    let pairs = comparisons.iter().filter(|row| row.kind != Kind::Identity).map(|row| Pair {
+        what: row.what.clone(),
         paper: row.paper,
-        model: row.model,
-        deviation: deviation(row),
-        tolerance: tolerance(row.tolerance),
+        model: row.ours,
+        deviation: row.deviation_text(),
+        tolerance: row.kind_text(),
         within: row.is_within(),
     });
     let subtitle = format!("profile {profile}: {label}; each pair of bars on a scale of its own");

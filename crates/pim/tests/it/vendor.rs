@@ -1,12 +1,10 @@
 //! The vendor's library: what is said where it is missing, and every call made to one with the same functions.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{PRF, expected, keys, table};
+use crate::common::{PRF, expected, keys, table};
 use spirea_backend::{RowLayout, ShareBackend as _};
 use spirea_cpu::CpuBackend;
 use spirea_math::random::SecretRng;

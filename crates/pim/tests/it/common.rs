@@ -12,7 +12,6 @@ use spirea_pim::{Emulation, EmulationConfig, PimBackend, PimConfig};
 pub const PRF: PrfKind = PrfKind::Aes128;
 
 /// A backend on an emulated machine, and the machine.
-#[allow(dead_code, reason = "not every test program needs it")]
 pub fn backend(emulation: EmulationConfig, config: PimConfig) -> (PimBackend, Emulation) {
     let build = spirea_pim::Build { tasklets: emulation.tasklets, stack_bytes: emulation.stack_bytes };
     let mram_bytes = emulation.mram_bytes;
@@ -42,7 +41,6 @@ pub fn table(layout: RowLayout, rng: &mut SecretRng) -> Vec<u8> {
 }
 
 /// The answers by definition.
-#[allow(dead_code, reason = "not every test program needs it")]
 pub fn expected(layout: RowLayout, bytes: &[u8], first_row: usize, keys: &[Key]) -> Vec<u8> {
     let rows = NaiveBackend.upload_rows(layout, bytes).unwrap();
     NaiveBackend.share_fold(&rows, first_row, PRF, keys).unwrap()

@@ -1,8 +1,6 @@
 //! Folds in memory against the definition: shapes, clusters, shared passes, tables beyond MRAM, DPUs that fail.
 
-mod common;
-
-use common::{PRF, backend, expected, keys, table};
+use crate::common::{PRF, backend, expected, keys, table};
 use proptest::prelude::*;
 use spirea_backend::{BackendError, RowLayout, ShareBackend as _, ShareFold};
 use spirea_dpf::{Domain, OutputKind, Select};

@@ -1,14 +1,12 @@
-//! The model against the simulation, against the device program's own instructions, and against IM-PIR.
+//! The model against the simulation, and against the device program's own instructions.
 
-mod common;
-
-use common::{PRF, backend, keys, table};
+use crate::common::{PRF, backend, keys, table};
 use spirea_backend::{RowLayout, ShareBackend as _};
 use spirea_math::random::SecretRng;
 use spirea_pim::model::cycles::BlockWork;
 use spirea_pim::model::events::simulate;
-use spirea_pim::model::figures::{comparisons, figures, records, shared_passes};
-use spirea_pim::model::parameters::{Parameters, Profile};
+use spirea_pim::model::figures::{figures, records, shared_passes};
+use spirea_pim::model::parameters::Profile;
 use spirea_pim::model::system::{Arrangement, Setup};
 use spirea_pim::{EmulationConfig, Execution, PimConfig};
 
@@ -26,18 +24,15 @@ const WORK: [(f64, f64); 8] = [
 
 #[test]
 fn the_closed_form_agrees_with_the_simulation() {
-    let mut worst: f64 = 0.0;
     for (instructions, copy_cycles) in WORK {
         for tasklets in 1..=24 {
             let work = BlockWork { tasklets, instructions, copy_cycles, issue_interval: 11 };
             // Without the first blocks, when all wait for the DMA engine.
             let steady = (simulate(work, 18) - simulate(work, 6)) as f64 / 12.0;
             let deviation = work.cycles() / steady - 1.0;
-            worst = worst.max(deviation.abs());
             assert!(deviation.abs() < 0.04, "{work:?}: {steady} cycles, not {}", work.cycles());
         }
     }
-    assert!(worst > 0.0);
 }
 
 #[test]
@@ -52,26 +47,6 @@ fn the_simulation_is_bounded_as_the_machine_is() {
     assert_eq!(simulate(work(1, 10.0, 100.0), 3), 3 * (100 + 110));
     assert!(simulate(work(24, 1000.0, 1.0), 10) >= 24 * 1000 * 10);
     assert!(simulate(work(24, 1.0, 1000.0), 10) >= 24 * 1000 * 10);
-}
-
-/// Every row of the table, within its tolerance.
-#[test]
-fn the_paper_is_reproduced_by_its_profile() {
-    let rows = comparisons(&Profile::Paper.parameters().unwrap());
-    for row in &rows {
-        assert!(row.is_within(), "{row:?}: {}", row.deviation());
-    }
-    assert_eq!(rows.len(), 15);
-    // The other profile is not fitted, and says so by its values.
-    let other = comparisons(&Profile::Kernel.parameters().unwrap());
-    assert!(other.iter().any(|row| !row.is_within()));
-}
-
-#[test]
-fn the_rows_notice_another_machine() {
-    let slow = Profile::Paper.text().replace("clock_hz = 350e6", "clock_hz = 100e6");
-    let slow = comparisons(&Parameters::read(&slow).unwrap());
-    assert!(slow.iter().filter(|row| !row.is_within()).count() >= 3);
 }
 
 #[test]
@@ -146,10 +121,11 @@ fn counted(queries: usize) -> (f64, f64) {
         let mut rng = SecretRng::deterministic_for_tests(5);
         let layout = RowLayout::new(records, 32, 1).unwrap();
         let rows = backend.upload_rows(layout, &table(layout, &mut rng)).unwrap();
-        // More keys than a pass takes: the largest count is that of a whole one.
         machine.take_counts();
-        backend.share_fold(&rows, 0, PRF, &keys(records as u64, 2 * queries, &mut rng)).unwrap();
-        machine.take_counts().most_instructions as f64
+        backend.share_fold(&rows, 0, PRF, &keys(records as u64, queries, &mut rng)).unwrap();
+        let counts = machine.take_counts();
+        assert_eq!(counts.launches, 1, "the queries share a pass");
+        counts.most_instructions as f64
     };
     let (few, many) = (launch(16 * 512), launch(16 * 2048));
     let of_record = (many - few) / 1536.0;

@@ -1,0 +1,73 @@
+//! The model beside IM-PIR: `papers/im-pir.toml` has its values, and states what each parameter does.
+
+use spirea_papers::check::{Model, Part, with_values};
+use spirea_papers::documents::{hold, root, with_part};
+use spirea_papers::{Claim, IM_PIR, Paper};
+use spirea_pim::model::figures::{comparisons, records, shared_passes};
+use spirea_pim::model::parameters::{Parameters, Profile};
+
+fn compute(text: &str) -> Result<Vec<Part>, String> {
+    let parameters = Parameters::read(text).map_err(|error| error.to_string())?;
+    Ok(vec![Box::new(move || comparisons(&parameters))])
+}
+
+fn problems(parameters: &str) -> Vec<String> {
+    Model { paper: &Paper::read(IM_PIR), parameters, compute: &compute }.problems()
+}
+
+#[test]
+fn rows_and_parameters_are_as_the_file_says() {
+    assert_eq!(problems(Profile::Paper.text()), [""; 0]);
+}
+
+#[test]
+fn another_machine_is_a_problem() {
+    let text = Profile::Paper.text();
+    for (right, wrong) in [
+        ("clock_hz = 350e6", "clock_hz = 300e6"),
+        ("cycles_per_byte = 0.5", "cycles_per_byte = 0.6"),
+        ("dpu_to_host = [[40, 0.0267", "dpu_to_host = [[40, 0.267"),
+        ("evaluate_seconds_per_point = 1.383e-10", "evaluate_seconds_per_point = 1.6e-10"),
+    ] {
+        assert!(text.contains(right), "{right}");
+        assert!(!problems(&text.replacen(right, wrong, 1)).is_empty(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_file_has_the_values_of_both_profiles() {
+    let [paper, kernel] = [Profile::Paper, Profile::Kernel].map(|it| comparisons(&it.parameters().unwrap()));
+    let both = paper.into_iter().zip(kernel);
+    let claims: Vec<Claim> =
+        both.map(|(paper, kernel)| Claim { other: Some(kernel.ours), ..paper }).collect();
+    hold("papers/im-pir.toml", &with_values(IM_PIR, &claims)).unwrap();
+}
+
+#[test]
+fn the_document_has_the_gain_of_shared_passes() {
+    let mut table = String::from(
+        "| table, profile | queries in a pass | in memory, for each | as fast | queries a second in all | bound | workers that \
+         balance |\n|---|---:|---:|---:|---:|---|---:|\n",
+    );
+    for profile in Profile::ALL {
+        let parameters = profile.parameters().unwrap();
+        for gib in [1.0, 8.0] {
+            let host = parameters.evaluations_per_second(records(gib));
+            let shared = shared_passes(&parameters, gib);
+            for each in &shared {
+                table += &format!(
+                    "| {gib} GiB, `{}` | {} | {:.2} ms | {:.2}x | {:.0} | {} | {:.1} |\n",
+                    profile.name(),
+                    each.queries,
+                    1e3 * each.in_memory_seconds,
+                    shared[0].in_memory_seconds / each.in_memory_seconds,
+                    each.throughput,
+                    if host <= each.in_memory_throughput { "evaluation" } else { "memory" },
+                    each.workers_to_balance
+                );
+            }
+        }
+    }
+    let page = std::fs::read_to_string(root().join("docs/protocols/pim.md")).unwrap();
+    hold("docs/protocols/pim.md", &with_part(&page, "pim: shared passes", &table).unwrap()).unwrap();
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""Compares the claims of papers, and the documents' tables of them, with what the models compute: papers/README.md.
+
+    papers.py --check
+    papers.py --write
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CARGO = os.environ.get("CARGO", "cargo")
+# The models write the files, and so does what reads recorded values; the last one the tables of the files.
+TESTS = [("spirea-pim", "papers::"), ("spirea-ive", "papers::"), ("spirea-ive", "reproduce::"),
+         ("spirea-papers", "recorded"), ("spirea-papers", "documents")]
+
+
+def main():
+    if sys.argv[1:] not in (["--check"], ["--write"]):
+        sys.exit(__doc__)
+    environment = {**os.environ, **({"SPIREA_WRITE_DOCS": "1"} if "--write" in sys.argv else {})}
+    for package, tests in TESTS:
+        command = [CARGO, "test", "--locked", "--package", package, tests]
+        if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode:
+            sys.exit(f"{' '.join(command)}: failed")
+
+
+if __name__ == "__main__":
+    main()

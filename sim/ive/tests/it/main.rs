@@ -1,0 +1,8 @@
+//! All tests but those of units: one program, so that the crate is linked once.
+
+mod cli;
+mod functional;
+mod papers;
+mod program;
+mod protocol;
+mod reproduce;

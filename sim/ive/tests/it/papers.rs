@@ -1,0 +1,36 @@
+//! The simulator beside its paper: `papers/ive.toml` has its values, and states what each parameter does.
+
+use spirea_ive::arch::Arch;
+use spirea_ive::reproduce::{PARTS, Reproduction};
+use spirea_papers::check::{Model, Part, with_values};
+use spirea_papers::documents::hold;
+use spirea_papers::{Claim, IVE, Paper};
+
+fn compute(text: &str) -> Result<Vec<Part>, String> {
+    let arch = Arch::read("changed.toml", text).map_err(|error| error.to_string())?;
+    let part = |part| -> Part {
+        let arch = arch.clone();
+        Box::new(move || Reproduction::of(&arch, &[part]).rows)
+    };
+    Ok(PARTS.map(part).into())
+}
+
+#[test]
+fn rows_and_parameters_are_as_the_file_says() {
+    let model = Model { paper: &Paper::read(IVE), parameters: Arch::ive_text(), compute: &compute };
+    assert_eq!(model.problems(), [""; 0]);
+}
+
+/// `other` is of a machine with no fitted value.
+#[test]
+fn the_file_has_the_values_of_the_machine_with_and_without_fits() {
+    let arch = Arch::ive().unwrap();
+    let mut without = arch.clone();
+    without.scheme.transform_multiplications = 1.0;
+    (without.hbm.efficiency, without.hbm.turnaround_ns, without.lpddr.efficiency) = (1.0, 0.0, 1.0);
+    let [with, without] = [arch, without].map(|arch| Reproduction::of(&arch, &PARTS).rows);
+    let both = with.into_iter().zip(without);
+    let claims: Vec<Claim> =
+        both.map(|(with, without)| Claim { other: Some(without.ours), ..with }).collect();
+    hold("papers/ive.toml", &with_values(IVE, &claims)).unwrap();
+}
