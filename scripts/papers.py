@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares the claims of papers, and the documents' tables of them, with what the models compute: papers/README.md.
 
-    papers.py --check
-    papers.py --write
+papers.py --check
+papers.py --write
 """
 
 import os
@@ -13,8 +13,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = os.environ.get("CARGO", "cargo")
 # The models write the files, and so does what reads recorded values; the last one the tables of the files.
-TESTS = [("spirea-pim", "papers::"), ("spirea-ive", "papers::"), ("spirea-ive", "reproduce::"),
-         ("spirea-papers", "recorded"), ("spirea-papers", "documents")]
+TESTS = [
+    ("spirea-pim", "papers::"),
+    ("spirea-ive", "papers::"),
+    ("spirea-ive", "reproduce::"),
+    ("spirea-papers", "recorded"),
+    ("spirea-papers", "documents"),
+]
 
 
 def main():

@@ -81,7 +81,7 @@ PARTS = [
             [CARGO, "fmt", "--all", "--", "--check"],
             [CARGO, "clippy", "--quiet", "--workspace", "--locked", *TARGETS, "--", "-D", "warnings"],
             ["sh", "-c", "! git grep -nE '^(<<<<<<<|>>>>>>>) '"],
-            system("imports"),
+            system("imports", "runner"),
         ],
         needs=("environment", "rust-build"),
     ),

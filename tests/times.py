@@ -1,9 +1,11 @@
-"""The table of times in docs/testing.md, which a run writes."""
+"""The tables of parts and of times in docs/testing.md, which a run writes."""
 
 import os
 import platform
 import re
 from pathlib import Path
+
+import parts
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "testing.md"
 
@@ -18,21 +20,32 @@ def processor():
     return found[1] if found else platform.machine()
 
 
-def write_times(results, full):
-    """Replaces the table of this run's form, between its markers."""
-    form = "full" if full else "short"
-    rows = [f"| `{result.part.name}` | {result.seconds:.0f} | {result.tests or ''} |" for result in results]
-    table = "\n".join(
-        [
-            f"The {form} form on {os.cpu_count()} threads of {processor()}:",
-            "",
-            "| part | seconds | tests |",
-            "|---|---|---|",
-            *rows,
-        ]
-    )
-    begin, end = f"<!-- times: {form} -->", f"<!-- end of times: {form} -->"
-    text = PAGE.read_text()
+def replaced(text, name, lines):
+    """The text with other lines between the markers of a name."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     before, rest = text.split(begin)
     _, after = rest.split(end)
-    PAGE.write_text(f"{before}{begin}\n{table}\n{end}{after}")
+    return "".join([before, begin, *(f"{line}\n" for line in lines), end, after])
+
+
+def part_rows():
+    """The table of all parts."""
+    runs = {True: "`CI_FULL=1`", False: "always"}
+    rows = [
+        f"| `{part.name}` | {part.about} | {'if changed' if part.files else runs[part.only_full]} |" for part in parts.PARTS
+    ]
+    return ["| part | what it does | runs |", "|---|---|---|", *rows]
+
+
+def write_times(results, full):
+    """Replaces the table of parts, and the table of this run's form."""
+    form = "full" if full else "short"
+    rows = [f"| `{result.part.name}` | {result.seconds:.0f} | {result.tests or ''} |" for result in results]
+    head = [
+        f"The {form} form on {os.cpu_count()} threads of {processor()}:",
+        "",
+        "| part | seconds | tests |",
+        "|---|---|---|",
+    ]
+    text = replaced(PAGE.read_text(), "parts", part_rows())
+    PAGE.write_text(replaced(text, f"times: {form}", [*head, *rows]))
