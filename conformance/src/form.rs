@@ -84,6 +84,8 @@ fn draw(seed: &str, what: &str, cases: &[&str], count: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -101,6 +103,7 @@ mod tests {
             times.len() == cases.len() && times.values().all(|&times| (130..270).contains(&times)),
             "{times:?}"
         );
-        assert_ne!(draw("1", "cases", &cases, 5), draw("2", "cases", &cases, 5));
+        let orders: BTreeSet<_> = (0..500).map(|seed| draw(&seed.to_string(), "cases", &cases, 5)).collect();
+        assert!(orders.len() > 100, "{} of 120 orders", orders.len());
     }
 }

@@ -5,6 +5,7 @@ use spirea_backend::{
     PanelLayout, ProtocolBackend, RING_DEGREE, Residence, RingBackend, RingMatrix, RowLayout, ShareFold,
     Strategy, SwitchedBits,
 };
+use spirea_conformance::{Form, is_drawn};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::DeviceGroup;
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder};
@@ -339,11 +340,13 @@ fn packed_by_rotations<B: RingBackend>(backend: &B) -> Vec<Vec<u32>> {
     results
 }
 
-/// The groups that a test of seconds is run on: each strategy on one of two numbers of devices in turns, and each on both
-/// where SPIREA_CONFORMANCE=long.
+/// The groups that a test of seconds runs on: each strategy on one of two numbers of devices in turns. The short form draws one
+/// of the numbers, and SPIREA_CONFORMANCE=long has both for each strategy.
 fn groups_in_turns(place: usize, devices: usize) -> impl Iterator<Item = DeviceGroup> {
-    let all = std::env::var("SPIREA_CONFORMANCE").is_ok_and(|form| form == "long");
-    groups(devices).enumerate().filter(move |(i, _)| all || i % 2 == place).map(|(_, group)| group)
+    const PLACES: [&str; 2] = ["two devices", "four devices"];
+    let is_drawn = is_drawn("groups of devices", &PLACES, 1, PLACES[place]);
+    let chosen = move |i: usize| Form::of_environment() == Form::Long || is_drawn && i % 2 == place;
+    groups(devices).enumerate().filter(move |&(i, _)| chosen(i)).map(|(_, group)| group)
 }
 
 fn groups(devices: usize) -> impl Iterator<Item = DeviceGroup> {

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use spirea_conformance::is_drawn;
 use spirea_cuda_emulation::LIBRARY;
 use tempfile::TempDir;
 
 const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
+/// Commands that take long on an emulated device, for the draw of the short form.
+const COMMANDS: &str = "commands on an emulated device";
 
 fn spirea(folder: &Path, driver: &Path, arguments: &[&str]) -> Output {
     Command::new(SPIREA)
@@ -97,6 +100,9 @@ fn a_device_that_there_is_not_is_named() {
 
 #[test]
 fn an_emulated_device_passes_every_check() {
+    if !is_drawn(COMMANDS, &["check", "bench"], 1, "check") {
+        return;
+    }
     let folder = TempDir::new().unwrap();
     let output = spirea(folder.path(), Path::new(LIBRARY), &["gpu", "check", "--scale", "tiny", "--json"]);
     let said = text(&output.stdout);
@@ -140,6 +146,9 @@ fn time_that_is_over_is_told() {
 
 #[test]
 fn an_emulated_device_is_measured_and_the_results_are_drawn() {
+    if !is_drawn(COMMANDS, &["check", "bench"], 1, "bench") {
+        return;
+    }
     let folder = TempDir::new().unwrap();
     let output = spirea(folder.path(), Path::new(LIBRARY), &["gpu", "bench", "--scale", "tiny"]);
     let said = text(&output.stdout);
