@@ -2,7 +2,7 @@
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 
 import type { Browser } from "playwright-core";
 import { inject, test as base } from "vitest";
@@ -56,9 +56,11 @@ export const test = base.extend<Fixtures>({
   server: [async ({}, use) => use(inject("server")), { scope: "file" }],
   others: [
     async ({ spirea }, use) => {
+      // Files, and tests in a page and in Node, each have a server of their own.
+      const folder = basename(await mkdtemp(spirea.path("others-")));
       const build = (name: string) => {
         const options = name.endsWith("-per-query") ? ["--keys", "per-query"] : [];
-        return spirea.build(name, bare(name), { options });
+        return spirea.build(join(folder, name), bare(name), { options });
       };
       await using server = await Server.start(spirea, ...(await Promise.all(OTHERS.map(build))));
       await use(server);
