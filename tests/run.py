@@ -48,6 +48,7 @@ COUNTS = [
     re.compile(r"^test result: ok\. (\d+) passed", re.MULTILINE),
 ]
 SKIPPED = re.compile(r"^SKIPPED .*", re.MULTILINE)
+DRAWN = re.compile(r"^.*SPIREA_DRAW=.*$", re.MULTILINE)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -58,6 +59,8 @@ class Result:
     seconds: float
     tests: int
     skipped: list = field(default_factory=list)
+    # Draws of the short form.
+    drawn: list = field(default_factory=list)
 
 
 class Run:
@@ -82,7 +85,7 @@ class Run:
                     break
         text = ANSI.sub("", log.read_text(errors="replace"))
         tests = sum(int(count) for pattern in COUNTS for count in pattern.findall(text))
-        return Result(part, passed, time.monotonic() - started, tests, SKIPPED.findall(text))
+        return Result(part, passed, time.monotonic() - started, tests, SKIPPED.findall(text), DRAWN.findall(text))
 
     def command(self, command, part, out):
         with self.lock:
@@ -169,6 +172,8 @@ def tell(result):
     if result.passed:
         counted = f", {result.tests} tests" if result.tests else ""
         say(f"passed  {name}: {result.seconds:.0f} s{counted}")
+        for line in result.drawn:
+            say(f"        {line}")
         return
     log = LOGS / f"{name}.log"
     say(f"FAILED  {name}: its log, {log.relative_to(ROOT)}, follows")

@@ -93,7 +93,9 @@ def run(program):
     passed = done.returncode == 0 and len(results) == len(RUNNING.findall(said))
     count = sum(map(int, results))
     if passed:
-        print(f"{name}: {count} passed, {seconds:.0f} s", flush=True)
+        # Draws of the short form, with the command that repeats each.
+        drawn = "".join(f"{line}\n" for line in said.splitlines() if "SPIREA_DRAW=" in line)
+        print(f"{drawn}{name}: {count} passed, {seconds:.0f} s", flush=True)
     else:
         alone = "".join(f"to repeat it alone: {repeat(folder, target, test)}\n" for test in FAILED.findall(said))
         print(f"{said}{name}: FAILED, exit code {done.returncode}\n{alone}", flush=True)

@@ -166,6 +166,9 @@ fn every_ring_set_decodes() {
     for (protocol, ring) in
         [("hybrid", "paper"), ("hybrid", "small"), ("onion", "onion-30"), ("onion", "onion-26")]
     {
+        if !is_drawn("ring sets", &["paper", "small", "onion-30", "onion-26"], 2, ring) {
+            continue;
+        }
         let choice = Choice { protocol: protocol.into(), ring: Some(ring.into()), ..Choice::default() };
         let params = ProtocolParams::choose(&choice, [7; 32], 700, 9000).unwrap();
         selects(&if protocol == "hybrid" { with_grid(&params, &[("groups", 3)]) } else { params });
@@ -239,7 +242,9 @@ mod random_records_of_large_databases {
         ($($test:ident: $protocol:literal),*) => {
             $(#[test]
             fn $test() {
-                decode($protocol);
+                if is_drawn("large databases", &NAMES, 3, $protocol) {
+                    decode($protocol);
+                }
             })*
 
             #[test]
