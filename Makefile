@@ -16,7 +16,7 @@ build:
 # The demos run the program of the tests: its kernels are compiled as for a release, and all around them with little or no
 # optimization, which takes so many seconds of processor time in place of some 900. With --workspace the program has the
 # features that the tests of all packages ask for, so that `make test` compiles nothing of it again.
-DEMO_SECONDS = 340
+DEMO_SECONDS = 350
 DEMO_BUILD = $(CARGO) build --workspace --bin spirea --locked
 .PHONY: demo-build
 demo-build:
