@@ -101,7 +101,7 @@ impl Model<'_> {
     }
 }
 
-/// What a change of a parameter does.
+/// Effect of a parameter's change.
 enum Effect {
     /// A row leaves its tolerance.
     Noticed,
@@ -150,7 +150,7 @@ fn keys(table: &Table) -> Vec<String> {
     table.iter().flat_map(of_table).collect()
 }
 
-/// What `read` makes of a file with a parameter 15% smaller, and 15% larger. If it refuses both, half and twice the value.
+/// Results of `read` for a file with a parameter 15% smaller, and 15% larger. If it refuses both, half and twice the value.
 fn changed<T>(table: &Table, key: &str, read: impl Fn(&str) -> Option<T>) -> Vec<T> {
     let with = |factor: f64| {
         let mut table = table.clone();

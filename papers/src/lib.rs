@@ -138,7 +138,7 @@ pub struct Paper {
     /// The model's parameters.
     #[serde(default, rename = "parameter")]
     pub parameters: Vec<Parameter>,
-    /// What is not reproduced.
+    /// Parts of the evaluation that are not reproduced.
     #[serde(rename = "missing")]
     pub missing: Vec<Missing>,
 }

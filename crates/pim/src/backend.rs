@@ -145,8 +145,8 @@ impl PimBackend {
         Ok(PimRows { table, placements })
     }
 
-    /// Takes tasks, `queries` at a time, until there are none, and puts their answers where they belong. Gives the reason if the cluster cannot
-    /// go on; what it had then is for others.
+    /// Takes tasks, `queries` at a time, until there are none, and stores their answers. Returns the error if the cluster
+    /// fails; other clusters take its tasks.
     fn work(
         &self,
         cluster: usize,

@@ -25,7 +25,7 @@ use gpus::{Gpu, GpuGroup, GpuOptions};
 use pim::{Pim, PimOptions};
 use rates::RatesOptions;
 
-/// What to plan for, and at which rates.
+/// The table to plan for, and the source of the rates.
 #[derive(Args)]
 pub struct Command {
     #[command(flatten)]

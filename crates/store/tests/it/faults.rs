@@ -1,6 +1,6 @@
 //! Builds that are killed, and disks that are full.
 
-// What was measured is worth reading in a log.
+// Measurements are worth reading in a log.
 #![allow(clippy::print_stdout)]
 
 use std::cell::Cell;
