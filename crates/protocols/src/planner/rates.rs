@@ -256,7 +256,7 @@ impl FromIterator<(Unit, f64)> for Rates {
     }
 }
 
-/// Whether queries under this set can bring their keys.
+/// Returns true if queries under this set can bring their keys.
 fn packs_fixed(set: RingSet) -> bool {
     set.dropped_bits() > 0
 }

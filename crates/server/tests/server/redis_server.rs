@@ -16,7 +16,7 @@ use crate::fixture::eventually;
 /// An entry's name, the seconds after which it expires, and its bytes.
 pub type Entry = (Vec<u8>, u64, Vec<u8>);
 
-/// What the tests do to a server, and ask of it.
+/// A Redis server as the tests control it.
 pub trait Redis {
     fn url(&self, password: Option<&str>) -> String;
     fn entries(&self) -> Vec<Entry>;
