@@ -15,12 +15,42 @@ use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::{Overwrite, Phase, Progress, Silent, Snapshot, StoreError, build};
 
 const CHILD_INPUT: &str = "SPIREA_TEST_CHILD_INPUT";
-/// The number of the report of progress at which the child waits for a byte from its parent.
+/// Name of the point at which the child waits for a byte from its parent. Without it, the child does not wait.
 const CHILD_WAITS_AT: &str = "SPIREA_TEST_CHILD_WAITS_AT";
-/// Line that the child writes before it waits.
+/// Line that the child prints before it waits.
 const WAITS: &str = "the child waits";
-/// Begins the line in which the child tells how many reports there were.
-const REPORTS: &str = "reports: ";
+
+/// A point of a build that every build reaches. The number of reports differs from build to build.
+#[derive(Clone, Copy, Debug)]
+enum Point {
+    /// The first report of a phase.
+    Begins(Phase),
+    /// The last report: all test queries are answered, and nothing is published yet.
+    Tested,
+}
+
+impl Point {
+    const ALL: [Self; 7] = [
+        Self::Begins(Phase::Read),
+        Self::Begins(Phase::Plan),
+        Self::Begins(Phase::Encode),
+        Self::Begins(Phase::Hint),
+        Self::Begins(Phase::Verify),
+        Self::Begins(Phase::Test),
+        Self::Tested,
+    ];
+
+    fn name(self) -> String {
+        format!("{self:?}")
+    }
+
+    fn is_reached_by(self, phase: Phase, done: u64, total: u64) -> bool {
+        match self {
+            Self::Begins(own) => phase == own,
+            Self::Tested => phase == Phase::Test && done == total,
+        }
+    }
+}
 
 /// The arguments with which this program runs one of its ignored tests.
 fn alone(test: &str) -> [String; 4] {
@@ -28,15 +58,13 @@ fn alone(test: &str) -> [String; 4] {
     ["--exact".into(), module.unwrap_or_default() + test, "--ignored".into(), "--nocapture".into()]
 }
 
-/// Counts reports, and waits at one.
-struct WaitsAt {
-    report: usize,
-    seen: Cell<usize>,
-}
+/// Waits once, at a point.
+struct WaitsAt(Cell<Option<Point>>);
 
 impl Progress for WaitsAt {
-    fn update(&self, _: Phase, _: u64, _: u64) {
-        if self.seen.replace(self.seen.get() + 1) == self.report {
+    fn update(&self, phase: Phase, done: u64, total: u64) {
+        if self.0.get().is_some_and(|point| point.is_reached_by(phase, done, total)) {
+            self.0.set(None);
             println!("\n{WAITS}");
             std::io::stdin().read_exact(&mut [0]).unwrap();
         }
@@ -47,13 +75,13 @@ impl Progress for WaitsAt {
 #[ignore = "a build in a process of its own, run by the tests below"]
 fn child() {
     let input = std::env::var_os(CHILD_INPUT).unwrap();
-    let report = std::env::var(CHILD_WAITS_AT).unwrap().parse().unwrap();
+    let point = std::env::var(CHILD_WAITS_AT)
+        .ok()
+        .map(|name| Point::ALL.into_iter().find(|point| point.name() == name).expect("the name of a point"));
     let mut options = options(Path::new(&input), Some("key"), &["value"]);
     options.overwrite = Overwrite::Replace;
     options.seed = None;
-    let progress = WaitsAt { report, seen: Cell::new(0) };
-    build(&options, &BACKEND, &progress).unwrap();
-    println!("\n{REPORTS}{}", progress.seen.get());
+    build(&options, &BACKEND, &WaitsAt(Cell::new(point))).unwrap();
 }
 
 /// A build in a process of its own.
@@ -63,12 +91,11 @@ struct Building {
 }
 
 impl Building {
-    /// One that waits at the report with this number.
-    fn start(input: &Path, waits_at: usize) -> Self {
+    fn start(input: &Path, waits_at: Option<Point>) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(alone("child"))
             .env(CHILD_INPUT, input)
-            .env(CHILD_WAITS_AT, waits_at.to_string())
+            .envs(waits_at.map(|point| (CHILD_WAITS_AT, point.name())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -77,10 +104,11 @@ impl Building {
         Self { process, lines }
     }
 
-    fn waiting(input: &Path, at: usize) -> Self {
-        let mut building = Self::start(input, at);
+    /// Starts a build and returns when it waits at `point`.
+    fn waiting(input: &Path, point: Point) -> Self {
+        let mut building = Self::start(input, Some(point));
         let waits = building.lines.any(|line| line.unwrap() == WAITS);
-        assert!(waits, "the build ended before report {at}");
+        assert!(waits, "the build ended before {point:?}");
         building
     }
 
@@ -93,11 +121,10 @@ impl Building {
         self.process.wait().unwrap();
     }
 
-    /// Waits for the end of the build; gives the number of reports.
-    fn finish(mut self) -> usize {
-        let reports = self.lines.find_map(|line| line.unwrap().strip_prefix(REPORTS)?.parse().ok());
+    /// Waits for the end of the build, which succeeds.
+    fn finish(mut self) {
+        self.lines.for_each(|line| drop(line.unwrap()));
         assert!(self.process.wait().unwrap().success());
-        reports.expect("a build that succeeds tells how many reports there were")
     }
 }
 
@@ -128,8 +155,7 @@ fn a_killed_build_leaves_the_snapshot_of_before_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let input = input(folder.path(), 20_000);
     let out = folder.path().join("table");
-    let reports = Building::start(&input, usize::MAX).finish();
-    assert!(reports > 8, "{reports}");
+    Building::start(&input, None).finish();
     for in_place in [false, true] {
         if !in_place {
             std::fs::remove_dir_all(&out).unwrap();
@@ -137,13 +163,13 @@ fn a_killed_build_leaves_the_snapshot_of_before_or_none() {
         let before = whole_version(&out);
         assert_eq!(before.is_some(), in_place);
         let mut stale = 0;
-        for at in (0..8).map(|eighth| eighth * (reports - 1) / 7) {
-            Building::waiting(&input, at).kill();
-            assert_eq!(whole_version(&out), before, "killed at report {at} of {reports}");
+        for point in Point::ALL {
+            Building::waiting(&input, point).kill();
+            assert_eq!(whole_version(&out), before, "killed at {point:?}");
             stale += partials(folder.path());
         }
         assert!(stale > 0, "no killed build has left a folder for the next one to remove");
-        Building::start(&input, usize::MAX).finish();
+        Building::start(&input, None).finish();
         assert_ne!(whole_version(&out), before);
         assert_eq!(partials(folder.path()), 0, "stale folders remain");
     }
@@ -154,12 +180,12 @@ fn a_build_that_is_killed_while_it_publishes_leaves_a_whole_snapshot() {
     let folder = tempfile::tempdir().unwrap();
     let input = input(folder.path(), 20_000);
     let out = folder.path().join("table");
-    let last = Building::start(&input, usize::MAX).finish() - 1;
+    Building::start(&input, None).finish();
     let mut rng = SecretRng::deterministic_for_tests(8);
     let mut published = 0;
     for _ in 0..12 {
         let before = whole_version(&out);
-        let mut building = Building::waiting(&input, last);
+        let mut building = Building::waiting(&input, Point::Tested);
         building.go_on();
         // Files are synced and renamed within some milliseconds of the last report.
         std::thread::sleep(Duration::from_micros(rng.next_u64() % 20_000));
@@ -169,7 +195,7 @@ fn a_build_that_is_killed_while_it_publishes_leaves_a_whole_snapshot() {
         published += usize::from(after != before);
     }
     println!("{published} of 12 builds had published before they were killed");
-    Building::start(&input, usize::MAX).finish();
+    Building::start(&input, None).finish();
     assert_eq!(partials(folder.path()), 0, "stale folders remain");
 }
 
@@ -177,8 +203,7 @@ fn a_build_that_is_killed_while_it_publishes_leaves_a_whole_snapshot() {
 fn a_running_build_s_folder_is_not_taken_for_stale() {
     let folder = tempfile::tempdir().unwrap();
     let input = input(folder.path(), 20_000);
-    let reports = Building::start(&input, usize::MAX).finish();
-    let mut building = Building::waiting(&input, reports - 1);
+    let mut building = Building::waiting(&input, Point::Tested);
     assert_eq!(partials(folder.path()), 1);
     // A build of the same target meanwhile, and both are complete.
     let mut options = options(&input, Some("key"), &["value"]);
