@@ -246,6 +246,18 @@ def rounded_bodies():
     ]
 
 
+def blinding():
+    lines = []
+    for c in (1, 128, 129, 256):
+        factor = lwe.Blinding(c)
+        lines.append(f"c = {c}: word {factor.word:08x}, inverse {factor.inverse}")
+    phases = ((3, 0x2A7FFFFF), (3, 0x00FE0000), (3, 0xFF7F8080), (3, 0xFF808080), (256, 0x00FF00FF))
+    for c, phase in phases:
+        number = lwe.Blinding(c).numbers([phase], 32)[0]
+        lines.append(f"c = {c}, phase {phase:08x} of 32 bits: {number}")
+    return lines
+
+
 def gadget_in_words(gadget):
     if isinstance(gadget, ring.Digits):
         return f"digits {gadget.levels} {gadget.base} {gadget.dropped}"
@@ -439,6 +451,7 @@ EXAMPLES = {
     "matrix": matrix,
     "rounding": rounding,
     "rounded-bodies": rounded_bodies,
+    "blinding": blinding,
     "ring-sets": ring_sets,
     "transform": transform,
     "halves": halves,

@@ -1,5 +1,6 @@
 //! One program: each would compile the protocols on its backends anew.
 
+mod added;
 mod bins;
 mod chosen;
 mod client_vectors;

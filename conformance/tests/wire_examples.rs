@@ -102,6 +102,7 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("matrix", matrix());
     add("rounding", rounding());
     add("rounded-bodies", rounded_bodies());
+    add("blinding", blinding());
     add("ring-sets", ring_sets());
     add("transform", transform());
     add("halves", halves());
@@ -384,6 +385,21 @@ fn rounding() -> Vec<String> {
     let bytes = [0x2a7f_ffff, 0x2a80_0000, 0xff80_0000]
         .map(|phase| format!("byte of phase {phase:08x}: {:02x}", byte(phase)));
     [words, bytes].concat()
+}
+
+/// By the definition: the vectors hold the implementation's own factors to this one.
+fn blinding() -> Vec<String> {
+    let inverse = |c: u64| (1..257).find(|inverse| inverse * c % 257 == 1).expect("units have inverses");
+    let factor = |c: u64| {
+        let word = ((c << 33) / 257).div_ceil(2);
+        format!("c = {c}: word {word:08x}, inverse {}", inverse(c))
+    };
+    let decoded = |(c, phase): (u64, u64)| {
+        let nearest = (2 * 257 * phase + (1 << 32)) >> 33;
+        format!("c = {c}, phase {phase:08x} of 32 bits: {}", nearest * inverse(c) % 257)
+    };
+    let phases = [(3, 0x2a7f_ffff), (3, 0x00fe_0000), (3, 0xff7f_8080), (3, 0xff80_8080), (256, 0x00ff_00ff)];
+    [1, 128, 129, 256].map(factor).into_iter().chain(phases.map(decoded)).collect()
 }
 
 /// By the definition: the vectors hold the implementation's own rounding of bodies to this one.

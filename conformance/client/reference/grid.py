@@ -1,6 +1,6 @@
 """Where records lie (wire.md 7)."""
 
-from .errors import Malformed
+from .errors import Malformed, Unverified
 
 
 class Grid:
@@ -24,9 +24,16 @@ class Grid:
         return unit // self.groups * self.step, unit % self.groups, within * self.record_bytes
 
     def cut(self, units, offset):
-        """The record, from the bytes of its parts' units (wire.md 7.2)."""
-        record = b""
+        """The record, from the numbers of its parts' units (wire.md 7.2)."""
+        record = []
         for unit in units:
             wanted = min(self.record_bytes - len(record), self.unit - offset)
-            record += bytes(unit[offset : offset + wanted])
-        return record
+            record += unit[offset : offset + wanted]
+        check_bytes(record)
+        return bytes(record)
+
+
+def check_bytes(numbers):
+    """Refuses an answer that decodes to a number that is no byte (wire.md 8.8)."""
+    if 256 in numbers:
+        raise Unverified("the answer decodes to a number that is no byte: it is withheld")

@@ -12,6 +12,7 @@ RING = 256  # wire.md 8.1: degree of the structured matrix's ring
 SETS = {"module-1280": (1280, True), "module-1536": (1536, True), "paper": (1280, False)}
 MAX_COLUMNS = 1 << 20
 MAX_DROPPED_BITS = 8  # wire.md 8.7
+FIELD = 257  # wire.md 8.8
 
 
 def matrix_key(seed, fold):
@@ -50,17 +51,50 @@ def inner(rows, secret):
     return rows @ secret.astype(np.uint32)
 
 
-def encrypt_unit(matrix, position, rng, secret=None, dropped=0):
-    """Bodies of the unit vector of a position as bytes, without their lowest bits, and their secret (wire.md 8.3, 8.7).
+class Blinding:
+    """A secret factor of a unit vector, in the field of 257 elements (wire.md 8.8)."""
 
-    The secret is a fresh one unless given.
+    def __init__(self, factor):
+        self.factor, self.inverse = factor, pow(factor, -1, FIELD)
+
+    @classmethod
+    def drawn(cls, rng):
+        return cls(rng.bytes(1)[0] + 1)
+
+    @property
+    def word(self):
+        return (2 * self.factor * 2**32 + FIELD) // (2 * FIELD)
+
+    def numbers(self, phases, bits):
+        """The numbers that phases, fractions of 2^bits, decode to: bytes, or 256."""
+        nearest = ((2 * FIELD * int(phase) + 2**bits) >> bits + 1 for phase in phases)
+        return np.array([number * self.inverse % FIELD for number in nearest], np.uint16)
+
+
+def encrypt_unit(matrix, position, rng, secret=None, dropped=0):
+    """Bodies of the unit vector of a position as bytes, without their lowest bits; their secret and their factor.
+
+    The vector is times the factor (wire.md 8.7, 8.8). The secret is a fresh one unless given.
     """
     if secret is None:
         secret = ternary(rng, matrix.degree)
+    factor = Blinding.drawn(rng)
+    bodies = encrypted(matrix, position, factor.word, secret, rng)
+    return upper_bits(round_bodies(bodies, dropped, rng)[: matrix.columns], dropped), secret, factor
+
+
+def encrypt_plain_unit(matrix, position, rng):
+    """Bodies of the unit vector of a position as bytes, and their secret (wire.md 8.3)."""
+    secret = ternary(rng, matrix.degree)
+    return upper_bits(encrypted(matrix, position, 1 << 24, secret, rng)[: matrix.columns], 0), secret
+
+
+def encrypted(matrix, position, word, secret, rng):
+    """Bodies of whole blocks of columns, with a word at the position."""
     product = matrix.times(secret)
     bodies = noise(rng, len(product)).astype(np.uint32) - product
-    bodies[position : position + 1] += np.uint32(1 << 24)
-    return upper_bits(round_bodies(bodies, dropped, rng)[: matrix.columns], dropped), secret
+    bodies[position : position + 1] += np.uint32(word)
+    return bodies
 
 
 def round_bodies(bodies, dropped, rng):

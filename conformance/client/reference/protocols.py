@@ -6,7 +6,7 @@ import numpy as np
 from . import lwe
 from .dpf import Domain
 from .errors import BadRequest, Malformed
-from .grid import Grid
+from .grid import Grid, check_bytes
 from .prf import FUNCTIONS
 from .ring import DEGREE, ring_set
 from .rlwe import Expanded, OneShot, OneShotSecret, RingSecret, Rotated, join_bits
@@ -80,13 +80,13 @@ class Folding(Protocol):
         return lwe.PublicMatrix(self.params["set"], key, columns)
 
     def column_of(self, column, rng):
-        """Bodies of a column, and their secret (wire.md 8.3)."""
+        """Bodies of a column, their secret and their factor (wire.md 8.3, 8.8)."""
         return lwe.encrypt_unit(self.first, column, rng, dropped=self.dropped)
 
     def columns_of(self, column, rng):
-        """Bodies of the columns of a record's parts, under secrets of their own (wire.md 8.3)."""
-        pairs = [self.column_of(column + part, rng) for part in range(self.grid.parts)]
-        return b"".join(bodies for bodies, _ in pairs), [secret for _, secret in pairs]
+        """Bodies of the columns of a record's parts, and for each its secret and factor (wire.md 8.3, 8.8)."""
+        asked = [self.column_of(column + part, rng) for part in range(self.grid.parts)]
+        return b"".join(bodies for bodies, *_ in asked), [keeps for _, *keeps in asked]
 
     def expanded(self):
         """wire.md 11.6, 12.3."""
@@ -107,18 +107,26 @@ class Folding(Protocol):
             return Expanded(chosen, self.degree, groups)
         return Rotated(chosen, self.degree, groups, packed)
 
-    def packed(self, secret, group, rng):
-        """The ciphertext of an LWE secret, and what reads the packed ciphertexts that it asks for (wire.md 11.6, 11.8)."""
+    def packed(self, secret, factor, group, rng):
+        """The ciphertext of an LWE secret, and what reads the packed ciphertexts that it asks for (wire.md 11.6, 11.8).
+
+        The reader returns a list of numbers, those of one ciphertext after another.
+        """
+
+        def numbers(secret, ciphertexts):
+            phases = (phase for ciphertext in ciphertexts for phase in secret.phases(ciphertext))
+            return factor.numbers(phases, 64).tolist()
+
         if self.keys_bytes:
-            ciphertext, decode = self.ring.query(self.shape, secret, group, rng), self.ring.decode
-            return ciphertext, lambda results: [decode(result, 8) for result in self.split(results, self.shape.result_bytes)]
+            ciphertext = self.ring.query(self.shape, secret, group, rng)
+            return ciphertext, lambda results: numbers(self.ring, self.split(results, self.shape.result_bytes))
         if self.uniform is None:
             self.uniform = self.shape.uniform(bytes.fromhex(self.params["seed"]))
         one_shot = OneShotSecret(self.shape, self.uniform, secret, rng)
 
         def read(results):
             halves = zip(self.split(self.hint, self.shape.uniform_bytes), self.split(results, self.shape.result_bytes))
-            return [one_shot.decode(a + b, 8) for a, b in halves]
+            return numbers(one_shot, (a + b for a, b in halves))
 
         return one_shot.asked, read
 
@@ -137,14 +145,16 @@ class Simple(Folding):
         self.hint_bytes = 4 * self.grid.unit * self.degree
 
     def ask(self, column, _group, offset, rng):
-        query, secrets = self.columns_of(column, rng)
-        return [query], (secrets, offset)
+        columns = (column + part for part in range(self.grid.parts))
+        asked = [lwe.encrypt_plain_unit(self.first, column, rng) for column in columns]
+        return [b"".join(bodies for bodies, _ in asked)], ([secret for _, secret in asked], offset)
 
     def decode(self, state, answers):
         secrets, offset = state
         hint = lwe.hint_rows(self.hint, self.degree)
-        answer = self.split(answers[0], 2 * self.grid.unit)
-        units = [lwe.nearest_bytes(lwe.words(words) + lwe.inner(hint, secret)) for words, secret in zip(answer, secrets)]
+        pairs = zip(self.split(answers[0], 2 * self.grid.unit), secrets)
+        phases = (lwe.words(words) + lwe.inner(hint, secret) for words, secret in pairs)
+        units = [lwe.nearest_bytes(of_part).tolist() for of_part in phases]
         return self.grid.cut(units, offset)
 
 
@@ -162,18 +172,24 @@ class TwoFolds(Folding):
 
     def two_queries(self, column, group, rng):
         """wire.md 10.2."""
-        first, secrets = self.columns_of(column, rng)
-        second, of_second = lwe.encrypt_unit(self.second, group, rng)
-        return first + second, secrets, of_second
+        first, of_first = self.columns_of(column, rng)
+        second, *of_second = lwe.encrypt_unit(self.second, group, rng)
+        return first + second, of_first, of_second
 
-    def record(self, fixed, moving, secrets, second, offset):
-        """The record, from the bytes of the fixed rows and the moving rows' ciphertexts (wire.md 10.4)."""
-        hint = lwe.words(fixed.tobytes()).reshape(-1, self.degree)
+    def record(self, fixed, moving, first, second, offset):
+        """The record, from the numbers of the fixed rows and the moving rows' ciphertexts (wire.md 10.4)."""
+        secret, factor = second
         ciphertexts = lwe.words(moving).reshape(-1, self.degree + 1)
-        phases = ciphertexts[:, -1] + lwe.inner(ciphertexts[:, :-1], second)
-        answers = lwe.words(lwe.nearest_bytes(phases).tobytes()).reshape(self.grid.parts, self.grid.unit)
-        units = [lwe.nearest_bytes(answer + lwe.inner(hint, secret)) for answer, secret in zip(answers, secrets)]
-        return self.grid.cut(units, offset)
+        moving = factor.numbers(ciphertexts[:, -1] + lwe.inner(ciphertexts[:, :-1], secret), 32)
+        hint = lwe.words(fixed.astype(np.uint8).tobytes()).reshape(-1, self.degree)
+        answers = lwe.words(moving.astype(np.uint8).tobytes()).reshape(self.grid.parts, self.grid.unit)
+        units = [
+            factor.numbers(answer + lwe.inner(hint, secret), 32).tolist() for answer, (secret, factor) in zip(answers, first)
+        ]
+        record = self.grid.cut(units, offset)
+        check_bytes(fixed)
+        check_bytes(moving)
+        return record
 
 
 class Double(TwoFolds):
@@ -188,14 +204,15 @@ class Double(TwoFolds):
         self.hint_bytes = 4 * self.fixed_rows * self.degree
 
     def ask(self, column, group, offset, rng):
-        query, secrets, second = self.two_queries(column, group, rng)
-        return [query], (secrets, second, offset)
+        query, first, second = self.two_queries(column, group, rng)
+        return [query], (first, second, offset)
 
     def decode(self, state, answers):
-        secrets, second, offset = state
+        first, second, offset = state
+        secret, factor = second
         words, moving = lwe.words(answers[0][: 2 * self.fixed_rows]), answers[0][2 * self.fixed_rows :]
-        fixed = lwe.nearest_bytes(words + lwe.inner(lwe.hint_rows(self.hint, self.degree), second))
-        return self.record(fixed, moving, secrets, second, offset)
+        fixed = factor.numbers(words + lwe.inner(lwe.hint_rows(self.hint, self.degree), secret), 32)
+        return self.record(fixed, moving, first, second, offset)
 
 
 class ExpPackDouble(TwoFolds):
@@ -212,15 +229,15 @@ class ExpPackDouble(TwoFolds):
         self.answer_bytes = self.packed_bytes + self.moving_bytes
 
     def ask(self, column, group, offset, rng):
-        query, secrets, second = self.two_queries(column, group, rng)
-        ciphertext, read = self.packed(second, 0, rng)
-        return [query + ciphertext], (secrets, second, offset, read)
+        query, first, second = self.two_queries(column, group, rng)
+        ciphertext, read = self.packed(*second, 0, rng)
+        return [query + ciphertext], (first, second, offset, read)
 
     def decode(self, state, answers):
-        secrets, second, offset, read = state
+        first, second, offset, read = state
         packed, moving = answers[0][: self.packed_bytes], answers[0][self.packed_bytes :]
-        fixed = np.array([byte for result in read(packed) for byte in result], np.uint8)
-        return self.record(fixed[: self.fixed_rows], moving, secrets, second, offset)
+        fixed = np.array(read(packed)[: self.fixed_rows])
+        return self.record(fixed, moving, first, second, offset)
 
 
 class ExpPackSimple(Folding):
@@ -241,8 +258,8 @@ class ExpPackSimple(Folding):
     def ask(self, column, _group, offset, rng):
         query, readers = b"", []
         for part in range(self.grid.parts):
-            bodies, secret = self.column_of(column + part, rng)
-            ciphertext, read = self.packed(secret, 0, rng)
+            bodies, *keeps = self.column_of(column + part, rng)
+            ciphertext, read = self.packed(*keeps, 0, rng)
             query += bodies + ciphertext
             readers.append(read)
         return [query], (readers, offset)
@@ -250,8 +267,7 @@ class ExpPackSimple(Folding):
     def decode(self, state, answers):
         readers, offset = state
         pairs = zip(readers, self.split(answers[0], self.unit_bytes))
-        units = [bytes(byte for result in read(unit) for byte in result) for read, unit in pairs]
-        return self.grid.cut(units, offset)
+        return self.grid.cut([read(unit) for read, unit in pairs], offset)
 
 
 class Blocks(Folding):
@@ -277,16 +293,22 @@ class DoublePack(Blocks):
         self.answer_bytes = self.grid.parts * self.part_bytes
 
     def ask(self, column, group, offset, rng):
-        bodies, secret = self.column_of(column, rng)
-        second, _ = lwe.encrypt_unit(self.second, group, rng, secret)
-        return [bodies + second + self.ring.query(self.shape, secret, 0, rng)], offset
+        bodies, secret, of_first = self.column_of(column, rng)
+        second, _, of_second = lwe.encrypt_unit(self.second, group, rng, secret)
+        return [bodies + second + self.ring.query(self.shape, secret, 0, rng)], (of_first, of_second, offset)
 
-    def decode(self, offset, answers):
-        response, units = self.shape.set.response_bytes, []
+    def decode(self, state, answers):
+        of_first, of_second, offset = state
+        response, units, inner = self.shape.set.response_bytes, [], []
         for part in self.split(answers[0], self.part_bytes):
-            inner = bytes(byte for outer in self.split(part, response) for byte in self.ring.decode(outer, 8))
-            units.append(self.ring.decode(inner, 8))
-        return self.grid.cut(units, offset)
+            phases = (phase for outer in self.split(part, response) for phase in self.ring.phases(outer))
+            inner.append(of_second.numbers(phases, 64))
+            ciphertext = inner[-1].astype(np.uint8).tobytes()
+            units.append(of_first.numbers(self.ring.phases(ciphertext), 64).tolist())
+        record = self.grid.cut(units, offset)
+        for numbers in inner:
+            check_bytes(numbers)
+        return record
 
 
 class Hybrid(Blocks):
@@ -301,13 +323,13 @@ class Hybrid(Blocks):
         self.answer_bytes = self.grid.parts * self.shape.result_bytes
 
     def ask(self, column, group, offset, rng):
-        bodies, secret = self.column_of(column, rng)
-        ciphertext, read = self.packed(secret, group, rng)
+        bodies, *keeps = self.column_of(column, rng)
+        ciphertext, read = self.packed(*keeps, group, rng)
         return [bodies + ciphertext], (read, offset)
 
     def decode(self, state, answers):
         read, offset = state
-        return self.grid.cut(read(answers[0]), offset)
+        return self.grid.cut(self.split(read(answers[0]), self.grid.unit), offset)
 
 
 def pad_key(params):

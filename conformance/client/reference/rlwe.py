@@ -210,6 +210,11 @@ class RingSecret:
 
     def decode(self, ciphertext, bits):
         """The numbers of so many bits in the coefficients of a response's ciphertext (wire.md 11.7)."""
+        phases = self.phases(ciphertext)
+        return [((phase + (1 << (63 - bits))) >> (64 - bits)) & ((1 << bits) - 1) for phase in phases]
+
+    def phases(self, ciphertext):
+        """The phases of a response's ciphertext, fractions of 2^64 (wire.md 11.7)."""
         if len(ciphertext) != self.set.response_bytes:
             raise Malformed("a ciphertext of an answer has another length")
         a_bits, b_bits = self.set.response_bits
@@ -218,9 +223,8 @@ class RingSecret:
         signed = [number - (1 << a_bits) if number >> (a_bits - 1) else number for number in a]
         ring = self.ring
         product = ring.centred(ring.inverse(ring.multiply(ring.forward(ring.lift(signed)), self.values)))
-        # Fractions of 2^64.
-        phases = ((p << (64 - a_bits)) + (number << (64 - b_bits)) for p, number in zip(product, b))
-        return [((phase + (1 << (63 - bits))) >> (64 - bits)) & ((1 << bits) - 1) for phase in phases]
+        pairs = zip(product, b)
+        return [((p << (64 - a_bits)) + (number << (64 - b_bits))) % 2**64 for p, number in pairs]
 
 
 class OneShotSecret(RingSecret):

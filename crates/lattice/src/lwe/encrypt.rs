@@ -2,11 +2,11 @@
 
 use spirea_math::random::SecretRng;
 use spirea_math::sample::{LWE_NOISE, ternary};
-use spirea_math::secret::declassify;
+use spirea_math::secret::{declassify, opaque};
 use spirea_math::{Modulus, NttPlan, PrimePair, ShoupWord};
 use zeroize::Zeroizing;
 
-use super::{LweSet, PublicMatrix, RING_DEGREE, SCALE_BITS, Structure};
+use super::{BlindingFactor, LweSet, PublicMatrix, RING_DEGREE, SCALE_BITS, Structure};
 
 /// A ternary LWE secret: made with one query, used for its answer, erased when dropped.
 ///
@@ -41,6 +41,14 @@ impl LweSecret {
     }
 }
 
+/// An encrypted unit vector times its secret factor.
+pub struct BlindedUnit {
+    /// The bodies, one for each column: public.
+    pub bodies: Vec<u32>,
+    /// The factor, which the client removes from what it decodes.
+    pub factor: BlindingFactor,
+}
+
 /// What a client prepares once for a public matrix, to encrypt many queries.
 pub struct LweEncryptor {
     matrix: PublicMatrix,
@@ -73,16 +81,36 @@ impl LweEncryptor {
     /// If `position` is not a column.
     pub fn encrypt_unit(&self, position: usize, rng: &mut SecretRng) -> (Vec<u32>, LweSecret) {
         let secret = LweSecret::sample(self.matrix.set(), rng);
-        (self.encrypt_unit_under(&secret, position, rng), secret)
+        (self.encrypt(&secret, position, 1 << SCALE_BITS, rng), secret)
     }
 
-    /// Encrypts the unit vector of `position` under the secret of another part of the same query: bodies as
-    /// [`Self::encrypt_unit`]'s. The other part must be under another public matrix, or a server could read
-    /// both.
+    /// Encrypts the unit vector of `position` times a fresh factor c, under a fresh secret: the bodies
+    /// `b = -A s + e + round(2^32 c / 257) u`.
     ///
     /// # Panics
     /// If `position` is not a column.
-    pub fn encrypt_unit_under(&self, secret: &LweSecret, position: usize, rng: &mut SecretRng) -> Vec<u32> {
+    pub fn encrypt_blinded(&self, position: usize, rng: &mut SecretRng) -> (BlindedUnit, LweSecret) {
+        let secret = LweSecret::sample(self.matrix.set(), rng);
+        (self.encrypt_blinded_under(&secret, position, rng), secret)
+    }
+
+    /// [`Self::encrypt_blinded`] under the secret of another part of the same query. The other part must be under another
+    /// public matrix, or a server could read both.
+    ///
+    /// # Panics
+    /// If `position` is not a column.
+    pub fn encrypt_blinded_under(
+        &self,
+        secret: &LweSecret,
+        position: usize,
+        rng: &mut SecretRng,
+    ) -> BlindedUnit {
+        let factor = BlindingFactor::sample(rng);
+        BlindedUnit { bodies: self.encrypt(secret, position, factor.encoded(), rng), factor }
+    }
+
+    /// Bodies of the unit vector of `position` times the secret word `scale`.
+    fn encrypt(&self, secret: &LweSecret, position: usize, scale: u32, rng: &mut SecretRng) -> Vec<u32> {
         let is_column = declassify(position < self.matrix.columns(), "every place is a column of the matrix");
         assert!(is_column, "position out of range");
         let mut bodies = match &self.ring {
@@ -92,8 +120,8 @@ impl LweEncryptor {
         for (column, body) in bodies.iter_mut().enumerate() {
             // Every column computes the comparison, so that time and memory do not tell the position.
             let differs = (column ^ position) as u64;
-            let unit = (differs.wrapping_sub(1) >> 63) as u32;
-            *body = (unit << SCALE_BITS).wrapping_sub(*body).wrapping_add(LWE_NOISE.sample(rng) as u32);
+            let is_position = opaque(((differs.wrapping_sub(1) >> 63) as u32).wrapping_neg());
+            *body = (scale & is_position).wrapping_sub(*body).wrapping_add(LWE_NOISE.sample(rng) as u32);
         }
         if self.dropped_bits > 0 {
             round_bodies(&mut bodies, self.dropped_bits, rng);

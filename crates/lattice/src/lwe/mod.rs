@@ -1,9 +1,11 @@
 //! Learning with errors modulo 2^32.
 
+mod blinding;
 mod encrypt;
 mod matrix;
 
-pub use encrypt::{LweEncryptor, LweSecret};
+pub use blinding::{BlindingFactor, ENCODING_ERROR, FIELD_ORDER, field_error};
+pub use encrypt::{BlindedUnit, LweEncryptor, LweSecret};
 pub use matrix::{PublicMatrix, PublicRows};
 use spirea_math::random::Seed;
 

@@ -4,7 +4,7 @@
 //! `packer` and `pack`, `select` (`rgsw_fold`), `mod_switch`. `ring` has what those on rings share.
 //!
 //! - `check`: requests and answers before anything is done with them; `shape`: shapes, chosen and refused.
-//! - [`Work`]: what a step does; `noise`: bounds and estimates of failures.
+//! - [`Work`]: what a step does; `noise`: bounds and estimates of failures; `numbers`: what a client decodes.
 //! - [`Folded`]: parameters of a database whose first step is `scalar_fold`; `query`: how its queries lie in their bytes.
 //! - [`LweHint`]: the hint of a fold; `changes`: what patches it.
 //! - `packed`: one fold and packing, whole: `exppack-simple` and `hybrid`; `packing_client` and `packed_server`: the halves
@@ -17,6 +17,7 @@ pub(crate) mod folded;
 pub(crate) mod hint;
 pub(crate) mod mod_switch;
 pub(crate) mod noise;
+pub(crate) mod numbers;
 pub(crate) mod one_shot;
 pub(crate) mod pack;
 pub(crate) mod packed;

@@ -6,11 +6,6 @@ use zeroize::Zeroizing;
 use super::ring::{RingClient, RingServer, Shape, switched};
 use crate::ProtocolError;
 
-/// The bytes whose encryptions have these phases.
-pub(crate) fn phase_bytes(phases: &[u64]) -> impl Iterator<Item = u8> + '_ {
-    phases.iter().map(|phase| (phase.wrapping_add(1 << 55) >> 56) as u8)
-}
-
 /// How far phases are from those of the numbers of `bits` bits that they decode to, as shares of what decoding tolerates.
 pub(crate) fn phase_errors(phases: &[u64], bits: u32) -> impl Iterator<Item = f64> + '_ {
     // The low bits of a phase, centred: half a step is 2^(63 - bits).
@@ -38,24 +33,6 @@ impl RingClient {
     ) -> Result<Vec<f64>, ProtocolError> {
         let errors = ciphertexts.map(|ciphertext| self.errors(ciphertext, bits));
         Ok(errors.collect::<Result<Vec<_>, _>>()?.concat())
-    }
-
-    /// The bytes that a response's ciphertext holds, one for each coefficient.
-    pub fn bytes(&self, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
-        let phases = self.phases(ciphertext)?;
-        Ok(Zeroizing::new(phase_bytes(&phases).collect()))
-    }
-
-    /// The bytes that a response's ciphertexts hold, one after another.
-    pub fn bytes_of<'a>(
-        &self,
-        ciphertexts: impl ExactSizeIterator<Item = &'a [u8]>,
-    ) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
-        let mut bytes = Zeroizing::new(Vec::with_capacity(ciphertexts.len() * self.shape.degree()));
-        for ciphertext in ciphertexts {
-            bytes.extend_from_slice(&self.bytes(ciphertext)?);
-        }
-        Ok(bytes)
     }
 }
 

@@ -5,14 +5,17 @@
 //! Of folds of polynomials under a pad it is a bound.
 
 use spirea_lattice::RingSet;
+use spirea_lattice::lwe::{ENCODING_ERROR, FIELD_ORDER};
 use spirea_lattice::noise::two_sided_tail_log2;
 use spirea_lattice::rlwe::bound::PaddedFold;
 
 use super::expand::ExpandedShape;
 
-/// log2 of an estimate for any of `entries` bytes whose error has this variance and is as good as Gaussian.
-pub(crate) fn byte_exceedance_log2(variance: f64, entries: usize, share: f64) -> f64 {
-    let z = share * 2f64.powi(-(u8::BITS as i32) - 1) / variance.sqrt();
+/// log2 of an estimate for any of `entries` numbers of the field of 257 elements whose error has this variance and is as good
+/// as Gaussian. Decoding tolerates half a step; the rounding of encoded factors takes part of it.
+pub(crate) fn field_exceedance_log2(variance: f64, entries: usize, share: f64) -> f64 {
+    let tolerated = share / f64::from(2 * FIELD_ORDER) - ENCODING_ERROR / 2f64.powi(32);
+    let z = tolerated / variance.sqrt();
     (two_sided_tail_log2(z) + (entries as f64).log2()).min(0.0)
 }
 

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use spirea_backend::{Bodies, RingBackend};
+use spirea_lattice::lwe::{BlindedUnit, BlindingFactor};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweEncryptor, LweSet, RingSet};
 use spirea_math::random::SecretRng;
@@ -17,6 +18,7 @@ use super::check::{check_answers, check_index};
 use super::expand::Encrypted;
 use super::folded::{Folded, FoldedParams, FoldedProtocol};
 use super::hint::LweHint;
+use super::numbers::Numbers;
 use super::one_shot::{OneShotServer, write_uniform};
 use super::pack::PackingShape;
 use super::packed_server::{BlockPacker, PackedServer, Packing};
@@ -261,7 +263,7 @@ impl Client {
 /// Where the record lies in its unit, and what reads the results of each of the encrypted unit vectors.
 struct State {
     offset: Zeroizing<usize>,
-    readers: Vec<Reader>,
+    readers: Vec<(Reader, BlindingFactor)>,
 }
 
 impl IndexClient for Client {
@@ -286,26 +288,27 @@ impl IndexClient for Client {
         let mut query = Vec::with_capacity(self.shape.sizes().query_bytes);
         let mut readers = Vec::with_capacity(self.shape.asked());
         for asked in 0..self.shape.asked() {
-            let (bodies, secret) = self.encryptor.encrypt_unit(column + asked, rng);
+            let (BlindedUnit { bodies, factor }, secret) =
+                self.encryptor.encrypt_blinded(column + asked, rng);
             let (ciphertext, reader) = self.ring.query_of_secret(&secret, group, rng);
             query.extend(self.shape.layout().join(&[bodies], &[], &ciphertext));
-            readers.push(reader);
+            readers.push((reader, factor));
         }
         Ok(Prepared { queries: vec![query], state: State { offset: Zeroizing::new(offset), readers } })
     }
 
     fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
-        let mut units =
-            Zeroizing::new(Vec::with_capacity(self.shape.grid.parts() * self.shape.grid.unit_rows));
-        for (reader, results) in self.results(state, answers)? {
-            units.extend_from_slice(&self.ring.bytes_of(reader, results)?);
+        let grid = &self.shape.grid;
+        let mut units = Numbers::with_capacity(grid.parts() * grid.unit_rows);
+        for ((reader, factor), results) in self.results(state, answers)? {
+            self.ring.read(reader, factor, results, &mut units)?;
         }
-        Ok(self.shape.grid.record_of(&units, *state.offset))
+        units.record(grid, *state.offset, &[])
     }
 
     fn errors(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
-        let errors =
-            self.results(state, answers)?.map(|(reader, results)| self.ring.errors_of(reader, results));
+        let results = self.results(state, answers)?;
+        let errors = results.map(|((reader, _), results)| self.ring.errors_of(reader, results));
         Ok(errors.collect::<Result<Vec<_>, _>>()?.concat())
     }
 }
@@ -316,7 +319,7 @@ impl Client {
         &self,
         state: &'a State,
         answers: &[&'a [u8]],
-    ) -> Result<impl Iterator<Item = (&'a Reader, &'a [u8])> + use<'a>, ProtocolError> {
+    ) -> Result<impl Iterator<Item = (&'a (Reader, BlindingFactor), &'a [u8])> + use<'a>, ProtocolError> {
         let [answer] = check_answers(answers, self.shape.sizes())?;
         Ok(state.readers.iter().zip(answer.chunks_exact(answer.len() / self.shape.asked())))
     }

@@ -9,7 +9,7 @@ use spirea_lattice::rlwe::noise::lwe_rounding;
 
 use super::LweHint;
 use super::expand::{Unpack, Unpacked};
-use super::noise::byte_exceedance_log2;
+use super::noise::field_exceedance_log2;
 use super::ring::{RingServer, Shape};
 use super::scalar_fold::FoldedColumns;
 use crate::ProtocolError;
@@ -26,7 +26,7 @@ pub(crate) fn packed_exceedance_log2(
     let noise = shape.noise();
     let steps = shape.pack_noise(lwe) + shape.depth() as f64 * noise.tournament_level();
     let variance = folded.variance() + lwe_rounding(lwe, shape.set().plaintext_bits());
-    byte_exceedance_log2(noise.response(steps) + variance, entries, share)
+    field_exceedance_log2(noise.response(steps) + variance, entries, share)
 }
 
 /// Entry k of LWE ciphertext r, for (r, k).

@@ -1,11 +1,12 @@
 //! The client's half of packing, whichever way its keys reach the server.
 
 use spirea_lattice::LweSecret;
+use spirea_lattice::lwe::{BlindingFactor, field_error};
 use spirea_lattice::rlwe::AnswerSecret;
 use spirea_math::random::{SecretRng, Seed};
 use zeroize::Zeroizing;
 
-use super::mod_switch::{phase_bytes, phase_errors};
+use super::numbers::Numbers;
 use super::one_shot::OneShotClient;
 use super::pack::PackingShape;
 use super::ring::RingClient;
@@ -69,18 +70,24 @@ impl PackingClient {
         }
     }
 
-    /// The bytes of the results in what an answer brings for one ciphertext, one after another.
-    pub fn bytes_of(&self, reader: &Reader, answer: &[u8]) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
+    /// Appends the numbers of the results in what an answer brings for one ciphertext, one after another. `factor` is that of
+    /// the unit vector that they were folded with.
+    pub fn read(
+        &self,
+        reader: &Reader,
+        factor: &BlindingFactor,
+        answer: &[u8],
+        numbers: &mut Numbers,
+    ) -> Result<(), ProtocolError> {
         let phases = self.phases_of(reader, answer)?;
-        let mut bytes = Zeroizing::new(Vec::with_capacity(phases.iter().map(|phases| phases.len()).sum()));
-        phases.iter().for_each(|phases| bytes.extend(phase_bytes(phases)));
-        Ok(bytes)
+        phases.iter().for_each(|phases| numbers.push(factor, phases.iter().copied()));
+        Ok(())
     }
 
-    /// How far the phases of these results are from bytes, as shares of what decoding tolerates.
+    /// The errors of these results' phases, as shares of what decoding tolerates.
     pub fn errors_of(&self, reader: &Reader, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
         let phases = self.phases_of(reader, answer)?;
-        Ok(phases.iter().flat_map(|phases| phase_errors(phases, u8::BITS)).collect())
+        Ok(phases.iter().flat_map(|phases| phases.iter().copied().map(field_error)).collect())
     }
 
     fn phases_of(&self, reader: &Reader, answer: &[u8]) -> Result<Vec<Zeroizing<Vec<u64>>>, ProtocolError> {

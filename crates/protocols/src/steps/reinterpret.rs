@@ -14,15 +14,17 @@ use std::sync::Arc;
 use spirea_backend::{
     Backend, FileRows, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingBackend,
 };
+use spirea_lattice::lwe::{BlindedUnit, BlindingFactor, field_error};
 use spirea_lattice::{LweEncryptor, LweSecret, LweSet, PublicMatrix};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
 use super::check::check_index;
+use super::numbers::Numbers;
 use super::query::QueryLayout;
 use super::ring::{RingServer, Shape, switched};
 use super::scalar_fold::{
-    FirstQueries, FoldedColumns, MatrixRows, ROUNDED_BYTES, nearest_bytes, round, round_words,
+    FirstQueries, FoldedColumns, MatrixRows, ROUNDED_BYTES, fraction, round, round_words,
     rounded_exceedance_log2, unround,
 };
 use super::shape::malformed;
@@ -302,10 +304,10 @@ pub(crate) struct TwoBodies {
     pub second: Vec<u32>,
 }
 
-/// The secrets of a query, and where the record lies in its unit.
+/// The secrets and factors of a query's unit vectors, and where the record lies in its unit.
 pub(crate) struct TwoFoldsState {
-    pub first: Vec<LweSecret>,
-    pub second: LweSecret,
+    pub first: Vec<(LweSecret, BlindingFactor)>,
+    pub second: (LweSecret, BlindingFactor),
     pub offset: Zeroizing<usize>,
 }
 
@@ -327,40 +329,67 @@ impl TwoFoldsClient {
     ) -> Result<(TwoBodies, TwoFoldsState), ProtocolError> {
         check_index(index, self.grid.records)?;
         let RecordPlace { column, group, offset } = self.grid.place(SPREAD, index);
+        let encrypt = |encryptor: &LweEncryptor, position, rng: &mut SecretRng| {
+            let (BlindedUnit { bodies, factor }, secret) = encryptor.encrypt_blinded(position, rng);
+            (bodies, (secret, factor))
+        };
         let parts = 0..self.grid.parts();
-        let (bodies, first) = parts.map(|part| self.first.encrypt_unit(column + part, rng)).unzip();
-        let (second_bodies, second) = self.second.encrypt_unit(group, rng);
+        let (first, first_state) = parts.map(|part| encrypt(&self.first, column + part, rng)).unzip();
+        let (second, second_state) = encrypt(&self.second, group, rng);
         let offset = Zeroizing::new(offset);
-        Ok((TwoBodies { first: bodies, second: second_bodies }, TwoFoldsState { first, second, offset }))
+        let state = TwoFoldsState { first: first_state, second: second_state, offset };
+        Ok((TwoBodies { first, second }, state))
     }
 }
 
-/// The phases of a look-up's moving rows, and those of its unit's bytes.
-pub(crate) type UnitPhases = (Zeroizing<Vec<u32>>, Zeroizing<Vec<u32>>);
+/// What a client decodes of a unit.
+pub(crate) struct DecodedUnit {
+    /// The numbers that the unit is made of: those of the fixed rows and of the moving rows.
+    rows: [Numbers; 2],
+    /// The unit's bytes, part after part.
+    unit: Numbers,
+    /// The errors of the moving rows and of the unit, as shares of what decoding tolerates.
+    pub errors: Vec<f64>,
+}
 
-/// What the client decodes of a unit from the bytes of the fixed rows and the moving rows' ciphertexts, part
-/// after part.
-///
-/// Both must be of the query that left `state`.
-pub(crate) fn phases(shape: &SecondShape, fixed: &[u8], moving: &[u8], state: &TwoFoldsState) -> UnitPhases {
-    let words = |bytes: &[u8]| -> Zeroizing<Vec<u32>> {
-        Zeroizing::new(bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect())
-    };
-    let hint = words(fixed);
-    let rows = moving.chunks_exact((shape.degree + 1) * ROUNDED_BYTES).map(|ciphertext| {
-        let ciphertext = words(ciphertext);
-        let (row, body) = ciphertext.split_at(shape.degree);
-        body[0].wrapping_add(state.second.inner_product(row))
-    });
-    let rows = Zeroizing::new(rows.collect::<Vec<_>>());
-    let answers = words(&nearest_bytes(&rows));
-    let mut bytes = Zeroizing::new(Vec::with_capacity(shape.parts * shape.unit_rows));
-    for (secret, answers) in state.first.iter().zip(answers.chunks_exact(shape.unit_rows)) {
-        for (row, answer) in hint.chunks_exact(shape.degree).zip(answers) {
-            bytes.push(answer.wrapping_add(secret.inner_product(row)));
+impl DecodedUnit {
+    /// Decodes a unit from the numbers of the fixed rows and the moving rows' ciphertexts, part after part. Both must be of
+    /// the query that left `state`.
+    pub fn new(shape: &SecondShape, fixed: Numbers, moving: &[u8], state: &TwoFoldsState) -> Self {
+        let words = |bytes: &[u8]| -> Zeroizing<Vec<u32>> {
+            Zeroizing::new(bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect())
+        };
+        let (secret, factor) = &state.second;
+        let ciphertexts = moving.chunks_exact((shape.degree + 1) * ROUNDED_BYTES).map(|ciphertext| {
+            let ciphertext = words(ciphertext);
+            let (row, body) = ciphertext.split_at(shape.degree);
+            fraction(body[0].wrapping_add(secret.inner_product(row)))
+        });
+        let row_phases = Zeroizing::new(ciphertexts.collect::<Vec<_>>());
+        let mut moving = Numbers::with_capacity(row_phases.len());
+        moving.push(factor, row_phases.iter().copied());
+
+        let (hint, answers) = (words(fixed.bytes()), words(moving.bytes()));
+        let mut unit = Numbers::with_capacity(shape.parts * shape.unit_rows);
+        let mut unit_phases = Zeroizing::new(Vec::with_capacity(shape.parts * shape.unit_rows));
+        for ((secret, factor), answers) in state.first.iter().zip(answers.chunks_exact(shape.unit_rows)) {
+            let rows = hint.chunks_exact(shape.degree).zip(answers);
+            let first = unit_phases.len();
+            unit_phases
+                .extend(rows.map(|(row, answer)| fraction(answer.wrapping_add(secret.inner_product(row)))));
+            unit.push(factor, unit_phases[first..].iter().copied());
         }
+        let errors = row_phases.iter().chain(unit_phases.iter()).copied().map(field_error).collect();
+        Self { rows: [fixed, moving], unit, errors }
     }
-    (rows, bytes)
+
+    /// The record at the offset of the query that left `state`.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Corrupted`] if a number that it depends on is no byte.
+    pub fn record(&self, grid: &Grid, state: &TwoFoldsState) -> Result<Vec<u8>, ProtocolError> {
+        self.unit.record(grid, *state.offset, &self.rows)
+    }
 }
 
 impl<B: RingBackend, S: Shape> RingServer<B, S> {

@@ -8,9 +8,8 @@ use spirea_lattice::LweSet;
 use spirea_lattice::lwe::SCALE_BITS;
 use spirea_lattice::noise::worst_fold_deviation;
 use spirea_lattice::rlwe::noise::lwe_rounding;
-use zeroize::Zeroizing;
 
-use super::noise::byte_exceedance_log2;
+use super::noise::field_exceedance_log2;
 use super::query::QueryLayout;
 use crate::ProtocolError;
 use crate::bytes::{extend_words, words_to_bytes};
@@ -40,14 +39,14 @@ pub(crate) fn unround(bytes: [u8; ROUNDED_BYTES]) -> u32 {
     u32::from(u16::from_le_bytes(bytes)) << (32 - ROUNDED_BITS)
 }
 
+/// A phase modulo 2^32 as a fraction of 2^64.
+pub(crate) fn fraction(phase: u32) -> u64 {
+    u64::from(phase) << 32
+}
+
 /// The byte whose encryption has this phase.
 pub(crate) fn nearest_byte(phase: u32) -> u8 {
     (phase.wrapping_add(1 << (SCALE_BITS - 1)) >> SCALE_BITS) as u8
-}
-
-/// The bytes whose encryptions have these phases.
-pub(crate) fn nearest_bytes(phases: &[u32]) -> Zeroizing<Vec<u8>> {
-    Zeroizing::new(phases.iter().copied().map(nearest_byte).collect())
 }
 
 /// How far a phase is from that of the byte that it decodes to, as a share of what decoding tolerates.
@@ -77,7 +76,7 @@ impl FoldedColumns {
 
 /// log2 of an estimate for `entries` bytes whose LWE ciphertexts under `set` are rounded as a whole.
 pub(crate) fn rounded_exceedance_log2(set: LweSet, folded: FoldedColumns, entries: usize, share: f64) -> f64 {
-    byte_exceedance_log2(folded.variance() + lwe_rounding(set, ROUNDED_BITS), entries, share)
+    field_exceedance_log2(folded.variance() + lwe_rounding(set, ROUNDED_BITS), entries, share)
 }
 
 /// A share's rows of a database's matrix, which the first fold meets.

@@ -86,7 +86,13 @@ impl Samples {
         drop(servers);
         for (record, sealed, state, answers) in answers {
             let answers: Vec<&[u8]> = answers.iter().map(Vec::as_slice).collect();
-            let decoded = client.decode(state, &answers)?;
+            let decoded = match client.decode(state, &answers) {
+                Err(ProtocolError::Corrupted) => {
+                    let detail = "it came back with numbers that are no bytes".into();
+                    return Err(StoreError::SelfTest { record, detail });
+                }
+                decoded => decoded?,
+            };
             if decoded != *sealed {
                 let wrong = decoded.iter().zip(sealed).filter(|(a, b)| a != b).count();
                 let detail = format!("{wrong} of its {} bytes came back wrong", sealed.len());

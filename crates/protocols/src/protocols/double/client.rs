@@ -1,15 +1,16 @@
 //! The client half.
 
+use spirea_lattice::lwe::field_error;
 use spirea_math::random::SecretRng;
-use zeroize::Zeroizing;
 
 use super::Params;
 use crate::client::{IndexClient, Prepared};
 use crate::parameters::Parameters;
 use crate::steps::LweHint;
 use crate::steps::check::check_answers;
-use crate::steps::reinterpret::{TwoFoldsClient, TwoFoldsState, phases};
-use crate::steps::scalar_fold::{ROUNDED_BYTES, byte_error, nearest_byte, nearest_bytes, unround};
+use crate::steps::numbers::Numbers;
+use crate::steps::reinterpret::{DecodedUnit, TwoFoldsClient, TwoFoldsState};
+use crate::steps::scalar_fold::{ROUNDED_BYTES, fraction, unround};
 use crate::{ProtocolError, Sizes};
 
 /// The client half of DoublePIR.
@@ -54,17 +55,18 @@ impl IndexClient for Client {
 
     fn decode(&self, State(state): &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
         let (fixed, moving) = self.split(answers)?;
-        let fixed = Zeroizing::new(self.fixed_phases(state, fixed).map(nearest_byte).collect::<Vec<_>>());
-        let (_, phases) = phases(&self.params.second(), &fixed, moving, state);
-        Ok(self.params.0.grid.record_of(&nearest_bytes(&phases), *state.offset))
+        let mut numbers = Numbers::with_capacity(self.params.second().fixed_rows());
+        numbers.push(&state.second.1, self.fixed_phases(state, fixed));
+        DecodedUnit::new(&self.params.second(), numbers, moving, state).record(&self.params.0.grid, state)
     }
 
     fn errors(&self, State(state): &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
         let (fixed, moving) = self.split(answers)?;
-        let fixed: Vec<u32> = self.fixed_phases(state, fixed).collect();
-        let bytes: Vec<u8> = fixed.iter().map(|&phase| nearest_byte(phase)).collect();
-        let (rows, phases) = phases(&self.params.second(), &bytes, moving, state);
-        Ok([&fixed[..], &rows, &phases].concat().into_iter().map(byte_error).collect())
+        let mut errors: Vec<f64> = self.fixed_phases(state, fixed).map(field_error).collect();
+        let mut numbers = Numbers::with_capacity(self.params.second().fixed_rows());
+        numbers.push(&state.second.1, self.fixed_phases(state, fixed));
+        errors.extend(DecodedUnit::new(&self.params.second(), numbers, moving, state).errors);
+        Ok(errors)
     }
 }
 
@@ -75,8 +77,10 @@ impl Client {
         Ok(answer.split_at(self.params.second().fixed_rows() * ROUNDED_BYTES))
     }
 
-    fn fixed_phases(&self, state: &TwoFoldsState, fixed: &[u8]) -> impl ExactSizeIterator<Item = u32> {
+    fn fixed_phases(&self, state: &TwoFoldsState, fixed: &[u8]) -> impl Iterator<Item = u64> {
         let rows = fixed.as_chunks::<ROUNDED_BYTES>().0.iter().enumerate();
-        rows.map(|(row, &body)| unround(body).wrapping_add(state.second.inner_product(self.hint.row(row))))
+        rows.map(|(row, &body)| {
+            fraction(unround(body).wrapping_add(state.second.0.inner_product(self.hint.row(row))))
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! The client half.
 
 use spirea_lattice::LweEncryptor;
+use spirea_lattice::lwe::{BlindingFactor, field_error};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
@@ -10,6 +11,7 @@ use crate::grid::RecordPlace;
 use crate::keys::ClientKeys;
 use crate::parameters::Parameters;
 use crate::steps::check::{check_answers, check_index};
+use crate::steps::numbers::Numbers;
 use crate::steps::ring::{RingClient, Shape};
 use crate::{ProtocolError, Sizes};
 
@@ -38,9 +40,11 @@ impl Client {
     }
 }
 
-/// Where the record lies in its unit.
+/// Where the record lies in its unit, and the factors of both unit vectors.
 pub struct State {
     offset: Zeroizing<usize>,
+    first: BlindingFactor,
+    second: BlindingFactor,
 }
 
 impl IndexClient for Client {
@@ -62,35 +66,58 @@ impl IndexClient for Client {
         let grid = self.params.0.grid;
         check_index(index, grid.records)?;
         let RecordPlace { column, group, offset } = grid.place(Params::SPREAD, index);
-        let (bodies, secret) = self.first.encrypt_unit(column, rng);
-        let second = self.second.encrypt_unit_under(&secret, group, rng);
+        let (first, secret) = self.first.encrypt_blinded(column, rng);
+        let second = self.second.encrypt_blinded_under(&secret, group, rng);
         let ciphertext = self.ring.query_of_secret(&secret, 0, rng);
         // The public matrix comes in blocks of columns; what lies beyond the groups meets no data.
-        let query = self.params.layout().join(&[bodies], &second[..grid.groups], &ciphertext);
-        Ok(Prepared { queries: vec![query], state: State { offset: Zeroizing::new(offset) } })
+        let query = self.params.layout().join(&[first.bodies], &second.bodies[..grid.groups], &ciphertext);
+        let state = State { offset: Zeroizing::new(offset), first: first.factor, second: second.factor };
+        Ok(Prepared { queries: vec![query], state })
     }
 
     fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
-        let [answer] = check_answers(answers, self.sizes())?;
-        let grid = self.params.0.grid;
-        let response = self.params.ring_shape().response_bytes();
-        let mut units = Zeroizing::new(Vec::with_capacity(grid.parts() * grid.unit_rows));
-        for part in answer.chunks_exact(self.params.second_blocks() * response) {
-            let inner = self.ring.bytes_of(part.chunks_exact(response))?;
-            units.extend_from_slice(&self.ring.bytes(&inner[..response])?);
+        let grid = &self.params.0.grid;
+        let mut units = Numbers::with_capacity(grid.parts() * grid.unit_rows);
+        let mut inner = Vec::with_capacity(grid.parts());
+        for part in self.parts(answers)? {
+            let numbers = self.inner(state, part)?;
+            let phases = self.ring.phases(numbers.bytes())?;
+            units.push(&state.first, phases.iter().copied());
+            inner.push(numbers);
         }
-        Ok(grid.record_of(&units, *state.offset))
+        units.record(grid, *state.offset, &inner)
     }
 
-    fn errors(&self, _: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
-        let [answer] = check_answers(answers, self.sizes())?;
+    fn errors(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
         let response = self.params.ring_shape().response_bytes();
         let mut errors = Vec::new();
-        for part in answer.chunks_exact(self.params.second_blocks() * response) {
-            errors.extend(self.ring.errors_of(part.chunks_exact(response), u8::BITS)?);
-            let inner = self.ring.bytes_of(part.chunks_exact(response))?;
-            errors.extend(self.ring.errors(&inner[..response], u8::BITS)?);
+        for part in self.parts(answers)? {
+            let inner = self.inner(state, part)?;
+            for ciphertext in part.chunks_exact(response).chain([inner.bytes()]) {
+                errors.extend(self.ring.phases(ciphertext)?.iter().copied().map(field_error));
+            }
         }
         Ok(errors)
+    }
+}
+
+impl Client {
+    /// What the answer brings for each part of a record.
+    fn parts<'a>(
+        &self,
+        answers: &[&'a [u8]],
+    ) -> Result<impl Iterator<Item = &'a [u8]> + use<'a>, ProtocolError> {
+        let [answer] = check_answers(answers, self.sizes())?;
+        Ok(answer.chunks_exact(self.params.second_blocks() * self.params.ring_shape().response_bytes()))
+    }
+
+    /// The bytes of a part's inner ciphertext: all that its ciphertexts hold.
+    fn inner(&self, state: &State, part: &[u8]) -> Result<Numbers, ProtocolError> {
+        let response = self.params.ring_shape().response_bytes();
+        let mut numbers = Numbers::with_capacity(response);
+        for ciphertext in part.chunks_exact(response) {
+            numbers.push(&state.second, self.ring.phases(ciphertext)?.iter().copied());
+        }
+        Ok(numbers)
     }
 }

@@ -8,9 +8,9 @@ use crate::keys::ClientKeys;
 use crate::parameters::Parameters;
 use crate::protocol::Holdings;
 use crate::steps::check::check_answers;
+use crate::steps::numbers::Numbers;
 use crate::steps::packing_client::{PackingClient, Reader};
-use crate::steps::reinterpret::{TwoFoldsClient, TwoFoldsState, UnitPhases, phases};
-use crate::steps::scalar_fold::{byte_error, nearest_bytes};
+use crate::steps::reinterpret::{DecodedUnit, TwoFoldsClient, TwoFoldsState};
 use crate::{ProtocolError, Sizes};
 
 /// The client half of ExpPack (D).
@@ -56,36 +56,35 @@ impl IndexClient for Client {
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
         let (bodies, folds) = self.folds.query(index, rng)?;
-        let (ciphertext, reader) = self.ring.query_of_secret(&folds.second, 0, rng);
+        let (ciphertext, reader) = self.ring.query_of_secret(&folds.second.0, 0, rng);
         let query = self.params.layout().join(&bodies.first, &bodies.second, &ciphertext);
         Ok(Prepared { queries: vec![query], state: State { folds, reader } })
     }
 
     fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
-        let (_, (_, phases)) = self.phases(state, answers)?;
-        Ok(self.params.0.grid.record_of(&nearest_bytes(&phases), *state.folds.offset))
+        let (_, unit) = self.unit(state, answers)?;
+        unit.record(&self.params.0.grid, &state.folds)
     }
 
     fn errors(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
-        let (packed, (rows, phases)) = self.phases(state, answers)?;
-        let mut errors: Vec<f64> = rows.iter().chain(phases.iter()).copied().map(byte_error).collect();
-        errors.extend(self.ring.errors_of(&state.reader, packed)?);
-        Ok(errors)
+        let (packed, unit) = self.unit(state, answers)?;
+        Ok([unit.errors, self.ring.errors_of(&state.reader, packed)?].concat())
     }
 }
 
 impl Client {
-    /// The packed ciphertexts, with the phases of the moving rows and those of the unit's bytes.
-    fn phases<'a>(
+    /// The packed ciphertexts, and what is decoded of all.
+    fn unit<'a>(
         &self,
         state: &State,
         answers: &[&'a [u8]],
-    ) -> Result<(&'a [u8], UnitPhases), ProtocolError> {
+    ) -> Result<(&'a [u8], DecodedUnit), ProtocolError> {
         let [answer] = check_answers(answers, self.params.sizes())?;
-        let (shape, response) = (self.params.second(), self.params.ring_shape().response_bytes());
-        let (packed, moving) = answer.split_at(self.params.blocks() * response);
-        let fixed = self.ring.bytes_of(&state.reader, packed)?;
-        let phases = phases(&shape, &fixed[..shape.fixed_rows()], moving, &state.folds);
-        Ok((packed, phases))
+        let (shape, ring) = (self.params.second(), self.params.ring_shape());
+        let (packed, moving) = answer.split_at(self.params.blocks() * ring.response_bytes());
+        let mut fixed = Numbers::with_capacity(self.params.blocks() * ring.degree());
+        self.ring.read(&state.reader, &state.folds.second.1, packed, &mut fixed)?;
+        fixed.truncate(shape.fixed_rows());
+        Ok((packed, DecodedUnit::new(&shape, fixed, moving, &state.folds)))
     }
 }

@@ -1,0 +1,177 @@
+//! A lying server that adds answers: to the answer of a query whose record it knows, that of an earlier query under the same keys,
+//! over a table of its own. The sum would be a whole record that names the earlier query's column.
+#![allow(clippy::print_stdout, reason = "the number of accepted answers is worth seeing")]
+
+use std::sync::Arc;
+
+use spirea_conformance::{Content, Form, Setup, is_drawn, records, setup_of};
+use spirea_cpu::CpuBackend;
+use spirea_lattice::RingSet;
+use spirea_lattice::lwe::FIELD_ORDER;
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::{Prepared, PreparedKeys, Query};
+
+const PROTOCOLS: [&str; 2] = ["exppack-simple", "hybrid"];
+/// Bytes of a record: the number of a column, zeros, and a checksum of both.
+const RECORD_BYTES: usize = 64;
+const CHECKSUM_BYTES: usize = 8;
+const COLUMNS: usize = 256;
+/// The record that the server knows the client to ask for now.
+const KNOWN: u64 = 3;
+
+/// A record that a client accepts: its checksum has a public key, as those of tables.
+fn record_of(name: u64) -> Vec<u8> {
+    let mut record = name.to_le_bytes().to_vec();
+    record.resize(RECORD_BYTES - CHECKSUM_BYTES, 0);
+    let checksum = blake3::hash(&record);
+    record.extend(&checksum.as_bytes()[..CHECKSUM_BYTES]);
+    record
+}
+
+/// The name in a record, if its checksum is right.
+fn accepted(record: &[u8]) -> Option<u64> {
+    let name = u64::from_le_bytes(*record.first_chunk()?);
+    (record == record_of(name)).then_some(name)
+}
+
+fn parameters(protocol: &str) -> ProtocolParams {
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    let params = ProtocolParams::choose(&choice, [7; 32], 1, RECORD_BYTES).unwrap();
+    let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
+    let grid = &mut json["grid"];
+    (grid["unit_rows"], grid["groups"], grid["columns"]) = (RingSet::DEGREE.into(), 1.into(), COLUMNS.into());
+    grid["records"] = (COLUMNS * RingSet::DEGREE / RECORD_BYTES).into();
+    ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
+}
+
+/// A number with the same residue modulo 257 as a byte and a rest: the field has one element that is no byte.
+fn bytes_of(number: u32) -> [u8; 2] {
+    [number.min(255) as u8, (number / 256) as u8]
+}
+
+/// The sum of two responses under one secret, coefficient by coefficient.
+fn add(sum: &mut [u8], other: &[u8]) {
+    let (a, b) = RingSet::Fast.response_bits();
+    let widths = std::iter::repeat_n(a, RingSet::DEGREE).chain(std::iter::repeat_n(b, RingSet::DEGREE));
+    let mut start = 0;
+    let bit = |bytes: &[u8], i: usize| u64::from(bytes[i / 8] >> (i % 8) & 1);
+    for width in widths.map(|width| width as usize) {
+        let number =
+            |bytes: &[u8]| (start..start + width).rev().fold(0, |number, i| number << 1 | bit(bytes, i));
+        let total = number(sum) + number(other);
+        for i in start..start + width {
+            sum[i / 8] = sum[i / 8] & !(1 << (i % 8)) | ((total >> (i - start) & 1) as u8) << (i % 8);
+        }
+        start += width;
+    }
+}
+
+/// The server: its table, and two of its own whose sum is what it adds.
+struct Attack {
+    honest: Setup,
+    planted: [Setup; 2],
+    keys: [PreparedKeys; 2],
+}
+
+impl Attack {
+    /// Plants for the records of each column what makes the known record one that names the column, if the quotient of
+    /// factors is `ratio(column)`.
+    fn new(protocol: &str, ratio: impl Fn(u64) -> u32) -> Self {
+        let (backend, params) = (Arc::new(CpuBackend::new(2).unwrap()), parameters(protocol));
+        let mut honest = records(&params, Content::Random(5));
+        honest[KNOWN as usize] = record_of(KNOWN);
+        let known = record_of(KNOWN);
+        let per_column = params.grid().records_per_unit() as u64;
+        // Where the known record lies in its unit, and for all columns.
+        let within = KNOWN % per_column;
+        let planted = |index: u64| -> Vec<[u8; 2]> {
+            let column = index / per_column;
+            if index % per_column != within {
+                return vec![[0; 2]; RECORD_BYTES];
+            }
+            let inverse = (1..FIELD_ORDER).find(|x| x * ratio(column) % FIELD_ORDER == 1).unwrap();
+            let wanted = record_of(1000 + column);
+            let difference = |(&wanted, &known): (&u8, &u8)| {
+                (u32::from(wanted) + FIELD_ORDER - u32::from(known)) * inverse
+            };
+            wanted.iter().zip(&known).map(|pair| bytes_of(difference(pair) % FIELD_ORDER)).collect()
+        };
+        let table = |half: usize| -> Vec<Vec<u8>> {
+            (0..params.records())
+                .map(|index| planted(index).iter().map(|bytes| bytes[half]).collect())
+                .collect()
+        };
+        let honest = setup_of(&backend, &params, honest);
+        let planted = [0, 1].map(|half| setup_of(&backend, &params, table(half)));
+        let public = honest.client.keys().unwrap().bytes();
+        let keys = [0, 1].map(|half: usize| planted[half].servers[0].prepare_keys(public).unwrap());
+        Self { honest, planted, keys }
+    }
+
+    /// A query for the record beside the known one in another column, from the client of the honest table.
+    fn earlier(&self, column: u64, rng: &mut SecretRng) -> Vec<u8> {
+        let per_column = self.honest.params.grid().records_per_unit() as u64;
+        let index = column * per_column + KNOWN % per_column;
+        self.honest.client.query(index, rng).unwrap().queries.remove(0)
+    }
+
+    /// The name in the record that the client accepts, if it accepts one, where the answers of earlier queries are added.
+    fn lie(&self, earlier: &[Vec<u8>], rng: &mut SecretRng) -> Option<u64> {
+        let Prepared { queries, state } = self.honest.client.query(KNOWN, rng).unwrap();
+        let mut answer = self.honest.answers(&[queries]).remove(0).remove(0);
+        for (setup, keys) in self.planted.iter().zip(&self.keys) {
+            let batch: Vec<_> = earlier.iter().map(|bytes| Query { bytes, keys: Some(keys) }).collect();
+            for planted in setup.servers[0].answer(&batch).unwrap() {
+                add(&mut answer, &planted);
+            }
+        }
+        accepted(&self.honest.client.decode(state, &[&answer]).ok()?)
+    }
+}
+
+/// The short form draws one.
+fn drawn() -> impl Iterator<Item = &'static str> {
+    PROTOCOLS.into_iter().filter(|protocol| is_drawn("added answers", &PROTOCOLS, 1, protocol))
+}
+
+#[test]
+fn one_quotient_of_factors_in_256_lets_an_added_answer_through() {
+    for protocol in drawn() {
+        // Column j holds what is accepted under the quotient j + 1.
+        let attack = Attack::new(protocol, |column| column as u32 + 1);
+        // Of one randomness, so that all have the same factor: each column tries one quotient of the same two factors.
+        let randomness = || SecretRng::deterministic_for_tests(9);
+        let tries = (0..COLUMNS as u64).map(|column| {
+            attack
+                .lie(&[attack.earlier(column, &mut randomness())], &mut SecretRng::deterministic_for_tests(4))
+                .map(|name| (column, name))
+        });
+        let accepted: Vec<_> = tries.flatten().collect();
+        let [(column, name)] = accepted[..] else { panic!("{protocol}: {accepted:?}") };
+        assert_eq!(name, 1000 + column, "{protocol}: the record names the earlier query");
+    }
+}
+
+#[test]
+fn added_answers_are_refused() {
+    /// Tries in the long form, and how many of them may be accepted: about 4 are.
+    const TRIES: usize = 1000;
+    const MOST_ACCEPTED: usize = 30;
+    let share = if Form::of_environment() == Form::Long { 1 } else { 20 };
+    let mut rng = SecretRng::from_os().unwrap();
+    for protocol in drawn() {
+        let attack = Attack::new(protocol, |_| 1);
+        // One earlier query, or several: each has a factor of its own.
+        let mut accepted = [0; 2];
+        for (accepted, queries) in accepted.iter_mut().zip([1, 3]) {
+            for attempt in 0..TRIES / share {
+                let columns = (0..queries).map(|query| ((attempt * queries + query) % COLUMNS) as u64);
+                let earlier: Vec<_> = columns.map(|column| attack.earlier(column, &mut rng)).collect();
+                *accepted += usize::from(attack.lie(&earlier, &mut rng).is_some());
+            }
+            assert!(*accepted <= MOST_ACCEPTED.div_ceil(share) + 2, "{protocol}: {accepted} accepted");
+        }
+        println!("{protocol}: {accepted:?} of {} accepted", TRIES / share);
+    }
+}
