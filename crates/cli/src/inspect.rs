@@ -208,7 +208,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
 fn explain_delivery(delivery: KeyDelivery) -> &'static str {
     match delivery {
         KeyDelivery::Registered => {
-            "registered: a client sends them once, and its queries name them, by which they can be linked"
+            "registered: a client sends them once, and its queries name them, by which they can be linked. If clients must not depend on the operator's behaviour, build with --keys per-query, or for two servers (dpf-xor)"
         }
         KeyDelivery::PerQuery => {
             "per-query: every query brings its own, under a secret that is used for nothing else; nothing is registered"

@@ -258,6 +258,13 @@ pub trait Parameters {
         self.key_shape().map(|_| KeyDelivery::Registered)
     }
 
+    /// Bits of the index of an earlier query that an accepted answer can reveal, if keys are registered and records carry no
+    /// inclusion proofs. The server must know the record that is asked for now: it combines the ciphertexts of both queries
+    /// (docs/soundness.md).
+    fn combined_answer_bits(&self) -> f64 {
+        0.0
+    }
+
     /// Bytes of queries, answers, hint and keys.
     fn sizes(&self) -> Sizes;
 

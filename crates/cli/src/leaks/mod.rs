@@ -7,6 +7,7 @@ use serde::Serialize;
 use spirea_store::{Snapshot, StoreError, VersionRecord};
 
 pub use figures::{Figures, SetSecurity, set_securities};
+pub use observers::refusal_bits;
 use observers::{Observer, Subject};
 
 /// What whoever takes part in a look-up, or watches it, learns.
@@ -75,7 +76,7 @@ mod tests {
     use spirea_protocols::TableClient;
     use spirea_protocols::registry::NAMES;
     use spirea_specimens::snapshots::{columns, csv_options, try_build};
-    use spirea_store::BuildOptions;
+    use spirea_store::{BuildOptions, Proving};
     use spirea_wire::{Queries, Request};
 
     use super::*;
@@ -131,7 +132,7 @@ mod tests {
         assert!(
             observer(&two, "each of the two").learns.iter().any(|text| text.contains("no evaluation keys"))
         );
-        assert!(!two.lines().join("\n").contains("one bit of one key"));
+        assert!(!two.lines().join("\n").contains("first refusal"));
         assert!(observer(&two, "an answer").learns.iter().any(|text| text.contains("no noise")));
 
         let one = Report::of_snapshot(&snapshot(folder.path(), "exppack-simple", None)).unwrap();
@@ -139,9 +140,10 @@ mod tests {
         let server = observer(&one, "the server").learns.join("\n");
         assert!(server.contains("evaluation keys") && server.contains("links"), "{server}");
         assert!(
-            server.contains("at most one bit of one key") && server.contains("16384 queries"),
+            server.contains("at most 10 bits about earlier ones") && server.contains("1024 queries"),
             "{server}"
         );
+        assert!(!server.contains("combines ciphertexts"), "{server}");
         let hidden = |report: &Report, who: &str| observer(report, who).does_not_learn.join("\n");
         let assumed = hidden(&one, "the server");
         assert!(assumed.contains("assumption of circular security"), "{assumed}");
@@ -150,6 +152,25 @@ mod tests {
         assert!(one.figures.false_match_log2.is_none() && one.figures.failure.is_some());
         let lines = one.lines().join("\n");
         assert!(lines.contains("exppack-simple") && lines.contains("40 values"), "{lines}");
+    }
+
+    #[test]
+    fn a_server_that_combines_ciphertexts_learns_of_earlier_queries_unless_there_are_proofs() {
+        let folder = tempfile::tempdir().unwrap();
+        let learns = |name: &str, proving: Proving| {
+            let out = folder.path().join(name);
+            let lines: String = (0..4000).map(|row| format!("{}\n", format!("{row} ").repeat(20))).collect();
+            let lines = format!("value\n{lines}");
+            let options = csv_options(&out, "onion", columns(None, &["value"]), &lines);
+            let snapshot = try_build(&BuildOptions { proving, ..options }).unwrap();
+            let bits = snapshot.manifest().protocol.combined_answer_bits();
+            assert!(bits > 1.0, "{bits}");
+            let report = Report::of_snapshot(&snapshot).unwrap();
+            let server = observer(&report, "the server").learns.join("\n");
+            server.contains(&format!("up to {bits:.1} bits of an earlier index"))
+        };
+        assert!(learns("plain", Proving::Omit));
+        assert!(!learns("proven", Proving::Include));
     }
 
     #[test]

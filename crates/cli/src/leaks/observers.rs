@@ -29,6 +29,11 @@ pub(super) struct Subject<'s> {
 /// What the estimate takes for granted where there are evaluation keys.
 const CIRCULAR: &str = ", and on the assumption of circular security, which has no proof: evaluation keys encrypt the client's secret, its square and its automorphisms under itself";
 
+/// Bits about earlier queries that the first refusal in the life of registered keys can reveal.
+pub fn refusal_bits() -> f64 {
+    (Keys::MOST_QUERIES as f64).log2()
+}
+
 /// The bytes of a message, in words.
 fn growing(Growing { first, further }: Growing) -> String {
     format!("{first} bytes with one look-up, {further} more with each further one")
@@ -80,9 +85,16 @@ impl Subject<'_> {
             "if it damages records on purpose and watches who asks again: whether the record asked for was among them".into(),
         );
         if keys_bytes > 0 {
-            learns.push(
-                "if it changes answers and watches which keys come next: at most one bit of one key from a look-up, whether all its answers were accepted; the key ends when they were not".into(),
-            );
+            learns.push(format!(
+                "if it changes answers and watches which keys come next: whether all answers of a look-up were accepted, at most one bit. The first refusal ends the key, and reveals which of its look-ups it was: at most {:.0} bits about earlier ones",
+                refusal_bits()
+            ));
+            let bits = self.base.protocol.combined_answer_bits();
+            if bits > 0.0 && self.base.table.proofs.is_none() {
+                learns.push(format!(
+                    "if it knows what a client asks for now and combines ciphertexts: up to {bits:.1} bits of an earlier index with each answer, because records carry no inclusion proofs"
+                ));
+            }
         }
         let unable = match servers {
             1 => format!(

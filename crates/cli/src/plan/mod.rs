@@ -17,6 +17,7 @@ use spirea_store::{BuildOptions, Manifest, Proving, Snapshot, Statistics, survey
 
 use crate::input::InputOptions;
 use crate::inspect::{explain_longest, explain_records};
+use crate::leaks::refusal_bits;
 use crate::output::{bytes, parse_bytes, parse_count, print_line, seconds};
 use crate::progress::Bars;
 use crate::status::Status;
@@ -214,6 +215,12 @@ struct Numbers<'a> {
     upload_bytes: usize,
     download_bytes: usize,
     keys_bytes: usize,
+    /// Bits about earlier queries that the first refusal in the life of registered keys can reveal to a lying server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal_bits: Option<f64>,
+    /// Bits of an earlier index that an accepted answer can reveal to a lying server if records carry no inclusion proofs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    combined_answer_bits: Option<f64>,
     hint_bytes: u64,
     memory_bytes: u64,
     server_seconds: f64,
@@ -304,6 +311,8 @@ fn numbers<'a>(figures: &'a Figures, devices: &Devices) -> Numbers<'a> {
         upload_bytes: sizes.query_bytes,
         download_bytes: sizes.answer_bytes,
         keys_bytes: sizes.keys_bytes,
+        refusal_bits: (sizes.keys_bytes > 0).then(refusal_bits),
+        combined_answer_bits: (sizes.keys_bytes > 0).then(|| params.combined_answer_bits()),
         hint_bytes: sizes.hint_bytes,
         memory_bytes: *memory_bytes,
         server_seconds: figures.server_seconds(),
@@ -350,6 +359,23 @@ fn name(plan: &Plan) -> String {
         KeyDelivery::Registered => plan.protocol.into(),
         KeyDelivery::PerQuery => format!("{} {}", plan.protocol, plan.keys.name()),
     }
+}
+
+/// What a lying server can learn of clients that register keys, and the alternatives; nothing if they register none.
+fn registered_keys(figures: &Figures) -> Option<String> {
+    if figures.sizes.keys_bytes == 0 {
+        return None;
+    }
+    let combined = match figures.params.combined_answer_bits() {
+        bits if bits > 0.0 => {
+            format!(", and without --proofs an accepted one up to {bits:.1} bits of an earlier index")
+        }
+        _ => String::new(),
+    };
+    Some(format!(
+        "its clients register keys: to a server that lies, a refused answer reveals up to {:.0} bits about earlier look-ups{combined}. If clients must not depend on the operator's behaviour, take --keys per-query or two servers (dpf-xor)",
+        refusal_bits()
+    ))
 }
 
 /// How several GPUs divide a protocol's database, in words.
@@ -412,7 +438,11 @@ fn print_plans(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow
             print_line(&format!(
                 "recommended: {}, whose look-ups take a client the least time, {time}, its share of hint and keys included",
                 name(plan)
-            ))
+            ))?;
+            if let Some(warning) = plan.outcome.as_ref().ok().and_then(registered_keys) {
+                print_line(&warning)?;
+            }
+            Ok(())
         }
     }
 }

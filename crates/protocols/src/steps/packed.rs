@@ -174,6 +174,11 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
         Some(self.0.keys)
     }
 
+    /// The column has a blinding factor; the group is selected by ciphertexts that multiply.
+    fn combined_answer_bits(&self) -> f64 {
+        (self.0.grid.groups as f64).log2()
+    }
+
     fn sizes(&self) -> Sizes {
         self.shape().sizes()
     }

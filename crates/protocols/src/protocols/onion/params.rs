@@ -115,6 +115,11 @@ impl Parameters for Params {
         self.ring_shape().key_shape()
     }
 
+    /// No part of a query has a blinding factor.
+    fn combined_answer_bits(&self) -> f64 {
+        ((self.grid.columns * self.grid.groups) as f64).log2()
+    }
+
     fn sizes(&self) -> Sizes {
         let shape = self.ring_shape();
         Sizes {
