@@ -1,6 +1,7 @@
-//! Two processes that go on from the same session have nothing in common in what they send.
+//! Two processes that go on from the same session have nothing in common in what they send. Keys that are registered belong to the
+//! process that made them: a child ends its copy before it asks.
 //!
-//! The same holds for two machines that go on from one image: what a round draws comes from the system's generator when
+//! The same randomness holds for two machines that go on from one image: what a round draws comes from the system's generator when
 //! it is made, and kernels give their clones of it other keys.
 
 #![allow(unsafe_code)]
@@ -14,7 +15,7 @@ use spirea_client::{Description, Session};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Sizes, TableKind};
-use spirea_wire::{Config, Lengths, Limits, PartConfig, Request};
+use spirea_wire::{Config, KeysHash, Lengths, Limits, PartConfig, Queries, Request};
 
 const VALUE_BYTES: usize = 23;
 /// Enough that a query has hundreds of words.
@@ -24,9 +25,10 @@ const NOISE: u32 = 1 << 8;
 /// The rows that parent and child ask for.
 const ROWS: [u64; 2] = [3, 98_765];
 
-fn config() -> Config {
+fn config(protocol: &str) -> Config {
     let table = spirea_specimens::table(TableKind::Index, RECORDS, 1 + VALUE_BYTES);
-    let params = ProtocolParams::choose(&Choice::default(), [0; 32], RECORDS, table.record_bytes()).unwrap();
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    let params = ProtocolParams::choose(&choice, [0; 32], RECORDS, table.record_bytes()).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
     let base = PartConfig {
         protocol_params: params.to_json().into(),
@@ -48,9 +50,10 @@ fn config() -> Config {
     }
 }
 
-/// The one query of a request.
-fn query(request: Vec<u8>, limits: &Limits) -> Vec<u8> {
-    Request::decode(request.into(), limits).unwrap().base.queries[0].to_vec()
+/// The one query of a request, and the keys that it names.
+fn queries(request: Vec<u8>, limits: &Limits) -> (Vec<u8>, Option<KeysHash>) {
+    let Queries { keys, queries } = Request::decode(request.into(), limits).unwrap().base;
+    (queries[0].to_vec(), keys)
 }
 
 /// Words in which two queries differ by more than noise.
@@ -61,7 +64,7 @@ fn far_apart(queries: [&[u8]; 2]) -> usize {
 }
 
 /// What `session` asks for in this process and in a child that goes on from its memory.
-fn in_two_processes(mut session: Session) -> [Vec<u8>; 2] {
+fn in_two_processes(session: &mut Session) -> [(Vec<u8>, Option<KeysHash>); 2] {
     let limits = session.description().limits();
     let mut pipe = [0; 2];
     // SAFETY: the array has room for the two descriptors.
@@ -86,11 +89,20 @@ fn in_two_processes(mut session: Session) -> [Vec<u8>; 2] {
     // SAFETY: the child is this process's own, and the status has room.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0);
-    [request, of_child].map(|request| query(request, &limits))
+    [request, of_child].map(|request| queries(request, &limits))
 }
 
 fn main() {
-    let description = Description::parse("test", config().encode().into()).unwrap();
+    two_unit_vectors_are_left_of_one_generator_and_nothing_of_the_system_s();
+    registered_keys_stay_with_the_process_that_made_them();
+}
+
+fn description(protocol: &str) -> Description {
+    Description::parse("test", config(protocol).encode().into()).unwrap()
+}
+
+fn two_unit_vectors_are_left_of_one_generator_and_nothing_of_the_system_s() {
+    let description = description("simple");
     let base = description.base();
     let hint = vec![0; base.hint_bytes() as usize];
     let client = base.params().client(&hint, &[], &mut SecretRng::from_os().unwrap()).unwrap();
@@ -103,10 +115,20 @@ fn main() {
     assert_eq!(far_apart([&a, &b]), 2);
 
     let hint = base.hint(hint).unwrap();
-    let [a, b] = in_two_processes(Session::new(description, &[hint]).unwrap());
+    let [(a, _), (b, _)] = in_two_processes(&mut Session::new(description, &[hint]).unwrap());
     assert_eq!(a.len(), b.len());
     let words = a.len() / 4;
     assert!(words > 200, "{words}");
     // Two of them are as near by chance with probability 2^-23.
     assert!(far_apart([&a, &b]) >= words - 1);
+}
+
+fn registered_keys_stay_with_the_process_that_made_them() {
+    let description = description("exppack-simple");
+    let no_hint = description.base().hint(Vec::new()).unwrap();
+    let mut session = Session::new(description, &[no_hint]).unwrap();
+    let before = session.keys().first().map(|keys| *keys.blake3());
+    let [(_, of_parent), (_, of_child)] = in_two_processes(&mut session);
+    assert!(before.is_some() && of_parent == before, "the parent goes on with its keys");
+    assert!(of_child.is_some() && of_child != before, "the child asks under the parent's keys");
 }

@@ -8,6 +8,8 @@ use spirea_lattice::rlwe::{KeyShape, RingSecret};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
+use crate::process::Process;
+
 /// A client's ring secret with the evaluation keys made of it. Clients of other versions of the database, and of its
 /// delta, go on with them where they need keys of the same shape. Clones share them, and end together.
 #[derive(Clone)]
@@ -18,6 +20,8 @@ struct SecretAndKeys {
     bytes: Vec<u8>,
     secrets: RwLock<Secrets>,
     queries: AtomicU64,
+    /// The process that has them: copies in other processes end before they ask.
+    process: Process,
 }
 
 struct Secrets {
@@ -39,6 +43,7 @@ impl ClientKeys {
                 bytes,
                 secrets: RwLock::new(Secrets { current, spare }),
                 queries: AtomicU64::new(0),
+                process: Process::current(),
             }))
         })
     }
@@ -52,9 +57,17 @@ impl ClientKeys {
         }
     }
 
-    /// Whether the secret has been erased.
+    /// Whether the secret has been erased. A copy of it in another process is erased now: a lying server could have each copy refuse
+    /// an answer, and learn from every one.
     pub fn have_ended(&self) -> bool {
+        self.end_copies();
         self.secrets().spare.is_none()
+    }
+
+    fn end_copies(&self) {
+        if self.0.process != Process::current() {
+            self.end();
+        }
     }
 
     /// Counts further queries made under them.
@@ -74,6 +87,7 @@ impl ClientKeys {
 
     /// What is to be kept of them; nothing once they have ended.
     pub fn save(&self) -> Option<SavedKeys> {
+        self.end_copies();
         let secrets = self.secrets();
         secrets.spare.as_ref()?;
         Some(SavedKeys {
@@ -96,7 +110,15 @@ impl ClientKeys {
         let current = RingSecret::from_bytes(shape.set, &secret).ok()?;
         let spare = Some(RingSecret::sample(shape.set, rng));
         let secrets = RwLock::new(Secrets { current, spare });
-        Some(Self(Arc::new(SecretAndKeys { shape, bytes, secrets, queries: queries.into() })))
+        let (queries, process) = (queries.into(), Process::current());
+        Some(Self(Arc::new(SecretAndKeys { shape, bytes, secrets, queries, process })))
+    }
+
+    /// Encrypts a query under the secret. In a copy of the process, the secret is one that nobody knows: queries look as ever, and
+    /// their answers cannot be read.
+    pub(crate) fn encrypt<T>(&self, encrypt: impl FnOnce(&RingSecret) -> T) -> T {
+        self.end_copies();
+        self.with_secret(encrypt)
     }
 
     /// What `read` makes of the secret.

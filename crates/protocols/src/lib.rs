@@ -28,6 +28,7 @@ mod opening;
 pub mod parameters;
 pub mod partial;
 pub mod planner;
+mod process;
 pub mod protocol;
 pub mod protocols;
 mod query;

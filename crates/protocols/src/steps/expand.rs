@@ -139,7 +139,7 @@ impl RingClient {
             let value = (group >> bit & 1) as i8;
             factors.iter().map(move |&factor| (factor, value))
         }));
-        self.keys.with_secret(|secret| self.shape.encrypt(secret, columns, &selectors, rng))
+        self.keys.encrypt(|secret| self.shape.encrypt(secret, columns, &selectors, rng))
     }
 }
 

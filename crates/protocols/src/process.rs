@@ -1,0 +1,62 @@
+//! Which process this is, so that secrets notice when they were copied into another one.
+
+use std::fs;
+
+/// A process: equal in the same process alone.
+///
+/// A copy made by `fork` has another id, or another start if the id was used again. A copy that is restored on another machine, or after
+/// a restart of the machine, has another boot id. A virtual machine that continues from a snapshot without a restart looks the same:
+/// no file tells the two apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    id: u32,
+    /// Clock ticks from the start of the machine to that of the process, where the system tells.
+    start: Option<u64>,
+    /// Random id of the machine's present run, where the system tells.
+    boot: Option<String>,
+}
+
+impl Process {
+    /// The process that asks.
+    pub fn current() -> Self {
+        Self {
+            id: id(),
+            start: fs::read_to_string("/proc/self/stat").ok().and_then(|stat| start_in(&stat)),
+            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id").ok(),
+        }
+    }
+}
+
+/// A page has no processes.
+#[cfg(target_family = "wasm")]
+fn id() -> u32 {
+    0
+}
+
+#[cfg(not(target_family = "wasm"))]
+fn id() -> u32 {
+    std::process::id()
+}
+
+/// Field 22 of `/proc/PID/stat`. Field 2, the name, may contain spaces and parentheses.
+fn start_in(stat: &str) -> Option<u64> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_itself_and_its_start_is_read_behind_any_name() {
+        let current = Process::current();
+        assert_eq!(current, Process::current());
+        assert!(!cfg!(target_os = "linux") || current.start.is_some() && current.boot.is_some());
+        let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
+        let stat = format!("17 (a) b (c) S {}\n", fields.join(" "));
+        assert_eq!(start_in(&stat), Some(22));
+        assert_eq!(start_in("17 (a) S 1"), None);
+        assert_eq!(start_in(""), None);
+    }
+}
