@@ -193,9 +193,14 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
                 Some(Failure { log2, claim: Claim::Bound }) => {
                     format!("probability below 2^{log2:.0} for a record, a bound for every database")
                 }
-                Some(Failure { log2, claim: Claim::Estimate }) => format!(
-                    "probability about 2^{log2:.0} for a record, an estimate: for content that was not chosen after the public matrix"
-                ),
+                Some(Failure { log2, claim: Claim::Estimate }) => {
+                    let worst = protocol.worst_failure().map_or_else(String::new, |worst| {
+                        format!("; below 2^{:.0} for every database, a bound", worst.log2)
+                    });
+                    format!(
+                        "probability about 2^{log2:.0} for a record, an estimate: for content that was not chosen after the public matrix{worst}"
+                    )
+                }
             },
         ),
     ]);

@@ -277,6 +277,12 @@ pub trait Parameters {
         self.exceedance(1.0)
     }
 
+    /// A bound on the probability that a record decodes wrongly, for every database, one that depends on all that is public included;
+    /// `None` if none is known, or if there is no noise.
+    fn worst_failure(&self) -> Option<Failure> {
+        self.failure().filter(|failure| failure.claim == Claim::Bound)
+    }
+
     /// Bins of the records, of which a query brings one each: 1 where they are not divided.
     fn bins(&self) -> usize {
         match self.first_fold() {

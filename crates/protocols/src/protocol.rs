@@ -89,10 +89,9 @@ pub trait Protocol: Parameters + Send + Sync {
     fn reseed(&mut self, _seed: Seed) {}
 
     /// Whether clients hold the hint for longer than a version. Its public matrix stays when records change, so that
-    /// they fetch only what differs, and [`Serve::patch`] brings it up to date. Little is won by aiming content at the
-    /// matrix: the bound of `simple` holds for every database and every public matrix, and the roundings of `double`
-    /// are at most three times the variance that its estimate takes, which leaves 2^-42 for a record, and the checksum
-    /// tells.
+    /// they fetch only what differs, and [`Serve::patch`] brings it up to date. Aiming content at the matrix gains little:
+    /// `simple` and `double` have bounds for every database and every public matrix ([`Parameters::worst_failure`]), and the
+    /// checksum catches a failure.
     fn hint_lasts(&self) -> bool {
         false
     }

@@ -228,6 +228,9 @@ struct Numbers<'a> {
     /// None if a record never decodes wrongly.
     #[serde(flatten)]
     failure: Option<Failure>,
+    /// log2 of a bound for every database, if one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_failure_log2: Option<f64>,
     steps: Vec<Step<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_fits: Option<bool>,
@@ -318,6 +321,7 @@ fn numbers<'a>(figures: &'a Figures, devices: &Devices) -> Numbers<'a> {
         server_seconds: figures.server_seconds(),
         lookup_seconds: *lookup_seconds,
         failure: params.failure(),
+        worst_failure_log2: params.worst_failure().map(|failure| failure.log2),
         steps: steps.iter().map(|&(name, seconds)| Step { name, seconds }).collect(),
         gpu_fits: gpu.map(|least| least.is_some()),
         gpu_least_seconds: gpu.flatten(),

@@ -24,7 +24,7 @@ use super::numbers::Numbers;
 use super::query::QueryLayout;
 use super::ring::{RingServer, Shape, switched};
 use super::scalar_fold::{
-    FirstQueries, FoldedColumns, MatrixRows, ROUNDED_BYTES, fraction, round, round_words,
+    FirstQueries, FoldedColumns, MatrixRows, ROUNDED_BYTES, fraction, round, round_words, rounded_bound_log2,
     rounded_exceedance_log2, unround,
 };
 use super::shape::malformed;
@@ -134,6 +134,19 @@ impl Folded {
         let [first, second] = [self.folded_columns(), FoldedColumns::whole(self.grid.groups)];
         let first = rounded_exceedance_log2(self.lwe_set(), first, self.grid.record_bytes, share);
         noise::either(first, rounded_exceedance_log2(self.lwe_set(), second, second_rows, share))
+    }
+}
+
+impl Folded {
+    /// log2 of a bound for two folds whose bodies are whole and whose fixed rows come with an exact hint, for every database.
+    pub(crate) fn two_folds_bound_log2(&self) -> f64 {
+        let (set, shape) = (self.lwe_set(), self.second());
+        let degree = set.degree();
+        // The first secrets do not depend on the first hint, nor the second one on the first answers.
+        let fixed = rounded_bound_log2(self.grid.groups, 0, shape.fixed_rows());
+        let moving = rounded_bound_log2(self.grid.groups, degree, shape.parts * shape.moving_rows());
+        let unit = rounded_bound_log2(self.grid.columns, degree, self.grid.record_bytes);
+        noise::either(noise::either(fixed, moving), unit)
     }
 }
 

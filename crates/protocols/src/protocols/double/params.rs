@@ -81,6 +81,10 @@ impl Parameters for Params {
         Some(Failure::estimate(self.0.two_folds_exceedance_log2(rows, share)))
     }
 
+    fn worst_failure(&self) -> Option<Failure> {
+        Some(Failure::bound(self.0.two_folds_bound_log2()))
+    }
+
     fn sets(&self) -> Sets {
         self.0.sets()
     }
