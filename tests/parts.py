@@ -174,6 +174,23 @@ PARTS = [
         files=("proto", "crates/wire/src/generated"),
     ),
     Part(
+        "interleavings",
+        "every interleaving of threads that share a client's keys",
+        [
+            [
+                CARGO,
+                "test",
+                "--quiet",
+                "--locked",
+                "--manifest-path",
+                "conformance/interleavings/Cargo.toml",
+                "--target-dir",
+                "target/interleavings",
+            ]
+        ],
+        files=("conformance/interleavings", "crates/protocols/src/life.rs"),
+    ),
+    Part(
         "licences",
         "licences, bans and sources of dependencies",
         [["scripts/cargo-deny.sh", "--locked", "check", "bans", "licenses", "sources"]],

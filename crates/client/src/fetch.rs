@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirea_math::random::SecretRng;
+use spirea_protocols::ProtocolError;
 use spirea_protocols::table::{FetchState, Fetched};
-use spirea_protocols::{ClientKeys, ProtocolError};
 use spirea_wire::{Queries, Request, Response};
 
 use crate::look_up::Asking;
-use crate::session::{Asker, Round};
+use crate::session::{Asker, Round, settle};
 use crate::wanted::Wanted;
 use crate::{ClientError, Session, Value};
 
@@ -154,7 +154,6 @@ impl Session {
         responses: &[Response],
     ) -> Result<Vec<Fetched<Value>>, ClientError> {
         let PendingFetch { base, state } = pending;
-        let had_ended = base.ring_keys().is_some_and(ClientKeys::have_ended);
         let answers: Vec<&[u8]> = responses
             .iter()
             .filter_map(|response| response.answers.first())
@@ -171,9 +170,7 @@ impl Session {
         };
         let fetched = base.client().decode_fetch(state, &answers);
         let values = fetched.and_then(|fetched| fetched.into_iter().map(value).collect::<Result<_, _>>());
-        if values.is_err() {
-            base.ring_keys().into_iter().for_each(ClientKeys::end);
-        }
-        if had_ended { Err(ClientError::KeysEnded) } else { Ok(values?) }
+        settle(base.ring_keys().into_iter(), values.is_ok())?;
+        Ok(values?)
     }
 }

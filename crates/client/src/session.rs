@@ -176,15 +176,32 @@ impl Pending {
     pub fn count(&self) -> usize {
         self.look_ups.len()
     }
-
-    fn ring_keys(&self) -> impl Iterator<Item = &ClientKeys> {
-        ring_keys(&self.base, self.delta.as_ref())
-    }
 }
 
 /// The ring keys of a version's parts.
 fn ring_keys<'s>(base: &'s Asker, delta: Option<&'s Arc<Asker>>) -> impl Iterator<Item = &'s ClientKeys> {
     [base].into_iter().chain(delta.map(|delta| &**delta)).filter_map(Asker::ring_keys)
+}
+
+/// Decides on a look-up by whether all its answers verified, at once for all threads that share the keys. If they did not, the keys
+/// end before anything is said.
+///
+/// # Errors
+/// [`ClientError::KeysEnded`] if an answer to another look-up was refused before.
+pub(crate) fn settle<'k>(
+    keys: impl Iterator<Item = &'k ClientKeys>,
+    verified: bool,
+) -> Result<(), ClientError> {
+    let mut settled: Vec<&ClientKeys> = Vec::new();
+    let mut ended = false;
+    // All of them, whatever comes of the first. Base and delta may share theirs, which end once.
+    for keys in keys {
+        if settled.iter().all(|settled| !settled.are(keys)) {
+            ended |= if verified { keys.accept() } else { keys.refuse() }.is_err();
+            settled.push(keys);
+        }
+    }
+    if ended { Err(ClientError::KeysEnded) } else { Ok(()) }
 }
 
 /// What the responses say together.
@@ -466,7 +483,6 @@ impl Session {
     /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or is not what the table says;
     /// [`ClientError::KeysEnded`] if the keys had ended before. None means that a key is absent.
     pub fn decode(&self, pending: Pending, responses: &[Response]) -> Result<Answered, ClientError> {
-        let had_ended = pending.ring_keys().any(ClientKeys::have_ended);
         let Pending { base, delta, look_ups } = pending;
         let found = |(i, Asked { base: state, delta: change, beyond_base }): (usize, Asked)| {
             let answers = responses.iter().filter_map(|response| response.answers.get(i));
@@ -491,12 +507,7 @@ impl Session {
         };
         // All of them, whatever comes of the first, and the keys end before anything is said.
         let found: Vec<Result<Found, ProtocolError>> = look_ups.into_iter().enumerate().map(found).collect();
-        if found.iter().any(Result::is_err) {
-            ring_keys(&base, delta.as_ref()).for_each(ClientKeys::end);
-        }
-        if had_ended {
-            return Err(ClientError::KeysEnded);
-        }
+        settle(ring_keys(&base, delta.as_ref()), found.iter().all(Result::is_ok))?;
         let values = found.into_iter().map(|found| match found? {
             Found::Value(value) => Ok(Some(value)),
             Found::Absent => Ok(None),

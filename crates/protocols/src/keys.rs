@@ -1,13 +1,14 @@
 //! Evaluation keys: the client's, with the secret that they are made of, and the server's, as it computes with them.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use spirea_lattice::rlwe::{KeyShape, RingSecret};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
+use crate::life::{Ended, Life};
 use crate::process::Process;
 
 /// A client's ring secret with the evaluation keys made of it. Clients of other versions of the database, and of its
@@ -18,17 +19,10 @@ pub struct ClientKeys(Arc<SecretAndKeys>);
 struct SecretAndKeys {
     shape: KeyShape,
     bytes: Vec<u8>,
-    secrets: RwLock<Secrets>,
+    secret: Life<RingSecret>,
     queries: AtomicU64,
     /// The process that has them: copies in other processes end before they ask.
     process: Process,
-}
-
-struct Secrets {
-    /// The one that queries are made under and answers are read with.
-    current: RingSecret,
-    /// What takes its place when the keys end. It is drawn with them, so that the end takes no time of its own.
-    spare: Option<RingSecret>,
 }
 
 impl ClientKeys {
@@ -37,31 +31,50 @@ impl ClientKeys {
         known.iter().find(|keys| keys.0.shape == shape).cloned().unwrap_or_else(|| {
             let current = RingSecret::sample(shape.set, rng);
             let bytes = current.evaluation_keys(&shape, rng);
-            let spare = Some(RingSecret::sample(shape.set, rng));
+            let secret = Life::new(current, RingSecret::sample(shape.set, rng));
             Self(Arc::new(SecretAndKeys {
                 shape,
                 bytes,
-                secrets: RwLock::new(Secrets { current, spare }),
+                secret,
                 queries: AtomicU64::new(0),
                 process: Process::current(),
             }))
         })
     }
 
+    /// Whether both are the same keys, and end together.
+    pub fn are(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Erases the secret, for good and for everyone who shares these keys. A secret that nothing is known of takes its
     /// place: queries are made as before, name the same keys, and have answers that nobody can read.
     pub fn end(&self) {
-        let mut secrets = self.0.secrets.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(spare) = secrets.spare.take() {
-            secrets.current = spare;
-        }
+        // If the secret has ended before, nothing is left to do.
+        let _ = self.0.secret.end();
+    }
+
+    /// Refuses an answer: [`Self::end`].
+    ///
+    /// # Errors
+    /// [`Ended`] if another answer was refused before. The caller then reports that, so that the server learns nothing from this one.
+    pub fn refuse(&self) -> Result<(), Ended> {
+        self.0.secret.end()
+    }
+
+    /// Accepts an answer that verified.
+    ///
+    /// # Errors
+    /// [`Ended`] if an answer was refused before, in this thread or another: the caller withholds this one.
+    pub fn accept(&self) -> Result<(), Ended> {
+        self.end_copies();
+        self.0.secret.accept()
     }
 
     /// Whether the secret has been erased. A copy of it in another process is erased now: a lying server could have each copy refuse
     /// an answer, and learn from every one.
     pub fn have_ended(&self) -> bool {
-        self.end_copies();
-        self.secrets().spare.is_none()
+        self.accept().is_err()
     }
 
     fn end_copies(&self) {
@@ -87,13 +100,13 @@ impl ClientKeys {
 
     /// What is to be kept of them; nothing once they have ended.
     pub fn save(&self) -> Option<SavedKeys> {
-        self.end_copies();
-        let secrets = self.secrets();
-        secrets.spare.as_ref()?;
+        let secret = self.with_secret(RingSecret::to_bytes);
+        // Checked behind the reading: the secret that takes the place of an ended one is not kept.
+        self.accept().ok()?;
         Some(SavedKeys {
             shape: self.0.shape.to_string(),
             bytes: self.0.bytes.clone(),
-            secret: secrets.current.to_bytes(),
+            secret,
             queries: self.queries(),
         })
     }
@@ -108,10 +121,9 @@ impl ClientKeys {
         let SavedKeys { shape: name, bytes, secret, queries } = saved;
         let shape = shapes.find(|shape| shape.to_string() == name && shape.bytes() == bytes.len())?;
         let current = RingSecret::from_bytes(shape.set, &secret).ok()?;
-        let spare = Some(RingSecret::sample(shape.set, rng));
-        let secrets = RwLock::new(Secrets { current, spare });
+        let secret = Life::new(current, RingSecret::sample(shape.set, rng));
         let (queries, process) = (queries.into(), Process::current());
-        Some(Self(Arc::new(SecretAndKeys { shape, bytes, secrets, queries, process })))
+        Some(Self(Arc::new(SecretAndKeys { shape, bytes, secret, queries, process })))
     }
 
     /// Encrypts a query under the secret. In a copy of the process, the secret is one that nobody knows: queries look as ever, and
@@ -123,12 +135,7 @@ impl ClientKeys {
 
     /// What `read` makes of the secret.
     pub(crate) fn with_secret<T>(&self, read: impl FnOnce(&RingSecret) -> T) -> T {
-        read(&self.secrets().current)
-    }
-
-    // Whoever panicked while reading has changed nothing; `end` cannot.
-    fn secrets(&self) -> RwLockReadGuard<'_, Secrets> {
-        self.0.secrets.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.secret.read(read)
     }
 }
 

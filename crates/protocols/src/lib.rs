@@ -21,6 +21,7 @@ pub mod files;
 pub mod grid;
 pub mod hex;
 pub mod keys;
+mod life;
 #[macro_use]
 mod list;
 mod oblivious;
@@ -38,11 +39,17 @@ mod sharded;
 pub mod steps;
 pub mod table;
 
+/// The locks of [`life`].
+mod sync {
+    pub use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+}
+
 pub use bins::Bins;
 pub use client::{AnyIndexClient, IndexClient, Prepared};
 pub use error::{ProtocolError, Result};
 pub use files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 pub use keys::{ClientKeys, PreparedKeys, SavedKeys};
+pub use life::Ended;
 pub use opening::{Opening, Role};
 pub use parameters::Sizes;
 pub use partial::{BatchDigest, Partial};
