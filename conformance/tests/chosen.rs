@@ -8,7 +8,7 @@ use spirea_conformance::{
     Content, Setup, greatest_error, greatest_error_of_any, is_drawn, is_long, setup, setup_of,
 };
 use spirea_cpu::CpuBackend;
-use spirea_lattice::{LweSet, PublicMatrix};
+use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::Expansion;
 use spirea_math::random::SecretRng;
 use spirea_protocols::choice::KeyDelivery;
@@ -69,6 +69,43 @@ fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
             let mut setup = setup(&backend, &params, content);
             let greatest = greatest_error(&mut setup, &ends(&params), clients(), &mut rng);
             println!("{protocol}, {keys:?}, {content:?}: greatest error {greatest:.4}");
+        }
+    }
+}
+
+/// The extremes under every parameter set, and in the long form at the shapes that are chosen for 64 MiB. Errors within a response are
+/// correlated for content of rank one, as constants are: each client adds one sample, not one for each byte.
+#[test]
+fn extreme_databases_decode_under_every_parameter_set() {
+    const PACKING: [&str; 4] = ["exppack-simple", "exppack-double", "double-pack", "hybrid"];
+    let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
+    let packing = RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() < 20);
+    let onion = RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() >= 20);
+    let mut sets: Vec<(&str, Option<LweSet>, Option<RingSet>)> =
+        onion.map(|ring| ("onion", None, Some(ring))).collect();
+    for protocol in PACKING {
+        sets.extend(packing.clone().map(|ring| (protocol, None, Some(ring))));
+        // The default is among those above.
+        sets.extend([LweSet::Paper, LweSet::Module1536].map(|lwe| (protocol, Some(lwe), None)));
+    }
+    sets.extend(["simple", "double"].iter().flat_map(|&name| LweSet::ALL.map(|lwe| (name, Some(lwe), None))));
+    let names: Vec<String> = sets.iter().map(|set| format!("{set:?}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for (&(protocol, lwe, ring), name) in sets.iter().zip(&names) {
+        if !is_drawn("extreme databases under every set", &names, 2, name) {
+            continue;
+        }
+        let two_folds = protocol.ends_with("double");
+        let record_bytes = if two_folds { 3 } else { 900 };
+        let records = if is_long() { (1 << 26) / record_bytes as u64 } else { 40 };
+        let [set, ring] =
+            [lwe.map(LweSet::name), ring.map(RingSet::name)].map(|name| name.map(str::to_owned));
+        let choice = Choice { protocol: protocol.into(), set, ring, ..Choice::default() };
+        let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
+        for content in [Content::Constant(0xff), Content::Alternating] {
+            let mut setup = setup(&backend, &params, content);
+            let greatest = greatest_error(&mut setup, &ends(&params)[..1], clients(), &mut rng);
+            println!("{protocol} {}, {content:?}: greatest error {greatest:.4}", params.set());
         }
     }
 }
