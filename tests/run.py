@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests of the whole project, two parts at a time, and says what each took.
+"""Runs the tests of the whole project, two parts at a time, and prints the wall time and the CPU time of each.
 
 usage: run.py [--only PART[,PART...]] [--list] [--write-times]
 
@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 import base
 from parts import PARTS, ROOT, Part, sanitized
 from times import write_times
+from usage import wait as wait_for
 
 sys.path.insert(0, str(ROOT / "scripts"))
 
@@ -61,6 +62,7 @@ class Result:
     skipped: list = field(default_factory=list)
     # Draws of the short form.
     drawn: list = field(default_factory=list)
+    cpu_seconds: float = 0.0
 
 
 class Run:
@@ -75,22 +77,25 @@ class Run:
         """Runs the commands of a part one after another, with their output in its log."""
         started = time.monotonic()
         log = LOGS / f"{part.name}.log"
-        passed = True
+        passed, cpu_seconds = True, 0.0
         with log.open("w") as out:
             for command in part.commands:
                 out.write(f"$ {' '.join(map(str, command))}\n")
                 out.flush()
-                passed = self.command(command, part, out)
+                passed, used = self.command(command, part, out)
+                cpu_seconds += used
                 if not passed:
                     break
         text = ANSI.sub("", log.read_text(errors="replace"))
         tests = sum(int(count) for pattern in COUNTS for count in pattern.findall(text))
-        return Result(part, passed, time.monotonic() - started, tests, SKIPPED.findall(text), DRAWN.findall(text))
+        seconds = time.monotonic() - started
+        return Result(part, passed, seconds, tests, SKIPPED.findall(text), DRAWN.findall(text), cpu_seconds)
 
     def command(self, command, part, out):
+        """Runs a command; returns whether it passed, and its CPU seconds."""
         with self.lock:
             if self.stopping:
-                return False
+                return False, 0.0
             environment = os.environ | {"NO_COLOR": "1"} | part.environment
             # A group of its own: a part that is stopped takes its servers along.
             process = subprocess.Popen(
@@ -103,12 +108,12 @@ class Run:
                 start_new_session=True,
             )
             self.processes.add(process)
-        code = process.wait()
+        code, cpu_seconds = wait_for(process)
         with self.lock:
             self.processes.discard(process)
         if code != 0:
             out.write(f"exit code {code}\n")
-        return code == 0
+        return code == 0, cpu_seconds
 
     def stop(self):
         with self.lock:
@@ -171,7 +176,7 @@ def tell(result):
     name = result.part.name
     if result.passed:
         counted = f", {result.tests} tests" if result.tests else ""
-        say(f"passed  {name}: {result.seconds:.0f} s{counted}")
+        say(f"passed  {name}: {result.seconds:.0f} s, {result.cpu_seconds:.0f} CPU s{counted}")
         for line in result.drawn:
             say(f"        {line}")
         return
@@ -227,7 +232,9 @@ def summary(results, reasons, missing, seconds):
     for result in results:
         for line in result.skipped:
             say(f"SKIPPED {result.part.name}: {line.removeprefix('SKIPPED ')}")
-    say(f"{len(results) - len(failed)} parts of {len(results)} passed in {seconds / 60:.1f} minutes")
+    cpu_seconds = sum(result.cpu_seconds for result in results)
+    counted = f"{len(results) - len(failed)} parts of {len(results)} passed"
+    say(f"{counted} in {seconds / 60:.1f} minutes, {cpu_seconds / 60:.1f} CPU minutes")
     if failed:
         say(f"FAILED: {', '.join(failed)}")
     say(f"{sum(result.tests for result in results)} passed, {len(failed)} failed")

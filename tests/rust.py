@@ -4,9 +4,9 @@
 usage: rust.py [--build]
 
 `cargo test --workspace` runs the programs one after another, though many wait for a timeout, a socket or a single thread.
-Prints the time of each program, the output of each that fails, and the command that repeats a failed test alone. With
---build nothing runs. The short form leaves out the accelerator's simulator unless its files changed (tests/base.py). With
-SPIREA_EMULATION_ASAN=1 it leaves out the tests that tests/system/test_cuda_asan.py runs.
+Prints the wall time and the CPU time of each program, the output of each that fails, and the command that repeats a failed
+test alone. With --build nothing runs. The short form leaves out the accelerator's simulator unless its files changed
+(tests/base.py). With SPIREA_EMULATION_ASAN=1 it leaves out the tests that tests/system/test_cuda_asan.py runs.
 """
 
 import json
@@ -21,6 +21,7 @@ from pathlib import Path
 
 import base
 from parts import FULL, IVE, ROOT
+from usage import wait
 
 CARGO = os.environ.get("CARGO", "cargo")
 # Programs at a time. Each has as many threads as there are processors, and many wait.
@@ -79,26 +80,28 @@ def run(program):
     skipped = sanitized_elsewhere(folder, target)
     if skipped is None:
         return name, True, 0
-    done = subprocess.run(
+    process = subprocess.Popen(
         [executable, *skipped],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        check=False,
     )
-    seconds, said = time.monotonic() - started, done.stdout.decode(errors="replace")
+    with process.stdout as output:
+        said = output.read().decode(errors="replace")
+    code, cpu_seconds = wait(process)
+    seconds = time.monotonic() - started
     results = PASSED.findall(said)
     # A program that ends before its tests do may still exit with 0. One without a harness has only its exit code.
-    passed = done.returncode == 0 and len(results) == len(RUNNING.findall(said))
+    passed = code == 0 and len(results) == len(RUNNING.findall(said))
     count = sum(map(int, results))
     if passed:
         # Draws of the short form, with the command that repeats each.
         drawn = "".join(f"{line}\n" for line in said.splitlines() if "SPIREA_DRAW=" in line)
-        print(f"{drawn}{name}: {count} passed, {seconds:.0f} s", flush=True)
+        print(f"{drawn}{name}: {count} passed, {seconds:.0f} s, {cpu_seconds:.0f} CPU s", flush=True)
     else:
         alone = "".join(f"to repeat it alone: {repeat(folder, target, test)}\n" for test in FAILED.findall(said))
-        print(f"{said}{name}: FAILED, exit code {done.returncode}\n{alone}", flush=True)
+        print(f"{said}{name}: FAILED, exit code {code}\n{alone}", flush=True)
     return name, passed, count
 
 

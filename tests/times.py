@@ -40,12 +40,15 @@ def part_rows():
 def write_times(results, full):
     """Replaces the table of parts, and the table of this run's form."""
     form = "full" if full else "short"
-    rows = [f"| `{result.part.name}` | {result.seconds:.0f} | {result.tests or ''} |" for result in results]
+    rows = [
+        f"| `{result.part.name}` | {result.seconds:.0f} | {result.cpu_seconds:.0f} | {result.tests or ''} |"
+        for result in results
+    ]
     head = [
         f"The {form} form on {os.cpu_count()} threads of {processor()}:",
         "",
-        "| part | seconds | tests |",
-        "|---|---|---|",
+        "| part | seconds | CPU seconds | tests |",
+        "|---|---|---|---|",
     ]
     text = replaced(PAGE.read_text(), "parts", part_rows())
     PAGE.write_text(replaced(text, f"times: {form}", [*head, *rows]))
