@@ -67,7 +67,7 @@ audit:
 
 # Formatting and clippy; all targets with CI_FULL=1.
 lint:
-	@CARGO="$(CARGO)" python3 tests/run.py --only lint
+	@CARGO="$(CARGO)" python3 tests/run.py --only clippy,lint
 
 # The client for the browser and for machines of 32 bits. Adds the two targets where rustup lacks them.
 .PHONY: check-32-bit
