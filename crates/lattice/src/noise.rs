@@ -85,6 +85,8 @@ pub fn exceedance_log2(columns: usize, answer_bits: u32, entries: usize, share: 
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+
     use super::*;
     use crate::lwe::{LweEncryptor, PublicMatrix};
     use spirea_math::random::SecretRng;
@@ -122,6 +124,55 @@ mod tests {
                 "{name} less {dropped_bits}: measured noise is {bits} bits off its closed form"
             );
         }
+    }
+
+    #[test]
+    fn variances_and_budgets_are_those_of_their_definitions() {
+        for bits in 0..10 {
+            // All roundings of numbers whose lowest bits are uniform; halves go up and down.
+            let step = 1i32 << bits;
+            let errors = (0..step).flat_map(|low| match (2 * low).cmp(&step) {
+                Ordering::Less => [-low; 2],
+                Ordering::Equal => [-low, low],
+                Ordering::Greater => [step - low; 2],
+            });
+            let variance = errors.map(|error| f64::from(error).powi(2)).sum::<f64>() / f64::from(2 * step);
+            assert!((rounding_variance(bits) - variance).abs() < 1e-9, "{bits} bits");
+            let of_two = (9.0 + 16.0) * (LweSet::SIGMA.powi(2) + variance);
+            assert!((fold_deviation(25.0, bits).powi(2) / of_two - 1.0).abs() < 1e-12, "{bits} bits");
+        }
+        assert_eq!(worst_fold_deviation(3, 5), fold_deviation(3.0 * 65025.0, 5));
+        // Half a step, less half a unit of what an answer keeps.
+        for (bits, budget_of) in [(8, 0), (9, 1 << 22), (16, (1 << 23) - (1 << 15)), (31, (1 << 23) - 1)] {
+            assert_eq!(budget(bits), f64::from(budget_of), "{bits} bits");
+        }
+    }
+
+    #[test]
+    fn tails_have_their_closed_forms() {
+        // 2 exp(-z^2 / 2), which says nothing of z below sqrt(2 ln 2).
+        for (z, bound) in [(0.0, 1.0), (1.0, 1.0), (2.0, 2.0 * f64::exp(-2.0)), (5.0, 2.0 * f64::exp(-12.5))]
+        {
+            assert!((sub_gaussian_tail_log2(z).exp2() - bound).abs() < 1e-12 * bound, "z = {z}");
+        }
+        // sqrt(2 / pi) exp(-z^2 / 2) / z from 1 on.
+        for z in [1.0f64, 1.5, 3.0, 8.0] {
+            let bound = (2.0 / std::f64::consts::PI).sqrt() * f64::exp(-z * z / 2.0) / z;
+            assert!((two_sided_tail_log2(z).exp2() / bound - 1.0).abs() < 1e-9, "z = {z}");
+        }
+        assert_eq!([-7.0, 0.0, 0.5, 0.99].map(two_sided_tail_log2), [0.0; 4]);
+    }
+
+    #[test]
+    fn exceedance_counts_entries_and_takes_rounding_off_the_budget() {
+        for (columns, bits, entries, share) in [(1 << 18, 16, 1 << 20, 1.0), (1 << 20, 12, 3, 0.75)] {
+            let tolerated = share * f64::from(1 << 23) - f64::from(1 << (31 - bits));
+            let z = tolerated / (LweSet::SIGMA * 255.0 * f64::from(columns).sqrt());
+            let expected = f64::from(entries).log2() + sub_gaussian_tail_log2(z);
+            let found = exceedance_log2(columns as usize, bits, entries as usize, share);
+            assert!((found - expected).abs() < 1e-9 && expected < -20.0, "{found}, not {expected}");
+        }
+        assert_eq!(exceedance_log2(1 << 30, 16, 1, 1.0), 0.0);
     }
 
     #[test]

@@ -226,6 +226,39 @@ mod tests {
         PaddedFold { set, columns, depth: 0, expansion: Expansion::covering(columns) }
     }
 
+    /// `scripts/noise_vectors.py` computes them from the document.
+    #[test]
+    fn every_part_of_the_bound_agrees_with_a_second_implementation() {
+        let mut checked = 0;
+        for line in include_str!("../../tests/vectors/noise.txt").lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let (&[name, set, columns, depth], rest) = words.split_first_chunk().unwrap();
+            if name == "noise" {
+                continue;
+            }
+            let (arguments, expected) = rest.split_at(rest.len() - 1);
+            let count = |word: &str| word.parse::<usize>().unwrap();
+            let (set, columns, depth) = (RingSet::by_name(set).unwrap(), count(columns), count(depth));
+            let rows = depth * set.selector_gadget().levels(set.ring());
+            let fold = PaddedFold { set, columns, depth, expansion: Expansion::covering(columns + rows) };
+            let found = match (name, arguments) {
+                ("sum", &[first, leaves]) => fold.leaves(count(first), count(leaves)).sum,
+                ("greatest", &[first, leaves]) => fold.leaves(count(first), count(leaves)).greatest,
+                ("selected", []) => fold.selected(),
+                ("switched", []) => fold.switched(),
+                ("vanishing", []) => fold.vanishing(),
+                ("exceedance", &[coefficients, share]) => {
+                    fold.exceedance_log2(count(coefficients), share.parse().unwrap())
+                }
+                _ => panic!("{line}"),
+            };
+            let expected: f64 = expected[0].parse().unwrap();
+            assert!((found - expected).abs() <= 1e-9 * expected.abs(), "{line}: {found}");
+            checked += 1;
+        }
+        assert_eq!(checked, 246);
+    }
+
     #[test]
     fn squares_of_leaves_are_those_of_the_closed_form_and_spread_over_all_values() {
         for set in [RingSet::Onion30, RingSet::Onion32] {

@@ -161,6 +161,8 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn shape(set: RingSet) -> KeyShape {
@@ -206,6 +208,21 @@ mod tests {
             }
             assert!(ciphertexts.next().is_none());
         }
+    }
+
+    #[test]
+    fn shapes_that_differ_are_written_differently() {
+        let one = shape(RingSet::Fast);
+        let shapes = [
+            one,
+            KeyShape { set: RingSet::Small, ..one },
+            KeyShape { levels: 3, ..one },
+            KeyShape { rotations: None, ..one },
+            KeyShape { rotations: Some(Rotations::new(256, 6, 8)), ..one },
+            KeyShape { conversion: Conversion::None, ..one },
+        ];
+        let names: HashSet<String> = shapes.iter().map(KeyShape::to_string).collect();
+        assert_eq!(names.len(), shapes.len());
     }
 
     #[test]

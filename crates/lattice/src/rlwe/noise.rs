@@ -111,3 +111,50 @@ impl RingNoise {
 pub fn lwe_rounding(set: LweSet, bits: u32) -> f64 {
     (1.0 + 2.0 * set.degree() as f64 / 3.0) / 12.0 / 4f64.powi(bits as i32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `scripts/noise_vectors.py` computes them from the document.
+    #[test]
+    fn closed_forms_agree_with_a_second_implementation() {
+        let mut checked = 0;
+        for line in include_str!("../../tests/vectors/noise.txt").lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let ["noise", set, kind, levels, number, arguments @ .., expected] = &words[..] else { continue };
+            let (set, levels) = (RingSet::by_name(set).unwrap(), levels.parse().unwrap());
+            let noise = match *kind {
+                "new" => RingNoise::new(set, levels),
+                "rounded" => RingNoise::rounded(set, levels),
+                _ => panic!("{line}"),
+            };
+            let count = |word: &str| word.parse::<usize>().unwrap();
+            let found = match (*number, arguments) {
+                ("leaf", []) => noise.leaf(),
+                ("fold", &[columns, square]) => noise.fold(count(columns), count(square) as f64),
+                ("pack", &[set]) => noise.pack(LweSet::by_name(set).unwrap()),
+                ("pack_rotated", &[entries, chunks, steps]) => {
+                    noise.pack_rotated(Rotations::new(count(entries), count(chunks), count(steps)))
+                }
+                ("converted", []) => noise.converted(),
+                ("tournament_level", []) => noise.tournament_level(),
+                ("response", []) => noise.response(noise.leaf()),
+                _ => panic!("{line}"),
+            };
+            let expected: f64 = expected.parse().unwrap();
+            assert!((found - expected).abs() <= 1e-12 * expected, "{line}: {found}");
+            checked += 1;
+        }
+        assert_eq!(checked, 216);
+    }
+
+    #[test]
+    fn rounding_an_lwe_ciphertext_adds_a_twelfth_of_a_unit_for_each_entry_and_for_the_body() {
+        for (set, squared_length) in [(LweSet::Module1280, 2560.0 / 3.0), (LweSet::Module1536, 1024.0)] {
+            let unit: f64 = 1.0 / 1024.0;
+            let expected = (1.0 + squared_length) / 12.0 * unit.powi(2);
+            assert!((lwe_rounding(set, 10) - expected).abs() < 1e-12 * expected);
+        }
+    }
+}

@@ -182,6 +182,8 @@ mod tests {
                 let mut bytes = bytes.clone();
                 bytes[4000] = wrong;
                 assert!(RingSecret::from_bytes(set, &bytes).is_err(), "{wrong}");
+                bytes[7] = wrong;
+                assert!(RingSecret::from_bytes(set, &bytes).is_err(), "{wrong} twice");
             }
         }
     }
@@ -217,6 +219,33 @@ mod tests {
                 assert_eq!(phases[k], expected, "{}: coefficient {k}", set.name());
             }
             assert!(secret.phases(&bytes[1..], a_bits, b_bits).is_err());
+        }
+    }
+
+    /// The sum of 4096 products must stay below half the modulus.
+    #[test]
+    fn coefficients_too_long_for_the_ring_are_refused() {
+        let mut rng = SecretRng::deterministic_for_tests(6);
+        for (set, most) in [(RingSet::Small, 47), (RingSet::Fast, 74), (RingSet::Onion32, 93)] {
+            let secret = RingSecret::sample(set, &mut rng);
+            for (a_bits, fits) in [(most.min(56), true), (most + 1, false)] {
+                let bytes = vec![0; (a_bits + 8) as usize * RingSet::DEGREE / 8];
+                assert_eq!(secret.phases(&bytes, a_bits, 8).is_ok(), fits, "{}: {a_bits} bits", set.name());
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_back_as_they_were_written() {
+        for bits in [1, 7, 8, 9, 31, 33, 57, 63, 64] {
+            let numbers: Vec<u64> =
+                (0..40u64).map(|i| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)).collect();
+            let mut bytes = Vec::new();
+            push_bits(&mut bytes, bits, numbers.iter().copied());
+            assert_eq!(bytes.len(), 5 * bits as usize);
+            let mut read = Bits::new(&bytes);
+            assert!(numbers.iter().all(|&number| read.take(bits) == number), "{bits} bits");
+            assert_eq!(read.take(bits), 0, "zeros behind the end");
         }
     }
 }

@@ -188,6 +188,14 @@ mod tests {
     }
 
     #[test]
+    fn scales_are_quotients_of_the_moduli_rounded_down() {
+        for set in RingSet::ALL {
+            let (q, p) = (set.ring().modulus(), 1u128 << set.plaintext_bits());
+            assert!(set.scale() * p <= q && q - set.scale() * p < p, "{}", set.name());
+        }
+    }
+
+    #[test]
     fn sets_are_found_by_their_names() {
         assert!(RingSet::ALL.into_iter().all(|set| RingSet::by_name(set.name()) == Some(set)));
         assert_eq!(RingSet::by_name("toy"), None);
