@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, StepTimes};
 use spirea_engine::{
     Asked, Database, Engine, EngineError, HintFile, Identity, KeyRegistry, Load, LoadError, Served, State,
     Ticket,
@@ -230,6 +230,7 @@ async fn a_version_with_a_delta_is_asked_in_both_parts() {
     let engine = engine(8, Box::new(echo));
     let base = Arc::clone(engine.version("test", None).unwrap().base());
     let served = Served::new(Arc::clone(&base), Some(Arc::new(delta(7)))).unwrap();
+    assert_eq!(served.delta().unwrap().identity().version, [7; 32]);
     engine.publish(served.clone());
     assert!(
         *served.version() != VERSION && engine.version("test", None).unwrap().version() == served.version()
@@ -315,4 +316,57 @@ fn the_newest_versions_of_two_bases_are_kept() {
     );
     engine.fail("test", "lost".into());
     assert!(matches!(engine.versions("test").map(drop), Err(EngineError::Failed)));
+}
+
+#[test]
+fn a_former_version_answers_those_who_name_it_behind_the_newest() {
+    let engine = engine(8, Box::new(echo));
+    let sizes = identity().params.sizes();
+    let older = Identity { version: [2; 32], ..identity() };
+    let older = Database::new(older, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap();
+    engine.publish_former(older.into());
+    let versions: Vec<_> = engine.versions("test").unwrap().iter().map(|served| *served.version()).collect();
+    assert_eq!(versions, [VERSION, [2; 32]]);
+    assert!(engine.version("test", Some(&[2; 32])).is_ok());
+}
+
+#[test]
+fn hints_are_found_by_their_hash_in_all_versions_and_parts() {
+    let engine = Engine::new(8, KeyRegistry::default()).unwrap();
+    let part = |version: u8, kind| {
+        let mut identity = identity();
+        (identity.version, identity.hint.blake3) = ([version; 32], [version; 32]);
+        identity.hint.path = format!("hint-{version}").into();
+        identity.table.kind = kind;
+        identity.table.places = (kind == TableKind::Keyword).then_some([9; 32]);
+        let sizes = identity.params.sizes();
+        Arc::new(Database::new(identity, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap())
+    };
+    engine.publish(Served::new(part(1, TableKind::Index), None).unwrap());
+    let delta = part(3, TableKind::Keyword);
+    engine.publish(Served::new(part(2, TableKind::Index), Some(delta)).unwrap());
+    for version in [1, 2, 3] {
+        let hint = engine.hint("test", &[version; 32]).unwrap().unwrap();
+        assert_eq!(hint.path, std::path::Path::new(&format!("hint-{version}")));
+    }
+    assert!(engine.hint("test", &[4; 32]).unwrap().is_none());
+    assert!(matches!(engine.hint("other", &[1; 32]), Err(EngineError::UnknownDatabase)));
+}
+
+#[tokio::test]
+async fn answers_have_the_times_of_their_steps_and_each_batch_its_own() {
+    let times = Arc::new(StepTimes::default());
+    let stepping = {
+        let times = Arc::clone(&times);
+        move |queries: &[Query<'_>]| {
+            times.add("fold", Duration::from_secs(queries[0].bytes[0].into()));
+            echo(queries)
+        }
+    };
+    let engine = Engine::new(8, KeyRegistry::default()).unwrap();
+    engine.publish(database(Box::new(stepping)).with_step_times(times));
+    for seconds in [3, 5] {
+        let answers = submit_to(&engine, &VERSION, queries(&[seconds])).unwrap().await.unwrap();
+        assert_eq!(*answers.steps, [("fold", Duration::from_secs(seconds.into()))].into());
+    }
 }

@@ -5,3 +5,4 @@ mod fixture;
 mod in_use;
 mod kept;
 mod registered;
+mod shared;

@@ -111,3 +111,16 @@ fn keys_serve_every_version_that_needs_their_form() {
     assert!(matches!(ask(&fixture.engine, "test", [3; 32], hash), Err(EngineError::UnknownKeys)));
     assert_eq!((ask(&fixture.engine, "test", [2; 32], hash).unwrap(), files(folder.path())), (1, 1));
 }
+
+#[test]
+fn memory_is_counted_for_each_backend() {
+    let fixture = Fixture::new(&KeyOptions::default());
+    for client in [1, 2] {
+        fixture.register(&keys(client));
+    }
+    let own = fixture.engine.version("test", None).unwrap().base().identity().backend;
+    let count = |backends: &[BackendId]| fixture.engine.keys_prepared_for(backends);
+    assert_eq!(count(&[own]), 2 * PREPARED);
+    assert_eq!(count(&[BackendId::unique(), own]), 2 * PREPARED);
+    assert_eq!([count(&[]), count(&[BackendId::unique()])], [0, 0]);
+}
