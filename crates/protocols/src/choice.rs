@@ -302,3 +302,25 @@ pub(crate) fn packing_sets() -> impl Iterator<Item = RingSet> {
 pub fn unknown(what: &str, name: &str, known: &[&str]) -> ProtocolError {
     ProtocolError::BadRequest(format!("no {what} is called {name:?}; there are {}", known.join(", ")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_read_back_from_their_names_and_others_are_refused() {
+        for level in [SecurityLevel::Standard, SecurityLevel::Conservative] {
+            assert_eq!(level.name().parse(), Ok(level));
+        }
+        for preference in Preference::ALL {
+            assert_eq!(preference.name().parse(), Ok(preference));
+        }
+        for delivery in KeyDelivery::ALL {
+            assert_eq!(delivery.name().parse(), Ok(delivery));
+        }
+        assert_eq!("none".parse::<SecurityLevel>(), Err("there are standard and conservative".into()));
+        let refused = "none".parse::<Preference>().unwrap_err();
+        assert_eq!(refused, "there are time, communication, balance");
+        assert_eq!("none".parse::<KeyDelivery>(), Err("there are registered and per-query".into()));
+    }
+}

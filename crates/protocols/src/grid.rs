@@ -190,6 +190,39 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_grid_holds_the_records_that_have_a_place_and_no_more(
+            record_bytes in 1usize..30, unit_rows in 1usize..30, groups in 1usize..6, columns in 1usize..12,
+        ) {
+            for spread in [Spread::Columns, Spread::Rows] {
+                let grid = Grid { records: 1, record_bytes, unit_rows, groups, columns };
+                // Records in their order, until one would lie behind the last column.
+                let width = grid.columns_of_record(spread);
+                let fits = |index: &u64| grid.place(spread, *index).column + width <= columns;
+                let records = (0..).take_while(fits).count() as u64;
+                for (records, valid) in [(records, records > 0), (records + 1, false)] {
+                    prop_assert_eq!(Grid { records, ..grid }.validate(spread).is_ok(), valid);
+                }
+            }
+        }
+
+        #[test]
+        fn folded_parts_are_the_rows_of_all_groups(
+            record_bytes in 1usize..50, unit_rows in 1usize..30, groups in 1usize..6, query in 0usize..4,
+        ) {
+            for spread in [Spread::Columns, Spread::Rows] {
+                let grid = Grid { records: 1, record_bytes, unit_rows, groups, columns: 64 };
+                let parts = if spread == Spread::Rows { grid.parts() } else { 1 };
+                for part in 0..parts {
+                    let Bodies { first, stride } = grid.folded_part(spread, query, part);
+                    prop_assert_eq!(stride, grid.rows(spread));
+                    prop_assert_eq!(first.start, query * stride + grid.row(spread, part, 0));
+                    let last = grid.row(spread, part, groups - 1) + unit_rows;
+                    prop_assert_eq!(first.end, query * stride + last);
+                }
+            }
+        }
+
+        #[test]
         fn records_fit_and_do_not_overlap(
             records in 1u64..200, record_bytes in 1usize..50, unit_rows in 1usize..40, groups in 1usize..9,
         ) {

@@ -181,3 +181,57 @@ impl PreparedKeys {
         self.bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spirea_lattice::RingSet;
+    use spirea_lattice::rlwe::Conversion;
+
+    use super::*;
+
+    fn shape(levels: u32) -> KeyShape {
+        KeyShape { set: RingSet::Small, levels, rotations: None, conversion: Conversion::None }
+    }
+
+    #[test]
+    fn keys_of_a_known_shape_are_shared_and_end_together() {
+        let mut rng = SecretRng::deterministic_for_tests(1);
+        let keys = ClientKeys::of_shape(shape(1), &[], &mut rng);
+        let shared = ClientKeys::of_shape(shape(1), std::slice::from_ref(&keys), &mut rng);
+        let other = ClientKeys::of_shape(shape(2), std::slice::from_ref(&keys), &mut rng);
+        assert!(shared.bytes() == keys.bytes() && other.bytes().len() == shape(2).bytes());
+        keys.count_queries(3);
+        shared.count_queries(4);
+        assert_eq!((keys.queries(), other.queries()), (7, 0));
+        let secret = |keys: &ClientKeys| keys.with_secret(|secret| secret.to_bytes().to_vec());
+        let before = secret(&keys);
+        assert!(!keys.have_ended() && keys.save().is_some());
+        shared.end();
+        assert!(keys.have_ended() && keys.save().is_none() && !other.have_ended());
+        // A second end draws nothing more, and the erased secret is nowhere.
+        let spare = secret(&keys);
+        keys.end();
+        assert!(spare != before && secret(&shared) == spare);
+    }
+
+    #[test]
+    fn saved_keys_are_restored_if_their_shape_and_length_are_known() {
+        let mut rng = SecretRng::deterministic_for_tests(2);
+        let keys = ClientKeys::of_shape(shape(1), &[], &mut rng);
+        keys.count_queries(5);
+        let mut restore = |change: fn(&mut SavedKeys), shapes: &[KeyShape]| {
+            let mut saved = keys.save().unwrap();
+            change(&mut saved);
+            ClientKeys::restore(saved, shapes.iter().copied(), &mut rng)
+        };
+        let shapes = [shape(2), shape(1)];
+        let restored = restore(|_| (), &shapes).unwrap();
+        assert_eq!((restored.bytes(), restored.queries()), (keys.bytes(), 5));
+        let secret = |keys: &ClientKeys| keys.with_secret(|secret| secret.to_bytes().to_vec());
+        assert!(secret(&restored) == secret(&keys) && !restored.have_ended());
+        assert!(restore(|_| (), &shapes[..1]).is_none());
+        assert!(restore(|saved| saved.shape.push('x'), &shapes).is_none());
+        assert!(restore(|saved| saved.bytes.push(0), &shapes).is_none());
+        assert!(restore(|saved| saved.secret[0] = 3, &shapes).is_none());
+    }
+}

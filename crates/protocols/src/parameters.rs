@@ -333,3 +333,47 @@ pub trait Parameters {
         self.sets().lwe.filter(|_| self.sizes().hint_bytes > 0).map(HintRows::of)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// By [`Grid::runs`], which says where the bytes of a record lie in the matrix.
+        #[test]
+        fn bytes_lie_in_the_file_where_they_lie_in_the_matrix(
+            records in 1u64..30, record_bytes in 1usize..40, unit_rows in 1usize..20, groups in 1usize..6,
+        ) {
+            let stored = |spread| {
+                let grid = Grid { records, record_bytes, unit_rows, groups, columns: 0 };
+                let grid = grid.fit_columns(spread, 4).unwrap();
+                let layout = PanelLayout::covering(grid.rows(spread), grid.columns).unwrap();
+                Stored::Panels { layout, grid, spread }
+            };
+            for panels in [stored(Spread::Columns), stored(Spread::Rows)] {
+                let Stored::Panels { layout, grid, spread } = panels else { unreachable!() };
+                prop_assert_eq!(panels.bytes(), layout.bytes() as u64);
+                prop_assert_eq!(panels.shape(), [layout.rows(), layout.columns()]);
+                let units = Stored::Units { grid };
+                for index in 0..records {
+                    for run in grid.runs(spread, index) {
+                        for byte in run.bytes.clone() {
+                            let row = run.row + byte - run.bytes.start;
+                            prop_assert_eq!(panels.offset(index, byte), layout.offset(row, run.column) as u64);
+                            if spread == Spread::Rows {
+                                // Units one after another, in the order (part, group, column).
+                                let before = row / unit_rows * grid.columns + run.column;
+                                let expected = before * unit_rows + row % unit_rows;
+                                prop_assert_eq!(units.offset(index, byte), expected as u64);
+                                prop_assert!((expected as u64) < units.bytes());
+                            }
+                        }
+                    }
+                }
+                prop_assert_eq!(units.shape(), [groups * grid.parts(), grid.columns]);
+            }
+        }
+    }
+}

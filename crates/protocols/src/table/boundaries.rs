@@ -112,6 +112,11 @@ mod tests {
                     prop_assert_eq!(boundaries.rows(bucket).start + rank, row);
                     prop_assert!(boundaries.rows(bucket).contains(&row));
                 }
+            } else {
+                for record in 0..records {
+                    prop_assert_eq!(boundaries.of_row(record), record);
+                    prop_assert_eq!(boundaries.rows(record), record..record + 1);
+                }
             }
         }
     }

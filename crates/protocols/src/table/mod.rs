@@ -546,6 +546,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn tables_at_a_limit_are_valid_and_those_beyond_it_are_refused() {
+        let keyed = table(1, 40);
+        let indexed = |count| Table {
+            kind: TableKind::Index,
+            places: None,
+            records: count,
+            entries: count,
+            ..keyed.clone()
+        };
+        let valid = [
+            indexed(1 << 40),
+            Table { records: 1 << 40, ..keyed.clone() },
+            Table { entries: MAX_ENTRIES, ..keyed.clone() },
+            Table { payload_bytes: 1 << 30, ..keyed.clone() },
+            Table { max_value_bytes: Some(MAX_VALUE_BYTES), ..keyed.clone() },
+            table(4096, 40),
+        ];
+        for table in valid {
+            table.validate().unwrap();
+        }
+        let refused = [
+            (indexed(0), "records"),
+            (indexed((1 << 40) + 1), "records"),
+            (Table { entries: 9, ..indexed(8) }, "one entry in each record"),
+            (Table { entries: MAX_ENTRIES + 1, ..keyed.clone() }, "2^32"),
+            (Table { entries: (1 << 40) + 1, ..keyed.clone() }, "2^40"),
+            (Table { payload_bytes: 0, ..keyed.clone() }, "payload_bytes"),
+            (Table { payload_bytes: (1 << 30) + 1, ..keyed.clone() }, "payload_bytes"),
+            (Table { max_value_bytes: Some(MAX_VALUE_BYTES + 1), ..keyed.clone() }, "max_value_bytes"),
+            (table(0, 40), "fields"),
+            (table(4097, 40), "fields"),
+        ];
+        for (table, named) in refused {
+            let wrong = table.validate().unwrap_err().to_string();
+            assert!(wrong.contains(named), "{wrong}");
+        }
+    }
+
     proptest! {
         #[test]
         fn a_sealed_record_opens_and_a_damaged_one_does_not(

@@ -253,6 +253,24 @@ mod tests {
     }
 
     #[test]
+    fn signatures_of_other_lengths_or_digits_are_refused() {
+        let signature = Signature::new(&key(1), "domains", &[2; 32], 5, CREATED);
+        let json = String::from_utf8(signature.to_json()).unwrap();
+        let hex: String = signature.ed25519.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(json.contains(&hex));
+        let read = |other: &str| Signature::from_json(json.replace(&hex, other).as_bytes());
+        assert!(read(&hex).is_ok());
+        let longer = [&hex[..], "0"].concat();
+        let not_hexadecimal = [&hex[..127], "g"].concat();
+        let upper_case = [&hex[..127], "A"].concat();
+        for wrong in
+            ["", &hex[..126], &hex[..127], &longer, &[&hex[..], "00"].concat(), &not_hexadecimal, &upper_case]
+        {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_pinned_client_takes_only_signed_and_newer_versions() {
         let mut pin = Pin { key: key(1).public(), sequence: 0 };
         let mut accept = |signer: Option<u8>, version: u8, sequence| {
