@@ -188,6 +188,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn sides_beyond_the_longest_are_refused() {
+        let side = MAX_SIDE as usize;
+        let grid = Grid { records: 1, record_bytes: 8, unit_rows: 8, groups: side / 8, columns: side };
+        grid.validate(Spread::Columns).unwrap();
+        let parts = Grid { record_bytes: 16, groups: side / 16, ..grid };
+        parts.validate(Spread::Rows).unwrap();
+        for longer in [
+            Grid { groups: side / 8 + 1, ..grid },
+            Grid { unit_rows: 9, ..grid },
+            Grid { columns: side + 1, ..grid },
+            Grid { record_bytes: 17, ..parts },
+        ] {
+            assert!(longer.validate(Spread::Rows).is_err(), "{longer:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn a_grid_holds_the_records_that_have_a_place_and_no_more(

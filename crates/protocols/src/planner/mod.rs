@@ -218,7 +218,10 @@ impl Advice {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
+    use crate::steps::Work;
 
     #[test]
     fn every_protocol_has_a_shape_for_a_usual_table_and_work_in_known_steps() {
@@ -234,6 +237,57 @@ mod tests {
                 assert!(sets(&figures.params).iter().all(|set| security.ring_sets().contains(set)));
             }
         }
+    }
+
+    /// Sizes, memory and work of every protocol. They change with a protocol's shapes and with its count of work, and nothing
+    /// else says what they were: `SPIREA_WRITE_VECTORS=1` writes the file anew.
+    #[test]
+    fn figures_of_usual_tables_are_those_that_were_written_down() {
+        let mut found = String::new();
+        for (records, record_bytes) in [(300, 64), (1 << 20, 256), (1 << 14, 20_000)] {
+            for bins in [1, 8] {
+                let needs = Needs { bins, ..Needs::default() };
+                for plan in plan(records, record_bytes, &needs, &Rates::default()) {
+                    let name = format!(
+                        "{records} x {record_bytes}, {bins} bins: {}, {:?}",
+                        plan.protocol, plan.keys
+                    );
+                    let Ok(figures) = plan.outcome else { continue };
+                    let (params, read) = (&figures.params, figures.read_bytes());
+                    writeln!(found, "{name}").unwrap();
+                    writeln!(found, "  set {:?}, {} bits", params.set(), params.security_bits()).unwrap();
+                    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+                    writeln!(
+                        found,
+                        "  query {query_bytes}, answer {answer_bytes}, hint {hint_bytes}, keys {keys_bytes}"
+                    )
+                    .unwrap();
+                    let [folded, server, memory] =
+                        [params.folded_bytes(), params.server_bytes(), params.memory_bytes()];
+                    writeln!(found, "  folded {folded}, server {server}, memory {memory}, read {read}")
+                        .unwrap();
+                    for Work { step, unit, count } in params.work() {
+                        writeln!(
+                            found,
+                            "  {step}: {count} {}, {} bytes each",
+                            unit.name(),
+                            unit.read_bytes()
+                        )
+                        .unwrap();
+                    }
+                }
+            }
+        }
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/figures.txt");
+        if std::env::var_os("SPIREA_WRITE_VECTORS").is_some() {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, &found).unwrap();
+        }
+        let known = std::fs::read_to_string(file).unwrap();
+        for (known, found) in known.lines().zip(found.lines()) {
+            assert_eq!(known, found);
+        }
+        assert_eq!(known.len(), found.len());
     }
 
     #[test]
