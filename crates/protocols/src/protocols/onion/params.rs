@@ -152,3 +152,27 @@ impl Parameters for Params {
         Sets { lwe: None, ring: Some(self.ring_set()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_out_of_range_are_refused_by_name() {
+        let unit_rows = unit_bytes(RingSet::Onion32);
+        let grid = Grid { records: 600, record_bytes: unit_rows, unit_rows, groups: 2, columns: 512 };
+        let most = Params { ring: "onion-32".into(), pad: [0; 32], grid };
+        most.validate().unwrap();
+        let refused = [
+            (Params { ring: "fast".into(), ..most.clone() }, "no ring set"),
+            (Params { grid: Grid { columns: 513, ..grid }, ..most.clone() }, "columns must be at most 512"),
+            (Params { grid: Grid { groups: (1 << 24) + 1, ..grid }, ..most.clone() }, "groups at most"),
+            (Params { grid: Grid { unit_rows: unit_rows + 1, ..grid }, ..most.clone() }, "a unit must have"),
+            (Params { grid: Grid { records: 1025, ..grid }, ..most.clone() }, "holds 1024 records"),
+        ];
+        for (params, named) in refused {
+            let error = params.validate().unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}
