@@ -29,7 +29,6 @@ import sys
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import tree_sitter_rust
 from tree_sitter import Language, Parser
@@ -37,8 +36,8 @@ from tree_sitter import Language, Parser
 from parts import CARGO, ROOT
 
 MUTANTS = os.environ.get("CARGO_MUTANTS", "cargo-mutants")
-FOLDER = Path(os.environ.get("MUTANTS_FOLDER", ROOT / "target" / "mutants"))
-TREE, BUILD = FOLDER / "tree", Path(os.environ.get("MUTANTS_TARGET", FOLDER / "build"))
+FOLDER = ROOT / "target" / "mutants"
+TREE, BUILD = FOLDER / "tree", FOLDER / "build"
 TRACE = 2**32 - 1
 # A mutant that loops runs until it has used this many times the processor time of the test without it, and some seconds. A
 # mutant that waits uses none, and ends by the clock: a busy machine is many times slower.
