@@ -17,7 +17,7 @@ N = 4096
 VARIANCE = 3.2**2
 TERNARY = 2 / 3
 EXCEPTION = -128.0
-# What small terms add to squares, and what the roundings of substitutions and of a response weigh.
+# Factors for small terms of squares, and weights of the roundings of substitutions and of a response.
 SMALL, DROPPED, SWITCHED = 1.01, 66, 1.1
 
 PACKING = [536608769, 533463041, 531628033]

@@ -67,7 +67,7 @@ fn add(sum: &mut [u8], other: &[u8]) {
     }
 }
 
-/// The server: its table, and two of its own whose sum is what it adds.
+/// The lying server: the honest table, and two tables whose sum it adds to the honest answer.
 struct Attack {
     honest: Setup,
     planted: [Setup; 2],

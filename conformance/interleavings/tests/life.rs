@@ -1,7 +1,7 @@
 //! Every interleaving of threads that share a secret: after a refusal nothing is accepted, and one refusal counts.
 
 use loom::sync::Arc;
-use loom::thread;
+use loom::thread::{self, JoinHandle};
 
 mod sync {
     pub use std::sync::PoisonError;
@@ -17,7 +17,7 @@ use life::{Ended, Life};
 const SECRET: u32 = 1;
 const SPARE: u32 = 2;
 
-/// A look-up: asks, decodes with the secret as it then is, and decides. A right answer verifies under the secret that it was asked under.
+/// Asks, decodes with the secret as it then is, and decides. A right answer verifies under the secret that it was asked under.
 fn look_up(life: &Life<u32>, answer_is_right: bool) -> Option<Result<(), Ended>> {
     let asked = life.read(|&secret| secret);
     let verified = answer_is_right && life.read(|&secret| secret) == SECRET;
@@ -26,14 +26,16 @@ fn look_up(life: &Life<u32>, answer_is_right: bool) -> Option<Result<(), Ended>>
     (asked == SECRET).then_some(decision)
 }
 
+fn in_a_thread(life: &Arc<Life<u32>>, answer_is_right: bool) -> JoinHandle<Option<Result<(), Ended>>> {
+    let life = Arc::clone(life);
+    thread::spawn(move || look_up(&life, answer_is_right))
+}
+
 #[test]
 fn two_refused_answers_count_once() {
     loom::model(|| {
         let life = Arc::new(Life::new(SECRET, SPARE));
-        let other = thread::spawn({
-            let life = Arc::clone(&life);
-            move || look_up(&life, false)
-        });
+        let other = in_a_thread(&life, false);
         let decisions = [look_up(&life, false), other.join().unwrap()];
         let refused = decisions.iter().filter(|decision| **decision == Some(Ok(()))).count();
         assert_eq!(refused, 1, "{decisions:?}");
@@ -45,10 +47,7 @@ fn two_refused_answers_count_once() {
 fn nothing_is_accepted_after_a_refusal() {
     loom::model(|| {
         let life = Arc::new(Life::new(SECRET, SPARE));
-        let refused = thread::spawn({
-            let life = Arc::clone(&life);
-            move || look_up(&life, false)
-        });
+        let refused = in_a_thread(&life, false);
         let first = look_up(&life, true);
         let second = look_up(&life, true);
         if first != Some(Ok(())) {
@@ -63,10 +62,7 @@ fn nothing_is_accepted_after_a_refusal() {
 fn three_threads_agree_on_the_first_refusal() {
     loom::model(|| {
         let life = Arc::new(Life::new(SECRET, SPARE));
-        let others = [false, true].map(|right| {
-            let life = Arc::clone(&life);
-            thread::spawn(move || look_up(&life, right))
-        });
+        let others = [false, true].map(|right| in_a_thread(&life, right));
         let own = look_up(&life, false);
         let [refused, _] = others.map(|other| other.join().unwrap());
         let refusals = [own, refused].iter().filter(|decision| **decision == Some(Ok(()))).count();

@@ -42,7 +42,7 @@ impl ClientKeys {
         })
     }
 
-    /// Whether both are the same keys, and end together.
+    /// Returns whether both are the same keys, which end together.
     pub fn are(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -71,8 +71,8 @@ impl ClientKeys {
         self.0.secret.accept()
     }
 
-    /// Whether the secret has been erased. A copy of it in another process is erased now: a lying server could have each copy refuse
-    /// an answer, and learn from every one.
+    /// Returns whether the secret has been erased. In a copy of the process, this call erases it: a lying server could otherwise make
+    /// each copy refuse an answer, and learn from each refusal.
     pub fn have_ended(&self) -> bool {
         self.accept().is_err()
     }
@@ -133,7 +133,7 @@ impl ClientKeys {
         self.with_secret(encrypt)
     }
 
-    /// What `read` makes of the secret.
+    /// Applies `read` to the secret.
     pub(crate) fn with_secret<T>(&self, read: impl FnOnce(&RingSecret) -> T) -> T {
         self.0.secret.read(read)
     }

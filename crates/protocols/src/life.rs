@@ -4,7 +4,7 @@
 
 use super::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// The secret has ended: the answer is withheld, whatever it says.
+/// The secret ended before this answer was decided on, so the caller withholds the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended;
 

@@ -1,4 +1,4 @@
-//! Which process this is, so that secrets notice when they were copied into another one.
+//! The identity of the process. Secrets notice by it that they were copied into another one.
 
 use std::fs;
 

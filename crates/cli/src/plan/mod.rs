@@ -365,7 +365,8 @@ fn name(plan: &Plan) -> String {
     }
 }
 
-/// What a lying server can learn of clients that register keys, and the alternatives; nothing if they register none.
+/// A warning of what a lying server can learn of clients that register keys, with the alternatives. Clients that register none
+/// need no warning.
 fn registered_keys(figures: &Figures) -> Option<String> {
     if figures.sizes.keys_bytes == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! What a client decodes in the field of 257 elements: numbers that are bytes, unless a server lies.
+//! Numbers that a client decodes in the field of 257 elements. They are bytes, unless a server lies.
 
 use spirea_lattice::lwe::BlindingFactor;
 use spirea_math::secret::declassify;
@@ -42,7 +42,7 @@ impl Numbers {
         &self.bytes
     }
 
-    /// The record at `offset` of decoded units, if it and `others`, which led to the units, are bytes.
+    /// The record at `offset` of decoded units, if all its numbers are bytes, and all of `others`, which led to the units.
     ///
     /// # Errors
     /// [`ProtocolError::Corrupted`] otherwise. It does not tell which number was none.

@@ -355,7 +355,7 @@ impl TwoFoldsClient {
     }
 }
 
-/// What a client decodes of a unit.
+/// A unit that a client decoded, with the numbers that led to it.
 pub(crate) struct DecodedUnit {
     /// The numbers that the unit is made of: those of the fixed rows and of the moving rows.
     rows: [Numbers; 2],

@@ -102,7 +102,7 @@ impl IndexClient for Client {
 }
 
 impl Client {
-    /// What the answer brings for each part of a record.
+    /// Splits the answer into the ciphertexts of each part of a record.
     fn parts<'a>(
         &self,
         answers: &[&'a [u8]],

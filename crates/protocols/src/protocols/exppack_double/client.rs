@@ -73,7 +73,7 @@ impl IndexClient for Client {
 }
 
 impl Client {
-    /// The packed ciphertexts, and what is decoded of all.
+    /// Decodes a unit from the answer. Returns it with the packed ciphertexts, for their errors.
     fn unit<'a>(
         &self,
         state: &State,
