@@ -83,9 +83,16 @@ class Bed:
         return json.loads(self.run("status", "--json"))
 
     def settle(self, seconds=300):
-        """Waits until all replicas are ready, and says how everything is."""
+        """Waits until all replicas are ready, and returns the status."""
         self.run("status", "--wait", seconds, seconds=seconds + 30)
         return self.status()
+
+    def notice(self, noticed, seconds=300):
+        """Waits until `noticed(status)` holds: the controller learns of a fault some time after it."""
+        deadline = time.monotonic() + seconds
+        while not noticed(self.status()):
+            assert time.monotonic() < deadline, "the controller has not noticed the fault"
+            time.sleep(0.1)
 
     def replicas(self, status=None):
         return [
