@@ -111,21 +111,23 @@ def record():
 
 def proof():
     payloads = [bytes([i]) * 4 for i in range(3)]
-    leaves = [table.leaf(COUNTED, i, payload) for i, payload in enumerate(payloads)]
-    roots = [table.node(COUNTED, *leaves[:2]), table.node(COUNTED, leaves[2], bytes(32))]
-    proofs = {"levels": 1, "roots": [root.hex() for root in roots]}
+    salt = of(0x55)
+    leaves = [table.leaf(salt, i, payload) for i, payload in enumerate(payloads)]
+    roots = [table.node(salt, 1, 0, *leaves[:2]), table.node(salt, 1, 1, leaves[2], bytes(16))]
+    proofs = {"levels": 1, "salt": salt.hex(), "roots": base64.b64encode(b"".join(roots)).decode()}
     said = {"payload_bytes": 4, "salt": COUNTED.hex(), "proofs": proofs}
     sealed = payloads[1] + leaves[0]
     whole = sealed + table.checksum(COUNTED, 1, sealed)
     table.unseal(said, 1, whole)
     return [
         "salt: 00..1f",
+        "salt of the proofs: 32 bytes 55",
         "payloads of records 0 to 2: 00000000, 01010101, 02020202",
         "levels: 1",
-        f"roots: {', '.join(proofs['roots'])}",
+        f"roots: {proofs['roots']}, which is {', '.join(root.hex() for root in roots)}",
         f"proof of record 1: {leaves[0].hex()}",
         f"record 1: {whole.hex()}",
-        f"proof of record 2: {bytes(32).hex()}",
+        f"proof of record 2: {bytes(16).hex()}",
     ]
 
 
@@ -171,6 +173,15 @@ def widths():
     for index in (0, 9, 10, 24):
         record, number = table.row(said, index)
         lines.append(f"row {index} of 25: record {record}, number {number}")
+    return lines
+
+
+def rows_per_record():
+    said = {"entries": 20, "rows_per_record": 7}
+    lines = ["entries: 20, records: 3, rows per record: 7"]
+    for index in (0, 6, 7, 19):
+        record, number = table.row(said, index)
+        lines.append(f"row {index}: record {record}, number {number}")
     return lines
 
 
@@ -445,6 +456,7 @@ EXAMPLES = {
     "keys": keys,
     "bucket": bucket,
     "widths": widths,
+    "rows-per-record": rows_per_record,
     "rows": rows,
     "changes": changes,
     "places": places,

@@ -11,6 +11,36 @@ use spirea_protocols::{
 
 use crate::{Content, Stored, records, stored};
 
+/// Servers of the shares of a database, one of each, the first of which combines; and a client.
+pub struct Shards {
+    /// The servers, in the order of their shares.
+    pub servers: Vec<Box<dyn Responder>>,
+    /// The client half.
+    pub client: Box<dyn AnyIndexClient>,
+}
+
+/// Divides a database with these records among `count` servers.
+pub fn shards_of<B: ProtocolBackend>(
+    backend: &Arc<B>,
+    params: &ProtocolParams,
+    records: Vec<Vec<u8>>,
+    count: usize,
+) -> Shards {
+    let stored = stored(backend, params, &records);
+    let client = params.client(&stored.hint, &[], &mut SecretRng::from_os().unwrap()).unwrap();
+    let opening = params.openings(Residence::Copied).remove(0);
+    let servers = roles(count)
+        .map(|role| params.on().open(backend, &stored.files, Opening { role, ..opening }).unwrap())
+        .collect();
+    Shards { servers, client }
+}
+
+/// The roles of `count` shares, the first of which combines.
+fn roles(count: usize) -> impl Iterator<Item = Role> {
+    let role = |share: Share| if share.index() == 0 { Role::Combines(share) } else { Role::Folds(share) };
+    Share::new(0, count).unwrap().all().map(role)
+}
+
 /// A database in files, with what a batch of look-ups asks each of its servers, and what a whole server answers.
 pub struct Divided {
     params: ProtocolParams,
@@ -73,9 +103,7 @@ impl Divided {
         opening: Opening,
         count: usize,
     ) -> Vec<Box<dyn Responder>> {
-        let role = |share: Share| if share.index() == 0 { Role::Combines(share) } else { Role::Folds(share) };
-        let shares = Share::new(0, count).unwrap().all();
-        shares.map(|share| self.open(backend, Opening { role: role(share), ..opening })).collect()
+        roles(count).map(|role| self.open(backend, Opening { role, ..opening })).collect()
     }
 
     fn openings(&self, residence: Residence) -> impl Iterator<Item = (usize, Opening)> {

@@ -8,6 +8,7 @@ mod cuda;
 mod pim;
 mod protocols;
 mod scans;
+mod selectors;
 mod shards;
 mod simple;
 mod vectors;

@@ -96,6 +96,7 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("keys", keys());
     add("bucket", bucket());
     add("widths", widths());
+    add("rows-per-record", rows_per_record());
     add("rows", rows());
     add("changes", changes());
     add("places", places());
@@ -250,21 +251,24 @@ fn record() -> Vec<String> {
 }
 
 fn proof() -> Vec<String> {
-    let mut table = table(3, 4, Some(Proofs { levels: 1, roots: vec![[0; 32]; 2] }));
+    let mut table = table(3, 4, Some(Proofs { levels: 1, ..Proofs::blank(3, [0x55; 32]) }));
     let payloads = [[0; 4], [1; 4], [2; 4]];
     let leaves = (0..).zip(&payloads).map(|(i, payload)| table.leaf(i, payload)).collect();
     let tree = table.prove(leaves).unwrap();
     let proof = |i: usize| {
         let record = table.seal_proven(i as u64, &payloads[i], &tree);
-        hex(&record[4..36])
+        hex(&record[4..20])
     };
     let record = table.seal_proven(1, &payloads[1], &tree);
-    let roots: Vec<_> = table.proofs.as_ref().unwrap().roots.iter().map(hex).collect();
+    let proofs = table.proofs.as_ref().unwrap();
+    let roots: Vec<_> = proofs.roots.iter().map(hex).collect();
+    let text = serde_json::to_value(proofs).unwrap()["roots"].as_str().unwrap().to_owned();
     vec![
         "salt: 00..1f".into(),
+        "salt of the proofs: 32 bytes 55".into(),
         format!("payloads of records 0 to 2: {}", payloads.map(hex).join(", ")),
         "levels: 1".into(),
-        format!("roots: {}", roots.join(", ")),
+        format!("roots: {text}, which is {}", roots.join(", ")),
         format!("proof of record 1: {}", proof(1)),
         format!("record 1: {}", hex(record)),
         format!("proof of record 2: {}", proof(2)),
@@ -320,6 +324,18 @@ fn widths() -> Vec<String> {
         [0, 9, 10, 24].map(row).into(),
     ]
     .concat()
+}
+
+fn rows_per_record() -> Vec<String> {
+    let table = Table { entries: 20, rows_per_record: Some(7), ..table(3, 8, None) };
+    table.validate().unwrap();
+    let boundaries = table.boundaries();
+    let row = |row: u64| {
+        let record = boundaries.of_row(row);
+        format!("row {row}: record {record}, number {}", row - boundaries.rows(record).start)
+    };
+    let lines = [0, 6, 7, 19].map(row);
+    [vec!["entries: 20, records: 3, rows per record: 7".into()], lines.into()].concat()
 }
 
 fn rows() -> Vec<String> {

@@ -30,7 +30,7 @@ def build(
     word_bits: Literal[32, 64] = 32,
     nulls: Literal["refuse", "empty", "skip"] = "refuse",
     max_value: int | None = None,
-    proofs: bool = False,
+    proofs: Literal["include", "omit"] | None = None,
     overwrite: bool = False,
     format: str | None = None,
     delimiter: str | None = None,

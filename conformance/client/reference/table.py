@@ -10,9 +10,13 @@ import blake3
 from .errors import Malformed, Unverified
 from .streams import take_length
 
-TAG_BYTES, CHECKSUM_BYTES, HASH_BYTES = 12, 8, 32
+TAG_BYTES, CHECKSUM_BYTES, HASH_BYTES = 12, 8, 16
 # wire.md 5.8: bytes, and characters of their base64.
 MAX_WIDTHS, MAX_WIDTHS_TEXT = 65536, 87384
+# wire.md 5.9.
+MAX_ROWS_PER_RECORD = 4096
+# wire.md 4.4: levels, roots, and characters of the roots' base64.
+MAX_LEVELS, MAX_ROOTS, MAX_ROOTS_TEXT = 40, 4096, 87384
 
 
 # wire.md 4.4.
@@ -21,20 +25,24 @@ MEMBERS = {"kind", "entries", "records", "payload_bytes", "salt", "fields"}
 
 def check(table):
     """Checks a table's members (wire.md 4.4)."""
-    others = set(table) - {"proofs", "widths", "max_value_bytes"}
+    others = set(table) - {"proofs", "widths", "rows_per_record", "max_value_bytes"}
     if others != (MEMBERS | {"places"} if table["kind"] == "keyword" else MEMBERS):
         raise Malformed("the table has other members than those of its kind")
     if table["kind"] not in ("index", "keyword") or min(table["records"], table["payload_bytes"], len(table["fields"])) < 1:
         raise Malformed("the table's kind or one of its numbers is out of range")
-    of_widths = widths(table)
+    of_widths, in_record = widths(table), table.get("rows_per_record", 1)
+    if "rows_per_record" in table and (of_widths or table["kind"] != "index" or not 2 <= in_record <= MAX_ROWS_PER_RECORD):
+        raise Malformed("the table's rows_per_record is out of range, or it has none")
     if of_widths:
         if len(of_widths) != table["records"] or (table["kind"] == "index" and sum(of_widths) > table["entries"]):
             raise Malformed("the table's widths are not those of its records")
-    elif table["kind"] == "index" and table["entries"] != table["records"]:
-        raise Malformed("an index table without widths has a record for each row")
-    proofs = table.get("proofs")
-    if proofs and len(proofs["roots"]) != -(-table["records"] // 2 ** proofs["levels"]):
-        raise Malformed("the table's proofs do not have the roots of its records")
+    elif table["kind"] == "index" and -(-table["entries"] // in_record) != table["records"]:
+        raise Malformed("an index table without widths has rows_per_record rows in each record")
+    if table.get("proofs"):
+        levels = table["proofs"]["levels"]
+        expected = -(-table["records"] // 2**levels) if levels <= MAX_LEVELS else 0
+        if len(roots(table)) != expected or not 1 <= expected <= MAX_ROOTS:
+            raise Malformed("the table's proofs do not have the roots of its records")
 
 
 def keyed(key, *parts):
@@ -75,10 +83,10 @@ def bucket(table, key_tag):
 
 
 def row(table, index):
-    """The record of a row, and the row's number in it (wire.md 5.4, 5.8)."""
+    """The record of a row, and the row's number in it (wire.md 5.4, 5.8, 5.9)."""
     of_widths, rows = widths(table), table["entries"]
     if not of_widths:
-        return index, 0
+        return divmod(index, table.get("rows_per_record", 1))
     units = sum(of_widths)
     ends = [-(-end * rows // units) for end in accumulate(of_widths)]
     record = bisect_right(ends, index)
@@ -100,26 +108,40 @@ def checksum(salt, index, sealed):
     return keyed(salt, b"spirea record v1", index.to_bytes(8, "little"), sealed).digest(length=CHECKSUM_BYTES)
 
 
+def roots(table):
+    """The roots of the table's proofs (wire.md 4.4)."""
+    text = table["proofs"]["roots"]
+    try:
+        found = base64.b64decode(text, validate=True) if len(text) <= MAX_ROOTS_TEXT else b"none"
+    except binascii.Error as error:
+        raise Malformed("the roots are no base64") from error
+    if len(found) % HASH_BYTES:
+        raise Malformed("the roots are no hashes")
+    return [found[at : at + HASH_BYTES] for at in range(0, len(found), HASH_BYTES)]
+
+
 def leaf(salt, index, payload):
     """The leaf of a record with this padded payload (wire.md 5.3)."""
-    return keyed(salt, b"spirea leaf v1", index.to_bytes(8, "little"), payload).digest()
+    return keyed(salt, b"spirea leaf v2", index.to_bytes(8, "little"), payload).digest(length=HASH_BYTES)
 
 
-def node(salt, left, right):
-    """wire.md 5.3."""
-    return keyed(salt, b"spirea node v1", left, right).digest()
+def node(salt, level, at, left, right):
+    """A node by its level and its place (wire.md 5.3)."""
+    named = level.to_bytes(4, "little") + at.to_bytes(8, "little")
+    return keyed(salt, b"spirea node v2", named, left, right).digest(length=HASH_BYTES)
 
 
 def proven(table, index, payload, proof):
     """Whether a proof leads from a record to its root (wire.md 5.3)."""
-    salt = bytes.fromhex(table["salt"])
+    salt = bytes.fromhex(table["proofs"]["salt"])
     here, at = leaf(salt, index, payload), index
-    for start in range(0, len(proof), HASH_BYTES):
+    for level, start in enumerate(range(0, len(proof), HASH_BYTES), 1):
         sibling = proof[start : start + HASH_BYTES]
-        here = node(salt, sibling, here) if at & 1 else node(salt, here, sibling)
+        pair = (sibling, here) if at & 1 else (here, sibling)
         at >>= 1
-    roots = table["proofs"]["roots"]
-    return at < len(roots) and here == bytes.fromhex(roots[at])
+        here = node(salt, level, at, *pair)
+    known = roots(table)
+    return at < len(known) and here == known[at]
 
 
 def unseal(table, index, record):

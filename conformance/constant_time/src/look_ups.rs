@@ -57,12 +57,13 @@ pub fn of(protocol: &str, keys: KeyDelivery, servers: &mut dyn Servers) {
         (TableKind::Index, Spread::Even, large, Some(2)),
         (TableKind::Keyword, Spread::Wide, small, None),
         (TableKind::Index, Spread::Wide, small, None),
+        (TableKind::Index, Spread::Several, small, Some(1)),
     ];
     // How wide buckets are found is the table's code, whatever the protocol: one of each kind. What a client of
     // double-pack does beside exppack-simple's takes its server the longest.
     let count = match protocol {
-        _ if is_long() => 4,
-        "simple" | "onion" | "dpf-xor" => 4,
+        _ if is_long() => 5,
+        "simple" | "onion" | "dpf-xor" => 5,
         "double-pack" => 1,
         _ => 2,
     };

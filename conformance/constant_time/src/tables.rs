@@ -4,7 +4,6 @@ use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
 use spirea_protocols::layout::Widths;
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::rows::push_row;
-use spirea_protocols::table::Boundaries;
 use spirea_protocols::{Table, TableKind};
 
 /// A table with its sealed records.
@@ -38,6 +37,8 @@ pub enum Spread {
     Even,
     /// In buckets of widths.
     Wide,
+    /// In records of two rows each.
+    Several,
 }
 
 /// A table of `kind`; one with proofs has some levels of them.
@@ -45,10 +46,23 @@ pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<
     let (salt, places) = ([5; 32], (kind == TableKind::Keyword).then_some([6; 32]));
     let of_keys = kind == TableKind::Keyword;
     // Rows or buckets of two values, some a little wider than others.
-    let records = if of_keys || spread == Spread::Wide { size.values.div_ceil(2) } else { size.values };
+    let records = if of_keys || spread != Spread::Even { size.values.div_ceil(2) } else { size.values };
     let widths = (0..records).map(|i| 1 + u8::from(i + 1 < records && i % 3 == 1));
     let widths = (spread == Spread::Wide).then(|| Widths::new(widths.collect()).unwrap());
-    let boundaries = Boundaries::new(records, size.values, widths.as_ref());
+    let mut table = Table {
+        kind,
+        entries: size.values,
+        records,
+        payload_bytes: 1,
+        salt,
+        places,
+        widths,
+        rows_per_record: (spread == Spread::Several).then_some(2),
+        max_value_bytes: None,
+        fields: vec!["value".into()],
+        proofs: proof_levels.map(|levels| Proofs { levels, ..Proofs::blank(records, [7; 32]) }),
+    };
+    let boundaries = table.boundaries();
     let mut buckets = vec![Bucket::default(); records as usize];
     let mut rows = vec![Vec::new(); records as usize];
     for i in 0..size.values {
@@ -63,19 +77,9 @@ pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<
         }
     }
     let payloads: Vec<_> = if of_keys { buckets.iter().map(Bucket::payload).collect() } else { rows };
-    let mut table = Table {
-        kind,
-        entries: size.values,
-        records,
-        payload_bytes: payloads.iter().map(Vec::len).max().unwrap_or_default(),
-        salt,
-        places,
-        widths,
-        max_value_bytes: None,
-        fields: vec!["value".into()],
-        proofs: proof_levels.map(|levels| Proofs { levels, ..Proofs::blank(records) }),
-    };
-    let leaves = (0..).zip(&payloads).map(|(index, payload)| table.leaf(index, payload)).collect();
+    table.payload_bytes = payloads.iter().map(Vec::len).max().unwrap_or_default();
+    let leaf = |(index, payload): (u64, &Vec<u8>)| table.leaf(index, payload);
+    let leaves = if table.proofs.is_some() { (0..).zip(&payloads).map(leaf).collect() } else { Vec::new() };
     let tree = table.prove(leaves);
     let seal = |(index, payload): (u64, &Vec<u8>)| match &tree {
         Some(tree) => table.seal_proven(index, payload, tree),

@@ -60,6 +60,7 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         salt,
         places: (kind == TableKind::Keyword).then_some(places),
         widths: None,
+        rows_per_record: None,
         max_value_bytes: None,
         fields: vec!["text".into(), "more".into()],
         proofs: None,

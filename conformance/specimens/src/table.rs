@@ -11,6 +11,7 @@ pub fn table(kind: TableKind, records: u64, payload_bytes: usize) -> Table {
         salt: [0; 32],
         places: (kind == TableKind::Keyword).then_some([1; 32]),
         widths: None,
+        rows_per_record: None,
         max_value_bytes: None,
         fields: vec!["value".into()],
         proofs: None,

@@ -87,10 +87,12 @@ pub struct Options {
     /// longest value has, and at least 4 KiB. Every record has room for the longest.
     #[arg(long, value_name = "SIZE", value_parser = parse_length)]
     max_value: Option<usize>,
-    /// Give each record an inclusion proof, by which a client sees that it is the one built here: 32 bytes for each level
-    /// of a tree over the records, but the upper six.
-    #[arg(long)]
-    proofs: bool,
+    /// Inclusion proofs, by which a client verifies that a record is the one built here: include or omit. They take 16
+    /// bytes for each level of a tree over the records, except the upper eight. Short rows share a record and its proof.
+    /// By default onion and hybrid with several groups include proofs if clients register keys, because a lying server
+    /// could learn an earlier index from accepted answers otherwise.
+    #[arg(long, value_name = "CHOICE", num_args = 0..=1, require_equals = true, default_missing_value = "include")]
+    proofs: Option<Proving>,
     /// Replace a snapshot that is there, when the new one is complete.
     #[arg(long)]
     overwrite: bool,
@@ -120,7 +122,7 @@ impl Options {
             name: self.name.clone(),
             protocol: self.protocol()?,
             max_value: self.max_value,
-            proving: if self.proofs { Proving::Include } else { Proving::Omit },
+            proving: self.proofs,
             overwrite: if self.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
             ..BuildOptions::of(input, Selection { key, values, nulls }, &self.out)
         })

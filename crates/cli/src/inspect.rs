@@ -115,9 +115,9 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         TableKind::Index => format!(
             "by index, 0 to {}{}",
             table.entries - 1,
-            match table.widths {
-                Some(_) => format!(", in {} buckets", table.records),
-                None => String::new(),
+            match table.has_buckets() {
+                true => format!(", in {} buckets", table.records),
+                false => String::new(),
             }
         ),
         TableKind::Keyword => {

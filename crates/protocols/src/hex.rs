@@ -22,31 +22,6 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32
     }
 }
 
-/// The same for several values; for `#[serde(with = "spirea_protocols::hex::list")]`.
-pub mod list {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(transparent)]
-    struct Bytes(#[serde(with = "super")] [u8; 32]);
-
-    /// Serialises as a list of 64 hexadecimal digits each.
-    ///
-    /// # Errors
-    /// The serialiser's.
-    pub fn serialize<S: Serializer>(list: &[[u8; 32]], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(list.iter().map(|&bytes| Bytes(bytes)))
-    }
-
-    /// Reads what [`serialize`] wrote, and nothing else.
-    ///
-    /// # Errors
-    /// If it is not a list of 64 lower-case hexadecimal digits each.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<[u8; 32]>, D::Error> {
-        Ok(Vec::<Bytes>::deserialize(deserializer)?.into_iter().map(|Bytes(bytes)| bytes).collect())
-    }
-}
-
 /// The same for a value that may be missing; for `#[serde(with = "spirea_protocols::hex::optional")]`.
 pub mod optional {
     use serde::{Deserialize, Deserializer, Serializer};

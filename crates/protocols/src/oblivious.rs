@@ -24,6 +24,18 @@ pub(crate) fn select(mask: u64, a: u64, b: u64) -> u64 {
     (a & mask) | (b & !mask)
 }
 
+/// Returns quotient and remainder of a secret number below 2^40 by a public one of 2 to 2^12, without a division: some
+/// processors take longer to divide larger numbers.
+///
+/// The reciprocal exceeds 2^64 / `by` by less than 1, so the product exceeds 2^64 `number` / `by` by less than 2^40, which
+/// is less than 2^64 / `by`: the quotient is exact.
+pub(crate) fn divide(number: u64, by: u32) -> (u64, u64) {
+    debug_assert!(number < 1 << 41 && (2..=1 << 12).contains(&by));
+    let reciprocal = u64::MAX / u64::from(by) + 1;
+    let quotient = ((u128::from(number) * u128::from(reciprocal)) >> 64) as u64;
+    (quotient, number - quotient * u64::from(by))
+}
+
 /// The `length` bytes that begin at the secret place `start`, from where they do not reach beyond the end. What is left
 /// of `bytes` is without meaning.
 ///
@@ -52,6 +64,14 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn quotients_are_those_of_divisions(number in 0u64..1 << 40, multiple in 0u64..1 << 28, by in 2u32..=4096) {
+            let by = u64::from(by);
+            for number in [number, multiple * by, (multiple * by).saturating_sub(1), (1 << 40) - 1, 0] {
+                prop_assert_eq!(divide(number, by as u32), (number / by, number % by));
+            }
+        }
+
         #[test]
         fn masks_are_those_of_the_comparisons(a: u64, b: u64, shift in 1u32..64) {
             let (a, b) = (a >> shift, b >> shift);

@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--key", help="the column of keys; without one the table is by position")
     build.add_argument("--value", action="append", required=True, metavar="COLUMN", help="a column of values; may be repeated")
     build.add_argument("--protocol", default="simple", help="as spirea build has it (simple)")
-    build.add_argument("--proofs", action="store_true", help="inclusion proofs, as spirea build has them")
+    build.add_argument("--proofs", choices=("include", "omit"), help="inclusion proofs, as spirea build has them")
     plans = commands.add_parser("plan", help="Say what a database takes: machines, memory, network, latency, cost.")
     plans.add_argument("--records", type=int, help="without it, the workloads of 288 GB, 384 GB and 1.25 TB")
     plans.add_argument("--record-bytes", type=int)

@@ -111,8 +111,7 @@ impl Figures {
             values: table.entries,
             records: table.records,
             record_bytes: table.record_bytes(),
-            values_in_bucket: (table.kind == TableKind::Keyword || table.widths.is_some())
-                .then(|| table.entries as f64 / table.records as f64),
+            values_in_bucket: table.has_buckets().then(|| table.entries as f64 / table.records as f64),
             records_in_answer: (base.protocol.grid().records_per_unit() as u64).min(table.records),
             changes: delta.map(|delta| delta.table.entries),
             request_bytes: Growing::of(|count| request_bytes(&sizes, count)),

@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_server_that_combines_ciphertexts_learns_of_earlier_queries_unless_there_are_proofs() {
         let folder = tempfile::tempdir().unwrap();
-        let learns = |name: &str, proving: Proving| {
+        let learns = |name: &str, proving: Option<Proving>| {
             let out = folder.path().join(name);
             let lines: String = (0..4000).map(|row| format!("{}\n", format!("{row} ").repeat(20))).collect();
             let lines = format!("value\n{lines}");
@@ -169,8 +169,9 @@ mod tests {
             let server = observer(&report, "the server").learns.join("\n");
             server.contains(&format!("up to {bits:.1} bits of an earlier index"))
         };
-        assert!(learns("plain", Proving::Omit));
-        assert!(!learns("proven", Proving::Include));
+        assert!(learns("plain", Some(Proving::Omit)));
+        assert!(!learns("proven", Some(Proving::Include)));
+        assert!(!learns("default", None));
     }
 
     #[test]

@@ -59,9 +59,9 @@ pub struct Options {
     value: Vec<String>,
     #[command(flatten)]
     file: InputOptions,
-    /// Give each record of --input room for an inclusion proof.
-    #[arg(long, requires = "input")]
-    proofs: bool,
+    /// Give each record of --input room for an inclusion proof: include, or omit, the default.
+    #[arg(long, value_name = "CHOICE", num_args = 0..=1, require_equals = true, default_missing_value = "include", requires = "input")]
+    proofs: Option<Proving>,
     /// Look-ups a second that the server must answer.
     #[arg(long)]
     qps: Option<f64>,
@@ -170,7 +170,7 @@ impl Options {
             Selection { key: self.key.clone(), values: self.value.clone(), nulls: self.file.nulls };
         let folder = tempfile::tempdir()?;
         let options = BuildOptions {
-            proving: if self.proofs { Proving::Include } else { Proving::Omit },
+            proving: self.proofs,
             ..BuildOptions::new(input, self.file.format(input)?, selection, folder.path())
         };
         Ok(Some(survey(&options, folder.path(), &Bars::new())?))
@@ -373,7 +373,9 @@ fn registered_keys(figures: &Figures) -> Option<String> {
     }
     let combined = match figures.params.combined_answer_bits() {
         bits if bits > 0.0 => {
-            format!(", and without --proofs an accepted one up to {bits:.1} bits of an earlier index")
+            format!(
+                ", and an accepted one up to {bits:.1} bits of an earlier index without inclusion proofs, which `build` adds by default"
+            )
         }
         _ => String::new(),
     };

@@ -75,7 +75,7 @@ fn refusal(config: &Config) -> String {
 
 #[test]
 fn a_signed_version_vouches_for_table_parameters_hint_and_delta() {
-    for proofs in [None, Some(Proofs::blank(10))] {
+    for proofs in [None, Some(Proofs::blank(10, [4; 32]))] {
         let (base, _) = part(TableKind::Index, None, proofs.clone());
         parse(&signed(base.clone(), None)).unwrap().accept(&mut pin()).unwrap();
         let of = blake3::hash(&base.manifest).into();
@@ -86,12 +86,12 @@ fn a_signed_version_vouches_for_table_parameters_hint_and_delta() {
 
 #[test]
 fn what_the_manifests_do_not_say_is_refused() {
-    let (base, manifest) = part(TableKind::Index, None, Some(Proofs::blank(10)));
+    let (base, manifest) = part(TableKind::Index, None, Some(Proofs::blank(10, [4; 32])));
     let honest = signed(base.clone(), None);
 
     // Roots of its own, beside the operator's manifest.
-    let mut forged = Proofs::blank(10);
-    forged.roots[3] = [7; 32];
+    let mut forged = Proofs::blank(10, [4; 32]);
+    forged.roots[3] = [7; 16];
     let (lying, _) = part(TableKind::Index, None, Some(forged));
     let beside = PartConfig { manifest: base.manifest.clone(), ..lying.clone() };
     assert!(refusal(&Config { base: beside, ..honest.clone() }).contains("what stands beside it"));
@@ -122,6 +122,6 @@ fn without_manifests_nothing_is_pinned_and_no_roots_are_taken() {
     let bare = Config { base: silent(None), ..signed(part(TableKind::Index, None, None).0, None) };
     let refused = parse(&bare).unwrap().accept(&mut pin()).unwrap_err();
     assert!(matches!(refused, ProtocolError::Untrusted(_)), "{refused}");
-    let proven = Config { base: silent(Some(Proofs::blank(10))), ..bare };
+    let proven = Config { base: silent(Some(Proofs::blank(10, [4; 32]))), ..bare };
     assert!(refusal(&proven).contains("no manifest binds their roots"));
 }

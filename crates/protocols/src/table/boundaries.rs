@@ -1,16 +1,17 @@
-//! Where buckets lie, for who builds a table or changes it.
+//! Bucket boundaries, for building and changing a table.
 
 use std::ops::Range;
 
 use super::Table;
 use super::keyword::EntryPlace;
-use super::layout::Widths;
 
-/// Which record has which entries, in a few steps that depend on what is asked for: for who knows the entries. A client
-/// asks [`Table::bucket`].
+/// Map between entries and records. Its steps depend on the entry, so clients use [`Table::bucket`] instead.
 #[derive(Clone, Debug)]
 pub struct Boundaries {
     records: u64,
+    entries: u64,
+    /// Rows in each record, if there are no widths.
+    rows_in_record: u64,
     widths: Option<WidthEnds>,
 }
 
@@ -24,16 +25,6 @@ struct WidthEnds {
 }
 
 impl Boundaries {
-    /// Those of `records` records with `entries` entries.
-    pub fn new(records: u64, entries: u64, widths: Option<&Widths>) -> Self {
-        let widths = widths.map(|widths| WidthEnds {
-            units: widths.units(),
-            places: widths.ends().collect(),
-            rows: widths.row_ends(entries).collect(),
-        });
-        Self { records, widths }
-    }
-
     /// The record that has the entry at a place.
     pub fn of_place(&self, place: EntryPlace) -> u64 {
         match &self.widths {
@@ -46,7 +37,7 @@ impl Boundaries {
     pub fn of_row(&self, row: u64) -> u64 {
         match &self.widths {
             Some(ends) => behind(&ends.rows, row),
-            None => row,
+            None => row / self.rows_in_record,
         }
     }
 
@@ -57,7 +48,10 @@ impl Boundaries {
                 let end = |record: u64| ends.rows[record as usize];
                 record.checked_sub(1).map_or(0, end)..end(record)
             }
-            None => record..record + 1,
+            None => {
+                let first = record * self.rows_in_record;
+                first..(first + self.rows_in_record).min(self.entries)
+            }
         }
     }
 }
@@ -68,9 +62,15 @@ fn behind(ends: &[u64], number: u64) -> u64 {
 }
 
 impl Table {
-    /// Where its buckets lie.
+    /// Returns the boundaries of its buckets.
     pub fn boundaries(&self) -> Boundaries {
-        Boundaries::new(self.records, self.entries, self.widths.as_ref())
+        let widths = self.widths.as_ref().map(|widths| WidthEnds {
+            units: widths.units(),
+            places: widths.ends().collect(),
+            rows: widths.row_ends(self.entries).collect(),
+        });
+        let Self { records, entries, .. } = *self;
+        Boundaries { records, entries, rows_in_record: self.rows_in_record(), widths }
     }
 }
 
@@ -78,6 +78,7 @@ impl Table {
 mod tests {
     use super::*;
     use crate::keyword::{KeyHash, TAG_BYTES};
+    use crate::layout::Widths;
     use proptest::prelude::*;
 
     proptest! {
@@ -95,6 +96,7 @@ mod tests {
                 salt: [0; 32],
                 places: Some([1; 32]),
                 widths: uneven.then(|| widths.clone()),
+                rows_per_record: None,
                 max_value_bytes: None,
                 fields: vec!["value".into()],
                 proofs: None,
@@ -118,6 +120,34 @@ mod tests {
                     prop_assert_eq!(boundaries.rows(record), record..record + 1);
                 }
             }
+        }
+
+        #[test]
+        fn rows_of_records_with_as_many_each_follow_one_another(entries in 1u64..300, rows in 2u32..20) {
+            let table = Table {
+                kind: crate::TableKind::Index,
+                entries,
+                records: entries.div_ceil(rows.into()),
+                payload_bytes: 8,
+                salt: [0; 32],
+                places: None,
+                widths: None,
+                rows_per_record: Some(rows),
+                max_value_bytes: None,
+                fields: vec!["value".into()],
+                proofs: None,
+            };
+            table.validate().unwrap();
+            let boundaries = table.boundaries();
+            let all = (0..table.records).flat_map(|record| boundaries.rows(record).map(move |row| (row, record)));
+            prop_assert!(all.eq((0..entries).map(|row| (row, boundaries.of_row(row)))));
+            for (records, rows) in [(table.records + 1, rows), (table.records, 0), (entries, 1), (table.records, 4097)] {
+                let wrong = Table { records, rows_per_record: Some(rows), ..table.clone() };
+                prop_assert!(wrong.validate().is_err());
+            }
+            let places = Some([1; 32]);
+            let keyed = Table { kind: crate::TableKind::Keyword, places, ..table };
+            prop_assert!(keyed.validate().is_err());
         }
     }
 }

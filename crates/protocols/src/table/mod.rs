@@ -30,6 +30,7 @@ use self::rows::{find_row, push_row, rows};
 use crate::ProtocolError;
 use crate::bytes::{LENGTH_IS_TOLD, length_bytes, push_length, take, take_length};
 use crate::client::AnyIndexClient;
+use crate::oblivious::divide;
 use crate::steps::check::check_index;
 
 /// Bytes of a record's checksum.
@@ -39,6 +40,8 @@ pub const CHECKSUM_BYTES: usize = 8;
 const ABSENT: u8 = 0x80;
 /// The largest value.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
+/// Most rows in a record of an index table without widths: a unit of a ring has so many bytes.
+pub const MAX_ROWS_PER_RECORD: u32 = 1 << 12;
 
 /// How values are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,10 +71,14 @@ pub struct Table {
     /// Where entries lie ([`EntryPlace`]), if the table has keys; public.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::hex::optional")]
     pub places: Option<[u8; 32]>,
-    /// What each bucket covers of the places or of the rows. Without them all buckets of places are as wide as another,
-    /// and each record is a row.
+    /// Units of places or rows that each bucket covers. Without widths all buckets of places are equally wide, and each
+    /// record has `rows_per_record` rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub widths: Option<Widths>,
+    /// Rows in each record of an index table without widths, 2 to [`MAX_ROWS_PER_RECORD`]; the last record may have
+    /// fewer. Without it each record is a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows_per_record: Option<u32>,
     /// The most bytes of a value that changes may bring; [`MAX_VALUE_BYTES`] if nothing is said. See
     /// [`Table::value_limit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,6 +114,13 @@ impl Table {
         if self.payload_bytes == 0 || self.payload_bytes > 1 << 30 {
             return wrong("payload_bytes must be between 1 and 2^30");
         }
+        if self.rows_per_record.is_some_and(|rows| {
+            self.kind != TableKind::Index
+                || self.widths.is_some()
+                || !(2..=MAX_ROWS_PER_RECORD).contains(&rows)
+        }) {
+            return wrong("rows_per_record must be 2 to 4096, in an index table without widths");
+        }
         match &self.widths {
             Some(widths) if widths.count() as u64 != self.records => {
                 return wrong("widths must be those of its records");
@@ -114,8 +128,10 @@ impl Table {
             Some(widths) if self.kind == TableKind::Index && self.entries < widths.units() => {
                 return wrong("widths must not have more units than there are rows");
             }
-            None if self.kind == TableKind::Index && self.entries != self.records => {
-                return wrong("an index table without widths has one entry in each record");
+            None if self.kind == TableKind::Index
+                && self.entries.div_ceil(self.rows_in_record()) != self.records =>
+            {
+                return wrong("an index table without widths has rows_per_record entries in each record");
             }
             _ => {}
         }
@@ -135,6 +151,16 @@ impl Table {
             return wrong("fields must name between 1 and 4096 fields");
         }
         self.proofs.as_ref().map_or(Ok(()), |proofs| proofs.validate(self.records))
+    }
+
+    /// Rows in a record of an index table without widths.
+    fn rows_in_record(&self) -> u64 {
+        u64::from(self.rows_per_record.unwrap_or(1))
+    }
+
+    /// Tests that records are buckets, of keyed entries or of several rows.
+    pub fn has_buckets(&self) -> bool {
+        self.kind == TableKind::Keyword || self.widths.is_some() || self.rows_per_record.is_some()
     }
 
     /// The most bytes of a value that the table takes, by changes or when it is made anew.
@@ -183,22 +209,19 @@ impl Table {
         padded.resize(self.payload_bytes, 0);
     }
 
-    /// What [`Table::prove`] takes of record `index` with this payload.
+    /// Returns the leaf of record `index` with this payload, for [`Table::prove`].
     ///
     /// # Panics
-    /// If the payload exceeds `payload_bytes`.
+    /// If the payload exceeds `payload_bytes`, or the table has no proofs.
     pub fn leaf(&self, index: u64, payload: &[u8]) -> Hash {
         let mut padded = Vec::with_capacity(self.payload_bytes);
         self.pad(payload, &mut padded);
-        proof::leaf(&self.salt, index, &padded)
+        self.proofs.as_ref().expect("the table has proofs").leaf(index, &padded)
     }
 
-    /// The tree over the leaves of all records, in order, if the table has proofs; it has their roots then.
+    /// Returns the tree over the leaves of all records, in order, and enters its roots, if the table has proofs.
     pub fn prove(&mut self, leaves: Vec<Hash>) -> Option<Tree> {
-        let proofs = self.proofs.as_mut()?;
-        let tree = Tree::new(&self.salt, leaves, proofs.levels);
-        proofs.roots = tree.roots().to_vec();
-        Some(tree)
+        self.proofs.as_mut().map(|proofs| Tree::new(proofs, leaves))
     }
 
     /// The padded payload of record `index`, if its checksum is right, and its proof where it carries one.
@@ -211,9 +234,7 @@ impl Table {
             _ => return Err(ProtocolError::Corrupted),
         };
         let (payload, proof) = sealed.split_at(self.payload_bytes);
-        let proven = self.proofs.as_ref().is_none_or(|proofs| {
-            proofs.hold(&self.salt, index, proof::leaf(&self.salt, index, payload), proof)
-        });
+        let proven = self.proofs.as_ref().is_none_or(|proofs| proofs.hold(index, payload, proof));
         if proven { Ok(payload) } else { Err(ProtocolError::Unproven) }
     }
 
@@ -274,9 +295,9 @@ impl Table {
         payload: &'p [u8],
         count: usize,
     ) -> Result<Vec<Option<&'p [u8]>>, ProtocolError> {
-        let values = match self.widths {
-            None => vec![Self::index_value(payload)?],
-            Some(_) => rows(payload).take(count).collect::<Result<_, _>>()?,
+        let values = match self.has_buckets() {
+            false => vec![Self::index_value(payload)?],
+            true => rows(payload).take(count).collect::<Result<_, _>>()?,
         };
         match values.len() == count {
             true => Ok(values),
@@ -284,10 +305,10 @@ impl Table {
         }
     }
 
-    /// The payload of an index table's record with these rows: one, unless the table has widths.
+    /// Returns the payload of an index table's record with these rows: one, unless records are buckets.
     pub fn rows_payload(&self, values: &[Option<&[u8]>]) -> Vec<u8> {
-        match (&self.widths, values) {
-            (None, [value]) => value.map_or_else(Self::absent_payload, Self::index_payload),
+        match (self.has_buckets(), values) {
+            (false, [value]) => value.map_or_else(Self::absent_payload, Self::index_payload),
             _ => values.iter().fold(Vec::new(), |mut payload, value| {
                 push_row(&mut payload, *value);
                 payload
@@ -441,9 +462,18 @@ impl TableClient {
                 "this table has keys and no positions: look up by key".into(),
             ));
         }
-        let Some(widths) = &self.table.widths else { return Ok(Wanted::new(index, WantedEntry::Row)) };
-        check_index(index, self.table.entries)?;
-        let (record, rank) = widths.row(index, self.table.entries);
+        let Table { entries, widths, rows_per_record, .. } = &self.table;
+        let (record, rank) = match (widths, rows_per_record) {
+            (None, None) => return Ok(Wanted::new(index, WantedEntry::Row)),
+            (Some(widths), _) => {
+                check_index(index, *entries)?;
+                widths.row(index, *entries)
+            }
+            (None, Some(rows)) => {
+                check_index(index, *entries)?;
+                divide(index, *rows)
+            }
+        };
         Ok(Wanted::new(record, WantedEntry::RowOfBucket(Zeroizing::new(rank))))
     }
 
@@ -484,6 +514,7 @@ mod tests {
             salt: [9; 32],
             places: Some([8; 32]),
             widths: None,
+            rows_per_record: None,
             max_value_bytes: None,
             fields,
             proofs: None,
@@ -493,7 +524,7 @@ mod tests {
     /// A table of these payloads with proofs, and its records.
     fn proven(payloads: &[Vec<u8>], kind: TableKind) -> (Table, Vec<Vec<u8>>) {
         let records = payloads.len() as u64;
-        let proofs = Some(Proofs { levels: 3, ..Proofs::blank(records) });
+        let proofs = Some(Proofs { levels: 3, ..Proofs::blank(records, [6; 32]) });
         let places = (kind == TableKind::Keyword).then_some([8; 32]);
         let mut table = Table { kind, entries: records, records, places, proofs, ..table(1, 40) };
         let leaves = (0..).zip(payloads).map(|(index, payload)| table.leaf(index, payload)).collect();
@@ -570,7 +601,9 @@ mod tests {
         let refused = [
             (indexed(0), "records"),
             (indexed((1 << 40) + 1), "records"),
-            (Table { entries: 9, ..indexed(8) }, "one entry in each record"),
+            (Table { entries: 9, ..indexed(8) }, "rows_per_record entries in each record"),
+            (Table { rows_per_record: Some(1), ..indexed(8) }, "rows_per_record must be 2 to 4096"),
+            (Table { rows_per_record: Some(2), ..keyed.clone() }, "rows_per_record must be 2 to 4096"),
             (Table { entries: MAX_ENTRIES + 1, ..keyed.clone() }, "2^32"),
             (Table { entries: (1 << 40) + 1, ..keyed.clone() }, "2^40"),
             (Table { payload_bytes: 0, ..keyed.clone() }, "payload_bytes"),

@@ -1,11 +1,18 @@
 //! Inclusion proofs: a record is the one that its table's operator sealed.
 //!
-//! A Merkle tree stands over the records of a table. A leaf is a hash of a record's index and payload, a node one of
-//! the two below it, and the table names the nodes of one level, the *roots*. A record carries the siblings on the way
-//! from its leaf to its root. They travel inside it, since whoever fetched them by position would name the record.
+//! A Merkle tree stands over the records of a table. A leaf is a hash of a record's index and payload, a node a hash of
+//! its place and of the two nodes below it. The table lists the nodes of one level, the *roots*. A record carries the
+//! siblings on the way from its leaf to its root. They travel inside the record, since a client that fetched them by
+//! position would name the record.
 //!
-//! The tree is cut off below its top: each level less is 32 bytes less of every record, and twice as many roots of which
-//! every client reads once.
+//! The tree ends below its top: each level less saves a hash in every record, and doubles the roots that every client
+//! reads once for each version.
+//!
+//! # Hashes of 16 bytes
+//! The tree's salt is drawn after the content is fixed, so nobody can prepare content for it. Whoever replaces a record
+//! must then find a second preimage. Every hash names its place in the tree, so one evaluation tests one target only,
+//! and a table of any size takes 2^128 hashes. Someone who knows the salt while choosing the content needs a collision
+//! only, 2^64 hashes: this is the bound for an operator who builds a table in order to lie about it.
 
 use serde::{Deserialize, Serialize};
 use spirea_math::secret::declassify;
@@ -14,43 +21,79 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use crate::ProtocolError;
 
 /// Bytes of a hash.
-pub const HASH_BYTES: usize = 32;
-/// The most roots of a table that is built: 64, some 4 KiB of a manifest for 6 levels less.
-const MAX_ROOTS_LOG2: u32 = 6;
-/// The most roots of a table that is read.
+pub const HASH_BYTES: usize = 16;
+/// Most roots of a table that is built, as a power of two: 4 KiB.
+const MAX_ROOTS_LOG2: u32 = 8;
+/// Most roots of a table that is read.
 const MAX_ROOTS_READ: u64 = 1 << 12;
 
-/// A hash of a tree.
+/// Hash of a leaf or a node.
 pub type Hash = [u8; HASH_BYTES];
 
-/// What stands where a node has no right sibling.
+/// Sibling of a node that has none on its right.
 const NO_SIBLING: Hash = [0; HASH_BYTES];
 
-/// The inclusion proofs of a table's records, as its clients know them.
+/// Inclusion proofs of a table's records, as its clients know them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proofs {
     /// Levels from a leaf to its root: the hashes of a proof.
     pub levels: u32,
-    /// The roots, in the order of their records.
-    #[serde(with = "crate::hex::list")]
+    /// Salt of the tree, drawn after the content is fixed; public.
+    #[serde(with = "crate::hex")]
+    pub salt: [u8; 32],
+    /// Roots, in the order of their records. In JSON they are the base64 of their bytes, padded.
+    #[serde(with = "in_base64")]
     pub roots: Vec<Hash>,
 }
 
-impl Proofs {
-    /// Proofs for so many records, at least one, whose roots are still to be computed.
-    pub fn blank(records: u64) -> Self {
-        let height = u64::BITS - (records.max(1) - 1).leading_zeros();
-        let levels = height.saturating_sub(MAX_ROOTS_LOG2);
-        Self { levels, roots: vec![NO_SIBLING; records.div_ceil(1 << levels) as usize] }
+mod in_base64 {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    use super::{HASH_BYTES, Hash, MAX_ROOTS_READ};
+
+    pub fn serialize<S: Serializer>(roots: &[Hash], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(roots.as_flattened()))
     }
 
-    /// Bytes of a proof.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Hash>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.len() > (MAX_ROOTS_READ as usize * HASH_BYTES).div_ceil(3) * 4 {
+            return Err(de::Error::custom("there are more than 4096 roots"));
+        }
+        let bytes = STANDARD.decode(&text).map_err(|_| de::Error::custom("expected roots in base64"))?;
+        match bytes.as_chunks() {
+            (roots, []) => Ok(roots.to_vec()),
+            _ => Err(de::Error::custom("expected roots of 16 bytes each")),
+        }
+    }
+}
+
+impl Proofs {
+    /// Returns proofs for `records` records, at least one, whose roots are still to be computed.
+    pub fn blank(records: u64, salt: [u8; 32]) -> Self {
+        let levels = Self::levels_of(records);
+        Self { levels, salt, roots: vec![NO_SIBLING; records.div_ceil(1 << levels) as usize] }
+    }
+
+    fn levels_of(records: u64) -> u32 {
+        let height = u64::BITS - (records.max(1) - 1).leading_zeros();
+        height.saturating_sub(MAX_ROOTS_LOG2)
+    }
+
+    /// Returns the bytes of a proof in a table of `records` records.
+    pub fn bytes_of(records: u64) -> usize {
+        Self::levels_of(records) as usize * HASH_BYTES
+    }
+
+    /// Returns the bytes of a proof.
     pub fn bytes(&self) -> usize {
         self.levels as usize * HASH_BYTES
     }
 
-    /// Checks that they are of so many records.
+    /// Checks that the roots are those of `records` records.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`].
@@ -63,19 +106,35 @@ impl Proofs {
         }
     }
 
-    /// Whether `proof` leads from the leaf of record `index` to its root. Which record it is shows neither in a branch
-    /// nor in an address.
-    pub(crate) fn hold(&self, salt: &[u8; 32], index: u64, leaf: Hash, proof: &[u8]) -> bool {
+    /// Returns the leaf of record `index`, whose padded payload is `payload`.
+    pub(crate) fn leaf(&self, index: u64, payload: &[u8]) -> Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.salt);
+        hasher.update(b"spirea leaf v2").update(&index.to_le_bytes()).update(payload);
+        first(&hasher)
+    }
+
+    /// Returns the node number `place` of `level`, counted from the leaves at level 0.
+    fn node(&self, level: u32, place: u64, left: &Hash, right: &Hash) -> Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.salt);
+        hasher.update(b"spirea node v2").update(&level.to_le_bytes()).update(&place.to_le_bytes());
+        hasher.update(left).update(right);
+        first(&hasher)
+    }
+
+    /// Tests that `proof` leads from the payload of record `index` to its root. Neither a branch nor an address depends
+    /// on the index.
+    pub(crate) fn hold(&self, index: u64, payload: &[u8], proof: &[u8]) -> bool {
         let (siblings, rest) = proof.as_chunks::<HASH_BYTES>();
         if siblings.len() != self.levels as usize || !rest.is_empty() {
             return false;
         }
-        let (mut node, mut place) = (leaf, index);
-        for &sibling in siblings {
+        let (mut node, mut place) = (self.leaf(index, payload), index);
+        for (&sibling, level) in siblings.iter().zip(1..) {
             let (mut left, mut right) = (node, sibling);
-            <[u8; HASH_BYTES]>::conditional_swap(&mut left, &mut right, Choice::from((place & 1) as u8));
-            node = parent(salt, &left, &right);
+            let is_right = Choice::from((place & 1) as u8);
+            Hash::conditional_swap(&mut left, &mut right, is_right);
             place >>= 1;
+            node = self.node(level, place, &left, &right);
         }
         let mut held = Choice::from(0);
         for (root, at) in self.roots.iter().zip(0u64..) {
@@ -85,45 +144,36 @@ impl Proofs {
     }
 }
 
-/// The leaf of a record.
-pub(crate) fn leaf(salt: &[u8; 32], index: u64, payload: &[u8]) -> Hash {
-    let mut hasher = blake3::Hasher::new_keyed(salt);
-    hasher.update(b"spirea leaf v1").update(&index.to_le_bytes()).update(payload);
-    hasher.finalize().into()
+fn first(hasher: &blake3::Hasher) -> Hash {
+    let mut hash = [0; HASH_BYTES];
+    hasher.finalize_xof().fill(&mut hash);
+    hash
 }
 
-fn parent(salt: &[u8; 32], left: &Hash, right: &Hash) -> Hash {
-    let mut hasher = blake3::Hasher::new_keyed(salt);
-    hasher.update(b"spirea node v1").update(left).update(right);
-    hasher.finalize().into()
-}
-
-/// The tree over a table's records, for whoever seals them: 64 bytes of memory for each.
+/// Tree over a table's records, for sealing them: 32 bytes of memory for each.
 pub struct Tree {
     /// From the leaves to the roots.
     levels: Vec<Vec<Hash>>,
 }
 
 impl Tree {
-    /// The tree over these leaves, in the order of their records, so many levels high.
-    pub(crate) fn new(salt: &[u8; 32], leaves: Vec<Hash>, height: u32) -> Self {
+    /// Returns the tree over `leaves`, in the order of their records, and enters its roots into `proofs`.
+    pub(crate) fn new(proofs: &mut Proofs, leaves: Vec<Hash>) -> Self {
         let mut levels = vec![leaves];
-        for _ in 0..height {
+        for level in 1..=proofs.levels {
             let below = levels.last().expect("there are leaves");
-            let nodes =
-                below.chunks(2).map(|pair| parent(salt, &pair[0], pair.get(1).unwrap_or(&NO_SIBLING)));
+            let nodes = below
+                .chunks(2)
+                .zip(0u64..)
+                .map(|(pair, place)| proofs.node(level, place, &pair[0], pair.get(1).unwrap_or(&NO_SIBLING)));
             let nodes = nodes.collect();
             levels.push(nodes);
         }
+        proofs.roots = levels.last().expect("there are leaves").clone();
         Self { levels }
     }
 
-    /// The roots.
-    pub fn roots(&self) -> &[Hash] {
-        self.levels.last().expect("there are leaves")
-    }
-
-    /// The proof of record `index`: siblings from its leaf on.
+    /// Returns the proof of record `index`: siblings from its leaf on.
     pub(crate) fn proof(&self, index: u64) -> Vec<u8> {
         let below_roots = &self.levels[..self.levels.len() - 1];
         let siblings = below_roots.iter().enumerate().map(|(level, nodes)| {
@@ -143,10 +193,10 @@ mod tests {
     const SALT: [u8; 32] = [4; 32];
 
     fn tree(records: u64, levels: u32) -> (Tree, Proofs) {
-        let leaves = (0..records).map(|index| leaf(&SALT, index, &index.to_be_bytes())).collect();
-        let tree = Tree::new(&SALT, leaves, levels);
-        let roots = tree.roots().to_vec();
-        (tree, Proofs { levels, roots })
+        let mut proofs = Proofs { levels, salt: SALT, roots: Vec::new() };
+        let leaves = (0..records).map(|index| proofs.leaf(index, &index.to_be_bytes())).collect();
+        let tree = Tree::new(&mut proofs, leaves);
+        (tree, proofs)
     }
 
     #[test]
@@ -160,9 +210,8 @@ mod tests {
                     assert_eq!(proof.len(), proofs.bytes());
                     for other in 0..records {
                         for content in 0..records {
-                            let leaf = leaf(&SALT, other, &content.to_be_bytes());
                             let right = content == other && tree.proof(other) == proof;
-                            assert_eq!(proofs.hold(&SALT, other, leaf, &proof), right);
+                            assert_eq!(proofs.hold(other, &content.to_be_bytes(), &proof), right);
                         }
                     }
                 }
@@ -171,16 +220,49 @@ mod tests {
     }
 
     #[test]
+    fn hashes_name_their_place_and_their_level() {
+        let (_, proofs) = tree(1, 0);
+        let (a, b) = ([1; HASH_BYTES], [2; HASH_BYTES]);
+        let nodes = [
+            proofs.node(1, 0, &a, &b),
+            proofs.node(1, 1, &a, &b),
+            proofs.node(2, 0, &a, &b),
+            proofs.node(1, 0, &b, &a),
+            proofs.leaf(0, &[a, b].concat()),
+            proofs.leaf(1, &[a, b].concat()),
+            Proofs { salt: [5; 32], ..proofs.clone() }.node(1, 0, &a, &b),
+            Proofs { salt: [5; 32], ..proofs.clone() }.leaf(0, &[a, b].concat()),
+        ];
+        assert_eq!(std::collections::BTreeSet::from(nodes).len(), nodes.len());
+    }
+
+    #[test]
     fn a_blank_has_room_for_the_roots_of_any_table() {
-        for records in (1..300).chain([1 << 20, (1 << 20) + 1, 1 << 40]) {
-            let blank = Proofs::blank(records);
+        for records in (1..1200).chain([1 << 20, (1 << 20) + 1, 1 << 40]) {
+            let blank = Proofs::blank(records, SALT);
             blank.validate(records).unwrap();
+            assert_eq!(blank.bytes(), Proofs::bytes_of(records));
             assert!(blank.roots.len() <= 1 << MAX_ROOTS_LOG2);
             assert!(blank.levels == 0 || blank.roots.len() > 1 << (MAX_ROOTS_LOG2 - 1), "{records}");
         }
-        assert!(Proofs { levels: 64, roots: vec![[0; 32]] }.validate(1).is_err());
-        assert!(Proofs { levels: 1, roots: vec![[0; 32]] }.validate(3).is_err());
-        assert!(Proofs { levels: 0, roots: vec![[0; 32]; 5000] }.validate(5000).is_err());
+        let proofs = |levels, roots| Proofs { levels, salt: SALT, roots: vec![[0; HASH_BYTES]; roots] };
+        assert!(proofs(64, 1).validate(1).is_err());
+        assert!(proofs(1, 1).validate(3).is_err());
+        assert!(proofs(0, 5000).validate(5000).is_err());
+    }
+
+    #[test]
+    fn roots_survive_json_and_damaged_ones_are_refused() {
+        let (_, proofs) = tree(20, 2);
+        let json = serde_json::to_value(&proofs).unwrap();
+        assert_eq!(serde_json::from_value::<Proofs>(json.clone()).unwrap(), proofs);
+        let text = json["roots"].as_str().unwrap();
+        let too_many = "A".repeat((MAX_ROOTS_READ as usize + 1) * HASH_BYTES * 4 / 3);
+        for damaged in [&text[1..], &text[4..], "not base64", &too_many] {
+            let mut json = json.clone();
+            json["roots"] = damaged.into();
+            assert!(serde_json::from_value::<Proofs>(json).is_err(), "{damaged}");
+        }
     }
 
     proptest! {
@@ -188,17 +270,17 @@ mod tests {
         fn a_flipped_bit_of_a_proof_or_a_root_is_seen(records in 2u64..200, index: u64, at: usize, bit in 0u8..8) {
             let index = index % records;
             let (tree, proofs) = tree(records, 3);
-            let leaf = leaf(&SALT, index, &index.to_be_bytes());
+            let payload = index.to_be_bytes();
             let mut proof = tree.proof(index);
-            prop_assert!(proofs.hold(&SALT, index, leaf, &proof));
+            prop_assert!(proofs.hold(index, &payload, &proof));
             let place = at % proof.len();
             proof[place] ^= 1 << bit;
-            prop_assert!(!proofs.hold(&SALT, index, leaf, &proof));
+            prop_assert!(!proofs.hold(index, &payload, &proof));
             proof[place] ^= 1 << bit;
             let mut forged = proofs.clone();
             forged.roots[index as usize >> 3][at % HASH_BYTES] ^= 1 << bit;
-            prop_assert!(!forged.hold(&SALT, index, leaf, &proof));
-            prop_assert!(!proofs.hold(&SALT, index, leaf, &proof[1..]));
+            prop_assert!(!forged.hold(index, &payload, &proof));
+            prop_assert!(!proofs.hold(index, &payload, &proof[1..]));
         }
     }
 }

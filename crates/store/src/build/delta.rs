@@ -172,9 +172,10 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         salt,
         places: Some(shape.places),
         widths: None,
+        rows_per_record: None,
         max_value_bytes: None,
         fields: base.manifest().table.fields.clone(),
-        proofs: proving.blank(shape.records),
+        proofs: proving.blank(shape.records, &Draws::System)?,
     };
     table.validate()?;
     // Where clients hold a hint, the next delta's is to differ from this one's in what changes alone. Where they hold

@@ -27,6 +27,11 @@ impl Draws {
         self.draw("spirea build v2: seed of the public matrix")
     }
 
+    /// Salt of inclusion proofs. To be drawn when all values are read: otherwise records with equal hashes could be made.
+    pub(super) fn proofs(&self) -> Result<[u8; 32], StoreError> {
+        self.draw("spirea build v2: salt of the inclusion proofs")
+    }
+
     fn draw(&self, name: &str) -> Result<[u8; 32], StoreError> {
         match self {
             Self::Derived(seed) => Ok(blake3::derive_key(name, seed)),
@@ -45,12 +50,13 @@ mod tests {
 
     #[test]
     fn draws_are_new_ones_unless_a_seed_repeats_them() {
-        let all = |draws: &Draws| [draws.salt().unwrap(), draws.seed().unwrap(), draws.places().unwrap()];
+        let all =
+            |draws: &Draws| [draws.salt(), draws.seed(), draws.places(), draws.proofs()].map(Result::unwrap);
         let derived = Draws::Derived([1; 32]);
         assert_eq!(all(&derived), all(&derived));
         let several =
             [all(&derived), all(&Draws::Derived([2; 32])), all(&Draws::System), all(&Draws::System)];
         let different: std::collections::BTreeSet<_> = several.into_iter().flatten().collect();
-        assert_eq!(different.len(), 12);
+        assert_eq!(different.len(), 16);
     }
 }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
 use spirea_protocols::Table;
-use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::registry::{Choice, ProtocolParams};
 
 use crate::error::IoContext;
 use crate::ingest::RowSource;
@@ -62,12 +62,9 @@ pub fn build<B: ProtocolBackend>(
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
     let [spool, matrix_path] = ["spool", MATRIX_FILE].map(|name| folder.path().join(name));
 
-    let planned = lay_out(options, source, &spool, &draws, progress)?;
+    let decide = |rows: &Rows| decide(options, rows);
+    let (choice, planned) = lay_out(options, source, &spool, &draws, progress, decide)?;
     let table = planned.table().clone();
-    let choice = match &options.protocol {
-        Protocol::Named(choice) => choice.clone(),
-        Protocol::Planned(advice) => advice.choose(table.records, table.record_bytes())?,
-    };
     let protocol = ProtocolParams::choose(&choice, draws.seed()?, table.records, table.record_bytes())?;
     let (statistics, samples) = planned.encode(protocol.stored(), &matrix_path, progress)?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;
@@ -79,8 +76,8 @@ pub fn build<B: ProtocolBackend>(
     Snapshot::open(&options.out)
 }
 
-/// The table that [`build`] would make of the same input, and what is known of its values. Nothing is built: the input is
-/// read into files in `folder`, which are the caller's to remove.
+/// Returns the table that [`build`] would make of the same input, and its statistics, with inclusion proofs only if the
+/// options ask for them. Builds nothing: reads the input into files in `folder`, which the caller removes.
 ///
 /// # Errors
 /// See [`StoreError`]: those of [`build`] that the input or its layout have.
@@ -90,21 +87,42 @@ pub fn survey(
     progress: &dyn Progress,
 ) -> Result<(Table, Statistics), StoreError> {
     let (source, spool) = (options.open_at_once()?, folder.join("spool"));
-    Ok(lay_out(options, source, &spool, &options.draws(), progress)?.into_parts())
+    let decide = |_: &Rows| Ok(((), options.proving.unwrap_or(Proving::Omit)));
+    let ((), planned) = lay_out(options, source, &spool, &options.draws(), progress, decide)?;
+    Ok(planned.into_parts())
 }
 
-/// Reads the input into the folder `spool`, which it makes, and lays out the table. Standard input has no source yet.
-fn lay_out(
+/// Reads the input into the folder `spool`, which it makes, and lays out the table with the proofs that `decide` chooses.
+/// Standard input has no source yet.
+fn lay_out<C>(
     options: &BuildOptions,
     source: Option<Box<dyn RowSource + '_>>,
     spool: &Path,
     draws: &Draws,
     progress: &dyn Progress,
-) -> Result<Planned, StoreError> {
+    decide: impl FnOnce(&Rows) -> Result<(C, Proving), StoreError>,
+) -> Result<(C, Planned), StoreError> {
     fs::create_dir(spool).at("create", spool)?;
     let input = options.input_in(spool)?;
     let mut source = source.map_or_else(|| options.open(&input), Ok)?;
     let rows = Rows::read(&mut *source, options, spool, draws.salt()?, progress)?;
-    let planned = rows.plan(options.proving, draws, progress);
-    planned.map_err(|error| duplicates::named(error, || options.open(&input)))
+    let (choice, proving) = decide(&rows)?;
+    let planned = rows.plan(proving, draws, progress);
+    Ok((choice, planned.map_err(|error| duplicates::named(error, || options.open(&input)))?))
+}
+
+/// Chooses the protocol, and inclusion proofs unless the options settle them.
+fn decide(options: &BuildOptions, rows: &Rows) -> Result<(Choice, Proving), StoreError> {
+    let (records, record_bytes) = rows.records(options.proving.unwrap_or(Proving::Omit));
+    let choice = match &options.protocol {
+        Protocol::Named(choice) => choice.clone(),
+        Protocol::Planned(advice) => advice.choose(records, record_bytes)?,
+    };
+    // Buckets may turn out more than the lengths of values promise, and groups grow with them.
+    let combine = [records, records + records / 8].into_iter().any(|records| {
+        ProtocolParams::choose(&choice, [0; 32], records, record_bytes)
+            .is_ok_and(|protocol| protocol.combined_answer_bits() > 0.0)
+    });
+    let needed = if combine { Proving::Include } else { Proving::Omit };
+    Ok((choice, options.proving.unwrap_or(needed)))
 }

@@ -93,8 +93,9 @@ pub struct BuildOptions {
     pub protocol: Protocol,
     /// The most bytes of a value, now and in changes; those of the longest and at least 4 KiB if `None`.
     pub max_value: Option<usize>,
-    /// Whether records carry inclusion proofs.
-    pub proving: Proving,
+    /// Inclusion proofs of the records. By default records carry them if a lying server could combine the answers of
+    /// several queries under one registered key otherwise: under `onion`, and under `hybrid` with several groups.
+    pub proving: Option<Proving>,
     /// What to do if the folder exists.
     pub overwrite: Overwrite,
     /// Derives the public matrix, the table's salt and where entries lie, for a build that repeats itself; drawn at
@@ -122,7 +123,7 @@ impl BuildOptions {
             name: None,
             protocol: Protocol::Named(Choice::default()),
             max_value: None,
-            proving: Proving::default(),
+            proving: None,
             overwrite: Overwrite::default(),
             seed: None,
         }

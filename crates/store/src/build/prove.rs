@@ -1,24 +1,38 @@
 //! Inclusion proofs of a table that is built: its payloads are gone through twice, for the tree and for the records.
 
+use std::str::FromStr;
+
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 use spirea_protocols::Table;
 use spirea_protocols::proof::{Hash, Proofs, Tree};
 
+use super::draws::Draws;
 use crate::progress::go_on;
 use crate::{Phase, Progress, StoreError};
 
-/// Whether records carry inclusion proofs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Inclusion proofs in the records of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proving {
-    /// They carry none.
-    #[default]
+    /// Records carry none.
     Omit,
-    /// Each carries one.
+    /// Each record carries one.
     Include,
 }
 
+impl FromStr for Proving {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "omit" => Ok(Self::Omit),
+            "include" => Ok(Self::Include),
+            _ => Err("expected include or omit".into()),
+        }
+    }
+}
+
 impl Proving {
-    /// What the records of `table` do.
+    /// Returns what the records of `table` do.
     pub(crate) fn of(table: &Table) -> Self {
         match table.proofs {
             Some(_) => Self::Include,
@@ -26,18 +40,18 @@ impl Proving {
         }
     }
 
-    /// Room for the proofs of so many records.
-    pub(crate) fn blank(self, records: u64) -> Option<Proofs> {
+    /// Returns proofs of `records` records without roots. To be called when the content is fixed: it draws their salt.
+    pub(super) fn blank(self, records: u64, draws: &Draws) -> Result<Option<Proofs>, StoreError> {
         match self {
-            Self::Include => Some(Proofs::blank(records)),
-            Self::Omit => None,
+            Self::Include => Ok(Some(Proofs::blank(records, draws.proofs()?))),
+            Self::Omit => Ok(None),
         }
     }
 
-    /// Bytes of a proof, by the number of records.
+    /// Returns the function from a number of records to the bytes of a proof.
     pub(crate) fn bytes_of(self) -> fn(u64) -> usize {
         match self {
-            Self::Include => |records| Proofs::blank(records).bytes(),
+            Self::Include => Proofs::bytes_of,
             Self::Omit => |_| 0,
         }
     }

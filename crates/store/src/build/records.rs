@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash, TAG_BYTES, entry_bytes};
-use spirea_protocols::layout::{Cut, Framing, Lengths, Loads, SPARSE, Shape};
+use spirea_protocols::layout::{Cut, Framing, Lengths, Loads, SPARSE, Shape, rows_per_record};
 use spirea_protocols::parameters::Stored;
 use spirea_protocols::proof::Tree;
 use spirea_protocols::rows::{push_row, row_bytes};
@@ -66,8 +66,8 @@ impl Spooled {
     fn order(self, places: [u8; 32], layout: &Layout) -> Result<Ordered, StoreError> {
         Ok(match (self, layout) {
             (Self::Keyed(entries), _) => Ordered::Keyed(entries.place(places)?),
-            (Self::Indexed(values), Layout::Rows(_)) => Ordered::Rows(values),
-            (Self::Indexed(values), Layout::Buckets(_)) => Ordered::BucketsOfRows(values),
+            (Self::Indexed(values), Layout::Rows { in_record: 1, .. }) => Ordered::Rows(values),
+            (Self::Indexed(values), _) => Ordered::BucketsOfRows(values),
         })
     }
 }
@@ -126,29 +126,48 @@ impl Ordered {
 
 /// How records hold entries.
 enum Layout {
-    /// A row in each, of so many bytes of payload.
-    Rows(usize),
+    /// As many rows in each.
+    Rows {
+        in_record: u32,
+        payload_bytes: usize,
+    },
     Buckets(Shape),
 }
 
 impl Layout {
-    /// The layout of values of these lengths.
+    /// Chooses the layout of values of these lengths.
     fn choose(kind: TableKind, lengths: &Lengths, proving: Proving) -> Self {
         let framing = framing(kind, proving);
         let bytes: u64 = lengths.iter().map(|(bytes, count)| framing.entry(bytes) as u64 * count).sum();
         let longest = framing.entry(lengths.longest());
         let padded = lengths.values() as f64 * longest as f64;
         match kind {
-            TableKind::Index if padded <= SPARSE * bytes as f64 => Self::Rows(longest),
+            TableKind::Index if padded <= SPARSE * bytes as f64 => {
+                Self::rows(lengths.values(), longest, proving, &framing)
+            }
             _ => Self::Buckets(Shape::choose(lengths, &framing)),
         }
     }
 
-    /// Bytes of a record, of which there are `rows` if each has a row.
-    fn record_bytes(&self, rows: u64, proving: Proving) -> usize {
-        match self {
-            Self::Rows(payload_bytes) => payload_bytes + proving.bytes_of()(rows) + CHECKSUM_BYTES,
-            Self::Buckets(shape) => shape.record_bytes,
+    fn rows(rows: u64, longest: usize, proving: Proving, framing: &Framing) -> Self {
+        // A deleted row takes 2 bytes in a bucket.
+        let row_bytes = longest.max(row_bytes(None));
+        let in_record = match proving {
+            Proving::Omit => 1,
+            Proving::Include => rows_per_record(rows, row_bytes, framing),
+        };
+        let payload_bytes = if in_record == 1 { longest } else { in_record as usize * row_bytes };
+        Self::Rows { in_record, payload_bytes }
+    }
+
+    /// Returns the number of records with `rows` rows, and the bytes of each.
+    fn records(&self, rows: u64, proving: Proving) -> (u64, usize) {
+        match *self {
+            Self::Rows { in_record, payload_bytes } => {
+                let records = rows.div_ceil(in_record.into());
+                (records, payload_bytes + proving.bytes_of()(records) + CHECKSUM_BYTES)
+            }
+            Self::Buckets(Shape { buckets, record_bytes, .. }) => (buckets, record_bytes),
         }
     }
 }
@@ -290,6 +309,12 @@ impl Rows {
         collector.finish()
     }
 
+    /// Returns the number and size of the records that [`Rows::plan`] would choose; buckets may turn out a few more.
+    pub(super) fn records(&self, proving: Proving) -> (u64, usize) {
+        let Summary { kind, lengths, statistics, .. } = &self.summary;
+        Layout::choose(*kind, lengths, proving).records(statistics.rows, proving)
+    }
+
     /// Chooses records and their size, and refuses duplicate keys; hashes them if they are to carry proofs.
     pub(super) fn plan(
         self,
@@ -304,7 +329,7 @@ impl Rows {
         progress.update(Phase::Plan, 0, entries);
         let places = draws.places()?;
         let (payload_bytes, widths) = match &layout {
-            Layout::Rows(payload_bytes) => (*payload_bytes, None),
+            Layout::Rows { payload_bytes, .. } => (*payload_bytes, None),
             Layout::Buckets(shape) => {
                 let loads = spooled.loads(shape.units(), &places, entries)?;
                 let Cut { payload_bytes, widths } = loads.cut(shape, &framing(kind, proving));
@@ -316,7 +341,14 @@ impl Rows {
         if let Ordered::Keyed(partitions) = &ordered {
             summary.refuse_duplicates(partitions)?;
         }
-        let records = widths.as_ref().map_or(entries, |widths| widths.count() as u64);
+        let (rows_per_record, records) = match &layout {
+            Layout::Rows { in_record, .. } => {
+                ((*in_record > 1).then_some(*in_record), entries.div_ceil(u64::from(*in_record)))
+            }
+            Layout::Buckets(shape) => {
+                (None, widths.as_ref().map_or(shape.buckets, |widths| widths.count() as u64))
+            }
+        };
         let mut table = Table {
             kind,
             entries,
@@ -325,9 +357,10 @@ impl Rows {
             salt: summary.salt,
             places: (kind == TableKind::Keyword).then_some(places),
             widths,
+            rows_per_record,
             max_value_bytes: Some(summary.limit.of_table(summary.lengths.longest())),
             fields: summary.fields.clone(),
-            proofs: proving.blank(records),
+            proofs: proving.blank(records, draws)?,
         };
         table.validate()?;
         let boundaries = table.boundaries();
@@ -344,7 +377,7 @@ impl Summary {
         let layout = Layout::choose(self.kind, &kept, proving);
         self.statistics.without_longest = Some(WithoutLongest {
             longest_value_bytes: kept.longest() as u64,
-            record_bytes: layout.record_bytes(kept.values(), proving) as u64,
+            record_bytes: layout.records(kept.values(), proving).1 as u64,
         });
     }
 

@@ -1,26 +1,38 @@
 //! Inclusion proofs: what is built with them is found under every protocol, and a server that gives other records than
 //! were published is caught, however consistent they are.
 
+use std::ops::Range;
 use std::path::Path;
 
 use spirea_conformance::is_drawn;
-use spirea_protocols::delta::Change;
+use spirea_protocols::choice::KeyDelivery;
+use spirea_protocols::delta::{Change, index_key};
 use spirea_protocols::registry::{Choice, NAMES};
 use spirea_protocols::{ProtocolError, Table};
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::Settings;
-use spirea_store::{BuildOptions, Changes, Protocol, Proving, Repository, Silent, Snapshot};
+use spirea_store::{BuildOptions, Changes, Manifest, Protocol, Proving, Repository, Silent, Snapshot};
 
-const ROWS: u64 = 200;
+/// Enough rows for two levels of hashes, and long enough for a record of their own.
+const ROWS: u64 = 600;
+const ROW_BYTES: usize = 540;
 
 /// A table of rows whose values say `said`, under a seed that all of them share.
-fn table(folder: &Path, name: &str, protocol: &str, key: Option<&str>, said: &str, rows: u64) -> Snapshot {
-    let lines: String = (0..rows).map(|row| format!("key {row},{said} {row}\n")).collect();
+fn table(
+    folder: &Path,
+    name: &str,
+    protocol: &str,
+    key: Option<&str>,
+    said: &str,
+    rows: Range<u64>,
+) -> Snapshot {
+    let bytes = if key.is_some() { 0 } else { ROW_BYTES };
+    let lines: String = rows.map(|row| format!("key {row},{:bytes$}\n", format!("{said} {row}"))).collect();
     let input = write_file(folder, &format!("{name}.csv"), format!("key,value\n{lines}"));
     let options = BuildOptions {
         protocol: Protocol::Named(Choice { protocol: protocol.into(), ..Choice::default() }),
-        proving: Proving::Include,
+        proving: Some(Proving::Include),
         name: Some("table".into()),
         out: folder.join(name),
         ..options(&input, key, &["value"])
@@ -39,12 +51,14 @@ fn every_protocol_carries_proofs_and_another_table_s_records_fail_them() {
             continue;
         }
         let folder = tempfile::tempdir().unwrap();
-        let honest = table(folder.path(), "honest", protocol, None, "true", ROWS);
-        let lying = table(folder.path(), "lying", protocol, None, "lies", ROWS);
+        let honest = table(folder.path(), "honest", protocol, None, "true", 0..ROWS);
+        assert_eq!(honest.manifest().table.rows_per_record, None);
+        let lying = table(folder.path(), "lying", protocol, None, "lies", 0..ROWS);
         assert_eq!(honest.manifest().table.proofs.as_ref().unwrap().levels, 2);
         assert_eq!(honest.manifest().table.salt, lying.manifest().table.salt);
         let row = ROWS - 1;
-        assert_eq!(LookUps::new(&honest).index(row).unwrap(), said("true", row), "{protocol}");
+        let expected = format!("{:ROW_BYTES$}", format!("true {row}")).into_bytes();
+        assert_eq!(LookUps::new(&honest).index(row).unwrap(), Some(expected), "{protocol}");
         // What a lying server gives has the right checksum, and is refused all the same.
         let deceived = LookUps::between(&honest, &lying).index(row);
         assert!(matches!(deceived, Err(ProtocolError::Unproven)), "{protocol}: {deceived:?}");
@@ -54,27 +68,27 @@ fn every_protocol_carries_proofs_and_another_table_s_records_fail_them() {
 #[test]
 fn every_key_of_a_table_with_many_buckets_is_proven_and_absent_ones_are_too() {
     let folder = tempfile::tempdir().unwrap();
-    let honest = table(folder.path(), "honest", "dpf-xor", Some("key"), "true", 4000);
+    let honest = table(folder.path(), "honest", "dpf-xor", Some("key"), "true", 1000..5000);
     let Table { proofs, records, .. } = &honest.manifest().table;
     assert!(proofs.as_ref().unwrap().levels > 0, "{records} buckets");
     let mut lookups = LookUps::new(&honest);
-    for row in 0..4000 {
+    for row in 1000..5000 {
         assert_eq!(lookups.key(format!("key {row}").as_bytes()).unwrap(), said("true", row));
     }
     assert_eq!(lookups.key(b"absent").unwrap(), None);
 
     // A server that hides a key is caught too: that a bucket does not have it is proven with the bucket.
-    let fewer = table(folder.path(), "fewer", "dpf-xor", Some("key"), "true", 3999);
-    let (ours, theirs) = (&honest.manifest().table, &fewer.manifest().table);
+    let another = table(folder.path(), "another", "dpf-xor", Some("key"), "true", 1001..5001);
+    let (ours, theirs) = (&honest.manifest().table, &another.manifest().table);
     assert_eq!((ours.records, ours.record_bytes()), (theirs.records, theirs.record_bytes()));
-    let mut deceived = LookUps::between(&honest, &fewer);
-    assert!(matches!(deceived.key(b"key 3999"), Err(ProtocolError::Unproven)));
+    let mut deceived = LookUps::between(&honest, &another);
+    assert!(matches!(deceived.key(b"key 1000"), Err(ProtocolError::Unproven)));
 }
 
 #[test]
 fn deltas_and_compacted_bases_have_proofs_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
-    let base = table(folder.path(), "honest", "dpf-xor", Some("key"), "true", 500);
+    let base = table(folder.path(), "honest", "dpf-xor", Some("key"), "true", 0..500);
     let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
     repository.add_base(&base, &Silent).unwrap();
     let changes = |said: &str| {
@@ -98,6 +112,75 @@ fn deltas_and_compacted_bases_have_proofs_of_their_own() {
         let expected = said(if row < 100 { "other" } else { "true" }, row);
         assert_eq!(lookups.key(format!("key {row}").as_bytes()).unwrap(), expected);
     }
+}
+
+#[test]
+fn short_rows_share_a_record_and_its_proof_after_changes_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = 3000u64;
+    let lines: String = (0..rows).map(|row| format!("true {row}\n")).collect();
+    let input = write_file(folder.path(), "rows.csv", format!("value\n{lines}"));
+    let base = try_build(&BuildOptions {
+        protocol: Protocol::Named(Choice { protocol: "dpf-xor".into(), ..Choice::default() }),
+        proving: Some(Proving::Include),
+        ..options(&input, None, &["value"])
+    });
+    let base = base.unwrap();
+    let Table { rows_per_record: Some(shared), records, .. } = base.manifest().table else {
+        panic!("{:?}", base.manifest().table)
+    };
+    assert_eq!(records, rows.div_ceil(shared.into()));
+    let mut lookups = LookUps::new(&base);
+    for row in 0..rows {
+        assert_eq!(lookups.index(row).unwrap(), said("true", row));
+    }
+    assert!(lookups.index(rows).is_err());
+
+    let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
+    repository.add_base(&base, &Silent).unwrap();
+    let mut changes = Changes::new();
+    (0..rows).step_by(7).for_each(|row| changes.delete(index_key(row)));
+    (0..rows).skip(1).step_by(7).for_each(|row| changes.put(index_key(row), format!("other {row}")));
+    (rows..rows + 9).for_each(|row| changes.put(index_key(row), format!("new {row}")));
+    repository.apply(changes, &BACKEND, &Silent).unwrap();
+    let compacted = repository.compact(&BACKEND, &Silent).unwrap().base;
+    assert!(compacted.manifest().table.rows_per_record.is_some());
+    let mut lookups = LookUps::new(&compacted);
+    for row in 0..rows + 9 {
+        let expected = match row % 7 {
+            _ if row >= rows => said("new", row),
+            0 => None,
+            1 => said("other", row),
+            _ => said("true", row),
+        };
+        assert_eq!(lookups.index(row).unwrap(), expected, "{row}");
+    }
+}
+
+#[test]
+fn proofs_are_there_by_default_where_answers_under_one_key_combine() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: String = (0..900).map(|row| format!("{row:100}\n")).collect();
+    let input = write_file(folder.path(), "rows.csv", format!("value\n{lines}"));
+    let proven = |protocol: &str, keys: KeyDelivery, proving: Option<Proving>| {
+        let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
+        let name = format!("{protocol} {keys:?} {proving:?}");
+        let snapshot = try_build(&BuildOptions {
+            protocol: Protocol::Named(choice),
+            proving,
+            out: folder.path().join(name),
+            name: Some("table".into()),
+            ..options(&input, None, &["value"])
+        });
+        let Manifest { table, protocol, .. } = snapshot.unwrap().manifest().clone();
+        (table.proofs.is_some(), protocol.combined_answer_bits() > 0.0)
+    };
+    let registered = KeyDelivery::Registered;
+    assert_eq!(proven("onion", registered, None), (true, true));
+    assert_eq!(proven("onion", registered, Some(Proving::Omit)), (false, true));
+    assert_eq!(proven("exppack-simple", registered, None), (false, false));
+    assert_eq!(proven("exppack-simple", KeyDelivery::PerQuery, None), (false, false));
+    assert_eq!(proven("simple", registered, Some(Proving::Include)), (true, false));
 }
 
 #[test]

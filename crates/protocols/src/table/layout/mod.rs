@@ -15,5 +15,5 @@ mod widths;
 
 pub use lengths::Lengths;
 pub use loads::{Cut, Loads};
-pub use shape::{Framing, SPARSE, Shape};
+pub use shape::{Framing, SPARSE, Shape, rows_per_record};
 pub use widths::{MAX_WIDTHS, Widths};

@@ -6,7 +6,7 @@ use spirea_lattice::RingSet;
 
 use super::{Lengths, MAX_WIDTHS};
 use crate::keyword::{Bucket, entry_bytes};
-use crate::table::{CHECKSUM_BYTES, Table};
+use crate::table::{CHECKSUM_BYTES, MAX_ROWS_PER_RECORD, Table};
 
 /// The most that a table grows by padding where a shape does without more, in bytes of records over bytes of entries.
 pub const SPARSE: f64 = 1.5;
@@ -15,6 +15,9 @@ pub const SPARSE: f64 = 1.5;
 /// place. Of a million rows of 64 bytes, 1% more fit so in each of 20 trials
 /// (`room_is_left_for_one_percent_of_changes`).
 const ROOM: usize = 8;
+
+/// Growth of a table by inclusion proofs up to which a record takes no more rows.
+const PROOF_GROWTH: f64 = 1.08;
 
 /// The average width of a bucket, in units. With fewer, a bucket ends further from where it is full; with more, one byte
 /// would not hold the widths of buckets that are wider than the average.
@@ -74,6 +77,20 @@ impl Framing {
     fn beside(&self, records: u64) -> usize {
         (self.proof)(records) + CHECKSUM_BYTES
     }
+}
+
+/// Returns how many of `rows` rows of `row_bytes` bytes share a record and its proof: the fewest that store at most
+/// [`PROOF_GROWTH`] times what records of one row without proofs store, or those that store the least.
+pub fn rows_per_record(rows: u64, row_bytes: usize, framing: &Framing) -> u32 {
+    let stored = |count: u32, beside: fn(&Framing, u64) -> usize| {
+        let records = rows.div_ceil(count.into());
+        records * Shape::unit_bytes(count as usize * row_bytes + beside(framing, records)) as u64
+    };
+    let proven = |count: u32| stored(count, Framing::beside);
+    let enough = stored(1, |_, _| CHECKSUM_BYTES) as f64 * PROOF_GROWTH;
+    let most = (UNIT / row_bytes.max(1)).clamp(1, MAX_ROWS_PER_RECORD as usize) as u32;
+    let fewest = (1..=most).find(|&count| proven(count) as f64 <= enough);
+    fewest.or_else(|| (1..=most).min_by_key(|&count| proven(count))).unwrap_or(1)
 }
 
 /// A number of buckets and their size.
@@ -199,9 +216,34 @@ mod tests {
     }
 
     #[test]
+    fn short_rows_share_a_proof_and_grow_little() {
+        let framing = Framing::of_rows(Proofs::bytes_of);
+        for (rows, value_bytes, most, shared) in [
+            // 1 GiB of 256-byte values.
+            (1 << 22, 256, 1.08, true),
+            (1 << 18, 256, 1.08, true),
+            (1 << 20, 1024, 1.08, false),
+            (1 << 17, 5000, 1.0, false),
+            (1000, 64, 1.08, true),
+            (1 << 30, 32, 1.08, true),
+            (1 << 24, 0, 1.08, true),
+            (1, 10, 1.0, false),
+        ] {
+            let row_bytes = framing.entry(value_bytes).max(2);
+            let count = rows_per_record(rows, row_bytes, &framing);
+            let records = rows.div_ceil(count.into());
+            let bytes = count as usize * row_bytes + framing.beside(records);
+            let growth = (records * Shape::unit_bytes(bytes) as u64) as f64
+                / (rows * Shape::unit_bytes(row_bytes + CHECKSUM_BYTES) as u64) as f64;
+            assert!(growth <= most, "{rows} rows of {value_bytes}: {count} in a record, {growth}");
+            assert_eq!(count > 1, shared, "{rows} rows of {value_bytes}: {count} in a record");
+        }
+    }
+
+    #[test]
     fn buckets_with_proofs_are_fewer_and_no_table_has_more_than_its_description_holds() {
-        let lengths: Lengths = std::iter::repeat_n(4, 1 << 12).collect();
-        let [without, with]: [fn(u64) -> usize; 2] = [|_| 0, |records| Proofs::blank(records).bytes()];
+        let lengths: Lengths = std::iter::repeat_n(4, 1 << 16).collect();
+        let [without, with]: [fn(u64) -> usize; 2] = [|_| 0, Proofs::bytes_of];
         let [without, with] = [without, with].map(|proof| Shape::choose(&lengths, &Framing::keyed(proof)));
         assert!(with.buckets < without.buckets, "{with:?} and {without:?}");
         let large = shape(std::iter::repeat_n(64, 100_000_000));
