@@ -31,6 +31,7 @@ def build(
     nulls: Literal["refuse", "empty", "skip"] = "refuse",
     max_value: int | None = None,
     proofs: Literal["include", "omit"] | None = None,
+    key_queries: int | None = None,
     overwrite: bool = False,
     format: str | None = None,
     delimiter: str | None = None,
@@ -74,6 +75,7 @@ def build(
         "nulls": nulls,
         "max_value": max_value,
         "proofs": proofs,
+        "key_queries": key_queries,
         "overwrite": overwrite,
         "threads": threads,
     }

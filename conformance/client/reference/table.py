@@ -15,6 +15,8 @@ TAG_BYTES, CHECKSUM_BYTES, HASH_BYTES = 12, 8, 16
 MAX_WIDTHS, MAX_WIDTHS_TEXT = 65536, 87384
 # wire.md 5.9.
 MAX_ROWS_PER_RECORD = 4096
+# wire.md 4.4.
+MIN_KEY_QUERIES, MAX_KEY_QUERIES = 64, 1024
 # wire.md 4.4: levels, roots, and characters of the roots' base64.
 MAX_LEVELS, MAX_ROOTS, MAX_ROOTS_TEXT = 40, 4096, 87384
 
@@ -25,7 +27,7 @@ MEMBERS = {"kind", "entries", "records", "payload_bytes", "salt", "fields"}
 
 def check(table):
     """Checks a table's members (wire.md 4.4)."""
-    others = set(table) - {"proofs", "widths", "rows_per_record", "max_value_bytes"}
+    others = set(table) - {"proofs", "widths", "rows_per_record", "max_value_bytes", "key_queries"}
     if others != (MEMBERS | {"places"} if table["kind"] == "keyword" else MEMBERS):
         raise Malformed("the table has other members than those of its kind")
     if table["kind"] not in ("index", "keyword") or min(table["records"], table["payload_bytes"], len(table["fields"])) < 1:
@@ -38,6 +40,8 @@ def check(table):
             raise Malformed("the table's widths are not those of its records")
     elif table["kind"] == "index" and -(-table["entries"] // in_record) != table["records"]:
         raise Malformed("an index table without widths has rows_per_record rows in each record")
+    if not MIN_KEY_QUERIES <= table.get("key_queries", MAX_KEY_QUERIES) <= MAX_KEY_QUERIES:
+        raise Malformed("the table's key_queries is out of range")
     if table.get("proofs"):
         levels = table["proofs"]["levels"]
         expected = -(-table["records"] // 2**levels) if levels <= MAX_LEVELS else 0

@@ -60,6 +60,7 @@ pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<
         rows_per_record: (spread == Spread::Several).then_some(2),
         max_value_bytes: None,
         fields: vec!["value".into()],
+        key_queries: None,
         proofs: proof_levels.map(|levels| Proofs { levels, ..Proofs::blank(records, [7; 32]) }),
     };
     let boundaries = table.boundaries();

@@ -63,6 +63,7 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         rows_per_record: None,
         max_value_bytes: None,
         fields: vec!["text".into(), "more".into()],
+        key_queries: None,
         proofs: None,
     };
     let (records, record_bytes) = (table.records, table.record_bytes());

@@ -14,6 +14,7 @@ pub fn table(kind: TableKind, records: u64, payload_bytes: usize) -> Table {
         rows_per_record: None,
         max_value_bytes: None,
         fields: vec!["value".into()],
+        key_queries: None,
         proofs: None,
     }
 }

@@ -13,6 +13,7 @@ use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
 use spirea_protocols::dpf::Words;
 use spirea_protocols::planner::{Advice, Needs, Rates};
 use spirea_protocols::registry::Choice;
+use spirea_protocols::table::{LEAST_KEY_QUERIES, MOST_KEY_QUERIES};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::signing::{read_key, sign};
 use spirea_store::{BuildOptions, Input, Overwrite, Progress, Protocol, Proving, Silent, Snapshot, build};
@@ -93,6 +94,10 @@ pub struct Options {
     /// could learn an earlier index from accepted answers otherwise.
     #[arg(long, value_name = "CHOICE", num_args = 0..=1, require_equals = true, default_missing_value = "include")]
     proofs: Option<Proving>,
+    /// Most queries that a client sends under one set of registered keys, 64 to 1024; 1024 by default. A shorter life reveals less
+    /// when an answer is refused, and links fewer queries; clients upload keys more often.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(LEAST_KEY_QUERIES..=MOST_KEY_QUERIES))]
+    key_queries: Option<u64>,
     /// Replace a snapshot that is there, when the new one is complete.
     #[arg(long)]
     overwrite: bool,
@@ -123,6 +128,7 @@ impl Options {
             protocol: self.protocol()?,
             max_value: self.max_value,
             proving: self.proofs,
+            key_queries: self.key_queries,
             overwrite: if self.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
             ..BuildOptions::of(input, Selection { key, values, nulls }, &self.out)
         })

@@ -16,14 +16,6 @@ pub struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// The most queries under one ring secret, including those to a delta. The look-up that reaches the number is finished
-    /// under this secret; the next one has new keys.
-    ///
-    /// It bounds what the one refusal that ends a secret can reveal to a lying server: which of the secret's look-ups was
-    /// refused, 10 bits (docs/soundness.md). It also bounds how many look-ups name the same keys. Keys of 1 to 4 MiB add 1 to 4
-    /// KiB to each query: 0.4% for the 244 KiB of `exppack-simple` at 1 GiB, 6% for the 64 KiB of `onion`.
-    pub const MOST_QUERIES: u64 = 1 << 10;
-
     /// The longest that one ring secret is used, and that look-ups name the same keys. A look-up that has begun is
     /// finished under it.
     ///

@@ -49,7 +49,7 @@ impl std::fmt::Debug for Value {
 /// other look-ups in it.
 ///
 /// Where the protocol has evaluation keys, these and their secret end with the first answer that does not verify, and
-/// after [`Keys::MOST_QUERIES`] or [`Keys::LONGEST_USE`]. The next look-up begins with new ones, which the server must
+/// after [`Table::key_queries`] queries or [`Keys::LONGEST_USE`]. The next look-up begins with new ones, which the server must
 /// have before it can answer.
 pub struct Session {
     description: Description,
@@ -110,7 +110,8 @@ impl Asker {
     fn is_over(&self, now: Duration) -> bool {
         self.ring_keys().is_some_and(|keys| {
             let age = now.saturating_sub(self.made);
-            keys.have_ended() || keys.queries() >= Keys::MOST_QUERIES || age >= Keys::LONGEST_USE
+            let most = self.client.table().key_queries();
+            keys.have_ended() || keys.queries() >= most || age >= Keys::LONGEST_USE
         })
     }
 

@@ -29,9 +29,10 @@ pub(super) struct Subject<'s> {
 /// What the estimate takes for granted where there are evaluation keys.
 const CIRCULAR: &str = ", and on the assumption of circular security, which has no proof: evaluation keys encrypt the client's secret, its square and its automorphisms under itself";
 
-/// Bits about earlier queries that the first refusal in the life of registered keys can reveal.
-pub fn refusal_bits() -> f64 {
-    (Keys::MOST_QUERIES as f64).log2()
+/// Returns the bits about earlier queries that the first refusal in the life of registered keys can reveal, if keys live
+/// for `queries` queries.
+pub fn refusal_bits(queries: u64) -> f64 {
+    (queries as f64).log2()
 }
 
 /// The bytes of a message, in words.
@@ -70,7 +71,7 @@ impl Subject<'_> {
                 Some(KeyDelivery::Registered) => format!(
                     "that requests come from one client: evaluation keys of {} are registered once, and every request names their hash, which links them until the client makes new keys, as each new session does, and each after {} queries, {} hours or an answer that does not verify",
                     bytes(keys_bytes as u64),
-                    Keys::MOST_QUERIES,
+                    self.base.table.key_queries(),
                     Keys::LONGEST_USE.as_secs() / 3600
                 ),
             },
@@ -87,7 +88,7 @@ impl Subject<'_> {
         if keys_bytes > 0 {
             learns.push(format!(
                 "if it changes answers and watches which keys come next: whether all answers of a look-up were accepted, at most one bit. The first refusal ends the key, and reveals which of its look-ups it was: at most {:.0} bits about earlier ones",
-                refusal_bits()
+                refusal_bits(self.base.table.key_queries())
             ));
             let bits = self.base.protocol.combined_answer_bits();
             if bits > 0.0 && self.base.table.proofs.is_none() {

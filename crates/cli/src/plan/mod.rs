@@ -12,6 +12,7 @@ use spirea_protocols::Table;
 use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
 use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
+use spirea_protocols::table::MOST_KEY_QUERIES;
 use spirea_store::ingest::Selection;
 use spirea_store::{BuildOptions, Manifest, Proving, Snapshot, Statistics, survey};
 
@@ -314,7 +315,7 @@ fn numbers<'a>(figures: &'a Figures, devices: &Devices) -> Numbers<'a> {
         upload_bytes: sizes.query_bytes,
         download_bytes: sizes.answer_bytes,
         keys_bytes: sizes.keys_bytes,
-        refusal_bits: (sizes.keys_bytes > 0).then(refusal_bits),
+        refusal_bits: (sizes.keys_bytes > 0).then(|| refusal_bits(MOST_KEY_QUERIES)),
         combined_answer_bits: (sizes.keys_bytes > 0).then(|| params.combined_answer_bits()),
         hint_bytes: sizes.hint_bytes,
         memory_bytes: *memory_bytes,
@@ -381,7 +382,7 @@ fn registered_keys(figures: &Figures) -> Option<String> {
     };
     Some(format!(
         "its clients register keys: to a server that lies, a refused answer reveals up to {:.0} bits about earlier look-ups{combined}. If clients must not depend on the operator's behaviour, take --keys per-query or two servers (dpf-xor)",
-        refusal_bits()
+        refusal_bits(MOST_KEY_QUERIES)
     ))
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use spirea_backend::Residence;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::registry::Choice;
+use spirea_protocols::table::MOST_KEY_QUERIES;
 use spirea_protocols::{PreparedKeys, Query, Responder};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::{BuildOptions, Protocol, Silent, Snapshot, build};
@@ -232,17 +233,35 @@ fn after_an_answer_that_does_not_verify_all_requests_are_made_under_the_keys_of_
 }
 
 #[test]
+fn an_operator_can_shorten_the_life_of_keys() {
+    const SHORT: u64 = 100;
+    let mut server = Server::of("onion");
+    let mut table: serde_json::Value = serde_json::from_slice(&server.base.table).unwrap();
+    table["key_queries"] = SHORT.into();
+    server.base.table = table.to_string().into_bytes().into();
+    server.description = describe(&server.config(VERSION));
+    let mut session = server.session();
+    let keys = named(&session);
+    session.base.ring_keys().unwrap().count_queries(SHORT - 2);
+    for (query, expected) in [(SHORT - 1, true), (SHORT, true), (1, false)] {
+        session.query_indices(&[1]).unwrap();
+        assert_eq!(session.base.ring_keys().unwrap().queries(), query);
+        assert_eq!(named(&session) == keys, expected, "query {query}");
+    }
+}
+
+#[test]
 fn keys_that_are_accepted_go_on_until_they_are_old() {
     let mut server = Server::of("onion");
     let mut session = server.session();
     let keys = named(&session);
     let mut asked = session.look_up_indices(&[1]).unwrap();
     // In the middle of a look-up, however many queries it has.
-    session.base.ring_keys().unwrap().count_queries(Keys::MOST_QUERIES - 1);
+    session.base.ring_keys().unwrap().count_queries(MOST_KEY_QUERIES - 1);
     let first = asked.ask(&session).unwrap();
     assert_eq!(server.read(&first.requests[0]).base.keys, Some(keys));
     let queries = session.base.ring_keys().unwrap().queries();
-    assert_eq!(queries, Keys::MOST_QUERIES);
+    assert_eq!(queries, MOST_KEY_QUERIES);
     assert_eq!(server.read(&asked.ask(&session).unwrap().requests[0]).base.keys, Some(keys));
     server.register_keys(&session);
 

@@ -99,6 +99,7 @@ mod tests {
                 rows_per_record: None,
                 max_value_bytes: None,
                 fields: vec!["value".into()],
+                key_queries: None,
                 proofs: None,
             };
             table.validate().unwrap();
@@ -135,6 +136,7 @@ mod tests {
                 rows_per_record: Some(rows),
                 max_value_bytes: None,
                 fields: vec!["value".into()],
+                key_queries: None,
                 proofs: None,
             };
             table.validate().unwrap();

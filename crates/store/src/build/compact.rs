@@ -262,7 +262,8 @@ fn rebuild<B: ProtocolBackend>(
     fs::create_dir(&spool).at("create", &spool)?;
     let fields = table.fields.clone();
     let limit = ValueLimit::Given(table.value_limit());
-    let mut collector = Collector::create(table.kind, &spool, base.folder(), table.salt, fields, limit)?;
+    let mut collector =
+        Collector::create(table.kind, &spool, base.folder(), table.salt, fields, limit, table.key_queries)?;
     let place = || Location::File(base.folder().into());
     let by_hash: HashMap<KeyHash, Change<'_>> =
         changes.iter().map(|(key, change)| (KeyHash::new(&table.salt, key), change)).collect();

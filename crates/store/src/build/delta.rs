@@ -175,6 +175,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         rows_per_record: None,
         max_value_bytes: None,
         fields: base.manifest().table.fields.clone(),
+        key_queries: base.manifest().table.key_queries,
         proofs: proving.blank(shape.records, &Draws::System)?,
     };
     table.validate()?;

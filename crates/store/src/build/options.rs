@@ -96,6 +96,8 @@ pub struct BuildOptions {
     /// Inclusion proofs of the records. By default records carry them if a lying server could combine the answers of
     /// several queries under one registered key otherwise: under `onion`, and under `hybrid` with several groups.
     pub proving: Option<Proving>,
+    /// Most queries under one set of registered keys, 64 to 1024; 1024 if `None`.
+    pub key_queries: Option<u64>,
     /// What to do if the folder exists.
     pub overwrite: Overwrite,
     /// Derives the public matrix, the table's salt and where entries lie, for a build that repeats itself; drawn at
@@ -124,6 +126,7 @@ impl BuildOptions {
             protocol: Protocol::Named(Choice::default()),
             max_value: None,
             proving: None,
+            key_queries: None,
             overwrite: Overwrite::default(),
             seed: None,
         }

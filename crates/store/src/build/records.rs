@@ -186,6 +186,7 @@ struct Summary {
     statistics: Statistics,
     lengths: Lengths,
     limit: ValueLimit,
+    key_queries: Option<u64>,
     input: PathBuf,
     salt: [u8; 32],
     fields: Vec<String>,
@@ -206,6 +207,7 @@ impl Collector {
         salt: [u8; 32],
         fields: Vec<String>,
         limit: ValueLimit,
+        key_queries: Option<u64>,
     ) -> Result<Self, StoreError> {
         let spool = match kind {
             TableKind::Keyword => Spool::Keyed(KeyedSpool::create(folder)?),
@@ -220,7 +222,10 @@ impl Collector {
             without_longest: None,
         };
         let (lengths, input) = (Lengths::default(), input.into());
-        Ok(Self { spool, summary: Summary { kind, statistics, lengths, limit, input, salt, fields } })
+        Ok(Self {
+            spool,
+            summary: Summary { kind, statistics, lengths, limit, key_queries, input, salt, fields },
+        })
     }
 
     /// Adds a row: its key's hash, if the table has keys, and its value, if it has one.
@@ -293,7 +298,8 @@ impl Rows {
         let kind = if options.selection.key.is_some() { TableKind::Keyword } else { TableKind::Index };
         let fields = options.selection.fields();
         let limit = options.value_limit()?;
-        let mut collector = Collector::create(kind, folder, &options.input_name(), salt, fields, limit)?;
+        let mut collector =
+            Collector::create(kind, folder, &options.input_name(), salt, fields, limit, options.key_queries)?;
         let mut row = Row::default();
         while source.next(&mut row)? {
             go_on(progress)?;
@@ -360,6 +366,7 @@ impl Rows {
             rows_per_record,
             max_value_bytes: Some(summary.limit.of_table(summary.lengths.longest())),
             fields: summary.fields.clone(),
+            key_queries: summary.key_queries,
             proofs: proving.blank(records, draws)?,
         };
         table.validate()?;

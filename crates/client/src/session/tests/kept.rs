@@ -48,7 +48,7 @@ fn a_session_goes_on_with_keys_that_were_kept() {
         let mut session = resumed(&server, kept, clock);
         session.query_indices(&[1]).unwrap();
         assert_eq!(named(&session), keys);
-        session.base.ring_keys().unwrap().count_queries(Keys::MOST_QUERIES - 3);
+        session.base.ring_keys().unwrap().count_queries(MOST_KEY_QUERIES - 3);
         let mut full = resumed(&server, session.kept_keys(), session.clock.clone());
         full.query_indices(&[1]).unwrap();
         assert_ne!(named(&full), keys);
