@@ -36,26 +36,17 @@ pub(crate) fn divide(number: u64, by: u32) -> (u64, u64) {
     (quotient, number - quotient * u64::from(by))
 }
 
-/// The `length` bytes that begin at the secret place `start`, from where they do not reach beyond the end. What is left
-/// of `bytes` is without meaning.
+/// Moves the bytes behind the secret place `start` to the front. The last bytes are then without meaning.
 ///
-/// All bytes move by each power of two in turn, or stay under a mask, the largest first: what is then left to move by
-/// is smaller than the power, and what lies further off is not wanted.
-///
-/// # Panics
-/// If there are fewer bytes in all.
-pub(crate) fn take(bytes: &mut [u8], start: usize, length: usize) -> &[u8] {
-    assert!(length <= bytes.len(), "more bytes are wanted than there are");
-    let furthest = bytes.len() - length;
-    for bit in (0..usize::BITS - furthest.leading_zeros()).rev() {
+/// All bytes move by each power of two in turn, or stay under a mask. The work depends on their number alone.
+pub(crate) fn move_to_front(bytes: &mut [u8], start: usize) {
+    for bit in 0..usize::BITS - bytes.len().leading_zeros() {
         let step = 1 << bit;
         let mask = opaque(0u8.wrapping_sub((start >> bit & 1) as u8));
-        let moved = bytes.len().min(length + step);
-        for i in 0..moved.min(bytes.len() - step) {
+        for i in 0..bytes.len() - step {
             bytes[i] = (bytes[i + step] & mask) | (bytes[i] & !mask);
         }
     }
-    &bytes[..length]
 }
 
 #[cfg(test)]
@@ -83,11 +74,11 @@ mod tests {
         }
 
         #[test]
-        fn what_is_taken_is_what_lies_there(bytes in proptest::collection::vec(any::<u8>(), 0..300), start: usize, length: usize) {
+        fn what_lies_behind_a_place_moves_to_the_front(bytes in proptest::collection::vec(any::<u8>(), 0..300), start: usize) {
             let start = start % (bytes.len() + 1);
-            let length = length % (bytes.len() - start + 1);
             let mut moving = bytes.clone();
-            prop_assert_eq!(take(&mut moving, start, length), &bytes[start..start + length]);
+            move_to_front(&mut moving, start);
+            prop_assert_eq!(&moving[..bytes.len() - start], &bytes[start..]);
         }
     }
 }

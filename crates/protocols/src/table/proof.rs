@@ -14,7 +14,9 @@
 //! and a table of any size takes 2^128 hashes. Someone who knows the salt while choosing the content needs a collision
 //! only, 2^64 hashes: this is the bound for an operator who builds a table in order to lie about it.
 
-use serde::{Deserialize, Serialize};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use spirea_math::secret::declassify;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
@@ -43,31 +45,23 @@ pub struct Proofs {
     #[serde(with = "crate::hex")]
     pub salt: [u8; 32],
     /// Roots, in the order of their records. In JSON they are the base64 of their bytes, padded.
-    #[serde(with = "in_base64")]
+    #[serde(serialize_with = "serialize_roots", deserialize_with = "deserialize_roots")]
     pub roots: Vec<Hash>,
 }
 
-mod in_base64 {
-    use base64::Engine;
-    use base64::engine::general_purpose::STANDARD;
-    use serde::{Deserialize, Deserializer, Serializer, de};
+fn serialize_roots<S: Serializer>(roots: &[Hash], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&STANDARD.encode(roots.as_flattened()))
+}
 
-    use super::{HASH_BYTES, Hash, MAX_ROOTS_READ};
-
-    pub fn serialize<S: Serializer>(roots: &[Hash], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(roots.as_flattened()))
+fn deserialize_roots<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Hash>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.len() > (MAX_ROOTS_READ as usize * HASH_BYTES).div_ceil(3) * 4 {
+        return Err(de::Error::custom("there are more than 4096 roots"));
     }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Hash>, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        if text.len() > (MAX_ROOTS_READ as usize * HASH_BYTES).div_ceil(3) * 4 {
-            return Err(de::Error::custom("there are more than 4096 roots"));
-        }
-        let bytes = STANDARD.decode(&text).map_err(|_| de::Error::custom("expected roots in base64"))?;
-        match bytes.as_chunks() {
-            (roots, []) => Ok(roots.to_vec()),
-            _ => Err(de::Error::custom("expected roots of 16 bytes each")),
-        }
+    let bytes = STANDARD.decode(&text).map_err(|_| de::Error::custom("expected roots in base64"))?;
+    match bytes.as_chunks() {
+        (roots, []) => Ok(roots.to_vec()),
+        _ => Err(de::Error::custom("expected roots of 16 bytes each")),
     }
 }
 

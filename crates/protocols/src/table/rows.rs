@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use crate::ProtocolError;
 use crate::bytes::{LENGTH_IS_TOLD, MAX_LENGTH_BYTES, masked_length, push_length, take_length};
 use crate::bytes::{length_bytes, take};
-use crate::oblivious::{self, above, equal, select};
+use crate::oblivious::{above, equal, move_to_front, select};
 
 /// Stands for a row that has been deleted: a length of 0 in another than its shortest form, so that no value begins so.
 const ABSENT: [u8; 2] = [0x80, 0];
@@ -57,8 +57,8 @@ fn cut_off() -> ProtocolError {
 
 /// The value of the row of a secret rank in the payload of a bucket, or `None` if it has been deleted.
 ///
-/// Every byte is looked at as if a row began there, and masks say whether one does. What shows is whether the row has a
-/// value, and its length.
+/// Every byte is read as if a row began there, and masks say whether one does. The result shows whether the row has a
+/// value, and its length. The value keeps the memory of the whole bucket, which the caller erases.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`] if that row or one before it is cut off.
@@ -89,11 +89,13 @@ pub(crate) fn find_row(payload: &[u8], rank: u64) -> Result<Option<Vec<u8>>, Pro
     if declassify(malformed | !reached != 0, "a bucket that is none is reported") {
         return Err(cut_off());
     }
+    // The same work whether the row has a value or not, and however long the value is: a server may see how long it takes.
+    move_to_front(&mut padded, place as usize);
     if declassify(absent != 0, "the application is told whether the table has the key") {
         return Ok(None);
     }
-    let length = declassify(length as usize, LENGTH_IS_TOLD);
-    Ok(Some(oblivious::take(&mut padded, place as usize, length).to_vec()))
+    padded.truncate(declassify(length as usize, LENGTH_IS_TOLD));
+    Ok(Some(std::mem::take(&mut *padded)))
 }
 
 #[cfg(test)]

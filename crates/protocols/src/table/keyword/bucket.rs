@@ -8,7 +8,7 @@ use crate::ProtocolError;
 use crate::bytes::{
     self, LENGTH_IS_TOLD, MAX_LENGTH_BYTES, length_bytes, masked_length, push_length, take_length,
 };
-use crate::oblivious::{above, equal, select, take};
+use crate::oblivious::{above, equal, move_to_front, select};
 
 /// Bytes that an entry with a value of `value_bytes` takes in its bucket.
 pub fn entry_bytes(value_bytes: usize) -> usize {
@@ -83,8 +83,9 @@ fn cut_off() -> ProtocolError {
 
 /// The value with this tag in the payload of a bucket, or `None` if the bucket has none.
 ///
-/// What a bucket holds tells which it is, so that its entries steer nothing: every byte is looked at as if an entry
-/// began there, and masks say whether one does. What shows is whether the value is there, and its length.
+/// The entries of a bucket tell which bucket it is, so they steer neither branches nor addresses: every byte is read as if an
+/// entry began there, and masks say whether one does. The result shows whether the value is there, and its length. The value
+/// keeps the memory of the whole bucket, which the caller erases.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`] if the payload is not a bucket.
@@ -120,11 +121,13 @@ pub fn find(payload: &[u8], tag: &[u8; TAG_BYTES]) -> Result<Option<Vec<u8>>, Pr
     if declassify(malformed != 0, "a bucket that is none is reported") {
         return Err(cut_off());
     }
+    // The same work whether the key is there or not, and however long its value is: a server may see how long it takes.
+    move_to_front(&mut padded, place as usize);
     if !declassify(found != 0, "the application is told whether the table has the key") {
         return Ok(None);
     }
-    let length = declassify(length as usize, LENGTH_IS_TOLD);
-    Ok(Some(take(&mut padded, place as usize, length).to_vec()))
+    padded.truncate(declassify(length as usize, LENGTH_IS_TOLD));
+    Ok(Some(std::mem::take(&mut *padded)))
 }
 
 /// All ones where two tags are the same.
