@@ -156,12 +156,12 @@ def _ask(reference: Any) -> Any:
         raise ClusterError("the controller does not answer; Ray starts it again, try again in a moment") from error
 
 
-def _stored(config: Config, name: str, snapshot: str) -> str:
-    """The URL of a snapshot that all nodes reach: it is copied into the store unless it lies there."""
+def _stored(config: Config, name: str, snapshot: str) -> tuple[str, str]:
+    """The URL of a snapshot that all nodes reach, and its version: it is copied into the store unless it lies there."""
     source, store = Folder(snapshot), Folder(config.store)
     version = source.version()
     if source.url.startswith(store.url + "/"):
-        return source.url
+        return source.url, version
     target = store.inner(f"{name}/{version}")
     if "://" in snapshot:
         raise ClusterError(
@@ -170,7 +170,7 @@ def _stored(config: Config, name: str, snapshot: str) -> str:
     copied = upload(Path(snapshot), target, _telling(f"{name}: copy to the store"))
     if copied:
         print(f"{name}: copied {statuses.size(copied)} to {target.url}")
-    return target.url
+    return target.url, version
 
 
 def _telling(what: str) -> Callable[[int, int], None]:
@@ -213,7 +213,7 @@ def _up(parsed: argparse.Namespace) -> int:
     from .actors import CONTROLLER
     from .controller import Controller
 
-    urls = {database.name: _stored(config, database.name, database.snapshot) for database in config.databases}
+    stored = {database.name: _stored(config, database.name, database.snapshot) for database in config.databases}
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     options = {
         "name": CONTROLLER,
@@ -227,14 +227,15 @@ def _up(parsed: argparse.Namespace) -> int:
     }
     controller = ray.remote(Controller).options(**options).remote(config)
     _ask(controller.configure.remote(config))
-    versions = {name: _ask(controller.publish.remote(name, url)) for name, url in urls.items()}
+    for name, (url, version) in stored.items():
+        _ask(controller.publish.remote(name, url, version))
     status = _await(
         config,
         parsed.wait,
-        lambda status: all(statuses.serving(status, name, version) for name, version in versions.items()),
+        lambda status: all(statuses.serving(status, name, version) for name, (_, version) in stored.items()),
         "the cluster",
     )
-    for name, version in versions.items():
+    for name, (_, version) in stored.items():
         print(f"{name}: version {version} answers at {status['listen']}")
     return 0
 
@@ -317,8 +318,8 @@ def _publish(parsed: argparse.Namespace) -> int:
     if database is None:
         raise ClusterError(f"{parsed.config} has no database {parsed.database}; name one of its databases")
     snapshot = parsed.snapshot if "://" in parsed.snapshot else str(Path(parsed.snapshot).resolve())
-    url = _stored(config, database.name, snapshot)
-    version = _ask(controller.publish.remote(database.name, url))
+    url, version = _stored(config, database.name, snapshot)
+    _ask(controller.publish.remote(database.name, url, version))
     _await(config, parsed.wait, lambda status: statuses.serving(status, database.name, version), f"version {version}")
     print(f"{database.name}: version {version} answers")
     return 0

@@ -18,10 +18,9 @@ from . import actors, authority, scrape, state, status
 from . import config as configs
 from .authority import Authority
 from .config import Config
-from .files import MANIFEST, Folder
+from .files import Folder, Manifest
 from .pages import Pages
 from .state import State
-from .work import wanted_files
 
 _PATIENCE = 5.0
 _MEMORY = (1.1, 512 << 20)
@@ -65,30 +64,24 @@ class Controller:
             self._config = self._hands.config = config
             authority.write_secret(self._latest, configs.to_json(config).encode())
 
-    def publish(self, name: str, url: str) -> str:
-        """Has the snapshot in a folder that all nodes reach take the place of what is served; returns its version.
+    def publish(self, name: str, url: str, version: str) -> None:
+        """Has a version, whose snapshot is in a folder that all nodes reach, take the place of what is served.
 
         Raises `ClusterError`.
         """
         database = self._config.database(name)
         if database is None:
             raise ClusterError(f"there is no database {name}; add it to the configuration, and give `cluster up` again")
-        source = Folder(url)
-        version = source.version()
-        memory = self._memory(source, version, database.shards)
+        memory = self._memory(Folder(url).published(version), database.shards)
         with self._lock:
             if state.publish(self._state, database, version, url, memory, time.time()):
                 self._keep()
-        return version
 
-    def _memory(self, source: Folder, version: str, shards: int) -> list[int]:
+    def _memory(self, manifest: Manifest, shards: int) -> list[int]:
         """Bytes that the worker of each share is given."""
         given = self._config.workers.memory
-        folder = self._folder / "versions" / version[:16]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MANIFEST).write_bytes(source.read(MANIFEST))
         factor, more = _MEMORY
-        shares = wanted_files(folder, range(shards), shards)
+        shares = [manifest.share(share, shards) for share in range(shards)]
         return [given or int(sum(file.bytes() for file in files) * factor) + more for files in shares]
 
     def down(self) -> None:

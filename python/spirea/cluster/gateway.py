@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .. import _spirea
 from ..errors import ClusterError
-from . import authority, leash
+from . import authority, leash, local
 from .config import Config
-from .files import MANIFEST, Folder, all_but_matrix, fetch
+from .files import MANIFEST, NOTES, SIGNATURE, Folder, Manifest, fetch
 from .program import Program
 
 _PATIENCE = 40.0
@@ -39,7 +40,7 @@ class Gateway:
         self._renewing = True
         self._program: Program | None = None
         # Of a gateway that died, whose coordinator goes on with what it was told: only what is whole was placed.
-        self._folders = {Folder(path).version(): path for path in self._placed() if Folder(path).exists(MANIFEST)}
+        self._folders = {version: path for version, path in self._placed() if Folder(path).exists(MANIFEST)}
         self._fetching: dict[str, threading.Thread] = {}
         self._trouble = ""
 
@@ -74,15 +75,31 @@ class Gateway:
         thread.start()
 
     def _bring(self, version: str, url: str) -> None:
-        folder, source = self._work / version[:16], Folder(url)
+        folder, source = self._work / local.component(version), Folder(url)
         try:
-            fetch(source, all_but_matrix(source), folder)
+            self._fetch(source, source.published(version), folder)
             self._folders[version], self._trouble = str(folder), ""
         except (ClusterError, OSError) as error:
             self._trouble = str(error)
             time.sleep(1.0)
         finally:
             del self._fetching[version]
+
+    def _fetch(self, source: Folder, manifest: Manifest, folder: Path) -> None:
+        """Brings the files of a version that the coordinator reads, and verifies them.
+
+        Raises `ClusterError`; damaged files are fetched anew the next time.
+        """
+        fetch(source, manifest.beside_matrix(), folder)
+        if source.exists(SIGNATURE):
+            local.write(folder, SIGNATURE, source.read(SIGNATURE))
+        local.write(folder, MANIFEST, manifest.content)
+        try:
+            _spirea.verify_beside_matrix(str(folder))
+        except ClusterError:
+            (folder / NOTES).unlink(missing_ok=True)
+            (folder / MANIFEST).unlink()
+            raise
 
     def forget(self, version: str) -> None:
         """Removes what was kept of a version that is served no more."""
@@ -95,12 +112,14 @@ class Gateway:
         partial.write_text(json.dumps(placement, indent=1), encoding="utf-8")
         os.replace(partial, self._placement)
 
-    def _placed(self) -> Iterator[str]:
-        """The folders that the coordinator was told of."""
+    def _placed(self) -> Iterator[tuple[str, str]]:
+        """The versions and folders that the coordinator was told of."""
         if self._placement.exists():
             for database in json.loads(self._placement.read_bytes())["databases"]:
                 for snapshot in database["snapshots"]:
-                    yield snapshot["path"]
+                    # A former release named none.
+                    if (version := snapshot.get("version")) is not None:
+                        yield version, snapshot["path"]
 
     def asked(self, path: str) -> bytes:
         """What the coordinator says on its port for administration.

@@ -193,6 +193,6 @@ def build_from_store(
         target = store.inner(f"{name}/{version}")
         upload(out, target, lambda done, of: telling("copy to the store", done, of))
         if parts.names():
-            parts.files.rm(parts.path("").rstrip("/"), recursive=True)
+            parts.files.rm(parts.root, recursive=True)
         shutil.rmtree(out)
     return version, target.url

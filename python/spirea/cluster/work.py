@@ -5,20 +5,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
-import subprocess
-import sys
 import threading
 import time
 import traceback
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import ClusterError
-from . import authority, leash
-from .files import MANIFEST, NOTES, Folder, Wanted, fetch
+from . import authority, leash, local
+from .files import MANIFEST, NOTES, Folder, fetch
 from .program import Program
 
 ENDS = 40.0
@@ -45,26 +43,6 @@ class Task:
     gpus: bool = False
 
 
-_FILES = """import sys
-from spirea import _spirea
-for share in sys.argv[2:]:
-    if code := _spirea.run_command(["spirea", "worker-files", "--json", "--snapshot", sys.argv[1], "--share", share]):
-        sys.exit(code)
-"""
-
-
-def wanted_files(folder: Path, shares: Iterable[int], shards: int) -> list[tuple[Wanted, ...]]:
-    """What each of some shares needs of the snapshot whose manifest lies in a folder. A single process says it of all.
-
-    Raises `ClusterError`.
-    """
-    named = [f"{share}/{shards}" for share in shares]
-    done = subprocess.run([sys.executable, "-c", _FILES, str(folder), *named], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ClusterError(done.stderr.strip().removeprefix("spirea: "))
-    return [Wanted.all_of(line) for line in done.stdout.splitlines()]
-
-
 def _mark(folder: Path) -> IO[str]:
     """A file that each worker of the machine has locked, together with the others, that uses a share's folder."""
     return (folder.parent / f".{folder.name}.use").open("w")
@@ -85,7 +63,7 @@ class Work:
         # What a machine has stays when Ray starts there again, and calls it another node.
         within = Path(task.work) / task.cluster
         self._database = within / "shares" / task.database
-        self.folder = self._database / task.version[:16] / f"{task.share}-of-{task.shards}"
+        self.folder = self._database / local.component(task.version) / f"{task.share}-of-{task.shards}"
         self._own = within / f"worker-{task.number}"
         self._own.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._in_use: IO[str] | None = None
@@ -178,11 +156,9 @@ class Work:
         source = Folder(self._task.url)
         with (self.folder.parent / f".{self.folder.name}.fetch").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if source.version() != self._task.version:
-                raise ClusterError(f"{self._task.url} has another version now; publish each version in a folder of its own")
-            (self.folder / MANIFEST).write_bytes(source.read(MANIFEST))
-            [files] = wanted_files(self.folder, [self._task.share], self._task.shards)
-            fetch(source, files, self.folder, self._progress)
+            manifest = source.published(self._task.version)
+            fetch(source, manifest.share(self._task.share, self._task.shards), self.folder, self._progress)
+            local.write(self.folder, MANIFEST, manifest.content)
         self._trouble, self._complete = "", True
 
     def _clean(self) -> None:
@@ -209,7 +185,8 @@ class Work:
         # Under the address that it had, so that the coordinator need not be told.
         listen = f"{self._host}:0" if former is None else former["address"].removeprefix("https://")
         return self._command(
-            "worker", "--snapshot", str(self.folder), "--share", f"{task.share}/{task.shards}", "--listen", listen,
+            "worker", "--snapshot", str(self.folder), "--snapshot-version", task.version, "--share",
+            f"{task.share}/{task.shards}", "--listen", listen,
             "--tls-cert", str(identity.certificate), "--tls-key", str(identity.key), "--client-ca", str(identity.trusted),
             "--threads", str(task.threads), "--metrics", "127.0.0.1:0", *(("--backend", "auto") if task.gpus else ()),
             *task.options,

@@ -179,6 +179,19 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
 }
 
 #[test]
+fn a_worker_refuses_another_version_than_the_one_it_is_told() {
+    let place = Place::new();
+    let [wanted, swapped] = [1, 2].map(|edition| build(place.path(), "simple", edition));
+    let config = place.worker_config(&swapped, 0, 1);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let opened = runtime.block_on(Worker::open(WorkerConfig { version: Some(wanted.version()), ..config }));
+    let refused = opened.err().expect("another version is refused").to_string();
+    for part in [wanted.version_hex(), swapped.version_hex(), "copy the snapshot again".into()] {
+        assert!(refused.contains(&part), "{refused}");
+    }
+}
+
+#[test]
 fn a_coordinator_answers_everybody_though_its_workers_take_few_batches() {
     let place = Place::new();
     let snapshot = build(place.path(), "simple", 1);
