@@ -8,6 +8,9 @@ use spirea_store::{Manifest as Verified, Snapshot};
 
 use crate::errors::Failure;
 
+/// A file's name and length, the ranges of it that are read, and whether the snapshot may lack it.
+type Part = (String, u64, Vec<(u64, u64)>, bool);
+
 /// A verified manifest of a snapshot.
 #[pyclass(frozen, module = "spirea._spirea")]
 pub struct Manifest {
@@ -36,12 +39,7 @@ impl Manifest {
     }
 
     /// The files that the server of a share reads beside the manifest: name, length, ranges, and whether the file is optional.
-    fn share_files(
-        &self,
-        py: Python<'_>,
-        index: usize,
-        count: usize,
-    ) -> PyResult<Vec<(String, u64, Vec<(u64, u64)>, bool)>> {
+    fn share_files(&self, py: Python<'_>, index: usize, count: usize) -> PyResult<Vec<Part>> {
         let share = Share::new(index, count)
             .map_err(|error| Failure::new("ClusterError", error.to_string()).raise(py))?;
         let parts = ShareFiles::of(&self.manifest, self.bytes, share).files.into_iter();

@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import _spirea
 from ..errors import ClusterError
-from . import authority, leash, local
+from . import authority, direct, leash, local
 from .config import Config
 from .files import MANIFEST, NOTES, SIGNATURE, Folder, Manifest, fetch
 from .program import Program
@@ -134,9 +134,7 @@ class Gateway:
         scheme = "http" if coordinator.certificate is None else "https"
         request = urllib.request.Request(f"{scheme}://{coordinator.admin}{path}", headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT, context=self._context()) as answer:
-                content: bytes = answer.read()
-                return content
+            return direct.read(request, _TIMEOUT, self._context())
         except (OSError, urllib.error.URLError) as error:
             raise ClusterError(f"the coordinator does not answer at {coordinator.admin}: {error}") from error
 

@@ -8,19 +8,19 @@ import shutil
 import threading
 import time
 import traceback
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import ClusterError
-from . import authority, leash, local
+from . import authority, direct, leash, local
 from .files import MANIFEST, NOTES, Folder, fetch
 from .program import Program
 
 ENDS = 40.0
 """Seconds in which a program that was told to stop does: one that goes on for a second finishes batches for half a minute."""
+_TIMEOUT = 2.0
 _PAUSE = (1.0, 30.0)
 _DAMAGED = "copy the snapshot again"
 """What the program says of a file that is not what the manifest says."""
@@ -108,9 +108,7 @@ class Work:
         said = None if program is None else program.said
         if said is None:
             return ""
-        with urllib.request.urlopen(f"{said['metrics'].removesuffix('/metrics')}/metrics", timeout=2) as answer:
-            text: str = answer.read().decode()
-        return text
+        return direct.read(said["metrics"], _TIMEOUT).decode()
 
     def stop(self, forget: bool = False) -> None:
         """Finishes what was accepted, ends, and removes what it kept; with `forget` the share's files too, unless another

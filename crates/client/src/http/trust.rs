@@ -33,14 +33,18 @@ pub fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
     if uri.query().is_some() {
         return Err(bad("an address has no ? and what follows it"));
     }
-    let host = authority.host().trim_matches(['[', ']']);
-    let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-    if with_token && plain && !is_here {
+    if with_token && plain && !is_this_machine(&uri) {
         return Err(ClientError::BadOption(format!(
             "{url}: whoever sees the network would see the token; give an address that begins with https://"
         )));
     }
     Ok(())
+}
+
+/// Whether an address is of this machine.
+pub(super) fn is_this_machine(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// The certificates of a file of them, as PEM.
