@@ -150,7 +150,14 @@ class Parts:
 
     def _batches(self) -> Iterator[Any]:
         for unit in self._table.units:
-            yield from self._reader(unit.number)
+            reader = self._reader(unit.number)
+            if not reader.schema.equals(self.schema):
+                place = f"{self._parts}/{_part(unit.number)}"
+                raise TableError(f"{place}: its columns differ from those of the first part; remove the parts and build again")
+            for batch in reader:
+                # A capsule of Arrow carries no lengths of buffers, so the builder cannot do it.
+                batch.validate(full=True)
+                yield batch
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return pyarrow.RecordBatchReader.from_batches(self.schema, self._batches()).__arrow_c_stream__(requested_schema)
