@@ -15,7 +15,7 @@ from ..errors import ClusterError, SpireaError
 from . import config as configs
 from . import status as statuses
 from .config import Config, Database
-from .files import Folder, upload
+from .files import Folder, masked, shown, upload
 from .reader import size_of
 
 _ROUND = 0.5
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         code: int = parsed.run(parsed)
         return code
     except SpireaError as error:
-        print(f"spirea: {error}", file=sys.stderr)
+        print(f"spirea: {masked(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -164,12 +164,10 @@ def _stored(config: Config, name: str, snapshot: str) -> tuple[str, str]:
         return source.url, version
     target = store.inner(f"{name}/{version}")
     if "://" in snapshot:
-        raise ClusterError(
-            f"{snapshot}: it is not in the store, {config.store}; copy it there, or give a folder of this machine"
-        )
+        raise ClusterError(f"{source}: it is not in the store, {store}; copy it there, or give a folder of this machine")
     copied = upload(Path(snapshot), target, _telling(f"{name}: copy to the store"))
     if copied:
-        print(f"{name}: copied {statuses.size(copied)} to {target.url}")
+        print(f"{name}: copied {statuses.size(copied)} to {target}")
     return target.url, version
 
 
@@ -257,7 +255,7 @@ def _build(parsed: argparse.Namespace) -> int:
         parsed.input, Folder(config.store), Path(config.work) / config.name / "build", name=parsed.name, key=parsed.key,
         values=parsed.value, telling=tell, protocol=parsed.protocol, proofs=parsed.proofs,
     )  # fmt: skip
-    print(f"{parsed.name}: version {version} is at {url}")
+    print(f"{parsed.name}: version {version} is at {shown(url)}")
     return 0
 
 

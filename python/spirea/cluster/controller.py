@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 import traceback
@@ -18,7 +17,7 @@ from . import actors, authority, scrape, state, status
 from . import config as configs
 from .authority import Authority
 from .config import Config
-from .files import Folder, Manifest
+from .files import Folder, Manifest, masked
 from .pages import Pages
 from .state import State
 
@@ -54,7 +53,8 @@ class Controller:
         self._placed: dict[str, Any] | None = None
         self._trouble = ""
         self._ended = threading.Event()
-        self._pages = Pages(self._config.operations.listen, self.status, self.metrics)
+        operations = self._config.operations
+        self._pages = Pages(operations.listen, self.status, self.metrics, operations.hosts)
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
         self._thread.start()
 
@@ -125,7 +125,8 @@ class Controller:
                 self._trouble = ""
             except Exception as error:
                 # Whatever it was, the next round may find it gone; who looks at the status is told.
-                self._trouble = str(error) if isinstance(error, ClusterError) else traceback.format_exc(limit=4)
+                said = str(error) if isinstance(error, ClusterError) else traceback.format_exc(limit=4)
+                self._trouble = masked(said)
             self._ended.wait(max(0.0, self._config.timing.tick - (time.monotonic() - started)))
 
     def _tick(self) -> None:
@@ -165,7 +166,8 @@ class Controller:
             if version not in standing["folders"]:
                 self._gateway.prepare.remote(version, url)
         if standing["request"] is not None:
-            self._certify(self._gateway.certify, authority.COORDINATORS, standing["request"])
+            signed = self._signed(authority.COORDINATORS, standing["request"], authority.COORDINATOR)
+            self._gateway.certify.remote(*signed)
         try:
             said = ray.get(self._gateway.asked.remote("/v1/placement"), timeout=_PATIENCE)
             self._coordinator = json.loads(said)
@@ -174,28 +176,33 @@ class Controller:
             self._coordinator = {"error": str(cause)}
 
     def _sign(self, numbers: list[int]) -> None:
-        """Signs what workers want signed: they are who Ray says they are."""
+        """Signs what workers want signed, each for the address where Ray placed it.
+
+        Raises `ClusterError` for requests that were refused, when all others are signed.
+        """
+        refused = []
         for number in numbers:
-            if (request := self._hands.report(number).get("request")) is not None:
-                certificate, trusted = self._signed(authority.WORKERS, request)
-                self._hands.certify(number, certificate, trusted)
+            request, host = self._hands.report(number).get("request"), self._hands.host(number)
+            if request is None or host is None:
+                continue
+            try:
+                certificate, trusted = self._signed(authority.WORKERS, request, host)
+            except ClusterError as error:
+                refused.append(f"worker {number}: {error}")
+                continue
+            self._hands.certify(number, certificate, trusted)
+        if refused:
+            raise ClusterError("; ".join(refused))
 
-    def _certify(self, method: Any, role: str, request: bytes) -> None:
-        method.remote(*self._signed(role, request))
-
-    def _signed(self, role: str, request: bytes) -> tuple[bytes, bytes]:
+    def _signed(self, role: str, request: bytes, host: str) -> tuple[bytes, bytes]:
         other = authority.WORKERS if role == authority.COORDINATORS else authority.COORDINATORS
-        certificate = self._authorities[role].sign(request, self._config.timing.certificates)
+        certificate = self._authorities[role].sign(request, self._config.timing.certificates, host)
         return certificate, self._authorities[other].certificate
 
     def _keep(self) -> None:
         text = self._state.to_json()
         if text == self._text:
             return
-        partial = self._kept.with_suffix(".partial")
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(self._kept)
+        # It holds the URLs of snapshots, which may hold keys of a store.
+        authority.write_secret(self._kept, text.encode())
         self._text = text

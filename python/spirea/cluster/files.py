@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +92,15 @@ def shown(url: str) -> str:
     return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
 
 
+_USER = re.compile(r"(\w://)[^/\s'\"]*@")
+_QUERY = re.compile(r"(\w://[^\s'\"?]+)\?[^\s'\"]*")
+
+
+def masked(text: str) -> str:
+    """A text of others, such as an error of a store, with its URLs as they may be shown."""
+    return _QUERY.sub(r"\1", _USER.sub(r"\1", text))
+
+
 class Folder:
     """A folder by its path or URL: `/srv/words`, `s3://bucket/words`, `gs://bucket/words`."""
 
@@ -99,7 +109,7 @@ class Folder:
         try:
             self._files, self._root = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:
-            raise ClusterError(f"{shown(url)}: {error}") from error
+            raise ClusterError(f"{shown(url)}: {masked(str(error))}") from error
         self._is_local = isinstance(self._files, fsspec.get_filesystem_class("file"))
         # What is remembered of a folder would hide what another node has put there.
         self._files.use_listings_cache = False
@@ -144,7 +154,7 @@ class Folder:
         try:
             return self._bytes(name, None, None)
         except OSError as error:
-            raise ClusterError(f"{self}/{name}: it cannot be read: {error}") from error
+            raise ClusterError(f"{self}/{name}: it cannot be read: {masked(str(error))}") from error
 
     def _bytes(self, name: str, start: int | None, end: int | None) -> bytes:
         path = self.path(name)
@@ -189,7 +199,7 @@ class Folder:
         try:
             content = self._bytes(name, start, end)
         except OSError as error:
-            raise ClusterError(f"{self}/{name}: it cannot be read: {error}") from error
+            raise ClusterError(f"{self}/{name}: it cannot be read: {masked(str(error))}") from error
         if len(content) != end - start:
             raise ClusterError(f"{self}/{name}: it ends before byte {end}; publish the snapshot again")
         return content
@@ -347,7 +357,7 @@ def upload(folder: Path, target: Folder, progress: Progress = lambda done, of: N
             try:
                 target.files.put_file(f"/proc/self/fd/{opened[name]}", target.path(name))
             except OSError as error:
-                raise ClusterError(f"{target}/{name}: it cannot be written: {error}") from error
+                raise ClusterError(f"{target}/{name}: it cannot be written: {masked(str(error))}") from error
             return sizes[name], sizes[name]
 
         with ThreadPoolExecutor(_PARALLEL) as pool:

@@ -19,7 +19,7 @@ from .. import _spirea
 from ..errors import ClusterError
 from . import authority, direct, leash, local
 from .config import Config
-from .files import MANIFEST, NOTES, SIGNATURE, Folder, Manifest, fetch
+from .files import MANIFEST, NOTES, SIGNATURE, Folder, Manifest, fetch, masked
 from .program import Program
 
 _PATIENCE = 40.0
@@ -36,7 +36,7 @@ class Gateway:
         self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._placement = self._work / "placement.json"
         self._identity = authority.Identity.within(self._work / "identity")
-        self._request = authority.request("spirea-coordinator")
+        self._request = authority.request(authority.COORDINATOR)
         self._renewing = True
         self._program: Program | None = None
         # Of a gateway that died, whose coordinator goes on with what it was told: only what is whole was placed.
@@ -47,14 +47,14 @@ class Gateway:
     def report(self) -> dict[str, Any]:
         """Versions whose files are here, a request that wants to be signed, the program's process, and what is wrong."""
         if not self._renewing and time.time() >= self._identity.renew_at():
-            self._request, self._renewing = authority.request("spirea-coordinator"), True
+            self._request, self._renewing = authority.request(authority.COORDINATOR), True
         program = self._program
         return {
             "folders": dict(self._folders),
             "request": self._request.request if self._renewing else None,
             "pid": None if program is None else program.pid,
             "restarts": 0 if program is None else program.restarts,
-            "trouble": self._trouble or ("" if program is None or program.pid is not None else program.trouble),
+            "trouble": self._trouble or ("" if program is None or program.pid is not None else masked(program.trouble)),
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
@@ -80,7 +80,7 @@ class Gateway:
             self._fetch(source, source.published(version), folder)
             self._folders[version], self._trouble = str(folder), ""
         except (ClusterError, OSError) as error:
-            self._trouble = str(error)
+            self._trouble = masked(str(error))
             time.sleep(1.0)
         finally:
             del self._fetching[version]

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from ..errors import ClusterError
 from . import authority, direct, leash, local
-from .files import MANIFEST, NOTES, Folder, fetch
+from .files import MANIFEST, NOTES, Folder, fetch, masked
 from .program import Program
 
 ENDS = 40.0
@@ -93,7 +93,7 @@ class Work:
             "restarts": 0 if program is None else program.restarts,
             "pid": None if program is None else program.pid,
             "request": self._request.request if self._renewing else None,
-            "trouble": self._trouble or (program.trouble if program is not None and said is None else ""),
+            "trouble": self._trouble or (masked(program.trouble) if program is not None and said is None else ""),
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
@@ -132,9 +132,9 @@ class Work:
                 self._bring()
                 break
             except (ClusterError, OSError) as error:
-                self._trouble = str(error)
+                self._trouble = masked(str(error))
             except Exception:
-                self._trouble = traceback.format_exc(limit=3)
+                self._trouble = masked(traceback.format_exc(limit=3))
             self._stopping.wait(pause)
             pause = min(2 * pause, _PAUSE[1])
         self._certified.wait()

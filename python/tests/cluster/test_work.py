@@ -36,7 +36,7 @@ def certify(tmp_path):
 
     def certified(work):
         request = work.report()["request"]
-        signed = authorities[authority.WORKERS].sign(request, 3600.0)
+        signed = authorities[authority.WORKERS].sign(request, 3600.0, "127.0.0.1")
         work.certify(signed, authorities[authority.COORDINATORS].certificate)
 
     return certified

@@ -8,7 +8,7 @@ from spirea.cluster import authority
 def certify(work, folder):
     """Gives a worker the certificate that it asks for: its program starts then."""
     authorities = {role: authority.Authority(folder, role) for role in authority.ROLES}
-    signed = authorities[authority.WORKERS].sign(work.report()["request"], 3600.0)
+    signed = authorities[authority.WORKERS].sign(work.report()["request"], 3600.0, "127.0.0.1")
     work.certify(signed, authorities[authority.COORDINATORS].certificate)
 
 
