@@ -17,6 +17,7 @@ mod rate;
 mod remote;
 mod replica;
 mod stamp;
+mod standing;
 mod status;
 mod times;
 mod tls;

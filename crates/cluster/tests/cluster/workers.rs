@@ -106,7 +106,7 @@ impl Asking {
         Ok(serde_json::from_slice(&body)?)
     }
 
-    async fn ask(&self, method: &str, path: &str, body: impl Into<Bytes>) -> (StatusCode, bool, Bytes) {
+    pub async fn ask(&self, method: &str, path: &str, body: impl Into<Bytes>) -> (StatusCode, bool, Bytes) {
         self.try_ask(method, path, body).await.unwrap()
     }
 
