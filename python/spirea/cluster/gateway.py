@@ -25,6 +25,8 @@ from .program import Program
 _PATIENCE = 40.0
 """Seconds in which the coordinator ends: it finishes requests for half a minute."""
 _TIMEOUT = 2.0
+_PAUSE = (1.0, 60.0)
+"""Seconds after the first failure to fetch a version, and the most after many."""
 
 
 class Gateway:
@@ -42,6 +44,7 @@ class Gateway:
         # Of a gateway that died, whose coordinator goes on with what it was told: only what is whole was placed.
         self._folders = {version: path for version, path in self._placed() if Folder(path).exists(MANIFEST)}
         self._fetching: dict[str, threading.Thread] = {}
+        self._pauses: dict[str, float] = {}
         self._trouble = ""
 
     def report(self) -> dict[str, Any]:
@@ -75,13 +78,16 @@ class Gateway:
         thread.start()
 
     def _bring(self, version: str, url: str) -> None:
-        folder, source = self._work / local.component(version), Folder(url)
         try:
+            folder, source = self._work / local.component(version), Folder(url)
             self._fetch(source, source.published(version), folder)
             self._folders[version], self._trouble = str(folder), ""
+            self._pauses.pop(version, None)
         except (ClusterError, OSError) as error:
             self._trouble = masked(str(error))
-            time.sleep(1.0)
+            pause = self._pauses.get(version, _PAUSE[0])
+            self._pauses[version] = min(2 * pause, _PAUSE[1])
+            time.sleep(pause)
         finally:
             del self._fetching[version]
 

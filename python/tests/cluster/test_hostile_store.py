@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -206,3 +207,18 @@ def test_the_coordinator_takes_no_other_version_from_a_store(keyed, other, tmp_p
     gateway.prepare(keyed.version, store.url)
     work_bed.eventually(gateway, lambda report: report["folders"] or report["trouble"])
     assert not gateway.report()["folders"]
+
+
+def test_a_damaged_version_is_fetched_ever_more_seldom(keyed, tmp_path, monkeypatch):
+    store, gateway, pauses = copied(keyed, tmp_path / "store"), Gateway(conf(tmp_path)), []
+    (tmp_path / "store" / "hint.rows").write_bytes(bytes((tmp_path / "store" / "hint.rows").stat().st_size))
+    monkeypatch.setattr("spirea.cluster.gateway.time", SimpleNamespace(time=time.time, sleep=pauses.append))
+    for _ in range(8):
+        gateway.prepare(keyed.version, store.url)
+        for thread in list(gateway._fetching.values()):
+            thread.join(300)
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    gateway.prepare(keyed.version, "nowhere://x")
+    for thread in list(gateway._fetching.values()):
+        thread.join(300)
+    assert not gateway._fetching and "nowhere" in gateway.report()["trouble"]
