@@ -172,11 +172,16 @@ class Folder:
         with contextlib.suppress(OSError, NotImplementedError):
             self._files.makedirs(posixpath.dirname(path), exist_ok=True)
         if self._is_local:
-            partial = f"{path}.{os.getpid()}.partial"
-            Path(partial).write_bytes(content)
-            os.rename(partial, path)
+            local.write(Path(self._root), name, content)
         else:
             self._files.pipe_file(path, content)
+
+    def put(self, name: str, descriptor: int) -> None:
+        """Copies an open file of this machine into it."""
+        if self._is_local:
+            local.copy(Path(self._root), name, descriptor)
+        else:
+            self._files.put_file(f"/proc/self/fd/{descriptor}", self.path(name))
 
     def names(self) -> list[tuple[str, int]]:
         """The files in it, and their lengths."""
@@ -289,7 +294,7 @@ def fetch(source: Folder, files: Iterable[Wanted], into: Path, progress: Progres
         fetched = sum(end - start for _, start, end in pieces)
         _bring(source, folder, left, lambda now: progress(total - fetched + now, total))
         for file in left:
-            local.put_in_place(folder, file.path)
+            local.rename(folder, file.path + local.PARTIAL, file.path)
     return fetched
 
 
@@ -339,7 +344,8 @@ def upload(folder: Path, target: Folder, progress: Progress = lambda done, of: N
     Raises `ClusterError`.
     """
     with contextlib.ExitStack() as stack:
-        within = stack.enter_context(local.opened_folder(folder))
+        # Who gives the command names the folder, by a link or not; names in it are others'.
+        within = stack.enter_context(local.opened_folder(folder.resolve()))
         manifest = Manifest.of(_content(within, MANIFEST), str(folder))
         opened = dict(_opened(stack, within, manifest))
         if target.exists(MANIFEST):
@@ -355,7 +361,7 @@ def upload(folder: Path, target: Folder, progress: Progress = lambda done, of: N
             if found.get(name) == sizes[name]:
                 return sizes[name], 0
             try:
-                target.files.put_file(f"/proc/self/fd/{opened[name]}", target.path(name))
+                target.put(name, opened[name])
             except OSError as error:
                 raise ClusterError(f"{target}/{name}: it cannot be written: {masked(str(error))}") from error
             return sizes[name], sizes[name]

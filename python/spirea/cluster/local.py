@@ -6,14 +6,18 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from ..errors import ClusterError
 
 PARTIAL = ".partial"
 """Suffix of a file that is not whole yet."""
+_COPIED = 16 << 20
+"""Bytes that are copied at once."""
 _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -82,9 +86,9 @@ def allocated(folder: int, name: str) -> int:
         return 0
 
 
-def put_in_place(folder: int, name: str) -> None:
-    """Renames a file that is whole and synced to its final name: whoever has mapped the former one keeps that."""
-    os.rename(name + PARTIAL, name, src_dir_fd=folder, dst_dir_fd=folder)
+def rename(folder: int, partial: str, name: str) -> None:
+    """Puts a file that is whole and synced under its final name: whoever has mapped the former one keeps that."""
+    os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
     os.fsync(folder)
 
 
@@ -93,15 +97,33 @@ def write(folder: Path, name: str, content: bytes) -> None:
 
     Raises `ClusterError`.
     """
+    with _replacing(folder, name) as file:
+        file.write(content)
+
+
+def copy(folder: Path, name: str, descriptor: int) -> None:
+    """Copies an open file from its first byte, as a whole or not at all.
+
+    Raises `ClusterError`.
+    """
+    with _replacing(folder, name) as file, os.fdopen(os.dup(descriptor), "rb") as source:
+        source.seek(0)
+        shutil.copyfileobj(source, file, _COPIED)
+
+
+@contextlib.contextmanager
+def _replacing(folder: Path, name: str) -> Iterator[IO[bytes]]:
+    """Gives a new file, which takes the place of the one with this name when it is complete."""
+    partial = f"{component(name)}.{os.getpid()}{PARTIAL}"
     with opened_folder(folder) as within:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(component(name) + PARTIAL, dir_fd=within)
-        descriptor = open_in(within, name + PARTIAL, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            os.unlink(partial, dir_fd=within)
+        descriptor = open_in(within, partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        put_in_place(within, name)
+        rename(within, partial, name)
 
 
 def _refused(name: str, error: OSError) -> ClusterError:

@@ -111,14 +111,14 @@ def test_what_is_on_disk_needs_no_room_when_it_is_fetched_again(store, tmp_path,
 
 def test_files_are_copied_several_at_a_time(store, snapshot, keyed):
     target = store.inner("words")
-    together, put = threading.Barrier(3, timeout=300), type(target.files).put_file
+    together, put = threading.Barrier(3, timeout=300), Folder.put
 
-    def noted(self, *given, **options):
+    def noted(self, name, descriptor):
         together.wait()
-        return put(self, *given, **options)
+        return put(self, name, descriptor)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(target.files), "put_file", noted)
+        patch.setattr(Folder, "put", noted)
         upload(snapshot, target)
     assert target.version() == keyed.version
 
@@ -132,16 +132,16 @@ def test_a_node_without_room_is_said_before_anything_is_fetched(store, tmp_path)
 def test_a_snapshot_is_copied_with_its_manifest_last(store, snapshot, keyed):
     target = store.inner("words")
     order = []
-    put = type(target.files).put_file
+    put = Folder.put
 
-    def noted(self, source, path, *rest, **options):
-        order.append(os.path.basename(path))
+    def noted(self, name, descriptor):
+        order.append(name)
         assert not target.exists("manifest.json")
-        return put(self, source, path, *rest, **options)
+        return put(self, name, descriptor)
 
     sizes = {path.name: path.stat().st_size for path in snapshot.iterdir()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(target.files), "put_file", noted)
+        patch.setattr(Folder, "put", noted)
         assert upload(snapshot, target) == sum(sizes.values())
     assert sorted([*order, "manifest.json"]) == sorted(sizes) and target.version() == keyed.version
     assert upload(snapshot, target) == 0

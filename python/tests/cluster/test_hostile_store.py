@@ -1,5 +1,6 @@
 """A store, a folder or a manifest of an attacker: no file elsewhere is read or written, and no other version is served."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -222,3 +223,29 @@ def test_a_damaged_version_is_fetched_ever_more_seldom(keyed, tmp_path, monkeypa
     for thread in list(gateway._fetching.values()):
         thread.join(300)
     assert not gateway._fetching and "nowhere" in gateway.report()["trouble"]
+
+
+@pytest.mark.parametrize("name", ["matrix.bin", "hint.bin", MANIFEST])
+def test_links_in_a_store_are_not_written_through(keyed, tmp_path, name):
+    victim, target = tmp_path / "victim", tmp_path / "store"
+    victim.write_bytes(b"untouched")
+    target.mkdir()
+    for planted in (name, f"{name}.{os.getpid()}.partial", f"{name}.partial"):
+        if name != MANIFEST or planted != name:
+            (target / planted).symlink_to(victim)
+    with contextlib.suppress(spirea.ClusterError):
+        upload(Path(os.fspath(keyed)), Folder(str(target)))
+    with contextlib.suppress(spirea.ClusterError):
+        Folder(str(target)).write(name, b"evil")
+    assert victim.read_bytes() == b"untouched"
+    (tmp_path / "linked").symlink_to(victim.parent / "elsewhere")
+    (victim.parent / "elsewhere").mkdir()
+    with pytest.raises(spirea.ClusterError, match="link"):
+        Folder(str(tmp_path / "linked")).write("part.arrow", b"evil")
+
+
+def test_a_snapshot_may_be_named_by_a_link_of_the_operator(keyed, tmp_path):
+    (tmp_path / "current").symlink_to(os.fspath(keyed))
+    target = Folder(str(tmp_path / "store"))
+    upload(tmp_path / "current", target)
+    assert target.version() == keyed.version
