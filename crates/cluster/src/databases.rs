@@ -18,7 +18,8 @@ use crate::group::{Group, Patience};
 use crate::placement::{DatabasePlacement, Placement, SnapshotPlacement};
 use crate::rate::Rate;
 use crate::remote::{RemoteShares, Shares};
-use crate::replica::{Expected, ReplicaReport};
+use crate::replica::Expected;
+use crate::report::ReplicaReport;
 use crate::tls::MutualTls;
 
 /// A pause before a snapshot that could not be opened is tried again.

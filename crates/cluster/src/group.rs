@@ -11,7 +11,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::replica::{Ask, Expected, Refusal, Replica, ReplicaReport, ReplicaState};
+use crate::replica::{Ask, Expected, Refusal, Replica};
+use crate::report::{ReplicaReport, ReplicaState};
 use crate::standing::{Offence, SecondOpinions};
 use crate::times::{HedgeBudget, Times};
 use crate::tls::MutualTls;

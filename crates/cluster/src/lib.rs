@@ -16,6 +16,7 @@ mod placement;
 mod rate;
 mod remote;
 mod replica;
+mod report;
 mod stamp;
 mod standing;
 mod status;

@@ -15,7 +15,6 @@ use hyper::rt::Executor;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
-use serde::Serialize;
 use spirea_backend::Share;
 use spirea_engine::{TraceContext, lock};
 use spirea_protocols::{BatchDigest, Partial};
@@ -29,6 +28,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::placement::Address;
+use crate::report::{ReplicaReport, ReplicaState};
 use crate::standing::{Offence, Standing};
 use crate::status::{ShareState, ShareStatus};
 use crate::times::Latest;
@@ -53,20 +53,6 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 const MOST_KNOWN_KEYS: usize = 1 << 20;
 /// The longest queue that a worker is believed to have.
 const MOST_QUEUED: usize = 1 << 16;
-
-/// Whether a replica can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ReplicaState {
-    /// It has not been reached yet.
-    Connecting,
-    /// It answers.
-    Ready,
-    /// It cannot be reached, or is not what it should be.
-    Failed,
-    /// It finishes what it has.
-    Draining,
-}
 
 /// What a replica must serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,33 +147,6 @@ struct Counts {
     asked: AtomicU64,
     hedges: AtomicU64,
     failures: AtomicU64,
-}
-
-/// What there is to say of a replica.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ReplicaReport {
-    pub url: String,
-    pub state: ReplicaState,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
-    /// Why its share's other replicas are asked first, while they are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub avoided: Option<String>,
-    /// Batches that wait there, and that this coordinator waits for.
-    pub queue: usize,
-    pub in_flight: usize,
-    pub p50_ms: Option<f64>,
-    pub p99_ms: Option<f64>,
-    pub requests: u64,
-    pub hedges: u64,
-    pub failures: u64,
-}
-
-impl ReplicaReport {
-    /// Whether it can be asked.
-    pub fn is_ready(&self) -> bool {
-        self.state == ReplicaState::Ready
-    }
 }
 
 /// A worker that serves a share, or should.
