@@ -74,6 +74,7 @@ class _Connection:
         cache: str | os.PathLike[str] | None = None,
         pinned_key: str | None = None,
         accept_weak_prf: bool = False,
+        accept_shared_proxy: bool = False,
         timeout: float = 60.0,
         attempts: int = 5,
         max_hint_bytes: int = 8 << 30,
@@ -95,6 +96,7 @@ class _Connection:
             "cache": None if cache is None else os.fspath(cache),
             "pinned_key": pinned_key,
             "accept_weak_prf": accept_weak_prf,
+            "accept_shared_proxy": accept_shared_proxy,
             "timeout": timeout,
             "attempts": 1 if wait > 0 else attempts,
             "max_hint_bytes": max_hint_bytes,
@@ -189,6 +191,7 @@ class Client(_Connection):
 
     `wait` is how many seconds to wait for a server that is not reachable or still loads; `cache` a folder for hints, the
     user's cache folder without it; `pinned_key` the operator's public key: versions that it did not sign are refused.
+    `accept_shared_proxy` asks two servers over `http://` through one proxy of the environment, which reads both shares.
     `progress` shows, or is told, how far the download of a hint is ("hint"), and how many values of a call there are
     ("look up").
 

@@ -7,7 +7,7 @@ The compiled part: thin classes over the Rust crates. Use the package `spirea`, 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar, final
 
-__all__ = ["__version__", "Client", "Job", "Rates", "Server", "Snapshot", "Source", "build", "forget_all", "plan", "run_command", "stop_all"]
+__all__ = ["__version__", "Client", "Job", "Manifest", "Rates", "Server", "Snapshot", "Source", "build", "forget_all", "plan", "run_command", "stop_all", "verify_beside_matrix"]
 
 __version__: Final[str]
 
@@ -94,6 +94,32 @@ class Job(Generic[_T]):
         """
         Waits without the lock, runs signal handlers meanwhile, and tells `report` the phase, what is done, and of what.
         """
+
+@final
+class Manifest:
+    """
+    A verified manifest of a snapshot.
+    """
+    def coordinator_files(self, /) -> list[tuple[str, int]]:
+        """
+        The name and the length of each file that a coordinator reads beside the manifest.
+        """
+    @property
+    def files(self, /) -> list[tuple[str, int]]:
+        """
+        The name and the length of each file beside the manifest.
+        """
+    @staticmethod
+    def parse(content: bytes) -> Manifest:
+        """
+        Parses and verifies a manifest's file.
+        """
+    def share_files(self, /, index: int, count: int) -> list[tuple[str, int, list[tuple[int, int]], bool]]:
+        """
+        The files that the server of a share reads beside the manifest: name, length, ranges, and whether the file is optional.
+        """
+    @property
+    def version(self, /) -> str: ...
 
 @final
 class Rates:
@@ -210,4 +236,9 @@ def stop_all() -> None:
     """
     Stops all jobs of this process, and waits for a moment until they have ended and nobody waits for them: for the
     interpreter that exits, which would cut off threads that wait for its lock.
+    """
+
+def verify_beside_matrix(folder: str) -> None:
+    """
+    Verifies all files but the matrix of the snapshot in a folder.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _spirea
@@ -65,7 +65,45 @@ def source_of(
             raise OptionError("name at least one column of values with value")
     chosen = ([] if key is None else [key]) + wanted
     rows = len(table) if hasattr(table, "__len__") else 0
-    return _spirea.Source.stream(_chosen(table, columns, chosen), name, rows), wanted
+    return _spirea.Source.stream(_validated(_chosen(table, columns, chosen)), name, rows), wanted
+
+
+class _Validated:
+    """Batches of pyarrow, each validated before it is exported: a capsule of Arrow carries no lengths of buffers, so who takes
+    one cannot do it."""
+
+    def __init__(self, reader: Callable[[], Any]) -> None:
+        self._reader = reader
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        import pyarrow
+
+        reader = self._reader()
+        return pyarrow.RecordBatchReader.from_batches(reader.schema, _batches(reader)).__arrow_c_stream__(requested_schema)
+
+
+def _batches(reader: Any) -> Iterator[Any]:
+    for batch in reader:
+        if not batch.schema.equals(reader.schema):
+            raise TableError("its batches have columns of different types; give all of them one schema")
+        batch.validate(full=True)
+        yield batch
+
+
+def _validated(table: Any) -> Any:
+    """The table, with batches that are validated if pyarrow has them: of other producers, nobody knows the lengths."""
+    module = type(table).__module__.partition(".")[0]
+    pyarrow = sys.modules.get("pyarrow")
+    if module == "pandas":
+        pyarrow = _pyarrow("a data frame of pandas")
+        return _Validated(lambda: pyarrow.Table.from_pandas(table, preserve_index=False).to_reader())
+    if pyarrow is None or module != "pyarrow":
+        return table
+    if isinstance(table, pyarrow.RecordBatchReader):
+        return _Validated(lambda: table)
+    if isinstance(table, pyarrow.RecordBatch):
+        table = pyarrow.Table.from_batches([table])
+    return _Validated(table.to_reader) if isinstance(table, pyarrow.Table) else table
 
 
 def _with_columns(table: Any) -> Any:

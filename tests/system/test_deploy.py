@@ -120,3 +120,22 @@ def test_kuberay_pods(documents, cluster):
                 assert ("PersistentVolumeClaim", claim["claimName"]) in kinds
             elif mapped := volume.get("configMap"):
                 assert ("ConfigMap", mapped["name"]) in kinds
+
+
+def test_kuberay_privileges(documents, cluster):
+    """Ray asks everybody for its token; workers have an account of their own, and no token for Kubernetes."""
+    accounts = {document["metadata"]["name"]: document for document in documents if document["kind"] == "ServiceAccount"}
+    head = cluster["spec"]["headGroupSpec"]["template"]["spec"]
+    workers = [group["template"]["spec"] for group in cluster["spec"]["workerGroupSpecs"]]
+    assert head["serviceAccountName"] not in {pod["serviceAccountName"] for pod in workers}
+    for pod in workers:
+        assert pod["automountServiceAccountToken"] is False
+        assert accounts[pod["serviceAccountName"]]["automountServiceAccountToken"] is False
+    containers = [container for pod in [head, *workers] for container in pod["containers"]]
+    for environment in [*(container["env"] for container in containers), cluster["spec"]["autoscalerOptions"]["env"]]:
+        variables = {variable["name"]: variable for variable in environment}
+        assert variables["RAY_AUTH_MODE"]["value"] == "token"
+        assert "secretKeyRef" in variables["RAY_AUTH_TOKEN"]["valueFrom"]
+    policies = [document["spec"] for document in documents if document["kind"] == "NetworkPolicy"]
+    for role in ("coordinator", "worker"):
+        assert any(policy["podSelector"]["matchLabels"]["role"] == role for policy in policies)

@@ -6,7 +6,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use spirea_client::{
-    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, Progress, Timings, Value, WeakPrf,
+    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, Progress, SharedProxy, Timings, Value,
+    WeakPrf,
 };
 use spirea_protocols::TableKind;
 use spirea_protocols::signature::PublicKey;
@@ -256,6 +257,10 @@ fn client_options(given: &Bound<'_, PyDict>) -> PyResult<Result<ClientOptions, F
         true => WeakPrf::Accept,
         false => WeakPrf::Refuse,
     };
+    let shared_proxy = match given.as_any().get_item("accept_shared_proxy")?.extract()? {
+        true => SharedProxy::Accept,
+        false => SharedProxy::Refuse,
+    };
     Ok(Ok(ClientOptions {
         token: given.as_any().get_item("token")?.extract()?,
         ca: given.as_any().get_item("ca")?.extract()?,
@@ -268,6 +273,7 @@ fn client_options(given: &Bound<'_, PyDict>) -> PyResult<Result<ClientOptions, F
         patience: timeout,
         pinned_key,
         weak_prf,
+        shared_proxy,
         ..default
     }))
 }

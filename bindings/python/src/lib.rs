@@ -5,6 +5,7 @@ mod build;
 mod client;
 mod errors;
 mod job;
+mod manifest;
 mod plan;
 mod server;
 mod source;
@@ -26,6 +27,8 @@ mod _spirea {
     use crate::client::Client;
     #[pymodule_export]
     use crate::job::{Job, forget_all, stop_all};
+    #[pymodule_export]
+    use crate::manifest::{Manifest, verify_beside_matrix};
     #[pymodule_export]
     use crate::plan::{Rates, plan};
     #[pymodule_export]

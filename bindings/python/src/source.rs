@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_array::{Array as _, RecordBatch, RecordBatchReader};
 use arrow_pyarrow::FromPyArrow as _;
+use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use spirea_store::ingest::arrow::BatchRows;
@@ -83,7 +85,29 @@ impl RowTable for Stream {
             Python::try_attach(|py| RecordBatchStreamReader::from_pyarrow_bound(self.table.bind(py)));
         let reader = reader.ok_or_else(|| malformed(EXITS.into()))?;
         let reader = reader.map_err(|error| malformed(format!("it gives no Arrow stream: {error}")))?;
-        Ok(Box::new(BatchRows::new(reader, &self.name, selection, self.rows)?))
+        Ok(Box::new(BatchRows::new(Validated(reader), &self.name, selection, self.rows)?))
+    }
+}
+
+/// Batches of a capsule, validated as far as it says the lengths of their buffers: one of offsets is believed to end where its
+/// last offset does, so the producer must have validated that one.
+struct Validated(RecordBatchStreamReader);
+
+impl Iterator for Validated {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let validated = |batch: RecordBatch| {
+            batch.columns().iter().try_for_each(|column| column.to_data().validate_full())?;
+            Ok(batch)
+        };
+        self.0.next().map(|batch| batch.and_then(validated))
+    }
+}
+
+impl RecordBatchReader for Validated {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
     }
 }
 

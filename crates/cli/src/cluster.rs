@@ -58,6 +58,12 @@ impl FromStr for Place {
     }
 }
 
+fn version(text: &str) -> Result<[u8; 32], String> {
+    blake3::Hash::from_hex(text)
+        .map(Into::into)
+        .map_err(|_| "a version is 64 hexadecimal digits, as spirea inspect prints it".into())
+}
+
 fn time(text: &str) -> Result<Duration, String> {
     parse_time(text)
 }
@@ -68,6 +74,9 @@ pub struct WorkerOptions {
     /// Folder of the snapshot, of which only the bytes that `spirea worker-files` lists need be there.
     #[arg(long, value_name = "DIR")]
     snapshot: PathBuf,
+    /// Version that the snapshot must have, in 64 hexadecimal digits: the worker refuses any other. [default: any]
+    #[arg(long, value_name = "HEX", value_parser = version)]
+    snapshot_version: Option<[u8; 32]>,
     /// Which share it serves: its number, from 0 on, and how many there are, such as 0/4.
     #[arg(long, value_name = "I/N")]
     share: ShareName,
@@ -123,6 +132,7 @@ pub fn worker(options: WorkerOptions) -> anyhow::Result<Status> {
     let memory_bytes = options.keys_memory.unwrap_or(defaults.memory_bytes);
     let config = WorkerConfig {
         snapshot: options.snapshot,
+        version: options.snapshot_version,
         share: options.share.0,
         party: options.party,
         listen: options.listen.address,

@@ -10,7 +10,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value as Json, json};
 use spirea_client::{
-    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, Timings, Value, WeakPrf,
+    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, SharedProxy, Timings, Value, WeakPrf,
 };
 use spirea_protocols::signature::PublicKey;
 
@@ -44,6 +44,9 @@ pub struct Options {
     /// Ask also under a pseudorandom function that has little cryptanalysis behind it.
     #[arg(long)]
     accept_weak_prf: bool,
+    /// Ask two servers over http:// through one proxy of the environment, which can then tell what is looked up.
+    #[arg(long, requires = "other")]
+    accept_shared_proxy: bool,
     /// Look up by position, from 0, in a table without keys.
     #[arg(long, num_args = 1.., conflicts_with_all = ["keys", "keys_from"])]
     index: Vec<u64>,
@@ -144,6 +147,7 @@ fn connect(options: &Options) -> anyhow::Result<HttpClient> {
             cache: options.cache.clone(),
             progress: Some(hint_progress()),
             weak_prf: if options.accept_weak_prf { WeakPrf::Accept } else { WeakPrf::Refuse },
+            shared_proxy: if options.accept_shared_proxy { SharedProxy::Accept } else { SharedProxy::Refuse },
             pinned_key: options.pin_key,
             attempts: if options.wait == 0 { default.attempts } else { 1 },
             connect_timeout: default.connect_timeout.min(timeout),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
-use spirea_client::{ClientError, TransportError, check_address};
+use spirea_client::{ClientError, TransportError, check_address, proxy_for};
 use spirea_protocols::Table;
 use spirea_store::Snapshot;
 use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES, SIGNATURE_FILE};
@@ -51,6 +51,7 @@ impl Remote {
             // A publication gets its response when its version answers: nobody knows how long that takes.
             .timeout_connect(Some(Duration::from_secs(10)))
             .tls_config(tls(self.access.ca.as_deref())?)
+            .proxy(proxy_for(server))
             .build()
             .new_agent();
         let token = self.access.token()?;

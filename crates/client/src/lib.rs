@@ -38,7 +38,10 @@ pub use description::{Description, Hint, PartDescription};
 pub use error::ClientError;
 pub use fetch::{Fetch, PendingFetch};
 #[cfg(feature = "http")]
-pub use http::{ClientOptions, HttpClient, check_address, root_certificates, tls_cause, tls_remedy};
+pub use http::{
+    ClientOptions, HttpClient, SharedProxy, check_address, proxy_for, root_certificates, tls_cause,
+    tls_remedy,
+};
 pub use kept::KeptKeys;
 pub use keys::Keys;
 pub use lender::Lender;

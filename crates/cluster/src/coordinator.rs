@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use crate::databases::{DatabaseReport, Databases, Means, SnapshotReport};
 use crate::group::Patience;
 use crate::placement::{MAX_PLACEMENT_BYTES, Placement, PlacementError};
-use crate::replica::ReplicaReport;
+use crate::report::ReplicaReport;
 use crate::stamp::Stamp;
 use crate::tls::{MutualFiles, MutualTls, MutualTlsError};
 

@@ -18,7 +18,8 @@ use crate::group::{Group, Patience};
 use crate::placement::{DatabasePlacement, Placement, SnapshotPlacement};
 use crate::rate::Rate;
 use crate::remote::{RemoteShares, Shares};
-use crate::replica::{Expected, ReplicaReport};
+use crate::replica::Expected;
+use crate::report::ReplicaReport;
 use crate::tls::MutualTls;
 
 /// A pause before a snapshot that could not be opened is tried again.
@@ -68,6 +69,8 @@ impl Placed {
 /// A snapshot that is placed.
 struct Opened {
     path: PathBuf,
+    /// The version that it must have.
+    version: [u8; 32],
     count: usize,
     replicas: Vec<Vec<String>>,
     stage: Stage,
@@ -151,18 +154,19 @@ impl Databases {
             }
             let mut known = former.remove(name).unwrap_or_default();
             known.append(&mut leaving.remove(name).unwrap_or_default());
-            let take = |SnapshotPlacement { path, shares }: &SnapshotPlacement| {
+            let take = |snapshot: &SnapshotPlacement| {
                 let same = |opened: &Arc<Mutex<Opened>>| {
                     let opened = lock(opened);
-                    opened.path == *path && opened.count == shares.len()
+                    (&opened.path, opened.version, opened.count)
+                        == (&snapshot.path, snapshot.version, snapshot.shares.len())
                 };
                 match known.iter().position(same) {
                     Some(index) => {
                         let opened = known.swap_remove(index);
-                        lock(&opened).place(shares);
+                        lock(&opened).place(&snapshot.shares);
                         opened
                     }
-                    None => self.open(name, path, shares),
+                    None => self.open(name, snapshot),
                 }
             };
             let snapshots = snapshots.iter().map(take).collect();
@@ -229,8 +233,8 @@ impl Databases {
         if let Stage::Refused(_, again) = this.stage
             && now > again
         {
-            let (path, count) = (this.path.clone(), this.count);
-            this.stage = self.begin(name, &path, count, opened);
+            let (path, version, count) = (this.path.clone(), this.version, this.count);
+            this.stage = self.begin(name, (&path, version), count, opened);
             this.connect();
         }
         if this.stage.shares().is_some_and(Shares::are_ready) {
@@ -244,15 +248,17 @@ impl Databases {
         }
     }
 
-    fn open(self: &Arc<Self>, name: &str, path: &Path, replicas: &[Vec<String>]) -> Arc<Mutex<Opened>> {
+    fn open(self: &Arc<Self>, name: &str, snapshot: &SnapshotPlacement) -> Arc<Mutex<Opened>> {
+        let SnapshotPlacement { path, version, shares } = snapshot;
         let opened = Arc::new(Mutex::new(Opened {
-            path: path.into(),
-            count: replicas.len(),
-            replicas: replicas.to_vec(),
+            path: path.clone(),
+            version: *version,
+            count: shares.len(),
+            replicas: shares.clone(),
             stage: Stage::Refused(String::new(), Instant::now()),
             complete: None,
         }));
-        let stage = self.begin(name, path, replicas.len(), &opened);
+        let stage = self.begin(name, (path, *version), shares.len(), &opened);
         let mut this = lock(&opened);
         this.stage = stage;
         this.connect();
@@ -260,8 +266,14 @@ impl Databases {
         opened
     }
 
-    /// Reads a snapshot's manifest, and opens it on a thread of its own.
-    fn begin(self: &Arc<Self>, name: &str, path: &Path, count: usize, opened: &Arc<Mutex<Opened>>) -> Stage {
+    /// Reads the manifest of the placed folder and version, and opens the snapshot on a thread of its own.
+    fn begin(
+        self: &Arc<Self>,
+        name: &str,
+        (path, version): (&Path, [u8; 32]),
+        count: usize,
+        opened: &Arc<Mutex<Opened>>,
+    ) -> Stage {
         let refused = |cause: String| {
             tracing::error!(database = %name, snapshot = %path.display(), %cause, "a snapshot cannot be served");
             Stage::Refused(cause, Instant::now() + REOPEN)
@@ -270,6 +282,13 @@ impl Databases {
             Ok(snapshot) => snapshot,
             Err(error) => return refused(error.to_string()),
         };
+        if snapshot.version() != version {
+            let (found, wanted) = (snapshot.version_hex(), hex(&version));
+            return refused(format!(
+                "{}: the folder has version {found}, and the placement names {wanted}; bring that version there",
+                path.display()
+            ));
+        }
         let found = &snapshot.manifest().name;
         if found != name {
             return refused(format!("it is of the database {found:?}, not of {name:?}"));

@@ -11,7 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::replica::{Ask, Expected, Refusal, Replica, ReplicaReport, ReplicaState};
+use crate::replica::{Ask, Expected, Refusal, Replica};
+use crate::report::{ReplicaReport, ReplicaState};
+use crate::standing::{Offence, SecondOpinions};
 use crate::times::{HedgeBudget, Times};
 use crate::tls::MutualTls;
 
@@ -19,6 +21,43 @@ use crate::tls::MutualTls;
 const PAUSE: Duration = Duration::from_millis(20);
 /// So many replicas may fail at one batch while they go on: what all of them fail at is not theirs to be retried.
 const MOST_FAILURES: usize = 6;
+
+/// A batch is stuck after so many times what is slow, but not before the second one; the third holds where nothing is known.
+const STUCK_FACTOR: u32 = 10;
+const STUCK_LEAST: Duration = Duration::from_secs(1);
+const STUCK_UNKNOWN: Duration = Duration::from_secs(2);
+const STUCK: &str = "it does not get on with a batch";
+const REFUSED_ALONE: &str = "it refused queries that another replica answered";
+
+/// A partial, and the replica that it is of.
+pub(crate) struct Answered {
+    pub partial: Partial,
+    pub replica: Arc<Replica>,
+}
+
+/// The replicas that were asked for a batch.
+#[derive(Default)]
+struct Round {
+    asked: Vec<Arc<Replica>>,
+    /// Those that have not answered.
+    waiting: Vec<Arc<Replica>>,
+    /// Those that refused the content, and why.
+    refused: Vec<(Arc<Replica>, String)>,
+}
+
+impl Round {
+    /// Takes note of a replica that is asked.
+    fn ask(&mut self, replica: Arc<Replica>) -> Arc<Replica> {
+        self.asked.push(Arc::clone(&replica));
+        self.waiting.push(Arc::clone(&replica));
+        replica
+    }
+
+    /// The refusal of the content, if there was one.
+    fn malformed<T>(self) -> Option<Result<T, Refusal>> {
+        self.refused.into_iter().next().map(|(_, detail)| Err(Refusal::Malformed(detail)))
+    }
+}
 
 /// How long a batch waits.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +76,7 @@ pub(crate) struct Group {
     changed: Arc<Notify>,
     times: Mutex<Times>,
     budget: Mutex<HedgeBudget>,
+    opinions: Mutex<SecondOpinions>,
     tls: Arc<MutualTls>,
     runtime: Handle,
 }
@@ -50,6 +90,7 @@ impl Group {
             changed: Arc::clone(changed),
             times: Mutex::default(),
             budget: Mutex::default(),
+            opinions: Mutex::new(SecondOpinions::new(Instant::now())),
             tls: Arc::clone(tls),
             runtime: runtime.clone(),
         }
@@ -93,7 +134,7 @@ impl Group {
         ask: &Ask,
         bytes: usize,
         patience: Patience,
-    ) -> Result<Partial, ProtocolError> {
+    ) -> Result<Answered, ProtocolError> {
         let Patience { mut lost, mut computing } = patience;
         let mut failures = 0;
         lock(&self.budget).earn();
@@ -104,7 +145,7 @@ impl Group {
             computing = computing.saturating_sub(began.elapsed());
             let ended = Instant::now();
             match outcome {
-                Ok(Some(Ok(partial))) => return Ok(partial),
+                Ok(Some(Ok(answered))) => return Ok(answered),
                 Ok(Some(Err(Refusal::Malformed(detail)))) => {
                     return Err(ProtocolError::Malformed { what: "query", detail });
                 }
@@ -122,26 +163,47 @@ impl Group {
         }
     }
 
+    /// What another replica than `but` makes of a batch, if one can be asked and second opinions are left.
+    pub async fn second_opinion(&self, ask: &Ask, bytes: usize, but: &Arc<Replica>) -> Option<Partial> {
+        let other = self.pick(std::slice::from_ref(but))?;
+        if !lock(&self.opinions).pay(Instant::now()) {
+            return None;
+        }
+        timeout(self.stuck_after(ask), other.partial(ask, bytes)).await.ok()?.ok()
+    }
+
     fn unanswered(&self, cause: &str) -> ProtocolError {
         let share = self.expected.share;
         ProtocolError::Unanswered(format!("share {} of {}: {cause}", share.index(), share.count()))
     }
 
+    /// After how long a batch is stuck, so that another replica is asked whatever the budget for second requests says.
+    fn stuck_after(&self, ask: &Ask) -> Duration {
+        lock(&self.times)
+            .slow(ask.queries)
+            .map_or(STUCK_UNKNOWN, |slow| (slow * STUCK_FACTOR).max(STUCK_LEAST))
+    }
+
     /// Asks one replica after another until one answers, each once, and a second one beside a slow one. None if none can be
     /// asked; the last refusal if all that were asked refused.
-    async fn round(&self, ask: &Ask, bytes: usize, failures: &mut usize) -> Option<Result<Partial, Refusal>> {
-        let mut asked: Vec<Arc<Replica>> = Vec::new();
+    async fn round(
+        &self,
+        ask: &Ask,
+        bytes: usize,
+        failures: &mut usize,
+    ) -> Option<Result<Answered, Refusal>> {
+        let mut round = Round::default();
         let mut attempts = FuturesUnordered::new();
         let begin = |replica: Arc<Replica>| async move {
             let began = Instant::now();
             let outcome = replica.partial(ask, bytes).await;
-            (outcome, began.elapsed())
+            (replica, outcome, began.elapsed())
         };
-        let first = self.pick(&asked)?;
-        asked.push(Arc::clone(&first));
-        attempts.push(begin(first));
+        attempts.push(begin(round.ask(self.pick(&[])?)));
         let slow = lock(&self.times).slow(ask.queries);
         let mut hedge_at = slow.map(|slow| Instant::now() + slow);
+        let stuck_after = self.stuck_after(ask);
+        let mut stuck_at = Instant::now() + stuck_after;
         loop {
             let hedge = async {
                 match hedge_at {
@@ -150,48 +212,80 @@ impl Group {
                 }
             };
             tokio::select! {
-                Some((outcome, time)) = attempts.next() => match outcome {
-                    Ok(partial) => {
-                        lock(&self.times).note(ask.queries, time);
-                        return Some(Ok(partial));
-                    }
-                    Err(Refusal::Malformed(detail)) => return Some(Err(Refusal::Malformed(detail))),
-                    Err(refusal) => {
-                        // One that was lost is no sign that the batch is to blame.
-                        if let Refusal::Failed(_) = refusal {
-                            *failures += 1;
+                Some((replica, outcome, time)) = attempts.next() => {
+                    round.waiting.retain(|other| !Arc::ptr_eq(other, &replica));
+                    match outcome {
+                        Ok(partial) => {
+                            lock(&self.times).note(ask.queries, time);
+                            round.refused.iter().for_each(|(liar, _)| liar.offend(Offence::Lie, REFUSED_ALONE));
+                            return Some(Ok(Answered { partial, replica }));
                         }
-                        match self.pick(&asked) {
-                            Some(next) => {
-                                asked.push(Arc::clone(&next));
-                                attempts.push(begin(next));
+                        Err(Refusal::Malformed(detail)) => {
+                            round.refused.push((replica, detail));
+                            let next = self.confirmer(&round);
+                            match next {
+                                Some(next) => attempts.push(begin(round.ask(next))),
+                                None if attempts.is_empty() || round.refused.len() > 1 => return round.malformed(),
+                                None => (),
                             }
-                            None if attempts.is_empty() => return Some(Err(refusal)),
-                            None => (),
+                        }
+                        Err(refusal) => {
+                            // One that was lost is no sign that the batch is to blame.
+                            if let Refusal::Failed(_) = refusal {
+                                *failures += 1;
+                            }
+                            match self.pick(&round.asked) {
+                                Some(next) => attempts.push(begin(round.ask(next))),
+                                None if attempts.is_empty() => return round.malformed().or(Some(Err(refusal))),
+                                None => (),
+                            }
                         }
                     }
-                },
+                }
                 () = hedge => {
                     hedge_at = None;
-                    if let Some(second) = self.pick(&asked)
+                    if let Some(second) = self.pick(&round.asked)
                         && lock(&self.budget).pay()
                     {
                         second.note_hedge();
-                        asked.push(Arc::clone(&second));
-                        attempts.push(begin(second));
+                        attempts.push(begin(round.ask(second)));
+                    }
+                }
+                () = sleep_until(stuck_at.into()) => {
+                    stuck_at = Instant::now() + stuck_after;
+                    match self.pick(&round.asked) {
+                        Some(next) => {
+                            round.waiting.iter().for_each(|stuck| stuck.offend(Offence::Fault, STUCK));
+                            attempts.push(begin(round.ask(next)));
+                        }
+                        None if !round.refused.is_empty() => return round.malformed(),
+                        None => (),
                     }
                 }
             }
         }
     }
 
-    /// The replica with the least to do that can be asked, but for those that were.
+    /// The replica that confirms a refusal of content: one for each round, and as many as are paid for.
+    fn confirmer(&self, round: &Round) -> Option<Arc<Replica>> {
+        if round.refused.len() > 1 {
+            return None;
+        }
+        let next = self.pick(&round.asked)?;
+        lock(&self.opinions).pay(Instant::now()).then_some(next)
+    }
+
+    /// The replica with the least to do that can be asked, but for those that were; those that are avoided come last.
     fn pick(&self, asked: &[Arc<Replica>]) -> Option<Arc<Replica>> {
         let replicas = self.read();
         let free = replicas.iter().filter(|replica| {
             replica.state() == ReplicaState::Ready && !asked.iter().any(|other| Arc::ptr_eq(other, replica))
         });
-        free.min_by(|a, b| a.burden().total_cmp(&b.burden())).cloned()
+        let ranked = free.map(|replica| (replica.rank(), replica));
+        let best = ranked.min_by(|((avoided, burden), _), ((other, more), _)| {
+            avoided.cmp(other).then(burden.total_cmp(more))
+        });
+        best.map(|(_, replica)| Arc::clone(replica))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Replica>>> {

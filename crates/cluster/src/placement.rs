@@ -34,6 +34,9 @@ pub struct DatabasePlacement {
 pub struct SnapshotPlacement {
     /// The folder with what the coordinator needs of it: all files but the matrix.
     pub path: PathBuf,
+    /// The version that the folder must have: the coordinator refuses any other.
+    #[serde(with = "spirea_protocols::hex")]
+    pub version: [u8; 32],
     /// Of each share, in order, the addresses of its replicas, such as `https://worker-3:7000`; none while there are none.
     pub shares: Vec<Vec<String>>,
 }
@@ -66,7 +69,7 @@ impl Placement {
                 return wrong(format!("there are two databases called {name:?}"));
             }
             let mut paths = BTreeSet::new();
-            for SnapshotPlacement { path, shares } in snapshots {
+            for SnapshotPlacement { path, shares, .. } in snapshots {
                 let path = path.display().to_string();
                 if !paths.insert(path.clone()) {
                     return wrong(format!("database {name:?} has {path} twice"));
@@ -116,7 +119,10 @@ mod tests {
     use super::*;
 
     fn snapshot(shares: &str) -> String {
-        format!(r#"{{"databases":[{{"name":"words","snapshots":[{{"path":"/a","shares":{shares}}}]}}]}}"#)
+        let version = "0".repeat(64);
+        format!(
+            r#"{{"databases":[{{"name":"words","snapshots":[{{"path":"/a","version":"{version}","shares":{shares}}}]}}]}}"#
+        )
     }
 
     #[test]
@@ -136,7 +142,15 @@ mod tests {
                 "two databases",
             ),
             (json.replace("\"shares\"", "\"share\""), "unknown field"),
-            (json.replace("]}]}]}", r#"]},{"path":"/a","shares":[[]]}]}]}"#), "twice"),
+            (json.replace(r#""version":"0000"#, r#""version":"000"#), "cannot be used"),
+            (json.replace(r#""version""#, r#""edition""#), "unknown field"),
+            (
+                json.replace(
+                    "]}]}]}",
+                    &format!(r#"]}},{{"path":"/a","version":"{}","shares":[[]]}}]}}]}}"#, "1".repeat(64)),
+                ),
+                "twice",
+            ),
             (String::new(), "cannot be used"),
         ] {
             let error = Placement::from_json(wrong.as_bytes()).unwrap_err().to_string();

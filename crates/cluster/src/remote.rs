@@ -11,9 +11,12 @@ use spirea_protocols::{BatchDigest, Partial, PreparedKeys, ProtocolError, Query,
 use spirea_wire::ShareRequest;
 use tokio::runtime::Handle;
 
-use crate::group::{Group, Patience};
+use crate::group::{Answered, Group, Patience};
 use crate::rate::Rate;
-use crate::replica::Ask;
+use crate::replica::{Ask, Replica};
+use crate::standing::Offence;
+
+const NO_COMBINING: &str = "its partials do not combine with those of other shares, and another replica's do";
 
 /// The shares of a snapshot on other machines.
 pub(crate) struct RemoteShares {
@@ -90,13 +93,47 @@ impl RemoteShares {
         })
     }
 
-    async fn partials(&self, ask: &Ask) -> Result<Vec<Partial>, ProtocolError> {
+    async fn partials(&self, ask: &Ask) -> Result<Vec<Answered>, ProtocolError> {
         let count = self.shares.groups.len();
         let asked = self.shares.groups.iter().enumerate().map(|(index, group)| async move {
             let bytes = self.joins.partial_bytes(Share::new(index, count)?, ask.queries);
             group.partial(ask, bytes, self.patience).await
         });
         try_join_all(asked).await
+    }
+
+    /// Makes answers of partials that did not combine, with those of other replicas in place of some: the replicas that these
+    /// contradict are asked last from now on.
+    ///
+    /// # Errors
+    /// `error` if no other replicas are to be had, or agree: then a query is to blame.
+    fn combine_others(
+        &self,
+        ask: &Ask,
+        joined: &[Query<'_>],
+        (mut partials, replicas): (Vec<Partial>, Vec<Arc<Replica>>),
+        error: ProtocolError,
+    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let count = self.shares.groups.len();
+        let mut contradicted = Vec::new();
+        for (index, (group, replica)) in self.shares.groups.iter().zip(&replicas).enumerate() {
+            let bytes = self.joins.partial_bytes(Share::new(index, count)?, ask.queries);
+            let Some(other) = self.runtime.block_on(group.second_opinion(ask, bytes, replica)) else {
+                continue;
+            };
+            if other.as_bytes() == partials[index].as_bytes() {
+                continue;
+            }
+            partials[index] = other;
+            contradicted.push(replica);
+            if let Ok(answers) = self.joins.combine(joined, &partials) {
+                contradicted.iter().for_each(|replica| replica.offend(Offence::Lie, NO_COMBINING));
+                return Ok(answers);
+            }
+        }
+        let urls: Vec<&str> = replicas.iter().map(|replica| replica.url()).collect();
+        tracing::warn!(%error, ?urls, "partials do not combine");
+        Err(error)
     }
 }
 
@@ -135,13 +172,18 @@ impl Responder for RemoteShares {
         let keys: Vec<Option<&RemoteKeys>> =
             queries.iter().map(|query| query.keys.map(of_remote).transpose()).collect::<Result<_, _>>()?;
         let ask = self.ask(queries, &keys)?;
-        let partials = self.runtime.block_on(self.partials(&ask))?;
+        let answered = self.runtime.block_on(self.partials(&ask))?;
+        let found: (Vec<Partial>, Vec<Arc<Replica>>) =
+            answered.into_iter().map(|Answered { partial, replica }| (partial, replica)).unzip();
         let joined: Vec<Query<'_>> = queries
             .iter()
             .zip(&keys)
             .map(|(query, keys)| Query { bytes: query.bytes, keys: keys.map(|keys| &keys.joining) })
             .collect();
-        let answers = self.joins.combine(&joined, &partials)?;
+        let answers = match self.joins.combine(&joined, &found.0) {
+            Ok(answers) => answers,
+            Err(error) => self.combine_others(&ask, &joined, found, error)?,
+        };
         lock(&self.shares.answered).count(Instant::now(), queries.len());
         Ok(answers)
     }

@@ -2,7 +2,7 @@
 //! it has answered what it was asked.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,7 +15,6 @@ use hyper::rt::Executor;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
-use serde::Serialize;
 use spirea_backend::Share;
 use spirea_engine::{TraceContext, lock};
 use spirea_protocols::{BatchDigest, Partial};
@@ -29,6 +28,8 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::placement::Address;
+use crate::report::{ReplicaReport, ReplicaState};
+use crate::standing::{Offence, Standing};
 use crate::status::{ShareState, ShareStatus};
 use crate::times::Latest;
 use crate::tls::{HTTP_2, MutualTls};
@@ -50,20 +51,8 @@ const STREAM_WINDOW: u32 = 16 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 /// What is remembered of keys that a worker has; it is asked again where more than that are forgotten.
 const MOST_KNOWN_KEYS: usize = 1 << 20;
-
-/// Whether a replica can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ReplicaState {
-    /// It has not been reached yet.
-    Connecting,
-    /// It answers.
-    Ready,
-    /// It cannot be reached, or is not what it should be.
-    Failed,
-    /// It finishes what it has.
-    Draining,
-}
+/// The longest queue that a worker is believed to have.
+const MOST_QUEUED: usize = 1 << 16;
 
 /// What a replica must serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,8 +138,7 @@ struct Link {
     /// Keys that it has been given.
     known: HashSet<[u8; 32]>,
     latest: Latest,
-    /// What it takes, smoothed.
-    usual: Duration,
+    standing: Standing,
 }
 
 /// Counts of what was asked of a replica.
@@ -159,31 +147,6 @@ struct Counts {
     asked: AtomicU64,
     hedges: AtomicU64,
     failures: AtomicU64,
-    in_flight: AtomicUsize,
-}
-
-/// What there is to say of a replica.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ReplicaReport {
-    pub url: String,
-    pub state: ReplicaState,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
-    /// Batches that wait there, and that this coordinator waits for.
-    pub queue: usize,
-    pub in_flight: usize,
-    pub p50_ms: Option<f64>,
-    pub p99_ms: Option<f64>,
-    pub requests: u64,
-    pub hedges: u64,
-    pub failures: u64,
-}
-
-impl ReplicaReport {
-    /// Whether it can be asked.
-    pub fn is_ready(&self) -> bool {
-        self.state == ReplicaState::Ready
-    }
 }
 
 /// A worker that serves a share, or should.
@@ -213,7 +176,7 @@ impl Replica {
             queue: 0,
             known: HashSet::new(),
             latest: Latest::default(),
-            usual: Duration::ZERO,
+            standing: Standing::default(),
         };
         let replica = Arc::new(Self {
             url: url.into(),
@@ -243,11 +206,22 @@ impl Replica {
         self.link().state
     }
 
-    /// What to expect of asking it: how many batches are before, times what one takes.
-    pub fn burden(&self) -> f64 {
-        let link = self.link();
-        let before = link.queue.max(self.counts.in_flight.load(Ordering::Relaxed)) + 1;
-        before as f64 * link.usual.as_secs_f64().max(1e-6)
+    /// Whether others come first, and what to expect of asking it, in seconds.
+    pub fn rank(&self) -> (bool, f64) {
+        let (link, now) = (self.link(), Instant::now());
+        (link.standing.avoided(now).is_some(), link.standing.burden(link.queue, now))
+    }
+
+    /// Puts its share's other replicas first for a while.
+    pub fn offend(&self, offence: Offence, why: &str) {
+        self.link().standing.offend(offence, why, Instant::now());
+        if offence == Offence::Lie {
+            tracing::warn!(replica = %self.url, %why, "others are asked first");
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.link().standing.in_flight()
     }
 
     /// Notes that it is asked beside another one that is slow.
@@ -264,8 +238,9 @@ impl Replica {
             url: self.url.clone(),
             state: link.state,
             cause: link.cause.clone(),
+            avoided: link.standing.avoided(Instant::now()).map(Into::into),
             queue: link.queue,
-            in_flight: self.counts.in_flight.load(Ordering::Relaxed),
+            in_flight: link.standing.in_flight(),
             p50_ms: millis(0.5),
             p99_ms: millis(0.99),
             requests: count(&self.counts.asked),
@@ -280,11 +255,7 @@ impl Replica {
         let outcome = self.try_partial(ask, bytes).await;
         match &outcome {
             Ok(_) => in_flight.answered(),
-            Err(Refusal::Lost(cause) | Refusal::Failed(cause)) => {
-                self.counts.failures.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(replica = %self.url, %cause, "a replica gave no partial");
-            }
-            Err(Refusal::Busy | Refusal::Malformed(_)) => (),
+            Err(refusal) => in_flight.refused(refusal),
         }
         outcome
     }
@@ -432,7 +403,7 @@ impl Replica {
         if self.state() == ReplicaState::Draining {
             self.link().sender = None;
             let answered = async {
-                while self.counts.in_flight.load(Ordering::Relaxed) > 0 {
+                while self.in_flight() > 0 {
                     sleep(POLL).await;
                 }
             };
@@ -497,7 +468,8 @@ impl Replica {
 
     /// Whether it is asked nothing more, and has answered what it was asked.
     fn is_done_with(&self) -> bool {
-        self.link().left && self.counts.in_flight.load(Ordering::Relaxed) == 0
+        let link = self.link();
+        link.left && link.standing.in_flight() == 0
     }
 
     /// Takes note of how it does.
@@ -511,9 +483,9 @@ impl Replica {
             return;
         }
         let before = link.state;
-        (link.state, link.cause, link.queue) = (state, None, status.queue + status.running);
-        // One that was slow is tried again after a while.
-        link.usual = link.usual.mul_f64(0.98);
+        let queued = status.queue.min(MOST_QUEUED) + status.running.min(1);
+        (link.state, link.cause, link.queue) = (state, None, queued);
+        link.standing.heard();
         link.sender.get_or_insert_with(|| sender.clone());
         drop(link);
         if before != state {
@@ -569,31 +541,49 @@ fn told(error: &hyper::Error) -> String {
     }
 }
 
-/// A request that has no response yet. Given up, it was at least as slow as it has been.
+/// A request that has no response yet. Dropped without one, nobody waits for it any more.
 struct InFlight<'a> {
     replica: &'a Replica,
     began: Instant,
+    batch: u64,
 }
 
 impl<'a> InFlight<'a> {
     fn new(replica: &'a Replica) -> Self {
         replica.counts.asked.fetch_add(1, Ordering::Relaxed);
-        replica.counts.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self { replica, began: Instant::now() }
+        let began = Instant::now();
+        let batch = replica.link().standing.began(began);
+        Self { replica, began, batch }
     }
 
     fn answered(&self) {
-        let time = self.began.elapsed();
-        self.replica.link().latest.note(time);
+        let mut link = self.replica.link();
+        link.latest.note(self.began.elapsed());
+        link.standing.answered(self.batch, Instant::now());
+    }
+
+    fn refused(&self, refusal: &Refusal) {
+        let replica = self.replica;
+        replica.link().standing.refused(self.batch);
+        match refusal {
+            Refusal::Lost(cause) | Refusal::Failed(cause) => {
+                replica.counts.failures.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(replica = %replica.url, %cause, "a replica gave no partial");
+            }
+            Refusal::Busy | Refusal::Malformed(_) => (),
+        }
+        match refusal {
+            Refusal::Failed(cause) => replica.offend(Offence::Fault, cause),
+            Refusal::Busy => replica.offend(Offence::Fault, "it has too much to do"),
+            // A connection that is lost says so itself, and a refusal of content may be right.
+            Refusal::Lost(_) | Refusal::Malformed(_) => (),
+        }
     }
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.replica.counts.in_flight.fetch_sub(1, Ordering::Relaxed);
-        let mut link = self.replica.link();
-        let time = self.began.elapsed();
-        link.usual = if link.usual.is_zero() { time } else { link.usual.mul_f64(0.8) + time.mul_f64(0.2) };
+        self.replica.link().standing.given_up(self.batch, Instant::now());
     }
 }
 

@@ -35,10 +35,16 @@ class Worker(Work):
     """A worker on the node that Ray chose."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task, get_node_ip_address())
+        node = ray.get_runtime_context().get_node_id()
+        super().__init__(task, _address(node) or get_node_ip_address())
 
     def report(self) -> dict[str, Any]:
         return super().report() | {"node": ray.get_runtime_context().get_node_id()}
+
+
+def _address(node: str) -> str | None:
+    """The address of a node of the Ray."""
+    return next((each["NodeManagerAddress"] for each in ray.nodes() if each["NodeID"] == node), None)
 
 
 @dataclass
@@ -68,6 +74,14 @@ class Hands:
         """What a worker said last."""
         hand = self._hands.get(number)
         return {} if hand is None else hand.report
+
+    def host(self, number: int) -> str | None:
+        """The address of the node where Ray placed a worker, whatever the worker says; none while it has no place."""
+        hand = self._hands.get(number)
+        if hand is None:
+            return None
+        node = placement_group_table(hand.place).get("bundles_to_node_id", {}).get(0)
+        return _address(node) if node else None
 
     def start(self, action: Start) -> None:
         """Asks Ray for a place on a node that has no other replica of the share, and for a worker there."""

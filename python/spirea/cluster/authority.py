@@ -23,6 +23,8 @@ from ..errors import ClusterError
 
 WORKERS = "workers"
 COORDINATORS = "coordinators"
+COORDINATOR = "spirea-coordinator"
+"""The name in the coordinator's certificate."""
 ROLES = (WORKERS, COORDINATORS)
 
 _AUTHORITY_LIFE = datetime.timedelta(days=3650)
@@ -56,6 +58,13 @@ def _named(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
+def _alternative(host: str) -> x509.SubjectAlternativeName:
+    try:
+        return x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+    except ValueError:
+        return x509.SubjectAlternativeName([x509.DNSName(host)])
+
+
 @dataclass(frozen=True)
 class Request:
     """A key that was made here, and the request to sign it, which may travel."""
@@ -67,13 +76,8 @@ class Request:
 def request(host: str) -> Request:
     """A fresh key, and a request for a certificate of this address or name."""
     key = ec.generate_private_key(ec.SECP256R1())
-    alternative: x509.GeneralName
-    try:
-        alternative = x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        alternative = x509.DNSName(host)
     builder = x509.CertificateSigningRequestBuilder().subject_name(_named("spirea"))
-    builder = builder.add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
+    builder = builder.add_extension(_alternative(host), critical=False)
     signed = builder.sign(key, hashes.SHA256())
     return Request(_pem(key), signed.public_bytes(serialization.Encoding.PEM))
 
@@ -108,13 +112,17 @@ class Authority:
         write_secret(key_file, _pem(key))
         _write(certificate_file, signed.public_bytes(serialization.Encoding.PEM), 0o644)
 
-    def sign(self, request: bytes, life: float) -> bytes:
-        """The certificate of a request, good for `life` seconds.
+    def sign(self, request: bytes, life: float, host: str) -> bytes:
+        """The certificate of a request's key for this address or name, good for `life` seconds. Names in the request do not
+        count.
 
-        Raises `ClusterError` for a request that its own key did not sign, or that asks for anything but one address.
+        Raises `ClusterError` for a request that its own key did not sign, or that asks for more than one address.
         """
-        asked = x509.load_pem_x509_csr(request)
-        names = asked.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        try:
+            asked = x509.load_pem_x509_csr(request)
+            names = asked.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        except (ValueError, x509.ExtensionNotFound) as error:
+            raise ClusterError(f"a request to sign cannot be read; it was refused: {error}") from error
         if not asked.is_signature_valid or len(asked.extensions) != 1 or len(names.value) != 1:
             raise ClusterError("a request to sign is not one that a worker makes; it was refused")
         now = datetime.datetime.now(datetime.UTC)
@@ -124,7 +132,7 @@ class Authority:
             raise ClusterError("a request to sign has a key of another kind; it was refused")
         builder = x509.CertificateBuilder(self._certificate.subject, _named(self._role), public, x509.random_serial_number())
         builder = builder.not_valid_before(now - _SKEW).not_valid_after(until)
-        builder = builder.add_extension(names.value, critical=False)
+        builder = builder.add_extension(_alternative(host), critical=False)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(signs=False), critical=True)
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if self._role == WORKERS else ExtendedKeyUsageOID.CLIENT_AUTH

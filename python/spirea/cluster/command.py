@@ -15,7 +15,7 @@ from ..errors import ClusterError, SpireaError
 from . import config as configs
 from . import status as statuses
 from .config import Config, Database
-from .files import Folder, upload
+from .files import Folder, masked, shown, upload
 from .reader import size_of
 
 _ROUND = 0.5
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         code: int = parsed.run(parsed)
         return code
     except SpireaError as error:
-        print(f"spirea: {error}", file=sys.stderr)
+        print(f"spirea: {masked(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -156,21 +156,19 @@ def _ask(reference: Any) -> Any:
         raise ClusterError("the controller does not answer; Ray starts it again, try again in a moment") from error
 
 
-def _stored(config: Config, name: str, snapshot: str) -> str:
-    """The URL of a snapshot that all nodes reach: it is copied into the store unless it lies there."""
+def _stored(config: Config, name: str, snapshot: str) -> tuple[str, str]:
+    """The URL of a snapshot that all nodes reach, and its version: it is copied into the store unless it lies there."""
     source, store = Folder(snapshot), Folder(config.store)
     version = source.version()
     if source.url.startswith(store.url + "/"):
-        return source.url
+        return source.url, version
     target = store.inner(f"{name}/{version}")
     if "://" in snapshot:
-        raise ClusterError(
-            f"{snapshot}: it is not in the store, {config.store}; copy it there, or give a folder of this machine"
-        )
+        raise ClusterError(f"{source}: it is not in the store, {store}; copy it there, or give a folder of this machine")
     copied = upload(Path(snapshot), target, _telling(f"{name}: copy to the store"))
     if copied:
-        print(f"{name}: copied {statuses.size(copied)} to {target.url}")
-    return target.url
+        print(f"{name}: copied {statuses.size(copied)} to {target}")
+    return target.url, version
 
 
 def _telling(what: str) -> Callable[[int, int], None]:
@@ -213,7 +211,7 @@ def _up(parsed: argparse.Namespace) -> int:
     from .actors import CONTROLLER
     from .controller import Controller
 
-    urls = {database.name: _stored(config, database.name, database.snapshot) for database in config.databases}
+    stored = {database.name: _stored(config, database.name, database.snapshot) for database in config.databases}
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     options = {
         "name": CONTROLLER,
@@ -227,14 +225,15 @@ def _up(parsed: argparse.Namespace) -> int:
     }
     controller = ray.remote(Controller).options(**options).remote(config)
     _ask(controller.configure.remote(config))
-    versions = {name: _ask(controller.publish.remote(name, url)) for name, url in urls.items()}
+    for name, (url, version) in stored.items():
+        _ask(controller.publish.remote(name, url, version))
     status = _await(
         config,
         parsed.wait,
-        lambda status: all(statuses.serving(status, name, version) for name, version in versions.items()),
+        lambda status: all(statuses.serving(status, name, version) for name, (_, version) in stored.items()),
         "the cluster",
     )
-    for name, version in versions.items():
+    for name, (_, version) in stored.items():
         print(f"{name}: version {version} answers at {status['listen']}")
     return 0
 
@@ -256,7 +255,7 @@ def _build(parsed: argparse.Namespace) -> int:
         parsed.input, Folder(config.store), Path(config.work) / config.name / "build", name=parsed.name, key=parsed.key,
         values=parsed.value, telling=tell, protocol=parsed.protocol, proofs=parsed.proofs,
     )  # fmt: skip
-    print(f"{parsed.name}: version {version} is at {url}")
+    print(f"{parsed.name}: version {version} is at {shown(url)}")
     return 0
 
 
@@ -317,8 +316,8 @@ def _publish(parsed: argparse.Namespace) -> int:
     if database is None:
         raise ClusterError(f"{parsed.config} has no database {parsed.database}; name one of its databases")
     snapshot = parsed.snapshot if "://" in parsed.snapshot else str(Path(parsed.snapshot).resolve())
-    url = _stored(config, database.name, snapshot)
-    version = _ask(controller.publish.remote(database.name, url))
+    url, version = _stored(config, database.name, snapshot)
+    _ask(controller.publish.remote(database.name, url, version))
     _await(config, parsed.wait, lambda status: statuses.serving(status, database.name, version), f"version {version}")
     print(f"{database.name}: version {version} answers")
     return 0

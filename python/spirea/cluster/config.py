@@ -137,6 +137,8 @@ class Operations:
     """The page, the state and the metrics of the whole cluster, without secrets and without a way to change it."""
 
     listen: str = setting(socket, "127.0.0.1:7082")
+    hosts: tuple[str, ...] = setting(texts, ())
+    """Names under which browsers and scrapers ask, beside addresses and localhost."""
 
 
 def _databases(place: Place) -> tuple[Database, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 import traceback
@@ -18,10 +17,9 @@ from . import actors, authority, scrape, state, status
 from . import config as configs
 from .authority import Authority
 from .config import Config
-from .files import MANIFEST, Folder
+from .files import Folder, Manifest, masked
 from .pages import Pages
 from .state import State
-from .work import wanted_files
 
 _PATIENCE = 5.0
 _MEMORY = (1.1, 512 << 20)
@@ -55,7 +53,8 @@ class Controller:
         self._placed: dict[str, Any] | None = None
         self._trouble = ""
         self._ended = threading.Event()
-        self._pages = Pages(self._config.operations.listen, self.status, self.metrics)
+        operations = self._config.operations
+        self._pages = Pages(operations.listen, self.status, self.metrics, operations.hosts)
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
         self._thread.start()
 
@@ -65,30 +64,24 @@ class Controller:
             self._config = self._hands.config = config
             authority.write_secret(self._latest, configs.to_json(config).encode())
 
-    def publish(self, name: str, url: str) -> str:
-        """Has the snapshot in a folder that all nodes reach take the place of what is served; returns its version.
+    def publish(self, name: str, url: str, version: str) -> None:
+        """Has a version, whose snapshot is in a folder that all nodes reach, take the place of what is served.
 
         Raises `ClusterError`.
         """
         database = self._config.database(name)
         if database is None:
             raise ClusterError(f"there is no database {name}; add it to the configuration, and give `cluster up` again")
-        source = Folder(url)
-        version = source.version()
-        memory = self._memory(source, version, database.shards)
+        memory = self._memory(Folder(url).published(version), database.shards)
         with self._lock:
             if state.publish(self._state, database, version, url, memory, time.time()):
                 self._keep()
-        return version
 
-    def _memory(self, source: Folder, version: str, shards: int) -> list[int]:
+    def _memory(self, manifest: Manifest, shards: int) -> list[int]:
         """Bytes that the worker of each share is given."""
         given = self._config.workers.memory
-        folder = self._folder / "versions" / version[:16]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MANIFEST).write_bytes(source.read(MANIFEST))
         factor, more = _MEMORY
-        shares = wanted_files(folder, range(shards), shards)
+        shares = [manifest.share(share, shards) for share in range(shards)]
         return [given or int(sum(file.bytes() for file in files) * factor) + more for files in shares]
 
     def down(self) -> None:
@@ -132,7 +125,8 @@ class Controller:
                 self._trouble = ""
             except Exception as error:
                 # Whatever it was, the next round may find it gone; who looks at the status is told.
-                self._trouble = str(error) if isinstance(error, ClusterError) else traceback.format_exc(limit=4)
+                said = str(error) if isinstance(error, ClusterError) else traceback.format_exc(limit=4)
+                self._trouble = masked(said)
             self._ended.wait(max(0.0, self._config.timing.tick - (time.monotonic() - started)))
 
     def _tick(self) -> None:
@@ -172,7 +166,8 @@ class Controller:
             if version not in standing["folders"]:
                 self._gateway.prepare.remote(version, url)
         if standing["request"] is not None:
-            self._certify(self._gateway.certify, authority.COORDINATORS, standing["request"])
+            signed = self._signed(authority.COORDINATORS, standing["request"], authority.COORDINATOR)
+            self._gateway.certify.remote(*signed)
         try:
             said = ray.get(self._gateway.asked.remote("/v1/placement"), timeout=_PATIENCE)
             self._coordinator = json.loads(said)
@@ -181,28 +176,33 @@ class Controller:
             self._coordinator = {"error": str(cause)}
 
     def _sign(self, numbers: list[int]) -> None:
-        """Signs what workers want signed: they are who Ray says they are."""
+        """Signs what workers want signed, each for the address where Ray placed it.
+
+        Raises `ClusterError` for requests that were refused, when all others are signed.
+        """
+        refused = []
         for number in numbers:
-            if (request := self._hands.report(number).get("request")) is not None:
-                certificate, trusted = self._signed(authority.WORKERS, request)
-                self._hands.certify(number, certificate, trusted)
+            request, host = self._hands.report(number).get("request"), self._hands.host(number)
+            if request is None or host is None:
+                continue
+            try:
+                certificate, trusted = self._signed(authority.WORKERS, request, host)
+            except ClusterError as error:
+                refused.append(f"worker {number}: {error}")
+                continue
+            self._hands.certify(number, certificate, trusted)
+        if refused:
+            raise ClusterError("; ".join(refused))
 
-    def _certify(self, method: Any, role: str, request: bytes) -> None:
-        method.remote(*self._signed(role, request))
-
-    def _signed(self, role: str, request: bytes) -> tuple[bytes, bytes]:
+    def _signed(self, role: str, request: bytes, host: str) -> tuple[bytes, bytes]:
         other = authority.WORKERS if role == authority.COORDINATORS else authority.COORDINATORS
-        certificate = self._authorities[role].sign(request, self._config.timing.certificates)
+        certificate = self._authorities[role].sign(request, self._config.timing.certificates, host)
         return certificate, self._authorities[other].certificate
 
     def _keep(self) -> None:
         text = self._state.to_json()
         if text == self._text:
             return
-        partial = self._kept.with_suffix(".partial")
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(self._kept)
+        # It holds the URLs of snapshots, which may hold keys of a store.
+        authority.write_secret(self._kept, text.encode())
         self._text = text

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import posixpath
+import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,13 @@ from typing import Any
 
 import fsspec
 
+from .. import _spirea
 from ..errors import ClusterError
+from . import local
 
 MANIFEST = "manifest.json"
-MATRIX = "matrix.bin"
+SIGNATURE = "signature.json"
+GROUPS = "matrix.groups"
 _PIECE = 16 << 20
 """Bytes that are fetched, and noted as fetched, at once."""
 _PARALLEL = 8
@@ -37,18 +40,47 @@ class Wanted:
     ranges: tuple[tuple[int, int], ...]
     optional: bool = False
 
-    @classmethod
-    def all_of(cls, said: str) -> tuple[Wanted, ...]:
-        """What `spirea worker-files --json` says."""
-        files = json.loads(said)["files"]
-        return tuple(
-            cls(file["path"], file["size"], tuple((a, b) for a, b in file["ranges"]), file.get("optional", False))
-            for file in files
-        )
+    def __post_init__(self) -> None:
+        local.component(self.path)
 
     def bytes(self) -> int:
         """Bytes of all ranges."""
         return sum(end - start for start, end in self.ranges)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A snapshot's manifest: the bytes that were read once, and what the verified ones say."""
+
+    content: bytes
+    verified: _spirea.Manifest
+
+    @classmethod
+    def of(cls, content: bytes, place: str) -> Manifest:
+        """Verifies a manifest's bytes.
+
+        Raises `ClusterError` that names the place.
+        """
+        try:
+            return cls(content, _spirea.Manifest.parse(content))
+        except ClusterError as error:
+            raise ClusterError(f"{place}/{MANIFEST}: {error}; build or publish the snapshot again") from error
+
+    @property
+    def version(self) -> str:
+        """The snapshot's version, in 64 hexadecimal digits."""
+        return self.verified.version
+
+    def share(self, share: int, shards: int) -> tuple[Wanted, ...]:
+        """What the worker of a share needs beside the manifest."""
+        return tuple(
+            Wanted(path, size, tuple(ranges), optional)
+            for path, size, ranges, optional in self.verified.share_files(share, shards)
+        )
+
+    def beside_matrix(self) -> tuple[Wanted, ...]:
+        """What the coordinator needs beside the manifest: all files but the database."""
+        return tuple(Wanted(path, size, ((0, size),)) for path, size in self.verified.coordinator_files())
 
 
 def shown(url: str) -> str:
@@ -60,6 +92,15 @@ def shown(url: str) -> str:
     return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
 
 
+_USER = re.compile(r"(\w://)[^/\s'\"]*@")
+_QUERY = re.compile(r"(\w://[^\s'\"?]+)\?[^\s'\"]*")
+
+
+def masked(text: str) -> str:
+    """A text of others, such as an error of a store, with its URLs as they may be shown."""
+    return _QUERY.sub(r"\1", _USER.sub(r"\1", text))
+
+
 class Folder:
     """A folder by its path or URL: `/srv/words`, `s3://bucket/words`, `gs://bucket/words`."""
 
@@ -68,7 +109,8 @@ class Folder:
         try:
             self._files, self._root = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:
-            raise ClusterError(f"{shown(url)}: {error}") from error
+            raise ClusterError(f"{shown(url)}: {masked(str(error))}") from error
+        self._is_local = isinstance(self._files, fsspec.get_filesystem_class("file"))
         # What is remembered of a folder would hide what another node has put there.
         self._files.use_listings_cache = False
 
@@ -76,12 +118,23 @@ class Folder:
         return shown(self.url)
 
     def inner(self, name: str) -> Folder:
-        """A folder in it."""
-        return Folder(f"{self.url}/{name}")
+        """A folder in it, by one name or several with slashes between them.
+
+        Raises `ClusterError` for a name that is none.
+        """
+        return Folder("/".join([self.url, *map(local.component, name.split("/"))]))
+
+    @property
+    def root(self) -> str:
+        """Its path, as its file system has it."""
+        return str(self._root)
 
     def path(self, name: str) -> str:
-        """A file's path, as its file system has it."""
-        return posixpath.join(self._root, name)
+        """A file's path, as its file system has it.
+
+        Raises `ClusterError` for a name that is more than one component.
+        """
+        return posixpath.join(self._root, local.component(name))
 
     @property
     def files(self) -> Any:
@@ -99,9 +152,18 @@ class Folder:
         Raises `ClusterError` if it cannot be read.
         """
         try:
-            content: bytes = self._files.cat_file(self.path(name))
+            return self._bytes(name, None, None)
         except OSError as error:
-            raise ClusterError(f"{self}/{name}: it cannot be read: {error}") from error
+            raise ClusterError(f"{self}/{name}: it cannot be read: {masked(str(error))}") from error
+
+    def _bytes(self, name: str, start: int | None, end: int | None) -> bytes:
+        path = self.path(name)
+        if self._is_local:
+            # The file system's own call would follow a link.
+            with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW)) as file:
+                file.seek(start or 0)
+                return file.read(-1 if end is None else end - (start or 0))
+        content: bytes = self._files.cat_file(path, start=start, end=end)
         return content
 
     def write(self, name: str, content: bytes) -> None:
@@ -109,12 +171,17 @@ class Folder:
         path = self.path(name)
         with contextlib.suppress(OSError, NotImplementedError):
             self._files.makedirs(posixpath.dirname(path), exist_ok=True)
-        if isinstance(self._files, fsspec.get_filesystem_class("file")):
-            partial = f"{path}.{os.getpid()}.partial"
-            Path(partial).write_bytes(content)
-            os.rename(partial, path)
+        if self._is_local:
+            local.write(Path(self._root), name, content)
         else:
             self._files.pipe_file(path, content)
+
+    def put(self, name: str, descriptor: int) -> None:
+        """Copies an open file of this machine into it."""
+        if self._is_local:
+            local.copy(Path(self._root), name, descriptor)
+        else:
+            self._files.put_file(f"/proc/self/fd/{descriptor}", self.path(name))
 
     def names(self) -> list[tuple[str, int]]:
         """The files in it, and their lengths."""
@@ -135,82 +202,133 @@ class Folder:
         Raises `ClusterError` if there are fewer.
         """
         try:
-            content: bytes = self._files.cat_file(self.path(name), start=start, end=end)
+            content = self._bytes(name, start, end)
         except OSError as error:
-            raise ClusterError(f"{self}/{name}: it cannot be read: {error}") from error
+            raise ClusterError(f"{self}/{name}: it cannot be read: {masked(str(error))}") from error
         if len(content) != end - start:
             raise ClusterError(f"{self}/{name}: it ends before byte {end}; publish the snapshot again")
         return content
+
+    def manifest(self) -> Manifest:
+        """The verified manifest of the snapshot in it.
+
+        Raises `ClusterError` if there is none.
+        """
+        if not self.exists(MANIFEST):
+            raise ClusterError(f"{self}: there is no {MANIFEST}, so this is no snapshot; give the folder that has it")
+        return Manifest.of(self.read(MANIFEST), str(self))
+
+    def published(self, version: str) -> Manifest:
+        """The verified manifest of the snapshot in it, which must have this version.
+
+        Raises `ClusterError`.
+        """
+        manifest = self.manifest()
+        if manifest.version != version:
+            raise ClusterError(
+                f"{self}: it has version {manifest.version[:16]}, not {version[:16]}; "
+                "publish each version in a folder of its own"
+            )
+        return manifest
 
     def version(self) -> str:
         """The version of the snapshot in it.
 
         Raises `ClusterError` if there is none.
         """
-        if not self.exists(MANIFEST):
-            raise ClusterError(f"{self}: there is no {MANIFEST}, so this is no snapshot; give the folder that has it")
-        try:
-            version = json.loads(self.read(MANIFEST))["blake3"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ClusterError(f"{self}/{MANIFEST}: it is damaged; build or publish the snapshot again") from error
-        return str(version)
+        return self.manifest().version
 
 
-def _pieces(files: Iterable[Wanted]) -> list[tuple[str, int, int]]:
-    found = []
+Piece = tuple[str, int, int]
+"""A file's name, and a range of its bytes."""
+
+
+def _pieces(file: Wanted) -> list[Piece]:
+    return [(file.path, at, min(at + _PIECE, end)) for start, end in file.ranges for at in range(start, end, _PIECE)]
+
+
+def _noted(folder: int) -> set[str]:
+    """The pieces that were fetched, one a line."""
+    try:
+        with os.fdopen(local.open_in(folder, NOTES, os.O_RDONLY), encoding="ascii") as notes:
+            return set(notes.read().splitlines())
+    except FileNotFoundError:
+        return set()
+
+
+def _line(piece: Piece) -> str:
+    return " ".join(map(str, piece))
+
+
+def _left(folder: int, files: Iterable[Wanted]) -> dict[Wanted, list[Piece]]:
+    """The files that are not whole under their names, and the pieces that each lacks."""
+    noted, left = _noted(folder), {}
     for file in files:
-        for start, end in file.ranges:
-            found += [(file.path, at, min(at + _PIECE, end)) for at in range(start, end, _PIECE)]
-    return found
+        pieces = _pieces(file)
+        lacking = [piece for piece in pieces if _line(piece) not in noted]
+        if not lacking and local.is_whole(folder, file.path, file.size):
+            continue
+        # Notes of a file that has gone say nothing.
+        left[file] = lacking if local.is_whole(folder, file.path + local.PARTIAL, file.size) else pieces
+    return left
 
 
 def fetch(source: Folder, files: Iterable[Wanted], into: Path, progress: Progress = lambda done, of: None) -> int:
     """Fetches ranges of files into files of the same names and lengths, which have holes elsewhere; what is there from a
-    fetch that was cut off stays. Returns the bytes that were fetched now.
+    fetch that was cut off stays. A file has another name until it is whole. Returns the bytes that were fetched now.
 
     Raises `ClusterError`.
     """
     into.mkdir(parents=True, exist_ok=True)
     present = [file for file in files if not file.optional or source.exists(file.path)]
-    notes = into / NOTES
-    noted = set(notes.read_text(encoding="ascii").splitlines()) if notes.exists() else set()
-    total = sum(file.bytes() for file in present)
-    _room(into, total - sum(_allocated(into / file.path) for file in present))
-    pieces = [piece for piece in _pieces(present) if " ".join(map(str, piece)) not in noted]
-    done, fetched = total - sum(end - start for _, start, end in pieces), 0
+    with local.opened_folder(into) as folder:
+        total = sum(file.bytes() for file in present)
+        names = [name for file in present for name in (file.path, file.path + local.PARTIAL)]
+        _room(into, total - sum(local.allocated(folder, name) for name in names))
+        left = _left(folder, present)
+        for file in left:
+            # A damaged file makes room for its successor; a program that has mapped it keeps it.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file.path, dir_fd=folder)
+        pieces = [piece for lacking in left.values() for piece in lacking]
+        fetched = sum(end - start for _, start, end in pieces)
+        _bring(source, folder, left, lambda now: progress(total - fetched + now, total))
+        for file in left:
+            local.rename(folder, file.path + local.PARTIAL, file.path)
+    return fetched
+
+
+def _bring(source: Folder, folder: int, left: dict[Wanted, list[Piece]], fetched: Callable[[int], None]) -> None:
+    """Fetches pieces of files, several at a time, and notes each one."""
     with contextlib.ExitStack() as stack:
         opened: dict[str, int] = {}
-        for file in present:
-            descriptor = os.open(into / file.path, os.O_RDWR | os.O_CREAT, 0o644)
+        for file in left:
+            descriptor = local.open_in(folder, file.path + local.PARTIAL, os.O_RDWR | os.O_CREAT)
             stack.callback(os.close, descriptor)
-            if os.fstat(descriptor).st_size != file.size:
-                os.ftruncate(descriptor, file.size)
+            os.ftruncate(descriptor, file.size)
             opened[file.path] = descriptor
         pool = stack.enter_context(ThreadPoolExecutor(_PARALLEL))
-        log = stack.enter_context(notes.open("a", encoding="ascii"))
+        notes = local.open_in(folder, NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        log = stack.enter_context(os.fdopen(notes, "a", encoding="ascii"))
 
-        def bring(piece: tuple[str, int, int]) -> tuple[str, int, int]:
+        def bring(piece: Piece) -> Piece:
             path, start, end = piece
             content, at = memoryview(source.piece(path, start, end)), start
             while at < end:
                 at += os.pwrite(opened[path], content[at - start :], at)
             return piece
 
-        progress(done, total)
-        for piece in pool.map(bring, pieces):
+        done = 0
+        fetched(done)
+        for piece in pool.map(bring, [piece for lacking in left.values() for piece in lacking]):
             # The piece is on disk before it is noted: a machine that fails shall not leave a note without it.
             os.fsync(opened[piece[0]])
-            log.write(" ".join(map(str, piece)) + "\n")
+            log.write(_line(piece) + "\n")
             log.flush()
             done += piece[2] - piece[1]
-            fetched += piece[2] - piece[1]
-            progress(done, total)
-    return fetched
-
-
-def _allocated(path: Path) -> int:
-    """Bytes that a file has on disk, which holes have not."""
-    return path.stat().st_blocks * 512 if path.exists() else 0
+            fetched(done)
+        for descriptor in opened.values():
+            os.fsync(descriptor)
 
 
 def _room(folder: Path, needed: int) -> None:
@@ -219,38 +337,70 @@ def _room(folder: Path, needed: int) -> None:
         raise ClusterError(f"{folder}: {needed} bytes are needed and {free} are free; make room, or set work elsewhere")
 
 
-def all_but_matrix(source: Folder) -> tuple[Wanted, ...]:
-    """What the coordinator needs of a snapshot: all of its files but the database."""
-    return tuple(Wanted(name, size, ((0, size),)) for name, size in source.names() if name != MATRIX)
-
-
 def upload(folder: Path, target: Folder, progress: Progress = lambda done, of: None) -> int:
-    """Copies a snapshot into a store, several files at a time; what is there with the same length stays. The manifest comes
-    last: a folder that has one is complete. Returns the bytes that were copied.
+    """Copies the files of a snapshot into a store, several at a time; what is there with the same length stays. The manifest
+    comes last: a folder that has one is complete. Returns the bytes that were copied.
 
     Raises `ClusterError`.
     """
-    if target.exists(MANIFEST):
-        return 0
-    found = dict(target.names())
-    local = [(path, path.stat().st_size) for path in folder.iterdir() if path.is_file()]
-    total, done, copied = sum(size for _, size in local), 0, 0
-    with contextlib.suppress(OSError, NotImplementedError):
-        target.files.makedirs(target.path("").rstrip("/"), exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        # Who gives the command names the folder, by a link or not; names in it are others'.
+        within = stack.enter_context(local.opened_folder(folder.resolve()))
+        manifest = Manifest.of(_content(within, MANIFEST), str(folder))
+        opened = dict(_opened(stack, within, manifest))
+        if target.exists(MANIFEST):
+            target.published(manifest.version)
+            return 0
+        found = dict(target.names())
+        sizes = {name: os.fstat(descriptor).st_size for name, descriptor in opened.items()}
+        total, done, copied = sum(sizes.values()) + len(manifest.content), 0, 0
+        with contextlib.suppress(OSError, NotImplementedError):
+            target.files.makedirs(target.root, exist_ok=True)
 
-    def put(entry: tuple[Path, int]) -> tuple[int, int]:
-        path, size = entry
-        if found.get(path.name) == size:
-            return size, 0
-        try:
-            target.files.put_file(str(path), target.path(path.name))
-        except OSError as error:
-            raise ClusterError(f"{target}/{path.name}: it cannot be written: {error}") from error
-        return size, size
+        def put(name: str) -> tuple[int, int]:
+            if found.get(name) == sizes[name]:
+                return sizes[name], 0
+            try:
+                target.put(name, opened[name])
+            except OSError as error:
+                raise ClusterError(f"{target}/{name}: it cannot be written: {masked(str(error))}") from error
+            return sizes[name], sizes[name]
 
-    with ThreadPoolExecutor(_PARALLEL) as pool:
-        for last in (False, True):
-            for size, new in pool.map(put, [entry for entry in local if (entry[0].name == MANIFEST) == last]):
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            for size, new in pool.map(put, opened):
                 done, copied = done + size, copied + new
                 progress(done, total)
-    return copied
+        target.write(MANIFEST, manifest.content)
+        progress(total, total)
+    return copied + len(manifest.content)
+
+
+def _content(folder: int, name: str) -> bytes:
+    """A small file of an open folder.
+
+    Raises `ClusterError`.
+    """
+    try:
+        with os.fdopen(local.open_in(folder, name, os.O_RDONLY), "rb") as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise ClusterError(f"{name}: there is no such file, so this is no snapshot; give the folder that has it") from error
+
+
+def _opened(stack: contextlib.ExitStack, folder: int, manifest: Manifest) -> Iterator[tuple[str, int]]:
+    """Opens the files of a snapshot beside its manifest: those that it names, and those that may lie beside it.
+
+    Raises `ClusterError` for a file that is absent, a link, or has another length than the manifest says.
+    """
+    for name, size in [*manifest.verified.files, (SIGNATURE, None), (GROUPS, None)]:
+        try:
+            descriptor = local.open_in(folder, name, os.O_RDONLY)
+        except FileNotFoundError as error:
+            if size is None:
+                continue
+            raise ClusterError(f"{name}: the manifest names it and it is not there; build the snapshot again") from error
+        stack.callback(os.close, descriptor)
+        found = os.fstat(descriptor).st_size
+        if size not in (None, found):
+            raise ClusterError(f"{name}: it has {found} bytes where the manifest says {size}; build the snapshot again")
+        yield name, descriptor

@@ -15,15 +15,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .. import _spirea
 from ..errors import ClusterError
-from . import authority, leash
+from . import authority, direct, leash, local
 from .config import Config
-from .files import MANIFEST, Folder, all_but_matrix, fetch
+from .files import MANIFEST, NOTES, SIGNATURE, Folder, Manifest, fetch, masked
 from .program import Program
 
 _PATIENCE = 40.0
 """Seconds in which the coordinator ends: it finishes requests for half a minute."""
 _TIMEOUT = 2.0
+_PAUSE = (1.0, 60.0)
+"""Seconds after the first failure to fetch a version, and the most after many."""
 
 
 class Gateway:
@@ -35,25 +38,26 @@ class Gateway:
         self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._placement = self._work / "placement.json"
         self._identity = authority.Identity.within(self._work / "identity")
-        self._request = authority.request("spirea-coordinator")
+        self._request = authority.request(authority.COORDINATOR)
         self._renewing = True
         self._program: Program | None = None
         # Of a gateway that died, whose coordinator goes on with what it was told: only what is whole was placed.
-        self._folders = {Folder(path).version(): path for path in self._placed() if Folder(path).exists(MANIFEST)}
+        self._folders = {version: path for version, path in self._placed() if Folder(path).exists(MANIFEST)}
         self._fetching: dict[str, threading.Thread] = {}
+        self._pauses: dict[str, float] = {}
         self._trouble = ""
 
     def report(self) -> dict[str, Any]:
         """Versions whose files are here, a request that wants to be signed, the program's process, and what is wrong."""
         if not self._renewing and time.time() >= self._identity.renew_at():
-            self._request, self._renewing = authority.request("spirea-coordinator"), True
+            self._request, self._renewing = authority.request(authority.COORDINATOR), True
         program = self._program
         return {
             "folders": dict(self._folders),
             "request": self._request.request if self._renewing else None,
             "pid": None if program is None else program.pid,
             "restarts": 0 if program is None else program.restarts,
-            "trouble": self._trouble or ("" if program is None or program.pid is not None else program.trouble),
+            "trouble": self._trouble or ("" if program is None or program.pid is not None else masked(program.trouble)),
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
@@ -74,15 +78,34 @@ class Gateway:
         thread.start()
 
     def _bring(self, version: str, url: str) -> None:
-        folder, source = self._work / version[:16], Folder(url)
         try:
-            fetch(source, all_but_matrix(source), folder)
+            folder, source = self._work / local.component(version), Folder(url)
+            self._fetch(source, source.published(version), folder)
             self._folders[version], self._trouble = str(folder), ""
+            self._pauses.pop(version, None)
         except (ClusterError, OSError) as error:
-            self._trouble = str(error)
-            time.sleep(1.0)
+            self._trouble = masked(str(error))
+            pause = self._pauses.get(version, _PAUSE[0])
+            self._pauses[version] = min(2 * pause, _PAUSE[1])
+            time.sleep(pause)
         finally:
             del self._fetching[version]
+
+    def _fetch(self, source: Folder, manifest: Manifest, folder: Path) -> None:
+        """Brings the files of a version that the coordinator reads, and verifies them.
+
+        Raises `ClusterError`; damaged files are fetched anew the next time.
+        """
+        fetch(source, manifest.beside_matrix(), folder)
+        if source.exists(SIGNATURE):
+            local.write(folder, SIGNATURE, source.read(SIGNATURE))
+        local.write(folder, MANIFEST, manifest.content)
+        try:
+            _spirea.verify_beside_matrix(str(folder))
+        except ClusterError:
+            (folder / NOTES).unlink(missing_ok=True)
+            (folder / MANIFEST).unlink()
+            raise
 
     def forget(self, version: str) -> None:
         """Removes what was kept of a version that is served no more."""
@@ -95,12 +118,14 @@ class Gateway:
         partial.write_text(json.dumps(placement, indent=1), encoding="utf-8")
         os.replace(partial, self._placement)
 
-    def _placed(self) -> Iterator[str]:
-        """The folders that the coordinator was told of."""
+    def _placed(self) -> Iterator[tuple[str, str]]:
+        """The versions and folders that the coordinator was told of."""
         if self._placement.exists():
             for database in json.loads(self._placement.read_bytes())["databases"]:
                 for snapshot in database["snapshots"]:
-                    yield snapshot["path"]
+                    # A former release named none.
+                    if (version := snapshot.get("version")) is not None:
+                        yield version, snapshot["path"]
 
     def asked(self, path: str) -> bytes:
         """What the coordinator says on its port for administration.
@@ -115,9 +140,7 @@ class Gateway:
         scheme = "http" if coordinator.certificate is None else "https"
         request = urllib.request.Request(f"{scheme}://{coordinator.admin}{path}", headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT, context=self._context()) as answer:
-                content: bytes = answer.read()
-                return content
+            return direct.read(request, _TIMEOUT, self._context())
         except (OSError, urllib.error.URLError) as error:
             raise ClusterError(f"the coordinator does not answer at {coordinator.admin}: {error}") from error
 

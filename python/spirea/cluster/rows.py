@@ -24,7 +24,7 @@ import pyarrow.parquet
 
 from .._build import build
 from ..errors import ClusterError, TableError
-from .files import MANIFEST, Folder, upload
+from .files import MANIFEST, Folder, shown, upload
 
 Telling = Callable[[str, int, int], None]
 _BATCH_ROWS = 1 << 14
@@ -58,7 +58,9 @@ class Table:
         files, root = fsspec.core.url_to_fs(url)
         found = files.glob(root) if "*" in root else [root] if root.endswith(".parquet") else files.glob(f"{root}/*.parquet")
         if not found:
-            raise ClusterError(f"{url}: there are no Parquet files; name a folder, or a pattern such as {url}/*.parquet")
+            raise ClusterError(
+                f"{shown(url)}: there are no Parquet files; name a folder, or a pattern such as {shown(url)}/*.parquet"
+            )
         columns = tuple(([] if key is None else [key]) + list(values))
         units: list[Unit] = []
         said = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16)
@@ -145,12 +147,19 @@ class Parts:
         content = self._parts.read(_part(number))
         noted = json.loads(self._parts.read(_note(number)))
         if hashlib.blake2b(content).hexdigest() != noted["blake2b"]:
-            raise ClusterError(f"{self._parts.url}/{_part(number)}: it is damaged; remove it and its note, and start again")
+            raise ClusterError(f"{self._parts}/{_part(number)}: it is damaged; remove it and its note, and start again")
         return pyarrow.ipc.open_stream(content)
 
     def _batches(self) -> Iterator[Any]:
         for unit in self._table.units:
-            yield from self._reader(unit.number)
+            reader = self._reader(unit.number)
+            if not reader.schema.equals(self.schema):
+                place = f"{self._parts}/{_part(unit.number)}"
+                raise TableError(f"{place}: its columns differ from those of the first part; remove the parts and build again")
+            for batch in reader:
+                # A capsule of Arrow carries no lengths of buffers, so the builder cannot do it.
+                batch.validate(full=True)
+                yield batch
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return pyarrow.RecordBatchReader.from_batches(self.schema, self._batches()).__arrow_c_stream__(requested_schema)
@@ -193,6 +202,6 @@ def build_from_store(
         target = store.inner(f"{name}/{version}")
         upload(out, target, lambda done, of: telling("copy to the store", done, of))
         if parts.names():
-            parts.files.rm(parts.path("").rstrip("/"), recursive=True)
+            parts.files.rm(parts.root, recursive=True)
         shutil.rmtree(out)
     return version, target.url

@@ -409,7 +409,7 @@ def placement(state: State, folders: Mapping[str, str]) -> dict[str, Any]:
                 [replica.address for replica in version.of(share, "ready", "starting", "silent") if replica.address]
                 for share in range(version.shards)
             ]
-            snapshots.append({"path": folders[version.version], "shares": shares})
+            snapshots.append({"path": folders[version.version], "version": version.version, "shares": shares})
         if snapshots:
             databases.append({"name": served.name, "snapshots": snapshots})
     return {"databases": databases}

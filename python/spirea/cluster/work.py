@@ -5,24 +5,22 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
-import subprocess
-import sys
 import threading
 import time
 import traceback
-import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import ClusterError
-from . import authority, leash
-from .files import MANIFEST, NOTES, Folder, Wanted, fetch
+from . import authority, direct, leash, local
+from .files import MANIFEST, NOTES, Folder, fetch, masked
 from .program import Program
 
 ENDS = 40.0
 """Seconds in which a program that was told to stop does: one that goes on for a second finishes batches for half a minute."""
+_TIMEOUT = 2.0
 _PAUSE = (1.0, 30.0)
 _DAMAGED = "copy the snapshot again"
 """What the program says of a file that is not what the manifest says."""
@@ -45,26 +43,6 @@ class Task:
     gpus: bool = False
 
 
-_FILES = """import sys
-from spirea import _spirea
-for share in sys.argv[2:]:
-    if code := _spirea.run_command(["spirea", "worker-files", "--json", "--snapshot", sys.argv[1], "--share", share]):
-        sys.exit(code)
-"""
-
-
-def wanted_files(folder: Path, shares: Iterable[int], shards: int) -> list[tuple[Wanted, ...]]:
-    """What each of some shares needs of the snapshot whose manifest lies in a folder. A single process says it of all.
-
-    Raises `ClusterError`.
-    """
-    named = [f"{share}/{shards}" for share in shares]
-    done = subprocess.run([sys.executable, "-c", _FILES, str(folder), *named], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ClusterError(done.stderr.strip().removeprefix("spirea: "))
-    return [Wanted.all_of(line) for line in done.stdout.splitlines()]
-
-
 def _mark(folder: Path) -> IO[str]:
     """A file that each worker of the machine has locked, together with the others, that uses a share's folder."""
     return (folder.parent / f".{folder.name}.use").open("w")
@@ -85,7 +63,7 @@ class Work:
         # What a machine has stays when Ray starts there again, and calls it another node.
         within = Path(task.work) / task.cluster
         self._database = within / "shares" / task.database
-        self.folder = self._database / task.version[:16] / f"{task.share}-of-{task.shards}"
+        self.folder = self._database / local.component(task.version) / f"{task.share}-of-{task.shards}"
         self._own = within / f"worker-{task.number}"
         self._own.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._in_use: IO[str] | None = None
@@ -115,7 +93,7 @@ class Work:
             "restarts": 0 if program is None else program.restarts,
             "pid": None if program is None else program.pid,
             "request": self._request.request if self._renewing else None,
-            "trouble": self._trouble or (program.trouble if program is not None and said is None else ""),
+            "trouble": self._trouble or (masked(program.trouble) if program is not None and said is None else ""),
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
@@ -130,9 +108,7 @@ class Work:
         said = None if program is None else program.said
         if said is None:
             return ""
-        with urllib.request.urlopen(f"{said['metrics'].removesuffix('/metrics')}/metrics", timeout=2) as answer:
-            text: str = answer.read().decode()
-        return text
+        return direct.read(said["metrics"], _TIMEOUT).decode()
 
     def stop(self, forget: bool = False) -> None:
         """Finishes what was accepted, ends, and removes what it kept; with `forget` the share's files too, unless another
@@ -156,9 +132,9 @@ class Work:
                 self._bring()
                 break
             except (ClusterError, OSError) as error:
-                self._trouble = str(error)
+                self._trouble = masked(str(error))
             except Exception:
-                self._trouble = traceback.format_exc(limit=3)
+                self._trouble = masked(traceback.format_exc(limit=3))
             self._stopping.wait(pause)
             pause = min(2 * pause, _PAUSE[1])
         self._certified.wait()
@@ -178,11 +154,9 @@ class Work:
         source = Folder(self._task.url)
         with (self.folder.parent / f".{self.folder.name}.fetch").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if source.version() != self._task.version:
-                raise ClusterError(f"{self._task.url} has another version now; publish each version in a folder of its own")
-            (self.folder / MANIFEST).write_bytes(source.read(MANIFEST))
-            [files] = wanted_files(self.folder, [self._task.share], self._task.shards)
-            fetch(source, files, self.folder, self._progress)
+            manifest = source.published(self._task.version)
+            fetch(source, manifest.share(self._task.share, self._task.shards), self.folder, self._progress)
+            local.write(self.folder, MANIFEST, manifest.content)
         self._trouble, self._complete = "", True
 
     def _clean(self) -> None:
@@ -209,7 +183,8 @@ class Work:
         # Under the address that it had, so that the coordinator need not be told.
         listen = f"{self._host}:0" if former is None else former["address"].removeprefix("https://")
         return self._command(
-            "worker", "--snapshot", str(self.folder), "--share", f"{task.share}/{task.shards}", "--listen", listen,
+            "worker", "--snapshot", str(self.folder), "--snapshot-version", task.version, "--share",
+            f"{task.share}/{task.shards}", "--listen", listen,
             "--tls-cert", str(identity.certificate), "--tls-key", str(identity.key), "--client-ca", str(identity.trusted),
             "--threads", str(task.threads), "--metrics", "127.0.0.1:0", *(("--backend", "auto") if task.gpus else ()),
             *task.options,

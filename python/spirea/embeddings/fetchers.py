@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from .costs import Spirea
 from .layout import Shape, StoredTable
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass
@@ -30,6 +33,22 @@ class Traffic:
     @property
     def received(self) -> int:
         return sum(received for _, received in self.messages)
+
+
+def every(requests: Iterable[Callable[[], _Answer]]) -> list[_Answer]:
+    """Makes all requests, whatever comes of each: how many are sent must not depend on answers.
+
+    Raises what the first that failed raised, after the last one.
+    """
+    answers, failures = [], []
+    for request in requests:
+        try:
+            answers.append(request())
+        except Exception as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return answers
 
 
 class RowFetcher(Protocol):

@@ -7,11 +7,12 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .fetchers import RowFetcher, Traffic
+from .fetchers import RowFetcher, Traffic, every
 from .layout import Layout, StoredTable
 from .retrieval import retrieve
 from .traces import Traces, whole_numbers
@@ -92,8 +93,9 @@ class PrivateRows:
             rows[chosen_of_it.turn, chosen_of_it.row // table.bin_rows] = chosen_of_it.row
         report = Report(1, len(wanted), int((~chosen.found).sum()))
         with self._turn:
-            # Nothing that depends on what is wanted lies between the first message and the last.
-            brought = [self._embeddings(fetcher.fetch(rows), rows) for fetcher, rows in zip(self._fetchers, asked)]
+            # Nothing that depends on what is wanted, or on an answer, lies between the first message and the last.
+            answers = every(partial(fetcher.fetch, rows) for fetcher, rows in zip(self._fetchers, asked))
+            brought = [self._embeddings(answer, rows) for answer, rows in zip(answers, asked)]
             self.last = report
             self.total += report
         for place, (table, rows) in enumerate(zip(layout.tables, asked)):

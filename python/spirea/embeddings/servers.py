@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from .._records import Fetched, Records
 from .._snapshot import Snapshot
 from ..errors import OptionError, VersionError
 from .costs import Spirea
-from .fetchers import RowFetcher, Traffic, check_rows
+from .fetchers import RowFetcher, Traffic, check_rows, every
 from .layout import Layout, StoredTable
 from .lookups import PrivateRows
 
@@ -88,7 +89,7 @@ class ServerFetcher:
             # A query for each pass, in one request as far as they fit: the server goes over the table once.
             found: Sequence[Records | Fetched] = [self._client.get_indices(rows[:, 0].tolist())]
         else:
-            found = [self._client.fetch_indices(row_of_each_bin.tolist()) for row_of_each_bin in rows]
+            found = every(partial(self._client.fetch_indices, row_of_each_bin.tolist()) for row_of_each_bin in rows)
         if self._client.version != self._version:
             raise VersionError(
                 f"{self._client.name} is not the table any more that this layout was made for: connect with the layout of "

@@ -23,7 +23,7 @@ def authorities(tmp_path):
 def identity(folder, authorities, role, life=3600.0):
     other = COORDINATORS if role == WORKERS else WORKERS
     asked, made = request("127.0.0.1"), Identity.within(folder)
-    made.install(asked.key, authorities[role].sign(asked.request, life), authorities[other].certificate)
+    made.install(asked.key, authorities[role].sign(asked.request, life, "127.0.0.1"), authorities[other].certificate)
     return made
 
 
@@ -91,7 +91,9 @@ def test_certificates_are_made_anew_at_half_of_their_life(tmp_path, authorities)
     assert 480 < made.renew_at() - time.time() < 501
     before = made.certificate.read_bytes()
     asked = request("127.0.0.1")
-    made.install(asked.key, authorities[WORKERS].sign(asked.request, 1000.0), authorities[COORDINATORS].certificate)
+    made.install(
+        asked.key, authorities[WORKERS].sign(asked.request, 1000.0, "127.0.0.1"), authorities[COORDINATORS].certificate
+    )
     assert made.certificate.read_bytes() != before
     coordinator = identity(tmp_path / "coordinator", authorities, COORDINATORS)
     assert shake_hands(made, coordinator) == b"ready"
@@ -104,4 +106,4 @@ def test_a_request_for_more_than_an_address_is_refused(authorities):
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     asked = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     with pytest.raises(spirea.ClusterError, match="it was refused"):
-        authorities[WORKERS].sign(asked, 60.0)
+        authorities[WORKERS].sign(asked, 60.0, "node")

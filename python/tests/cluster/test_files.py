@@ -1,7 +1,9 @@
 """Ranges of files from a store: what comes, what is not asked for again, and what is said when it fails."""
 
 import os
+import pathlib
 import random
+import shutil
 import threading
 
 import fsspec
@@ -24,11 +26,11 @@ def store(request, tmp_path):
     return Folder("memory://bucket/store")
 
 
-def snapshot(folder, matrix=b"m" * 1000):
-    folder.mkdir()
-    (folder / "manifest.json").write_text('{"blake3": "abc", "snapshot": {}}')
-    (folder / "matrix.bin").write_bytes(matrix)
-    (folder / "hint.bin").write_bytes(b"h" * 100)
+@pytest.fixture
+def snapshot(tmp_path, keyed):
+    """A snapshot in a folder of its own."""
+    folder = tmp_path / "words"
+    shutil.copytree(os.fspath(keyed), folder)
     return folder
 
 
@@ -107,20 +109,18 @@ def test_what_is_on_disk_needs_no_room_when_it_is_fetched_again(store, tmp_path,
     assert fetch(store, wanted, tmp_path / "here") == 1 << 16
 
 
-def test_files_are_copied_several_at_a_time(store, tmp_path):
-    folder, target = snapshot(tmp_path / "words"), store.inner("words")
-    (folder / "server.bin").write_bytes(b"s" * 10)
-    together, put = threading.Barrier(3, timeout=300), type(target.files).put_file
+def test_files_are_copied_several_at_a_time(store, snapshot, keyed):
+    target = store.inner("words")
+    together, put = threading.Barrier(3, timeout=300), Folder.put
 
-    def noted(self, source, *rest, **options):
-        if not source.endswith("manifest.json"):
-            together.wait()
-        return put(self, source, *rest, **options)
+    def noted(self, name, descriptor):
+        together.wait()
+        return put(self, name, descriptor)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(target.files), "put_file", noted)
-        upload(folder, target)
-    assert target.version() == "abc"
+        patch.setattr(Folder, "put", noted)
+        upload(snapshot, target)
+    assert target.version() == keyed.version
 
 
 def test_a_node_without_room_is_said_before_anything_is_fetched(store, tmp_path):
@@ -129,33 +129,39 @@ def test_a_node_without_room_is_said_before_anything_is_fetched(store, tmp_path)
         fetch(store, [Wanted("matrix.bin", 1 << 60, ((0, 1 << 60),))], tmp_path / "here")
 
 
-def test_a_snapshot_is_copied_with_its_manifest_last(store, tmp_path):
-    folder = snapshot(tmp_path / "words")
+def test_a_snapshot_is_copied_with_its_manifest_last(store, snapshot, keyed):
     target = store.inner("words")
     order = []
-    put = type(target.files).put_file
+    put = Folder.put
 
-    def noted(self, source, *rest, **options):
-        order.append(os.path.basename(source))
-        return put(self, source, *rest, **options)
+    def noted(self, name, descriptor):
+        order.append(name)
+        assert not target.exists("manifest.json")
+        return put(self, name, descriptor)
 
+    sizes = {path.name: path.stat().st_size for path in snapshot.iterdir()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(target.files), "put_file", noted)
-        assert upload(folder, target) == 1100 + len((folder / "manifest.json").read_bytes())
-    assert order[-1] == "manifest.json" and target.version() == "abc"
-    assert upload(folder, target) == 0
-    assert [(name, size) for name, size in target.names() if name != "manifest.json"] == [
-        ("hint.bin", 100),
-        ("matrix.bin", 1000),
-    ]
-    assert {wanted.path for wanted in files.all_but_matrix(target)} == {"manifest.json", "hint.bin"}
+        patch.setattr(Folder, "put", noted)
+        assert upload(snapshot, target) == sum(sizes.values())
+    assert sorted([*order, "manifest.json"]) == sorted(sizes) and target.version() == keyed.version
+    assert upload(snapshot, target) == 0
+    assert dict(target.names()) == sizes
+    assert {wanted.path for wanted in target.manifest().beside_matrix()} == {"hint.bin", "hint.rows"}
+
+
+def test_a_folder_of_the_store_with_another_version_is_not_taken_for_the_copy(store, snapshot):
+    target = store.inner("words")
+    other = spirea.build([{"key": "k", "a": "a"}], key="key", name="keyed")
+    upload(pathlib.Path(other.path), target)
+    with pytest.raises(spirea.ClusterError, match="it has version"):
+        upload(snapshot, target)
 
 
 def test_a_folder_that_is_no_snapshot_is_said(store, tmp_path):
     with pytest.raises(spirea.ClusterError, match=r"there is no manifest.json, so this is no snapshot"):
         store.inner("nothing").version()
     store.write("manifest.json", b"{")
-    with pytest.raises(spirea.ClusterError, match="it is damaged; build or publish"):
+    with pytest.raises(spirea.ClusterError, match="malformed manifest: .*; build or publish"):
         store.version()
     with pytest.raises(spirea.ClusterError, match="nowhere://x"):
         Folder("nowhere://x")

@@ -18,7 +18,9 @@ def test_a_gateway_that_starts_again_has_the_folders_that_its_coordinator_was_to
         assert time.monotonic() < deadline, gateway.report()
         time.sleep(0.02)
     assert Gateway(conf).report()["folders"] == {}
-    gateway.place({"databases": [{"name": "keyed", "snapshots": [{"path": folders[version], "shares": [[]]}]}]})
+    gateway.place(
+        {"databases": [{"name": "keyed", "snapshots": [{"path": folders[version], "version": version, "shares": [[]]}]}]}
+    )
     assert Gateway(conf).report()["folders"] == folders
     gateway.forget(version)
     assert Gateway(conf).report()["folders"] == {}

@@ -1,6 +1,9 @@
 """Parquet as parts that one builder reads: in order, the same rows, and no part twice."""
 
 import fcntl
+import hashlib
+import io
+import json
 
 import fsspec
 import pyarrow
@@ -151,3 +154,19 @@ def test_an_object_store_holds_parts_as_well(tmp_path):
     parts = Folder("memory://bucket/parts")
     made(table, parts)
     assert pyarrow.RecordBatchReader.from_stream(rows.Parts(table, parts)).read_all()["key"].to_pylist() == ["a", "b"]
+
+
+def test_a_part_of_another_schema_is_refused(tmp_path):
+    table = rows.Table("memory://rows", ("value",), tuple(rows.Unit(i, "rows", i, 1) for i in range(2)), "name")
+    parts = Folder(str(tmp_path / "parts"))
+    for number, column in enumerate([pyarrow.array([b"one"]), pyarrow.array([1 << 40])]):
+        sink = io.BytesIO()
+        batch = pyarrow.record_batch({"value": column})
+        with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        content = sink.getvalue()
+        parts.write(f"part-{number:06}.arrow", content)
+        note = {"blake2b": hashlib.blake2b(content).hexdigest()}
+        parts.write(f"part-{number:06}.json", json.dumps(note).encode())
+    with pytest.raises(spirea.TableError, match="part-000001.arrow: .*columns"):
+        spirea.build(rows.Parts(table, parts), tmp_path / "out", value="value", name="words")

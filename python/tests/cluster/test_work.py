@@ -9,7 +9,7 @@ import pytest
 
 from spirea.cluster import authority
 from spirea.cluster.files import Folder, fetch
-from spirea.cluster.work import Task, Work, wanted_files
+from spirea.cluster.work import Task, Work
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def certify(tmp_path):
 
     def certified(work):
         request = work.report()["request"]
-        signed = authorities[authority.WORKERS].sign(request, 3600.0)
+        signed = authorities[authority.WORKERS].sign(request, 3600.0, "127.0.0.1")
         work.certify(signed, authorities[authority.COORDINATORS].certificate)
 
     return certified
@@ -120,7 +120,8 @@ def test_one_that_stays_on_the_node_keeps_the_files(start):
     assert (work.folder / "matrix.bin").exists()
 
 
-def test_all_shares_are_asked_for_at_once(keyed):
-    shares = wanted_files(keyed.path, range(3), 3)
-    assert len(shares) == 3
-    assert all({file.path for file in files} >= {"manifest.json", "matrix.bin"} for files in shares)
+def test_a_verified_manifest_says_what_each_share_needs(keyed):
+    manifest = Folder(keyed.path).manifest()
+    shares = [manifest.share(share, 3) for share in range(3)]
+    assert all("matrix.bin" in {file.path for file in files} for files in shares)
+    assert all("manifest.json" not in {file.path for file in files} for files in shares)

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+import spirea
 from spirea.embeddings import Design, Embedding, EmbeddingBag, Layout, PlainFetcher, PrivateRows, Report, Traces
 
 
@@ -172,3 +173,43 @@ def test_against_torch():
                 weights = torch.from_numpy(rng.normal(size=18).astype(np.float32)) if mode == "sum" else None
                 given = stands(flat, offsets, per_sample_weights=weights)
                 assert torch.allclose(given, module(flat, offsets, per_sample_weights=weights), atol=1e-5)
+
+
+class Failing(PlainFetcher):
+    """Notes what it is asked, and fails."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.asked = []
+
+    def fetch(self, rows):
+        self.asked.append(rows.shape)
+        if self.failure is not None:
+            raise self.failure
+        return super().fetch(rows)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("failure", [spirea.AnswerError("damaged"), ValueError("another table's"), OSError("gone")])
+def test_all_tables_are_asked_whatever_one_of_them_answers(weight, failing, failure):
+    design = Design(full_bins=2, full_passes=3, hot_rows=10, hot_bins=2)
+    layout = Layout.of(weight, design, Traces.of(len(weight), [np.arange(10)]))
+    fetchers = [Failing(table, table.stored(weight)) for table in layout.tables]
+    for place, fetcher in enumerate(fetchers):
+        fetcher.failure = failure if place == failing else None
+    rows = PrivateRows(layout, {table.name: fetcher for table, fetcher in zip(layout.tables, fetchers)})
+    with pytest.raises(type(failure), match=str(failure)):
+        rows.fetch(np.array([3, 20]))
+    assert [fetcher.asked for fetcher in fetchers] == [[(table.passes, table.bins)] for table in layout.tables]
+    assert rows.total.inferences == 0
+
+
+def test_all_tables_are_asked_where_one_gives_rows_of_another_width(weight):
+    layout = Layout.of(weight, Design(full_bins=2, hot_rows=10, hot_bins=2), Traces.of(len(weight), [np.arange(10)]))
+    fetchers = [Failing(table, table.stored(weight)[:, : 8 - 4 * place]) for place, table in enumerate(layout.tables)]
+    for fetcher in fetchers:
+        fetcher.failure = None
+    rows = PrivateRows(layout, {table.name: fetcher for table, fetcher in zip(layout.tables, fetchers)})
+    with pytest.raises(ValueError, match="another table's"):
+        rows.fetch(np.array([3]))
+    assert [len(fetcher.asked) for fetcher in fetchers] == [1, 1]

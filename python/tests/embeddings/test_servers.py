@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -354,3 +355,26 @@ def test_names_and_folders(weight, training, tmp_path):
     }
     assert isinstance(PrivateRows(layout, dict.fromkeys(snapshots, None)), PrivateRows)
     assert ServerFetcher.__doc__
+
+
+def test_all_passes_are_sent_whatever_the_first_one_brings():
+    class Damaged:
+        """A client whose first answer is damaged."""
+
+        keyed, rows, bins, name, version = False, 12, 4, "full", "a version"
+
+        def __init__(self):
+            self.asked = []
+
+        def fetch_indices(self, rows):
+            self.asked.append(rows)
+            if len(self.asked) == 1:
+                raise spirea.AnswerError("damaged")
+            raise spirea.UnreachableError("gone")
+
+    table = SimpleNamespace(name="full", members=range(12), bins=4, bin_rows=3, passes=3)
+    client = Damaged()
+    asked = np.arange(4) * 3 + np.arange(3)[:, None]
+    with pytest.raises(spirea.AnswerError, match="damaged"):
+        ServerFetcher(table, client).fetch(asked)
+    assert client.asked == asked.tolist()

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+use spirea_client::proxy_for;
 use ureq::Agent;
 use ureq::http::Response;
 use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, DATE, ETAG, RANGE};
@@ -62,6 +63,7 @@ impl Http {
             .max_redirects_will_error(false)
             .timeout_global(Some(PATIENCE))
             .tls_config(tls(ca)?)
+            .proxy(proxy_for(url))
             .build()
             .new_agent();
         let authorization = token.map(|token| format!("Bearer {token}"));

@@ -159,6 +159,16 @@ impl Subject<'_> {
         if servers > 1 {
             learns.push("without TLS, on the way to both servers: what they learn together".into());
         }
+        let proxied = match servers {
+            1 => {
+                "a proxy of the environment (HTTP_PROXY) that a client goes through: the same, without TLS and over it"
+            }
+            _ => {
+                "a proxy of the environment (HTTP_PROXY) that a client goes through: the same, without TLS and over it; clients \
+                 refuse one that reads both shares without TLS, unless they accept it"
+            }
+        };
+        learns.push(proxied.into());
         Observer {
             who: "whoever watches the network",
             learns,

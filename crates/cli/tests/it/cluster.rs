@@ -67,8 +67,14 @@ fn certificates(folder: &Path) {
     }
 }
 
+/// The version of the snapshot `notes`.
+fn version(folder: &Path) -> Value {
+    let manifest = std::fs::read(folder.join("notes/manifest.json")).unwrap();
+    serde_json::from_slice::<Value>(&manifest).unwrap()["blake3"].clone()
+}
+
 fn place(folder: &Path, shares: &Value) {
-    let snapshot = json!({ "path": folder.join("notes"), "shares": shares });
+    let snapshot = json!({ "path": folder.join("notes"), "version": version(folder), "shares": shares });
     let document = json!({ "databases": [{ "name": "notes", "snapshots": [snapshot] }] });
     std::fs::write(folder.join("placement.new"), document.to_string()).unwrap();
     std::fs::rename(folder.join("placement.new"), folder.join("placement.json")).unwrap();

@@ -4,6 +4,7 @@ mod cache;
 mod client;
 mod failure;
 mod options;
+mod proxy;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -12,4 +13,5 @@ mod trust;
 pub use client::HttpClient;
 pub use failure::{tls_cause, tls_remedy};
 pub use options::ClientOptions;
+pub use proxy::{SharedProxy, proxy_for};
 pub use trust::{check_address, root_certificates};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use spirea_protocols::signature::PublicKey;
 
-use super::check_address;
+use super::proxy::check_shared;
+use super::{SharedProxy, check_address};
 use crate::{ClientError, Policy, Progress, WeakPrf};
 
 /// How a client connects, waits and remembers.
@@ -42,6 +43,8 @@ pub struct ClientOptions {
     pub values_progress: Option<Progress>,
     /// Whether a database is asked under a function that few have analysed.
     pub weak_prf: WeakPrf,
+    /// Whether two servers are asked over `http://` through one proxy of the environment.
+    pub shared_proxy: SharedProxy,
     /// Ends connecting, and what follows, with [`ClientError::Stopped`] while it is true.
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -67,6 +70,7 @@ impl Default for ClientOptions {
             progress,
             values_progress: None,
             weak_prf,
+            shared_proxy: SharedProxy::default(),
             stop: None,
         }
     }
@@ -85,7 +89,9 @@ impl ClientOptions {
             addresses.iter().try_for_each(|address| check_address(address, self.token.is_some()))?;
             Ok(addresses)
         };
-        urls.iter().enumerate().map(all).collect()
+        let addresses = urls.iter().enumerate().map(all).collect::<Result<Vec<_>, ClientError>>()?;
+        check_shared(&addresses, self.shared_proxy)?;
+        Ok(addresses)
     }
 
     /// What does not concern the way to the servers.

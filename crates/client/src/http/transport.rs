@@ -11,10 +11,10 @@ use bytes::Bytes;
 use ureq::http::header::{AUTHORIZATION, ETAG, RETRY_AFTER};
 use ureq::http::{HeaderName, Response};
 use ureq::tls::{RootCerts, TlsConfig};
-use ureq::{Agent, Body, BodyReader, RequestBuilder};
+use ureq::{Agent, Body, BodyReader, Proxy, RequestBuilder};
 
-use super::ClientOptions;
 use super::trust::root_certificates;
+use super::{ClientOptions, proxy_for};
 use crate::{ClientError, Conversation, Head, Method, Received, Request, Step};
 
 /// Bytes read at a time.
@@ -34,7 +34,10 @@ pub(super) struct Carriers {
 /// The connections to one server; copies share them.
 #[derive(Clone)]
 struct Connections {
-    agent: Agent,
+    /// To addresses that the proxy of the environment stands before, if there is one.
+    proxied: Agent,
+    /// To all others, this machine's among them.
+    direct: Agent,
     authorization: Option<String>,
 }
 
@@ -54,19 +57,27 @@ impl Connections {
     /// Connections to a server as these options say.
     fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         let roots = options.ca.as_deref().map(root_certificates).transpose()?.unwrap_or(RootCerts::WebPki);
-        let agent = Agent::config_builder()
-            .user_agent(concat!("spirea/", env!("CARGO_PKG_VERSION")))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_connect(Some(options.connect_timeout))
-            .timeout_per_read(Some(options.timeout))
-            .timeout_per_write(Some(options.timeout))
-            .tls_config(TlsConfig::builder().root_certs(roots).build())
-            .build()
-            .new_agent();
+        let tls = TlsConfig::builder().root_certs(roots).build();
+        let through = |proxy: Option<Proxy>| {
+            Agent::config_builder()
+                .user_agent(concat!("spirea/", env!("CARGO_PKG_VERSION")))
+                .http_status_as_error(false)
+                .max_redirects(0)
+                .max_redirects_will_error(false)
+                .timeout_connect(Some(options.connect_timeout))
+                .timeout_per_read(Some(options.timeout))
+                .timeout_per_write(Some(options.timeout))
+                .tls_config(tls.clone())
+                .proxy(proxy)
+                .build()
+                .new_agent()
+        };
         let authorization = options.token.as_ref().map(|token| format!("Bearer {token}"));
-        Ok(Self { agent, authorization })
+        Ok(Self { proxied: through(Proxy::try_from_env()), direct: through(None), authorization })
+    }
+
+    fn agent(&self, url: &str) -> &Agent {
+        if proxy_for(url).is_some() { &self.proxied } else { &self.direct }
     }
 
     fn with_headers<B>(&self, builder: RequestBuilder<B>, request: &Request) -> RequestBuilder<B> {
@@ -88,10 +99,10 @@ impl Transport {
         self.body = None;
         let server = &self.connections;
         let sent = match request.method {
-            Method::Get => server.with_headers(server.agent.get(&request.url), request).call(),
-            Method::Post => {
-                server.with_headers(server.agent.post(&request.url), request).send(&request.body[..])
-            }
+            Method::Get => server.with_headers(server.agent(&request.url).get(&request.url), request).call(),
+            Method::Post => server
+                .with_headers(server.agent(&request.url).post(&request.url), request)
+                .send(&request.body[..]),
         };
         match sent {
             Ok(response) => {

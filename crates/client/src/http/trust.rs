@@ -13,7 +13,7 @@ use crate::ClientError;
 /// # Errors
 /// [`ClientError::BadAddress`], [`ClientError::BadOption`].
 pub fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
-    let bad = |what: &str| ClientError::BadAddress(format!("{url}: {what}"));
+    let bad = |what: &str| ClientError::BadAddress(format!("{}: {what}", shown(url)));
     let plain = url.starts_with("http://");
     if !plain && !url.starts_with("https://") {
         return Err(bad("the server's address must begin with http:// or https://"));
@@ -33,14 +33,29 @@ pub fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
     if uri.query().is_some() {
         return Err(bad("an address has no ? and what follows it"));
     }
-    let host = authority.host().trim_matches(['[', ']']);
-    let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-    if with_token && plain && !is_here {
+    if with_token && plain && !is_this_machine(&uri) {
         return Err(ClientError::BadOption(format!(
-            "{url}: whoever sees the network would see the token; give an address that begins with https://"
+            "{}: whoever sees the network would see the token; give an address that begins with https://",
+            shown(url)
         )));
     }
     Ok(())
+}
+
+/// Returns an address without its secrets: what stands before an @ of its host, and behind a ?.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    format!("{scheme}{separator}{host}{path}")
+}
+
+/// Whether an address is of this machine.
+pub(super) fn is_this_machine(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// The certificates of a file of them, as PEM.
@@ -63,4 +78,23 @@ pub fn root_certificates(path: &Path) -> Result<RootCerts, ClientError> {
         return Err(unusable("there is none in it".into()));
     }
     Ok(RootCerts::from(certificates))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_mask_the_secrets_of_addresses() {
+        for (url, host) in [
+            ("http://me:secret@pir.example/a", "http://pir.example/a: "),
+            ("ftp://me:secret@pir.example", "ftp://pir.example: "),
+            ("me:secret@pir.example", "pir.example: "),
+            ("https://me:secret@secret@pir.example", "https://pir.example: "),
+            ("https://pir.example/a?token=secret", "https://pir.example/a: "),
+        ] {
+            let error = check_address(url, false).unwrap_err().to_string();
+            assert!(error.contains(host) && !error.contains("secret"), "{error}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ mod queue;
 mod service;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,6 +29,8 @@ use crate::tls::{MutualFiles, MutualTls, MutualTlsError};
 pub struct WorkerConfig {
     /// The folder of the snapshot, of which only the share's bytes need be there.
     pub snapshot: PathBuf,
+    /// The version that the snapshot must have; any if none is named.
+    pub version: Option<[u8; 32]>,
     /// Which share.
     pub share: Share,
     /// Which of a protocol's two servers, where it has two.
@@ -62,6 +64,16 @@ pub enum WorkerError {
     /// The snapshot, or the share's bytes of it, cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The folder has another version than the one that was asked for.
+    #[error("{folder}: the snapshot has version {found}, not {wanted}; copy the snapshot again", folder = .folder.display())]
+    OtherVersion {
+        /// The snapshot's folder.
+        folder: PathBuf,
+        /// The version found, in hexadecimal digits.
+        found: String,
+        /// The version asked for, in hexadecimal digits.
+        wanted: String,
+    },
     /// The share cannot be opened.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -113,7 +125,7 @@ impl Worker {
         let tls = MutualTls::open(&config.tls)?;
         let keys = Arc::new(KeyRegistry::open(&config.keys)?);
         let stopper = Stopper::new();
-        let WorkerConfig { snapshot, share, party, residence, .. } = config;
+        let WorkerConfig { snapshot, version, share, party, residence, .. } = config;
         let backends = ShareBackends {
             choice: config.backend,
             threads: config.threads,
@@ -127,7 +139,7 @@ impl Worker {
             },
         };
         let open = move || {
-            let snapshot = Snapshot::open(&snapshot)?;
+            let snapshot = pinned(&snapshot, version)?;
             snapshot.verify_share(share)?;
             let opening = Opening { residence, party, role: Role::Folds(share) };
             let (database, backend) = backends.open(&snapshot, opening)?;
@@ -221,6 +233,19 @@ impl Worker {
             spans.flush().await;
         }
         watching.abort();
+    }
+}
+
+/// Opens a snapshot, and refuses any version but the one that was asked for.
+fn pinned(folder: &Path, version: Option<[u8; 32]>) -> Result<Snapshot, WorkerError> {
+    let snapshot = Snapshot::open(folder)?;
+    match version {
+        Some(wanted) if wanted != snapshot.version() => Err(WorkerError::OtherVersion {
+            folder: folder.into(),
+            found: snapshot.version_hex(),
+            wanted: blake3::Hash::from_bytes(wanted).to_hex().to_string(),
+        }),
+        _ => Ok(snapshot),
     }
 }
 

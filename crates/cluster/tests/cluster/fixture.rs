@@ -94,6 +94,7 @@ impl Place {
         let two = snapshot.manifest().protocol.parties() > 1;
         WorkerConfig {
             snapshot: snapshot.folder().into(),
+            version: Some(snapshot.version()),
             share: Share::new(index, count).unwrap(),
             party: two.then_some(Party::Zero),
             listen: free(),
@@ -118,7 +119,9 @@ impl Place {
     pub fn place(&self, snapshots: &[(&Snapshot, Vec<Vec<String>>)]) -> PathBuf {
         let snapshots: Vec<Value> = snapshots
             .iter()
-            .map(|(snapshot, shares)| json!({ "path": snapshot.folder(), "shares": shares }))
+            .map(|(snapshot, shares)| {
+                json!({ "path": snapshot.folder(), "version": snapshot.version_hex(), "shares": shares })
+            })
             .collect();
         let document = json!({ "databases": [{ "name": "words", "snapshots": snapshots }] });
         let (path, temporary) = (self.path().join("placement.json"), self.path().join("placement.new"));

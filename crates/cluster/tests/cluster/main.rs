@@ -7,5 +7,6 @@ mod failures;
 mod fixture;
 mod placements;
 mod proxy;
+mod rogues;
 mod traces;
 mod workers;

@@ -116,7 +116,9 @@ fn what_is_placed_is_being_loaded_from_the_first_request_on() {
     for turn in 0..50 {
         let name = format!("words-{turn}");
         assert_eq!(config(&name), 404);
-        let snapshot = json!({ "path": place.path().join("absent"), "shares": [["https://127.0.0.1:1"]] });
+        let snapshot = json!({
+            "path": place.path().join("absent"), "version": "0".repeat(64), "shares": [["https://127.0.0.1:1"]]
+        });
         let document = json!({ "databases": [{ "name": name, "snapshots": [snapshot] }] });
         assert_eq!(coordinator.admin("PUT", "/v1/placement", document.to_string().as_bytes()).0, 200);
         assert_eq!(config(&name), 503);
@@ -136,13 +138,16 @@ fn operators_place_and_see_and_others_do_not() {
         coordinator.admin("PUT", "/v1/placement", document.to_string().as_bytes())
     };
     let placed = |path: &std::path::Path| {
-        let snapshot = json!({ "path": path, "shares": [[workers[0].url()]] });
+        let snapshot = json!({
+            "path": path, "version": snapshot.version_hex(), "shares": [[workers[0].url()]]
+        });
         json!({ "databases": [{ "name": "words", "snapshots": [snapshot] }] })
     };
     assert_eq!(put(placed(snapshot.folder())).0, 200);
     coordinator.ready(&snapshot);
-    let (status, text) =
-        put(json!({ "databases": [{ "name": "words", "snapshots": [{ "path": "/a", "shares": [] }] }] }));
+    let (status, text) = put(json!({ "databases": [{ "name": "words", "snapshots": [
+            { "path": "/a", "version": snapshot.version_hex(), "shares": [] }
+        ] }] }));
     assert_eq!(status, 400);
     assert!(String::from_utf8_lossy(&text).contains("the one before it stays"));
     assert_eq!(coordinator.current(), Some(snapshot.version_hex()));
@@ -165,4 +170,21 @@ fn operators_place_and_see_and_others_do_not() {
     eventually("the cause is told", || {
         coordinator.report()["databases"][0]["snapshots"][0]["state"] == "refused"
     });
+}
+
+#[test]
+fn a_folder_with_another_version_than_the_placed_one_is_refused() {
+    let place = Place::new();
+    let [wanted, swapped] = [1, 2].map(|edition| build(place.path(), "simple", edition));
+    let worker = place.worker(&swapped, 0, 1);
+    let snapshot = json!({
+        "path": swapped.folder(), "version": wanted.version_hex(), "shares": [[worker.url()]]
+    });
+    let document = json!({ "databases": [{ "name": "words", "snapshots": [snapshot] }] });
+    let placement = place.path().join("placement.json");
+    std::fs::write(&placement, document.to_string()).unwrap();
+    let coordinator = place.coordinator(placement, None);
+    let cause = || coordinator.snapshots()[0]["cause"].as_str().unwrap_or_default().to_owned();
+    eventually("the other version is refused", || cause().contains(&swapped.version_hex()));
+    assert_eq!(coordinator.current(), None);
 }

@@ -106,7 +106,7 @@ impl Asking {
         Ok(serde_json::from_slice(&body)?)
     }
 
-    async fn ask(&self, method: &str, path: &str, body: impl Into<Bytes>) -> (StatusCode, bool, Bytes) {
+    pub async fn ask(&self, method: &str, path: &str, body: impl Into<Bytes>) -> (StatusCode, bool, Bytes) {
         self.try_ask(method, path, body).await.unwrap()
     }
 
@@ -176,6 +176,19 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
     assert_eq!([400, 410, 413].map(counted), [3.0, 1.0, 1.0]);
     assert!(counted(503) > 0.0);
     assert_eq!(worker.metric("spirea_key_uploads_total{status=\"404\"}"), 1.0);
+}
+
+#[test]
+fn a_worker_refuses_another_version_than_the_one_it_is_told() {
+    let place = Place::new();
+    let [wanted, swapped] = [1, 2].map(|edition| build(place.path(), "simple", edition));
+    let config = place.worker_config(&swapped, 0, 1);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let opened = runtime.block_on(Worker::open(WorkerConfig { version: Some(wanted.version()), ..config }));
+    let refused = opened.err().expect("another version is refused").to_string();
+    for part in [wanted.version_hex(), swapped.version_hex(), "copy the snapshot again".into()] {
+        assert!(refused.contains(&part), "{refused}");
+    }
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! The state of a replica, as the coordinator reports it.
+
+use serde::Serialize;
+
+/// Whether a replica can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ReplicaState {
+    /// It has not been reached yet.
+    Connecting,
+    /// It answers.
+    Ready,
+    /// It cannot be reached, or is not what it should be.
+    Failed,
+    /// It finishes what it has.
+    Draining,
+}
+
+/// What there is to say of a replica.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ReplicaReport {
+    pub url: String,
+    pub state: ReplicaState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// Why its share's other replicas are asked first, while they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub avoided: Option<String>,
+    /// Batches that wait there, and that this coordinator waits for.
+    pub queue: usize,
+    pub in_flight: usize,
+    pub p50_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    pub requests: u64,
+    pub hedges: u64,
+    pub failures: u64,
+}
+
+impl ReplicaReport {
+    /// Whether it can be asked.
+    pub fn is_ready(&self) -> bool {
+        self.state == ReplicaState::Ready
+    }
+}

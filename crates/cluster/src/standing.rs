@@ -1,0 +1,193 @@
+//! The coordinator's opinion of a replica, by what it observed itself: what a batch costs there, and whether others come first.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How much a former time weighs against a new one.
+const SMOOTHING: f64 = 0.8;
+/// The part of its usual time that an idle replica keeps each time it says how it does: one that was slow is tried again.
+const FORGIVING: f64 = 0.98;
+
+/// Something that puts others before a replica for a while, longer each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offence {
+    /// It refused or failed at a batch, or does not get on with it.
+    Fault,
+    /// It contradicted another replica, or sent what is no partial.
+    Lie,
+}
+
+impl Offence {
+    /// The first pause, and the longest one.
+    fn pauses(self) -> [Duration; 2] {
+        match self {
+            Self::Fault => [Duration::from_millis(250), Duration::from_secs(60)],
+            Self::Lie => [Duration::from_secs(60), Duration::from_secs(3600)],
+        }
+    }
+}
+
+/// What is known of a replica's batches.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// The time of a batch, smoothed.
+    usual: Duration,
+    /// When each batch that it has was sent.
+    waiting: BTreeMap<u64, Instant>,
+    next: u64,
+    /// Offences, less the batches that it has answered since.
+    offences: u32,
+    /// Until when others come first, and why.
+    avoided: Option<(Instant, String)>,
+}
+
+impl Standing {
+    /// Takes note of a batch that it is sent, and returns a number for it.
+    pub fn began(&mut self, now: Instant) -> u64 {
+        self.next += 1;
+        self.waiting.insert(self.next, now);
+        self.next
+    }
+
+    /// Takes note of an answer.
+    pub fn answered(&mut self, batch: u64, now: Instant) {
+        self.took(batch, now);
+        self.offences = self.offences.saturating_sub(1);
+    }
+
+    /// Takes note that nobody waits for a batch any more: it was at least as slow as that.
+    pub fn given_up(&mut self, batch: u64, now: Instant) {
+        self.took(batch, now);
+    }
+
+    /// Takes note of a refusal. However fast it came, it is no time of a batch.
+    pub fn refused(&mut self, batch: u64) {
+        self.waiting.remove(&batch);
+    }
+
+    fn took(&mut self, batch: u64, now: Instant) {
+        let Some(began) = self.waiting.remove(&batch) else { return };
+        let time = now.duration_since(began);
+        self.usual = match self.usual.is_zero() {
+            true => time,
+            false => self.usual.mul_f64(SMOOTHING) + time.mul_f64(1.0 - SMOOTHING),
+        };
+    }
+
+    /// Puts others before it for a while.
+    pub fn offend(&mut self, offence: Offence, why: &str, now: Instant) {
+        let [least, most] = offence.pauses();
+        let pause = least.saturating_mul(1 << self.offences.min(16)).min(most);
+        self.offences = self.offences.saturating_add(1);
+        let until = self.avoided.as_ref().map_or(now, |(until, _)| *until).max(now + pause);
+        self.avoided = Some((until, why.into()));
+    }
+
+    /// Why others come before it, if they do.
+    pub fn avoided(&self, now: Instant) -> Option<&str> {
+        self.avoided.as_ref().filter(|(until, _)| now < *until).map(|(_, why)| &**why)
+    }
+
+    /// Takes note that it says how it does. While it has batches, their age tells how fast it is.
+    pub fn heard(&mut self) {
+        if self.waiting.is_empty() {
+            self.usual = self.usual.mul_f64(FORGIVING);
+        }
+    }
+
+    /// Batches that it has.
+    pub fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The expected seconds of one more batch, where so many are `queued` as it says.
+    pub fn burden(&self, queued: usize, now: Instant) -> f64 {
+        let oldest = self.waiting.values().next().map_or(Duration::ZERO, |began| now.duration_since(*began));
+        let each = self.usual.max(oldest).as_secs_f64().max(1e-6);
+        (queued.max(self.waiting.len()) + 1) as f64 * each
+    }
+}
+
+/// What second opinions of refused queries are paid with, so that clients with malformed queries do not double the work.
+#[derive(Debug)]
+pub(crate) struct SecondOpinions {
+    left: f64,
+    at: Instant,
+}
+
+impl SecondOpinions {
+    const MOST: f64 = 20.0;
+    const PER_SECOND: f64 = 2.0;
+
+    /// As many as there can be.
+    pub fn new(now: Instant) -> Self {
+        Self { left: Self::MOST, at: now }
+    }
+
+    /// Pays for one, if it can.
+    pub fn pay(&mut self, now: Instant) -> bool {
+        let since = now.saturating_duration_since(self.at).as_secs_f64();
+        (self.left, self.at) = ((self.left + since * Self::PER_SECOND).min(Self::MOST), now);
+        let enough = self.left >= 1.0;
+        if enough {
+            self.left -= 1.0;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_batch_that_waits_weighs_by_its_age_and_is_not_forgiven() {
+        let (mut standing, start) = (Standing::default(), Instant::now());
+        let first = standing.began(start);
+        standing.answered(first, start + 10 * MS);
+        let idle = standing.burden(0, start + 10 * MS);
+        standing.began(start + 10 * MS);
+        (0..1000).for_each(|_| standing.heard());
+        assert!(standing.burden(0, start + 10 * MS) >= 2.0 * idle);
+        assert!(standing.burden(0, start + 1010 * MS) >= 2.0);
+        assert_eq!(standing.in_flight(), 1);
+    }
+
+    #[test]
+    fn a_fast_refusal_makes_nobody_fast() {
+        let (mut standing, start) = (Standing::default(), Instant::now());
+        let first = standing.began(start);
+        standing.answered(first, start + 100 * MS);
+        let before = standing.burden(0, start + 100 * MS);
+        for _ in 0..100 {
+            let batch = standing.began(start + 100 * MS);
+            standing.refused(batch);
+        }
+        assert!(standing.burden(0, start + 100 * MS) >= before);
+    }
+
+    #[test]
+    fn offences_put_others_first_for_longer_each_time() {
+        let (mut standing, start) = (Standing::default(), Instant::now());
+        assert_eq!(standing.avoided(start), None);
+        standing.offend(Offence::Fault, "it failed", start);
+        assert_eq!(standing.avoided(start + 249 * MS), Some("it failed"));
+        assert_eq!(standing.avoided(start + 250 * MS), None);
+        standing.offend(Offence::Fault, "it failed", start);
+        assert!(standing.avoided(start + 499 * MS).is_some() && standing.avoided(start + 500 * MS).is_none());
+        (0..100).for_each(|_| standing.offend(Offence::Fault, "it failed", start));
+        assert!(standing.avoided(start + Duration::from_secs(60)).is_none());
+        standing.offend(Offence::Lie, "it lied", start);
+        assert_eq!(standing.avoided(start + Duration::from_secs(3599)), Some("it lied"));
+    }
+
+    #[test]
+    fn second_opinions_are_few_and_come_back() {
+        let start = Instant::now();
+        let mut opinions = SecondOpinions::new(start);
+        assert_eq!((0..100).filter(|_| opinions.pay(start)).count(), 20);
+        assert_eq!((0..100).filter(|_| opinions.pay(start + 1000 * MS)).count(), 2);
+    }
+}

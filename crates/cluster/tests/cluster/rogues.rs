@@ -1,0 +1,197 @@
+//! A worker that holds the right certificate and misbehaves: its honest replica answers, and soon it is asked no more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path};
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post, put};
+use spirea_cluster::{CoordinatorConfig, MutualTls, ShareStatus};
+use spirea_protocols::Partial;
+use spirea_server::{Limits, Stopper, serve_router};
+use spirea_store::Snapshot;
+use spirea_wire::{Queries, Request};
+
+use crate::fixture::{Coordinating, Place, Working, build, build_keyed, eventually};
+use crate::workers::Asking;
+
+/// What it does with a batch.
+#[derive(Clone)]
+enum Conduct {
+    /// It never answers.
+    Silence,
+    /// It refuses with this status.
+    Refuses(StatusCode),
+    /// It sends an honest worker's partial with other content.
+    Garbles(Arc<Asking>),
+}
+
+struct Rogue {
+    url: String,
+    asked: Arc<AtomicU64>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Rogue {
+    fn start(
+        place: &Place,
+        status: &ShareStatus,
+        conduct: impl FnOnce(&tokio::runtime::Runtime) -> Conduct,
+    ) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let acceptor = MutualTls::open(&place.as_worker("rogue")).unwrap().acceptor();
+        let status = serde_json::to_vec(status).unwrap();
+        let (conduct, asked) = (conduct(&runtime), Arc::new(AtomicU64::new(0)));
+        let (of_keys, of_partials) = (conduct.clone(), Arc::clone(&asked));
+        let router = Router::new()
+            .route("/v1/share", get(|| async move { status }))
+            .route(
+                "/v1/keys/{hash}",
+                put(|Path(hash): Path<String>, body: Bytes| async move {
+                    if let Conduct::Garbles(honest) = of_keys {
+                        honest.ask("PUT", &format!("/v1/keys/{hash}"), body).await;
+                    }
+                    StatusCode::NO_CONTENT
+                }),
+            )
+            .route(
+                "/v1/partial",
+                post(move |body: Bytes| async move {
+                    of_partials.fetch_add(1, Ordering::Relaxed);
+                    misbehave(conduct, body).await
+                }),
+            )
+            // Keys are longer than the default.
+            .layer(DefaultBodyLimit::disable());
+        runtime.spawn(async move {
+            serve_router(listener, Some(acceptor), router, Limits::default(), &Stopper::new()).await;
+        });
+        Self { url, asked, _runtime: runtime }
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+async fn misbehave(conduct: Conduct, body: Bytes) -> Response {
+    match conduct {
+        Conduct::Silence => std::future::pending().await,
+        Conduct::Refuses(status) => (status, [(RETRY_AFTER, "1")], "no\n").into_response(),
+        Conduct::Garbles(honest) => {
+            let (_, _, partial) = honest.ask("POST", "/v1/partial", body).await;
+            let mut partial = partial.to_vec();
+            partial[Partial::HEADER_BYTES..].fill(0xff);
+            partial.into_response()
+        }
+    }
+}
+
+/// A coordinator of a share that a rogue and an honest worker serve, once both are believed to be ready.
+fn beside(place: &Place, snapshot: &Snapshot, rogue: &Rogue, honest: &Working) -> Coordinating {
+    let placement = place.place(&[(snapshot, vec![vec![rogue.url.clone(), honest.url()]])]);
+    let batch_timeout = Duration::from_secs(30);
+    let coordinator =
+        Coordinating::start(CoordinatorConfig { batch_timeout, ..place.coordinator_config(placement) });
+    coordinator.ready(snapshot);
+    eventually("both are ready", || {
+        [0, 1].iter().all(|&replica| coordinator.replica(0, replica)["state"] == "ready")
+    });
+    coordinator
+}
+
+const LOOK_UPS: u64 = 20;
+
+/// Looks rows up, each of which must be found, and gives how many the rogue was asked for.
+fn all_are_answered(place: &Place, coordinator: &Coordinating, rogue: &Rogue) -> u64 {
+    let mut client = place.client(coordinator);
+    for row in 0..LOOK_UPS {
+        assert!(client.get_indices(&[row]).unwrap()[0].is_some(), "row {row}");
+    }
+    rogue.asked()
+}
+
+#[test]
+fn a_worker_that_never_computes_stops_no_look_up() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let honest = place.worker(&snapshot, 0, 1);
+    let rogue = Rogue::start(&place, &honest.status, |_| Conduct::Silence);
+    let coordinator = beside(&place, &snapshot, &rogue, &honest);
+    assert!(all_are_answered(&place, &coordinator, &rogue) < LOOK_UPS / 2);
+}
+
+#[test]
+fn a_worker_that_refuses_fast_does_not_become_the_favourite() {
+    let refusals = [
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::INTERNAL_SERVER_ERROR,
+        StatusCode::UNPROCESSABLE_ENTITY,
+    ];
+    for status in refusals {
+        let place = Place::new();
+        let snapshot = build(place.path(), "simple", 1);
+        let honest = place.worker(&snapshot, 0, 1);
+        let rogue = Rogue::start(&place, &honest.status, |_| Conduct::Refuses(status));
+        let coordinator = beside(&place, &snapshot, &rogue, &honest);
+        let asked = all_are_answered(&place, &coordinator, &rogue);
+        assert!(asked < LOOK_UPS / 2, "{status}: {asked}");
+        assert_eq!(coordinator.replica(0, 1)["avoided"], serde_json::Value::Null);
+    }
+}
+
+#[test]
+fn a_refusal_that_two_replicas_agree_on_reaches_the_client() {
+    let place = Place::new();
+    let snapshot = build_keyed(place.path());
+    let workers = [place.worker(&snapshot, 0, 1), place.worker(&snapshot, 0, 1)];
+    let urls = workers.iter().map(Working::url).collect();
+    let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
+    coordinator.ready(&snapshot);
+    let query_bytes = snapshot.manifest().protocol.sizes().query_bytes;
+    let base = Queries { keys: None, queries: vec![vec![0xff; query_bytes].into()] };
+    let request = Request { version: snapshot.version(), base, delta: None }.encode();
+    let (status, body) = coordinator.post("/v1/databases/words/query", &request);
+    assert!((400..500).contains(&status), "{status}: {}", String::from_utf8_lossy(&body));
+    let avoided = |replica| coordinator.replica(0, replica)["avoided"].clone();
+    assert_eq!([0, 1].map(avoided), [serde_json::Value::Null, serde_json::Value::Null]);
+}
+
+#[test]
+fn a_partial_that_does_not_combine_is_its_workers_and_another_one_is_asked() {
+    let place = Place::new();
+    let snapshot = build_keyed(place.path());
+    let honest = place.worker(&snapshot, 0, 1);
+    let asking = place.as_coordinator("asking");
+    let rogue = Rogue::start(&place, &honest.status, |runtime| {
+        Conduct::Garbles(Arc::new(runtime.block_on(Asking::open(&asking, &honest)).unwrap()))
+    });
+    let coordinator = beside(&place, &snapshot, &rogue, &honest);
+    let mut client = place.client(&coordinator);
+    // Nothing is cheaper than a replica that has not answered yet.
+    assert!(client.get_indices(&[1]).unwrap()[0].is_some());
+    assert!(rogue.asked() > 0);
+    assert!(coordinator.replica(0, 0)["avoided"].as_str().unwrap().contains("combine"));
+    assert!(client.get_indices(&[2]).unwrap()[0].is_some());
+    assert_eq!(coordinator.replica(0, 1)["avoided"], serde_json::Value::Null);
+}
+
+#[test]
+fn numbers_that_a_worker_reports_are_clamped() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let honest = place.worker(&snapshot, 0, 1);
+    let status = ShareStatus { queue: usize::MAX, running: usize::MAX, ..honest.status.clone() };
+    let rogue = Rogue::start(&place, &status, |_| Conduct::Silence);
+    let coordinator = beside(&place, &snapshot, &rogue, &honest);
+    assert!(coordinator.replica(0, 0)["queue"].as_u64().unwrap() <= 1 << 20);
+    assert!(all_are_answered(&place, &coordinator, &rogue) < LOOK_UPS / 2);
+}

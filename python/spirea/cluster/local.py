@@ -1,0 +1,133 @@
+"""Files under names that come from elsewhere: single components, opened relative to their folder, never through links."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from ..errors import ClusterError
+
+PARTIAL = ".partial"
+"""Suffix of a file that is not whole yet."""
+_COPIED = 16 << 20
+"""Bytes that are copied at once."""
+_COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def component(name: str) -> str:
+    """Returns a name that is a single path component of a fixed alphabet.
+
+    Raises `ClusterError` for any other.
+    """
+    if _COMPONENT.fullmatch(name) is None:
+        raise ClusterError(
+            f"{name!r} is no name of a file or folder here: use letters, digits, '.', '_' and '-', at most 128, "
+            "with a letter or a digit first"
+        )
+    return name
+
+
+@contextlib.contextmanager
+def opened_folder(folder: Path) -> Iterator[int]:
+    """Opens a folder as a descriptor; a link in its place is refused.
+
+    Raises `ClusterError`.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _refused(str(folder), error) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_in(folder: int, name: str, flags: int) -> int:
+    """Opens a regular file in an open folder; a link in its place is refused.
+
+    Raises `ClusterError`, or `FileNotFoundError` if there is none.
+    """
+    try:
+        # A FIFO would block the call without O_NONBLOCK.
+        flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(component(name), flags, 0o644, dir_fd=folder)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _refused(name, error) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ClusterError(f"{name}: it is not a regular file; put the file itself there")
+    return descriptor
+
+
+def is_whole(folder: int, name: str, size: int) -> bool:
+    """Whether an open folder has a regular file with this name and length."""
+    try:
+        found = os.stat(component(name), dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == size
+
+
+def allocated(folder: int, name: str) -> int:
+    """Returns the bytes that a file takes on disk; holes take none."""
+    try:
+        return os.stat(component(name), dir_fd=folder, follow_symlinks=False).st_blocks * 512
+    except FileNotFoundError:
+        return 0
+
+
+def rename(folder: int, partial: str, name: str) -> None:
+    """Puts a file that is whole and synced under its final name: whoever has mapped the former one keeps that."""
+    os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.fsync(folder)
+
+
+def write(folder: Path, name: str, content: bytes) -> None:
+    """Writes a file as a whole or not at all.
+
+    Raises `ClusterError`.
+    """
+    with _replacing(folder, name) as file:
+        file.write(content)
+
+
+def copy(folder: Path, name: str, descriptor: int) -> None:
+    """Copies an open file from its first byte, as a whole or not at all.
+
+    Raises `ClusterError`.
+    """
+    with _replacing(folder, name) as file, os.fdopen(os.dup(descriptor), "rb") as source:
+        source.seek(0)
+        shutil.copyfileobj(source, file, _COPIED)
+
+
+@contextlib.contextmanager
+def _replacing(folder: Path, name: str) -> Iterator[IO[bytes]]:
+    """Gives a new file, which takes the place of the one with this name when it is complete."""
+    partial = f"{component(name)}.{os.getpid()}{PARTIAL}"
+    with opened_folder(folder) as within:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial, dir_fd=within)
+        descriptor = open_in(within, partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        rename(within, partial, name)
+
+
+def _refused(name: str, error: OSError) -> ClusterError:
+    # O_DIRECTORY reports a link as no folder.
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return ClusterError(f"{name}: a symbolic link is refused; put the file or folder itself there")
+    return ClusterError(f"{name}: it cannot be opened: {error}")

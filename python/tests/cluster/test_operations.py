@@ -1,0 +1,137 @@
+"""The port for operations, certificates, files and messages, against somebody who is not the operator."""
+
+import http.client
+import os
+import socket
+import stat
+import threading
+import time
+
+import pytest
+from cryptography import x509
+
+import spirea
+from spirea.cluster import authority, command, config, files, pages
+from spirea.cluster.controller import Controller
+from spirea.cluster.files import Folder
+from spirea.cluster.state import State
+
+
+@pytest.fixture
+def serving():
+    """A port for operations whose status waits for an event."""
+    let = threading.Event()
+    port = pages.Pages("127.0.0.1:0", dict, lambda: let.wait(300) and "x 1\n").port
+    yield port
+    let.set()
+
+
+def asked(port, path="/healthz", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    connection.request("GET", path, headers=headers)
+    return connection.getresponse().status
+
+
+def test_a_page_of_another_site_reads_nothing(serving):
+    for headers in ({"Host": "evil.example"}, {"Host": f"evil.example:{serving}"}, {"Origin": "http://evil.example"}):
+        assert asked(serving, **headers) == 403
+    for headers in ({}, {"Host": "localhost"}, {"Host": "[::1]:1"}, {"Origin": f"http://127.0.0.1:{serving}"}):
+        assert asked(serving, **headers) == 200
+    named = pages.Pages("127.0.0.1:0", dict, str, ("spirea.internal",)).port
+    assert asked(named, Host="spirea.internal:7082") == 200
+
+
+def test_a_request_that_dribbles_is_cut_off(serving, monkeypatch):
+    monkeypatch.setattr(pages, "_SECONDS", 0.3)
+    with socket.create_connection(("127.0.0.1", serving)) as connection:
+        connection.setblocking(False)
+        for _ in range(100):
+            try:
+                connection.send(b"G")
+                if connection.recv(1) == b"":
+                    return
+            except BlockingIOError:
+                time.sleep(0.05)
+            except OSError:
+                return
+    raise AssertionError("it was served for five seconds")
+
+
+def test_health_is_told_while_all_others_wait(serving):
+    waiting = [socket.create_connection(("127.0.0.1", serving)) for _ in range(pages._AT_ONCE)]
+    for connection in waiting:
+        connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+    assert asked(serving) == 200
+    for connection in waiting:
+        connection.close()
+
+
+def test_a_worker_gets_a_certificate_for_the_address_that_ray_knows(tmp_path):
+    signer = authority.Authority(tmp_path, authority.WORKERS)
+    signed = signer.sign(authority.request("10.0.0.99").request, 60.0, "10.0.0.7")
+    names = x509.load_pem_x509_certificate(signed).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(name.value) for name in names] == ["10.0.0.7"]
+
+
+class Hands:
+    """Workers, of which the first sends nonsense."""
+
+    def __init__(self):
+        self.requests = {0: b"nonsense", 1: authority.request("10.0.0.99").request, 2: authority.request("10.0.0.3").request}
+        self.given = {}
+
+    def report(self, number):
+        return {"request": self.requests[number]}
+
+    def host(self, number):
+        return None if number == 2 else f"10.0.0.{number}"
+
+    def certify(self, number, certificate, trusted):
+        self.given[number] = certificate
+
+
+def test_a_request_that_cannot_be_signed_keeps_no_other_worker_waiting(tmp_path):
+    controller = Controller.__new__(Controller)
+    controller._hands = Hands()
+    controller._authorities = {role: authority.Authority(tmp_path, role) for role in authority.ROLES}
+    controller._config = config.Config("library", "/store", "/state", "/work", (config.Database("a", "/a", 1),))
+    with pytest.raises(spirea.ClusterError, match="worker 0: "):
+        controller._sign([0, 1, 2])
+    assert list(controller._hands.given) == [1]
+    names = x509.load_pem_x509_certificate(controller._hands.given[1]).extensions
+    [name] = names.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert str(name.value) == "10.0.0.1"
+
+
+def test_the_state_is_its_owners_alone(tmp_path):
+    controller = Controller.__new__(Controller)
+    controller._kept, controller._text, controller._state = tmp_path / "state.json", "", State(next_number=1)
+    before = os.umask(0)
+    try:
+        controller._keep()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(controller._kept.stat().st_mode) == 0o600
+
+
+SECRET = "s3://me:secret@bucket/words?X-Amz-Signature=secret"
+
+
+def test_messages_mask_the_secrets_of_urls(tmp_path, keyed, monkeypatch):
+    said = f"403: {SECRET} and https://me:secret@host/a?token=secret, or '{SECRET}'"
+    assert "secret" not in files.masked(said) and files.masked(said).count("s3://bucket/words") == 2
+    assert files.masked("see https://host/a, or /srv/a@b?") == "see https://host/a, or /srv/a@b?"
+    conf = config.Config("library", SECRET, "/state", "/work", (config.Database("a", "/a", 1),))
+    monkeypatch.setattr(Folder, "version", lambda self: "0" * 64)
+    with pytest.raises(spirea.ClusterError) as refused:
+        command._stored(conf, "a", "memory://me:secret@elsewhere/words?token=secret")
+    assert "secret" not in str(refused.value)
+
+    def fails(self, path, **_):
+        raise OSError(f"403 for {SECRET}")
+
+    store = Folder("memory://bucket/words")
+    monkeypatch.setattr(type(store.files), "cat_file", fails)
+    with pytest.raises(spirea.ClusterError) as refused:
+        store.read("hint.bin")
+    assert "secret" not in str(refused.value) and "403" in str(refused.value)
