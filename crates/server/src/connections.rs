@@ -240,12 +240,12 @@ impl Connection {
     ) -> impl HttpService<Incoming, ResBody = axum::body::Body, Error = Infallible, Future: Send + 'static> + use<>
     {
         let (router, activity) = (TowerToHyperService::new(self.router.clone()), Arc::clone(activity));
-        let peer = self.peer;
+        let (peer, rate) = (self.peer, self.limits.write_rate());
         service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
             let busy = activity.begin();
             let response = router.call(Drained::attach(request));
-            async move { response.await.map(|response| busy.until_sent(response)) }
+            async move { response.await.map(|response| busy.until_sent(response, rate)) }
         })
     }
 }

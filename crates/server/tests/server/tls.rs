@@ -17,17 +17,17 @@ use tempfile::tempdir;
 use crate::fixture::{Running, dial, eventually, options, serve_config, texts, urls};
 
 /// Who signs certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
     /// Writes a certificate for this machine that expires at the beginning of a year.
-    fn issue(&self, files: &TlsFiles, year: i32) {
+    pub fn issue(&self, files: &TlsFiles, year: i32) {
         self.issue_for(["localhost", "127.0.0.1"], files, year);
     }
 
@@ -47,7 +47,7 @@ impl Authority {
     }
 
     /// How a client of this authority speaks TLS.
-    fn client(&self, protocols: &[&[u8]]) -> Arc<ClientConfig> {
+    pub fn client(&self, protocols: &[&[u8]]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from(self.0.der().to_vec())).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -73,7 +73,7 @@ impl Authority {
     }
 }
 
-fn files(folder: &Path) -> TlsFiles {
+pub fn files(folder: &Path) -> TlsFiles {
     TlsFiles { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") }
 }
 
