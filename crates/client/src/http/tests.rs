@@ -2,6 +2,7 @@
 //! server says what the test tells it to.
 
 mod connect;
+mod drip;
 mod lies;
 mod pair;
 mod reach;
