@@ -5,6 +5,8 @@ mod connect;
 mod drip;
 mod lies;
 mod pair;
+#[cfg(unix)]
+mod private;
 mod reach;
 mod stop;
 
