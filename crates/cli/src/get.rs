@@ -63,7 +63,7 @@ pub struct Options {
     /// Folder in which hints are kept; the user's cache folder by default.
     #[arg(long)]
     cache: Option<PathBuf>,
-    /// Seconds that a server may leave a request without a byte, and that a request is tried again.
+    /// Seconds that a request may take, beside a second for each 16 KiB of it and its response, and that it is tried again.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Seconds to wait for a server that is not reachable or still loading.

@@ -226,7 +226,10 @@ impl Client {
     async fn look_up(&mut self, mut look_up: LookUp<'_>) -> Result<Lookups, ClientError> {
         let mut timings = Timings::default();
         let asked = self.ask_all(&mut look_up, &mut timings).await;
-        Ok(Lookups { values: look_up.finish(asked)?, timings })
+        let received = self.clock.now();
+        let values = look_up.finish(asked)?;
+        timings.decode += self.clock.now().saturating_sub(received);
+        Ok(Lookups { values, timings })
     }
 
     /// Makes all requests of a look-up.

@@ -1,7 +1,7 @@
 use spirea_wire::Response;
 
 use crate::wanted::Wanted;
-use crate::{ClientError, Pending, Round, Session, Value};
+use crate::{Answered, ClientError, Pending, Round, Session, Value};
 
 /// What an application asks for at once.
 pub(crate) trait Asking {
@@ -35,27 +35,36 @@ pub(crate) trait Asking {
     );
 }
 
+/// Most bytes of answers that wait for the last one. The number of look-ups that this takes follows from the parameters of the
+/// version, and not from what a server takes at once.
+const MAX_WAITING_BYTES: usize = 64 << 20;
+
 /// Everything that an application asks for at once, in as many requests as it takes.
 ///
-/// How many requests these are, how long, and which keys they name follows from what is asked for, and from no answer.
-/// One that does not verify ends the session's keys: what is left is asked for under a secret that nobody knows, its
-/// answers are thrown away, and then the whole look-up is an error. A server that changed answers learns from the next
-/// look-up, which has new keys, that one of this look-up was refused. Whoever makes requests asks for all of them, and
-/// leaves off only where a server refuses to answer, which is nothing that it learns.
+/// The number of requests, their lengths and times, and the keys that they name follow from what is asked for, and from no
+/// answer. Answers are decoded when the last has come, or 64 MiB of them: the time between two requests does not show how long
+/// one answer takes to decode, however few look-ups a server takes in a request.
 ///
-/// It may go on with another session in between, one with another version of the database.
+/// An answer that does not verify ends the session's keys, and the whole look-up is an error. A server that changed answers
+/// learns from the next look-up, which has new keys, that an answer of this look-up was refused. The caller makes all requests,
+/// and stops only if a server refuses to answer, which tells the server nothing.
+///
+/// The look-up may go on with another session in between, one with another version of the database.
 pub struct LookUp<'a> {
     wanted: Wanted<'a>,
     /// How many of them have been asked for and answered, well or not.
     answered: usize,
-    values: Vec<Option<Value>>,
-    /// What was wrong first.
-    failure: Option<ClientError>,
+    /// What came of each round, in their order.
+    rounds: Vec<(Pending, Result<Vec<Response>, ClientError>)>,
+    /// Bytes of the answers in `rounds`.
+    waiting_bytes: usize,
+    /// What came of the rounds before these.
+    decoded: Vec<Result<Answered, ClientError>>,
 }
 
 impl<'a> LookUp<'a> {
     pub(crate) fn new(wanted: Wanted<'a>) -> Self {
-        Self { wanted, answered: 0, values: Vec::new(), failure: None }
+        Self { wanted, answered: 0, rounds: Vec::new(), waiting_bytes: 0, decoded: Vec::new() }
     }
 
     /// Whether there is no more to ask for.
@@ -71,39 +80,46 @@ impl<'a> LookUp<'a> {
         session.round(self.wanted.part(self.answered, session.max_batch()))
     }
 
-    /// Takes what came of the requests that left `pending`: the responses of all servers, in the order of their parties,
-    /// or why [`Session::read`] refused one. Where they are not right, [`LookUp::finish`] says so, and not before.
-    pub fn answer(
-        &mut self,
-        session: &Session,
-        pending: Pending,
-        responses: Result<Vec<Response>, ClientError>,
-    ) {
+    /// Keeps what came of the requests that left `pending`: the responses of all servers, in the order of their parties,
+    /// or why [`Session::read`] refused one. [`LookUp::finish`] decodes them.
+    pub fn answer(&mut self, pending: Pending, responses: Result<Vec<Response>, ClientError>) {
         self.answered += pending.count();
-        let values = responses.and_then(|responses| session.decode(pending, &responses));
-        match (values, &self.failure) {
-            (Ok(answered), None) => self.values.extend(answered.values),
-            (Err(failure), None) => self.failure = Some(failure),
-            (_, Some(_)) => (),
+        self.waiting_bytes += responses.iter().flatten().map(Response::answer_bytes).sum::<usize>();
+        self.rounds.push((pending, responses));
+        if self.waiting_bytes >= MAX_WAITING_BYTES {
+            self.decode();
         }
     }
 
-    /// The values, in the order asked for, if all answers were right, and if all were had: `asked` says why they were
-    /// not.
+    fn decode(&mut self) {
+        self.waiting_bytes = 0;
+        // All of them, whatever comes of the first: one that does not verify ends the keys.
+        let decode = |(pending, responses): (Pending, Result<Vec<Response>, ClientError>)| {
+            responses.and_then(|responses| pending.decode(&responses))
+        };
+        self.decoded.extend(self.rounds.drain(..).map(decode));
+    }
+
+    /// Decodes the answers: the values, in the order asked for, if all answers were right, and if all were had: `asked`
+    /// says why they were not.
     ///
     /// # Errors
     /// What was wrong with the first answer that was; else that of `asked`.
     ///
     /// # Panics
     /// If answers are missing, and `asked` does not say why.
-    pub fn finish(self, asked: Result<(), ClientError>) -> Result<Vec<Option<Value>>, ClientError> {
-        match (self.failure, asked) {
-            (Some(failure), _) | (None, Err(failure)) => Err(failure),
-            (None, Ok(())) => {
-                assert_eq!(self.answered, self.wanted.len(), "all answers are there");
-                Ok(self.values)
-            }
+    pub fn finish(mut self, asked: Result<(), ClientError>) -> Result<Vec<Option<Value>>, ClientError> {
+        self.decode();
+        let (values, failures): (Vec<_>, Vec<_>) = self.decoded.into_iter().partition(Result::is_ok);
+        let mut failures: Vec<ClientError> = failures.into_iter().filter_map(Result::err).collect();
+        // An answer that could not be read has ended the keys of those before it, too: it is the cause.
+        failures.sort_by_key(|failure| matches!(failure, ClientError::KeysEnded));
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(failure);
         }
+        asked?;
+        assert_eq!(self.answered, self.wanted.len(), "all answers are there");
+        Ok(values.into_iter().flatten().flat_map(|answered| answered.values).collect())
     }
 }
 
@@ -122,8 +138,8 @@ impl Asking for LookUp<'_> {
         pending.count()
     }
 
-    fn answer(&mut self, session: &Session, pending: Pending, responses: Result<Vec<Response>, ClientError>) {
-        self.answer(session, pending, responses);
+    fn answer(&mut self, _: &Session, pending: Pending, responses: Result<Vec<Response>, ClientError>) {
+        self.answer(pending, responses);
     }
 }
 

@@ -484,7 +484,14 @@ impl Session {
     /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or is not what the table says;
     /// [`ClientError::KeysEnded`] if the keys had ended before. None means that a key is absent.
     pub fn decode(&self, pending: Pending, responses: &[Response]) -> Result<Answered, ClientError> {
-        let Pending { base, delta, look_ups } = pending;
+        pending.decode(responses)
+    }
+}
+
+impl Pending {
+    /// See [`Session::decode`].
+    pub(crate) fn decode(self, responses: &[Response]) -> Result<Answered, ClientError> {
+        let Self { base, delta, look_ups } = self;
         let found = |(i, Asked { base: state, delta: change, beyond_base }): (usize, Asked)| {
             let answers = responses.iter().filter_map(|response| response.answers.get(i));
             let in_base = base.decode(state, answers);

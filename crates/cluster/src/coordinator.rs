@@ -24,6 +24,7 @@ use tokio::runtime::Handle;
 use crate::databases::{DatabaseReport, Databases, Means, SnapshotReport};
 use crate::group::Patience;
 use crate::placement::{MAX_PLACEMENT_BYTES, Placement, PlacementError};
+use crate::remote::Ending;
 use crate::report::ReplicaReport;
 use crate::stamp::Stamp;
 use crate::tls::{MutualFiles, MutualTls, MutualTlsError};
@@ -84,6 +85,7 @@ pub struct Coordinator {
     placement: PathBuf,
     seen: Option<Stamp>,
     tls: Arc<MutualTls>,
+    ending: Ending,
 }
 
 fn read(path: &Path) -> Result<Placement, CoordinatorError> {
@@ -103,6 +105,7 @@ impl Coordinator {
         let first = read(&placement)?;
         let tls = MutualTls::open(&tls)?;
         let engine = Arc::new(Engine::of_remote(server.queue, key_registry(&server)?));
+        let ending = Ending::new();
         let means = Means {
             engine: Arc::clone(&engine),
             processor: Processor::new(server.threads)?,
@@ -110,12 +113,13 @@ impl Coordinator {
             party: server.party,
             patience: Patience { lost: patience, computing: batch_timeout },
             runtime: Handle::current(),
+            ending: ending.clone(),
         };
         let databases = Databases::new(means);
         let extension = Arc::new(Operations { databases: Arc::clone(&databases) });
         let server = Server::bind_extended(&server, engine, extension).await?;
         databases.apply(first);
-        Ok(Self { server, databases, placement, seen, tls })
+        Ok(Self { server, databases, placement, seen, tls, ending })
     }
 
     /// Where it listens.
@@ -142,13 +146,14 @@ impl Coordinator {
     /// # Errors
     /// [`CoordinatorError::Serve`].
     pub async fn run(self) -> Result<(), CoordinatorError> {
-        let Self { server, databases, placement, seen, tls } = self;
+        let Self { server, databases, placement, seen, tls, ending } = self;
         let tasks = [
             tokio::spawn(Arc::clone(&databases).attend()),
             tokio::spawn(tls.watch()),
             tokio::spawn(watch(Arc::clone(&databases), placement, seen)),
         ];
         let ended = server.run().await;
+        ending.end().await;
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
         Ok(ended?)
     }

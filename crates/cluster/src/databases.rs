@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::group::{Group, Patience};
 use crate::placement::{DatabasePlacement, Placement, SnapshotPlacement};
 use crate::rate::Rate;
-use crate::remote::{RemoteShares, Shares};
+use crate::remote::{Ending, RemoteShares, Shares};
 use crate::replica::Expected;
 use crate::report::ReplicaReport;
 use crate::tls::MutualTls;
@@ -35,6 +35,7 @@ pub(crate) struct Means {
     pub party: Option<Party>,
     pub patience: Patience,
     pub runtime: Handle,
+    pub ending: Ending,
 }
 
 /// The databases of a coordinator.
@@ -352,11 +353,11 @@ impl Databases {
         share: Share,
         shares: &Shares,
     ) -> Result<spirea_engine::Database, String> {
-        let Means { processor, party, patience, runtime, .. } = &self.means;
+        let Means { processor, party, patience, runtime, ending, .. } = &self.means;
         snapshot.verify_beside_matrix().map_err(|error| error.to_string())?;
         let opening = Opening { role: Role::Joins(share), party: *party, ..Opening::default() };
         let (of_slots, shares) = (shares.clone(), shares.clone());
-        let (patience, runtime) = (*patience, runtime.clone());
+        let (patience, runtime) = (*patience, (runtime.clone(), ending.clone()));
         let opened = processor.open_behind(snapshot, opening, |joins| {
             Box::new(RemoteShares::new(joins, shares, patience, runtime))
         });

@@ -10,6 +10,7 @@ use spirea_engine::{current_trace, lock};
 use spirea_protocols::{BatchDigest, Partial, PreparedKeys, ProtocolError, Query, Responder, Sizes};
 use spirea_wire::ShareRequest;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use crate::group::{Answered, Group, Patience};
 use crate::rate::Rate;
@@ -25,6 +26,39 @@ pub(crate) struct RemoteShares {
     shares: Shares,
     patience: Patience,
     runtime: Handle,
+    ending: Ending,
+}
+
+/// Whether the coordinator ends, which gives up the batches that are under way: these wait on its runtime, which must outlive
+/// them.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending(Arc<watch::Sender<bool>>);
+
+impl Ending {
+    pub fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(false)))
+    }
+
+    /// Gives up all batches, and waits until none is under way.
+    pub async fn end(&self) {
+        self.0.send_replace(true);
+        self.0.closed().await;
+    }
+
+    /// Waits for a batch, unless the coordinator ends.
+    async fn unless_ended<T>(
+        &self,
+        batch: impl Future<Output = Result<T, ProtocolError>>,
+    ) -> Result<T, ProtocolError> {
+        // `end` waits for it to be dropped.
+        let mut ended = self.0.subscribe();
+        let outcome = tokio::select! {
+            biased;
+            _ = ended.wait_for(|ended| *ended) => None,
+            outcome = batch => Some(outcome),
+        };
+        outcome.unwrap_or_else(|| Err(ProtocolError::Unanswered("the coordinator ends".into())))
+    }
 }
 
 /// Who serves the shares of a snapshot, in order, and what was asked of them.
@@ -57,8 +91,13 @@ struct RemoteKeys {
 
 impl RemoteShares {
     /// The shares, joined by a server that has no rows.
-    pub fn new(joins: Box<dyn Responder>, shares: Shares, patience: Patience, runtime: Handle) -> Self {
-        Self { joins, shares, patience, runtime }
+    pub fn new(
+        joins: Box<dyn Responder>,
+        shares: Shares,
+        patience: Patience,
+        (runtime, ending): (Handle, Ending),
+    ) -> Self {
+        Self { joins, shares, patience, runtime, ending }
     }
 
     /// The batch as it is sent, and the keys that it names.
@@ -118,9 +157,8 @@ impl RemoteShares {
         let mut contradicted = Vec::new();
         for (index, (group, replica)) in self.shares.groups.iter().zip(&replicas).enumerate() {
             let bytes = self.joins.partial_bytes(Share::new(index, count)?, ask.queries);
-            let Some(other) = self.runtime.block_on(group.second_opinion(ask, bytes, replica)) else {
-                continue;
-            };
+            let asked = async { Ok(group.second_opinion(ask, bytes, replica).await) };
+            let Some(other) = self.runtime.block_on(self.ending.unless_ended(asked))? else { continue };
             if other.as_bytes() == partials[index].as_bytes() {
                 continue;
             }
@@ -172,7 +210,7 @@ impl Responder for RemoteShares {
         let keys: Vec<Option<&RemoteKeys>> =
             queries.iter().map(|query| query.keys.map(of_remote).transpose()).collect::<Result<_, _>>()?;
         let ask = self.ask(queries, &keys)?;
-        let answered = self.runtime.block_on(self.partials(&ask))?;
+        let answered = self.runtime.block_on(self.ending.unless_ended(self.partials(&ask)))?;
         let found: (Vec<Partial>, Vec<Arc<Replica>>) =
             answered.into_iter().map(|Answered { partial, replica }| (partial, replica)).unzip();
         let joined: Vec<Query<'_>> = queries

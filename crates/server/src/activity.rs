@@ -1,5 +1,6 @@
 //! What goes on in a connection, and when nothing has for too long.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -11,7 +12,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::Limits;
-use crate::held::Held;
+use crate::held::{Held, Hold};
+use crate::pace::{Pace, Rate};
 
 /// What a connection without a request may take while others wait to be accepted.
 const CROWDED_PATIENCE: Duration = Duration::from_secs(1);
@@ -24,14 +26,14 @@ struct State {
     asked: bool,
     /// Requests without a complete response.
     requests: usize,
-    /// Those of them whose response has begun.
-    sending: usize,
-    /// When the last request ended, or something was sent since.
+    /// The deadlines of responses that have begun, by the number of their request.
+    sending: BTreeMap<u64, Pace>,
+    /// The number of the next request.
+    next: u64,
+    /// When the last request ended.
     rested: Instant,
     /// When the first byte after the last request came.
     heard: Option<Instant>,
-    /// When something was last sent.
-    sent: Instant,
 }
 
 /// Whether a port has places for more connections.
@@ -69,13 +71,16 @@ impl State {
 
     fn deadline(&self, limits: &Limits, room: Room) -> Option<(Instant, Overdue)> {
         let patience = |time: Duration| if room == Room::None { time.min(CROWDED_PATIENCE) } else { time };
-        match (self.requests, self.sending, self.heard) {
-            (0, _, None) if self.asked => Some((self.rested + patience(limits.idle_timeout), Overdue::Idle)),
-            (0, _, None) => Some((self.rested + patience(limits.read_timeout), Overdue::Head)),
-            (0, _, Some(heard)) => Some((heard + patience(limits.read_timeout), Overdue::Head)),
+        match (self.requests, self.heard) {
+            (0, None) if self.asked => Some((self.rested + patience(limits.idle_timeout), Overdue::Idle)),
+            (0, None) => Some((self.rested + patience(limits.read_timeout), Overdue::Head)),
+            (0, Some(heard)) => Some((heard + patience(limits.read_timeout), Overdue::Head)),
             // Computing has its own bounds, and so has an upload.
-            (_, 0, _) => None,
-            _ => Some((self.sent + limits.write_timeout, Overdue::Response)),
+            _ => self
+                .sending
+                .values()
+                .map(|pace| (pace.deadline(), Overdue::Response))
+                .min_by_key(|next| next.0),
         }
     }
 }
@@ -84,7 +89,8 @@ impl Activity {
     /// A connection that has just been made.
     pub fn new() -> Arc<Self> {
         let now = Instant::now();
-        let state = State { asked: false, requests: 0, sending: 0, rested: now, heard: None, sent: now };
+        let sending = BTreeMap::new();
+        let state = State { asked: false, requests: 0, sending, next: 0, rested: now, heard: None };
         Arc::new(Self(Mutex::new(state)))
     }
 
@@ -93,8 +99,10 @@ impl Activity {
         let mut state = self.lock();
         state.asked = true;
         state.requests += 1;
+        state.next += 1;
+        let number = state.next;
         drop(state);
-        Busy { activity: Arc::clone(self), sending: false }
+        Busy { activity: Arc::clone(self), number }
     }
 
     /// Gives what is idle its time again.
@@ -135,18 +143,23 @@ impl Activity {
 /// A request that has no complete response yet.
 pub(crate) struct Busy {
     activity: Arc<Activity>,
-    sending: bool,
+    number: u64,
 }
 
 impl Busy {
-    /// The response has begun; the request ends when its body has been taken.
-    pub fn until_sent(mut self, response: Response) -> Response {
-        let mut state = self.activity.lock();
-        state.sending += 1;
-        state.sent = Instant::now();
-        drop(state);
-        self.sending = true;
+    /// Begins the response, which must be taken at `rate`; the request ends when its body has been sent.
+    pub fn until_sent(self, response: Response, rate: Rate) -> Response {
+        let pace = Pace::new(Instant::now(), rate);
+        self.activity.lock().sending.insert(self.number, pace);
         Held::attach(response, self)
+    }
+}
+
+impl Hold for Busy {
+    fn sent(&self, bytes: usize) {
+        if let Some(pace) = self.activity.lock().sending.get_mut(&self.number) {
+            pace.moved(Instant::now(), bytes);
+        }
     }
 }
 
@@ -154,12 +167,12 @@ impl Drop for Busy {
     fn drop(&mut self) {
         let mut state = self.activity.lock();
         state.requests -= 1;
-        state.sending -= usize::from(self.sending);
+        state.sending.remove(&self.number);
         (state.rested, state.heard) = (Instant::now(), None);
     }
 }
 
-/// A stream that tells when bytes come and go.
+/// A stream that tells when bytes come.
 pub(crate) struct Noted<S> {
     stream: S,
     activity: Arc<Activity>,
@@ -168,13 +181,6 @@ pub(crate) struct Noted<S> {
 impl<S> Noted<S> {
     pub fn new(stream: S, activity: &Arc<Activity>) -> Self {
         Self { stream, activity: Arc::clone(activity) }
-    }
-
-    fn sent(&self, outcome: &Poll<std::io::Result<usize>>) {
-        if matches!(outcome, Poll::Ready(Ok(1..))) {
-            let (mut state, now) = (self.activity.lock(), Instant::now());
-            (state.sent, state.rested) = (now, now);
-        }
     }
 }
 
@@ -199,9 +205,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.sent(&outcome);
-        outcome
+        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
@@ -217,9 +221,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
         context: &mut Context<'_>,
         slices: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.sent(&outcome);
-        outcome
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -305,9 +307,10 @@ mod tests {
         let start = activity.lock().rested;
         hear(&activity, start);
         assert_eq!(overdue(&activity, start), None);
-        let response = busy.until_sent(Response::new(Body::from("answer")));
-        let sent = activity.lock().sent;
-        assert_eq!(overdue(&activity, sent), after(10, Overdue::Response));
+        let rate = limits().write_rate();
+        let response = busy.until_sent(Response::new(Body::from("answer")), rate);
+        let begun = activity.lock().sending.values().next().unwrap().deadline() - rate.patience;
+        assert_eq!(overdue(&activity, begun), after(10, Overdue::Response));
         drop(response);
         let rested = activity.lock().rested;
         assert_eq!(overdue(&activity, rested), after(120, Overdue::Idle));

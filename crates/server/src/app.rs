@@ -1,6 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use spirea_engine::Engine;
 use tokio::sync::Mutex;
@@ -11,6 +11,7 @@ use crate::demo::Demo;
 use crate::extension::Extension;
 use crate::library::Library;
 use crate::metrics::Metrics;
+use crate::pace::Rate;
 use crate::refused::Refused;
 use crate::tls::Certificates;
 use crate::traces::Spans;
@@ -20,7 +21,8 @@ pub(crate) struct App {
     pub engine: Arc<Engine>,
     pub metrics: Metrics,
     pub memory: BodyMemory,
-    pub read_timeout: Duration,
+    /// The least rate of requests' bodies.
+    pub read_rate: Rate,
     /// Held while uploaded keys are prepared.
     pub preparing: Arc<Mutex<()>>,
     pub gate: Arc<Gate>,
@@ -54,7 +56,7 @@ impl App {
         limit: u64,
         caller: &Caller,
     ) -> Result<Received, Refused> {
-        let received = upload.receive(limit, self.read_timeout, &self.memory, caller).await?;
+        let received = upload.receive(limit, self.read_rate, &self.memory, caller).await?;
         self.metrics.of(database).received.inc_by(received.bytes.len() as u64);
         Ok(received)
     }

@@ -1,22 +1,21 @@
 //! Bodies: read within a length known from the database's parameters, a budget of memory, and time.
 
+use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::access::{Caller, Share};
+use crate::pace::{Pace, Rate};
 use crate::refused::Refused;
-
-/// The slowest upload that is waited for, in bytes a second, on top of the time allowed for a pause.
-const SLOWEST_UPLOAD: u64 = 16 << 10;
 
 /// Memory for bodies, shared by all requests.
 pub(crate) struct BodyMemory {
@@ -67,12 +66,11 @@ impl Upload {
         Self { body, declared, protobuf: has_type(headers, spirea_wire::CONTENT_TYPE) }
     }
 
-    /// Reads the message, which has at most `limit` bytes. A pause longer than `pause` ends it, and so does a
-    /// rate below [`SLOWEST_UPLOAD`].
+    /// Reads the message, which has at most `limit` bytes and comes at `rate` at least.
     pub async fn receive(
-        mut self,
+        self,
         limit: u64,
-        pause: Duration,
+        rate: Rate,
         memory: &BodyMemory,
         caller: &Caller,
     ) -> Result<Received, Refused> {
@@ -85,20 +83,95 @@ impl Upload {
         }
         let share = caller.body_share(expected)?;
         let permit = memory.take(expected)?;
-        let deadline = Instant::now() + pause + Duration::from_secs(expected / SLOWEST_UPLOAD);
+        let mut frames = Paced::new(self.body, rate);
         // Memory grows with what has come, not with what was announced.
         let mut bytes = BytesMut::new();
         loop {
-            let next = timeout_at(deadline.min(Instant::now() + pause), self.body.frame());
-            let Some(frame) = next.await.map_err(|_| Refused::slow_body())? else { break };
-            let frame = frame.map_err(|_| Refused::broken_body())?;
-            let Some(data) = frame.data_ref() else { continue };
+            let Some(data) = frames.next().await? else { break };
             if (bytes.len() + data.len()) as u64 > expected {
                 return Err(Refused::too_large(limit));
             }
-            bytes.extend_from_slice(data);
+            bytes.extend_from_slice(&data);
         }
         Ok(Received { bytes: bytes.freeze(), _memory: permit, _share: share })
+    }
+}
+
+/// Why the rest of a body does not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BodyError {
+    /// It came at less than the least rate.
+    #[error("the body came too slowly")]
+    Slow,
+    /// It ended early.
+    #[error("the body ended early")]
+    Broken,
+}
+
+impl From<BodyError> for Refused {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Slow => Self::slow_body(),
+            BodyError::Broken => Self::broken_body(),
+        }
+    }
+}
+
+/// A body whose frames must come at a least rate.
+pub(crate) struct Paced {
+    body: Body,
+    pace: Pace,
+    /// When the last frame came.
+    came: Instant,
+}
+
+impl Paced {
+    pub fn new(body: Body, rate: Rate) -> Self {
+        let now = Instant::now();
+        Self { body, pace: Pace::new(now, rate), came: now }
+    }
+
+    /// Waits for the next data, `None` at the end. The time between two calls is the server's own.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        self.pace.skip(self.came.elapsed());
+        loop {
+            let next = timeout_at(self.pace.deadline(), self.body.frame()).await;
+            self.came = Instant::now();
+            let Some(frame) = next.map_err(|_| BodyError::Slow)? else { return Ok(None) };
+            let frame = frame.map_err(|_| BodyError::Broken)?;
+            if let Ok(data) = frame.into_data() {
+                self.pace.moved(self.came, data.len());
+                return Ok(Some(data));
+            }
+        }
+    }
+}
+
+/// A paced body as a blocking reader, for a thread that may wait.
+pub(crate) struct BodyReader {
+    frames: Paced,
+    rest: Bytes,
+    runtime: Handle,
+}
+
+impl BodyReader {
+    /// Reads the frames on `runtime`, on which the body comes.
+    pub fn new(frames: Paced, runtime: Handle) -> Self {
+        Self { frames, rest: Bytes::new(), runtime }
+    }
+}
+
+impl Read for BodyReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.rest.is_empty() {
+            match self.runtime.block_on(self.frames.next()).map_err(io::Error::other)? {
+                Some(data) => self.rest = data,
+                None => return Ok(0),
+            }
+        }
+        let count = self.rest.len().min(buffer.len());
+        self.rest.copy_to_slice(&mut buffer[..count]);
+        Ok(count)
     }
 }
 

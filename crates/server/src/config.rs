@@ -9,6 +9,7 @@ use spirea_protocols::Party;
 use crate::access::Tokens;
 use crate::demo::Demo;
 use crate::library::{OpenError, Source};
+use crate::pace::Rate;
 use crate::tls::{Certificates, TlsError, TlsFiles};
 use crate::{BackendChoice, Collector, LogConfig, RedisUrl};
 
@@ -139,6 +140,16 @@ impl ServerConfig {
                 ));
             }
         }
+        for (key, rate) in
+            [("limits.read_rate", self.limits.read_rate), ("limits.write_rate", self.limits.write_rate)]
+        {
+            if rate == 0 {
+                return Err(wrong(
+                    key,
+                    "bodies without a least rate hold places for ever; set some, such as 4KiB".into(),
+                ));
+            }
+        }
         if self.keys.expiry.is_zero() {
             let cause = "evaluation keys that expire at once are of no use; allow some time, such as 30d";
             return Err(wrong("keys.expiry", cause.into()));
@@ -197,13 +208,17 @@ pub(crate) fn all_cores() -> usize {
 /// Bounds for connections and requests.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The longest pause while a body arrives, and the longest time for a request's headers and for the beginning of
-    /// TLS. A body has this and a second for every 16 KiB.
+    /// The longest time for a request's headers and for the beginning of TLS, and the longest time that a body may be
+    /// behind `read_rate`: so the longest pause in it.
     pub read_timeout: Duration,
+    /// The least bytes a second of a request's body.
+    pub read_rate: u64,
     /// How long a connection is kept after a response while no request comes. The first request has `read_timeout`.
     pub idle_timeout: Duration,
-    /// How long a client may take nothing of its response.
+    /// The longest time that a client may be behind `write_rate` with its response: so the longest pause in it.
     pub write_timeout: Duration,
+    /// The least bytes a second of a response's body.
+    pub write_rate: u64,
     /// How long `/readyz` says that the server leaves before it stops to accept connections: the time that load
     /// balancers need to notice.
     pub drain_delay: Duration,
@@ -224,14 +239,28 @@ pub struct Limits {
     pub client_requests: usize,
 }
 
+impl Limits {
+    /// The least rate of requests' bodies.
+    pub(crate) fn read_rate(&self) -> Rate {
+        Rate { patience: self.read_timeout, bytes_per_second: self.read_rate }
+    }
+
+    /// The least rate of responses' bodies.
+    pub(crate) fn write_rate(&self) -> Rate {
+        Rate { patience: self.write_timeout, bytes_per_second: self.write_rate }
+    }
+}
+
 impl Default for Limits {
-    /// 30 seconds to read, to write and to drain, 2 minutes of idleness, no delay, 1 GiB, 4096 connections, 1024
-    /// requests; of these half for one client, and a quarter of the connections.
+    /// 30 seconds to read, to write and to drain, 16 KiB a second to read and 4 KiB to write, 2 minutes of idleness, no
+    /// delay, 1 GiB, 4096 connections, 1024 requests; of these half for one client, and a quarter of the connections.
     fn default() -> Self {
         Self {
             read_timeout: Duration::from_secs(30),
+            read_rate: 16 << 10,
             idle_timeout: Duration::from_secs(120),
             write_timeout: Duration::from_secs(30),
+            write_rate: 4 << 10,
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
             body_memory: 1 << 30,

@@ -33,8 +33,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const ADMIN_CONNECTIONS: usize = 256;
 /// The most requests at once in a connection of HTTP/2.
 const STREAMS: u32 = 64;
-/// The most bytes of a request's headers in HTTP/2.
+/// The most bytes of a request's headers.
 const HEADER_BYTES: u32 = 64 << 10;
+/// The most bytes that are read ahead, and of a response that wait to be written: in HTTP/1 of a connection, in HTTP/2 of
+/// a stream. A connection of HTTP/1 has at most twice this in memory, and a piece of a body.
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// Stops a server that runs: no connection is accepted any more, accepted requests are finished.
 #[derive(Clone, Debug)]
@@ -186,7 +189,9 @@ impl Connection {
     ) -> io::Result<()> {
         let activity = Activity::new();
         let stream = TokioIo::new(Noted::new(stream, &activity));
-        let connection = http1::Builder::new().serve_connection(stream, self.service(&activity));
+        let connection = http1::Builder::new()
+            .max_buf_size(BUFFER_BYTES)
+            .serve_connection(stream, self.service(&activity));
         self.attend(connection, &activity, expires).await;
         Ok(())
     }
@@ -202,6 +207,7 @@ impl Connection {
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(HEADER_BYTES)
+            .max_send_buf_size(BUFFER_BYTES)
             .serve_connection(stream, self.service(&activity));
         self.attend(connection, &activity, expires).await;
         Ok(())
@@ -240,12 +246,12 @@ impl Connection {
     ) -> impl HttpService<Incoming, ResBody = axum::body::Body, Error = Infallible, Future: Send + 'static> + use<>
     {
         let (router, activity) = (TowerToHyperService::new(self.router.clone()), Arc::clone(activity));
-        let peer = self.peer;
+        let (peer, rate) = (self.peer, self.limits.write_rate());
         service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
             let busy = activity.begin();
             let response = router.call(Drained::attach(request));
-            async move { response.await.map(|response| busy.until_sent(response)) }
+            async move { response.await.map(|response| busy.until_sent(response, rate)) }
         })
     }
 }

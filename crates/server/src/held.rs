@@ -1,6 +1,7 @@
-//! What is held until a response has been sent, or its client has gone.
+//! Values that are held until a response has been sent, or its client has gone.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
@@ -8,20 +9,38 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-/// A response's body, with something that is dropped with it.
-pub(crate) struct Held<T> {
-    body: Body,
-    _held: T,
+/// Bytes of a body that are given away at once: a frame of HTTP/2. A protocol buffers one piece of each stalled response.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// A value that a response holds.
+pub(crate) trait Hold: Send + Sync + 'static {
+    /// Notes bytes of the response that have left this program's buffers.
+    fn sent(&self, _bytes: usize) {}
 }
 
-impl<T: Send + Unpin + 'static> Held<T> {
-    /// Holds something for as long as the response is being sent.
+/// A response's body with a value. The value is dropped with the last piece of the body, which leaves when it has been
+/// written: a client without credit for it holds the value.
+pub(crate) struct Held<T> {
+    body: Body,
+    /// The rest of the frame that is being given away.
+    rest: Bytes,
+    held: Arc<T>,
+}
+
+impl<T: Hold> Held<T> {
+    /// Holds a value for as long as the response is being sent.
     pub fn attach(response: Response, held: T) -> Response {
-        response.map(|body| Body::new(Self { body, _held: held }))
+        let held = Arc::new(held);
+        response.map(|body| Body::new(Self { body, rest: Bytes::new(), held }))
+    }
+
+    fn next_piece(&mut self) -> Bytes {
+        let bytes = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        Bytes::from_owner(Piece { bytes, held: Arc::clone(&self.held) })
     }
 }
 
-impl<T: Unpin> HttpBody for Held<T> {
+impl<T: Hold> HttpBody for Held<T> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -29,14 +48,86 @@ impl<T: Unpin> HttpBody for Held<T> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.rest.is_empty() {
+            match std::task::ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        Poll::Ready(Some(Ok(Frame::data(self.next_piece()))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, of_body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+/// A piece of a body on its way.
+struct Piece<T: Hold> {
+    bytes: Bytes,
+    held: Arc<T>,
+}
+
+impl<T: Hold> AsRef<[u8]> for Piece<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<T: Hold> Drop for Piece<T> {
+    fn drop(&mut self) {
+        self.held.sent(self.bytes.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Watched(Arc<Mutex<Vec<usize>>>);
+
+    impl Hold for Watched {
+        fn sent(&self, bytes: usize) {
+            self.0.lock().unwrap().push(bytes);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_value_is_held_until_the_last_piece_has_left() {
+        let sent = Arc::default();
+        let all = PIECE_BYTES + 5;
+        let response = Response::new(Body::from(vec![7; all]));
+        let mut body = Held::attach(response, Watched(Arc::clone(&sent))).into_body();
+        assert_eq!(body.size_hint().exact(), Some(all as u64));
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(
+            (first.len(), body.size_hint().exact(), body.is_end_stream()),
+            (PIECE_BYTES, Some(5), false)
+        );
+        let last = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(body.is_end_stream() && body.frame().await.is_none());
+        drop(body);
+        drop(first);
+        assert_eq!((&sent.lock().unwrap()[..], Arc::strong_count(&sent)), (&[PIECE_BYTES][..], 2));
+        drop(last);
+        assert_eq!((&sent.lock().unwrap()[..], Arc::strong_count(&sent)), (&[PIECE_BYTES, 5][..], 1));
     }
 }

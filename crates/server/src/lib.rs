@@ -46,6 +46,7 @@ mod library;
 mod logs;
 mod metrics;
 mod observe;
+mod pace;
 mod problem;
 mod range;
 mod refused;

@@ -4,21 +4,26 @@
 //! whose reader has gone or is stuck), lines are lost and counted; requests go on.
 
 use std::io::{self, IsTerminal as _, Write};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tracing::Level;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// The most lines that wait to be written: those of a second of the busiest server, a few megabytes.
-const WAITING_LINES: usize = 16 << 10;
+/// The most bytes of lines that wait to be written: those of a second of the busiest server.
+const WAITING_BYTES: usize = 4 << 20;
+/// A line counts as at least so many bytes, for what it takes beside its text.
+const LEAST_LINE: usize = 256;
+/// The queue's own bound, which the bytes never reach: one line is being written.
+const WAITING_LINES: usize = WAITING_BYTES / LEAST_LINE + 1;
 
 /// Writes that failed; a process has one log.
 static FAILED: AtomicU64 = AtomicU64::new(0);
-/// Lines that found the queue full, once there is a log.
-static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+/// The queue of the process's log, once there is one.
+static QUEUE: OnceLock<Arc<Waiting>> = OnceLock::new();
 
 /// How a line of the log looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -62,7 +67,7 @@ pub(crate) struct LostLines {
 impl LostLines {
     /// Those of this process until now.
     pub fn now() -> Self {
-        let dropped = DROPPED.get().map_or(0, |counter| counter.dropped_lines() as u64);
+        let dropped = QUEUE.get().map_or(0, |waiting| waiting.dropped.load(Ordering::Relaxed));
         Self { failed: FAILED.load(Ordering::Relaxed), dropped }
     }
 }
@@ -73,13 +78,9 @@ impl LostLines {
 /// If it goes somewhere already.
 pub fn init_logs(LogConfig { format, level }: LogConfig) -> Result<Logs, TryInitError> {
     let colours = io::stderr().is_terminal();
-    let (lines, guard) = NonBlockingBuilder::default()
-        .buffered_lines_limit(WAITING_LINES)
-        .lossy(true)
-        .thread_name("spirea-log")
-        .finish(Counted(io::stderr()));
+    let (lines, guard) = queue(Counted(io::stderr()));
     // The second of two logs is refused below.
-    let _ = DROPPED.set(lines.error_counter());
+    let _ = QUEUE.set(Arc::clone(&lines.waiting));
     let subscriber = fmt()
         .with_writer(lines)
         .with_ansi(colours)
@@ -92,6 +93,88 @@ pub fn init_logs(LogConfig { format, level }: LogConfig) -> Result<Logs, TryInit
         LogFormat::Json => subscriber.json().flatten_event(true).finish().try_init()?,
     }
     Ok(Logs(guard))
+}
+
+/// Bytes of lines that wait to be written, and lines that found no room.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    dropped: AtomicU64,
+}
+
+impl Waiting {
+    fn cost(line: &[u8]) -> usize {
+        line.len().max(LEAST_LINE)
+    }
+
+    /// Takes room for a line, if there is enough.
+    fn take(&self, line: &[u8]) -> bool {
+        let cost = Self::cost(line);
+        let more = |bytes: usize| bytes.checked_add(cost).filter(|&bytes| bytes <= WAITING_BYTES);
+        let taken = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        if !taken {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    fn give_back(&self, line: &[u8]) {
+        self.bytes.fetch_sub(Self::cost(line), Ordering::Relaxed);
+    }
+}
+
+/// A queue of lines to a thread that writes them to `writer`, bounded in bytes.
+fn queue(writer: impl Write + Send + 'static) -> (Lines, WorkerGuard) {
+    let waiting = Arc::<Waiting>::default();
+    let (queue, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(WAITING_LINES)
+        .lossy(true)
+        .thread_name("spirea-log")
+        .finish(Written { writer, waiting: Arc::clone(&waiting) });
+    (Lines { queue, waiting }, guard)
+}
+
+/// The end of the queue that takes lines; each write is a line.
+#[derive(Clone)]
+struct Lines {
+    queue: NonBlocking,
+    waiting: Arc<Waiting>,
+}
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.waiting.take(line) { self.queue.write(line) } else { Ok(line.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.queue.flush()
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// The other end, which gives back the room of each line that it has written.
+struct Written<W> {
+    writer: W,
+    waiting: Arc<Waiting>,
+}
+
+impl<W: Write> Write for Written<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let written = self.writer.write_all(line);
+        self.waiting.give_back(line);
+        written.map(|()| line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
 }
 
 /// A writer that counts what it cannot write and goes on.
@@ -113,6 +196,9 @@ impl<W: Write> Write for Counted<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     struct Full;
@@ -125,6 +211,44 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// A writer that says that it has a line, and writes when it may.
+    struct Stuck {
+        has: mpsc::Sender<()>,
+        go: mpsc::Receiver<()>,
+    }
+
+    impl Write for Stuck {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            let _ = self.has.send(());
+            let _ = self.go.recv();
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_wait_are_bounded_in_bytes() {
+        let ((has, begun), (go_on, go)) = (mpsc::channel(), mpsc::channel());
+        let (mut lines, guard) = queue(Stuck { has, go });
+        let line = vec![b'x'; 1 << 20];
+        for _ in 0..10 {
+            lines.write_all(&line).unwrap();
+        }
+        begun.recv().unwrap();
+        assert_eq!(lines.waiting.bytes.load(Ordering::Relaxed), WAITING_BYTES);
+        assert_eq!(lines.waiting.dropped.load(Ordering::Relaxed), 10 - (WAITING_BYTES >> 20) as u64);
+        drop(go_on);
+        let started = Instant::now();
+        while lines.waiting.bytes.load(Ordering::Relaxed) > 0 {
+            assert!(started.elapsed() < Duration::from_secs(20), "room is not given back");
+            std::thread::yield_now();
+        }
+        drop(guard);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
 use axum::http::header::CONTENT_LENGTH;
 use axum::middleware::Next;
 use axum::response::Response;
@@ -36,7 +37,7 @@ impl Drop for InFlight<'_> {
 pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let _in_flight = InFlight::new(&app.metrics.in_flight);
     let (started, began) = (Instant::now(), SystemTime::now());
-    let method = request.method().clone();
+    let method = known(request.method());
     let endpoint = request.extensions().get::<MatchedPath>().cloned();
     let endpoint = endpoint.as_ref().map_or(NO_ENDPOINT, MatchedPath::as_str);
     // Names that do not exist are the client's words: they become neither labels nor log lines.
@@ -58,13 +59,13 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     app.metrics.responded(&database, endpoint, status, bytes);
     let elapsed = started.elapsed();
     let took = bucket(elapsed);
-    tracing::info!(%method, endpoint, database, status, bytes, took, "request");
+    tracing::info!(method, endpoint, database, status, bytes, took, "request");
     // Probes and monitors come all the time and tell nothing.
     if let Some(traces) = app.traces.as_ref().filter(|_| endpoint.starts_with("/v1/")) {
         let stages = response.extensions().get::<Stages>().copied();
         traces.take_trace(Trace {
             context,
-            method: method.to_string(),
+            method,
             endpoint: endpoint.to_owned(),
             database,
             status,
@@ -74,6 +75,22 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
         });
     }
     response
+}
+
+/// A method's name; those that a client makes up are the client's words.
+fn known(method: &Method) -> &'static str {
+    const KNOWN: [(Method, &str); 9] = [
+        (Method::GET, "GET"),
+        (Method::HEAD, "HEAD"),
+        (Method::POST, "POST"),
+        (Method::PUT, "PUT"),
+        (Method::DELETE, "DELETE"),
+        (Method::OPTIONS, "OPTIONS"),
+        (Method::PATCH, "PATCH"),
+        (Method::TRACE, "TRACE"),
+        (Method::CONNECT, "CONNECT"),
+    ];
+    KNOWN.iter().find(|(known, _)| known == method).map_or("other", |(_, name)| name)
 }
 
 /// A duration to the power of ten: enough to find what is slow, too little to tell requests apart.

@@ -1,5 +1,7 @@
 //! Refusals as JSON, for whoever asks for it: problem details, RFC 9457.
 
+use std::sync::Mutex;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use spirea_wire::{Code, Refusal};
 
 use crate::accept::{JSON, prefers};
-use crate::held::Held;
+use crate::held::{Held, Hold};
 use crate::refused::{Refused, name};
 
 /// The media type of a problem.
@@ -31,9 +33,13 @@ pub(crate) async fn negotiate(request: Request, next: Next) -> Response {
     }
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
     let (parts, message) = response.into_parts();
-    // A place among the requests is held by the message.
-    Held::attach(Response::from_parts(parts, Body::from(problem.to_string())), message)
+    Held::attach(Response::from_parts(parts, Body::from(problem.to_string())), Replaced(Mutex::new(message)))
 }
+
+/// The message that a problem replaces: a place among the requests is held by it. The mutex makes it `Sync`.
+struct Replaced(#[expect(dead_code, reason = "dropping it gives the place back")] Mutex<Body>);
+
+impl Hold for Replaced {}
 
 fn problem(refusal: &Refusal) -> Value {
     let Refusal { code, message, remedy, accepted, current_version } = refusal;

@@ -140,6 +140,14 @@ impl Refused {
         )
     }
 
+    pub fn wrong_host() -> Self {
+        Self::new(
+            Code::Malformed,
+            "the request names no host, or several",
+            "send one header Host, as HTTP/1.1 wants it",
+        )
+    }
+
     pub fn wrong_request_id() -> Self {
         Self::new(
             Code::Malformed,

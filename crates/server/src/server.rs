@@ -234,7 +234,7 @@ impl Server {
             traces: traces.map(|collector| Spans::start(collector, metrics.dropped_traces.clone())),
             metrics,
             memory: BodyMemory::new(limits.body_memory),
-            read_timeout: limits.read_timeout,
+            read_rate: limits.read_rate(),
             preparing: Arc::default(),
             gate: Arc::new(Gate::new(access, &limits)),
             operator_names: match &certificates {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 use x509_cert::der::Decode;
@@ -159,6 +159,9 @@ impl Certificates {
             .with_no_client_auth()
             .with_cert_resolver(resolver);
         config.alpn_protocols = vec![HTTP_2.into(), HTTP_1.into()];
+        // A session that is resumed would tell that two connections are one client's, which queries without keys do not.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
         TlsAcceptor::from(Arc::new(config))
     }
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::uri::{Authority, PathAndQuery, Scheme, Uri};
@@ -18,10 +19,11 @@ use prometheus::IntCounter;
 use serde_json::{Value, json};
 use spirea_engine::TraceContext;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-/// Traces that wait to be sent; more are dropped.
+/// Traces that wait to be sent, or are being sent, and their bytes in memory; more are dropped.
 const WAITING: usize = 4096;
+const WAITING_BYTES: usize = 16 << 20;
 /// The most that are sent at once.
 const BATCH: usize = 512;
 /// How long the first of a batch waits for others.
@@ -89,7 +91,7 @@ pub(crate) struct Stages {
 pub(crate) struct Trace {
     /// What it is called, and its own span.
     pub context: TraceContext,
-    pub method: String,
+    pub method: &'static str,
     /// With names in braces in the place of the client's words.
     pub endpoint: String,
     /// Empty where the request named none that exists.
@@ -124,7 +126,7 @@ impl Trace {
             [wait, within("compute", begun, stages.compute, batch)]
         });
         let attributes = vec![
-            text("http.request.method", &method),
+            text("http.request.method", method),
             text("http.route", &endpoint),
             number("http.response.status_code", status.into()),
             text("spirea.database", &database),
@@ -171,6 +173,16 @@ impl Span {
         }
     }
 
+    /// Bytes that it takes while it waits, about: each attribute is a tree of some small values.
+    fn bytes(&self) -> usize {
+        const ATTRIBUTE_BYTES: usize = 512;
+        let words = self.attributes.iter().filter_map(|attribute| attribute["value"]["stringValue"].as_str());
+        size_of::<Self>()
+            + self.name.len()
+            + self.attributes.len() * ATTRIBUTE_BYTES
+            + words.map(str::len).sum::<usize>()
+    }
+
     fn to_json(&self) -> Value {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let at =
@@ -208,14 +220,15 @@ pub(crate) fn begin() -> TraceContext {
 }
 
 enum Message {
-    /// The spans of a trace that this process has.
-    Spans(Vec<Span>),
+    /// The spans of a trace that this process has, and their room.
+    Spans(Vec<Span>, OwnedSemaphorePermit),
     Flush(oneshot::Sender<()>),
 }
 
 /// Takes spans, and sends them from a task of its own.
 pub struct Spans {
     sender: mpsc::Sender<Message>,
+    room: Arc<Semaphore>,
     dropped: IntCounter,
 }
 
@@ -224,12 +237,15 @@ impl Spans {
     pub fn start(collector: Collector, dropped: IntCounter) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING);
         tokio::spawn(Exporter { collector, receiver, dropped: dropped.clone(), failing: false }.run());
-        Self { sender, dropped }
+        Self { sender, room: Arc::new(Semaphore::new(WAITING_BYTES)), dropped }
     }
 
     /// Takes spans of one trace, if there is room.
     pub fn take(&self, spans: Vec<Span>) {
-        if self.sender.try_send(Message::Spans(spans)).is_err() {
+        let bytes = spans.iter().map(Span::bytes).sum::<usize>().try_into().unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(bytes).ok();
+        let taken = room.and_then(|room| self.sender.try_send(Message::Spans(spans, room)).ok());
+        if taken.is_none() {
             self.dropped.inc();
         }
     }
@@ -262,13 +278,16 @@ struct Exporter {
 impl Exporter {
     async fn run(mut self) {
         while let Some(first) = self.receiver.recv().await {
-            let (mut traces, mut flushed) = (Vec::new(), None);
+            let (mut traces, mut rooms, mut flushed) = (Vec::new(), Vec::new(), None);
             let mut next = Some(first);
             let pause = tokio::time::sleep(PAUSE);
             tokio::pin!(pause);
             while let Some(message) = next {
                 match message {
-                    Message::Spans(spans) => traces.push(spans),
+                    Message::Spans(spans, room) => {
+                        traces.push(spans);
+                        rooms.push(room);
+                    }
                     Message::Flush(sent) => flushed = Some(sent),
                 }
                 next = if traces.len() == BATCH || flushed.is_some() {
@@ -283,6 +302,7 @@ impl Exporter {
             if !traces.is_empty() {
                 self.send(&traces).await;
             }
+            drop(rooms);
             if let Some(sent) = flushed {
                 // Who asked may have gone.
                 let _ = sent.send(());

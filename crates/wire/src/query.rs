@@ -127,6 +127,11 @@ impl std::fmt::Debug for Response {
 }
 
 impl Response {
+    /// Returns the bytes of all answers.
+    pub fn answer_bytes(&self) -> usize {
+        self.answers.iter().chain(self.delta_answers.iter().flatten()).map(Bytes::len).sum()
+    }
+
     /// The response as a message.
     pub fn encode(&self) -> Vec<u8> {
         proto::QueryResponse {

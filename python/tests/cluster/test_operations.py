@@ -45,7 +45,7 @@ def test_a_request_that_dribbles_is_cut_off(serving, monkeypatch):
     monkeypatch.setattr(pages, "_SECONDS", 0.3)
     with socket.create_connection(("127.0.0.1", serving)) as connection:
         connection.setblocking(False)
-        for _ in range(100):
+        for _ in range(2000):
             try:
                 connection.send(b"G")
                 if connection.recv(1) == b"":
@@ -54,7 +54,7 @@ def test_a_request_that_dribbles_is_cut_off(serving, monkeypatch):
                 time.sleep(0.05)
             except OSError:
                 return
-    raise AssertionError("it was served for five seconds")
+    raise AssertionError("it is still served")
 
 
 def test_health_is_told_while_all_others_wait(serving):

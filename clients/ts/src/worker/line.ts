@@ -22,20 +22,13 @@ type Kind = "unreachable" | "unknown-host" | "timed-out" | "broken" | "untrusted
 
 /** Bytes handed on at a time: so much is read beyond what a conversation wants. */
 const PIECE_BYTES = 1 << 18;
-/**
- * Bytes of a request in a millisecond, 16 KiB in a second: who sends them so fast is waited for. How far a request is, nobody
- * tells.
- */
-const SLOWEST_UPLOAD = 16.384;
+/** The least bytes a millisecond of a request or a response, 16 KiB a second: each byte extends the deadline by its time. */
+const LEAST_RATE = 16.384;
 
-class TimedOut extends Error {
-  constructor(readonly ms: number) {
-    super();
-  }
-}
+class TimedOut extends Error {}
 
 export interface LineOptions {
-  /** The longest wait for a head or a piece, in milliseconds, beside what sending takes. */
+  /** The longest time of a request with its response, in milliseconds, beside the time of their bytes at the least rate. */
   timeout: number;
   token?: string;
   /** Is shown every request. */
@@ -49,6 +42,8 @@ export class Line {
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   /** What was read and not handed on. */
   #rest = new Uint8Array();
+  /** When the response must have ended. */
+  #deadline = 0;
 
   constructor(server: number, options: LineOptions) {
     this.#server = server;
@@ -73,7 +68,9 @@ export class Line {
         referrerPolicy: "no-referrer",
         signal: abort.signal,
       });
-      const response = await this.#timed(asked, body.length / SLOWEST_UPLOAD);
+      const upload = this.#options.timeout + body.length / LEAST_RATE;
+      this.#deadline = performance.now() + upload;
+      const response = await this.#timed(asked, upload);
       abort.signal.throwIfAborted();
       this.#reader = response.body?.getReader();
       // Browsers do not say where a redirection leads: none is followed.
@@ -90,8 +87,10 @@ export class Line {
     const abort = this.#abort;
     try {
       while (this.#rest.length === 0 && this.#reader) {
-        const { done, value } = await this.#timed(this.#reader.read());
+        const left = this.#deadline - performance.now();
+        const { done, value } = await this.#timed(this.#reader.read(), Math.min(left, this.#options.timeout));
         abort.signal.throwIfAborted();
+        this.#deadline += (value?.length ?? 0) / LEAST_RATE;
         if (done) this.#reader = undefined;
         else this.#rest = value as Uint8Array<ArrayBuffer>;
       }
@@ -110,9 +109,8 @@ export class Line {
     this.#rest = new Uint8Array();
   }
 
-  #timed<T>(awaited: Promise<T>, more = 0): Promise<T> {
-    const ms = this.#options.timeout + more;
-    return within(ms, awaited, () => new TimedOut(ms));
+  #timed<T>(awaited: Promise<T>, ms: number): Promise<T> {
+    return within(ms, awaited, () => new TimedOut());
   }
 
   #failed(abort: AbortController, error: unknown, otherwise: Kind): Came | undefined {
@@ -127,7 +125,7 @@ export class Line {
 
 /** Browsers give one error for everything; Node says more. */
 function why(error: unknown, otherwise: Kind): { kind: Kind; words: string } {
-  if (error instanceof TimedOut) return { kind: "timed-out", words: `nothing came in ${Math.round(error.ms) / 1000} s` };
+  if (error instanceof TimedOut) return { kind: "timed-out", words: "the response did not come within the timeout" };
   const cause = (error as { cause?: { code?: unknown } } | undefined)?.cause;
   const code = typeof cause?.code === "string" ? cause.code : "";
   if (/^(ENOTFOUND|EAI_)/.test(code)) return { kind: "unknown-host", words: code };

@@ -61,6 +61,7 @@ impl Subject<'_> {
             self.figures;
         let mut learns = vec![
             "that someone asks: when, from which address, over which connection, and with which token if it asks for tokens".into(),
+            "where it, or a proxy before it, gives TLS tickets: which earlier connections were a browser's own, which may resume their sessions; `spirea serve` gives none".into(),
             format!("the database, {}, and which version the client holds: about when it was last there", self.base.name),
             format!("how many look-ups a request has: {}", growing(request_bytes)),
             match keys {

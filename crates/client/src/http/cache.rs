@@ -1,7 +1,7 @@
 //! Hints on disk, by hash. Files appear under their name only whole and checked; several processes may share
-//! a folder.
+//! a folder. Other users of the machine can read nothing of it, and files' names tell no database.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,31 @@ fn remove(path: &Path) -> Result<(), ClientError> {
     }
 }
 
+/// A name for a file, from one that must not be seen: whoever lists the folder can only guess it.
+fn unnamed(name: &str) -> blake3::Hash {
+    blake3::Hash::from_bytes(blake3::derive_key("spirea 2026 file of a client's cache", name.as_bytes()))
+}
+
+/// Opens files that are their user's own where they are new.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    private().create(true).truncate(true).write(true).open(path)?.write_all(text.as_bytes())
+}
+
+/// Creates a folder, and those above it, as their user's own where they are new.
+fn create_folder(path: &Path) -> std::io::Result<()> {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)
+}
+
 impl FileCache {
     /// The cache in `folder`, or in the place that the system has for caches.
     pub fn open(folder: Option<&Path>) -> Result<Self, ClientError> {
@@ -36,7 +61,7 @@ impl FileCache {
                     .join("spirea")
             }
         };
-        fs::create_dir_all(&folder).map_err(failed(&folder, "create"))?;
+        create_folder(&folder).map_err(failed(&folder, "create"))?;
         Ok(Self(folder))
     }
 
@@ -49,12 +74,16 @@ impl FileCache {
     }
 
     fn pin_path(&self, database: &str, key: &PublicKey) -> PathBuf {
-        self.0.join(format!("{database}.{key}.sequence"))
+        self.0.join(format!("{}.sequence", unnamed(&format!("{database}.{key}"))))
+    }
+
+    fn last_path(&self, slot: &str) -> PathBuf {
+        self.0.join(format!("{}.last", unnamed(slot)))
     }
 
     /// The hash of the hint that was last used as `slot`: a part of a database.
     fn last(&self, slot: &str) -> Option<String> {
-        let hash = fs::read_to_string(self.0.join(format!("{slot}.last"))).ok()?;
+        let hash = fs::read_to_string(self.last_path(slot)).ok()?;
         blake3::Hash::from_hex(&hash).is_ok().then_some(hash)
     }
 }
@@ -76,11 +105,11 @@ impl HintCache for FileCache {
     fn begin(&mut self, part: &PartDescription) -> Result<Box<dyn Download>, ClientError> {
         // The lock has a file of its own, which is never renamed: all processes lock the same one.
         let lock_path = self.path(part, "lock");
-        let lock = File::options().create(true).append(true).open(&lock_path);
+        let lock = private().create(true).append(true).open(&lock_path);
         let lock = lock.map_err(failed(&lock_path, "open"))?;
         lock.lock().map_err(failed(&lock_path, "lock"))?;
         let path = self.path(part, "part");
-        let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
+        let file = private().create(true).truncate(false).read(true).write(true).open(&path);
         let mut file = file.map_err(failed(&path, "open"))?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(failed(&path, "read"))?;
         let mut begun = Begun { file, bytes, path, whole: self.path(part, "hint"), _lock: lock };
@@ -101,8 +130,8 @@ impl HintCache for FileCache {
         if former.as_deref() == Some(hash.as_str()) {
             return Ok(());
         }
-        let (path, fresh) = (self.0.join(format!("{slot}.last")), self.path(part, "last"));
-        fs::write(&fresh, hash.as_str()).map_err(failed(&fresh, "write"))?;
+        let (path, fresh) = (self.last_path(slot), self.path(part, "last"));
+        write(&fresh, &hash).map_err(failed(&fresh, "write"))?;
         fs::rename(&fresh, &path).map_err(failed(&path, "rename"))?;
         for extension in ["hint", "part", "lock"] {
             former.iter().try_for_each(|former| remove(&self.path_of(former, extension)))?;
@@ -121,7 +150,7 @@ impl HintCache for FileCache {
         }
         let path = self.pin_path(database, &pin.key);
         let fresh = path.with_extension(std::process::id().to_string());
-        fs::write(&fresh, pin.sequence.to_string()).map_err(failed(&fresh, "write"))?;
+        write(&fresh, &pin.sequence.to_string()).map_err(failed(&fresh, "write"))?;
         fs::rename(&fresh, &path).map_err(failed(&path, "rename"))
     }
 }

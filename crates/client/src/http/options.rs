@@ -22,8 +22,9 @@ pub struct ClientOptions {
     pub replicas: Vec<Vec<String>>,
     /// The longest wait for a connection.
     pub connect_timeout: Duration,
-    /// The longest wait for the server to take or send anything more; a query's answer has to begin within
-    /// it.
+    /// The longest time of one request with its response, beside a second for each 16 KiB of either. A server that drips
+    /// bytes does not extend it. It is checked whenever bytes come, so a server that falls silent at its end is waited for
+    /// once more as long.
     pub timeout: Duration,
     /// How often a request is made at most to each address.
     pub attempts: u32,

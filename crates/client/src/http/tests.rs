@@ -2,8 +2,11 @@
 //! server says what the test tells it to.
 
 mod connect;
+mod drip;
 mod lies;
 mod pair;
+#[cfg(unix)]
+mod private;
 mod reach;
 mod stop;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ureq::http::header::{AUTHORIZATION, ETAG, RETRY_AFTER};
@@ -15,10 +15,13 @@ use ureq::{Agent, Body, BodyReader, Proxy, RequestBuilder};
 
 use super::trust::root_certificates;
 use super::{ClientOptions, proxy_for};
-use crate::{ClientError, Conversation, Head, Method, Received, Request, Step};
+use crate::{ClientError, Conversation, Head, Method, Received, Request, Step, TransportError};
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// The least bytes a second of a request or a response: each byte extends the deadline of its request by its time.
+const LEAST_RATE: f64 = (16 << 10) as f64;
 
 /// How often a call that waits looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(20);
@@ -39,12 +42,15 @@ struct Connections {
     /// To all others, this machine's among them.
     direct: Agent,
     authorization: Option<String>,
+    timeout: Duration,
 }
 
 /// The connections to one server, and what is yet to be read of the latest response.
 struct Transport {
     connections: Connections,
     body: Option<BodyReader<'static>>,
+    /// When the request and its response must have ended.
+    deadline: Instant,
 }
 
 /// What a server's thread is to do.
@@ -64,7 +70,10 @@ impl Connections {
                 .http_status_as_error(false)
                 .max_redirects(0)
                 .max_redirects_will_error(false)
+                .timeout_resolve(Some(options.connect_timeout))
                 .timeout_connect(Some(options.connect_timeout))
+                .timeout_send_request(Some(options.timeout))
+                .timeout_recv_response(Some(options.timeout))
                 .timeout_per_read(Some(options.timeout))
                 .timeout_per_write(Some(options.timeout))
                 .tls_config(tls.clone())
@@ -73,7 +82,12 @@ impl Connections {
                 .new_agent()
         };
         let authorization = options.token.as_ref().map(|token| format!("Bearer {token}"));
-        Ok(Self { proxied: through(Proxy::try_from_env()), direct: through(None), authorization })
+        Ok(Self {
+            proxied: through(Proxy::try_from_env()),
+            direct: through(None),
+            authorization,
+            timeout: options.timeout,
+        })
     }
 
     fn agent(&self, url: &str) -> &Agent {
@@ -98,11 +112,14 @@ impl Transport {
     fn send(&mut self, request: &Request) -> Received {
         self.body = None;
         let server = &self.connections;
+        let upload = server.timeout + time_of(request.body.len());
+        self.deadline = Instant::now() + upload;
         let sent = match request.method {
             Method::Get => server.with_headers(server.agent(&request.url).get(&request.url), request).call(),
-            Method::Post => server
-                .with_headers(server.agent(&request.url).post(&request.url), request)
-                .send(&request.body[..]),
+            Method::Post => {
+                let post = server.with_headers(server.agent(&request.url).post(&request.url), request);
+                post.config().timeout_send_body(Some(upload)).build().send(&request.body[..])
+            }
         };
         match sent {
             Ok(response) => {
@@ -120,6 +137,11 @@ impl Transport {
         loop {
             match body.read(&mut piece) {
                 Ok(length) => {
+                    self.deadline += time_of(length);
+                    if Instant::now() > self.deadline {
+                        self.body = None;
+                        return Received::Failed(too_slow());
+                    }
                     piece.truncate(length);
                     return Received::Piece(piece.into());
                 }
@@ -193,7 +215,7 @@ impl Way {
         let (tasks, given) = mpsc::channel();
         let back = back.clone();
         let thread = thread::spawn(move || {
-            let mut transport = Transport { connections, body: None };
+            let mut transport = Transport { connections, body: None, deadline: Instant::now() };
             // Nobody listens once the conversation is over.
             let _ = given.into_iter().try_for_each(|task| back.send((server, transport.carry(task))));
         });
@@ -214,6 +236,15 @@ impl Way {
             std::panic::resume_unwind(panic);
         }
     }
+}
+
+/// The longest time that so many bytes may take.
+fn time_of(bytes: usize) -> Duration {
+    Duration::from_secs_f64(bytes as f64 / LEAST_RATE)
+}
+
+fn too_slow() -> TransportError {
+    TransportError::TimedOut("the response came too slowly; try again, or allow a longer timeout".into())
 }
 
 fn head(response: &Response<Body>) -> Head {

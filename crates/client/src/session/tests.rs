@@ -186,7 +186,7 @@ fn look_up(
         };
         requests.push(request);
         let response = session.read(1, response).map(|response| vec![response]);
-        look_up.answer(session, round.pending, response);
+        look_up.answer(round.pending, response);
     }
     (requests, look_up.finish(Ok(())))
 }
@@ -270,7 +270,7 @@ fn keys_that_are_accepted_go_on_until_they_are_old() {
     assert_ne!(server.read(&second.requests[0]).base.keys, Some(keys));
     let answer = server.answer(&server.read(&first.requests[0])).unwrap();
     let response = session.read(1, server.respond(answer)).map(|response| vec![response]);
-    asked.answer(&session, first.pending, response);
+    asked.answer(first.pending, response);
     assert_eq!(asked.finish(Ok(())).unwrap()[0].as_ref().unwrap().fields(), [value(1)]);
 }
 

@@ -1,12 +1,13 @@
 //! Workers that are killed, slow, cut off, or wrong: no wrong answer, and none that is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::{get, post};
 use spirea_cluster::{CoordinatorConfig, MutualTls, ShareStatus};
-use spirea_server::{Limits, Stopper, serve_router};
+use spirea_server::{Limits, ServerConfig, Stopper, serve_router};
 use spirea_wire::{Queries, Request};
 
 use crate::fixture::{Coordinating, Place, ROWS, build, each_once, eventually, value};
@@ -287,4 +288,29 @@ fn what_is_no_partial_of_the_batch_is_never_made_an_answer_of() {
     eventually("it is refused", || coordinator.replica(0, 0)["state"] == "failed");
     assert!(coordinator.replica(0, 0)["cause"].as_str().unwrap().contains("is placed there"));
     assert_eq!(coordinator.replica(0, 0)["requests"], 0);
+}
+
+#[test]
+fn a_coordinator_that_stops_gives_up_a_batch_that_a_worker_holds() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let right = place.worker(&snapshot, 0, 1);
+    let stuck = Wrong::start(&place, &right.status, None);
+    let config = place.coordinator_config(place.place(&[(&snapshot, vec![vec![stuck.url.clone()]])]));
+    let limits = Limits { drain_timeout: Duration::from_millis(100), ..Limits::default() };
+    let server = ServerConfig { limits, ..config.server };
+    let mut coordinator = Coordinating::start(CoordinatorConfig { server, ..config });
+    let panics = Arc::<Mutex<Vec<String>>>::default();
+    let (seen, otherwise) = (Arc::clone(&panics), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        seen.lock().unwrap().push(panic.to_string());
+        otherwise(panic);
+    }));
+    // The first batch is the coordinator's own, by which it learns how long one takes.
+    eventually("it is asked", || coordinator.replica(0, 0)["in_flight"].as_u64() == Some(1));
+    // Ends the runtime, too, on whose timers the batch waits. A panic comes at once, or never.
+    coordinator.stop();
+    std::thread::sleep(Duration::from_millis(300));
+    let of_runtime = |panic: &&String| panic.contains("shutdown");
+    assert_eq!(panics.lock().unwrap().iter().find(of_runtime), None);
 }

@@ -25,6 +25,7 @@ pub(crate) use self::shares::{Share, Shares};
 pub use self::tokens::{Scope, TokensError};
 pub(crate) use self::tokens::{Token, Tokens};
 use crate::Limits;
+use crate::held::Hold;
 use crate::refused::Refused;
 
 /// The header that names a request, so that its retries are known for what they are.
@@ -108,6 +109,8 @@ pub(crate) struct Permit {
     _share: Share,
     _own: Option<OwnedSemaphorePermit>,
 }
+
+impl Hold for Permit {}
 
 /// Whose request it is: what is charged for it.
 #[derive(Clone)]

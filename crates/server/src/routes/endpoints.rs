@@ -1,16 +1,17 @@
 //! The endpoints of both ports: the one table that the routers and their description are made of.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::http::Method;
 use axum::routing::{MethodRouter, get, post};
+use bytes::Bytes;
 use serde_json::Value;
 use spirea_wire::Code;
 
 use super::endpoint::{Endpoint, Header, Parameter, Success};
 use super::openapi::{self, FORM};
 use super::publish::{CHANGES_TYPE, SNAPSHOT_TYPE};
-use super::response::json_body;
+use super::response::json_text;
 use super::{admin, control, hint, keys, page, publish, query};
 use crate::accept::JSON;
 use crate::access::{self, Scope};
@@ -81,10 +82,15 @@ fn open_endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// The endpoint that describes all of a port's.
+/// The endpoint that describes all of a port's. The document is made once: it is large, and needs no token.
 fn described(document: fn() -> Value) -> Endpoint {
-    let handler = move || async move { json_body(&document()) };
+    let made = Arc::new(OnceLock::new());
+    let handler = move || async move { json_text(made_once(&made, document)) };
     Endpoint::open("/openapi.json", "This document.", vec![ok_json("Document", "OpenAPI 3.1")], handler)
+}
+
+fn made_once(made: &OnceLock<Bytes>, document: fn() -> Value) -> Bytes {
+    made.get_or_init(|| document().to_string().into()).clone()
 }
 
 fn data_document() -> Value {
@@ -320,4 +326,17 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
     // Requests that pages of other origins may have made.
     endpoints.iter_mut().for_each(|endpoint| endpoint.causes.push(Code::Forbidden));
     endpoints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_made_once() {
+        let made = OnceLock::new();
+        let [first, second] =
+            [data_document, || unreachable!("it is there")].map(|make: fn() -> Value| made_once(&made, make));
+        assert_eq!(first.as_ptr(), second.as_ptr());
+    }
 }

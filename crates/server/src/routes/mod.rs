@@ -8,6 +8,7 @@ mod demo;
 mod endpoint;
 mod endpoints;
 mod hint;
+mod host;
 mod keys;
 mod lengths;
 mod openapi;
@@ -31,6 +32,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use self::cors::admit_pages;
 use self::endpoint::Endpoint;
 use self::endpoints::{admin_endpoints, data_endpoints};
+use self::host::one_host;
 use crate::access::{Gate, Scope};
 use crate::app::App;
 use crate::held::Held;
@@ -45,6 +47,7 @@ pub(crate) fn data(app: &Arc<App>) -> Router {
     let page = app.demo.clone().map_or_else(Router::new, demo::page);
     router(app, data_endpoints())
         .merge(page)
+        .layer(middleware::from_fn(one_host))
         .layer(negotiated)
         .layer(middleware::from_fn(admit_pages))
         .layer(observed)
@@ -61,6 +64,7 @@ pub(crate) fn admin(app: &Arc<App>) -> Router {
     router(app, admin_endpoints())
         .merge(added)
         .layer(operators)
+        .layer(middleware::from_fn(one_host))
         .layer(middleware::from_fn(negotiate))
         .layer(observed)
 }

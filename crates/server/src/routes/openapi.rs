@@ -87,8 +87,8 @@ fn responses(endpoint: &Endpoint) -> Map<String, Value> {
         }
     }
     let gate = endpoint.scope.into_iter().flat_map(|_| AT_THE_GATE);
-    // A defect may be anywhere.
-    let causes = endpoint.causes.iter().copied().chain(gate).chain([Code::Internal]);
+    // A defect may be anywhere, and so may a wrong Host.
+    let causes = endpoint.causes.iter().copied().chain(gate).chain([Code::Malformed, Code::Internal]);
     let mut refusals: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
     for code in causes {
         let names = refusals.entry(Refused::status(code).as_u16()).or_default();

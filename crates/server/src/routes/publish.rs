@@ -7,13 +7,12 @@ use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
 use serde_json::json;
-use tokio_stream::StreamExt as _;
-use tokio_util::io::{StreamReader, SyncIoBridge};
+use tokio::runtime::Handle;
 
 use super::request::{Name, named_hash};
 use super::response::json_body;
 use crate::app::App;
-use crate::body::has_type;
+use crate::body::{BodyReader, Paced, has_type};
 use crate::library::{Library, PublishError, Published};
 use crate::refused::Refused;
 
@@ -66,7 +65,7 @@ fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refused> {
     library.as_ref().ok_or_else(|| PublishError::UnknownDatabase.into())
 }
 
-/// Runs a publication of an upload, which its thread reads as fast as it comes. A refusal waits for the rest: a
+/// Runs a publication of an upload, which its thread reads as fast as it comes; it must come at the least rate. A refusal waits for the rest: a
 /// snapshot may have more left than is thrown away beside a response, and its publisher, who may send all of it anyway,
 /// would never learn what was wrong.
 async fn publish_upload(
@@ -79,9 +78,8 @@ async fn publish_upload(
     if !has_type(request.headers(), content_type) {
         return Err(Refused::wrong_content_type(content_type));
     }
-    let frames = request.into_body().into_data_stream();
-    let frames = StreamReader::new(frames.map(|frame| frame.map_err(io::Error::other)));
-    let mut upload = SyncIoBridge::new(frames);
+    let frames = Paced::new(request.into_body(), app.read_rate);
+    let mut upload = BodyReader::new(frames, Handle::current());
     publish(app, move |library| {
         work(library, &mut upload).inspect_err(|_| {
             // Errors in the rest do not matter: the refusal tells what went wrong before.

@@ -1,6 +1,7 @@
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::accept::JSON;
@@ -18,5 +19,10 @@ pub(super) fn entity_tag(hash: &[u8; 32]) -> HeaderValue {
 
 /// A response with a value of JSON.
 pub(super) fn json_body(value: &Value) -> Response {
-    ([(CONTENT_TYPE, HeaderValue::from_static(JSON))], value.to_string()).into_response()
+    json_text(value.to_string().into())
+}
+
+/// A response with a text that is JSON.
+pub(super) fn json_text(text: Bytes) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static(JSON))], text).into_response()
 }

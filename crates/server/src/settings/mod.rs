@@ -85,10 +85,14 @@ struct LimitSettings {
     client_requests: Option<usize>,
     #[serde(deserialize_with = "time")]
     read_timeout: Option<Duration>,
+    #[serde(deserialize_with = "size")]
+    read_rate: Option<u64>,
     #[serde(deserialize_with = "time")]
     idle_timeout: Option<Duration>,
     #[serde(deserialize_with = "time")]
     write_timeout: Option<Duration>,
+    #[serde(deserialize_with = "size")]
+    write_rate: Option<u64>,
     #[serde(deserialize_with = "time")]
     drain_delay: Option<Duration>,
     #[serde(deserialize_with = "time")]
@@ -200,8 +204,10 @@ impl Settings {
         set(&mut config.limits.client_connections, limits.client_connections);
         set(&mut config.limits.client_requests, limits.client_requests);
         set(&mut config.limits.read_timeout, limits.read_timeout);
+        set(&mut config.limits.read_rate, limits.read_rate);
         set(&mut config.limits.idle_timeout, limits.idle_timeout);
         set(&mut config.limits.write_timeout, limits.write_timeout);
+        set(&mut config.limits.write_rate, limits.write_rate);
         set(&mut config.limits.drain_delay, limits.drain_delay);
         set(&mut config.limits.drain_timeout, limits.drain_timeout);
         if tls.certificate.is_some() || tls.key.is_some() {

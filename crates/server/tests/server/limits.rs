@@ -205,3 +205,19 @@ fn slow_bodies_of_one_client_leave_others_their_places() {
     drop(slow);
     eventually("its places again", || server.get("/v1/databases").status == 200);
 }
+
+#[test]
+fn a_head_without_end_takes_little_memory() {
+    let folder = tempdir().unwrap();
+    let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
+    let mut stream = dial(server.address);
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n").unwrap();
+    let field = format!("x: {}\r\n", "y".repeat((8 << 10) - 5));
+    // 96 KiB, and its end.
+    let _ =
+        (0..12).try_for_each(|_| stream.write_all(field.as_bytes())).and_then(|()| stream.write_all(b"\r\n"));
+    let mut said = [0; 12];
+    let refused = stream.read_exact(&mut said).is_err() || &said == b"HTTP/1.1 431";
+    assert!(refused, "{}", String::from_utf8_lossy(&said));
+    server.assert_serving();
+}

@@ -16,6 +16,7 @@ mod publish;
 mod redis;
 mod redis_server;
 mod replicas;
+mod stalls;
 mod statuses;
 mod tls;
 mod tokens;

@@ -128,3 +128,24 @@ fn bodies_that_are_refused_and_computations_that_fail_are_told_as_json_too() {
     stalled.write_all(head.as_bytes()).unwrap();
     assert_eq!(cause(&read(&mut stalled)), (408, "SLOW_BODY".into()));
 }
+
+#[test]
+fn a_request_has_one_host() {
+    let folder = tempdir().unwrap();
+    let server = serve_config(&urls(folder.path(), no_hook()), ServerConfig::default());
+    let ports = [server.address, server.admin.unwrap()];
+    for (version, hosts, status) in [
+        ("1.1", "host: localhost\r\n", 200),
+        ("1.1", "", 400),
+        ("1.1", "host: localhost\r\nhost: localhost\r\n", 400),
+        ("1.1", "host: localhost\r\nhost: elsewhere\r\n", 400),
+        ("1.0", "host: localhost\r\nhost: elsewhere\r\n", 400),
+    ] {
+        for port in ports {
+            let request = format!("GET /healthz HTTP/{version}\r\n{hosts}connection: close\r\n\r\n");
+            assert_eq!(exchange(port, request.as_bytes()).status, status, "HTTP/{version} {hosts:?}");
+        }
+    }
+    // A load balancer's probe.
+    assert_eq!(exchange(server.address, b"GET /healthz HTTP/1.0\r\n\r\n").status, 200);
+}

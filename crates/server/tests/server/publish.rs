@@ -1,16 +1,17 @@
 //! Versions that are published while a server answers: changes, snapshots, going back, compaction, and uploads that
 //! are none.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 use spirea_client::{ClientOptions, HttpClient};
 use spirea_protocols::signature::{PrivateKey, PublicKey, Signature};
-use spirea_server::{ServeError, Server, ServerConfig, SignerError};
+use spirea_server::{Limits, ServeError, Server, ServerConfig, SignerError};
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
 use spirea_store::repository::Settings;
 use spirea_store::signing::new_key;
@@ -18,7 +19,7 @@ use spirea_store::{BuildOptions, Repository, Silent, Snapshot};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{Reply, Running, dial, eventually, read};
+use crate::fixture::{PATIENCE, Reply, Running, dial, eventually, read};
 
 const ROWS: usize = 60;
 
@@ -459,4 +460,25 @@ fn clients_that_ask_while_versions_are_published_are_never_wrong() {
         done.store(true, Ordering::Relaxed);
         asking.into_iter().for_each(|client| assert!(client.join().unwrap() > 0));
     });
+}
+
+#[test]
+fn an_upload_that_drips_is_refused() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let limits = Limits { read_timeout: Duration::from_secs(1), ..Limits::default() };
+    let config = ServerConfig { limits, ..config(&path) };
+    let server = Running::start(async move { Server::bind(config).await });
+    eventually("ready", || server.get("/readyz").status == 200);
+    let mut stream = dial(server.admin.unwrap());
+    let head = "POST /v1/admin/databases/table/changes HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+                content-type: application/x-ndjson\r\ncontent-length: 100000\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let (started, mut response) = (Instant::now(), [0; 12]);
+    // An empty line is no change: nothing but the rate is wrong with it.
+    while stream.write_all(b"\n").is_ok() && stream.read_exact(&mut response).is_err() {
+        assert!(started.elapsed() < PATIENCE, "the upload still holds its place");
+    }
+    assert_eq!(server.get("/readyz").status, 200);
 }

@@ -17,17 +17,17 @@ use tempfile::tempdir;
 use crate::fixture::{Running, dial, eventually, options, serve_config, texts, urls};
 
 /// Who signs certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
     /// Writes a certificate for this machine that expires at the beginning of a year.
-    fn issue(&self, files: &TlsFiles, year: i32) {
+    pub fn issue(&self, files: &TlsFiles, year: i32) {
         self.issue_for(["localhost", "127.0.0.1"], files, year);
     }
 
@@ -47,12 +47,21 @@ impl Authority {
     }
 
     /// How a client of this authority speaks TLS.
-    fn client(&self, protocols: &[&[u8]]) -> Arc<ClientConfig> {
+    pub fn client(&self, protocols: &[&[u8]]) -> Arc<ClientConfig> {
+        self.client_of(rustls::DEFAULT_VERSIONS, protocols)
+    }
+
+    /// The same, with these versions of TLS.
+    fn client_of(
+        &self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        protocols: &[&[u8]],
+    ) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from(self.0.der().to_vec())).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
@@ -73,7 +82,7 @@ impl Authority {
     }
 }
 
-fn files(folder: &Path) -> TlsFiles {
+pub fn files(folder: &Path) -> TlsFiles {
     TlsFiles { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") }
 }
 
@@ -240,4 +249,24 @@ fn certificates_that_cannot_be_used_are_refused_with_the_cause() {
     authority.issue(&good, 2020);
     let error = refused(&good);
     assert!(matches!(error, TlsError::Expired { .. }) && error.to_string().contains("renew"));
+}
+
+#[test]
+fn sessions_are_not_resumed() {
+    let folder = tempdir().unwrap();
+    let (authority, files) = (Authority::new(), files(folder.path()));
+    authority.issue(&files, 2100);
+    let server = serve_config(&urls(folder.path(), no_hook()), with_tls(&files));
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        // One configuration remembers what its connections may resume by.
+        let config = authority.client_of(&[version], &[]);
+        for _ in 0..2 {
+            let name = ServerName::try_from("localhost").unwrap();
+            let connection = ClientConnection::new(Arc::clone(&config), name).unwrap();
+            let mut stream = StreamOwned::new(connection, dial(server.address));
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+            stream.read_to_end(&mut Vec::new()).unwrap();
+            assert_eq!(stream.conn.handshake_kind(), Some(rustls::HandshakeKind::Full));
+        }
+    }
 }

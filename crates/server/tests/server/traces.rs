@@ -129,3 +129,16 @@ fn a_collector_that_takes_nothing_costs_traces_alone() {
         server.assert_serving();
     }
 }
+
+#[test]
+fn a_method_of_the_client_s_own_is_not_told() {
+    let (address, taken) = collector(200);
+    let folder = tempdir().unwrap();
+    let server = serve(folder.path(), address);
+    let method = "X".repeat(32 << 10);
+    let head = format!("{method} /v1/databases HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!(crate::fixture::exchange(server.address, head.as_bytes()).status, 405);
+    drop(server);
+    let names: Vec<_> = spans(&taken).iter().map(|span| span["name"].clone()).collect();
+    assert_eq!(names, ["other /v1/databases"]);
+}

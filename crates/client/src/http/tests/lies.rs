@@ -133,3 +133,24 @@ fn a_look_up_with_a_damaged_answer_goes_on_with_another_version_under_the_same_k
     assert_eq!(paths, ["keys", "query", "config", "query", "query", "query"]);
     assert!(requests.iter().all(|(_, _, keys)| matches!(keys, None | Some(0))), "{requests:?}");
 }
+
+#[test]
+fn no_answer_is_decoded_before_the_last_has_come() {
+    let mut honest = Honest::of("onion");
+    let mut session = honest.session();
+    let mut look_up = session.look_up_indices(&ROWS[..2]).unwrap();
+    for keys in session.keys() {
+        honest.register(keys.request());
+    }
+    // The server takes one query a request, and sees when the next one comes.
+    for _ in 0..2 {
+        let round = look_up.ask(&session).unwrap();
+        let request = honest.read(&round.requests[0]);
+        let answer = damaged(honest.answer(&request).unwrap());
+        let read = session.read(1, response(answer, request.version, request.version));
+        look_up.answer(round.pending, read.map(|response| vec![response]));
+        assert!(!session.needs_keys(), "an answer was decoded between two requests");
+    }
+    assert!(matches!(look_up.finish(Ok(())), Err(ClientError::Protocol(ProtocolError::Corrupted))));
+    assert!(session.needs_keys());
+}

@@ -52,7 +52,9 @@ fn addresses_are_read_whole_before_anything_is_sent() {
     ] {
         for error in [check_address(url, false).unwrap_err(), failure(url)] {
             let ClientError::BadAddress(text) = error else { panic!("{url}: {error}") };
-            assert!(text.contains(url), "{text}");
+            // Secrets of an address are masked.
+            let shown = url.replace("user:password@", "").replace("?a=b", "");
+            assert!(text.contains(&shown), "{text}");
         }
     }
 }

@@ -1,0 +1,36 @@
+//! What other users of a machine see of the cache.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use spirea_protocols::signature::{Pin, PrivateKey};
+
+use super::*;
+use crate::HintCache;
+use crate::http::cache::FileCache;
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn files_of_the_cache_are_their_users_own_and_name_no_database() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("above/cache");
+    let mut cache = FileCache::open(Some(&folder)).unwrap();
+    let description = Description::parse("test", config(OLD).encode().into()).unwrap();
+    let part = description.base();
+    cache.begin(part).unwrap().push(b"hint").unwrap();
+    cache.succeed("secret-name-base", part).unwrap();
+    let key = PrivateKey::from_bytes(&[7; 32]).public();
+    cache.saw("secret-name", &Pin { key, sequence: 5 }).unwrap();
+    assert_eq!(cache.seen("secret-name", &key), 5);
+
+    assert_eq!((mode(&folder), mode(folder.parent().unwrap())), (0o700, 0o700));
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 4, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+        assert!(!file.to_str().unwrap().contains("secret-name"), "{}", file.display());
+    }
+}
