@@ -71,11 +71,15 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
     expect(middle.seen).toEqual([]);
   });
 
-  test("a slow network is waited for as long as something comes", async ({ runtime, between }) => {
-    await connect(runtime, between.url, "simple", IMPATIENT);
-    between.fate = on("query", (reply) => ({ ...reply, pieces: Math.floor(reply.body.length / 20) + 1, pause: 100 }));
-    // Longer than the time limit in all, and never silent for so long.
+  test("a slow network is waited for as long as enough comes", async ({ runtime, between }) => {
+    const spread = (reply: Reply) => ({ ...reply, pieces: Math.floor(reply.body.length / 20) + 1, pause: 100 });
+    // The hint takes longer than the time limit in all, at more than the least rate.
+    between.fate = on("hint", spread);
+    await connect(runtime, between.url, "simple", { ...IMPATIENT, keep: "memory" });
     expect(await get(runtime)).toEqual(value(5));
+    // The same pauses between a few bytes each are a drip.
+    between.fate = on("query", spread);
+    silent(failed(await runtime.call("lookUp", "client", [KEY]), "timed-out"));
     between.fate = on("query", (reply) => ({ ...reply, pieces: 100, pause: 30_000 }));
     silent(failed(await runtime.call("lookUp", "client", [KEY]), "timed-out"));
     between.fate = passedOn;
