@@ -49,8 +49,8 @@ impl std::fmt::Debug for Value {
 /// other look-ups in it.
 ///
 /// Where the protocol has evaluation keys, these and their secret end with the first answer that does not verify, and
-/// after [`Table::key_queries`] queries or [`Keys::LONGEST_USE`]. The next look-up begins with new ones, which the server must
-/// have before it can answer.
+/// after [`Table::key_queries`](spirea_protocols::Table::key_queries) queries or [`Keys::LONGEST_USE`]. The next look-up
+/// begins with new ones, which the server must have before it can answer.
 pub struct Session {
     description: Description,
     base: Arc<Asker>,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ..errors import ClusterError, SpireaError
 from . import config as configs
@@ -94,6 +96,24 @@ def _size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+class Results(io.TextIOBase):
+    """Standard output of the main thread. Ray's threads print events of the cluster, which go to standard error."""
+
+    def __init__(self, results: TextIO, events: TextIO) -> None:
+        self._results, self._events = results, events
+
+    def _stream(self) -> TextIO:
+        return self._results if threading.current_thread() is threading.main_thread() else self._events
+
+    def write(self, text: str) -> int:
+        """Writes text."""
+        return self._stream().write(text)
+
+    def flush(self) -> None:
+        """Flushes what was written."""
+        self._stream().flush()
+
+
 def _connected(config: Config) -> Any:
     """Ray, connected to the cluster."""
     import logging
@@ -103,6 +123,7 @@ def _connected(config: Config) -> Any:
     # `cluster` calls it with a Ray of its own.
     if not ray.is_initialized():
         _reached(config.ray.address)
+        sys.stdout = Results(sys.stdout, sys.stderr)
         try:
             ray.init(config.ray.address, namespace=config.namespace, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError) as error:

@@ -11,6 +11,7 @@ import ipaddress
 import json
 import queue
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,6 +55,11 @@ class _Bounded(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Reports a defect. A client that has gone is none."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def is_health_thread(self) -> bool:
         """Whether the caller answers for health alone."""

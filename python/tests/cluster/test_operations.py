@@ -1,6 +1,7 @@
 """The port for operations, certificates, files and messages, against somebody who is not the operator."""
 
 import http.client
+import io
 import os
 import socket
 import stat
@@ -64,6 +65,16 @@ def test_health_is_told_while_all_others_wait(serving):
     assert asked(serving) == 200
     for connection in waiting:
         connection.close()
+
+
+def test_results_are_not_mixed_with_what_other_threads_print():
+    results, events = io.StringIO(), io.StringIO()
+    both = command.Results(results, events)
+    thread = threading.Thread(target=lambda: print("a node died", file=both))
+    thread.start()
+    thread.join()
+    print("{}", file=both, flush=True)
+    assert (results.getvalue(), events.getvalue()) == ("{}\n", "a node died\n")
 
 
 def test_a_worker_gets_a_certificate_for_the_address_that_ray_knows(tmp_path):
