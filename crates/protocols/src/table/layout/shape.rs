@@ -80,7 +80,7 @@ impl Framing {
 }
 
 /// Returns how many of `rows` rows of `row_bytes` bytes share a record and its proof: the fewest that store at most
-/// [`PROOF_GROWTH`] times what records of one row without proofs store, or those that store the least.
+/// 1.08 times what records of one row without proofs store, or those that store the least.
 pub fn rows_per_record(rows: u64, row_bytes: usize, framing: &Framing) -> u32 {
     let stored = |count: u32, beside: fn(&Framing, u64) -> usize| {
         let records = rows.div_ceil(count.into());
