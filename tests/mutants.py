@@ -142,7 +142,7 @@ PARSER = Parser(Language(tree_sitter_rust.language()))
 
 
 def is_constant(node):
-    """Whether the compiler evaluates a node, so that it cannot ask for a variable."""
+    """Tests that the compiler evaluates a node, so that the node cannot read a variable."""
     while node.parent:
         parent = node.parent
         if parent.type in ("const_item", "array_type", "const_block", "enum_variant", "type_arguments", "attribute_item"):

@@ -92,7 +92,7 @@ impl Attack {
         Self { table, per_group, shards }
     }
 
-    /// What the client makes of the answer to a query for the known record, after an earlier one for a record of `group`.
+    /// Decodes and verifies the forged answer to a query for the known record, after an earlier query for a record of `group`.
     fn lie(&self, group: u64, rng: &mut SecretRng) -> Result<Vec<u8>, ProtocolError> {
         let Shards { servers, client } = &self.shards;
         let earlier = client.query(group * self.per_group + 5, rng).unwrap().queries.remove(0);

@@ -54,11 +54,11 @@ pub struct LookUp<'a> {
     wanted: Wanted<'a>,
     /// How many of them have been asked for and answered, well or not.
     answered: usize,
-    /// What came of each round, in their order.
+    /// Rounds that are not decoded yet, in order, each with its responses or the reason for refusing one.
     rounds: Vec<(Pending, Result<Vec<Response>, ClientError>)>,
     /// Bytes of the answers in `rounds`.
     waiting_bytes: usize,
-    /// What came of the rounds before these.
+    /// Results of the rounds that are decoded, in order.
     decoded: Vec<Result<Answered, ClientError>>,
 }
 

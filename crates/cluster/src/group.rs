@@ -22,7 +22,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// So many replicas may fail at one batch while they go on: what all of them fail at is not theirs to be retried.
 const MOST_FAILURES: usize = 6;
 
-/// A batch is stuck after so many times what is slow, but not before the second one; the third holds where nothing is known.
+/// A batch is stuck after `STUCK_FACTOR` times the time of a slow batch, and no sooner than `STUCK_LEAST`. Before any batch has
+/// been timed, it is stuck after `STUCK_UNKNOWN`.
 const STUCK_FACTOR: u32 = 10;
 const STUCK_LEAST: Duration = Duration::from_secs(1);
 const STUCK_UNKNOWN: Duration = Duration::from_secs(2);
@@ -46,7 +47,7 @@ struct Round {
 }
 
 impl Round {
-    /// Takes note of a replica that is asked.
+    /// Records a replica that is asked, and returns it.
     fn ask(&mut self, replica: Arc<Replica>) -> Arc<Replica> {
         self.asked.push(Arc::clone(&replica));
         self.waiting.push(Arc::clone(&replica));
@@ -163,7 +164,7 @@ impl Group {
         }
     }
 
-    /// What another replica than `but` makes of a batch, if one can be asked and second opinions are left.
+    /// Returns the partial of another replica than `but`, if one can be asked and the limit on second opinions allows it.
     pub async fn second_opinion(&self, ask: &Ask, bytes: usize, but: &Arc<Replica>) -> Option<Partial> {
         let other = self.pick(std::slice::from_ref(but))?;
         if !lock(&self.opinions).pay(Instant::now()) {

@@ -29,7 +29,7 @@ pub(crate) struct RemoteShares {
     ending: Ending,
 }
 
-/// Whether the coordinator ends, which gives up the batches that are under way: these wait on its runtime, which must outlive
+/// Signal that the coordinator ends. It gives up the batches that are under way: they wait on its runtime, which must outlive
 /// them.
 #[derive(Clone, Debug)]
 pub(crate) struct Ending(Arc<watch::Sender<bool>>);

@@ -206,7 +206,7 @@ impl Replica {
         self.link().state
     }
 
-    /// Whether others come first, and what to expect of asking it, in seconds.
+    /// Returns the order in which replicas are asked: `true` if the others come first, then the expected seconds of a batch.
     pub fn rank(&self) -> (bool, f64) {
         let (link, now) = (self.link(), Instant::now());
         (link.standing.avoided(now).is_some(), link.standing.burden(link.queue, now))

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Whether a replica can be asked.
+/// State of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ReplicaState {
@@ -16,7 +16,7 @@ pub(crate) enum ReplicaState {
     Draining,
 }
 
-/// What there is to say of a replica.
+/// Report of a replica, for operators.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ReplicaReport {
     pub url: String,
@@ -37,7 +37,7 @@ pub(crate) struct ReplicaReport {
 }
 
 impl ReplicaReport {
-    /// Whether it can be asked.
+    /// Tests that the replica can be asked.
     pub fn is_ready(&self) -> bool {
         self.state == ReplicaState::Ready
     }

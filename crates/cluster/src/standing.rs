@@ -27,7 +27,7 @@ impl Offence {
     }
 }
 
-/// What is known of a replica's batches.
+/// Record of a replica's batches and offences.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
     /// The time of a batch, smoothed.
@@ -42,25 +42,25 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Takes note of a batch that it is sent, and returns a number for it.
+    /// Records a batch that is sent to the replica, and returns its number.
     pub fn began(&mut self, now: Instant) -> u64 {
         self.next += 1;
         self.waiting.insert(self.next, now);
         self.next
     }
 
-    /// Takes note of an answer.
+    /// Records the answer to a batch.
     pub fn answered(&mut self, batch: u64, now: Instant) {
         self.took(batch, now);
         self.offences = self.offences.saturating_sub(1);
     }
 
-    /// Takes note that nobody waits for a batch any more: it was at least as slow as that.
+    /// Records that the coordinator gave up waiting for a batch; its time so far counts as its time.
     pub fn given_up(&mut self, batch: u64, now: Instant) {
         self.took(batch, now);
     }
 
-    /// Takes note of a refusal. However fast it came, it is no time of a batch.
+    /// Records a refusal. Its time does not count: a fast refusal must not make a replica look fast.
     pub fn refused(&mut self, batch: u64) {
         self.waiting.remove(&batch);
     }
@@ -88,7 +88,7 @@ impl Standing {
         self.avoided.as_ref().filter(|(until, _)| now < *until).map(|(_, why)| &**why)
     }
 
-    /// Takes note that it says how it does. While it has batches, their age tells how fast it is.
+    /// Records a status report. The usual time of an idle replica decays; while batches wait, their age measures its speed.
     pub fn heard(&mut self) {
         if self.waiting.is_empty() {
             self.usual = self.usual.mul_f64(FORGIVING);
@@ -108,7 +108,7 @@ impl Standing {
     }
 }
 
-/// What second opinions of refused queries are paid with, so that clients with malformed queries do not double the work.
+/// Rate limit for second opinions on refused queries, so that clients with malformed queries do not double the work.
 #[derive(Debug)]
 pub(crate) struct SecondOpinions {
     left: f64,
@@ -119,12 +119,12 @@ impl SecondOpinions {
     const MOST: f64 = 20.0;
     const PER_SECOND: f64 = 2.0;
 
-    /// As many as there can be.
+    /// Returns a full budget.
     pub fn new(now: Instant) -> Self {
         Self { left: Self::MOST, at: now }
     }
 
-    /// Pays for one, if it can.
+    /// Takes one second opinion from the budget, if it has one.
     pub fn pay(&mut self, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.at).as_secs_f64();
         (self.left, self.at) = ((self.left + since * Self::PER_SECOND).min(Self::MOST), now);

@@ -35,8 +35,8 @@ pub(crate) const ADMIN_CONNECTIONS: usize = 256;
 const STREAMS: u32 = 64;
 /// The most bytes of a request's headers.
 const HEADER_BYTES: u32 = 64 << 10;
-/// The most bytes that are read ahead, and of a response that wait to be written: in HTTP/1 of a connection, in HTTP/2 of
-/// a stream. A connection of HTTP/1 has at most twice this in memory, and a piece of a body.
+/// Size of the read buffer and of the write buffer, of each connection in HTTP/1 and of each stream in HTTP/2. A connection of
+/// HTTP/1 therefore holds at most twice this size in memory, and one piece of a body.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Stops a server that runs: no connection is accepted any more, accepted requests are finished.

@@ -72,14 +72,14 @@ class Manifest:
         return self.verified.version
 
     def share(self, share: int, shards: int) -> tuple[Wanted, ...]:
-        """What the worker of a share needs beside the manifest."""
+        """Returns the files that the worker of a share needs beside the manifest."""
         return tuple(
             Wanted(path, size, tuple(ranges), optional)
             for path, size, ranges, optional in self.verified.share_files(share, shards)
         )
 
     def beside_matrix(self) -> tuple[Wanted, ...]:
-        """What the coordinator needs beside the manifest: all files but the database."""
+        """Returns the files that the coordinator needs beside the manifest: all but the database."""
         return tuple(Wanted(path, size, ((0, size),)) for path, size in self.verified.coordinator_files())
 
 
@@ -344,7 +344,7 @@ def upload(folder: Path, target: Folder, progress: Progress = lambda done, of: N
     Raises `ClusterError`.
     """
     with contextlib.ExitStack() as stack:
-        # Who gives the command names the folder, by a link or not; names in it are others'.
+        # The operator names the folder, and may name a link. Names inside the folder are untrusted.
         within = stack.enter_context(local.opened_folder(folder.resolve()))
         manifest = Manifest.of(_content(within, MANIFEST), str(folder))
         opened = dict(_opened(stack, within, manifest))

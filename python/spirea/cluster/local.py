@@ -70,7 +70,7 @@ def open_in(folder: int, name: str, flags: int) -> int:
 
 
 def is_whole(folder: int, name: str, size: int) -> bool:
-    """Whether an open folder has a regular file with this name and length."""
+    """Tests that an open folder has a regular file with this name and length."""
     try:
         found = os.stat(component(name), dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

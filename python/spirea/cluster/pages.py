@@ -62,7 +62,7 @@ class _Bounded(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def is_health_thread(self) -> bool:
-        """Whether the caller answers for health alone."""
+        """Tests that the caller is the thread for health."""
         return threading.current_thread() is self._health
 
     def _answer_health(self) -> None:
@@ -71,7 +71,7 @@ class _Bounded(ThreadingHTTPServer):
 
 
 def _is_own(host: str, hosts: Sequence[str]) -> bool:
-    """Whether a Host header may be one of this port: an address, localhost, or a name of the configuration."""
+    """Tests that a Host header names this port: by an address, by localhost, or by a name of the configuration."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:

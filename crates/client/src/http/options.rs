@@ -44,7 +44,7 @@ pub struct ClientOptions {
     pub values_progress: Option<Progress>,
     /// Whether a database is asked under a function that few have analysed.
     pub weak_prf: WeakPrf,
-    /// Whether two servers are asked over `http://` through one proxy of the environment.
+    /// Consent to asking two servers over `http://` through one proxy of the environment.
     pub shared_proxy: SharedProxy,
     /// Ends connecting, and what follows, with [`ClientError::Stopped`] while it is true.
     pub stop: Option<Arc<AtomicBool>>,

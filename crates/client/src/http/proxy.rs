@@ -6,7 +6,7 @@ use ureq::http::Uri;
 use super::trust::is_this_machine;
 use crate::ClientError;
 
-/// Whether both servers of a pair may be asked over `http://` through one proxy.
+/// Consent to asking both servers of a pair over `http://` through one proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedProxy {
     /// Not at all: the proxy reads both shares, so it can tell what is looked up.

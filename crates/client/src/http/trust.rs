@@ -52,7 +52,7 @@ fn shown(url: &str) -> String {
     format!("{scheme}{separator}{host}{path}")
 }
 
-/// Whether an address is of this machine.
+/// Tests that an address belongs to this machine.
 pub(super) fn is_this_machine(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())

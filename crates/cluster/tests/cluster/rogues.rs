@@ -20,7 +20,7 @@ use spirea_wire::{Queries, Request};
 use crate::fixture::{Coordinating, Place, Working, build, build_keyed, eventually};
 use crate::workers::Asking;
 
-/// What it does with a batch.
+/// Behaviour with a batch.
 #[derive(Clone)]
 enum Conduct {
     /// It never answers.

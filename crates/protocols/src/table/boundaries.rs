@@ -77,9 +77,27 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TableKind;
     use crate::keyword::{KeyHash, TAG_BYTES};
     use crate::layout::Widths;
     use proptest::prelude::*;
+
+    fn table(kind: TableKind, entries: u64, records: u64) -> Table {
+        Table {
+            kind,
+            entries,
+            records,
+            payload_bytes: 8,
+            salt: [0; 32],
+            places: (kind == TableKind::Keyword).then_some([1; 32]),
+            widths: None,
+            rows_per_record: None,
+            max_value_bytes: None,
+            fields: vec!["value".into()],
+            key_queries: None,
+            proofs: None,
+        }
+    }
 
     proptest! {
         #[test]
@@ -89,18 +107,8 @@ mod tests {
             let widths = Widths::new(widths).unwrap();
             let (records, entries) = (widths.count() as u64, widths.units() + more);
             let table = Table {
-                kind: crate::TableKind::Keyword,
-                entries,
-                records,
-                payload_bytes: 8,
-                salt: [0; 32],
-                places: Some([1; 32]),
                 widths: uneven.then(|| widths.clone()),
-                rows_per_record: None,
-                max_value_bytes: None,
-                fields: vec!["value".into()],
-                key_queries: None,
-                proofs: None,
+                ..table(TableKind::Keyword, entries, records)
             };
             table.validate().unwrap();
             let boundaries = table.boundaries();
@@ -125,20 +133,8 @@ mod tests {
 
         #[test]
         fn rows_of_records_with_as_many_each_follow_one_another(entries in 1u64..300, rows in 2u32..20) {
-            let table = Table {
-                kind: crate::TableKind::Index,
-                entries,
-                records: entries.div_ceil(rows.into()),
-                payload_bytes: 8,
-                salt: [0; 32],
-                places: None,
-                widths: None,
-                rows_per_record: Some(rows),
-                max_value_bytes: None,
-                fields: vec!["value".into()],
-                key_queries: None,
-                proofs: None,
-            };
+            let records = entries.div_ceil(rows.into());
+            let table = Table { rows_per_record: Some(rows), ..table(TableKind::Index, entries, records) };
             table.validate().unwrap();
             let boundaries = table.boundaries();
             let all = (0..table.records).flat_map(|record| boundaries.rows(record).map(move |row| (row, record)));
@@ -148,7 +144,7 @@ mod tests {
                 prop_assert!(wrong.validate().is_err());
             }
             let places = Some([1; 32]);
-            let keyed = Table { kind: crate::TableKind::Keyword, places, ..table };
+            let keyed = Table { kind: TableKind::Keyword, places, ..table };
             prop_assert!(keyed.validate().is_err());
         }
     }

@@ -12,7 +12,7 @@
 //! The tree's salt is drawn after the content is fixed, so nobody can prepare content for it. Whoever replaces a record
 //! must then find a second preimage. Every hash names its place in the tree, so one evaluation tests one target only,
 //! and a table of any size takes 2^128 hashes. Someone who knows the salt while choosing the content needs a collision
-//! only, 2^64 hashes: this is the bound for an operator who builds a table in order to lie about it.
+//! only, 2^64 hashes: so much an operator spends who builds a table in order to lie about it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -6,8 +6,8 @@ use axum::response::{IntoResponse, Response};
 
 use crate::refused::Refused;
 
-/// Refuses requests that name no host, or several: a proxy might have taken another one than the server does. In HTTP/2 the
-/// target names it, and HTTP/1.0 has probes without one (RFC 9112, section 3.2).
+/// Refuses requests that name no host, or several: a proxy and the server might each read a different one. HTTP/2 names the host
+/// in `:authority`, and probes in HTTP/1.0 need no host (RFC 9112, section 3.2).
 pub(super) async fn one_host(request: Request, next: Next) -> Response {
     if is_named(request.version(), request.headers()) {
         next.run(request).await

@@ -58,7 +58,7 @@ impl Stalled {
         Self(stream)
     }
 
-    /// Whether the server has closed the connection; waits for it a moment.
+    /// Tests that the server has closed the connection; waits a moment for it.
     fn is_closed(&mut self) -> bool {
         match self.0.read(&mut [0; 4096]) {
             Ok(0) => true,

@@ -347,14 +347,13 @@ impl Rows {
         if let Ordered::Keyed(partitions) = &ordered {
             summary.refuse_duplicates(partitions)?;
         }
-        let (rows_per_record, records) = match &layout {
-            Layout::Rows { in_record, .. } => {
-                ((*in_record > 1).then_some(*in_record), entries.div_ceil(u64::from(*in_record)))
-            }
-            Layout::Buckets(shape) => {
-                (None, widths.as_ref().map_or(shape.buckets, |widths| widths.count() as u64))
-            }
+        let rows_per_record = match layout {
+            Layout::Rows { in_record, .. } if in_record > 1 => Some(in_record),
+            _ => None,
         };
+        let records = widths
+            .as_ref()
+            .map_or_else(|| layout.records(entries, proving).0, |widths| widths.count() as u64);
         let mut table = Table {
             kind,
             entries,

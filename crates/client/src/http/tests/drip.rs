@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::*;
 
-/// Far more than the timeout of these tests, and far less than a server's drip takes.
+/// Limit on the time of a request in these tests: far above its timeout, and far below the time of the whole drip.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The address of a server that says `at_once`, then a byte every tenth of a second.

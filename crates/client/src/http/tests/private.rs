@@ -1,4 +1,4 @@
-//! What other users of a machine see of the cache.
+//! Other users of a machine cannot read the cache, and file names show them no database.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
