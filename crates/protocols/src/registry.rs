@@ -241,7 +241,7 @@ mod tests {
         for name in NAMES {
             let choice =
                 Choice { protocol: name.into(), security: SecurityLevel::Conservative, ..Choice::default() };
-            let params = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap();
+            let params = ProtocolParams::choose(&choice, [1; 32], 300, 2).unwrap();
             let delta = params.of_delta([2; 32], 10, 100).unwrap();
             for params in [params, delta] {
                 let sets: Vec<_> = params.sets().securities().collect();

@@ -53,6 +53,8 @@ const MAX_DROPPED_BITS: u32 = 8;
 const DROPPED_BITS: [u32; 5] = [0, 4, 5, 6, 7];
 /// What the probability of a failure must stay below, as log2, for bits to be dropped: it is an estimate.
 const DROPPING_FAILURE_LOG2: f64 = -80.0;
+/// What the bound for every database must stay below, as log2, where there is one beside the estimate.
+const WORST_FAILURE_LOG2: f64 = -40.0;
 /// The most columns of a first fold: the failure bound allows no more.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;
 /// The most queries of a batch where each has ciphertexts to expand.
@@ -283,6 +285,16 @@ where
             _ => Ok(()),
         }
     }
+
+    /// Refuses to choose a shape that content chosen against the public matrix lets fail likelier than it may.
+    fn validate_worst(&self) -> Result<(), ProtocolError> {
+        match self.worst_failure() {
+            Some(worst) if worst.log2 > WORST_FAILURE_LOG2 => Err(malformed(format!(
+                "content chosen against the public matrix would decode wrongly with probability up to {worst}, above 2^-40"
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl<P: FoldedProtocol> Protocol for FoldedParams<P>
@@ -322,8 +334,8 @@ where
                 .iter()
                 .map(move |&dropped_bits| Self(Folded { dropped_bits, ..folded.clone() }, PhantomData))
         });
-        let valid = |params: &Self| params.validate().and_then(|()| params.validate_dropped());
-        cheapest(choice.prefer, records, record_bytes, candidates, valid, |params| {
+        let checks = [Self::validate, Self::validate_dropped, Self::validate_worst];
+        cheapest(choice.prefer, records, record_bytes, candidates, &checks, |params| {
             LookupCost::new(params.sizes(), P::read_bytes(params))
         })
     }

@@ -74,32 +74,38 @@ pub(crate) fn preferred<P>(
     best.map(|(_, candidate)| candidate)
 }
 
-/// The candidate that is preferred, of those that are valid.
+/// The candidate that is preferred, of those that pass all `checks`, which are made in order.
 ///
 /// # Errors
-/// [`ProtocolError::BadRequest`] if none is.
+/// [`ProtocolError::BadRequest`] if none passes, with the refusal of one that came furthest.
 pub(crate) fn cheapest<P>(
     preference: Preference,
     records: u64,
     record_bytes: usize,
     candidates: impl Iterator<Item = P>,
-    valid: impl Fn(&P) -> Result<(), ProtocolError>,
+    checks: &[fn(&P) -> Result<(), ProtocolError>],
     cost: impl Fn(&P) -> LookupCost,
 ) -> Result<P, ProtocolError> {
     if records == 0 || record_bytes == 0 {
         let detail = "a table needs at least one record of at least one byte";
         return Err(ProtocolError::BadRequest(detail.into()));
     }
-    let mut refusal = None;
-    let valid = candidates.filter_map(|candidate| match valid(&candidate) {
-        Ok(()) => Some((cost(&candidate), candidate)),
-        Err(error) => {
-            refusal = Some(error);
-            None
+    let mut furthest = None;
+    let valid = candidates.filter_map(|candidate| {
+        let refusal =
+            checks.iter().enumerate().find_map(|(passed, check)| Some((passed, check(&candidate).err()?)));
+        match refusal {
+            None => Some((cost(&candidate), candidate)),
+            Some((passed, error)) => {
+                if furthest.as_ref().is_none_or(|&(most, _)| passed >= most) {
+                    furthest = Some((passed, error));
+                }
+                None
+            }
         }
     });
     preferred(preference, valid).ok_or_else(|| {
-        let why = refusal.map(|error| format!(" ({error})")).unwrap_or_default();
+        let why = furthest.map(|(_, error)| format!(" ({error})")).unwrap_or_default();
         ProtocolError::BadRequest(format!(
             "{records} records of {record_bytes} bytes have no shape under this protocol{why}; split the table or choose another protocol"
         ))

@@ -89,3 +89,28 @@ impl Parameters for Params {
         self.0.sets()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choice::Choice;
+    use crate::registry::ProtocolParams;
+
+    #[test]
+    fn shapes_are_chosen_by_the_bound_for_every_database() {
+        let choose = |set: &str, records: u64, record_bytes| {
+            let choice = Choice { protocol: "double".into(), set: Some(set.into()), ..Choice::default() };
+            ProtocolParams::choose(&choice, [7; 32], records, record_bytes)
+        };
+        for (set, records, record_bytes) in
+            [("module-1280", 1 << 20, 40), ("module-1280", 1 << 20, 256), ("module-1536", 1 << 10, 3)]
+        {
+            let worst = choose(set, records, record_bytes).unwrap().worst_failure().unwrap();
+            assert!(worst.log2 <= -40.0, "{set}, {record_bytes} bytes: {worst}");
+        }
+        for (set, record_bytes) in [("module-1280", 1 << 13), ("module-1536", 256)] {
+            let refusal = choose(set, 1 << 20, record_bytes).unwrap_err().to_string();
+            assert!(refusal.contains("chosen against the public matrix"), "{set}: {refusal}");
+        }
+    }
+}

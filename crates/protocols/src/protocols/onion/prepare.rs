@@ -41,7 +41,7 @@ impl Protocol for Params {
                 let groups = usize::try_from(units.div_ceil(columns as u64)).ok()?;
                 Some(Self { ring: ring.name().into(), pad: seed, grid: Grid { groups, ..grid } })
             });
-        cheapest(choice.prefer, records, record_bytes, candidates, Self::validate, |params| {
+        cheapest(choice.prefer, records, record_bytes, candidates, &[Self::validate], |params| {
             let (grid, shape) = (params.grid, params.ring_shape());
             let blocks = grid.parts() * grid.groups;
             LookupCost::new(params.sizes(), shape.pack_read_bytes(blocks) + select_read_bytes(ring, blocks))
