@@ -417,3 +417,6 @@ impl<B: RingBackend> Packing<B> for PackAll<B> {
         Ok(answers.chunks_exact(shape.asked()).map(<[Vec<u8>]>::concat).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

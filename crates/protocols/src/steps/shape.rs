@@ -74,6 +74,9 @@ pub(crate) fn preferred<P>(
     best.map(|(_, candidate)| candidate)
 }
 
+/// What a candidate must pass.
+type Check<P> = fn(&P) -> Result<(), ProtocolError>;
+
 /// The candidate that is preferred, of those that pass all `checks`, which are made in order.
 ///
 /// # Errors
@@ -83,7 +86,7 @@ pub(crate) fn cheapest<P>(
     records: u64,
     record_bytes: usize,
     candidates: impl Iterator<Item = P>,
-    checks: &[fn(&P) -> Result<(), ProtocolError>],
+    checks: &[Check<P>],
     cost: impl Fn(&P) -> LookupCost,
 ) -> Result<P, ProtocolError> {
     if records == 0 || record_bytes == 0 {

@@ -92,7 +92,6 @@ impl Parameters for Params {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::choice::Choice;
     use crate::registry::ProtocolParams;
 

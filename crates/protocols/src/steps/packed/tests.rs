@@ -1,0 +1,112 @@
+//! A lying server of the hybrid protocol that selects by the ciphertexts of an earlier query under the same keys: it folds a table of
+//! its own with the query whose record it knows, so that the record which comes out names the group that was asked for earlier
+//! (docs/soundness.md). Inclusion proofs refuse it: conformance/tests/selectors.rs.
+
+use std::sync::Arc;
+
+use spirea_backend::Residence;
+use spirea_cpu::CpuBackend;
+
+use super::*;
+use crate::protocol::Protocol;
+use crate::protocols::hybrid::{Hybrid, Params};
+use crate::responder::Rows;
+use crate::steps::ring::Shape;
+use crate::steps::rotate::RotatedShape;
+
+const GROUPS: u64 = 8;
+const RECORD_BYTES: usize = 64;
+const COLUMNS: usize = 256;
+/// The record that the server knows the client to ask for now, in the first group.
+const KNOWN: u64 = 3;
+
+/// A record that names a group and a column; with a checksum, a client would accept it.
+fn record_of(group: u64, column: u64) -> Vec<u8> {
+    [group, column].iter().flat_map(|name| name.to_le_bytes()).cycle().take(RECORD_BYTES).collect()
+}
+
+/// Parameters of eight groups of one block each.
+fn parameters() -> Params {
+    let records = GROUPS * (RingSet::DEGREE / RECORD_BYTES * COLUMNS) as u64;
+    let json = serde_json::json!({
+        "set": "module-1280",
+        "ring": "fast",
+        "seed": "07".repeat(32),
+        "dropped_bits": 5,
+        "grid": {
+            "records": records, "record_bytes": RECORD_BYTES, "unit_rows": RingSet::DEGREE, "groups": GROUPS, "columns": COLUMNS
+        },
+    });
+    let params: Params = serde_json::from_value(json).unwrap();
+    params.validate().unwrap();
+    assert!((params.combined_answer_bits() - 3.0).abs() < 1e-9);
+    params
+}
+
+struct Server {
+    rows: MatrixRows<CpuBackend>,
+    packing: PackAndSelect<CpuBackend, RotatedShape>,
+}
+
+impl Server {
+    /// A server whose table has in each group, where the known record lies in the first one, a record that names the group.
+    fn of_lies(params: &Params) -> Self {
+        let (backend, stored, grid) = (Arc::new(CpuBackend::new(2).unwrap()), params.stored(), params.grid());
+        let mut matrix = vec![0; stored.bytes() as usize];
+        for index in 0..grid.records {
+            let RecordPlace { column, group, .. } = grid.place(Hybrid::SPREAD, index);
+            for (byte, value) in record_of(group as u64, column as u64).into_iter().enumerate() {
+                matrix[stored.offset(index, byte) as usize] = value;
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("matrix");
+        std::fs::write(&path, matrix).unwrap();
+        let shape = params.shape();
+        let PackingShape::Rotated(ring) = shape.ring else { panic!("{:?}", shape.ring) };
+        let hint = params.0.hint(Hybrid::SPREAD, &*backend, &path, |_| ()).unwrap();
+        let query = FirstQueries { layout: shape.layout(), columns: shape.asked() };
+        let opening = Opening { residence: Residence::Copied, ..Opening::default() };
+        let rows =
+            MatrixRows::open(&backend, params.0.layout(Hybrid::SPREAD), query, &path, opening).unwrap();
+        let packing = PackAndSelect::new(shape, ring, &backend, &hint).unwrap();
+        Self { rows, packing }
+    }
+
+    /// The answer to a query for a record, with the selectors of an earlier query.
+    fn lie(&self, keys: &PreparedKeys, query: &[u8], earlier: &[u8]) -> Vec<u8> {
+        let Self { rows, packing: PackAndSelect { shape, ring, parts } } = self;
+        let batch = [query, earlier].map(|bytes| Query { bytes, keys: Some(keys) });
+        let [asked, earlier] = [&batch[..1], &batch[1..]].map(|one| {
+            let ciphertexts = ring.ciphertexts(one, shape.layout()).unwrap();
+            let (_, unpacked) = ring.unpack_groups(&ciphertexts).unwrap().next().unwrap().unwrap();
+            unpacked
+        });
+        let folded = rows.fold(&batch[..1]).unwrap().unwrap();
+        let bodies = shape.grid.folded_part(shape.spread, 0, 0);
+        let packed = ring.pack(&parts[0], &asked, &folded, &bodies).unwrap();
+        let selectors = ring.selectors(&earlier, 0..ring.shape.depth()).unwrap();
+        let selected = ring.select(&selectors, packed).unwrap();
+        ring.switch(&[selected]).unwrap().concat()
+    }
+}
+
+#[test]
+fn selectors_of_an_earlier_query_reveal_its_group() {
+    let (params, mut rng) = (parameters(), SecretRng::from_os().unwrap());
+    let server = Server::of_lies(&params);
+    let client = params.client(&[], &[], &mut rng).unwrap();
+    let keys = server.packing.prepare_keys(client.keys().unwrap().bytes()).unwrap();
+    let grid = params.grid();
+    let RecordPlace { column, group, .. } = grid.place(Hybrid::SPREAD, KNOWN);
+    assert_eq!(group, 0);
+    for group in 0..GROUPS {
+        let of_group = |&index: &u64| grid.place(Hybrid::SPREAD, index).group as u64 == group;
+        let index = (0..grid.records).rev().find(of_group).unwrap();
+        let earlier = client.query(index, &mut rng).unwrap().queries.remove(0);
+        let Prepared { queries, state } = client.query(KNOWN, &mut rng).unwrap();
+        let answer = server.lie(&keys, &queries[0], &earlier);
+        let record = client.decode(state, &[&answer]).unwrap();
+        assert_eq!(record, record_of(group, column as u64), "the earlier query's group");
+    }
+}
