@@ -315,7 +315,9 @@ fn rebuild<B: ProtocolBackend>(
             }
         }
     }
-    let planned = collector.finish()?.plan(Proving::of(table), &Draws::System, progress)?;
+    let rows = collector.finish()?;
+    let proving = Proving::anew(table, &manifest.protocol, rows.records(Proving::of(table)));
+    let planned = rows.plan(proving, &Draws::System, progress)?;
     let table = planned.table().clone();
     let seed = seed_after(&manifest.protocol)?;
     let protocol = manifest.protocol.reshaped(seed, table.records, table.record_bytes())?;

@@ -118,11 +118,7 @@ fn decide(options: &BuildOptions, rows: &Rows) -> Result<(Choice, Proving), Stor
         Protocol::Named(choice) => choice.clone(),
         Protocol::Planned(advice) => advice.choose(records, record_bytes)?,
     };
-    // Buckets may turn out more than the lengths of values promise, and groups grow with them.
-    let combine = [records, records + records / 8].into_iter().any(|records| {
-        ProtocolParams::choose(&choice, [0; 32], records, record_bytes)
-            .is_ok_and(|protocol| protocol.combined_answer_bits() > 0.0)
-    });
-    let needed = if combine { Proving::Include } else { Proving::Omit };
+    let needed =
+        Proving::needed(records, |records| ProtocolParams::choose(&choice, [0; 32], records, record_bytes));
     Ok((choice, options.proving.unwrap_or(needed)))
 }

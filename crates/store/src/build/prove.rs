@@ -3,8 +3,9 @@
 use std::str::FromStr;
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
-use spirea_protocols::Table;
 use spirea_protocols::proof::{Hash, Proofs, Tree};
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::{ProtocolError, Table};
 
 use super::draws::Draws;
 use crate::progress::go_on;
@@ -38,6 +39,30 @@ impl Proving {
             Some(_) => Self::Include,
             None => Self::Omit,
         }
+    }
+
+    /// Returns proofs for records that `protocol` gives the parameters of, if answers to queries under one set of keys combine there
+    /// (docs/soundness.md, "Answers that add up"). Buckets may turn out more than the lengths of values promise, and groups grow
+    /// with them.
+    pub(super) fn needed(
+        records: u64,
+        protocol: impl Fn(u64) -> Result<ProtocolParams, ProtocolError>,
+    ) -> Self {
+        let combine = |records| protocol(records).is_ok_and(|it| it.combined_answer_bits() > 0.0);
+        if [records, records + records / 8].into_iter().any(combine) { Self::Include } else { Self::Omit }
+    }
+
+    /// Returns proofs for a base of so many records of so many bytes that follows one of this table and protocol: those that the former
+    /// one has, and proofs where answers begin to combine. Where they combined before, somebody chose to leave proofs out.
+    pub(super) fn anew(
+        table: &Table,
+        protocol: &ProtocolParams,
+        (records, record_bytes): (u64, usize),
+    ) -> Self {
+        if table.proofs.is_some() || protocol.combined_answer_bits() > 0.0 {
+            return Self::of(table);
+        }
+        Self::needed(records, |records| protocol.reshaped([0; 32], records, record_bytes))
     }
 
     /// Returns proofs of `records` records without roots. To be called when the content is fixed: it draws their salt.
@@ -118,5 +143,32 @@ impl Batch {
         self.payloads.clear();
         self.bytes = 0;
         made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirea_protocols::TableKind;
+    use spirea_protocols::registry::Choice;
+
+    use super::*;
+
+    #[test]
+    fn a_base_that_grows_to_several_groups_gets_proofs() {
+        const SMALL: (u64, usize) = (1000, 100);
+        const LARGE: (u64, usize) = (1 << 22, 100);
+        let table = |proofs| Table { proofs, ..spirea_specimens::table(TableKind::Index, SMALL.0, 92) };
+        let (unproven, proven) = (table(None), table(Some(Proofs::blank(SMALL.0, [6; 32]))));
+        let protocol = |name: &str, (records, record_bytes)| {
+            let choice = Choice { protocol: name.into(), ..Choice::default() };
+            ProtocolParams::choose(&choice, [1; 32], records, record_bytes).unwrap()
+        };
+        let (one, several) = (protocol("hybrid", SMALL), protocol("hybrid", LARGE));
+        assert_eq!(Proving::anew(&unproven, &one, SMALL), Proving::Omit);
+        assert_eq!(Proving::anew(&unproven, &one, LARGE), Proving::Include);
+        assert_eq!(Proving::anew(&proven, &one, SMALL), Proving::Include);
+        // Somebody has left them out of a base of several groups.
+        assert_eq!(Proving::anew(&unproven, &several, LARGE), Proving::Omit);
+        assert_eq!(Proving::anew(&unproven, &protocol("simple", SMALL), LARGE), Proving::Omit);
     }
 }
