@@ -30,7 +30,12 @@ class Part:
 
     def touched(self, changed):
         """Whether one of the changed files is one of the part's."""
-        return any(file == own or file.startswith(f"{own}/") for own in self.files for file in changed)
+        return is_touched(self.files, changed)
+
+
+def is_touched(files, changed):
+    """Whether one of the changed files is one of these files, or in one of these folders."""
+    return any(file == own or file.startswith(f"{own}/") for own in files for file in changed)
 
 
 def make(target):
@@ -61,8 +66,12 @@ RUST = (
     "rust-toolchain.toml",
     "sim",
 )
-# sim/ive has no part of its own: tests/rust.py leaves it out by the same rule.
-IVE = ("sim/ive", "papers/ive.toml")
+# What models a device takes long and has no part of its own: tests/rust.py leaves the tests of these packages out by the same
+# rule. The first of a package's files is its folder; the others are what it is checked against.
+DEVICES = {
+    "spirea-ive": ("sim/ive", "papers/ive.toml"),
+    "spirea-cuda": ("crates/cuda", "crates/backend", "crates/dpf", "crates/lattice", "crates/math"),
+}
 PACK = ("crates/cuda/kernels", "crates/cuda/pack", "scripts/cuda_pack.py", "tests/system/test_cuda_pack.py")
 # Kernels, the emulation under them, and what launches them.
 EMULATED = ("crates/cuda", "tests/system/test_cuda_asan.py", "tests/system/cuda_asan.toml")
@@ -81,7 +90,7 @@ PARTS = [
     ),
     Part(
         "rust",
-        "runs the Rust tests; those of the accelerator's simulator only if sim/ive changed",
+        "runs the Rust tests; those of the accelerator's simulator and of the CUDA kernels only if their files changed",
         [["python3", "tests/rust.py"]],
         needs=("rust-build",),
         programs=("redis-server",) if FULL else (),

@@ -5,8 +5,8 @@ usage: rust.py [--build]
 
 `cargo test --workspace` runs the programs one after another, though many wait for a timeout, a socket or a single thread.
 Prints the wall time and the CPU time of each program, the output of each that fails, and the command that repeats a failed
-test alone. With --build nothing runs. The short form leaves out the accelerator's simulator unless its files changed
-(tests/base.py). With SPIREA_EMULATION_ASAN=1 it leaves out the tests that tests/system/test_cuda_asan.py runs.
+test alone. With --build nothing runs. The short form leaves out what models a device, unless its files changed (parts.DEVICES,
+tests/base.py). With SPIREA_EMULATION_ASAN=1 it leaves out the tests that tests/system/test_cuda_asan.py runs.
 """
 
 import json
@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import base
-from parts import FULL, IVE, ROOT
+from parts import DEVICES, FULL, ROOT, is_touched
 from usage import wait
 
 CARGO = os.environ.get("CARGO", "cargo")
@@ -33,11 +33,17 @@ FAILED = re.compile(r"^test (\S+) .*\.\.\. FAILED$", re.MULTILINE)
 LONGEST = ["conformance/conformance", "cli/it", "store/it", "server/server", "cuda/ring", "cuda/group"]
 
 
-def workspace():
-    """The packages that cargo compiles the tests of. Features are the same with the simulator and without it."""
+def left_out():
+    """The packages whose tests the short form leaves out: their folders by their names."""
     _, changed = base.changed_files(ROOT)
-    touched = changed is None or any(file == own or file.startswith(f"{own}/") for own in IVE for file in changed)
-    return ["--workspace"] if FULL or touched else ["--workspace", "--exclude", "spirea-ive"]
+    if FULL or changed is None:
+        return {}
+    return {package: files[0] for package, files in DEVICES.items() if not is_touched(files, changed)}
+
+
+def workspace():
+    """The packages that cargo compiles the tests of. Features are the same whichever are left out."""
+    return ["--workspace", *(f"--exclude={package}" for package in left_out())]
 
 
 def build():
@@ -52,7 +58,9 @@ def build():
             folder, target = Path(message["manifest_path"]).parent, message["target"]
             programs.append((folder, target, message["executable"]))
     assert programs, "cargo names the programs"
-    unknown = set(LONGEST) - {f"{folder.name}/{target['name']}" for folder, target, _ in programs}
+    names = {f"{folder.name}/{target['name']}" for folder, target, _ in programs}
+    absent = {Path(folder).name for folder in left_out().values()}
+    unknown = {name for name in LONGEST if name.split("/")[0] not in absent} - names
     assert not unknown, f"there are no test programs {', '.join(sorted(unknown))}"
     return programs
 
