@@ -35,6 +35,9 @@ def build(
     overwrite: bool = False,
     format: str | None = None,
     delimiter: str | None = None,
+    encoding: str | None = None,
+    bytes: bool = False,
+    quote: bool = False,
     record_bytes: int | None = None,
     threads: int = 0,
     progress: Progress = None,
@@ -46,7 +49,9 @@ def build(
       names the column of keys, and `value` those of values, all others if it is left away;
     - a mapping of columns by their names, or a list of rows as mappings;
     - a numpy array of one or two dimensions: row i is value i, as its bytes, and there are no keys;
-    - the path of a CSV, TSV, JSONL, Parquet, npy or fixed-width file.
+    - the path of a CSV, TSV, JSONL, Parquet, npy or fixed-width file. Text is UTF-8 unless `encoding` names another one by its
+      label on the web, such as `windows-1252`. With `bytes`, keys and values of CSV and TSV need not be text. Quotes in TSV
+      are characters like any other unless `quote` is given.
 
     Without `key` the table is looked up by position. Strings and bytes are taken as they are, rows of arrays as the bytes
     of their numbers, other values as their text.
@@ -58,7 +63,15 @@ def build(
     Raises `TableError` for a table that cannot be taken (`DuplicateKeyError` names the keys and their rows), `OptionError`
     for an argument that cannot be used, and `BuildError` for all else. After it the target is as it was.
     """
-    source, values = source_of(table, key, value, format=format, delimiter=delimiter, record_bytes=record_bytes)
+    said = {
+        "format": format,
+        "delimiter": delimiter,
+        "encoding": encoding,
+        "bytes": bytes,
+        "quote": quote,
+        "record_bytes": record_bytes,
+    }
+    source, values = source_of(table, key, value, said)
     options: dict[str, Any] = {
         "key": key,
         "value": values,

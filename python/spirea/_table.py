@@ -29,21 +29,17 @@ def source_of(
     table: Any,
     key: str | None,
     value: str | Sequence[str] | None,
-    *,
-    format: str | None,
-    delimiter: str | None,
-    record_bytes: int | None,
+    said: Mapping[str, Any],
 ) -> tuple[_spirea.Source, list[str]]:
-    """The rows of a table, and its columns of values; none for rows without columns."""
+    """The rows of a table, and its columns of values; none for rows without columns. `said` is how a file is read."""
     wanted = [value] if isinstance(value, str) else None if value is None else list(value)
     for column in ([] if key is None else [key]) + (wanted or []):
         if not isinstance(column, str):
             raise OptionError(f"columns are named by text, such as {str(column)!r}: not by {column!r}")
     if isinstance(table, (str, os.PathLike)):
-        said = {"format": format, "delimiter": delimiter, "record_bytes": record_bytes}
         return _spirea.Source.file(os.fspath(table), arguments_of(said)), wanted or []
-    if format is not None or delimiter is not None or record_bytes is not None:
-        raise OptionError("format, delimiter and record_bytes belong to tables in files")
+    if given := [name for name, option in said.items() if option is not None and option is not False]:
+        raise OptionError(f"{given[0]} belongs to tables in files")
     table, name = _with_columns(table), type(table).__name__
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(table, numpy.ndarray):

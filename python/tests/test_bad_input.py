@@ -62,7 +62,7 @@ def test_keys_that_stand_twice_are_named_with_their_rows(tmp_path, make):
         (3, {}, "a int is no table"),
         (b"bytes", {}, "a bytes is no table"),
         (numpy.zeros(3), {"key": "k"}, "no named columns"),
-        (numpy.zeros(3), {"format": "csv"}, "belong to tables in files"),
+        (numpy.zeros(3), {"format": "csv"}, "format belongs to tables in files"),
         (pandas.DataFrame({"k": ["a"]}), {"key": "k"}, "at least one column of values"),
         (numpy.zeros(3), {"protocol": "garlic"}, "garlic"),
         (numpy.zeros(3), {"protocol": "dpf-xor", "bins": 4}, "bins"),

@@ -67,6 +67,27 @@ def test_files(tmp_path):
     assert json.loads((tmp_path / "out/manifest.json").read_text()) == snapshot.manifest
 
 
+def test_text_of_any_encoding(tmp_path):
+    latin1 = tmp_path / "latin1.csv"
+    latin1.write_bytes("k,v\nM\u00fcnchen,1\n".encode("latin1"))
+    with pytest.raises(spirea.TableError, match="latin1.csv:2: its text is not UTF-8"):
+        spirea.build(latin1, key="k")
+    with pytest.raises(spirea.OptionError, match="encoding belongs to tables in files"):
+        spirea.build({"k": ["a"]}, key="k", encoding="latin1")
+    raw, quoted = tmp_path / "raw.csv", tmp_path / "quoted.tsv"
+    raw.write_bytes(b"k,v\n\xff\x01,1\n")
+    quoted.write_text('k\tv\n"a"\t1\n')
+    for path, key, options in [
+        (latin1, "M\u00fcnchen", {"encoding": "latin1"}),
+        (raw, b"\xff\x01", {"bytes": True}),
+        (quoted, '"a"', {}),
+        (quoted, "a", {"quote": True}),
+    ]:
+        snapshot = spirea.build(path, key="k", value="v", **options)
+        with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+            assert client.get(key)["v"] == b"1"
+
+
 def values(snapshot, indices):
     with spirea.Server(snapshot) as server, spirea.Client(server) as client:
         return [bytes(value) for value in client.get_indices(indices)]

@@ -1,11 +1,14 @@
 //! `spirea get`.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value as Json, json};
@@ -13,6 +16,7 @@ use spirea_client::{
     ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, SharedProxy, Timings, Value, WeakPrf,
 };
 use spirea_protocols::signature::PublicKey;
+use spirea_store::ingest::{Encoding, text};
 
 use crate::access::Access;
 use crate::output::{Format, bytes, escaped, is_watched, print_bytes, print_error, print_line, seconds};
@@ -57,6 +61,15 @@ pub struct Options {
     /// Also look up every line of this file; - for standard input.
     #[arg(long)]
     keys_from: Option<PathBuf>,
+    /// Encoding of this file by its label on the web, such as windows-1252, shift_jis or utf-16; UTF-8 by default.
+    #[arg(long, value_name = "LABEL", requires = "keys_from")]
+    encoding: Option<Encoding>,
+    /// Keys are written as hexadecimal digits of their bytes.
+    #[arg(long, conflicts_with_all = ["base64", "index"])]
+    hex: bool,
+    /// Keys are written as the base64 of their bytes, with padding.
+    #[arg(long, conflicts_with = "index")]
+    base64: bool,
     /// One JSON object a line, in the order asked for.
     #[arg(long)]
     json: bool,
@@ -84,10 +97,11 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     if keys.is_empty() && options.index.is_empty() {
         bail!("nothing to look up: give keys, --keys-from or --index");
     }
+    let decoded = keys.iter().map(|key| options.bytes_of(key)).collect::<anyhow::Result<Vec<_>>>()?;
+    let bytes: Vec<&[u8]> = decoded.iter().map(Vec::as_slice).collect();
     let started = Instant::now();
     let mut client = connect(options)?;
     let connected = started.elapsed();
-    let bytes: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
     let Fetches { values, timings } = match (options.fetch, keys.is_empty()) {
         (true, true) => client.fetch_indices(&options.index)?,
         (true, false) => client.fetch_keys(&bytes)?,
@@ -120,17 +134,39 @@ fn one_by_one(Lookups { values, timings }: Lookups) -> Fetches {
     Fetches { values: values.collect(), timings }
 }
 
+impl Options {
+    /// The bytes of a key as it is written.
+    fn bytes_of(&self, key: &str) -> anyhow::Result<Vec<u8>> {
+        match (self.hex, self.base64) {
+            (true, _) => {
+                from_hex(key).with_context(|| format!("{key:?} is no hexadecimal: give two digits a byte"))
+            }
+            (_, true) => BASE64.decode(key).with_context(|| format!("{key:?} is no base64 with padding")),
+            _ => Ok(key.as_bytes().to_vec()),
+        }
+    }
+}
+
+/// The bytes that hexadecimal digits stand for, two for each.
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| Some(char::from(byte).to_digit(16)? as u8);
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
+}
+
 fn all_keys(options: &Options) -> anyhow::Result<Vec<String>> {
     let mut keys = options.keys.clone();
     if let Some(path) = &options.keys_from {
-        let text = if path == Path::new("-") {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("cannot read keys from standard input")?;
-            text
-        } else {
-            std::fs::read_to_string(path).with_context(|| format!("{}: cannot read keys", path.display()))?
+        let input: Box<dyn Read> = match path == Path::new("-") {
+            true => Box::new(std::io::stdin()),
+            false => {
+                Box::new(File::open(path).with_context(|| format!("{}: cannot read keys", path.display()))?)
+            }
         };
-        keys.extend(text.lines().map(str::to_owned));
+        let name = if path == Path::new("-") { Path::new("standard input") } else { path };
+        for line in text::lines(input, name, options.encoding.unwrap_or_default())? {
+            keys.push(String::from_utf8(line).expect("lines of a text are UTF-8"));
+        }
     }
     Ok(keys)
 }

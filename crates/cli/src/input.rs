@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use spirea_store::StoreError;
-use spirea_store::ingest::{Format, FormatHints, Nulls};
+use spirea_store::ingest::{Encoding, Format, FormatHints, Nulls, Quotes};
 
 use crate::output::parse_length;
 
@@ -17,6 +17,15 @@ pub struct InputOptions {
     /// What stands between the fields of a line: one character, or tab. Implies csv.
     #[arg(long, value_name = "CHARACTER", value_parser = parse_delimiter)]
     delimiter: Option<u8>,
+    /// Encoding of a text file by its label on the web, such as windows-1252, shift_jis or utf-16; UTF-8 by default.
+    #[arg(long, value_name = "LABEL", conflicts_with = "bytes")]
+    encoding: Option<Encoding>,
+    /// Take keys and values of csv and tsv as bytes, which need not be text.
+    #[arg(long)]
+    bytes: bool,
+    /// Take quotes in tsv as csv does; by default they are characters like any other.
+    #[arg(long)]
+    quote: bool,
     /// Bytes of a value in a fixed-width file.
     #[arg(long, value_name = "SIZE", value_parser = parse_length)]
     pub record_bytes: Option<usize>,
@@ -30,7 +39,9 @@ impl InputOptions {
     pub fn format(&self, path: &Path) -> Result<Format, StoreError> {
         let name = self.format.as_deref();
         let (delimiter, record_bytes) = (self.delimiter, self.record_bytes);
-        Format::choose(FormatHints { name, delimiter, record_bytes }, path)
+        let quotes = self.quote.then_some(Quotes::Rfc4180);
+        let encoding = if self.bytes { Some(Encoding::Bytes) } else { self.encoding };
+        Format::choose(FormatHints { name, delimiter, record_bytes, quotes, encoding }, path)
     }
 }
 

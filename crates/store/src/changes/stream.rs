@@ -21,9 +21,9 @@ use spirea_protocols::{Table, TableKind};
 
 use super::Changes;
 use super::read::Reader;
-use crate::error::IoContext;
-use crate::ingest::MAX_LINE_BYTES;
 use crate::ingest::jsonl::cell;
+use crate::ingest::text::{TextReader, explain};
+use crate::ingest::{Encoding, MAX_LINE_BYTES};
 use crate::{Location, StoreError};
 
 #[derive(Deserialize)]
@@ -43,14 +43,14 @@ impl Changes {
     /// # Errors
     /// [`StoreError::Malformed`] with the line's number, [`StoreError::Oversize`], [`StoreError::Io`].
     pub fn read_lines(table: &Table, lines: impl Read, name: &Path) -> Result<Self, StoreError> {
-        let mut lines = BufReader::new(lines);
+        let mut lines = BufReader::new(TextReader::new(lines, Encoding::Utf8));
         let mut reader = Reader::new(table);
         let mut line = Vec::new();
         for number in 1.. {
             let place = || Location::Line(name.into(), number);
             line.clear();
-            let read =
-                (&mut lines).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line).at("read", name)?;
+            let read = (&mut lines).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line);
+            let read = read.map_err(|error| explain(error, name))?;
             if read == 0 {
                 break;
             }

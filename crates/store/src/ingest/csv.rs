@@ -1,4 +1,4 @@
-//! Separated values with a header: RFC 4180, with any byte between fields.
+//! Separated values with a header: RFC 4180, with any byte between fields; or without quotes, as TSV is written.
 //!
 //! The parser of the `csv` crate accepts anything; what it would guess at (an unclosed quote, a quote inside
 //! an unquoted field, a blank line, a lone carriage return) is refused by a check in front of it.
@@ -6,12 +6,13 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::{MAX_LINE_BYTES, Row, RowSource, Selection, positions};
+use super::text::{Fault, TextReader, explain as explain_text};
+use super::{MAX_LINE_BYTES, Quotes, Row, RowSource, Selection, Separated, positions};
 use crate::{Location, StoreError};
 
 /// Rows of a CSV file.
 pub struct CsvRows<R> {
-    reader: csv::Reader<StrictQuotes<R>>,
+    reader: csv::Reader<StrictQuotes<TextReader<R>>>,
     record: csv::ByteRecord,
     path: PathBuf,
     bytes: u64,
@@ -28,13 +29,15 @@ impl<R: Read> CsvRows<R> {
         input: R,
         bytes: u64,
         path: &Path,
-        delimiter: u8,
+        form: Separated,
         selection: &Selection,
     ) -> Result<Self, StoreError> {
+        let text = TextReader::new(input, form.encoding);
         let mut reader = csv::ReaderBuilder::new()
-            .delimiter(delimiter)
+            .delimiter(form.delimiter)
+            .quoting(form.quotes == Quotes::Rfc4180)
             .buffer_capacity(1 << 18)
-            .from_reader(StrictQuotes::new(input, delimiter));
+            .from_reader(StrictQuotes::new(text, form));
         let header = reader.byte_headers().map_err(|error| explain(error, path))?;
         if header.is_empty() {
             let detail = "it is empty; the first line must name the columns";
@@ -66,7 +69,7 @@ impl<R: Read> RowSource for CsvRows<R> {
     }
 
     fn progress(&self) -> (u64, u64) {
-        (self.reader.position().byte(), self.bytes)
+        (self.reader.get_ref().input.bytes_read(), self.bytes)
     }
 }
 
@@ -93,24 +96,13 @@ fn explain(error: csv::Error, path: &Path) -> StoreError {
                 "it has {len} fields where the header has {expected_len}; put fields that contain the delimiter or line breaks in quotes"
             ),
         ),
-        csv::ErrorKind::Io(error) => match error.downcast::<Fault>() {
-            Ok(Fault { line, detail }) => StoreError::malformed(place(Some(line)), detail),
-            Err(source) => StoreError::Io { path: path.into(), action: "read", source },
-        },
+        csv::ErrorKind::Io(error) => explain_text(error, path),
         other => StoreError::malformed(place(line), csv_kind(&other)),
     }
 }
 
 fn csv_kind(kind: &csv::ErrorKind) -> String {
     format!("it is not CSV: {kind:?}")
-}
-
-/// What is wrong with the quotes or line ends, and in which line.
-#[derive(Debug, thiserror::Error)]
-#[error("line {line}: {detail}")]
-struct Fault {
-    line: u64,
-    detail: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -127,63 +119,44 @@ enum State {
 /// Passes CSV on and checks its quotes and line ends.
 struct StrictQuotes<R> {
     input: R,
-    delimiter: u8,
+    form: Separated,
     state: State,
     line: u64,
     record_bytes: usize,
     quote_opened: u64,
     blank: Option<u64>,
-    /// Bytes of a byte order mark that may still follow: the parser skips it.
-    mark: &'static [u8],
 }
 
 impl<R> StrictQuotes<R> {
-    fn new(input: R, delimiter: u8) -> Self {
-        let (state, mark) = (State::RecordStart, b"\xef\xbb\xbf".as_slice());
-        Self { input, delimiter, state, line: 1, record_bytes: 0, quote_opened: 0, blank: None, mark }
-    }
-
-    fn fault(line: u64, detail: &'static str) -> io::Error {
-        io::Error::new(io::ErrorKind::InvalidData, Fault { line, detail })
-    }
-
-    fn check(&mut self, bytes: &[u8]) -> io::Result<()> {
-        for &byte in bytes {
-            if let [first, rest @ ..] = self.mark {
-                if byte == *first {
-                    self.mark = rest;
-                    continue;
-                }
-                self.mark = &[];
-            }
-            self.step(byte)?;
-        }
-        Ok(())
+    fn new(input: R, form: Separated) -> Self {
+        let state = State::RecordStart;
+        Self { input, form, state, line: 1, record_bytes: 0, quote_opened: 0, blank: None }
     }
 
     #[inline]
     fn step(&mut self, byte: u8) -> io::Result<()> {
         use State::{CarriageReturn, FieldStart, QuoteInQuoted, Quoted, RecordStart, Unquoted};
         self.record_bytes += 1;
+        let is_quote = byte == b'"' && self.form.quotes == Quotes::Rfc4180;
         self.state = match (self.state, byte) {
             (Quoted, b'"') => QuoteInQuoted,
             (Quoted, _) => {
                 self.line += u64::from(byte == b'\n');
                 if self.record_bytes > MAX_LINE_BYTES {
                     let detail = "its quote is still open after 64 MiB; close it";
-                    return Err(Self::fault(self.quote_opened, detail));
+                    return Err(Fault::error(self.quote_opened, detail));
                 }
                 Quoted
             }
-            (RecordStart | FieldStart, b'"') => {
+            (RecordStart | FieldStart, _) if is_quote => {
                 self.check_blank()?;
                 self.quote_opened = self.line;
                 Quoted
             }
             (QuoteInQuoted, b'"') => Quoted,
-            (Unquoted, b'"') => {
+            (Unquoted, _) if is_quote => {
                 let detail = "a quote inside an unquoted field; put the field in quotes and double the quote";
-                return Err(Self::fault(self.line, detail));
+                return Err(Fault::error(self.line, detail));
             }
             (RecordStart, b'\r' | b'\n') => {
                 self.blank.get_or_insert(self.line);
@@ -193,16 +166,16 @@ impl<R> StrictQuotes<R> {
             (CarriageReturn, _) => {
                 let detail =
                     "a carriage return without a line feed; end lines with LF or CR LF, or quote the field";
-                return Err(Self::fault(self.line, detail));
+                return Err(Fault::error(self.line, detail));
             }
             (_, b'\r' | b'\n') => self.end_line(byte),
-            (QuoteInQuoted | RecordStart | FieldStart | Unquoted, byte) if byte == self.delimiter => {
+            (QuoteInQuoted | RecordStart | FieldStart | Unquoted, byte) if byte == self.form.delimiter => {
                 self.check_blank()?;
                 FieldStart
             }
             (QuoteInQuoted, _) => {
                 let detail = "text after a closing quote; double a quote that belongs to the field";
-                return Err(Self::fault(self.line, detail));
+                return Err(Fault::error(self.line, detail));
             }
             (RecordStart | FieldStart | Unquoted, _) => {
                 self.check_blank()?;
@@ -210,7 +183,7 @@ impl<R> StrictQuotes<R> {
             }
         };
         if self.record_bytes > MAX_LINE_BYTES {
-            return Err(Self::fault(self.line, "a line longer than 64 MiB; is this a CSV file?"));
+            return Err(Fault::error(self.line, "a line longer than 64 MiB; is this a CSV file?"));
         }
         Ok(())
     }
@@ -231,7 +204,9 @@ impl<R> StrictQuotes<R> {
     fn check_blank(&self) -> io::Result<()> {
         match self.blank {
             None => Ok(()),
-            Some(line) => Err(Self::fault(line, "a blank line; remove it, or write \"\" for an empty value")),
+            Some(line) => {
+                Err(Fault::error(line, "a blank line; remove it, or write \"\" for an empty value"))
+            }
         }
     }
 }
@@ -240,9 +215,9 @@ impl<R: Read> Read for StrictQuotes<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
         if read == 0 && !buffer.is_empty() && self.state == State::Quoted {
-            return Err(Self::fault(self.quote_opened, "its quote is never closed; close it"));
+            return Err(Fault::error(self.quote_opened, "its quote is never closed; close it"));
         }
-        self.check(&buffer[..read])?;
+        buffer[..read].iter().try_for_each(|&byte| self.step(byte))?;
         Ok(read)
     }
 }

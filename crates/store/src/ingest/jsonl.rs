@@ -7,18 +7,17 @@ use std::path::{Path, PathBuf};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{MAX_LINE_BYTES, Row, RowSource, Selection};
-use crate::error::IoContext;
+use super::text::{TextReader, explain};
+use super::{Encoding, MAX_LINE_BYTES, Row, RowSource, Selection};
 use crate::{Location, StoreError};
 
 /// Rows of a JSONL file. Strings are their content; other values their JSON text without white space, with
 /// numbers as they are written.
 pub struct JsonlRows<R> {
-    reader: BufReader<R>,
+    reader: BufReader<TextReader<R>>,
     line: Vec<u8>,
     line_number: u64,
     path: PathBuf,
-    done: u64,
     bytes: u64,
     columns: Vec<String>,
     selection: Selection,
@@ -26,13 +25,12 @@ pub struct JsonlRows<R> {
 
 impl<R: Read> JsonlRows<R> {
     /// Rows of `input`, which has `bytes` bytes and is called `path` in messages.
-    pub fn new(input: R, bytes: u64, path: &Path, selection: &Selection) -> Self {
+    pub fn new(input: R, bytes: u64, path: &Path, encoding: Encoding, selection: &Selection) -> Self {
         Self {
-            reader: BufReader::with_capacity(1 << 18, input),
+            reader: BufReader::with_capacity(1 << 18, TextReader::new(input, encoding)),
             line: Vec::new(),
             line_number: 0,
             path: path.into(),
-            done: 0,
             bytes,
             columns: selection.columns(),
             selection: selection.clone(),
@@ -44,14 +42,10 @@ impl<R: Read> JsonlRows<R> {
         let read = (&mut self.reader)
             .take(MAX_LINE_BYTES as u64 + 1)
             .read_until(b'\n', &mut self.line)
-            .at("read", &self.path)?;
+            .map_err(|error| explain(error, &self.path))?;
         self.line_number += 1;
-        self.done += read as u64;
         if read > MAX_LINE_BYTES {
             return Err(self.malformed("a line longer than 64 MiB; write one object a line"));
-        }
-        if self.line_number == 1 && self.line.starts_with(b"\xef\xbb\xbf") {
-            self.line.drain(..3);
         }
         Ok(read > 0)
     }
@@ -90,7 +84,7 @@ impl<R: Read> RowSource for JsonlRows<R> {
     }
 
     fn progress(&self) -> (u64, u64) {
-        (self.done, self.bytes)
+        (self.reader.get_ref().bytes_read(), self.bytes)
     }
 }
 

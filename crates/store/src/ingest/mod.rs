@@ -8,13 +8,14 @@ pub mod npy;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod raw;
+pub mod text;
 
 use std::fmt;
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
 use std::path::Path;
 
 use spirea_protocols::table::join_fields;
+pub use text::Encoding;
 
 use crate::error::IoContext;
 use crate::{Location, StoreError};
@@ -26,13 +27,13 @@ pub(crate) const MAX_LINE_BYTES: usize = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// Separated values with a header, RFC 4180 but for the delimiter.
-    Csv {
-        /// The byte between two fields.
-        delimiter: u8,
-    },
+    /// Separated values with a header.
+    Csv(Separated),
     /// One JSON object a line.
-    Jsonl,
+    Jsonl {
+        /// How its text is written.
+        encoding: Encoding,
+    },
     /// Apache Parquet.
     Parquet,
     /// A NumPy array of one or two dimensions in C order: row i is value i.
@@ -44,6 +45,26 @@ pub enum Format {
     },
 }
 
+/// A form of separated values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Separated {
+    /// The byte between two fields.
+    pub delimiter: u8,
+    /// The meaning of quotes.
+    pub quotes: Quotes,
+    /// How its text is written.
+    pub encoding: Encoding,
+}
+
+/// The meaning of `"` in separated values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quotes {
+    /// Fields may stand in quotes, as RFC 4180 has them.
+    Rfc4180,
+    /// A quote is a character like any other.
+    Literal,
+}
+
 /// What is said of a file's format beside its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FormatHints<'a> {
@@ -53,13 +74,21 @@ pub struct FormatHints<'a> {
     pub delimiter: Option<u8>,
     /// Bytes of a value, of `raw`, which it implies.
     pub record_bytes: Option<usize>,
+    /// The meaning of quotes in `tsv`, where they are literal by default.
+    pub quotes: Option<Quotes>,
+    /// How the text of `csv`, `tsv` or `jsonl` is written; UTF-8 by default.
+    pub encoding: Option<Encoding>,
 }
 
 impl Format {
-    /// Values with commas between them.
-    pub const CSV: Self = Self::Csv { delimiter: b',' };
-    /// Values with tabs between them.
-    pub const TSV: Self = Self::Csv { delimiter: b'\t' };
+    /// Values with commas between them, in UTF-8: RFC 4180.
+    pub const CSV: Self =
+        Self::Csv(Separated { delimiter: b',', quotes: Quotes::Rfc4180, encoding: Encoding::Utf8 });
+    /// Values with tabs between them, in UTF-8, without quotes.
+    pub const TSV: Self =
+        Self::Csv(Separated { delimiter: b'\t', quotes: Quotes::Literal, encoding: Encoding::Utf8 });
+    /// Lines of JSON in UTF-8.
+    pub const JSONL: Self = Self::Jsonl { encoding: Encoding::Utf8 };
 
     /// The format of the file `input`, of which these hints are given.
     ///
@@ -80,8 +109,10 @@ impl Format {
             ("csv", Some(b'"' | b'\r' | b'\n')) => {
                 return bad("a quote or the end of a line cannot be the delimiter".into());
             }
-            ("csv", Some(delimiter)) => Self::Csv { delimiter },
-            ("jsonl" | "ndjson", None) => Self::Jsonl,
+            ("csv", Some(delimiter)) => {
+                Self::Csv(Separated { delimiter, quotes: Quotes::Rfc4180, encoding: Encoding::Utf8 })
+            }
+            ("jsonl" | "ndjson", None) => Self::JSONL,
             ("parquet" | "pq", None) => Self::Parquet,
             ("npy", None) => Self::Npy,
             ("raw", None) => match hints.record_bytes {
@@ -104,19 +135,32 @@ impl Format {
             }
         };
         match (format, hints.record_bytes) {
-            (Self::Raw { .. }, _) | (_, None) => Ok(format),
+            (Self::Raw { .. }, _) | (_, None) => format.with_text(hints),
             _ => bad("--record-bytes belongs to the format raw".into()),
+        }
+    }
+
+    /// The format with the hints of how its text is written.
+    fn with_text(self, hints: FormatHints<'_>) -> Result<Self, StoreError> {
+        let bad = |detail: &str| Err(StoreError::BadOption(detail.into()));
+        let encoding = hints.encoding.unwrap_or_default();
+        match (self, hints.quotes, hints.encoding) {
+            (Self::Csv(form), quotes, _) => {
+                Ok(Self::Csv(Separated { quotes: quotes.unwrap_or(form.quotes), encoding, ..form }))
+            }
+            (_, Some(_), _) => bad("--quote belongs to the format tsv"),
+            (Self::Jsonl { .. }, None, Some(Encoding::Bytes)) => {
+                bad("JSON is text: --bytes belongs to the formats csv and tsv")
+            }
+            (Self::Jsonl { .. }, None, _) => Ok(Self::Jsonl { encoding }),
+            (_, None, Some(_)) => bad("--encoding and --bytes belong to text: csv, tsv and jsonl"),
+            (format, None, None) => Ok(format),
         }
     }
 
     /// Whether it has named columns.
     pub fn has_columns(self) -> bool {
-        matches!(self, Self::Csv { .. } | Self::Jsonl | Self::Parquet)
-    }
-
-    /// Whether a file of it is text.
-    fn is_text(self) -> bool {
-        matches!(self, Self::Csv { .. } | Self::Jsonl)
+        matches!(self, Self::Csv(_) | Self::Jsonl { .. } | Self::Parquet)
     }
 }
 
@@ -292,19 +336,16 @@ pub(crate) fn open_as(
     selection: &Selection,
 ) -> Result<Box<dyn RowSource>, StoreError> {
     selection.check(format.has_columns())?;
-    let mut file = File::open(file).at("open", path)?;
+    let file = File::open(file).at("open", path)?;
     let metadata = file.metadata().at("read", path)?;
     if metadata.is_dir() {
         let detail = "it is a folder; name one file";
         return Err(StoreError::malformed(Location::File(path.into()), detail));
     }
-    if format.is_text() {
-        refuse_wide_text(&mut file, path)?;
-    }
     let bytes = metadata.len();
     Ok(match format {
-        Format::Csv { delimiter } => Box::new(csv::CsvRows::new(file, bytes, path, delimiter, selection)?),
-        Format::Jsonl => Box::new(jsonl::JsonlRows::new(file, bytes, path, selection)),
+        Format::Csv(form) => Box::new(csv::CsvRows::new(file, bytes, path, form, selection)?),
+        Format::Jsonl { encoding } => Box::new(jsonl::JsonlRows::new(file, bytes, path, encoding, selection)),
         #[cfg(feature = "parquet")]
         Format::Parquet => Box::new(parquet::ParquetRows::new(file, path, selection)?),
         #[cfg(not(feature = "parquet"))]
@@ -316,21 +357,6 @@ pub(crate) fn open_as(
         Format::Npy => Box::new(npy::open(file, bytes, path)?),
         Format::Raw { record_bytes } => Box::new(raw::FixedRows::of_file(file, bytes, path, record_bytes)?),
     })
-}
-
-/// Refuses text in units of two or four bytes, as some programs save it: as bytes it would be a table of nonsense.
-fn refuse_wide_text(file: &mut File, path: &Path) -> Result<(), StoreError> {
-    let mut start = Vec::new();
-    file.take(4).read_to_end(&mut start).at("read", path)?;
-    file.rewind().at("read", path)?;
-    let is_wide = matches!(start[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..]);
-    match is_wide {
-        false => Ok(()),
-        true => {
-            let detail = "its text is UTF-16 or UTF-32, not UTF-8; save it as UTF-8, or convert it: iconv -f UTF-16 -t UTF-8 OLD > NEW";
-            Err(StoreError::malformed(Location::File(path.into()), detail))
-        }
-    }
 }
 
 /// The positions of `wanted` among `columns`.

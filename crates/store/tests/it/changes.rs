@@ -41,6 +41,8 @@ fn files_and_lines_say_the_same() {
     assert_eq!(Changes::read_lines(&table, &lines[..], Path::new("body")).unwrap(), changes);
     let again = changes.to_lines(&table).unwrap();
     assert_eq!(Changes::read_lines(&table, &again[..], Path::new("body")).unwrap(), changes);
+    let marked = [b"\xef\xbb\xbf", &again[..]].concat();
+    assert_eq!(Changes::read_lines(&table, &marked[..], Path::new("body")).unwrap(), changes);
     let bytes = set(&[(b"k", &[0xff])], &[]).to_lines(&table).unwrap_err().to_string();
     assert!(bytes.contains("key \"k\"") && bytes.contains("no text"), "{bytes}");
     let number = br#"{"key": "n", "value": {"a": [1,  1.50]}, "deleted": false}"#;

@@ -15,18 +15,18 @@ use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
-use spirea_store::ingest::{self, Format, FormatHints, Nulls, Row, Selection};
+use spirea_store::ingest::{self, Encoding, Format, FormatHints, Nulls, Quotes, Row, Selection};
 use spirea_store::{Location, StoreError};
 
 type Rows = Vec<(Option<Vec<u8>>, Vec<Vec<u8>>)>;
 
 fn read(path: &Path, selection: &Selection) -> Result<Rows, StoreError> {
     let record_bytes = (path.extension().unwrap() == "raw").then_some(4);
-    let mut source = ingest::open(
-        path,
-        Format::choose(FormatHints { record_bytes, ..FormatHints::default() }, path)?,
-        selection,
-    )?;
+    read_as(path, FormatHints { record_bytes, ..FormatHints::default() }, selection)
+}
+
+fn read_as(path: &Path, hints: FormatHints<'_>, selection: &Selection) -> Result<Rows, StoreError> {
+    let mut source = ingest::open(path, Format::choose(hints, path)?, selection)?;
     let (mut rows, mut row) = (Vec::new(), Row::default());
     while source.next(&mut row)? {
         rows.push((row.key().map(<[u8]>::to_vec), row.fields().map(<[u8]>::to_vec).collect()));
@@ -56,8 +56,47 @@ fn csv_as_rfc_4180_has_it() {
     let content = "\u{feff}\"k\",skip,v\r\na,x,1\r\n\"b\"\"q\",\"x,\ny\",\"2\n3\"\r\n,,\r\n\r\n";
     let rows = read_bytes("data.csv", content, &columns(Some("k"), &["v"])).unwrap();
     assert_eq!(rows, [keyed("a", &["1"]), keyed("b\"q", &["2\n3"]), keyed("", &[""])]);
-    let rows = read_bytes("data.csv", b"v\n\xff\x00\n\"\"\n", &columns(None, &["v"])).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = write_file(folder.path(), "data.csv", b"v\n\xff\x00\n\"\"\n");
+    let hints = FormatHints { encoding: Some(Encoding::Bytes), ..FormatHints::default() };
+    let rows = read_as(&bytes, hints, &columns(None, &["v"])).unwrap();
     assert_eq!(rows, [(None, vec![vec![0xff, 0]]), (None, vec![vec![]])]);
+}
+
+#[test]
+fn text_of_another_encoding_is_refused_until_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let selection = columns(Some("k"), &["v"]);
+    for (name, content, encoding, key) in [
+        ("latin1.csv", &b"k,v\ncaf\xe9,1\n"[..], "latin1", "caf\u{e9}"),
+        ("shiftjis.csv", b"k,v\n\x93\x8c\x8b\x9e,1\n", "shift_jis", "\u{6771}\u{4eac}"),
+        ("latin1.tsv", b"k\tv\ncaf\xe9\t1\n", "windows-1252", "caf\u{e9}"),
+        ("latin1.jsonl", b"\n{\"k\": \"caf\xe9\", \"v\": 1}\n", "latin1", "caf\u{e9}"),
+    ] {
+        let path = write_file(folder.path(), name, content);
+        let refusal = read(&path, &selection).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("{name}:2: its text is not UTF-8")), "{refusal}");
+        assert!(refusal.contains("--encoding windows-1252"), "{refusal}");
+        let hints = FormatHints { encoding: Some(encoding.parse().unwrap()), ..FormatHints::default() };
+        assert_eq!(read_as(&path, hints, &selection).unwrap(), [keyed(key, &["1"])], "{name}");
+    }
+    let header = write_file(folder.path(), "header.csv", b"cl\xe9,v\na,1\n");
+    let refusal = read(&header, &columns(Some("cl\u{e9}"), &["v"])).unwrap_err().to_string();
+    assert!(refusal.contains("header.csv:1: its text is not UTF-8"), "{refusal}");
+}
+
+#[test]
+fn quotes_in_tsv_are_characters_unless_it_is_said_that_they_are_quotes() {
+    let folder = tempfile::tempdir().unwrap();
+    let selection = columns(Some("k"), &["v"]);
+    let swallowing = "k\tv\n1\t\"Hello\n2\tfoo\n3\tsays hi\"\n\"4\tb\"\"a\"r\n";
+    let path = write_file(folder.path(), "data.tsv", swallowing);
+    let rows = read(&path, &selection).unwrap();
+    let expected = [("1", "\"Hello"), ("2", "foo"), ("3", "says hi\""), ("\"4", "b\"\"a\"r")];
+    assert_eq!(rows, expected.map(|(key, value)| keyed(key, &[value])));
+    let path = write_file(folder.path(), "data.tsv", "k\tv\n1\t\"Hello\n2\"\n");
+    let hints = FormatHints { quotes: Some(Quotes::Rfc4180), ..FormatHints::default() };
+    assert_eq!(read_as(&path, hints, &selection).unwrap(), [keyed("1", &["Hello\n2"])]);
 }
 
 #[test]
@@ -85,22 +124,16 @@ fn malformed_csv_names_the_line_and_a_remedy() {
 #[test]
 fn any_delimiter_stands_between_fields_and_commas_are_text_then() {
     let selection = columns(Some("k"), &["v"]);
-    let expected = [keyed("a,b", &["1;2"]), keyed("c", &["3\n4"])];
-    let tabs = "k\tv\na,b\t1;2\nc\t\"3\n4\"\n";
-    assert_eq!(read_bytes("data.tsv", tabs, &selection).unwrap(), expected);
+    let tabs = "k\tv\na,b\t1;2\nc\t3\n";
+    assert_eq!(
+        read_bytes("data.tsv", tabs, &selection).unwrap(),
+        [keyed("a,b", &["1;2"]), keyed("c", &["3"])]
+    );
     let folder = tempfile::tempdir().unwrap();
     let path = write_file(folder.path(), "data.txt", "k;v\na,b;\"1;2\"\nc;\"3\n4\"\n");
     let hints = FormatHints { delimiter: Some(b';'), ..FormatHints::default() };
-    let mut source = ingest::open(&path, Format::choose(hints, &path).unwrap(), &selection).unwrap();
-    let mut row = Row::default();
-    for (key, fields) in expected {
-        assert!(source.next(&mut row).unwrap());
-        assert_eq!(
-            (row.key().map(<[u8]>::to_vec), row.fields().map(<[u8]>::to_vec).collect()),
-            (key, fields)
-        );
-    }
-    assert!(!source.next(&mut row).unwrap());
+    let expected = [keyed("a,b", &["1;2"]), keyed("c", &["3\n4"])];
+    assert_eq!(read_as(&path, hints, &selection).unwrap(), expected);
 }
 
 #[test]
@@ -108,16 +141,21 @@ fn wide_text_is_told_from_text() {
     let wide = |unit: fn(u16) -> [u8; 2], mark: &[u16]| -> Vec<u8> {
         mark.iter().copied().chain("k,v\na,1\n".encode_utf16()).flat_map(unit).collect()
     };
-    for content in [
-        wide(u16::to_le_bytes, &[0xfeff]),
-        wide(u16::to_be_bytes, &[0xfeff]),
-        wide(u16::to_le_bytes, &[]),
-        wide(u16::to_be_bytes, &[]),
+    let selection = columns(Some("k"), &["v"]);
+    let folder = tempfile::tempdir().unwrap();
+    for (content, encoding) in [
+        (wide(u16::to_le_bytes, &[0xfeff]), "utf-16"),
+        (wide(u16::to_be_bytes, &[0xfeff]), "utf-16"),
+        (wide(u16::to_le_bytes, &[]), "utf-16le"),
+        (wide(u16::to_be_bytes, &[]), "utf-16be"),
     ] {
         for name in ["data.csv", "data.jsonl"] {
-            let message = message(name, &content, &columns(Some("k"), &["v"]));
-            assert!(message.contains("iconv -f UTF-16"), "{message}");
+            let message = message(name, &content, &selection);
+            assert!(message.contains("--encoding utf-16") && message.contains("iconv"), "{message}");
         }
+        let path = write_file(folder.path(), "data.csv", &content);
+        let hints = FormatHints { encoding: Some(encoding.parse().unwrap()), ..FormatHints::default() };
+        assert_eq!(read_as(&path, hints, &selection).unwrap(), [keyed("a", &["1"])]);
     }
 }
 
@@ -398,7 +436,10 @@ proptest! {
         for (key, value) in &table {
             writer.write_record([key.as_bytes(), value]).unwrap();
         }
-        let rows = read_bytes("data.csv", writer.into_inner().unwrap(), &columns(Some("k"), &["v"])).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = write_file(folder.path(), "data.csv", writer.into_inner().unwrap());
+        let hints = FormatHints { encoding: Some(Encoding::Bytes), ..FormatHints::default() };
+        let rows = read_as(&path, hints, &columns(Some("k"), &["v"])).unwrap();
         let expected: Rows = table.into_iter().map(|(key, value)| (Some(key.into_bytes()), vec![value])).collect();
         prop_assert_eq!(rows, expected);
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use spirea_protocols::registry::Choice;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
 use spirea_store::Protocol;
-use spirea_store::ingest::{Format, FormatHints};
+use spirea_store::ingest::{Encoding, Format, FormatHints, Quotes, Separated};
 use spirea_store::{BuildOptions, Input, Overwrite, Snapshot, StoreError};
 
 /// The message of the error that building `content` gives, with the folder's path cut out.
@@ -130,20 +130,38 @@ fn options_out_of_range() {
 #[test]
 fn formats_are_chosen_by_extension_or_name() {
     let choose = |name, record_bytes, path: &str| {
-        Format::choose(FormatHints { name, record_bytes, delimiter: None }, Path::new(path))
+        Format::choose(FormatHints { name, record_bytes, ..FormatHints::default() }, Path::new(path))
     };
     let delimited = |name, delimiter, path: &str| {
-        let hints = FormatHints { name, delimiter: Some(delimiter), record_bytes: None };
+        let hints = FormatHints { name, delimiter: Some(delimiter), ..FormatHints::default() };
         Format::choose(hints, Path::new(path))
     };
     assert_eq!(choose(None, None, "a.tsv").unwrap(), Format::TSV);
     assert_eq!(choose(Some("tsv"), None, "-").unwrap(), Format::TSV);
-    assert_eq!(delimited(None, b'|', "a.txt").unwrap(), Format::Csv { delimiter: b'|' });
+    let separated = |delimiter, quotes, encoding| Format::Csv(Separated { delimiter, quotes, encoding });
+    let bars = separated(b'|', Quotes::Rfc4180, Encoding::Utf8);
+    assert_eq!(delimited(None, b'|', "a.txt").unwrap(), bars);
+    let written = |name, quotes, encoding| {
+        Format::choose(FormatHints { name, quotes, encoding, ..FormatHints::default() }, Path::new("a.tsv"))
+    };
+    let quoted = separated(b'\t', Quotes::Rfc4180, Encoding::Bytes);
+    assert_eq!(written(None, Some(Quotes::Rfc4180), Some(Encoding::Bytes)).unwrap(), quoted);
+    let latin1 = "latin1".parse().unwrap();
+    assert_eq!(written(Some("jsonl"), None, Some(latin1)).unwrap(), Format::Jsonl { encoding: latin1 });
+    for (name, quotes, encoding, part) in [
+        ("jsonl", Some(Quotes::Rfc4180), None, "--quote"),
+        ("jsonl", None, Some(Encoding::Bytes), "JSON is text"),
+        ("npy", None, Some(latin1), "--encoding"),
+        ("parquet", None, Some(Encoding::Bytes), "--bytes"),
+    ] {
+        let message = written(Some(name), quotes, encoding).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
     for (name, delimiter) in [(Some("jsonl"), b';'), (None, b'"'), (Some("tsv"), b';')] {
         assert!(delimited(name, delimiter, "a.csv").is_err());
     }
     assert_eq!(choose(None, None, "a.CSV").unwrap(), Format::CSV);
-    assert_eq!(choose(None, None, "a.ndjson").unwrap(), Format::Jsonl);
+    assert_eq!(choose(None, None, "a.ndjson").unwrap(), Format::JSONL);
     assert_eq!(choose(Some("parquet"), None, "a.csv").unwrap(), Format::Parquet);
     assert_eq!(choose(None, Some(16), "a").unwrap(), Format::Raw { record_bytes: 16 });
     for (name, record_bytes, path, part) in [
