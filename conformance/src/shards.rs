@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spirea_backend::{ProtocolBackend, Residence, Share};
+use spirea_backend::{ProtocolBackend, Residence, Share, StoredFile};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{
@@ -167,7 +167,7 @@ impl Divided {
                 }
                 let matrix = folder.path().join(format!("{}", share.index()));
                 std::fs::write(&matrix, bytes).unwrap();
-                let files = Files { matrix, server: folder.path().join("none") };
+                let files = Files::at(matrix, folder.path().join("none"));
                 let role = Role::Folds(share);
                 self.params.on().open(backend, &files, Opening { role, ..opening }).unwrap()
             };
@@ -181,7 +181,8 @@ impl Divided {
                 let partial = shard.partial(&self.batch(party, keys.as_ref())).unwrap();
                 assert!(partial.as_bytes() == expected, "{count} shares of {:?}", self.params);
             }
-            let files = Files { matrix: folder.path().join("none"), ..self.stored.files.clone() };
+            let files =
+                Files { matrix: StoredFile::at(folder.path().join("none")), ..self.stored.files.clone() };
             let opening = Opening { role: Role::Joins(shares), ..opening };
             let joins = self.params.on().open(backend, &files, opening).unwrap();
             let keys = self.keys(&*joins);
