@@ -43,6 +43,22 @@ def test_a_page_of_another_site_reads_nothing(serving):
     assert asked(named, Host="spirea.internal:7082") == 200
 
 
+def test_a_request_names_one_host(serving):
+    def status(version, *headers):
+        with socket.create_connection(("127.0.0.1", serving), timeout=300) as connection:
+            lines = [f"GET /healthz HTTP/{version}", *headers, "Connection: close", "", ""]
+            connection.sendall("\r\n".join(lines).encode())
+            with connection.makefile("rb") as response:
+                return int(response.readline().split()[1])
+
+    assert status("1.1") == 400 and status("1.1", "Host: localhost", "Host: localhost") == 400
+    assert status("1.0", "Host: localhost", "Host: evil.example") == 400
+    assert status("1.1", "Host: ") == 403
+    assert status("1.0", "Origin: http://evil.example") == 403 and status("1.0", "Origin: http://None") == 403
+    assert status("1.1", "Host: localhost", "Origin: http://localhost", "Origin: http://evil.example") == 403
+    assert status("1.0") == 200 and status("1.1", "Host: localhost") == 200
+
+
 def test_a_request_that_dribbles_is_cut_off(serving, monkeypatch):
     monkeypatch.setattr(pages, "_SECONDS", 0.3)
     with socket.create_connection(("127.0.0.1", serving)) as connection:
