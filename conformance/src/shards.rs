@@ -187,7 +187,20 @@ impl Divided {
             let joins = self.params.on().open(backend, &files, opening).unwrap();
             let keys = self.keys(&*joins);
             let batch = self.batch(party, keys.as_ref());
+            joins.check(&batch).unwrap();
             assert!(joins.combine(&batch, &parsed(expected)).unwrap() == self.expected[party]);
+            // No share refuses what the server that joins admits.
+            for byte in [0x00, 0x01, 0x7f, 0xff] {
+                let garbled = vec![byte; batch[0].bytes.len()];
+                let batch = [Query { bytes: &garbled, ..batch[0] }];
+                let refused = |error: &ProtocolError| matches!(error, ProtocolError::Malformed { .. });
+                let by_a_share = alone.iter().any(|shard| {
+                    let keys = self.keys(&**shard).filter(|_| needed > 0);
+                    let batch = [Query { keys: keys.as_ref(), ..batch[0] }];
+                    shard.partial(&batch).is_err_and(|error| refused(&error))
+                });
+                assert!(!by_a_share || joins.check(&batch).is_err_and(|error| refused(&error)));
+            }
             assert!(matches!(joins.answer(&batch), Err(ProtocolError::Backend(_))));
         }
     }

@@ -68,6 +68,10 @@ impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
         Ok(Some(by_query))
     }
 
+    fn check(&self, queries: &[Query<'_>]) -> Result<(), ProtocolError> {
+        self.keys_by_bin(queries).map(drop)
+    }
+
     fn folded_bytes(&self, share: Share) -> usize {
         self.met(share).len() * self.params.layout().answer_bytes()
     }
