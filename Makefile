@@ -65,6 +65,11 @@ deny:
 audit:
 	scripts/cargo-deny.sh check
 
+# Images that are named by a tag, which may be pushed again: a release names each by its digest.
+.PHONY: check-images
+check-images:
+	python3 scripts/check_images.py deploy/Containerfile deploy/kuberay/Containerfile deploy/kuberay/ray-cluster.yaml
+
 # Formatting and clippy; all targets with CI_FULL=1.
 lint:
 	@CARGO="$(CARGO)" python3 tests/run.py --only clippy,lint

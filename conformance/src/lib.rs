@@ -124,10 +124,10 @@ fn stored<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, records
         }
     }
     let folder = tempfile::tempdir().unwrap();
-    let files = Files { matrix: folder.path().join("matrix"), server: folder.path().join("server") };
+    let files = Files::at(folder.path().join("matrix"), folder.path().join("server"));
     std::fs::write(&files.matrix, matrix).unwrap();
     let (mut hint, mut server) = (Vec::new(), Vec::new());
-    let (matrix, progress) = (&*files.matrix, &mut |_| ());
+    let (matrix, progress) = (&files.matrix, &mut |_| ());
     let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress };
     params.on().precompute(backend, job).unwrap();
     assert_eq!(hint.len() as u64, params.sizes().hint_bytes);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spirea_backend::{ProtocolBackend, Residence, Share};
+use spirea_backend::{ProtocolBackend, Residence, Share, StoredFile};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{
@@ -167,7 +167,7 @@ impl Divided {
                 }
                 let matrix = folder.path().join(format!("{}", share.index()));
                 std::fs::write(&matrix, bytes).unwrap();
-                let files = Files { matrix, server: folder.path().join("none") };
+                let files = Files::at(matrix, folder.path().join("none"));
                 let role = Role::Folds(share);
                 self.params.on().open(backend, &files, Opening { role, ..opening }).unwrap()
             };
@@ -181,12 +181,26 @@ impl Divided {
                 let partial = shard.partial(&self.batch(party, keys.as_ref())).unwrap();
                 assert!(partial.as_bytes() == expected, "{count} shares of {:?}", self.params);
             }
-            let files = Files { matrix: folder.path().join("none"), ..self.stored.files.clone() };
+            let files =
+                Files { matrix: StoredFile::at(folder.path().join("none")), ..self.stored.files.clone() };
             let opening = Opening { role: Role::Joins(shares), ..opening };
             let joins = self.params.on().open(backend, &files, opening).unwrap();
             let keys = self.keys(&*joins);
             let batch = self.batch(party, keys.as_ref());
+            joins.check(&batch).unwrap();
             assert!(joins.combine(&batch, &parsed(expected)).unwrap() == self.expected[party]);
+            // No share refuses what the server that joins admits.
+            for byte in [0x00, 0x01, 0x7f, 0xff] {
+                let garbled = vec![byte; batch[0].bytes.len()];
+                let batch = [Query { bytes: &garbled, ..batch[0] }];
+                let refused = |error: &ProtocolError| matches!(error, ProtocolError::Malformed { .. });
+                let by_a_share = alone.iter().any(|shard| {
+                    let keys = self.keys(&**shard).filter(|_| needed > 0);
+                    let batch = [Query { keys: keys.as_ref(), ..batch[0] }];
+                    shard.partial(&batch).is_err_and(|error| refused(&error))
+                });
+                assert!(!by_a_share || joins.check(&batch).is_err_and(|error| refused(&error)));
+            }
             assert!(matches!(joins.answer(&batch), Err(ProtocolError::Backend(_))));
         }
     }

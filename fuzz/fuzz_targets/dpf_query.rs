@@ -27,7 +27,7 @@ fn server(protocol: &str, records: u64, output: OutputKind) -> Server {
     let params = ProtocolParams::choose(&choice, [7; 32], records, 8).unwrap();
     let folder = std::env::temp_dir().join(format!("spirea-fuzz-query-{protocol}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let files = Files { matrix: folder.join("matrix"), server: folder.join("server") };
+    let files = Files::at(folder.join("matrix"), folder.join("server"));
     std::fs::write(&files.matrix, vec![1; params.matrix_bytes() as usize]).unwrap();
     let opening = Opening { party: Some(Party::Zero), ..Opening::default() };
     let responder = params.on().open(&Arc::new(NaiveBackend), &files, opening).unwrap();

@@ -30,7 +30,7 @@ fn combiner((protocol, records, record_bytes, bins): (&str, u64, usize, usize)) 
     let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
     let folder = std::env::temp_dir().join(format!("spirea-fuzz-partial-{protocol}-{bins}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let files = Files { matrix: folder.join("matrix"), server: folder.join("server") };
+    let files = Files::at(folder.join("matrix"), folder.join("server"));
     std::fs::write(&files.matrix, vec![0; params.matrix_bytes() as usize]).unwrap();
     let backend = Arc::new(NaiveBackend);
     let open = |role| {

@@ -5,8 +5,11 @@ deploy/spirea.toml; systemd accepts the unit; the image does not run as root. Ku
 (scripts/kuberay_schema.py), and the image has what the extras of the package name.
 """
 
+import ipaddress
 import json
 import re
+import subprocess
+import sys
 import tomllib
 
 import jsonschema
@@ -139,3 +142,85 @@ def test_kuberay_privileges(documents, cluster):
     policies = [document["spec"] for document in documents if document["kind"] == "NetworkPolicy"]
     for role in ("coordinator", "worker"):
         assert any(policy["podSelector"]["matchLabels"]["role"] == role for policy in policies)
+
+
+def selects(selector, labels):
+    return selector["matchLabels"].items() <= labels.items()
+
+
+def admits(peer, target):
+    """Tests that a peer of a rule is the target: an address, or the labels of a pod and those of its namespace."""
+    if isinstance(target, str):
+        block, address = peer.get("ipBlock"), ipaddress.ip_address(target)
+        inside = block is not None and address in ipaddress.ip_network(block["cidr"])
+        return inside and not any(address in ipaddress.ip_network(outside) for outside in block.get("except", []))
+    if "ipBlock" in peer:
+        return False
+    labels, namespace = target
+    in_namespace = selects(peer["namespaceSelector"], namespace) if "namespaceSelector" in peer else namespace == {}
+    return in_namespace and selects(peer["podSelector"], labels)
+
+
+def may_reach(documents, pod, target, port, protocol="TCP"):
+    """Tests that the policies let a pod connect to a port of the target."""
+    policies = [document["spec"] for document in documents if document["kind"] == "NetworkPolicy"]
+    policies = [policy for policy in policies if selects(policy["podSelector"], pod) and "Egress" in policy["policyTypes"]]
+    return not policies or any(
+        ("to" not in rule or any(admits(peer, target) for peer in rule["to"]))
+        and ("ports" not in rule or {"port": port, "protocol": protocol} in rule["ports"])
+        for policy in policies
+        for rule in policy["egress"]
+    )
+
+
+WORKER, COORDINATOR = ({"app": "spirea", "role": role} for role in ("worker", "coordinator"))
+NAMES = ({"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"})
+STORE, METADATA, PRIVATE = "52.218.0.1", "169.254.169.254", ["10.96.0.1", "172.16.3.4", "192.168.1.1", "100.64.0.9"]
+
+
+def test_kuberay_workers_reach_the_cluster_and_the_store_alone(documents):
+    for pod in (COORDINATOR, WORKER):
+        for port in (6379, 7000, 31234):
+            assert may_reach(documents, WORKER, (pod, {}), port)
+    assert may_reach(documents, WORKER, NAMES, 53, "UDP") and may_reach(documents, WORKER, STORE, 443)
+    assert not may_reach(documents, WORKER, NAMES, 443) and not may_reach(documents, WORKER, STORE, 80)
+    assert not may_reach(documents, WORKER, ({"app": "another"}, {}), 443)
+    assert not may_reach(documents, WORKER, (WORKER, {"kubernetes.io/metadata.name": "another"}), 443)
+    for address in [METADATA, *PRIVATE]:
+        for port in (80, 443, 6443):
+            assert not may_reach(documents, WORKER, address, port), f"{address}:{port}"
+
+
+def test_kuberay_coordinator_reaches_kubernetes_besides(documents):
+    assert may_reach(documents, COORDINATOR, (WORKER, {}), 7000)
+    assert may_reach(documents, COORDINATOR, NAMES, 53, "UDP") and may_reach(documents, COORDINATOR, STORE, 443)
+    assert may_reach(documents, COORDINATOR, "10.96.0.1", 443) and may_reach(documents, COORDINATOR, "10.0.0.1", 6443)
+    assert not may_reach(documents, COORDINATOR, STORE, 80) and not may_reach(documents, COORDINATOR, METADATA, 80)
+    assert not may_reach(documents, COORDINATOR, ({"app": "another"}, {}), 7000)
+
+
+def test_images_of_a_release_have_digests(tmp_path):
+    """The command of a release passes files whose images all have digests, and names each that has none."""
+    check = [sys.executable, str(ROOT / "scripts" / "check_images.py")]
+    digest = f"@sha256:{'0123456789abcdef' * 4}"
+    images = ["docker.io/library/rust:1.95-slim-trixie", "docker.io/library/debian:trixie-slim"]
+    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    for image in images:
+        assert f"FROM {image}" in text
+        text = text.replace(f"FROM {image}", f"FROM {image}{digest}")
+    pinned, manifest = tmp_path / "Containerfile", tmp_path / "pods.yaml"
+    pinned.write_text(text.replace("FROM ", "FROM --platform=linux/amd64 ", 1), encoding="utf-8")
+    manifest.write_text(f'  - image: "spirea-cluster{digest}"\n    image: spirea-cluster{digest}\n', encoding="utf-8")
+    assert run(*check, pinned, manifest).stdout == ""
+
+    wrong = [
+        ("FROM debian", "debian"),
+        ("- image: a:1", "a:1"),
+        (f"  image: a{digest[:-1]}", f"a{digest[:-1]}"),
+        ("FROM $B", "$B"),
+    ]
+    for line, image in wrong:
+        pinned.write_text(f"{text}{line}\n", encoding="utf-8")
+        done = subprocess.run([*check, manifest, pinned], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stdout.startswith(f"{pinned}:{len(text.splitlines()) + 1}: {image} has no digest"), done.stdout

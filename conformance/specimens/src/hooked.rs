@@ -35,7 +35,7 @@ impl Responder for Hooked {
 pub fn database(folder: &Path, hook: Hook) -> Database {
     let snapshot = Snapshot::open(folder).unwrap();
     let manifest = snapshot.manifest();
-    let inner = manifest.protocol.on().open(&BACKEND, &snapshot.files(), MAPPED).unwrap();
+    let inner = manifest.protocol.on().open(&BACKEND, snapshot.files(), MAPPED).unwrap();
     let identity = Identity {
         name: manifest.name.clone(),
         version: snapshot.version(),

@@ -28,7 +28,7 @@ impl LookUps {
         let mut rng = SecretRng::deterministic_for_tests(3);
         let index = params.client(&hint, &[], &mut rng).unwrap();
         let client = TableClient::new(known.manifest().table.clone(), index).unwrap();
-        let open = |opening| params.on().open(&BACKEND, &snapshot.files(), opening).unwrap();
+        let open = |opening| params.on().open(&BACKEND, snapshot.files(), opening).unwrap();
         let servers: Vec<_> = params.openings(Residence::Copied).into_iter().map(open).collect();
         let keys = client.index().keys().map(|keys| servers[0].prepare_keys(keys.bytes()).unwrap());
         Self { client, servers, keys, rng }

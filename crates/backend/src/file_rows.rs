@@ -1,9 +1,8 @@
 //! Rows of a database that lie in a file.
 
 use std::ops::Range;
-use std::path::Path;
 
-use crate::BackendError;
+use crate::{BackendError, StoredFile};
 
 /// How a database's rows lie one after another.
 pub trait FileLayout: Copy + Send + Sync {
@@ -44,15 +43,15 @@ pub struct FileRows<'a, L> {
     /// Which rows.
     pub rows: Range<usize>,
     /// The file.
-    pub path: &'a Path,
+    pub file: &'a StoredFile,
     /// Whether a backend whose memory is the host's copies them.
     pub residence: Residence,
 }
 
 impl<'a, L: FileLayout> FileRows<'a, L> {
     /// All rows of a file.
-    pub fn all(layout: L, path: &'a Path, residence: Residence) -> Self {
-        Self { layout, rows: layout.all(), path, residence }
+    pub fn all(layout: L, file: &'a StoredFile, residence: Residence) -> Self {
+        Self { layout, rows: layout.all(), file, residence }
     }
 
     /// Some of these rows, counted from their first.
@@ -67,6 +66,19 @@ impl<'a, L: FileLayout> FileRows<'a, L> {
     /// As [`FileLayout::part`].
     pub fn part(&self) -> Result<L, BackendError> {
         self.layout.part(&self.rows)
+    }
+
+    /// Checks that the file has the layout's length.
+    ///
+    /// # Errors
+    /// [`BackendError::Io`] if it cannot be opened, and those of [`FileLayout::check_length`].
+    pub fn check_length(&self) -> Result<(), BackendError> {
+        self.layout.check_length(self.file.bytes().map_err(|source| self.failed(source))?)
+    }
+
+    /// The error of a file that cannot be read.
+    pub fn failed(&self, source: std::io::Error) -> BackendError {
+        BackendError::Io { path: self.file.path().into(), source }
     }
 
     /// Where in the file they lie.

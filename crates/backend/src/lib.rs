@@ -16,6 +16,7 @@ mod ring;
 mod rows;
 mod shares;
 mod split;
+mod stored_file;
 mod strategy;
 mod whole;
 
@@ -36,6 +37,7 @@ pub use ring::{
 pub use rows::{Batch, MAX_KEYS, MetRows, RowLayout, ShareBackend, ShareFold, partial_folds};
 pub use shares::Share;
 pub use split::Split;
+pub use stored_file::StoredFile;
 pub use strategy::{Demand, Division, Links, Strategy};
 pub use whole::WholeHalves;
 

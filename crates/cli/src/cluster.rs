@@ -114,6 +114,9 @@ pub struct WorkerOptions {
     /// Address of metrics and probes, without TLS; none by default.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<Place>,
+    /// Host name under which metrics may be asked, beside addresses, localhost and the host of --metrics; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    metrics_name: Vec<String>,
     /// Collector that takes traces by OTLP, such as http://127.0.0.1:4318; none by default.
     #[arg(long, value_name = "URL")]
     otlp: Option<Collector>,
@@ -137,6 +140,12 @@ pub fn worker(options: WorkerOptions) -> anyhow::Result<Status> {
         party: options.party,
         listen: options.listen.address,
         tls: MutualFiles { own, authority: options.client_ca },
+        metrics_names: options
+            .metrics
+            .iter()
+            .map(|place| place.host.clone())
+            .chain(options.metrics_name)
+            .collect(),
         metrics: options.metrics.map(|place| place.address),
         backend: options.backend,
         threads: options.threads.map_or(0, Threads::count),

@@ -28,7 +28,6 @@ const STUCK_FACTOR: u32 = 10;
 const STUCK_LEAST: Duration = Duration::from_secs(1);
 const STUCK_UNKNOWN: Duration = Duration::from_secs(2);
 const STUCK: &str = "it does not get on with a batch";
-const REFUSED_ALONE: &str = "it refused queries that another replica answered";
 
 /// A partial, and the replica that it is of.
 pub(crate) struct Answered {
@@ -42,8 +41,6 @@ struct Round {
     asked: Vec<Arc<Replica>>,
     /// Those that have not answered.
     waiting: Vec<Arc<Replica>>,
-    /// Those that refused the content, and why.
-    refused: Vec<(Arc<Replica>, String)>,
 }
 
 impl Round {
@@ -52,11 +49,6 @@ impl Round {
         self.asked.push(Arc::clone(&replica));
         self.waiting.push(Arc::clone(&replica));
         replica
-    }
-
-    /// The refusal of the content, if there was one.
-    fn malformed<T>(self) -> Option<Result<T, Refusal>> {
-        self.refused.into_iter().next().map(|(_, detail)| Err(Refusal::Malformed(detail)))
     }
 }
 
@@ -128,8 +120,7 @@ impl Group {
     /// waits for one.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if a query is not what the parameters say, [`ProtocolError::Unanswered`] if nobody
-    /// answered in time.
+    /// [`ProtocolError::Unanswered`] if nobody answered in time.
     pub async fn partial(
         &self,
         ask: &Ask,
@@ -147,12 +138,12 @@ impl Group {
             let ended = Instant::now();
             match outcome {
                 Ok(Some(Ok(answered))) => return Ok(answered),
-                Ok(Some(Err(Refusal::Malformed(detail)))) => {
-                    return Err(ProtocolError::Malformed { what: "query", detail });
+                Ok(Some(Err(Refusal::Failed(cause) | Refusal::Misread(cause))))
+                    if failures >= MOST_FAILURES =>
+                {
+                    return Err(self.unanswered(&cause));
                 }
-                Ok(Some(Err(Refusal::Busy | Refusal::Lost(_)))) => sleep(PAUSE).await,
-                Ok(Some(Err(Refusal::Failed(_)))) if failures < MOST_FAILURES => sleep(PAUSE).await,
-                Ok(Some(Err(Refusal::Failed(cause)))) => return Err(self.unanswered(&cause)),
+                Ok(Some(Err(_))) => sleep(PAUSE).await,
                 // Nobody can be asked.
                 Ok(None) => drop(timeout(lost, changed).await),
                 Err(_) => return Err(self.unanswered("no replica was done with it in time")),
@@ -218,26 +209,16 @@ impl Group {
                     match outcome {
                         Ok(partial) => {
                             lock(&self.times).note(ask.queries, time);
-                            round.refused.iter().for_each(|(liar, _)| liar.offend(Offence::Lie, REFUSED_ALONE));
                             return Some(Ok(Answered { partial, replica }));
-                        }
-                        Err(Refusal::Malformed(detail)) => {
-                            round.refused.push((replica, detail));
-                            let next = self.confirmer(&round);
-                            match next {
-                                Some(next) => attempts.push(begin(round.ask(next))),
-                                None if attempts.is_empty() || round.refused.len() > 1 => return round.malformed(),
-                                None => (),
-                            }
                         }
                         Err(refusal) => {
                             // One that was lost is no sign that the batch is to blame.
-                            if let Refusal::Failed(_) = refusal {
+                            if let Refusal::Failed(_) | Refusal::Misread(_) = refusal {
                                 *failures += 1;
                             }
                             match self.pick(&round.asked) {
                                 Some(next) => attempts.push(begin(round.ask(next))),
-                                None if attempts.is_empty() => return round.malformed().or(Some(Err(refusal))),
+                                None if attempts.is_empty() => return Some(Err(refusal)),
                                 None => (),
                             }
                         }
@@ -254,26 +235,13 @@ impl Group {
                 }
                 () = sleep_until(stuck_at.into()) => {
                     stuck_at = Instant::now() + stuck_after;
-                    match self.pick(&round.asked) {
-                        Some(next) => {
-                            round.waiting.iter().for_each(|stuck| stuck.offend(Offence::Fault, STUCK));
-                            attempts.push(begin(round.ask(next)));
-                        }
-                        None if !round.refused.is_empty() => return round.malformed(),
-                        None => (),
+                    if let Some(next) = self.pick(&round.asked) {
+                        round.waiting.iter().for_each(|stuck| stuck.offend(Offence::Fault, STUCK));
+                        attempts.push(begin(round.ask(next)));
                     }
                 }
             }
         }
-    }
-
-    /// The replica that confirms a refusal of content: one for each round, and as many as are paid for.
-    fn confirmer(&self, round: &Round) -> Option<Arc<Replica>> {
-        if round.refused.len() > 1 {
-            return None;
-        }
-        let next = self.pick(&round.asked)?;
-        lock(&self.opinions).pay(Instant::now()).then_some(next)
     }
 
     /// The replica with the least to do that can be asked, but for those that were; those that are avoided come last.

@@ -145,7 +145,7 @@ impl RemoteShares {
     /// contradict are asked last from now on.
     ///
     /// # Errors
-    /// `error` if no other replicas are to be had, or agree: then a query is to blame.
+    /// `error` if no other replicas are to be had, or agree.
     fn combine_others(
         &self,
         ask: &Ask,
@@ -209,15 +209,17 @@ impl Responder for RemoteShares {
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let keys: Vec<Option<&RemoteKeys>> =
             queries.iter().map(|query| query.keys.map(of_remote).transpose()).collect::<Result<_, _>>()?;
-        let ask = self.ask(queries, &keys)?;
-        let answered = self.runtime.block_on(self.ending.unless_ended(self.partials(&ask)))?;
-        let found: (Vec<Partial>, Vec<Arc<Replica>>) =
-            answered.into_iter().map(|Answered { partial, replica }| (partial, replica)).unzip();
         let joined: Vec<Query<'_>> = queries
             .iter()
             .zip(&keys)
             .map(|(query, keys)| Query { bytes: query.bytes, keys: keys.map(|keys| &keys.joining) })
             .collect();
+        // What passes is no client's mistake: a worker that refuses it, or a partial that does not combine, is a worker's.
+        self.joins.check(&joined)?;
+        let ask = self.ask(queries, &keys)?;
+        let answered = self.runtime.block_on(self.ending.unless_ended(self.partials(&ask)))?;
+        let found: (Vec<Partial>, Vec<Arc<Replica>>) =
+            answered.into_iter().map(|Answered { partial, replica }| (partial, replica)).unzip();
         let answers = match self.joins.combine(&joined, &found.0) {
             Ok(answers) => answers,
             Err(error) => self.combine_others(&ask, &joined, found, error)?,

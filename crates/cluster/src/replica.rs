@@ -49,6 +49,7 @@ const MAX_LINE_BYTES: usize = 256;
 /// Flow control: a partial on its way is not held up by it.
 const STREAM_WINDOW: u32 = 16 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
+const MISREAD: &str = "it refused queries that the coordinator has read";
 /// What is remembered of keys that a worker has; it is asked again where more than that are forgotten.
 const MOST_KNOWN_KEYS: usize = 1 << 20;
 /// The longest queue that a worker is believed to have.
@@ -84,8 +85,8 @@ pub(crate) enum Refusal {
     Lost(String),
     /// It failed at the batch.
     Failed(String),
-    /// A query is not what the parameters say.
-    Malformed(String),
+    /// It refused queries that the coordinator has read.
+    Misread(String),
 }
 
 /// What drives a connection, and how that ended.
@@ -278,7 +279,7 @@ impl Replica {
             }
             StatusCode::UNPROCESSABLE_ENTITY => {
                 let body = self.read(response, MAX_STATUS_BYTES).await?;
-                Err(Refusal::Malformed(line(&body)))
+                Err(Refusal::Misread(line(&body)))
             }
             status => Err(self.refused(status, response).await),
         }
@@ -566,17 +567,18 @@ impl<'a> InFlight<'a> {
         let replica = self.replica;
         replica.link().standing.refused(self.batch);
         match refusal {
-            Refusal::Lost(cause) | Refusal::Failed(cause) => {
+            Refusal::Lost(cause) | Refusal::Failed(cause) | Refusal::Misread(cause) => {
                 replica.counts.failures.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(replica = %replica.url, %cause, "a replica gave no partial");
             }
-            Refusal::Busy | Refusal::Malformed(_) => (),
+            Refusal::Busy => (),
         }
         match refusal {
             Refusal::Failed(cause) => replica.offend(Offence::Fault, cause),
             Refusal::Busy => replica.offend(Offence::Fault, "it has too much to do"),
-            // A connection that is lost says so itself, and a refusal of content may be right.
-            Refusal::Lost(_) | Refusal::Malformed(_) => (),
+            Refusal::Misread(cause) => replica.offend(Offence::Lie, &format!("{MISREAD}: {cause}")),
+            // A connection that is lost says so itself.
+            Refusal::Lost(_) => (),
         }
     }
 }

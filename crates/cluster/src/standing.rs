@@ -108,7 +108,7 @@ impl Standing {
     }
 }
 
-/// Rate limit for second opinions on refused queries, so that clients with malformed queries do not double the work.
+/// Rate limit for second opinions on partials that do not combine, so that a worker that sends such does not double the work.
 #[derive(Debug)]
 pub(crate) struct SecondOpinions {
     left: f64,

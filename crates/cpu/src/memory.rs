@@ -1,7 +1,6 @@
 //! Memory for databases: huge pages where the system has them, or a mapped file.
 #![allow(unsafe_code)]
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,16 +32,15 @@ impl Bytes {
 
     /// Those of rows in a file. One range of it can be mapped; several lie apart and are copied.
     pub(crate) fn open<L: FileLayout>(stored: &FileRows<'_, L>) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Io { path: stored.path.to_owned(), source };
-        let file = File::open(stored.path).map_err(failed)?;
-        stored.layout.check_length(file.metadata().map_err(failed)?.len())?;
+        let failed = |source| stored.failed(source);
+        stored.check_length()?;
         match (stored.residence, &stored.ranges()[..]) {
             (Residence::Mapped, [range]) => {
+                let file = stored.file.file().map_err(failed)?;
                 // SAFETY: the mapping is read-only and private to this value. Should another process shorten
                 // the file meanwhile, reading would end this one by a signal; should it write, answers would
                 // be wrong. Files of a snapshot are never written again once they have their name.
-                let map =
-                    unsafe { MmapOptions::new().offset(range.start as u64).len(range.len()).map(&file) };
+                let map = unsafe { MmapOptions::new().offset(range.start as u64).len(range.len()).map(file) };
                 let map = map.map_err(failed)?;
                 #[cfg(unix)]
                 {
@@ -61,7 +59,7 @@ impl Bytes {
                     let pieces = bytes.par_chunks_mut(PIECE).enumerate();
                     pieces
                         .try_for_each(|(i, piece)| {
-                            read_exact_at(&file, piece, (range.start + i * PIECE) as u64)
+                            stored.file.read_exact_at(piece, (range.start + i * PIECE) as u64)
                         })
                         .map_err(failed)?;
                     rest = others;
@@ -84,20 +82,6 @@ fn no_memory(error: io::Error) -> BackendError {
     BackendError::Unavailable(format!(
         "no memory for the database ({error}): free some, or map the file instead"
     ))
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &File, piece: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, piece, offset)
-}
-
-#[cfg(not(unix))]
-fn read_exact_at(file: &File, piece: &mut [u8], offset: u64) -> io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
-    // A handle shares its position with its clones: each piece opens its own.
-    let mut file = file.try_clone()?;
-    file.seek(SeekFrom::Start(offset))?;
-    file.read_exact(piece)
 }
 
 /// Zeroed memory that begins at a huge page's boundary and asks for huge pages.

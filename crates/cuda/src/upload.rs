@@ -3,7 +3,6 @@
 //! A [`Conveyor`] has two lanes, each a stream with pinned memory: the host fills one while the device copies the
 //! other. Files travel so ([`upload_file`]), and the words of queries ([`Staging`]).
 
-use std::fs::File;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -179,9 +178,7 @@ pub(crate) fn upload_file<L: FileLayout, T>(
     room: impl FnOnce(L) -> Result<T, BackendError>,
     bytes: impl FnOnce(&T) -> &Buffer<u8>,
 ) -> Result<T, BackendError> {
-    let failed = |source| BackendError::Io { path: stored.path.into(), source };
-    let file = File::open(stored.path).map_err(failed)?;
-    stored.layout.check_length(file.metadata().map_err(failed)?.len())?;
+    stored.check_length()?;
     let rows = room(stored.part()?)?;
     let (buffer, ranges) = (bytes(&rows), stored.ranges());
     let longest = ranges.iter().map(Range::len).max().unwrap_or(0).min(CHUNK);
@@ -197,8 +194,8 @@ pub(crate) fn upload_file<L: FileLayout, T>(
             bytes
                 .par_chunks_mut(PIECE)
                 .enumerate()
-                .try_for_each(|(i, piece)| read_exact_at(&file, piece, (chunk.start + i * PIECE) as u64))
-                .map_err(failed)
+                .try_for_each(|(i, piece)| stored.file.read_exact_at(piece, (chunk.start + i * PIECE) as u64))
+                .map_err(|source| stored.failed(source))
         })
     });
     // Whatever came of it: the lanes stay until their copies have run.
@@ -206,24 +203,6 @@ pub(crate) fn upload_file<L: FileLayout, T>(
     copied?;
     ended?;
     Ok(rows)
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &File, piece: &mut [u8], offset: u64) -> std::io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, piece, offset)
-}
-
-#[cfg(not(unix))]
-fn read_exact_at(file: &File, piece: &mut [u8], offset: u64) -> std::io::Result<()> {
-    // Reads at its own offset, wherever the handle's position is.
-    let mut done = 0;
-    while done < piece.len() {
-        match std::os::windows::fs::FileExt::seek_read(file, &mut piece[done..], offset + done as u64)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            read => done += read,
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

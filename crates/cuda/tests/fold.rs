@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 
 use spirea_backend::{
-    Backend, BackendError, FileRows, MAX_BATCH, NaiveBackend, PanelLayout, RING_DEGREE, Residence, RingMatrix,
+    Backend, BackendError, FileRows, MAX_BATCH, NaiveBackend, PanelLayout, RING_DEGREE, Residence,
+    RingMatrix, StoredFile,
 };
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, CudaMatrix, ScalarFoldKernel, ScalarFoldPlan};
@@ -178,7 +179,8 @@ fn a_matrix_of_several_chunks_arrives_from_memory_and_from_a_file() {
     emulation().in_every_order(|| {
         let cuda = device();
         let uploaded = cuda.upload(case.layout, &case.bytes).unwrap();
-        let opened = cuda.open(FileRows::all(case.layout, &path, Residence::Mapped)).unwrap();
+        let opened =
+            cuda.open(FileRows::all(case.layout, &StoredFile::at(&path), Residence::Mapped)).unwrap();
         for matrix in [uploaded, opened] {
             assert!(fold(&cuda, &matrix, &case.queries).unwrap() == expected);
         }
@@ -196,12 +198,12 @@ fn wrong_lengths_and_missing_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("matrix");
     assert!(matches!(
-        cuda.open(FileRows::all(case.layout, &path, Residence::Copied)),
+        cuda.open(FileRows::all(case.layout, &StoredFile::at(&path), Residence::Copied)),
         Err(BackendError::Io { .. })
     ));
     std::fs::write(&path, short).unwrap();
     assert!(matches!(
-        cuda.open(FileRows::all(case.layout, &path, Residence::Copied)),
+        cuda.open(FileRows::all(case.layout, &StoredFile::at(&path), Residence::Copied)),
         Err(BackendError::Shape(_))
     ));
     assert_eq!((emulation().live(0), emulation().live_pinned()), live);
@@ -209,7 +211,7 @@ fn wrong_lengths_and_missing_files_are_refused() {
     let vast = PanelLayout::covering(1 << 18, 1 << 18).unwrap();
     std::fs::File::create(&path).unwrap().set_len(vast.bytes() as u64).unwrap();
     assert!(matches!(
-        cuda.open(FileRows::all(vast, &path, Residence::Copied)),
+        cuda.open(FileRows::all(vast, &StoredFile::at(&path), Residence::Copied)),
         Err(BackendError::Unavailable(_))
     ));
 

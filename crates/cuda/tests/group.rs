@@ -3,7 +3,7 @@
 use spirea_backend::{
     Backend as _, BackendError, Bodies, EvaluationKeys, FileRows, FoldedBlocks, Links, NaiveBackend,
     PanelLayout, ProtocolBackend, RING_DEGREE, Residence, RingBackend, RingMatrix, RowLayout, ShareFold,
-    Strategy, SwitchedBits,
+    StoredFile, Strategy, SwitchedBits,
 };
 use spirea_conformance::{Form, is_drawn};
 use spirea_cpu::CpuBackend;
@@ -54,7 +54,8 @@ fn folds<B: ProtocolBackend>(backend: &B) -> Vec<Vec<u32>> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &content).unwrap();
         let uploaded = backend.upload(layout, &content).unwrap();
-        let opened = backend.open(FileRows::all(layout, file.path(), Residence::Copied)).unwrap();
+        let opened =
+            backend.open(FileRows::all(layout, &StoredFile::at(file.path()), Residence::Copied)).unwrap();
         for batch in [1, BATCH, 33] {
             let queries = words(batch * layout.columns(), batch as u32);
             for matrix in [&uploaded, &opened] {
@@ -68,7 +69,9 @@ fn folds<B: ProtocolBackend>(backend: &B) -> Vec<Vec<u32>> {
             results.push(backend.module_fold(&opened, a).unwrap());
         }
         std::fs::write(file.path(), &content[1..]).unwrap();
-        assert!(backend.open(FileRows::all(layout, file.path(), Residence::Copied)).is_err());
+        assert!(
+            backend.open(FileRows::all(layout, &StoredFile::at(file.path()), Residence::Copied)).is_err()
+        );
     }
     results
 }
@@ -240,7 +243,8 @@ fn shares<B: ProtocolBackend>(backend: &B, keys: &[(OutputKind, usize, Vec<Key>)
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), &content).unwrap();
     let uploaded = backend.upload_rows(layout, &content).unwrap();
-    let opened = backend.open_rows(FileRows::all(layout, file.path(), Residence::Copied)).unwrap();
+    let opened =
+        backend.open_rows(FileRows::all(layout, &StoredFile::at(file.path()), Residence::Copied)).unwrap();
     let mut results = Vec::new();
     for (_, first_row, keys) in keys {
         for rows in [&uploaded, &opened] {
@@ -250,7 +254,8 @@ fn shares<B: ProtocolBackend>(backend: &B, keys: &[(OutputKind, usize, Vec<Key>)
     }
     // Two bins of 650 rows, of which shares end within the leaves of neither.
     let layout = layout.in_bins(2).unwrap();
-    let rows = backend.open_rows(FileRows::all(layout, file.path(), Residence::Copied)).unwrap();
+    let rows =
+        backend.open_rows(FileRows::all(layout, &StoredFile::at(file.path()), Residence::Copied)).unwrap();
     let of_bins =
         keys.iter().filter(|(_, first_row, keys)| *first_row == 0 && keys[0].domain().points() == 650);
     for (_, _, keys) in of_bins {

@@ -1,7 +1,9 @@
 //! Folds by shares on emulated devices against their definition.
 #![allow(missing_docs, reason = "a test")]
 
-use spirea_backend::{BackendError, FileRows, NaiveBackend, Residence, RowLayout, ShareBackend, ShareFold};
+use spirea_backend::{
+    BackendError, FileRows, NaiveBackend, Residence, RowLayout, ShareBackend, ShareFold, StoredFile,
+};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, Tops};
 use spirea_cuda_emulation::{Config, Emulation};
@@ -341,7 +343,7 @@ fn rows_from_files() {
     let layout = RowLayout::new((65 << 20) / 4096, 4096, 1).unwrap();
     let bytes = random_bytes(layout);
     std::fs::write(&path, &bytes).unwrap();
-    let rows = cuda.open_rows(FileRows::all(layout, &path, Residence::Mapped)).unwrap();
+    let rows = cuda.open_rows(FileRows::all(layout, &StoredFile::at(&path), Residence::Mapped)).unwrap();
     assert_eq!(cuda.row_layout(&rows), layout);
     let first_row = layout.rows() - 20;
     let keys = keys(PrfKind::ChaCha12, 20, OutputKind::Bit, 0, 1);
@@ -351,9 +353,10 @@ fn rows_from_files() {
     assert!(cuda.share_fold(&rows, first_row, PrfKind::ChaCha12, &keys).unwrap() == expected);
 
     std::fs::write(&path, &bytes[1..]).unwrap();
-    let short = cuda.open_rows(FileRows::all(layout, &path, Residence::Copied));
+    let short = cuda.open_rows(FileRows::all(layout, &StoredFile::at(&path), Residence::Copied));
     assert!(matches!(short, Err(BackendError::Shape(_))));
-    let missing = cuda.open_rows(FileRows::all(layout, &folder.path().join("none"), Residence::Copied));
+    let missing =
+        cuda.open_rows(FileRows::all(layout, &StoredFile::at(folder.path().join("none")), Residence::Copied));
     assert!(matches!(missing, Err(BackendError::Io { .. })));
 }
 

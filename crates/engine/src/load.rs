@@ -52,7 +52,7 @@ impl Database {
     ) -> Result<Self, LoadError> {
         let manifest = snapshot.manifest();
         let timed = Arc::new(Timed::new(Arc::clone(backend)));
-        let responder = in_place(manifest.protocol.on().open(&timed, &snapshot.files(), opening)?);
+        let responder = in_place(manifest.protocol.on().open(&timed, snapshot.files(), opening)?);
         let identity = Identity {
             name: manifest.name.clone(),
             version: snapshot.version(),

@@ -5,24 +5,31 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use spirea_backend::BackendError;
+use spirea_backend::{BackendError, StoredFile};
 
 use crate::ProtocolError;
 use crate::parameters::Stored;
 
 /// The files of a database that its server opens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Files {
     /// The database.
-    pub matrix: PathBuf,
+    pub matrix: StoredFile,
     /// What was computed of it for the server.
-    pub server: PathBuf,
+    pub server: StoredFile,
+}
+
+impl Files {
+    /// The files at two paths. Neither need be there before its first use.
+    pub fn at(matrix: impl Into<PathBuf>, server: impl Into<PathBuf>) -> Self {
+        Self { matrix: StoredFile::at(matrix), server: StoredFile::at(server) }
+    }
 }
 
 /// What is computed of a database beforehand: from what, and where it goes.
 pub struct Precomputation<'a> {
     /// The database.
-    pub matrix: &'a Path,
+    pub matrix: &'a StoredFile,
     /// Takes what is for clients.
     pub hint: &'a mut dyn Write,
     /// Takes what is for the server.
@@ -53,31 +60,20 @@ pub struct PatchedFiles<'a> {
     pub server: &'a Path,
 }
 
-/// A file that is read and written where one says.
+/// A file that is changed where one says.
 pub(crate) struct File {
     path: PathBuf,
     file: positioned::File,
 }
 
 impl File {
-    /// Opens a file to be read, if it has this length.
-    ///
-    /// # Errors
-    /// [`ProtocolError::Backend`].
-    pub fn open(path: &Path, bytes: u64) -> Result<Self, ProtocolError> {
-        Self::open_with(OpenOptions::new().read(true), path, bytes)
-    }
-
     /// Opens a file to be read and written, if it has this length.
     ///
     /// # Errors
     /// [`ProtocolError::Backend`].
-    pub fn open_to_change(path: &Path, bytes: u64) -> Result<Self, ProtocolError> {
-        Self::open_with(OpenOptions::new().read(true).write(true), path, bytes)
-    }
-
-    fn open_with(options: &OpenOptions, path: &Path, bytes: u64) -> Result<Self, ProtocolError> {
-        let opened = options.open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    pub fn open(path: &Path, bytes: u64) -> Result<Self, ProtocolError> {
+        let opened = OpenOptions::new().read(true).write(true).open(path);
+        let opened = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
         let (found, file) = opened.map_err(|source| unreadable(path, source))?;
         check_length(path, found, bytes)?;
         Ok(Self { path: path.into(), file: positioned::File::new(file) })
@@ -104,9 +100,11 @@ impl File {
 ///
 /// # Errors
 /// [`ProtocolError::Backend`].
-pub(crate) fn read_exact(path: &Path, bytes: u64) -> Result<Vec<u8>, ProtocolError> {
-    let content = std::fs::read(path).map_err(|source| unreadable(path, source))?;
-    check_length(path, content.len() as u64, bytes)?;
+pub(crate) fn read_exact(file: &StoredFile, bytes: u64) -> Result<Vec<u8>, ProtocolError> {
+    let unreadable = |source| unreadable(file.path(), source);
+    check_length(file.path(), file.bytes().map_err(unreadable)?, bytes)?;
+    let mut content = vec![0; bytes as usize];
+    file.read_exact_at(&mut content, 0).map_err(unreadable)?;
     Ok(content)
 }
 
@@ -125,7 +123,7 @@ fn unreadable(path: &Path, source: std::io::Error) -> ProtocolError {
 
 /// The file of a database of units, read in the middle of a step that has no errors of files.
 pub(crate) struct Units {
-    file: File,
+    file: StoredFile,
     failure: Mutex<Option<ProtocolError>>,
 }
 
@@ -134,13 +132,16 @@ impl Units {
     ///
     /// # Errors
     /// [`ProtocolError::Backend`] if it cannot be read or has another length.
-    pub fn open(path: &Path, stored: Stored) -> Result<Self, ProtocolError> {
-        Ok(Self { file: File::open(path, stored.bytes())?, failure: Mutex::default() })
+    pub fn open(file: &StoredFile, stored: Stored) -> Result<Self, ProtocolError> {
+        let found = file.bytes().map_err(|source| unreadable(file.path(), source))?;
+        check_length(file.path(), found, stored.bytes())?;
+        Ok(Self { file: file.clone(), failure: Mutex::default() })
     }
 
     /// Reads a unit. [`Units::check`] tells whether it could.
     pub fn read(&self, unit: usize, bytes: &mut [u8]) {
-        if let Err(failure) = self.file.read(unit as u64 * bytes.len() as u64, bytes) {
+        if let Err(source) = self.file.read_exact_at(bytes, unit as u64 * bytes.len() as u64) {
+            let failure = unreadable(self.file.path(), source);
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
         }
     }

@@ -57,6 +57,15 @@ pub trait Responder: Send + Sync {
         self.sizes().keys_bytes
     }
 
+    /// Reads a batch as the servers of all shares do, and computes nothing. No server of the database refuses a batch as
+    /// malformed that this admits: one that combines tells clients' mistakes from those of servers of shares by it.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] for a query that is not what the parameters say.
+    fn check(&self, queries: &[Query<'_>]) -> Result<(), ProtocolError> {
+        check_batch(queries, self.sizes().query_bytes, self.max_batch())
+    }
+
     /// What the rows of its share make of a batch.
     ///
     /// # Errors
@@ -91,6 +100,14 @@ pub(crate) trait Rows: Send + Sync {
 
     /// What they make of a batch; `None` if the share has none.
     fn fold(&self, queries: &[Query<'_>]) -> Result<Option<Self::Folded>, ProtocolError>;
+
+    /// Reads a batch as a fold does, whichever rows these are.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] for a query that a fold of any share would refuse.
+    fn check(&self, _queries: &[Query<'_>]) -> Result<(), ProtocolError> {
+        Ok(())
+    }
 
     /// Bytes of the evaluation keys that a fold needs of a client; 0 if it needs none.
     fn keys_bytes(&self) -> usize {
@@ -189,6 +206,12 @@ impl<S: Shard> Responder for S {
 
     fn partial_keys_bytes(&self) -> usize {
         self.rows().keys_bytes()
+    }
+
+    fn check(&self, queries: &[Query<'_>]) -> Result<(), ProtocolError> {
+        check_batch(queries, Shard::sizes(self).query_bytes, Shard::max_batch(self))?;
+        self.rows().check(queries)?;
+        self.parse(queries).map(drop)
     }
 
     fn partial(&self, queries: &[Query<'_>]) -> Result<Partial, ProtocolError> {

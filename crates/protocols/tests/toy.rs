@@ -168,7 +168,7 @@ fn database(params: &Extended, folder: &Path) -> (Files, Vec<Vec<u8>>) {
             matrix[params.stored().offset(index, i) as usize] = byte;
         }
     }
-    let files = Files { matrix: folder.join("matrix"), server: folder.join("server") };
+    let files = Files::at(folder.join("matrix"), folder.join("server"));
     std::fs::write(&files.matrix, matrix).unwrap();
     (files, records)
 }
@@ -178,7 +178,7 @@ fn every_record_comes_back<B: ProtocolBackend>(params: &Extended, backend: &Arc<
     let folder = tempfile::tempdir().unwrap();
     let (files, records) = database(params, folder.path());
     let (mut hint, mut server) = (Vec::new(), Vec::new());
-    let (matrix, progress) = (&*files.matrix, &mut |_| ());
+    let (matrix, progress) = (&files.matrix, &mut |_| ());
     let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress };
     params.on().precompute(backend, job).unwrap();
     std::fs::write(&files.server, server).unwrap();

@@ -58,7 +58,7 @@ mod shared_keys;
 mod tls;
 mod traces;
 
-pub use access::{Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
+pub use access::{OperatorNames, Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
 pub use backend::{BackendChoice, PimChoice, PimMachine, Processor, ShareBackends, gpu_demand};
 pub use background::{Background, Readiness};
 pub use config::{Limits, ServerConfig, WrongSetting};

@@ -83,7 +83,7 @@ impl Refused {
         Self::new(
             Code::Forbidden,
             "the request is for a host that this port for operators is not known as",
-            "ask by the server's address, or name the host in admin_names",
+            "ask by an address, or name the host in admin_names (of a worker: --metrics-name)",
         )
     }
 

@@ -1,8 +1,10 @@
 //! Files: hashing, syncing, taking space.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
+
+use spirea_backend::StoredFile;
 
 use crate::StoreError;
 use crate::error::IoContext;
@@ -13,19 +15,21 @@ const PIECE: usize = 8 << 20;
 
 /// BLAKE3 of a file, on all cores; `progress` is told the bytes done. Reads rather than maps, so that a file
 /// that shrinks meanwhile is an error and not a signal.
-pub(crate) fn hash_file(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<[u8; 32], StoreError> {
-    let mut file = File::open(path).at("open", path)?;
+pub(crate) fn hash_file(file: &StoredFile, progress: &mut dyn FnMut(u64)) -> Result<[u8; 32], StoreError> {
+    let path = file.path();
+    let bytes = file.bytes().at("open", path)?;
     let mut hasher = blake3::Hasher::new();
     let (mut now, mut next) = (Vec::with_capacity(PIECE), Vec::with_capacity(PIECE));
-    let read = |file: &mut File, piece: &mut Vec<u8>| {
-        piece.clear();
-        file.take(PIECE as u64).read_to_end(piece)
+    let read = |offset: u64, piece: &mut Vec<u8>| {
+        piece.resize((bytes - offset).min(PIECE as u64) as usize, 0);
+        file.read_exact_at(piece, offset)
     };
-    read(&mut file, &mut now).at("read", path)?;
+    read(0, &mut now).at("read", path)?;
     while !now.is_empty() {
-        let (_, more) = rayon::join(|| hasher.update_rayon(&now), || read(&mut file, &mut next));
+        let end = hasher.count() + now.len() as u64;
+        let (_, more) = rayon::join(|| hasher.update_rayon(&now), || read(end, &mut next));
         more.at("read", path)?;
-        progress(hasher.count());
+        progress(end);
         std::mem::swap(&mut now, &mut next);
     }
     Ok(*hasher.finalize().as_bytes())
@@ -37,9 +41,9 @@ pub(crate) fn entry(
     name: &str,
     progress: &mut dyn FnMut(u64),
 ) -> Result<FileEntry, StoreError> {
-    let path = folder.join(name);
-    let bytes = fs::metadata(&path).at("read", &path)?.len();
-    Ok(FileEntry { file: name.into(), bytes, blake3: hash_file(&path, progress)? })
+    let file = StoredFile::at(folder.join(name));
+    let bytes = file.bytes().at("open", file.path())?;
+    Ok(FileEntry { file: name.into(), bytes, blake3: hash_file(&file, progress)? })
 }
 
 /// Writes a new file of a snapshot's folder.

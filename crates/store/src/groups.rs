@@ -4,13 +4,12 @@
 //! They lie beside the file, 32 bytes each, in a list that needs no hash of its own: merged, it must give the file's hash,
 //! which the manifest has. Whoever has the list verifies any groups of the file, and reads no others.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
 use blake3::hazmat::{ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use rayon::prelude::*;
+use spirea_backend::StoredFile;
 
 use crate::StoreError;
 use crate::error::IoContext;
@@ -52,12 +51,12 @@ impl Groups {
     /// # Errors
     /// [`StoreError::Io`].
     pub(crate) fn of_file(
-        path: &Path,
+        file: &StoredFile,
         bytes: u64,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, StoreError> {
         let mut values = Vec::with_capacity(usize::try_from(bytes.div_ceil(GROUP_BYTES)).unwrap_or(0));
-        each_group(path, std::slice::from_ref(&(0..bytes)), |_, value| {
+        each_group(file, std::slice::from_ref(&(0..bytes)), |_, value| {
             values.push(value);
             progress((values.len() as u64 * GROUP_BYTES).min(bytes));
             true
@@ -89,12 +88,12 @@ impl Groups {
 
 /// The entry of the matrix of a snapshot's folder, with the list of its groups written beside it.
 pub(crate) fn matrix_entry(folder: &Path, progress: &mut dyn FnMut(u64)) -> Result<FileEntry, StoreError> {
-    let path = folder.join(MATRIX_FILE);
-    let bytes = std::fs::metadata(&path).at("read", &path)?.len();
+    let file = StoredFile::at(folder.join(MATRIX_FILE));
+    let bytes = file.bytes().at("open", file.path())?;
     if Groups::list_bytes(bytes) == 0 {
         return entry(folder, MATRIX_FILE, progress);
     }
-    let groups = Groups::of_file(&path, bytes, progress)?;
+    let groups = Groups::of_file(&file, bytes, progress)?;
     let list = folder.join(GROUPS_FILE);
     std::fs::write(&list, groups.to_bytes()).at("write", &list)?;
     Ok(FileEntry { file: MATRIX_FILE.into(), bytes, blake3: groups.hash() })
@@ -106,13 +105,14 @@ pub(crate) fn matrix_entry(folder: &Path, progress: &mut dyn FnMut(u64)) -> Resu
 /// # Errors
 /// [`StoreError::Damaged`] that names the file, [`StoreError::Io`] if one cannot be read.
 pub(crate) fn verify(
-    path: &Path,
+    file: &StoredFile,
     list: &Path,
     entry: &FileEntry,
     ranges: &[Range<u64>],
 ) -> Result<(), StoreError> {
     let damaged = |path: &Path, detail: String| StoreError::Damaged { path: path.into(), detail };
-    let found = std::fs::metadata(path).at("read", path)?.len();
+    let path = file.path();
+    let found = file.bytes().at("open", path)?;
     if found != entry.bytes {
         let wanted = entry.bytes;
         return Err(damaged(path, format!("it has {found} bytes where the manifest says {wanted}")));
@@ -123,7 +123,7 @@ pub(crate) fn verify(
     }
     let bytes = match std::fs::read(list) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let whole = hash_file(path, &mut |_| ())? == entry.blake3;
+            let whole = hash_file(file, &mut |_| ())? == entry.blake3;
             let detail = match Groups::list_bytes(entry.bytes) {
                 0 => "its content does not match the manifest's hash".into(),
                 _ => format!(
@@ -141,7 +141,7 @@ pub(crate) fn verify(
         return Err(damaged(list, detail.into()));
     };
     let mut wrong = None;
-    each_group(path, &covering, |start, value| {
+    each_group(file, &covering, |start, value| {
         if values[(start / GROUP_BYTES) as usize] != value {
             wrong = Some(start);
         }
@@ -158,19 +158,17 @@ pub(crate) fn verify(
 /// Tells the first byte and the chaining value of each group of some ranges that begin with groups, until `take` wants no
 /// more.
 fn each_group(
-    path: &Path,
+    file: &StoredFile,
     ranges: &[Range<u64>],
     mut take: impl FnMut(u64, ChainingValue) -> bool,
 ) -> Result<(), StoreError> {
-    let mut file = File::open(path).at("open", path)?;
     let mut piece = Vec::new();
     for range in ranges {
-        file.seek(SeekFrom::Start(range.start)).at("read", path)?;
         let mut start = range.start;
         while start < range.end {
             let length = (range.end - start).min(AT_ONCE * GROUP_BYTES);
             piece.resize(length as usize, 0);
-            file.read_exact(&mut piece).at("read", path)?;
+            file.read_exact_at(&mut piece, start).at("read", file.path())?;
             let groups = piece.par_chunks(GROUP_BYTES as usize).enumerate();
             let values: Vec<_> = groups
                 .map(|(index, group)| {
@@ -231,7 +229,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for bytes in LENGTHS {
             let (path, _, entry) = file(folder.path(), bytes);
-            let groups = Groups::of_file(&path, bytes, &mut |_| ()).unwrap();
+            let groups = Groups::of_file(&StoredFile::at(&path), bytes, &mut |_| ()).unwrap();
             assert_eq!(groups.hash(), entry.blake3, "{bytes} bytes");
             assert_eq!(groups.to_bytes().len() as u64, Groups::list_bytes(bytes));
         }
@@ -244,7 +242,7 @@ mod tests {
         let list = folder.path().join("matrix.groups");
         for bytes in LENGTHS {
             let (path, content, entry) = file(folder.path(), bytes);
-            let groups = Groups::of_file(&path, bytes, &mut |_| ()).unwrap();
+            let groups = Groups::of_file(&StoredFile::at(&path), bytes, &mut |_| ()).unwrap();
             std::fs::write(&list, groups.to_bytes()).unwrap();
             let ranges = [5..9, GROUP_BYTES - 1..GROUP_BYTES + 1];
             let covering = Groups::covering(bytes, &ranges);
@@ -254,31 +252,37 @@ mod tests {
             let own = 0..covering[0].end as usize;
             sparse[own.clone()].copy_from_slice(&content[own.clone()]);
             std::fs::write(&path, &sparse).unwrap();
-            verify(&path, &list, &entry, &ranges).unwrap();
+            verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap();
             for wrong in [0, 7, own.end - 1] {
                 let mut flipped = sparse.clone();
                 flipped[wrong] ^= 0x10;
                 std::fs::write(&path, &flipped).unwrap();
-                let error = verify(&path, &list, &entry, &ranges).unwrap_err().to_string();
+                let error = verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap_err().to_string();
                 assert!(error.contains("matrix.bin"), "{error}");
             }
             std::fs::write(&path, &sparse).unwrap();
             let whole = [0..bytes];
-            assert_eq!(verify(&path, &list, &entry, &whole).is_ok(), own.end as u64 == bytes);
+            assert_eq!(
+                verify(&StoredFile::at(&path), &list, &entry, &whole).is_ok(),
+                own.end as u64 == bytes
+            );
             let mut wrong = groups.to_bytes();
             wrong[0] ^= 1;
             for wrong in [&wrong[..], &wrong[..wrong.len() - 1], &[]] {
                 std::fs::write(&list, wrong).unwrap();
-                let error = verify(&path, &list, &entry, &ranges).unwrap_err().to_string();
+                let error = verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap_err().to_string();
                 assert!(error.contains("matrix.groups"), "{error}");
             }
             // Without the list the whole file must be there.
             std::fs::remove_file(&list).unwrap();
-            assert_eq!(verify(&path, &list, &entry, &ranges).is_ok(), own.end as u64 == bytes);
+            assert_eq!(
+                verify(&StoredFile::at(&path), &list, &entry, &ranges).is_ok(),
+                own.end as u64 == bytes
+            );
             std::fs::write(&path, &content).unwrap();
-            verify(&path, &list, &entry, &ranges).unwrap();
+            verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap();
             std::fs::write(&path, &content[1..]).unwrap();
-            assert!(verify(&path, &list, &entry, &ranges).is_err());
+            assert!(verify(&StoredFile::at(&path), &list, &entry, &ranges).is_err());
         }
     }
 

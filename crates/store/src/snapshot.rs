@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use spirea_backend::Share;
+use spirea_backend::{Share, StoredFile};
 use spirea_protocols::Files;
 use spirea_protocols::signature::{MAX_SIGNATURE_BYTES, Signature};
 
@@ -22,6 +22,7 @@ use crate::{Phase, Progress, StoreError};
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     folder: PathBuf,
+    files: Files,
     manifest: Manifest,
     version: [u8; 32],
 }
@@ -45,7 +46,8 @@ impl Snapshot {
         file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut bytes).at("read", &path)?;
         let (manifest, version) = Manifest::from_bytes(&bytes)
             .map_err(|error| StoreError::BadManifest { path, detail: error.to_string() })?;
-        Ok(Self { folder, manifest, version })
+        let files = Files::at(folder.join(MATRIX_FILE), folder.join(SERVER_FILE));
+        Ok(Self { folder, files, manifest, version })
     }
 
     /// What it holds.
@@ -70,7 +72,7 @@ impl Snapshot {
 
     /// The file of its matrix.
     pub fn matrix_path(&self) -> PathBuf {
-        self.folder.join(MATRIX_FILE)
+        self.files.matrix.path().into()
     }
 
     /// The file of its hint.
@@ -106,9 +108,18 @@ impl Snapshot {
         }
     }
 
-    /// The files that its server opens.
-    pub fn files(&self) -> Files {
-        Files { matrix: self.matrix_path(), server: self.folder.join(SERVER_FILE) }
+    /// The files that its server opens: those that were verified, if this snapshot or a clone of it was.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// A file of the manifest.
+    fn stored(&self, name: &str) -> StoredFile {
+        match name {
+            MATRIX_FILE => self.files.matrix.clone(),
+            SERVER_FILE => self.files.server.clone(),
+            _ => StoredFile::at(self.folder.join(name)),
+        }
     }
 
     /// Reads its files and compares their lengths and hashes with the manifest, on all cores.
@@ -124,20 +135,19 @@ impl Snapshot {
         wanted: impl Fn(&FileEntry) -> bool,
         progress: &dyn Progress,
     ) -> Result<(), StoreError> {
-        let entries: Vec<&FileEntry> = self.manifest.files().filter(|entry| wanted(entry)).collect();
+        let wanted = self.manifest.files().filter(|entry| wanted(entry));
+        let files: Vec<_> = wanted.map(|entry| (entry, self.stored(&entry.file))).collect();
         // Lengths first: a truncated copy need not be read.
-        for entry in &entries {
-            let path = self.folder.join(&entry.file);
-            let bytes = std::fs::metadata(&path).at("read", &path)?.len();
+        for (entry, file) in &files {
+            let bytes = file.bytes().at("open", file.path())?;
             self.check(entry, bytes == entry.bytes, || {
                 format!("it has {bytes} bytes where the manifest says {}", entry.bytes)
             })?;
         }
-        let total = entries.iter().map(|entry| entry.bytes).sum();
+        let total = files.iter().map(|(entry, _)| entry.bytes).sum();
         let mut before = 0;
-        for entry in entries {
-            let path = self.folder.join(&entry.file);
-            let hash = hash_file(&path, &mut |done| progress.update(Phase::Verify, before + done, total))?;
+        for (entry, file) in files {
+            let hash = hash_file(&file, &mut |done| progress.update(Phase::Verify, before + done, total))?;
             self.check(entry, hash == entry.blake3, || {
                 "its content does not match the manifest's hash".into()
             })?;
@@ -166,7 +176,7 @@ impl Snapshot {
     /// [`StoreError::Damaged`] that names the file, [`StoreError::Io`] if it cannot be read.
     pub fn verify_share(&self, share: Share) -> Result<(), StoreError> {
         let (entry, ranges) = (&self.manifest.matrix, self.manifest.protocol.share_bytes(share));
-        groups::verify(&self.matrix_path(), &self.groups_path(), entry, &ranges)
+        groups::verify(&self.files.matrix, &self.groups_path(), entry, &ranges)
     }
 
     fn check(&self, entry: &FileEntry, good: bool, detail: impl Fn() -> String) -> Result<(), StoreError> {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
 import socket
 import sys
 import threading
@@ -23,6 +24,7 @@ from .reader import size_of
 _ROUND = 0.5
 _PATIENCE = 30.0
 _CONNECTS = 5.0
+_VERSION = re.compile("[0-9a-f]{64}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,7 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     command("check", _check, "Say whether a configuration is right, and start nothing.")
     publish = command("publish", _publish, "Have a snapshot take the place of what is served, with no gap.")
     publish.add_argument("database", help="its name in the configuration")
-    publish.add_argument("snapshot", help="the snapshot's folder, or its URL in a store that all nodes reach")
+    publish.add_argument(
+        "snapshot",
+        help="the snapshot's folder, its URL in the configuration's store, or the version that spirea cluster build printed",
+    )
     publish.add_argument("--wait", type=float, default=600.0, metavar="SECONDS", help="until it answers (600)")
     status = command("status", _status, "Say how a cluster is.")
     form = status.add_mutually_exclusive_group()
@@ -63,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="for all replicas to be ready first")
     down = command("down", _down, "End a cluster: accepted requests are finished, files in the store stay.")
     down.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="for workers to end (120)")
-    build = command("build", _build, "Build a snapshot of Parquet files into the store, read on all nodes.")
+    build = command("build", _build, "Build a snapshot of Parquet files into the store, and print its version.")
     build.add_argument("name", help="what the database is called")
     build.add_argument(
         "--input", required=True, metavar="URL", help="a folder, a file, or a pattern such as s3://bucket/rows/*.parquet"
@@ -192,6 +197,13 @@ def _stored(config: Config, name: str, snapshot: str) -> tuple[str, str]:
     return target.url, version
 
 
+def _named(config: Config, name: str, snapshot: str) -> str:
+    """The folder or URL of a snapshot. One that is named by its version lies in the store, where `build` puts it."""
+    if _VERSION.fullmatch(snapshot):
+        return Folder(config.store).inner(f"{name}/{snapshot}").url
+    return snapshot if "://" in snapshot else str(Path(snapshot).resolve())
+
+
 def _telling(what: str) -> Callable[[int, int], None]:
     """Tells progress where a person watches."""
 
@@ -276,7 +288,9 @@ def _build(parsed: argparse.Namespace) -> int:
         parsed.input, Folder(config.store), Path(config.work) / config.name / "build", name=parsed.name, key=parsed.key,
         values=parsed.value, telling=tell, protocol=parsed.protocol, proofs=parsed.proofs,
     )  # fmt: skip
-    print(f"{parsed.name}: version {version} is at {shown(url)}")
+    # The URL may hold a secret. The version is all that `publish` needs, since it knows the store.
+    print(f"{parsed.name}: the snapshot is at {shown(url)}", file=sys.stderr)
+    print(version)
     return 0
 
 
@@ -336,8 +350,7 @@ def _publish(parsed: argparse.Namespace) -> int:
     database: Database | None = config.database(parsed.database)
     if database is None:
         raise ClusterError(f"{parsed.config} has no database {parsed.database}; name one of its databases")
-    snapshot = parsed.snapshot if "://" in parsed.snapshot else str(Path(parsed.snapshot).resolve())
-    url, version = _stored(config, database.name, snapshot)
+    url, version = _stored(config, database.name, _named(config, database.name, parsed.snapshot))
     _ask(controller.publish.remote(database.name, url, version))
     _await(config, parsed.wait, lambda status: statuses.serving(status, database.name, version), f"version {version}")
     print(f"{database.name}: version {version} answers")

@@ -123,18 +123,25 @@ class Pages:
                     "/metrics": lambda: ("text/plain; version=0.0.4", metrics()),
                     _HEALTH: lambda: ("text/plain", "ok\n"),
                 }
-                if not self._is_of_here():
+                if not self._names_one_host():
+                    self._respond(400, "text/plain", "the request names no host, or several\n")
+                elif not self._is_of_here():
                     self._respond(403, "text/plain", "this host or origin is not served; name hosts in operations.hosts\n")
                 elif (answer := answers.get(self.path)) is None:
                     self._respond(404, "text/plain", "not found\n")
                 else:
                     self._respond(200, *answer())
 
+            def _names_one_host(self) -> bool:
+                count = len(self.headers.get_all("Host", []))
+                # Probes in HTTP/1.0 need none, and no browser speaks it.
+                return count == 1 or (count == 0 and self.request_version != "HTTP/1.1")
+
             def _is_of_here(self) -> bool:
-                named, origin = self.headers.get("Host", ""), self.headers.get("Origin")
-                # HTTP/1.0 has none, and no browser speaks it.
-                own = named == "" or _is_own(named, hosts)
-                return own and origin in (None, f"http://{named}", f"https://{named}")
+                named, origins = self.headers.get("Host"), self.headers.get_all("Origin", [])
+                if named is None:
+                    return not origins
+                return _is_own(named, hosts) and all(origin in (f"http://{named}", f"https://{named}") for origin in origins)
 
             def _respond(self, code: int, kind: str, body: str) -> None:
                 content = body.encode()

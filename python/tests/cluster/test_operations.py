@@ -8,11 +8,12 @@ import stat
 import threading
 import time
 
+import pyarrow.parquet
 import pytest
 from cryptography import x509
 
 import spirea
-from spirea.cluster import authority, command, config, files, pages
+from spirea.cluster import authority, command, config, files, pages, rows
 from spirea.cluster.controller import Controller
 from spirea.cluster.files import Folder
 from spirea.cluster.state import State
@@ -40,6 +41,22 @@ def test_a_page_of_another_site_reads_nothing(serving):
         assert asked(serving, **headers) == 200
     named = pages.Pages("127.0.0.1:0", dict, str, ("spirea.internal",)).port
     assert asked(named, Host="spirea.internal:7082") == 200
+
+
+def test_a_request_names_one_host(serving):
+    def status(version, *headers):
+        with socket.create_connection(("127.0.0.1", serving), timeout=300) as connection:
+            lines = [f"GET /healthz HTTP/{version}", *headers, "Connection: close", "", ""]
+            connection.sendall("\r\n".join(lines).encode())
+            with connection.makefile("rb") as response:
+                return int(response.readline().split()[1])
+
+    assert status("1.1") == 400 and status("1.1", "Host: localhost", "Host: localhost") == 400
+    assert status("1.0", "Host: localhost", "Host: evil.example") == 400
+    assert status("1.1", "Host: ") == 403
+    assert status("1.0", "Origin: http://evil.example") == 403 and status("1.0", "Origin: http://None") == 403
+    assert status("1.1", "Host: localhost", "Origin: http://localhost", "Origin: http://evil.example") == 403
+    assert status("1.0") == 200 and status("1.1", "Host: localhost") == 200
 
 
 def test_a_request_that_dribbles_is_cut_off(serving, monkeypatch):
@@ -146,3 +163,46 @@ def test_messages_mask_the_secrets_of_urls(tmp_path, keyed, monkeypatch):
     with pytest.raises(spirea.ClusterError) as refused:
         store.read("hint.bin")
     assert "secret" not in str(refused.value) and "403" in str(refused.value)
+
+
+def parts_of(table, parts):
+    for unit in table.units:
+        rows.make_part(unit, table.url, table.columns, parts.url)
+
+
+class Published:
+    """A controller that keeps what is published to it."""
+
+    def __init__(self):
+        self.given = []
+        self.publish = self
+
+    def remote(self, *given):
+        self.given.append(given)
+
+
+def test_a_snapshot_is_published_by_what_build_prints_and_no_secret_is_printed(tmp_path, monkeypatch, capsys):
+    pyarrow.parquet.write_table(pyarrow.table({"key": ["a", "b"], "value": ["1", "2"]}), tmp_path / "rows.parquet")
+    store = "memory://me:secret@bucket/store"
+    conf = tmp_path / "cluster.yaml"
+    databases = "[{name: words, snapshot: words, shards: 1}]"
+    conf.write_text(f"{{name: library, store: '{store}', state: state, work: work, databases: {databases}}}")
+    controller = Published()
+    monkeypatch.setattr(command, "_connected", lambda config: None)
+    monkeypatch.setattr(command, "_controller", lambda config: controller)
+    monkeypatch.setattr(command, "_ask", lambda answer: answer)
+    monkeypatch.setattr(command, "_await", lambda *waited: None)
+    monkeypatch.setattr(rows, "make_parts", lambda table, parts, telling: parts_of(table, parts))
+    built = ["build", str(conf), "words", "--input", f"{tmp_path}/*.parquet", "--key", "key", "--value", "value"]
+    assert command.main(built) == 0
+    printed = capsys.readouterr()
+    assert command.main(["publish", str(conf), "words", printed.out.strip()]) == 0
+    said = capsys.readouterr()
+    [(name, url, version)] = controller.given
+    assert (name, url, Folder(url).version()) == ("words", f"{store}/words/{version}", version)
+    assert "secret" not in printed.out + printed.err + said.out + said.err
+    assert f"memory://bucket/store/words/{version}" in printed.err
+
+    assert command.main(["publish", str(conf), "words", "0" * 64]) == 1
+    absent = capsys.readouterr().err
+    assert f"memory://bucket/store/words/{'0' * 64}: there is no manifest.json" in absent and "secret" not in absent

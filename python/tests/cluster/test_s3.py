@@ -55,14 +55,14 @@ def test_a_bucket_is_a_store(bucket, nodes, tmp_path):
             pyarrow.parquet.write_table(table, file, row_group_size=250)
     with bed.Load(cluster.url, "words", editions=(1, 2)) as load:
         load.await_answers(20)
-        printed = cluster.run("build", "words", "--input", f"{bucket}/rows/*.parquet", "--key", "key", "--value", "value")
-        url = printed.strip().rpartition(" at ")[2]
-        assert url.startswith(f"{bucket}/store/words/") and Folder(url).version() in printed
-        cluster.run("publish", "words", url)
+        arguments = ["--input", f"{bucket}/rows/*.parquet", "--key", "key", "--value", "value"]
+        built = cluster.run("build", "words", *arguments).strip()
+        assert Folder(f"{bucket}/store/words/{built}").version() == built
+        cluster.run("publish", "words", f"{bucket}/store/words/{built}")
         load.await_answers(20)
     assert load.wrong == [] and load.failures == []
     with spirea.Client(cluster.url, "words") as client:
         assert bytes(client.get("key-1999")) == bed.value("key-1999", 2)
     folders = {path.split("/")[3] for path in files.find("spirea/store/words")}
-    assert folders == {given.version, Folder(url).version()}, "parts are removed"
+    assert folders == {given.version, built}, "parts are removed"
     cluster.run("down")

@@ -52,7 +52,7 @@ pub fn record(params: &ProtocolParams, queries: usize) -> Result<Vec<Phase>, Ive
         )));
     }
     let folder = tempfile::tempdir().map_err(on_disk)?;
-    let files = Files { matrix: folder.path().join("matrix"), server: folder.path().join("server") };
+    let files = Files::at(folder.path().join("matrix"), folder.path().join("server"));
     for (path, bytes) in [(&files.matrix, params.stored().bytes()), (&files.server, params.server_bytes())] {
         File::create(path).and_then(|file| file.set_len(bytes)).map_err(on_disk)?;
     }

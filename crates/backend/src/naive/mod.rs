@@ -3,8 +3,6 @@
 mod ring;
 mod rows;
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -107,16 +105,14 @@ impl Backend for NaiveBackend {
 
 /// The bytes of rows in a file.
 fn read<L: FileLayout>(stored: &FileRows<'_, L>) -> Result<Vec<u8>, BackendError> {
-    let failed = |source| BackendError::Io { path: stored.path.into(), source };
-    let mut file = File::open(stored.path).map_err(failed)?;
-    stored.layout.check_length(file.metadata().map_err(failed)?.len())?;
+    stored.check_length()?;
     let ranges = stored.ranges();
     let mut bytes = vec![0; ranges.iter().map(Range::len).sum()];
     let mut rest = &mut bytes[..];
     for range in ranges {
         let (piece, others) = rest.split_at_mut(range.len());
-        file.seek(SeekFrom::Start(range.start as u64)).map_err(failed)?;
-        file.read_exact(piece).map_err(failed)?;
+        let read = stored.file.read_exact_at(piece, range.start as u64);
+        read.map_err(|source| stored.failed(source))?;
         rest = others;
     }
     Ok(bytes)

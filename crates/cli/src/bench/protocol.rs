@@ -117,12 +117,12 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let mut rng = SecretRng::from_os()?;
 
     let folder = tempfile::tempdir().context("no temporary folder")?;
-    let files = Files { matrix: folder.path().join("matrix"), server: folder.path().join("server") };
+    let files = Files::at(folder.path().join("matrix"), folder.path().join("server"));
     let indices: Vec<u64> = (0..options.batch).map(|_| rng.next_u64() % records).collect();
     let expected = write_database(&params, &files, &indices, &mut rng)?;
     let started = Instant::now();
     let (mut hint, mut server) = (Vec::new(), Vec::new());
-    let (matrix, progress) = (&*files.matrix, &mut |_| ());
+    let (matrix, progress) = (&files.matrix, &mut |_| ());
     let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress };
     params.on().precompute(&timed, job)?;
     std::fs::write(&files.server, server)?;

@@ -146,7 +146,7 @@ struct Alone {
 
 fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow::Result<Alone> {
     let backend = options.backend()?;
-    let matrix = backend.open(FileRows::all(params.layout(), &snapshot.matrix_path(), Residence::Copied))?;
+    let matrix = backend.open(FileRows::all(params.layout(), &snapshot.files().matrix, Residence::Copied))?;
     let words = super::random_words(params.columns * options.batch * params.record_columns())?;
     let scan_seconds = median_seconds(options.runs, || {
         std::hint::black_box(backend.scalar_fold(&matrix, &words)?);
@@ -154,7 +154,7 @@ fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow
     })?;
     let limits = Limits::measure(&backend, matrix.bytes())?;
     drop(matrix);
-    let server = params.open(&backend, &snapshot.files(), Opening::default())?;
+    let server = params.open(&backend, snapshot.files(), Opening::default())?;
     let client = Client::new(params.clone(), &std::fs::read(snapshot.hint_path())?)?;
     let mut rng = SecretRng::from_os()?;
     let (mut squares, mut count) = (0.0, 0.0);

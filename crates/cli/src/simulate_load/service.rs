@@ -56,7 +56,7 @@ impl Service {
         let protocol = &snapshot.manifest().protocol;
         let backend = Arc::new(CpuBackend::new(wanted.count())?);
         let opening = protocol.openings(Residence::Copied)[0];
-        let server = protocol.on().open(&backend, &snapshot.files(), opening)?;
+        let server = protocol.on().open(&backend, snapshot.files(), opening)?;
         let hint = std::fs::read(snapshot.hint_path())
             .with_context(|| format!("{}: cannot be read", snapshot.hint_path().display()))?;
         let mut rng = SecretRng::from_os()?;

@@ -75,7 +75,7 @@ impl Server {
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
         let snapshot = snapshot(choice, folder.path());
         let opening = snapshot.manifest().protocol.openings(Residence::Copied)[0];
-        let responder = snapshot.manifest().protocol.on().open(&BACKEND, &snapshot.files(), opening).unwrap();
+        let responder = snapshot.manifest().protocol.on().open(&BACKEND, snapshot.files(), opening).unwrap();
         let base = part(&snapshot);
         Self { description: describe(&config(&base, VERSION)), base, responder, keys: HashMap::new() }
     }

@@ -14,7 +14,9 @@ use spirea_backend::{Residence, Share};
 use spirea_engine::keys::KeyFolderError;
 use spirea_engine::{KeyOptions, KeyRegistry, LoadError};
 use spirea_protocols::{Opening, Party, Role};
-use spirea_server::{BackendChoice, Collector, Limits, ShareBackends, Spans, Stopper, serve_router};
+use spirea_server::{
+    BackendChoice, Collector, Limits, OperatorNames, ShareBackends, Spans, Stopper, serve_router,
+};
 use spirea_store::{Snapshot, StoreError};
 use tokio::net::TcpListener;
 
@@ -41,6 +43,8 @@ pub struct WorkerConfig {
     pub tls: MutualFiles,
     /// The address of metrics and probes, without TLS; none if there is none.
     pub metrics: Option<SocketAddr>,
+    /// Host names under which metrics and probes may be asked, beside addresses and `localhost`.
+    pub metrics_names: Vec<String>,
     /// Which backend computes. A worker whose device fails ends: whoever starts it again has it on one that does not.
     pub backend: BackendChoice,
     /// Threads that compute on the processor; 0 for as many as there are cores.
@@ -112,6 +116,7 @@ pub struct Worker {
     listener: TcpListener,
     address: SocketAddr,
     metrics: Option<(TcpListener, SocketAddr)>,
+    metrics_names: OperatorNames,
     drain_delay: Duration,
     stopper: Stopper,
 }
@@ -175,6 +180,7 @@ impl Worker {
             listener,
             address,
             metrics: metrics_port,
+            metrics_names: OperatorNames::Listed(config.metrics_names),
             drain_delay: config.drain_delay,
             stopper,
         })
@@ -208,7 +214,7 @@ impl Worker {
     /// Serves until it is stopped. Then it says so for the drain delay, takes no batch any more, and ends when those that
     /// it has are computed.
     pub async fn run(self) {
-        let Self { service, tls, listener, metrics, drain_delay, stopper, .. } = self;
+        let Self { service, tls, listener, metrics, metrics_names, drain_delay, stopper, .. } = self;
         let watching = tokio::spawn(Arc::clone(&tls).watch());
         let limits = Limits { client_connections: Limits::default().connections, ..Limits::default() };
         let (stop_batches, stop_metrics) = (Stopper::new(), Stopper::new());
@@ -225,7 +231,8 @@ impl Worker {
         };
         let serve_metrics = async {
             if let Some((listener, _)) = metrics {
-                serve_router(listener, None, service.watched(), limits.clone(), &stop_metrics).await;
+                let router = metrics_names.guard(service.watched());
+                serve_router(listener, None, router, limits.clone(), &stop_metrics).await;
             }
         };
         tokio::join!(leave, serve, serve_metrics);

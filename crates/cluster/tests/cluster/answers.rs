@@ -19,7 +19,7 @@ fn answers_agree(coordinator: &Coordinating, snapshot: &Snapshot, client: u64, l
     let hint = std::fs::read(snapshot.hint_path()).unwrap();
     let client = params.client(&hint, &[], &mut rng).unwrap();
     let whole = params.openings(Residence::Mapped)[0];
-    let server = params.on().open(&BACKEND, &snapshot.files(), whole).unwrap();
+    let server = params.on().open(&BACKEND, snapshot.files(), whole).unwrap();
     let queries: Vec<Bytes> = (0..look_ups)
         .map(|index| client.query(index, &mut rng).unwrap().queries.swap_remove(0).into())
         .collect();

@@ -100,6 +100,7 @@ impl Place {
             listen: free(),
             tls: self.as_worker("worker"),
             metrics: None,
+            metrics_names: Vec::new(),
             backend: BackendChoice::Cpu,
             threads: 1,
             residence: Residence::Mapped,
@@ -197,6 +198,12 @@ impl Working {
     pub fn watched(&self, path: &str) -> (u16, String) {
         let (status, text) = exchange(self.metrics.expect("it is watched"), "GET", path, "", b"");
         (status, String::from_utf8(text).unwrap())
+    }
+
+    /// The status for whoever watches it under a path, and names these hosts: a line each.
+    pub fn watched_as(&self, hosts: &str, path: &str) -> u16 {
+        let head = format!("GET {path} HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
+        exchange_bytes(self.metrics.expect("it is watched"), &head, b"").0
     }
 
     /// One of its metrics, by its name and its labels; 0 if it has none of these.
@@ -314,11 +321,16 @@ impl Drop for Coordinating {
 
 /// A request without TLS, and the status and body of its response.
 pub fn exchange(address: SocketAddr, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, Vec<u8>) {
-    let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n"
     );
+    exchange_bytes(address, &head, body)
+}
+
+/// Sends a request's head, with the empty line that ends it, and its body. Returns the status and the response's body.
+pub fn exchange_bytes(address: SocketAddr, head: &str, body: &[u8]) -> (u16, Vec<u8>) {
+    let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
     let mut response = Vec::new();
     stream.read_to_end(&mut response).unwrap();

@@ -12,8 +12,9 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post, put};
 use spirea_cluster::{CoordinatorConfig, MutualTls, ShareStatus};
-use spirea_protocols::Partial;
-use spirea_server::{Limits, Stopper, serve_router};
+use spirea_math::random::SecretRng;
+use spirea_protocols::{Partial, Party};
+use spirea_server::{Limits, ServerConfig, Stopper, serve_router};
 use spirea_store::Snapshot;
 use spirea_wire::{Queries, Request};
 
@@ -99,8 +100,10 @@ async fn misbehave(conduct: Conduct, body: Bytes) -> Response {
 fn beside(place: &Place, snapshot: &Snapshot, rogue: &Rogue, honest: &Working) -> Coordinating {
     let placement = place.place(&[(snapshot, vec![vec![rogue.url.clone(), honest.url()]])]);
     let batch_timeout = Duration::from_secs(30);
-    let coordinator =
-        Coordinating::start(CoordinatorConfig { batch_timeout, ..place.coordinator_config(placement) });
+    let config = place.coordinator_config(placement);
+    let party = (snapshot.manifest().protocol.parties() > 1).then_some(Party::Zero);
+    let server = ServerConfig { party, ..config.server };
+    let coordinator = Coordinating::start(CoordinatorConfig { server, batch_timeout, ..config });
     coordinator.ready(snapshot);
     eventually("both are ready", || {
         [0, 1].iter().all(|&replica| coordinator.replica(0, replica)["state"] == "ready")
@@ -148,21 +151,38 @@ fn a_worker_that_refuses_fast_does_not_become_the_favourite() {
     }
 }
 
+/// Queries that no server can read, more than a share has second opinions for.
+const MALFORMED: usize = 30;
+
 #[test]
-fn a_refusal_that_two_replicas_agree_on_reaches_the_client() {
+fn a_malformed_query_reaches_no_worker_and_costs_nobody_anything() {
     let place = Place::new();
-    let snapshot = build_keyed(place.path());
-    let workers = [place.worker(&snapshot, 0, 1), place.worker(&snapshot, 0, 1)];
-    let urls = workers.iter().map(Working::url).collect();
-    let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
-    coordinator.ready(&snapshot);
+    let snapshot = build(place.path(), "dpf-xor", 1);
+    let honest = place.worker(&snapshot, 0, 1);
+    let rogue = Rogue::start(&place, &honest.status, |_| Conduct::Refuses(StatusCode::UNPROCESSABLE_ENTITY));
+    let coordinator = beside(&place, &snapshot, &rogue, &honest);
+    let asked = || [0, 1].map(|replica| coordinator.replica(0, replica)["requests"].clone());
     let query_bytes = snapshot.manifest().protocol.sizes().query_bytes;
-    let base = Queries { keys: None, queries: vec![vec![0xff; query_bytes].into()] };
-    let request = Request { version: snapshot.version(), base, delta: None }.encode();
-    let (status, body) = coordinator.post("/v1/databases/words/query", &request);
-    assert!((400..500).contains(&status), "{status}: {}", String::from_utf8_lossy(&body));
-    let avoided = |replica| coordinator.replica(0, replica)["avoided"].clone();
-    assert_eq!([0, 1].map(avoided), [serde_json::Value::Null, serde_json::Value::Null]);
+    let post = |query: Vec<u8>| {
+        let base = Queries { keys: None, queries: vec![query.into()] };
+        let request = Request { version: snapshot.version(), base, delta: None }.encode();
+        coordinator.post("/v1/databases/words/query", &request).0
+    };
+    let before = asked();
+    for _ in 0..MALFORMED {
+        let status = post(vec![0xff; query_bytes]);
+        assert!((400..500).contains(&status), "{status}");
+    }
+    assert_eq!(asked(), before);
+    assert_eq!(coordinator.replica(0, 1)["avoided"], serde_json::Value::Null);
+    // Queries of other clients are answered, and the rogue's refusals are no client's to hear.
+    let mut rng = SecretRng::deterministic_for_tests(1);
+    let client = snapshot.manifest().protocol.client(&[], &[], &mut rng).unwrap();
+    for _ in 0..LOOK_UPS {
+        assert_eq!(post(client.query(0, &mut rng).unwrap().queries.remove(0)), 200);
+    }
+    assert!(coordinator.replica(0, 0)["avoided"].as_str().unwrap().contains("refused queries"));
+    assert_eq!(coordinator.replica(0, 1)["avoided"], serde_json::Value::Null);
 }
 
 #[test]

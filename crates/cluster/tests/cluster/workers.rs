@@ -130,7 +130,12 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
     let place = Place::new();
     let snapshot = build(place.path(), "simple", 1);
     let metrics = Some(([127, 0, 0, 1], 0).into());
-    let worker = Working::start(WorkerConfig { queue: 1, metrics, ..place.worker_config(&snapshot, 0, 1) });
+    let worker = Working::start(WorkerConfig {
+        queue: 1,
+        metrics,
+        metrics_names: vec!["worker.internal".into()],
+        ..place.worker_config(&snapshot, 0, 1)
+    });
     let query_bytes = snapshot.manifest().protocol.sizes().query_bytes;
     let request = |version: [u8; 32], queries: usize| {
         let query = (None, Bytes::from(vec![1; query_bytes]));
@@ -170,6 +175,19 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
     });
     assert!(worker.watched("/metrics").1.contains("spirea_share_info{"));
     assert_eq!(worker.watched("/readyz").0, 200);
+    // A page whose name leads to this address reads nothing.
+    for (hosts, expected) in [
+        ("host: evil.example\r\n", 403),
+        ("host: localhost\r\norigin: http://evil.example\r\n", 403),
+        ("", 400),
+        ("host: localhost\r\nhost: localhost\r\n", 400),
+        ("host: 127.0.0.1:9100\r\n", 200),
+        ("host: worker.internal\r\n", 200),
+    ] {
+        for path in ["/metrics", "/readyz", "/healthz"] {
+            assert_eq!(worker.watched_as(hosts, path), expected, "{hosts:?} {path}");
+        }
+    }
     // Whatever is answered is counted, however early.
     let counted =
         |status: u16| worker.metric(&format!("spirea_partial_responses_total{{status=\"{status}\"}}"));

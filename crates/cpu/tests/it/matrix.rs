@@ -4,9 +4,13 @@ use std::io::Write;
 
 use crate::common::{Fill, matrix, words};
 use spirea_backend::{
-    Backend, BackendError, FileLayout, FileRows, PanelLayout, Residence, RowLayout, ShareBackend,
+    Backend, BackendError, FileLayout, FileRows, PanelLayout, Residence, RowLayout, ShareBackend, StoredFile,
 };
 use spirea_cpu::{CpuBackend, Isa};
+
+fn stored(file: &tempfile::NamedTempFile) -> StoredFile {
+    StoredFile::at(file.path())
+}
 
 #[test]
 fn copied_and_mapped_files_are_the_same_matrix() {
@@ -22,7 +26,7 @@ fn copied_and_mapped_files_are_the_same_matrix() {
         let expected = backend.scalar_fold(&uploaded, &query).unwrap();
         assert_eq!(uploaded.bytes(), bytes);
         for residence in [Residence::Copied, Residence::Mapped] {
-            let opened = backend.open(FileRows::all(layout, file.path(), residence)).unwrap();
+            let opened = backend.open(FileRows::all(layout, &stored(&file), residence)).unwrap();
             assert_eq!(backend.layout(&opened), layout);
             assert!(opened.bytes() == bytes);
             assert_eq!(backend.scalar_fold(&opened, &query).unwrap(), expected);
@@ -39,13 +43,14 @@ fn rows_of_a_file_are_a_matrix_of_their_own() {
     let backend = CpuBackend::new(2).unwrap();
     for residence in [Residence::Copied, Residence::Mapped] {
         for rows in [0..32, 32..96, 288..320, 0..320] {
-            let opened =
-                backend.open(FileRows { layout, rows: rows.clone(), path: file.path(), residence }).unwrap();
+            let opened = backend
+                .open(FileRows { layout, rows: rows.clone(), file: &stored(&file), residence })
+                .unwrap();
             assert_eq!(backend.layout(&opened), layout.part(&rows).unwrap());
             assert!(opened.bytes() == &bytes[layout.range(&rows)], "{rows:?}");
         }
         for rows in [0..0, 16..32, 288..352] {
-            let refused = backend.open(FileRows { layout, rows, path: file.path(), residence });
+            let refused = backend.open(FileRows { layout, rows, file: &stored(&file), residence });
             assert!(matches!(refused, Err(BackendError::Shape(_))));
         }
     }
@@ -61,14 +66,14 @@ fn records_of_a_file_are_those_of_every_part() {
     for residence in [Residence::Copied, Residence::Mapped] {
         for rows in [0..512, 512..1200, 0..1200] {
             let opened = backend
-                .open_rows(FileRows { layout, rows: rows.clone(), path: file.path(), residence })
+                .open_rows(FileRows { layout, rows: rows.clone(), file: &stored(&file), residence })
                 .unwrap();
             assert_eq!(backend.row_layout(&opened), layout.part(&rows).unwrap());
             let expected: Vec<&[u8]> = (0..3).map(|part| &bytes[layout.range(part, rows.clone())]).collect();
             assert!(opened.bytes() == expected.concat(), "{rows:?}");
         }
         for rows in [0..0, 512..1201] {
-            let refused = backend.open_rows(FileRows { layout, rows, path: file.path(), residence });
+            let refused = backend.open_rows(FileRows { layout, rows, file: &stored(&file), residence });
             assert!(matches!(refused, Err(BackendError::Shape(_))));
         }
     }
@@ -84,7 +89,7 @@ fn wrong_lengths_are_refused() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&bytes).unwrap();
         for residence in [Residence::Copied, Residence::Mapped] {
-            let refused = backend.open(FileRows::all(layout, file.path(), residence));
+            let refused = backend.open(FileRows::all(layout, &stored(&file), residence));
             assert!(matches!(refused, Err(BackendError::Shape(_))), "{length} bytes");
         }
     }
@@ -96,7 +101,7 @@ fn missing_files_are_named() {
     let backend = CpuBackend::new(1).unwrap();
     let path = tempfile::tempdir().unwrap().path().join("absent");
     for residence in [Residence::Copied, Residence::Mapped] {
-        let error = backend.open(FileRows::all(layout, &path, residence)).unwrap_err();
+        let error = backend.open(FileRows::all(layout, &StoredFile::at(&path), residence)).unwrap_err();
         assert!(matches!(&error, BackendError::Io { path: named, .. } if *named == path));
     }
 }

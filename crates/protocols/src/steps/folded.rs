@@ -2,10 +2,9 @@
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
+use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, StoredFile};
 use spirea_lattice::{LweEncryptor, LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed};
 
@@ -193,7 +192,7 @@ impl Folded {
         &self,
         spread: Spread,
         backend: &B,
-        matrix: &Path,
+        matrix: &StoredFile,
         progress: impl FnMut(f64),
     ) -> Result<LweHint, ProtocolError> {
         LweHint::of_file(backend, self.layout(spread), &self.public_matrix(), matrix, progress)
@@ -203,8 +202,8 @@ impl Folded {
     ///
     /// # Errors
     /// [`ProtocolError::Backend`] if it cannot be read or has another length.
-    pub(crate) fn read_hint(&self, spread: Spread, path: &Path) -> Result<LweHint, ProtocolError> {
-        LweHint::read(self.lwe_set(), self.grid.rows(spread), path)
+    pub(crate) fn read_hint(&self, spread: Spread, file: &StoredFile) -> Result<LweHint, ProtocolError> {
+        LweHint::read(self.lwe_set(), self.grid.rows(spread), file)
     }
 
     /// Most queries at once, where each has `folds` columns in the first fold.

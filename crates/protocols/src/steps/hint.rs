@@ -8,7 +8,9 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use spirea_backend::{Backend, FileRows, MAX_BATCH, PanelLayout, RING_DEGREE, Residence, RingMatrix};
+use spirea_backend::{
+    Backend, FileRows, MAX_BATCH, PanelLayout, RING_DEGREE, Residence, RingMatrix, StoredFile,
+};
 use spirea_lattice::lwe::PublicRows;
 use spirea_lattice::{LweSet, PublicMatrix, Structure};
 
@@ -47,8 +49,8 @@ impl LweHint {
     ///
     /// # Errors
     /// [`ProtocolError::Backend`] if the file cannot be read or has another length.
-    pub(crate) fn read(set: LweSet, rows: usize, path: &Path) -> Result<Self, ProtocolError> {
-        let bytes = read_exact(path, rows as u64 * row_bytes(set) as u64)?;
+    pub(crate) fn read(set: LweSet, rows: usize, file: &StoredFile) -> Result<Self, ProtocolError> {
+        let bytes = read_exact(file, rows as u64 * row_bytes(set) as u64)?;
         Self::from_bytes(set, rows, &bytes)
     }
 
@@ -60,7 +62,7 @@ impl LweHint {
         backend: &B,
         layout: PanelLayout,
         public: &PublicMatrix,
-        matrix: &Path,
+        matrix: &StoredFile,
         progress: impl FnMut(f64),
     ) -> Result<Self, ProtocolError> {
         Self::compute(
@@ -163,7 +165,7 @@ pub(crate) fn patch_hint(
     differences: impl Iterator<Item = Difference>,
 ) -> Result<(), ProtocolError> {
     let row_bytes = row_bytes(public.set());
-    let file = File::open_to_change(path, rows as u64 * row_bytes as u64)?;
+    let file = File::open(path, rows as u64 * row_bytes as u64)?;
     let mut public = PublicRows::new(public);
     let mut differences = differences.peekable();
     let (mut bytes, mut words) = (vec![0; row_bytes], Vec::new());

@@ -1,9 +1,8 @@
 //! Step `scalar_fold`: what it leaves, rounded, what a client reads of it, and its noise.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::{Backend, FileRows, PanelLayout, Share};
+use spirea_backend::{Backend, FileRows, PanelLayout, Share, StoredFile};
 use spirea_lattice::LweSet;
 use spirea_lattice::lwe::{ENCODING_ERROR, FIELD_ORDER, SCALE_BITS};
 use spirea_lattice::noise::{sub_gaussian_tail_log2, worst_fold_deviation};
@@ -117,12 +116,12 @@ impl<B: Backend> MatrixRows<B> {
         backend: &Arc<B>,
         layout: PanelLayout,
         query: FirstQueries,
-        path: &Path,
+        file: &StoredFile,
         opening: Opening,
     ) -> Result<Self, ProtocolError> {
         let share = opening.role.share();
         let rows = opening.role.folds(share.rows(layout));
-        let stored = FileRows { layout, rows, path, residence: opening.residence };
+        let stored = FileRows { layout, rows, file, residence: opening.residence };
         let matrix = (!stored.rows.is_empty()).then(|| backend.open(stored)).transpose()?;
         Ok(Self { backend: Arc::clone(backend), share, layout, matrix, query })
     }

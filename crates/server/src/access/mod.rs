@@ -1,6 +1,7 @@
 //! Who may ask: tokens and their scopes, quotas, and how many requests are served at once.
 
 mod charges;
+mod host;
 mod origin;
 mod quota;
 mod secret;
@@ -18,7 +19,8 @@ use spirea_engine::KeyOwner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::charges::{Charge, Charges, RequestId};
-pub(crate) use self::origin::OperatorNames;
+pub(crate) use self::host::one_host;
+pub use self::origin::OperatorNames;
 pub use self::quota::{Quota, QuotaError};
 pub use self::secret::{Secret, TOKEN_PREFIX};
 pub(crate) use self::shares::{Share, Shares};

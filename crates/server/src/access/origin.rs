@@ -1,5 +1,5 @@
-//! Requests to the port for operators come from operators' tools and from its own page, not from other pages that an
-//! operator has open.
+//! Requests to a port for operators come from operators' tools and from its own page, not from other pages that an operator
+//! has open.
 //!
 //! A page of another origin can send requests that need no consent of the server's (a POST of text), and one whose name
 //! is made to lead to the server's address ("DNS rebinding") is of the same origin in its browser's eyes. The header
@@ -7,15 +7,20 @@
 
 use std::net::IpAddr;
 
-use axum::extract::Request;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::Version;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 
+use super::host::one_host;
 use crate::refused::Refused;
 
-/// The names under which the port for operators may be asked.
+/// Names under which a port for operators may be asked.
 #[derive(Clone, Debug)]
-pub(crate) enum OperatorNames {
+pub enum OperatorNames {
     /// Any: connections are encrypted, so the certificate vouches for the name.
     Certified,
     /// Addresses, `localhost`, and these.
@@ -23,16 +28,28 @@ pub(crate) enum OperatorNames {
 }
 
 impl OperatorNames {
+    /// Puts the rule of ports for operators before a router: a request names one host, which the port is known as, and comes
+    /// from no page of another origin. Others get status 400 or 403.
+    pub fn guard(self, router: Router) -> Router {
+        router.layer(middleware::from_fn_with_state(self, known_only)).layer(middleware::from_fn(one_host))
+    }
+
     /// Refuses a request that a page of another origin may have made.
-    pub fn check(&self, request: &Request) -> Result<(), Refused> {
-        let authority = authority(request).ok_or_else(Refused::foreign_host)?;
-        if !self.know(authority.host()) {
+    fn check(&self, request: &Request) -> Result<(), Refused> {
+        let authority = authority(request);
+        // Browsers name a host. Probes in HTTP/1.0 need none.
+        let known = match &authority {
+            Some(authority) => self.know(authority.host()),
+            None => request.version() == Version::HTTP_10,
+        };
+        if !known {
             return Err(Refused::foreign_host());
         }
         let mut origins = request.headers().get_all(ORIGIN).into_iter();
         let own = |origin: &[u8]| {
             let origin = std::str::from_utf8(origin).ok().and_then(|origin| origin.split_once("://"));
-            origin.is_some_and(|(_, host)| host.eq_ignore_ascii_case(authority.as_str()))
+            let named = origin.zip(authority.as_ref());
+            named.is_some_and(|((_, host), authority)| host.eq_ignore_ascii_case(authority.as_str()))
         };
         if origins.all(|origin| own(origin.as_bytes())) { Ok(()) } else { Err(Refused::foreign_origin()) }
     }
@@ -46,6 +63,13 @@ impl OperatorNames {
     }
 }
 
+async fn known_only(State(names): State<OperatorNames>, request: Request, next: Next) -> Response {
+    match names.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
+}
+
 /// Whom a request names as its host: in HTTP/2 by its target.
 fn authority(request: &Request) -> Option<Authority> {
     let target = request.uri().authority().cloned();
@@ -55,6 +79,7 @@ fn authority(request: &Request) -> Option<Authority> {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
+    use axum::http::HeaderValue;
 
     use super::*;
 
@@ -80,7 +105,11 @@ mod tests {
         assert!(!check(&names, "127.0.0.1.page.example", None));
         assert!(check(&OperatorNames::Certified, "page.example", None));
         assert!(!check(&OperatorNames::Certified, "pir.example", Some("https://page.example")));
-        let nobody = Request::get("/").body(Body::empty()).unwrap();
-        assert!(names.check(&nobody).is_err());
+        let nobody = |version| Request::get("/").version(version).body(Body::empty()).unwrap();
+        assert!(names.check(&nobody(Version::HTTP_11)).is_err());
+        assert!(names.check(&nobody(Version::HTTP_10)).is_ok());
+        let mut page = nobody(Version::HTTP_10);
+        page.headers_mut().insert(ORIGIN, HeaderValue::from_static("http://page.example"));
+        assert!(names.check(&page).is_err());
     }
 }

@@ -8,7 +8,6 @@ mod demo;
 mod endpoint;
 mod endpoints;
 mod hint;
-mod host;
 mod keys;
 mod lengths;
 mod openapi;
@@ -32,8 +31,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use self::cors::admit_pages;
 use self::endpoint::Endpoint;
 use self::endpoints::{admin_endpoints, data_endpoints};
-use self::host::one_host;
-use crate::access::{Gate, Scope};
+use crate::access::{Gate, Scope, one_host};
 use crate::app::App;
 use crate::held::Held;
 use crate::observe::observe;
@@ -55,25 +53,16 @@ pub(crate) fn data(app: &Arc<App>) -> Router {
 
 /// The port for operators and publishers. No page of another origin may ask here.
 pub(crate) fn admin(app: &Arc<App>) -> Router {
-    let operators = middleware::from_fn_with_state(Arc::clone(app), operators_only);
     let observed = middleware::from_fn_with_state(Arc::clone(app), observe);
     let added = app.extension.as_ref().map_or_else(Router::new, |extension| {
         let admitted = middleware::from_fn_with_state((Arc::clone(&app.gate), Scope::Admin), admit);
         extension.admin().route_layer(admitted).layer(CatchPanicLayer::custom(panicked))
     });
-    router(app, admin_endpoints())
-        .merge(added)
-        .layer(operators)
-        .layer(middleware::from_fn(one_host))
+    let names = app.operator_names.clone();
+    names
+        .guard(router(app, admin_endpoints()).merge(added))
         .layer(middleware::from_fn(negotiate))
         .layer(observed)
-}
-
-async fn operators_only(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    match app.operator_names.check(&request) {
-        Ok(()) => next.run(request).await,
-        Err(refused) => refused.into_response(),
-    }
 }
 
 fn router(app: &Arc<App>, endpoints: Vec<Endpoint>) -> Router {

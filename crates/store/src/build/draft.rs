@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::ProtocolBackend;
+use spirea_backend::{ProtocolBackend, StoredFile};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Files, Precomputation, ProtocolError, Table};
 
@@ -53,7 +53,7 @@ impl Draft {
         report(0.0);
         let mut hint = Output::create(folder, HINT_FILE, progress)?;
         let mut server = Output::create(folder, SERVER_FILE, progress)?;
-        let matrix = &folder.join(MATRIX_FILE);
+        let matrix = &StoredFile::at(folder.join(MATRIX_FILE));
         let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress: &mut report };
         let outcome = self.protocol.on().precompute(backend, job);
         report(1.0);
@@ -113,7 +113,7 @@ impl Draft {
         };
         manifest.validate()?;
         go_on(progress)?;
-        let files = Files { matrix: matrix_path, server: server_path };
+        let files = Files::at(matrix_path, server_path);
         samples.check_seals(&manifest.table)?;
         samples.test(&manifest.protocol, backend, &files, &hint_path, progress)?;
         // Only now, so that the disk worked while the hint was computed.

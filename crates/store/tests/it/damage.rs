@@ -3,10 +3,11 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
+use spirea_backend::Share;
 use spirea_math::random::SecretRng;
 use spirea_protocols::ProtocolError;
 use spirea_specimens::LookUps;
-use spirea_specimens::snapshots::{options, try_build, write_file};
+use spirea_specimens::snapshots::{columns, csv_options, options, try_build, write_file};
 use spirea_store::{Silent, Snapshot, StoreError};
 
 fn table(folder: &std::path::Path) -> Snapshot {
@@ -51,18 +52,57 @@ fn a_thousand_flipped_bytes_are_all_detected() {
 fn other_lengths_and_missing_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let snapshot = table(folder.path());
+    let verified = || Snapshot::open(snapshot.folder()).unwrap().verify(&Silent);
     for path in [snapshot.matrix_path(), snapshot.hint_path()] {
         let content = std::fs::read(&path).unwrap();
         for length in [0, content.len() / 2, content.len() + 1] {
             OpenOptions::new().write(true).open(&path).unwrap().set_len(length as u64).unwrap();
-            let message = snapshot.verify(&Silent).unwrap_err().to_string();
+            let message = verified().unwrap_err().to_string();
             assert!(message.contains(&format!("has {length} bytes")), "{message}");
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(snapshot.verify(&Silent), Err(StoreError::Io { .. })));
+        assert!(matches!(verified(), Err(StoreError::Io { .. })));
         std::fs::write(&path, content).unwrap();
     }
-    snapshot.verify(&Silent).unwrap();
+    verified().unwrap();
+}
+
+/// Puts other files in the places of a snapshot's, with the same lengths, and returns what brings the former back.
+fn swap(snapshot: &Snapshot) -> impl FnOnce() + use<> {
+    let files = snapshot.manifest().files();
+    let paths: Vec<_> = files.map(|entry| snapshot.folder().join(&entry.file)).collect();
+    for path in paths.iter().filter(|path| !path.ends_with("hint.bin")) {
+        let length = path.metadata().unwrap().len() as usize;
+        std::fs::rename(path, path.with_extension("former")).unwrap();
+        std::fs::write(path, vec![0x5a; length]).unwrap();
+    }
+    move || {
+        for path in paths.iter().filter(|path| !path.ends_with("hint.bin")) {
+            std::fs::rename(path.with_extension("former"), path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn files_that_take_the_places_of_verified_ones_are_not_served() {
+    for protocol in ["simple", "exppack-simple", "double"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (out, selection) = (folder.path().join("table"), columns(Some("key"), &["value"]));
+        let snapshot =
+            try_build(&csv_options(&out, protocol, selection, "key,value\na,first\nb,second\n")).unwrap();
+        let share = Share::new(0, 2).unwrap();
+        for verify in [
+            (|snapshot: &Snapshot, _| snapshot.verify(&Silent)) as fn(&Snapshot, Share) -> _,
+            |snapshot, share| snapshot.verify_share(share).and_then(|()| snapshot.verify_beside_matrix()),
+        ] {
+            let opened = Snapshot::open(snapshot.folder()).unwrap();
+            verify(&opened, share).unwrap();
+            let restore = swap(&opened);
+            let mut found = LookUps::new(&opened.clone());
+            assert_eq!(found.key(b"b").unwrap(), Some(b"second".to_vec()), "{protocol}");
+            restore();
+        }
+    }
 }
 
 #[test]

@@ -156,11 +156,11 @@ fn choose(bench: &Bench, plan: &Plan) -> anyhow::Result<ProtocolParams> {
 /// The server over files that hold nothing: their lengths are what the parameters say.
 fn open(params: &ProtocolParams, backend: &Arc<Timed<StandIn>>) -> anyhow::Result<Box<dyn Responder>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
-    let files = Files { matrix: folder.path().join("matrix"), server: folder.path().join("server") };
-    for (path, length) in [(&files.matrix, params.matrix_bytes()), (&files.server, params.server_bytes())] {
-        File::create(path)
+    let files = Files::at(folder.path().join("matrix"), folder.path().join("server"));
+    for (file, length) in [(&files.matrix, params.matrix_bytes()), (&files.server, params.server_bytes())] {
+        File::create(file)
             .and_then(|file| file.set_len(length))
-            .with_context(|| format!("{}: cannot be made", path.display()))?;
+            .with_context(|| format!("{}: cannot be made", file.path().display()))?;
     }
     Ok(params.on().open(backend, &files, params.openings(Residence::Copied)[0])?)
 }

@@ -22,7 +22,7 @@ impl Pair {
         let choice = Choice { protocol: "dpf-xor".into(), bins, ..Choice::default() };
         let snapshot = snapshot(choice, folder.path());
         let params = &snapshot.manifest().protocol;
-        let open = |opening| params.on().open(&BACKEND, &snapshot.files(), opening).unwrap();
+        let open = |opening| params.on().open(&BACKEND, snapshot.files(), opening).unwrap();
         let responders = params.openings(Residence::Copied).into_iter().map(open).collect();
         // What both say of themselves, but for which of them it is.
         let config = Config { party: Some(0), ..config(&part(&snapshot), VERSION) };

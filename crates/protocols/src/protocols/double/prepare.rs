@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 
-use spirea_backend::{Backend, FileRows, PANEL_ROWS, PanelLayout, Residence};
+use spirea_backend::{Backend, FileRows, PANEL_ROWS, PanelLayout, Residence, StoredFile};
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
 
@@ -15,7 +15,7 @@ use super::server::Server;
 use super::{Client, Double, Params};
 use crate::choice::Choice;
 use crate::client::AnyIndexClient;
-use crate::files::{ChangedRecord, File, Files, PatchedFiles, Precomputation, read_exact};
+use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation, Units, read_exact};
 use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
 use crate::parameters::Parameters as _;
@@ -89,12 +89,13 @@ impl Params {
             .map(|difference| difference.row / PANEL_ROWS)
             .collect();
         let panels: Vec<_> = panels.into_iter().collect();
-        let matrix = File::open(files.matrix, layout.bytes() as u64)?;
-        let mut fixed = read_exact(files.server, shape.fixed_layout().bytes() as u64)?;
+        let matrix = Units::open(&StoredFile::at(files.matrix), self.stored())?;
+        let mut fixed = read_exact(&StoredFile::at(files.server), shape.fixed_layout().bytes() as u64)?;
+        // A panel is a unit of the file here.
         for panels in panels.chunks((FOLDED_AT_ONCE / layout.panel_bytes()).max(1)) {
             let mut bytes = vec![0; panels.len() * layout.panel_bytes()];
             for (&panel, bytes) in panels.iter().zip(bytes.chunks_exact_mut(layout.panel_bytes())) {
-                matrix.read((panel * layout.panel_bytes()) as u64, bytes)?;
+                matrix.read(panel, bytes);
             }
             let some = PanelLayout::covering(panels.len() * PANEL_ROWS, layout.columns())?;
             let some = backend.upload(some, &bytes)?;
@@ -105,6 +106,7 @@ impl Params {
                 }
             }
         }
+        matrix.check()?;
         fs::write(files.server, fixed).map_err(ProtocolError::Write)
     }
 
@@ -114,7 +116,8 @@ impl Params {
     /// The backend's, [`ProtocolError::Write`].
     fn write_hint<B: Backend>(&self, backend: &B, files: &PatchedFiles<'_>) -> Result<(), ProtocolError> {
         let layout = self.second().fixed_layout();
-        let fixed = backend.open(FileRows::all(layout, files.server, Residence::Mapped))?;
+        let fixed = StoredFile::at(files.server);
+        let fixed = backend.open(FileRows::all(layout, &fixed, Residence::Mapped))?;
         let public = self.0.second_matrix(self.0.grid.groups);
         let mut file = fs::File::create(files.hint).map_err(ProtocolError::Write)?;
         LweHint::compute(backend, &public, &fixed, |_| ())?.write(&mut file)

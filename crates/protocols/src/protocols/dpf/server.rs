@@ -1,10 +1,9 @@
 //! The server half: one of the two.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::{FileRows, Share, ShareBackend, ShareFold, partial_folds};
+use spirea_backend::{FileRows, Share, ShareBackend, ShareFold, StoredFile, partial_folds};
 use spirea_dpf::{Domain, Key, Party};
 
 use super::params::{Params, Shares};
@@ -32,12 +31,12 @@ impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
     pub fn open(
         params: Params<S>,
         backend: &Arc<B>,
-        path: &Path,
+        file: &StoredFile,
         opening: Opening,
     ) -> Result<Self, ProtocolError> {
         let (party, share, layout) = (opening.one_of_two()?, opening.role.share(), params.layout());
         let own = opening.role.folds(share.records(layout));
-        let stored = FileRows { layout, rows: own.clone(), path, residence: opening.residence };
+        let stored = FileRows { layout, rows: own.clone(), file, residence: opening.residence };
         let rows = (!own.is_empty()).then(|| backend.open_rows(stored)).transpose()?;
         Ok(Self { params, party, backend: Arc::clone(backend), share, own, rows })
     }
@@ -67,6 +66,10 @@ impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
             of_bins.for_each(|row| by_query.extend_from_slice(row));
         }
         Ok(Some(by_query))
+    }
+
+    fn check(&self, queries: &[Query<'_>]) -> Result<(), ProtocolError> {
+        self.keys_by_bin(queries).map(drop)
     }
 
     fn folded_bytes(&self, share: Share) -> usize {

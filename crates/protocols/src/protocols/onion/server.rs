@@ -98,6 +98,10 @@ impl<B: RingBackend> Rows for PolynomialRows<B> {
         Ok(Some(won))
     }
 
+    fn check(&self, queries: &[Query<'_>]) -> Result<(), ProtocolError> {
+        self.ring.ciphertexts(queries, self.params.layout()).map(drop)
+    }
+
     fn keys_bytes(&self) -> usize {
         self.params.sizes().keys_bytes
     }
