@@ -5,6 +5,7 @@ import { join } from "node:path";
 
 import { expect, vi } from "vitest";
 
+import { keyScope } from "../src/worker/scope.js";
 import { InBrowser, launchedWithProfile } from "./support/browser.js";
 import { CHROMIUM, browserTest, test } from "./support/fixtures.js";
 import { passedOn } from "./support/middle.js";
@@ -100,6 +101,28 @@ browserTest("of two pages one has the kept keys", async ({ page, between }) => {
   expect((await connect(page, between.url, "hybrid")).storage.keys).toBe(true);
   expect(await get(page, "key-8")).toEqual(value(8));
   expect(keysOfQueries(between).slice(2)).toEqual([first, first]);
+});
+
+browserTest("two tokens share no keys", async ({ page, between }) => {
+  for (const token of ["token-of-one", "token-of-another", "token-of-one", undefined]) {
+    await connect(page, between.url, "hybrid", { token });
+    expect(await get(page, "key-5")).toEqual(value(5));
+    await close(page);
+    await page.reload();
+  }
+  const [one, another, again, none] = keysOfQueries(between);
+  expect(new Set([one, another, none]).size).toBe(3);
+  expect(again).toBe(one);
+  expect(between.asked("keys")).toHaveLength(3);
+  expect(JSON.stringify(await page.stored("dump"))).not.toContain("token-of");
+});
+
+test("names of keys tell tokens apart and hold none", async () => {
+  const tokens = ["token-of-one", "token-of-another", undefined];
+  const scopes = await Promise.all(tokens.map((token) => keyScope("database https://server", token)));
+  expect(new Set(scopes).size).toBe(3);
+  expect(await keyScope("database https://server", tokens[0])).toBe(scopes[0]);
+  for (const scope of scopes) expect(scope).not.toContain("token-of");
 });
 
 browserTest("a profile that is restored repeats no randomness", async ({ page, between }) => {
@@ -233,7 +256,7 @@ browserTest("storage of another format is made anew or left alone", async ({ pag
   expect(await get(page, "key-5")).toEqual(value(5));
   await close(page);
   // A package of a later format throws away what there is of this one.
-  page.site.changes.set("worker/indexeddb.js", (text) => text.replace("FORMAT = 1", "FORMAT = 2"));
+  page.site.changes.set("worker/indexeddb.js", (text) => text.replace("FORMAT = 2", "FORMAT = 3"));
   for (let visit = 0; visit < 2; visit++) {
     await page.reload();
     expect((await connect(page, between.url, "simple")).storage).toEqual({ kind: "indexeddb", keys: true });

@@ -1,13 +1,9 @@
 //! What a client needs to be let in: a token, and the certificates that it trusts.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use clap::Args;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
 use spirea_client::{ClientOptions, root_certificates};
 use ureq::tls::{RootCerts, TlsConfig};
 
@@ -25,28 +21,10 @@ pub struct Access {
     pub ca: Option<PathBuf>,
 }
 
-/// The certificates that are trusted, for requests one after another: those of a file, or the public ones of the web.
+/// Returns the certificates that are trusted: those of a file, or the public ones of the web.
 pub fn tls(ca: Option<&Path>) -> anyhow::Result<TlsConfig> {
     let roots = ca.map(root_certificates).transpose()?.unwrap_or(RootCerts::WebPki);
     Ok(TlsConfig::builder().root_certs(roots).build())
-}
-
-/// The same for connections of one's own.
-pub fn rustls_config(ca: Option<&Path>) -> anyhow::Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    match ca {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(path) => {
-            let unreadable = || format!("{}: no certificates can be read from it", path.display());
-            for certificate in CertificateDer::pem_file_iter(path).with_context(unreadable)? {
-                roots.add(certificate.with_context(unreadable)?).with_context(unreadable)?;
-            }
-            ensure!(!roots.is_empty(), "{}: it holds no certificate in PEM form", path.display());
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }
 
 impl Access {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
-use spirea_client::{ClientError, TransportError, check_address, proxy_for};
+use spirea_client::{ClientError, TransportError, agent, check_address, proxy_for};
 use spirea_protocols::Table;
 use spirea_store::Snapshot;
 use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES, SIGNATURE_FILE};
@@ -43,7 +43,7 @@ impl Remote {
         let Some((server, database)) = self.server.as_deref().zip(self.database.as_deref()) else {
             return Ok(None);
         };
-        let agent = Agent::config_builder()
+        let config = Agent::config_builder()
             .user_agent(concat!("spirea/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
             .max_redirects(0)
@@ -52,13 +52,12 @@ impl Remote {
             .timeout_connect(Some(Duration::from_secs(10)))
             .tls_config(tls(self.access.ca.as_deref())?)
             .proxy(proxy_for(server))
-            .build()
-            .new_agent();
+            .build();
         let token = self.access.token()?;
         check_address(server, token.is_some())?;
         let authorization = token.map(|token| format!("Bearer {token}"));
         let url = format!("{}/v1/admin/databases/{database}", server.trim_end_matches('/'));
-        Ok(Some(Publisher { agent, url, authorization }))
+        Ok(Some(Publisher { agent: agent(config), url, authorization }))
     }
 }
 

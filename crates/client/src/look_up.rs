@@ -35,15 +35,18 @@ pub(crate) trait Asking {
     );
 }
 
-/// Most bytes of answers that wait for the last one. The number of look-ups that this takes follows from the parameters of the
-/// version, and not from what a server takes at once.
+/// Bytes of answers above which they are decoded before the last one has come, if they are those of enough look-ups.
 const MAX_WAITING_BYTES: usize = 64 << 20;
+
+/// Fewest look-ups whose answers are decoded before the last one has come. A constant of the client, so that no server chooses
+/// how few answers the time between two requests tells of.
+const LEAST_TOGETHER: usize = 16;
 
 /// Everything that an application asks for at once, in as many requests as it takes.
 ///
 /// The number of requests, their lengths and times, and the keys that they name follow from what is asked for, and from no
-/// answer. Answers are decoded when the last has come, or 64 MiB of them: the time between two requests does not show how long
-/// one answer takes to decode, however few look-ups a server takes in a request.
+/// answer. Answers are decoded when the last has come, or those of 16 look-ups and 64 MiB: the time between two requests does
+/// not show how long one answer takes to decode, however few look-ups a server takes in a request.
 ///
 /// An answer that does not verify ends the session's keys, and the whole look-up is an error. A server that changed answers
 /// learns from the next look-up, which has new keys, that an answer of this look-up was refused. The caller makes all requests,
@@ -58,13 +61,15 @@ pub struct LookUp<'a> {
     rounds: Vec<(Pending, Result<Vec<Response>, ClientError>)>,
     /// Bytes of the answers in `rounds`.
     waiting_bytes: usize,
+    /// Look-ups in `rounds`.
+    waiting: usize,
     /// Results of the rounds that are decoded, in order.
     decoded: Vec<Result<Answered, ClientError>>,
 }
 
 impl<'a> LookUp<'a> {
     pub(crate) fn new(wanted: Wanted<'a>) -> Self {
-        Self { wanted, answered: 0, rounds: Vec::new(), waiting_bytes: 0, decoded: Vec::new() }
+        Self { wanted, answered: 0, rounds: Vec::new(), waiting_bytes: 0, waiting: 0, decoded: Vec::new() }
     }
 
     /// Whether there is no more to ask for.
@@ -84,15 +89,16 @@ impl<'a> LookUp<'a> {
     /// or why [`Session::read`] refused one. [`LookUp::finish`] decodes them.
     pub fn answer(&mut self, pending: Pending, responses: Result<Vec<Response>, ClientError>) {
         self.answered += pending.count();
+        self.waiting += pending.count();
         self.waiting_bytes += responses.iter().flatten().map(Response::answer_bytes).sum::<usize>();
         self.rounds.push((pending, responses));
-        if self.waiting_bytes >= MAX_WAITING_BYTES {
+        if self.waiting_bytes >= MAX_WAITING_BYTES && self.waiting >= LEAST_TOGETHER {
             self.decode();
         }
     }
 
     fn decode(&mut self) {
-        self.waiting_bytes = 0;
+        (self.waiting, self.waiting_bytes) = (0, 0);
         // All of them, whatever comes of the first: one that does not verify ends the keys.
         let decode = |(pending, responses): (Pending, Result<Vec<Response>, ClientError>)| {
             responses.and_then(|responses| pending.decode(&responses))

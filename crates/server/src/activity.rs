@@ -147,17 +147,24 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
-    /// Begins the response, which must be taken at `rate`; the request ends when its body has been sent.
-    pub fn until_sent(self, response: Response, rate: Rate) -> Response {
+    /// Begins the response, which must be taken at `rate`; the request ends, and gives `memory` back, when its body has been
+    /// sent.
+    pub fn until_sent<M: Send + Sync + 'static>(self, response: Response, rate: Rate, memory: M) -> Response {
         let pace = Pace::new(Instant::now(), rate);
         self.activity.lock().sending.insert(self.number, pace);
-        Held::attach(response, self)
+        Held::attach(response, Sending { request: self, _memory: memory })
     }
 }
 
-impl Hold for Busy {
+/// A request whose response is being sent, and the memory that it takes.
+struct Sending<M> {
+    request: Busy,
+    _memory: M,
+}
+
+impl<M: Send + Sync + 'static> Hold for Sending<M> {
     fn sent(&self, bytes: usize) {
-        if let Some(pace) = self.activity.lock().sending.get_mut(&self.number) {
+        if let Some(pace) = self.request.activity.lock().sending.get_mut(&self.request.number) {
             pace.moved(Instant::now(), bytes);
         }
     }
@@ -308,7 +315,7 @@ mod tests {
         hear(&activity, start);
         assert_eq!(overdue(&activity, start), None);
         let rate = limits().write_rate();
-        let response = busy.until_sent(Response::new(Body::from("answer")), rate);
+        let response = busy.until_sent(Response::new(Body::from("answer")), rate, ());
         let begun = activity.lock().sending.values().next().unwrap().deadline() - rate.patience;
         assert_eq!(overdue(&activity, begun), after(10, Overdue::Response));
         drop(response);

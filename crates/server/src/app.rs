@@ -6,10 +6,11 @@ use spirea_engine::Engine;
 use tokio::sync::Mutex;
 
 use crate::access::{Caller, Gate, OperatorNames};
-use crate::body::{BodyMemory, Received, Upload};
+use crate::body::{Received, Upload};
 use crate::demo::Demo;
 use crate::extension::Extension;
 use crate::library::Library;
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::pace::Rate;
 use crate::refused::Refused;
@@ -20,7 +21,8 @@ use crate::traces::Spans;
 pub(crate) struct App {
     pub engine: Arc<Engine>,
     pub metrics: Metrics,
-    pub memory: BodyMemory,
+    /// Memory of bodies that are received or wait.
+    pub memory: Memory,
     /// The least rate of requests' bodies.
     pub read_rate: Rate,
     /// Held while uploaded keys are prepared.

@@ -1,7 +1,6 @@
 //! Bodies: read within a length known from the database's parameters, a budget of memory, and time.
 
 use std::io::{self, Read};
-use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -10,39 +9,13 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::access::{Caller, Share};
+use crate::memory::Memory;
 use crate::pace::{Pace, Rate};
 use crate::refused::Refused;
-
-/// Memory for bodies, shared by all requests.
-pub(crate) struct BodyMemory {
-    permits: Arc<Semaphore>,
-    total: u32,
-}
-
-impl BodyMemory {
-    /// Bytes of one permit of the semaphore.
-    const UNIT: u64 = 1 << 10;
-
-    pub fn new(bytes: u64) -> Self {
-        let total = u32::try_from(bytes / Self::UNIT).unwrap_or(u32::MAX).clamp(1, u32::MAX >> 4);
-        Self { permits: Arc::new(Semaphore::new(total as usize)), total }
-    }
-
-    /// Bytes that are taken.
-    pub fn taken(&self) -> u64 {
-        (u64::from(self.total) - self.permits.available_permits() as u64) * Self::UNIT
-    }
-
-    /// Takes memory for a body. A body that exceeds all there is takes all of it.
-    fn take(&self, bytes: u64) -> Result<OwnedSemaphorePermit, Refused> {
-        let units = u32::try_from(bytes.div_ceil(Self::UNIT)).unwrap_or(u32::MAX).min(self.total);
-        Arc::clone(&self.permits).try_acquire_many_owned(units).map_err(|_| Refused::short_of_memory())
-    }
-}
 
 /// A body that has been read, and the memory it takes until this is dropped.
 pub(crate) struct Received {
@@ -71,7 +44,7 @@ impl Upload {
         self,
         limit: u64,
         rate: Rate,
-        memory: &BodyMemory,
+        memory: &Memory,
         caller: &Caller,
     ) -> Result<Received, Refused> {
         if !self.protobuf {
@@ -82,7 +55,7 @@ impl Upload {
             return Err(Refused::too_large(limit));
         }
         let share = caller.body_share(expected)?;
-        let permit = memory.take(expected)?;
+        let permit = memory.take(expected).ok_or_else(Refused::short_of_memory)?;
         let mut frames = Paced::new(self.body, rate);
         // Memory grows with what has come, not with what was announced.
         let mut bytes = BytesMut::new();

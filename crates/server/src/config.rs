@@ -226,6 +226,9 @@ pub struct Limits {
     pub drain_timeout: Duration,
     /// The most bytes of bodies that are received or wait, over all requests.
     pub body_memory: u64,
+    /// The most bytes that connections hold beside these bodies: buffers, heads of requests, windows of HTTP/2 and responses.
+    /// A connection that does not fit waits to be accepted, or is closed; a request that does not fit is refused.
+    pub connection_memory: u64,
     /// The most open connections; more wait to be accepted, and those without a request are closed for them.
     pub connections: usize,
     /// The most requests that are served at once, from headers to the end of the response; more are refused.
@@ -233,6 +236,8 @@ pub struct Limits {
     /// The most of `body_memory` that one client has: a token, or without tokens an address (of version 6 its first
     /// 64 bits).
     pub client_body_memory: u64,
+    /// The most of `connection_memory` that the connections from one address have.
+    pub client_connection_memory: u64,
     /// The most connections from one address; more are closed at once.
     pub client_connections: usize,
     /// The most of `requests` that one client has.
@@ -253,7 +258,7 @@ impl Limits {
 
 impl Default for Limits {
     /// 30 seconds to read, to write and to drain, 16 KiB a second to read and 4 KiB to write, 2 minutes of idleness, no
-    /// delay, 1 GiB, 4096 connections, 1024 requests; of these half for one client, and a quarter of the connections.
+    /// delay, 1 GiB for bodies, 2 GiB for connections, 4096 connections, 1024 requests; of these half for one client, and a quarter of the connections.
     fn default() -> Self {
         Self {
             read_timeout: Duration::from_secs(30),
@@ -264,9 +269,11 @@ impl Default for Limits {
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
             body_memory: 1 << 30,
+            connection_memory: 2 << 30,
             connections: 4096,
             requests: 1024,
             client_body_memory: 512 << 20,
+            client_connection_memory: 1 << 30,
             client_connections: 1024,
             client_requests: 512,
         }

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::http::Request;
-use hyper::body::Incoming;
+use axum::response::{IntoResponse as _, Response};
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{HttpService, Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -25,19 +26,33 @@ use crate::Limits;
 use crate::access::{Peer, Shares};
 use crate::activity::{Activity, Noted, Overdue, Room};
 use crate::drain::Drained;
+use crate::memory::{ConnectionMemory, Reserved};
+use crate::refused::Refused;
 use crate::tls::{HTTP_2, expired, peer_expiry};
 
 /// A pause after the system refused a connection, as it does while files are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How many connections are accepted for publishing and administration: people and their tools are few.
 pub(crate) const ADMIN_CONNECTIONS: usize = 256;
+/// Bytes of memory for them and for what they send.
+pub(crate) const ADMIN_MEMORY: u64 = 256 << 20;
 /// The most requests at once in a connection of HTTP/2.
 const STREAMS: u32 = 64;
 /// The most bytes of a request's headers.
 const HEADER_BYTES: u32 = 64 << 10;
-/// Size of the read buffer and of the write buffer, of each connection in HTTP/1 and of each stream in HTTP/2. A connection of
-/// HTTP/1 therefore holds at most twice this size in memory, and one piece of a body.
+/// Size of the read buffer and of the write buffer, of each connection in HTTP/1 and of each stream in HTTP/2.
 const BUFFER_BYTES: usize = 64 << 10;
+/// Bytes of bodies that a connection of HTTP/2 receives before they are read, all its streams together, and each alone.
+const WINDOW_BYTES: u32 = 256 << 10;
+/// Bytes that a connection holds without a request: a head that is being received (at most twice `HEADER_BYTES`, as bytes and
+/// as fields), and 128 KiB of TLS in both directions.
+const CONNECTION_BYTES: u64 = 256 << 10;
+/// Bytes that a connection of HTTP/2 holds besides: its window, frames, and the tables of compression.
+const HTTP_2_BYTES: u64 = WINDOW_BYTES as u64 + (64 << 10);
+/// Bytes of a response that are part of `REQUEST_BYTES`: a short body, or the pieces of a file that wait to be written.
+const RESPONSE_BYTES: u64 = 192 << 10;
+/// Bytes that a request holds: its head and its response, but for what is above `RESPONSE_BYTES`.
+const REQUEST_BYTES: u64 = HEADER_BYTES as u64 + RESPONSE_BYTES;
 
 /// Stops a server that runs: no connection is accepted any more, accepted requests are finished.
 #[derive(Clone, Debug)]
@@ -79,8 +94,10 @@ pub async fn serve_router(
     let counted = "connections of a program's own router";
     let open = IntGauge::new("open", counted).expect("the name is one");
     let turned_away = IntCounter::new("turned_away", counted).expect("the name is one");
+    let reserved = IntGauge::new("reserved", counted).expect("the name is one");
+    let memory = ConnectionMemory::new(limits.connection_memory, limits.client_connection_memory, reserved);
     let places = limits.connections;
-    Port { listener, tls, router, places, limits, open, turned_away }.serve(stopper).await;
+    Port { listener, tls, router, places, memory, limits, open, turned_away }.serve(stopper).await;
 }
 
 /// A port and what is served on it.
@@ -90,9 +107,11 @@ pub(crate) struct Port {
     pub router: Router,
     /// The most open connections; more wait to be accepted.
     pub places: usize,
+    /// The memory that they hold.
+    pub memory: Arc<ConnectionMemory>,
     pub limits: Limits,
     pub open: IntGauge,
-    /// Connections of addresses that had as many as one may have.
+    /// Connections of addresses that had as many, or as much memory, as one may have.
     pub turned_away: IntCounter,
 }
 
@@ -100,23 +119,25 @@ impl Port {
     /// Serves connections until `stopper` stops it, and then until accepted requests are finished or the drain
     /// timeout has passed.
     pub async fn serve(self, stopper: &Stopper) {
-        let Self { listener, tls, router, places, limits, open, turned_away } = self;
+        let Self { listener, tls, router, places, memory, limits, open, turned_away } = self;
         let places = Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)));
         let shares = Shares::new(limits.client_connections as u64);
         let room = watch::Sender::new(Room::Some);
         let mut connections = JoinSet::new();
         loop {
             let accepted = async {
-                let left = if places.available_permits() > 0 { Room::Some } else { Room::None };
+                let fits = places.available_permits() > 0 && memory.has(CONNECTION_BYTES);
+                let left = if fits { Room::Some } else { Room::None };
                 room.send_if_modified(|room| std::mem::replace(room, left) != left);
                 let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
-                (place, listener.accept().await)
+                let buffers = memory.wait(CONNECTION_BYTES).await;
+                ((place, buffers), listener.accept().await)
             };
-            let (place, (stream, peer)) = tokio::select! {
+            let ((place, buffers), (stream, peer)) = tokio::select! {
                 () = stopper.stopped() => break,
                 Some(_) = connections.join_next() => continue,
-                (place, accepted) = accepted => match accepted {
-                    Ok((stream, peer)) => (place, (stream, Peer(peer.ip()))),
+                (room, accepted) = accepted => match accepted {
+                    Ok((stream, peer)) => (room, (stream, Peer(peer.ip()))),
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -124,7 +145,8 @@ impl Port {
                     }
                 },
             };
-            let Some(share) = shares.take(&peer.network(), 1) else {
+            let client = peer.network();
+            let (Some(share), Some(buffers)) = (shares.take(&client, 1), buffers.assign(&client)) else {
                 turned_away.inc();
                 continue;
             };
@@ -132,6 +154,7 @@ impl Port {
                 peer,
                 tls: tls.clone(),
                 router: router.clone(),
+                memory: Arc::clone(&memory),
                 limits: limits.clone(),
                 stopper: stopper.clone(),
                 room: room.subscribe(),
@@ -142,7 +165,7 @@ impl Port {
                 // A connection ends in an error when its client goes away: nothing to be done.
                 let _ = connection.serve(stream).await;
                 open.dec();
-                drop((place, share));
+                drop((place, share, buffers));
             });
         }
         drop(listener);
@@ -158,6 +181,7 @@ struct Connection {
     peer: Peer,
     tls: Option<TlsAcceptor>,
     router: Router,
+    memory: Arc<ConnectionMemory>,
     limits: Limits,
     stopper: Stopper,
     room: watch::Receiver<Room>,
@@ -201,6 +225,7 @@ impl Connection {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         expires: Option<SystemTime>,
     ) -> io::Result<()> {
+        let Some(_windows) = self.memory.take(&self.peer.network(), HTTP_2_BYTES) else { return Ok(()) };
         let activity = Activity::new();
         let stream = TokioIo::new(Noted::new(stream, &activity));
         let connection = http2::Builder::new(TokioExecutor::new())
@@ -208,6 +233,8 @@ impl Connection {
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(HEADER_BYTES)
             .max_send_buf_size(BUFFER_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .initial_stream_window_size(WINDOW_BYTES)
             .serve_connection(stream, self.service(&activity));
         self.attend(connection, &activity, expires).await;
         Ok(())
@@ -239,19 +266,36 @@ impl Connection {
         }
     }
 
-    /// The router as a service that notes each request and where it comes from, and leaves nothing of it unread.
+    /// The router as a service that notes each request and where it comes from, counts its memory, and leaves nothing of it
+    /// unread.
     fn service(
         &self,
         activity: &Arc<Activity>,
     ) -> impl HttpService<Incoming, ResBody = axum::body::Body, Error = Infallible, Future: Send + 'static> + use<>
     {
         let (router, activity) = (TowerToHyperService::new(self.router.clone()), Arc::clone(activity));
-        let (peer, rate) = (self.peer, self.limits.write_rate());
+        let (peer, rate, memory) = (self.peer, self.limits.write_rate(), Arc::clone(&self.memory));
         service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
-            let busy = activity.begin();
-            let response = router.call(Drained::attach(request));
-            async move { response.await.map(|response| busy.until_sent(response, rate)) }
+            let (busy, memory, router) = (activity.begin(), Arc::clone(&memory), router.clone());
+            let request = Drained::attach(request);
+            async move {
+                let Some(own) = memory.take(&peer.network(), REQUEST_BYTES) else {
+                    let refused = Refused::short_of_connection_memory().into_response();
+                    return Ok(busy.until_sent(refused, rate, ()));
+                };
+                let response = router.call(request).await?;
+                Ok(match rest_of(&response, &memory, peer) {
+                    Some(rest) => busy.until_sent(response, rate, (own, rest)),
+                    None => busy.until_sent(Refused::response_above_memory().into_response(), rate, own),
+                })
+            }
         })
     }
+}
+
+/// Takes the memory of a response above `RESPONSE_BYTES`. A response without a length comes from a file, in pieces.
+fn rest_of(response: &Response, memory: &Arc<ConnectionMemory>, peer: Peer) -> Option<Reserved> {
+    let bytes = response.body().size_hint().exact().unwrap_or(0);
+    memory.take(&peer.network(), bytes.saturating_sub(RESPONSE_BYTES))
 }

@@ -44,6 +44,7 @@ mod gpu_memory;
 mod held;
 mod library;
 mod logs;
+mod memory;
 mod metrics;
 mod observe;
 mod pace;

@@ -12,9 +12,9 @@ use prometheus::{
 use spirea_engine::{Answers, Engine, KeyEvents, KeyUsage, State, Status};
 use spirea_wire::Code;
 
-use crate::body::BodyMemory;
 use crate::library::{FailedCompactions, Library};
 use crate::logs::LostLines;
+use crate::memory::Memory;
 use crate::refused::name;
 
 /// The metrics of a server.
@@ -41,6 +41,7 @@ pub(crate) struct Metrics {
     key_departures: IntCounterVec,
     pub in_flight: IntGauge,
     pub connections: IntGauge,
+    pub connection_memory: IntGauge,
     pub dropped_traces: IntCounter,
     pub turned_away: IntCounter,
     lost_lines: IntCounterVec,
@@ -193,13 +194,17 @@ impl Metrics {
             )?,
             in_flight: gauge("spirea_in_flight_requests", "HTTP requests that have no response yet.")?,
             connections: gauge("spirea_connections", "Open connections.")?,
+            connection_memory: gauge(
+                "spirea_connection_memory_bytes",
+                "Memory reserved for connections: buffers, heads, windows and responses.",
+            )?,
             dropped_traces: counter(
                 "spirea_traces_dropped_total",
                 "Traces that the collector did not take in time.",
             )?,
             turned_away: counter(
                 "spirea_connections_turned_away_total",
-                "Connections that were closed at once since their address had as many as one may have.",
+                "Connections that were closed at once since their address had as many, or as much memory, as one may have.",
             )?,
             lost_lines: counters(
                 "spirea_log_lines_lost_total",
@@ -279,7 +284,7 @@ impl Metrics {
         &self,
         engine: &Engine,
         library: Option<&Library>,
-        bodies: &BodyMemory,
+        bodies: &Memory,
         expiry: Option<SystemTime>,
         added: Vec<MetricFamily>,
     ) -> (&'static str, String) {

@@ -116,6 +116,22 @@ impl Refused {
             .after(MEMORY_RETRY)
     }
 
+    pub fn short_of_connection_memory() -> Self {
+        Self::new(
+            Code::Overloaded,
+            "the server's connections hold as much memory as they may",
+            "take the responses to earlier requests, then try again after Retry-After",
+        )
+        .after(MEMORY_RETRY)
+    }
+
+    /// Refuses to send what has been computed.
+    pub fn response_above_memory() -> Self {
+        let mut refused = Self::short_of_connection_memory();
+        refused.refusal.accepted = true;
+        refused
+    }
+
     pub fn no_token() -> Self {
         Self::new(
             Code::Unauthenticated,

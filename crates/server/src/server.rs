@@ -15,14 +15,14 @@ use tokio::net::TcpListener;
 use crate::access::{Access, Gate, OperatorNames, Tokens, TokensError};
 use crate::app::App;
 use crate::backend::Backends;
-use crate::body::BodyMemory;
 use crate::config::WrongSetting;
-use crate::connections::{ADMIN_CONNECTIONS, Port, Stopper};
+use crate::connections::{ADMIN_CONNECTIONS, ADMIN_MEMORY, Port, Stopper};
 use crate::demo::{Demo, DemoError};
 use crate::descriptors::make_room;
 use crate::extension::Extension;
 use crate::gpu_memory::KeyBudget;
 use crate::library::{Library, Loader, Loss, OpenError, SignerError, Source};
+use crate::memory::{ConnectionMemory, Memory};
 use crate::metrics::Metrics;
 use crate::reload::{Reloader, Stamps, Watched};
 use crate::routes;
@@ -233,7 +233,7 @@ impl Server {
             engine,
             traces: traces.map(|collector| Spans::start(collector, metrics.dropped_traces.clone())),
             metrics,
-            memory: BodyMemory::new(limits.body_memory),
+            memory: Memory::new(limits.body_memory),
             read_rate: limits.read_rate(),
             preparing: Arc::default(),
             gate: Arc::new(Gate::new(access, &limits)),
@@ -302,17 +302,22 @@ impl Server {
         }
         let tls = app.certificates.as_ref().map(Certificates::acceptor);
         let (open, turned_away) = (app.metrics.connections.clone(), app.metrics.turned_away.clone());
-        let port = |listener, router, places| Port {
+        let reserved = &app.metrics.connection_memory;
+        let memory = |bytes, client_bytes| ConnectionMemory::new(bytes, client_bytes, reserved.clone());
+        let port = |listener, router, places, memory| Port {
             listener,
             tls: tls.clone(),
             router,
             places,
+            memory,
             limits: limits.clone(),
             open: open.clone(),
             turned_away: turned_away.clone(),
         };
-        let data = port(listener, routes::data(&app), limits.connections);
-        let admin = admin.map(|listener| port(listener, routes::admin(&app), ADMIN_CONNECTIONS));
+        let clients = memory(limits.connection_memory, limits.client_connection_memory);
+        let data = port(listener, routes::data(&app), limits.connections, clients);
+        let operators = memory(ADMIN_MEMORY, ADMIN_MEMORY);
+        let admin = admin.map(|listener| port(listener, routes::admin(&app), ADMIN_CONNECTIONS, operators));
         let watching = tokio::spawn(watched.run(Arc::clone(&app), reloader));
         let expiring = tokio::spawn(expire_keys(Arc::clone(&app)));
         let (stop_data, stop_admin) = (Stopper::new(), Stopper::new());

@@ -235,9 +235,15 @@ pub struct Spans {
 impl Spans {
     /// Begins to send to a collector. The traces that cannot be sent are counted as dropped. Called where tasks run.
     pub fn start(collector: Collector, dropped: IntCounter) -> Self {
+        let (spans, receiver) = Self::queue(dropped.clone());
+        tokio::spawn(Exporter { collector, receiver, dropped, failing: false }.run());
+        spans
+    }
+
+    /// Returns an empty queue, and the end from which spans are sent.
+    fn queue(dropped: IntCounter) -> (Self, mpsc::Receiver<Message>) {
         let (sender, receiver) = mpsc::channel(WAITING);
-        tokio::spawn(Exporter { collector, receiver, dropped: dropped.clone(), failing: false }.run());
-        Self { sender, room: Arc::new(Semaphore::new(WAITING_BYTES)), dropped }
+        (Self { sender, room: Arc::new(Semaphore::new(WAITING_BYTES)), dropped }, receiver)
     }
 
     /// Takes spans of one trace, if there is room.
@@ -388,5 +394,39 @@ mod tests {
             assert!(error.contains("http://127.0.0.1:4318") && !error.contains("secret"), "{wrong}: {error}");
         }
         assert!("https://host".parse::<Collector>().unwrap_err().contains("TLS"));
+    }
+
+    #[test]
+    fn traces_that_nobody_collects_take_bounded_memory() {
+        const REQUESTS: usize = 1000;
+        let dropped = IntCounter::new("dropped", "traces").unwrap();
+        let (queue, mut collected) = Spans::queue(dropped.clone());
+        let long = "x".repeat(64 << 10);
+        let take = || {
+            queue.take_trace(Trace {
+                context: begin(),
+                method: "GET",
+                endpoint: long.clone(),
+                database: String::new(),
+                status: 200,
+                began: UNIX_EPOCH,
+                took: Duration::ZERO,
+                stages: None,
+            });
+        };
+        (0..REQUESTS).for_each(|_| take());
+        let mut kept = Vec::new();
+        while let Ok(Message::Spans(spans, room)) = collected.try_recv() {
+            kept.push((spans, room));
+        }
+        // Each has its endpoint as a name and as an attribute.
+        let words = kept.len() * 2 * long.len();
+        assert!(words <= WAITING_BYTES && words > WAITING_BYTES * 9 / 10, "{words}");
+        assert_eq!(kept.len() + dropped.get() as usize, REQUESTS);
+        take();
+        assert!(collected.try_recv().is_err(), "there is room before any was sent");
+        drop(kept);
+        take();
+        assert!(collected.try_recv().is_ok(), "there is no room after all were sent");
     }
 }

@@ -101,7 +101,7 @@ export class Engine {
     const place = this.#host.place(settings);
     const scope = [database, ...addresses.map((of) => of[0]).sort()].join(" ");
     const keeper = new Keeper(instance, scope, settings.maxHintBytes);
-    if (place) await keeper.open(place, keepKeys);
+    if (place) await keeper.open(place, keepKeys, token);
     const show = (request: SentRequest) => this.#host.reply({ reply: "request", request });
     const options = { timeout, ...(token !== undefined && { token }), ...(shown && { show }) };
     const lines = addresses.map((_, server) => new Line(server, options));

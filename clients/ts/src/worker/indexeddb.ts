@@ -6,7 +6,7 @@ import type { Name, Store } from "./store.js";
 const NAME = "spirea";
 const RECORDS = "records";
 /** The form of what is stored; what another version of the package stored in another form is not read. */
-const FORMAT = 1;
+const FORMAT = 2;
 /** The longest that the browser is waited for, in milliseconds. */
 const PATIENCE = 5000;
 

@@ -7,6 +7,7 @@ import { SpireaError } from "../errors.js";
 import type { Storage } from "../messages.js";
 import { joined } from "./bytes.js";
 import type { Instance } from "./instance.js";
+import { keyScope } from "./scope.js";
 import { type Name, type Store, kept } from "./store.js";
 
 /** As bindings/wasm names it. */
@@ -69,6 +70,8 @@ export class Keeper {
   readonly #instance: Instance;
   /** What its names have in common: the database and its servers. */
   readonly #scope: string;
+  /** The part that the names of evaluation keys have in its place: the token counts too. */
+  #keyScope = "";
   /** The most bytes of hints that are read. */
   readonly #most: number;
   #store: Store | undefined;
@@ -99,7 +102,7 @@ export class Keeper {
   }
 
   /** Opens the place, and gives the instance what is there. */
-  async open(place: () => Promise<Store>, withKeys: boolean): Promise<void> {
+  async open(place: () => Promise<Store>, withKeys: boolean, token: string | undefined): Promise<void> {
     this.#place = place;
     await this.#attempt(async () => {
       const store = (this.#store = await place());
@@ -108,7 +111,10 @@ export class Keeper {
       await this.#giveHints(store);
       // Keys that two clients go on with would end with one of them, and not with the other. A lock holds among the workers
       // of an origin, as the browser's storage does, and not among the programs that have a folder in common.
-      if (withKeys && store.kind === "indexeddb") this.#release = await lock(`spirea ${this.#scope}`);
+      if (withKeys && store.kind === "indexeddb") {
+        this.#keyScope = await keyScope(this.#scope, token);
+        this.#release = await lock(`spirea ${this.#keyScope}`);
+      }
       if (this.#release) await this.#giveKeys(store);
     });
   }
@@ -136,7 +142,7 @@ export class Keeper {
    */
   async takeSecret(): Promise<void> {
     if (!this.#secretStored) return;
-    const secret = ["secret", this.#scope];
+    const secret = ["secret", this.#keyScope];
     try {
       // A place that has failed, or that the browser has closed, may still have it.
       if (this.#store === undefined) await this.#eraseAnew(secret);
@@ -166,15 +172,15 @@ export class Keeper {
       const living = new Set<string>();
       for (const { head, body } of this.#instance.keptKeys<{ keys: string; record: number }>()) {
         living.add(head.keys);
-        puts.push([["secret", this.#scope, head.keys], body.slice(0, head.record)]);
-        if (!this.#keys.has(head.keys)) puts.push([["keys", this.#scope, head.keys], body.slice(head.record)]);
+        puts.push([["secret", this.#keyScope, head.keys], body.slice(0, head.record)]);
+        if (!this.#keys.has(head.keys)) puts.push([["keys", this.#keyScope, head.keys], body.slice(head.record)]);
         body.fill(0);
       }
       const ended = [...this.#keys].filter((keys) => !living.has(keys));
       if (puts.length === 0 && ended.length === 0) return;
       this.#secretStored = true;
       try {
-        await store.write(puts, [["secret", this.#scope], ...ended.map((keys) => ["keys", this.#scope, keys])]);
+        await store.write(puts, [["secret", this.#keyScope], ...ended.map((keys) => ["keys", this.#keyScope, keys])]);
       } finally {
         puts.forEach(([, value]) => value.fill(0));
       }
@@ -230,11 +236,11 @@ export class Keeper {
   }
 
   async #giveKeys(store: Store): Promise<void> {
-    for await (const [name, value] of kept(store, ["keys", this.#scope])) {
+    for await (const [name, value] of kept(store, ["keys", this.#keyScope])) {
       this.#keys.add(name[2]!);
       this.#instance.give({ stored: "keys" }, value);
     }
-    for await (const [, value] of kept(store, ["secret", this.#scope])) {
+    for await (const [, value] of kept(store, ["secret", this.#keyScope])) {
       this.#secretStored = true;
       this.#instance.give({ stored: "secret" }, value);
     }

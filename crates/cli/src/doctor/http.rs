@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
-use spirea_client::proxy_for;
+use spirea_client::{agent, proxy_for};
 use ureq::Agent;
 use ureq::http::Response;
 use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, DATE, ETAG, RANGE};
@@ -56,7 +56,7 @@ impl Reply {
 
 impl Http {
     pub fn new(url: &str, ca: Option<&Path>, token: Option<&str>) -> anyhow::Result<Self> {
-        let agent = Agent::config_builder()
+        let config = Agent::config_builder()
             .user_agent(concat!("spirea-doctor/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
             .max_redirects(0)
@@ -64,10 +64,9 @@ impl Http {
             .timeout_global(Some(PATIENCE))
             .tls_config(tls(ca)?)
             .proxy(proxy_for(url))
-            .build()
-            .new_agent();
+            .build();
         let authorization = token.map(|token| format!("Bearer {token}"));
-        Ok(Self { agent, url: url.trim_end_matches('/').into(), authorization })
+        Ok(Self { agent: agent(config), url: url.trim_end_matches('/').into(), authorization })
     }
 
     fn get(&self, path: &str, headers: &[(ureq::http::HeaderName, &str)]) -> Result<Reply, ureq::Error> {

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context as _;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
-use spirea_client::{check_address, tls_cause, tls_remedy};
+use spirea_client::{check_address, tls_cause, tls_config, tls_remedy};
 use ureq::http::Uri;
 
 use super::report::Report;
-use crate::access::rustls_config;
+use crate::access::tls;
 use crate::output::seconds;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ fn examine_tls(
 ) -> anyhow::Result<bool> {
     let name =
         ServerName::try_from(host.to_owned()).context("the host is no name that a certificate could have")?;
-    let mut connection = ClientConnection::new(Arc::new(rustls_config(ca)?), name)?;
+    let mut connection = ClientConnection::new(Arc::new(tls_config(&tls(ca)?)), name)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     while connection.is_handshaking() {

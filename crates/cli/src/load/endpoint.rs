@@ -13,10 +13,10 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use spirea_client::check_address;
+use spirea_client::{check_address, tls_config};
 use spirea_wire::{Code, MAX_REFUSAL_BYTES, Refusal};
 
-use crate::access::rustls_config;
+use crate::access::tls;
 
 /// Names a look-up, the same when it is sent again, so that a server charges it once.
 pub const REQUEST_ID: &str = "spirea-request-id";
@@ -100,7 +100,7 @@ impl Endpoint {
         connector.enforce_http(false);
         connector.set_nodelay(true);
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(rustls_config(reach.ca)?)
+            .with_tls_config(tls_config(&tls(reach.ca)?))
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);

@@ -1,5 +1,6 @@
 //! The client over HTTP, blocking.
 
+mod agent;
 mod cache;
 mod client;
 mod failure;
@@ -10,6 +11,7 @@ mod tests;
 mod transport;
 mod trust;
 
+pub use agent::{agent, tls_config};
 pub use client::HttpClient;
 pub use failure::{tls_cause, tls_remedy};
 pub use options::ClientOptions;

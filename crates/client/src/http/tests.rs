@@ -8,6 +8,7 @@ mod pair;
 #[cfg(unix)]
 mod private;
 mod reach;
+mod resumption;
 mod stop;
 
 use std::io::{Read, Write};

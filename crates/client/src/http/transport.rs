@@ -14,7 +14,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, BodyReader, Proxy, RequestBuilder};
 
 use super::trust::root_certificates;
-use super::{ClientOptions, proxy_for};
+use super::{ClientOptions, agent, proxy_for};
 use crate::{ClientError, Conversation, Head, Method, Received, Request, Step, TransportError};
 
 /// Bytes read at a time.
@@ -65,7 +65,7 @@ impl Connections {
         let roots = options.ca.as_deref().map(root_certificates).transpose()?.unwrap_or(RootCerts::WebPki);
         let tls = TlsConfig::builder().root_certs(roots).build();
         let through = |proxy: Option<Proxy>| {
-            Agent::config_builder()
+            let config = Agent::config_builder()
                 .user_agent(concat!("spirea/", env!("CARGO_PKG_VERSION")))
                 .http_status_as_error(false)
                 .max_redirects(0)
@@ -78,8 +78,8 @@ impl Connections {
                 .timeout_per_write(Some(options.timeout))
                 .tls_config(tls.clone())
                 .proxy(proxy)
-                .build()
-                .new_agent()
+                .build();
+            agent(config)
         };
         let authorization = options.token.as_ref().map(|token| format!("Bearer {token}"));
         Ok(Self {

@@ -216,7 +216,13 @@ impl Worker {
     pub async fn run(self) {
         let Self { service, tls, listener, metrics, metrics_names, drain_delay, stopper, .. } = self;
         let watching = tokio::spawn(Arc::clone(&tls).watch());
-        let limits = Limits { client_connections: Limits::default().connections, ..Limits::default() };
+        let Limits { connections, connection_memory, .. } = Limits::default();
+        // Its one client is the coordinator.
+        let limits = Limits {
+            client_connections: connections,
+            client_connection_memory: connection_memory,
+            ..Limits::default()
+        };
         let (stop_batches, stop_metrics) = (Stopper::new(), Stopper::new());
         let leave = async {
             stopper.stopped().await;

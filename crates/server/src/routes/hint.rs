@@ -24,7 +24,7 @@ use crate::range::{Asked, Slice, parse};
 use crate::refused::Refused;
 
 /// Bytes read from the file at a time.
-const CHUNK_BYTES: usize = 64 << 10;
+const CHUNK_BYTES: usize = 32 << 10;
 /// One address for all versions: a cache must ask whether its copy is still the hint.
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 

@@ -77,10 +77,14 @@ struct KeySettings {
 struct LimitSettings {
     #[serde(deserialize_with = "size")]
     body_memory: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    connection_memory: Option<u64>,
     connections: Option<usize>,
     requests: Option<usize>,
     #[serde(deserialize_with = "size")]
     client_body_memory: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    client_connection_memory: Option<u64>,
     client_connections: Option<usize>,
     client_requests: Option<usize>,
     #[serde(deserialize_with = "time")]
@@ -198,9 +202,11 @@ impl Settings {
         set(&mut config.keys.expiry, keys.expiry);
         set(&mut config.redis, keys.redis.map(|url| Some(url.into())));
         set(&mut config.limits.body_memory, limits.body_memory);
+        set(&mut config.limits.connection_memory, limits.connection_memory);
         set(&mut config.limits.connections, limits.connections);
         set(&mut config.limits.requests, limits.requests);
         set(&mut config.limits.client_body_memory, limits.client_body_memory);
+        set(&mut config.limits.client_connection_memory, limits.client_connection_memory);
         set(&mut config.limits.client_connections, limits.client_connections);
         set(&mut config.limits.client_requests, limits.client_requests);
         set(&mut config.limits.read_timeout, limits.read_timeout);

@@ -8,6 +8,7 @@ mod faults;
 mod fixture;
 mod keys;
 mod limits;
+mod memory;
 mod openapi;
 mod operations;
 mod problems;

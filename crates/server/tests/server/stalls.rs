@@ -18,19 +18,22 @@ const SHORT: Duration = Duration::from_secs(1);
 /// The pause between two frames of a client that stalls: ten of them in the time that it may be behind.
 const DRIP: Duration = Duration::from_millis(100);
 
+/// Bytes with which a client begins a connection.
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// Types of frames.
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
+pub const HEADERS: u8 = 1;
+pub const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// A GET, as one frame that ends its stream.
-fn get(stream: u32, path: &str) -> Vec<u8> {
+pub fn get(stream: u32, path: &str) -> Vec<u8> {
     let literal =
         |name: u8, value: &str| [&[name, u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
     let block = [vec![0x82, 0x87], literal(0x04, path), literal(0x01, "localhost")].concat();
@@ -43,19 +46,23 @@ fn credit(stream: u32, bytes: u32) -> Vec<u8> {
 }
 
 /// A client whose responses have no credit: it has asked for the databases on stream 1.
-struct Stalled(StreamOwned<ClientConnection, TcpStream>);
+pub struct Stalled(StreamOwned<ClientConnection, TcpStream>);
 
 impl Stalled {
-    fn new(authority: &Authority, server: &Running) -> Self {
+    pub fn new(authority: &Authority, server: &Running) -> Self {
         let name = ServerName::try_from("localhost").unwrap();
         let tls = ClientConnection::new(authority.client(&[b"h2"]), name).unwrap();
         let socket = dial(server.address);
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let mut stream = StreamOwned::new(tls, socket);
         let no_window = [0, 4, 0, 0, 0, 0];
-        let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &no_window)];
+        let begin = [PREFACE.to_vec(), frame(SETTINGS, 0, 0, &no_window)];
         stream.write_all(&[begin.concat(), get(1, "/v1/databases")].concat()).unwrap();
         Self(stream)
+    }
+
+    pub fn send(&mut self, frames: &[u8]) {
+        self.0.write_all(frames).unwrap();
     }
 
     /// Tests that the server has closed the connection; waits a moment for it.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use bytes::Bytes;
 use spirea_wire::KeysHash;
 
 use super::*;
@@ -153,4 +154,26 @@ fn no_answer_is_decoded_before_the_last_has_come() {
     }
     assert!(matches!(look_up.finish(Ok(())), Err(ClientError::Protocol(ProtocolError::Corrupted))));
     assert!(session.needs_keys());
+}
+
+#[test]
+fn long_answers_are_decoded_sixteen_at_least_at_a_time() {
+    let honest = Honest::of("onion");
+    let mut session = honest.session();
+    let rows = [ROWS[0]; 17];
+    let mut look_up = session.look_up_indices(&rows).unwrap();
+    let long = Bytes::from(vec![0; 64 << 20]);
+    for answered in 1..=16 {
+        let pending = look_up.ask(&session).unwrap().pending;
+        let response = Response {
+            version: session.description().version().to_owned(),
+            newest: session.description().version().to_owned(),
+            answers: vec![long.clone()],
+            delta_answers: None,
+            compute: Duration::ZERO,
+        };
+        look_up.answer(pending, Ok(vec![response]));
+        // The wrong answers end the keys when they are decoded.
+        assert_eq!(session.needs_keys(), answered == 16, "after {answered} answers");
+    }
 }

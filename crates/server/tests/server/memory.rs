@@ -1,0 +1,113 @@
+//! Memory that connections hold, as the server reserves it: heads without end, and hints that nobody takes.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use spirea_server::{Limits, ServerConfig};
+use spirea_specimens::no_hook;
+use spirea_wire::Code;
+use tempfile::tempdir;
+
+use crate::fixture::{Reply, Running, dial, dial_from, eventually, serve_config, serve_urls, urls};
+use crate::stalls::{Stalled, get};
+use crate::tls::{Authority, files};
+
+/// Address of a client that observes.
+const ELSEWHERE: [u8; 4] = [127, 0, 0, 2];
+const METRICS: &[u8] = b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+/// Reservation of a connection that asks for the metrics.
+const OWN: u64 = (256 + 256) << 10;
+
+fn reserved(mut stream: impl Read + Write) -> u64 {
+    stream.write_all(METRICS).unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    let text = Reply::parse(&response).text();
+    let line = text.lines().find_map(|line| line.strip_prefix("spirea_connection_memory_bytes "));
+    line.unwrap().parse::<u64>().unwrap()
+}
+
+/// Bytes that the server has reserved for all connections but the observer's.
+fn reserved_for_others(server: &Running) -> u64 {
+    reserved(dial_from(ELSEWHERE, server.address)) - OWN
+}
+
+#[test]
+fn heads_without_end_take_no_more_than_a_clients_memory() {
+    let folder = tempdir().unwrap();
+    let client_connection_memory = 2 << 20;
+    let limits = Limits { connection_memory: 4 << 20, client_connection_memory, ..Limits::default() };
+    let server = serve_urls(folder.path(), limits, 8, no_hook());
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}", "y".repeat(60 << 10));
+    let begin = |_| {
+        let mut stream = dial(server.address);
+        // A connection that is closed takes no head.
+        let _ = stream.write_all(head.as_bytes());
+        stream
+    };
+    let stalled: Vec<TcpStream> = (0..64).map(begin).collect();
+    eventually("all connections are seen", || {
+        let taken = reserved_for_others(&server);
+        assert!(taken <= client_connection_memory, "{taken}");
+        taken == client_connection_memory
+    });
+    drop(stalled);
+    eventually("the memory is given back", || reserved_for_others(&server) == 0);
+    assert!(server.metric("spirea_connections_turned_away_total") >= Some(56.0));
+    server.assert_serving();
+}
+
+#[test]
+fn connections_above_all_memory_wait_and_those_without_a_request_make_room() {
+    let folder = tempdir().unwrap();
+    let limits = Limits { connection_memory: 1 << 20, ..Limits::default() };
+    let server = serve_urls(folder.path(), limits, 8, no_hook());
+    let idle: Vec<_> = (0..4).map(|_| dial(server.address)).collect();
+    // A connection that has a place may still be refused its request until more of them are closed.
+    eventually("room", || server.get("/healthz").status == 200);
+    drop(idle);
+    server.assert_serving();
+}
+
+#[test]
+fn a_request_above_a_clients_memory_is_refused() {
+    let folder = tempdir().unwrap();
+    let limits = Limits { client_connection_memory: 300 << 10, ..Limits::default() };
+    let server = serve_urls(folder.path(), limits, 8, no_hook());
+    let reply = server.get("/v1/databases");
+    assert_eq!(
+        (reply.status, reply.refusal().code, reply.refusal().accepted),
+        (429, Code::Overloaded, false)
+    );
+    assert!(reply.header("retry-after").is_some());
+}
+
+#[test]
+fn hints_that_nobody_takes_hold_no_more_than_a_clients_memory() {
+    let folder = tempdir().unwrap();
+    let (authority, tls) = (Authority::new(), files(folder.path()));
+    authority.issue(&tls, 2100);
+    let client_connection_memory = 4 << 20;
+    let limits = Limits { connection_memory: 8 << 20, client_connection_memory, ..Limits::default() };
+    let config = ServerConfig { limits, tls: Some(tls), ..ServerConfig::default() };
+    let server = serve_config(&urls(folder.path(), no_hook()), config);
+    let observe = || {
+        let name = ServerName::try_from("localhost").unwrap();
+        let tls = ClientConnection::new(authority.client(&[]), name).unwrap();
+        reserved(StreamOwned::new(tls, dial_from(ELSEWHERE, server.address))) - OWN
+    };
+    let mut client = Stalled::new(&authority, &server);
+    for stream in 1..60 {
+        client.send(&get(2 * stream + 1, "/v1/databases/urls/hint"));
+    }
+    eventually("the hints begin", || {
+        let taken = observe();
+        assert!(taken <= client_connection_memory, "{taken}");
+        // A further hint would need 256 KiB.
+        taken > client_connection_memory - (256 << 10)
+    });
+    drop(client);
+    eventually("the memory is given back", || observe() == 0);
+}
