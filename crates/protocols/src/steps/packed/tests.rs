@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use spirea_backend::Residence;
+use spirea_backend::{Residence, StoredFile};
 use spirea_cpu::CpuBackend;
 
 use super::*;
@@ -60,15 +60,15 @@ impl Server {
             }
         }
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("matrix");
-        std::fs::write(&path, matrix).unwrap();
+        let file = StoredFile::at(folder.path().join("matrix"));
+        std::fs::write(file.path(), matrix).unwrap();
         let shape = params.shape();
         let PackingShape::Rotated(ring) = shape.ring else { panic!("{:?}", shape.ring) };
-        let hint = params.0.hint(Hybrid::SPREAD, &*backend, &path, |_| ()).unwrap();
+        let hint = params.0.hint(Hybrid::SPREAD, &*backend, &file, |_| ()).unwrap();
         let query = FirstQueries { layout: shape.layout(), columns: shape.asked() };
         let opening = Opening { residence: Residence::Copied, ..Opening::default() };
         let rows =
-            MatrixRows::open(&backend, params.0.layout(Hybrid::SPREAD), query, &path, opening).unwrap();
+            MatrixRows::open(&backend, params.0.layout(Hybrid::SPREAD), query, &file, opening).unwrap();
         let packing = PackAndSelect::new(shape, ring, &backend, &hint).unwrap();
         Self { rows, packing }
     }
