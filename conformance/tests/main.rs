@@ -5,6 +5,7 @@ mod bins;
 mod chosen;
 mod client_vectors;
 mod cuda;
+mod hostile;
 mod pim;
 mod protocols;
 mod scans;

@@ -155,6 +155,7 @@ impl Port {
                 tls: tls.clone(),
                 router: router.clone(),
                 memory: Arc::clone(&memory),
+                turned_away: turned_away.clone(),
                 limits: limits.clone(),
                 stopper: stopper.clone(),
                 room: room.subscribe(),
@@ -182,6 +183,7 @@ struct Connection {
     tls: Option<TlsAcceptor>,
     router: Router,
     memory: Arc<ConnectionMemory>,
+    turned_away: IntCounter,
     limits: Limits,
     stopper: Stopper,
     room: watch::Receiver<Room>,
@@ -225,7 +227,10 @@ impl Connection {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         expires: Option<SystemTime>,
     ) -> io::Result<()> {
-        let Some(_windows) = self.memory.take(&self.peer.network(), HTTP_2_BYTES) else { return Ok(()) };
+        let Some(_windows) = self.memory.take(&self.peer.network(), HTTP_2_BYTES) else {
+            self.turned_away.inc();
+            return Ok(());
+        };
         let activity = Activity::new();
         let stream = TokioIo::new(Noted::new(stream, &activity));
         let connection = http2::Builder::new(TokioExecutor::new())

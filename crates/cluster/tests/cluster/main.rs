@@ -5,6 +5,7 @@ mod authority;
 mod certificates;
 mod failures;
 mod fixture;
+mod hostile;
 mod placements;
 mod proxy;
 mod rogues;

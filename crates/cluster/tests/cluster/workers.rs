@@ -88,6 +88,7 @@ impl Asking {
     /// One that has been used: with TLS 1.3 a worker's refusal of a certificate comes behind the handshake.
     pub async fn open(files: &MutualFiles, worker: &Working) -> Result<Self, Box<dyn Error>> {
         let stream = tokio::net::TcpStream::connect(worker.address).await?;
+        stream.set_nodelay(true)?;
         let tls = MutualTls::open(files)?.client();
         let name = rustls::pki_types::ServerName::try_from("127.0.0.1")?;
         let stream = tokio_rustls::TlsConnector::from(tls).connect(name, stream).await?;

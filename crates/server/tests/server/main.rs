@@ -6,6 +6,7 @@ mod client;
 mod download;
 mod faults;
 mod fixture;
+mod frames;
 mod keys;
 mod limits;
 mod memory;

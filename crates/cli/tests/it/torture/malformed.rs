@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use spirea_client::HttpClient;
+use spirea_client::{ClientOptions, HttpClient};
 use tempfile::tempdir;
 
 use crate::torture::mutate::{Port, Sent, WellFormed, corpus, malformed, right};
@@ -94,8 +94,8 @@ fn storm(
 }
 
 /// The 99th percentile of what so many look-ups take; each must be answered rightly.
-fn p99(service: &Service, cache: &Path, count: usize) -> Duration {
-    let mut client = HttpClient::connect_with(&[&service.url], NAMES[0], options(cache)).unwrap();
+pub fn p99(url: &str, options: ClientOptions, count: usize) -> Duration {
+    let mut client = HttpClient::connect_with(&[url], NAMES[0], options).unwrap();
     let mut times: Vec<Duration> = (0..count)
         .map(|i| {
             let (row, started) = (i % ROWS, Instant::now());
@@ -123,14 +123,14 @@ fn nonsense_is_refused_and_slow_clients_are_borne() {
     let http = Http::new();
     let right = right(&service, &http, NAMES, &upload);
 
-    let alone = p99(&service, &folder.join("cache"), scale.beside);
+    let alone = p99(&service.url, options(&folder.join("cache")), scale.beside);
     let query = right.iter().find(|request| request.is_query()).expect("there is a query");
     let query = query.bytes(query.length());
     let (stop, stopped) = mpsc::channel();
     let beside = thread::scope(|scope| {
         let (service, query) = (&service, &query);
         scope.spawn(move || crawl(address(&service.url), query, scale.slow, &stopped));
-        let beside = p99(service, &folder.join("cache"), scale.beside);
+        let beside = p99(&service.url, options(&folder.join("cache")), scale.beside);
         drop(stop);
         beside
     });

@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "the figures are what a run is for")]
 
+mod attacks;
 mod clients;
 mod clock;
 mod damage;

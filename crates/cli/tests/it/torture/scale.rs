@@ -21,7 +21,7 @@ pub struct Scale {
     pub asking: Duration,
     /// Malformed requests.
     pub malformed: usize,
-    /// Connections that send a byte a second, and as many again that send half a head and nothing more.
+    /// Connections that send a byte a second, as many again that send half a head and nothing more, and as many of each attack.
     pub slow: usize,
     /// Look-ups beside them.
     pub beside: usize,

@@ -1,0 +1,106 @@
+//! Checks of what anybody may send: for seeded tests, and for the targets of libFuzzer in `fuzz/`.
+
+use std::sync::Arc;
+
+use spirea_backend::{NaiveBackend, Share};
+use spirea_math::random::SecretRng;
+use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::{Files, Opening, Partial, Party, PreparedKeys, Query, Responder, Role};
+use spirea_store::Manifest;
+
+/// Checks that bytes are a manifest in canonical form or an error, and that an accepted one is consistent.
+pub fn check_manifest(bytes: &[u8]) {
+    if let Ok((manifest, version)) = Manifest::from_bytes(bytes) {
+        assert_eq!(manifest.to_bytes(), bytes);
+        assert_eq!(manifest.version(), version);
+    }
+    // Past the hash, which nobody guesses: the members as they come.
+    let Ok(manifest) = serde_json::from_slice::<Manifest>(bytes) else { return };
+    let wrapped = manifest.to_bytes();
+    match (manifest.validate(), Manifest::from_bytes(&wrapped)) {
+        (Ok(()), Ok((again, version))) => {
+            assert_eq!((&again, version), (&manifest, manifest.version()));
+            let (table, protocol) = (&manifest.table, &manifest.protocol);
+            assert_eq!(protocol.record_bytes(), table.record_bytes());
+            let bytes = u128::from(table.records) * table.record_bytes() as u128;
+            assert!(bytes <= u128::from(manifest.matrix.bytes));
+            assert!(manifest.padding().is_finite() && manifest.expansion().is_finite());
+        }
+        (Err(_), Err(_)) => {}
+        (valid, read) => panic!("validate: {valid:?}, from_bytes: {read:?}"),
+    }
+}
+
+/// A server of the first of two shares, with a query and the partials of both. Its database is zeros: a partial is parsed by
+/// shapes.
+pub struct Combiner {
+    server: Box<dyn Responder>,
+    keys: Option<PreparedKeys>,
+    query: Vec<u8>,
+    own: Partial,
+    other: Partial,
+}
+
+impl Combiner {
+    /// Servers of protocols that join words, add words, and have bins.
+    pub fn all() -> Vec<Self> {
+        [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-sum", 900, 4, 3)]
+            .map(|(protocol, records, record_bytes, bins)| Self::new(protocol, records, record_bytes, bins))
+            .into()
+    }
+
+    fn new(protocol: &str, records: u64, record_bytes: usize, bins: usize) -> Self {
+        let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
+        let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
+        let name = format!("spirea-combiner-{protocol}-{bins}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let files = Files::at(folder.join("matrix"), folder.join("server"));
+        std::fs::write(files.matrix.path(), vec![0; params.matrix_bytes() as usize]).unwrap();
+        let backend = Arc::new(NaiveBackend);
+        let open = |role| {
+            let opening = Opening { role, party: Some(Party::Zero), ..Opening::default() };
+            params.on().open(&backend, &files, opening).unwrap()
+        };
+        let [first, second] = [0, 1].map(|index| Share::new(index, 2).unwrap());
+        let (server, other) = (open(Role::Combines(first)), open(Role::Folds(second)));
+        std::fs::remove_dir_all(&folder).unwrap();
+        let mut rng = SecretRng::deterministic_for_tests(1);
+        let hint = vec![0; params.sizes().hint_bytes as usize];
+        let client = params.client(&hint, &[], &mut rng).unwrap();
+        let keys = client.keys().map(|keys| server.prepare_keys(keys.bytes()).unwrap());
+        let query = client.query(0, &mut rng).unwrap().queries.swap_remove(0);
+        let of =
+            |server: &dyn Responder| server.partial(&[Query { bytes: &query, keys: keys.as_ref() }]).unwrap();
+        let (own, other) = (of(&*server), of(&*other));
+        Self { server, keys, query, own, other }
+    }
+
+    /// The bytes of the server's own partial.
+    pub fn partial(&self) -> &[u8] {
+        self.own.as_bytes()
+    }
+
+    /// Checks that bytes are a partial or an error, and that a partial of any content combines to answers of the right length
+    /// or to an error.
+    pub fn check(&self, bytes: &[u8]) {
+        let Self { server, keys, query, own, other } = self;
+        let batch = [Query { bytes: query, keys: keys.as_ref() }];
+        if let Ok(partial) = Partial::from_bytes(bytes.to_vec()) {
+            assert_eq!(partial.as_bytes(), bytes);
+            assert!(partial.share().index() < partial.share().count());
+            let _ = server.combine(&batch, &[partial, other.clone()]);
+        }
+        // Behind the right header, the bytes over and over, as many as the parameters want.
+        if !bytes.is_empty() {
+            let mut right = own.as_bytes().to_vec();
+            let content = right[Partial::HEADER_BYTES..].iter_mut();
+            content.zip(bytes.iter().cycle()).for_each(|(to, from)| *to = *from);
+            let partial = Partial::from_bytes(right).unwrap();
+            if let Ok(answers) = server.combine(&batch, &[partial, other.clone()]) {
+                assert_eq!(answers.len(), 1);
+                assert_eq!(answers[0].len(), server.sizes().answer_bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Manifests and partials that an attacker writes. `SPIREA_CONFORMANCE=long` makes 100,000 of each.
+
+use spirea_protocols::TableKind;
+use spirea_specimens::hostile::{Combiner, check_manifest};
+use spirea_specimens::snapshots::write_snapshot;
+use spirea_specimens::{Inputs, inputs};
+
+#[test]
+fn any_bytes_are_a_manifest_or_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus: Vec<Vec<u8>> = [("a", TableKind::Keyword), ("b", TableKind::Index)]
+        .map(|(name, kind)| {
+            let snapshot = write_snapshot(folder.path(), name, kind, 1);
+            std::fs::read(snapshot.join("manifest.json")).unwrap()
+        })
+        .into();
+    let mut made = Inputs::new(1);
+    corpus.iter().for_each(|manifest| check_manifest(manifest));
+    (0..inputs(2000)).for_each(|_| check_manifest(&made.changed(&corpus)));
+}
+
+#[test]
+fn any_bytes_are_a_partial_that_combines_or_an_error() {
+    let combiners = Combiner::all();
+    let corpus: Vec<Vec<u8>> = combiners.iter().map(|combiner| combiner.partial().to_vec()).collect();
+    let mut made = Inputs::new(2);
+    for _ in 0..inputs(400) {
+        let bytes = made.changed(&corpus);
+        made.of(&combiners).check(&bytes);
+    }
+}
