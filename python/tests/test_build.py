@@ -71,7 +71,7 @@ def test_text_of_any_encoding(tmp_path):
     latin1 = tmp_path / "latin1.csv"
     latin1.write_bytes("k,v\nM\u00fcnchen,1\n".encode("latin1"))
     with pytest.raises(spirea.TableError, match="latin1.csv:2: its text is not UTF-8"):
-        spirea.build(latin1, key="k")
+        spirea.build(latin1, key="k", value="v")
     with pytest.raises(spirea.OptionError, match="encoding belongs to tables in files"):
         spirea.build({"k": ["a"]}, key="k", encoding="latin1")
     raw, quoted = tmp_path / "raw.csv", tmp_path / "quoted.tsv"

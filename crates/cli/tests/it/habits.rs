@@ -62,7 +62,7 @@ fn spreadsheets_files_are_read_or_told_how_to() {
     expect(folder, 0, &build("n.jsonl", &["--nulls", "empty"]));
     for (arguments, part) in [
         (build("t.csv", &[]), "give --delimiter ';'"),
-        (build("wide.csv", &[]), "iconv -f UTF-16"),
+        (build("wide.csv", &[]), "--encoding utf-16"),
         (build("n.jsonl", &[]), "--nulls empty"),
         (build("t.csv", &["--delimiter", "xx"]), "one character"),
     ] {

@@ -216,7 +216,8 @@ fn tables_of_changes_are_published_through_a_server() {
     // What is wrong is found before anything is sent, with file and line.
     std::fs::write(folder.join("twice.csv"), "url,verdict\na.test,1\na.test,2\n").unwrap();
     assert!(run(2, &with(&["--put", "twice.csv"])).contains("twice.csv:3"));
-    assert!(run(2, &with(&["--put", "bytes.csv"])).contains("no text"));
+    assert!(run(2, &with(&["--put", "bytes.csv"])).contains("bytes.csv:2: its text is not UTF-8"));
+    assert!(run(2, &with(&["--put", "bytes.csv", "--bytes"])).contains("no text"));
     assert!(run(2, &with(&[])).contains("say what to publish"));
     // So is a wrong name, or the port that is for clients.
     for (server, database) in [(&admin, "other"), (&url, "urls")] {

@@ -1,14 +1,15 @@
 //! What is built is what is found, through the bytes of real clients and servers.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use proptest::prelude::*;
 use spirea_protocols::TableKind;
 use spirea_protocols::registry::Choice;
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{options, try_build, write_file};
-use spirea_store::Protocol;
-use spirea_store::{Overwrite, Silent, Snapshot, build};
+use spirea_store::ingest::{Encoding, Format, Quotes, Separated};
+use spirea_store::{BuildOptions, Input, Overwrite, Protocol, Silent, Snapshot, build};
 
 fn csv_of(rows: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
@@ -17,6 +18,13 @@ fn csv_of(rows: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) 
         writer.write_record([key.as_ref(), value.as_ref()]).unwrap();
     }
     writer.into_inner().unwrap()
+}
+
+/// Options of a build of a CSV file whose keys and values are not text.
+fn of_bytes(input: &Path, key: Option<&str>) -> BuildOptions {
+    let form = Separated { delimiter: b',', quotes: Quotes::Rfc4180, encoding: Encoding::Bytes };
+    let from = Input::File { path: input.into(), format: Format::Csv(form) };
+    BuildOptions { input: from, ..options(input, key, &["value"]) }
 }
 
 fn bytes(length: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
@@ -33,7 +41,7 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let input = write_file(folder.path(), "data.csv", csv_of(&table));
-        let snapshot = try_build(&options(&input, Some("key"), &["value"])).unwrap();
+        let snapshot = try_build(&of_bytes(&input, Some("key"))).unwrap();
         snapshot.verify(&Silent).unwrap();
         prop_assert_eq!(snapshot.manifest().table.entries, table.len() as u64);
         let mut lookups = LookUps::new(&snapshot);
@@ -50,7 +58,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let rows = values.iter().enumerate().map(|(i, value)| (i.to_string(), value));
         let input = write_file(folder.path(), "data.csv", csv_of(rows));
-        let snapshot = try_build(&options(&input, None, &["value"])).unwrap();
+        let snapshot = try_build(&of_bytes(&input, None)).unwrap();
         let mut lookups = LookUps::new(&snapshot);
         for (i, value) in values.iter().enumerate() {
             prop_assert_eq!(lookups.index(i as u64).unwrap(), Some(value.clone()));
