@@ -66,8 +66,8 @@ RUST = (
     "rust-toolchain.toml",
     "sim",
 )
-# What models a device takes long and has no part of its own: tests/rust.py leaves the tests of these packages out by the same
-# rule. The first of a package's files is its folder; the others are what it is checked against.
+# These packages model devices, and their tests take long. They are no part of their own: tests/rust.py leaves them out by
+# the same rule. The first of a package's files is its folder; it is checked against the others.
 DEVICES = {
     "spirea-ive": ("sim/ive", "papers/ive.toml"),
     "spirea-cuda": ("crates/cuda", "crates/backend", "crates/dpf", "crates/lattice", "crates/math"),

@@ -5,8 +5,8 @@ usage: rust.py [--build]
 
 `cargo test --workspace` runs the programs one after another, though many wait for a timeout, a socket or a single thread.
 Prints the wall time and the CPU time of each program, the output of each that fails, and the command that repeats a failed
-test alone. With --build nothing runs. The short form leaves out what models a device, unless its files changed (parts.DEVICES,
-tests/base.py). With SPIREA_EMULATION_ASAN=1 it leaves out the tests that tests/system/test_cuda_asan.py runs.
+test alone. With --build nothing runs. The short form leaves out the models of devices, unless their files changed
+(parts.DEVICES, tests/base.py). With SPIREA_EMULATION_ASAN=1 it leaves out the tests that tests/system/test_cuda_asan.py runs.
 """
 
 import json

@@ -14,6 +14,7 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::grid::Spread;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
+use spirea_protocols::{Prepared, Query};
 
 /// Coefficients of a polynomial.
 const DEGREE: usize = 4096;
@@ -107,6 +108,46 @@ fn extreme_databases_decode_under_every_parameter_set() {
             let greatest = greatest_error(&mut setup, &ends(&params)[..1], clients(), &mut rng);
             println!("{protocol} {}, {content:?}: greatest error {greatest:.4}", params.set());
         }
+    }
+}
+
+/// Rows that are equal have equal hints, so their errors are almost equal. They are no larger together than those of other content
+/// (docs/protocols/ring.md, "Noise").
+#[test]
+fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
+    let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
+    let [clients, look_ups] = if is_long() { [40, 25] } else { [8, 4] };
+    for ring in [RingSet::Fast, RingSet::Small] {
+        let ring = Some(ring.name().to_owned());
+        let choice = Choice { protocol: "exppack-simple".into(), ring, ..Choice::default() };
+        let params = ProtocolParams::choose(&choice, [7; 32], 40, 900).unwrap();
+        let [random, repeated] = [Content::Random(3), Content::Constant(0xff)].map(|content| {
+            let setup = setup(&backend, &params, content);
+            let mut squares = Vec::new();
+            for _ in 0..clients {
+                let client = params.client(&setup.hint, &[], &mut rng).unwrap();
+                let server = &setup.servers[0];
+                let keys = server.prepare_keys(client.keys().unwrap().bytes()).unwrap();
+                for _ in 0..look_ups {
+                    let Prepared { queries, state } = client.query(3, &mut rng).unwrap();
+                    let batch = [Query { bytes: &queries[0], keys: Some(&keys) }];
+                    let answers = server.answer(&batch).unwrap();
+                    let errors = client.errors(&*state, &[&answers[0]]).unwrap();
+                    squares.push(errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64);
+                }
+            }
+            squares.sort_by(f64::total_cmp);
+            let all = squares.iter().sum::<f64>() / squares.len() as f64;
+            let [half, most, largest] =
+                [0.5, 0.99, 1.0].map(|share| squares[((squares.len() - 1) as f64 * share) as usize].sqrt());
+            println!(
+                "{}, {content:?}: {:.3} over all, half below {half:.3}, 99% below {most:.3}, largest {largest:.3}",
+                params.set(),
+                all.sqrt()
+            );
+            all.sqrt()
+        });
+        assert!((random / 2.0..2.0 * random).contains(&repeated), "{random} and {repeated}");
     }
 }
 

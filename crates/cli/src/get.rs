@@ -16,7 +16,7 @@ use spirea_client::{
     ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, SharedProxy, Timings, Value, WeakPrf,
 };
 use spirea_protocols::signature::PublicKey;
-use spirea_store::ingest::{Encoding, text};
+use spirea_store::ingest::{Encoding, is_standard_input, text};
 
 use crate::access::Access;
 use crate::output::{Format, bytes, escaped, is_watched, print_bytes, print_error, print_line, seconds};
@@ -157,13 +157,14 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
 fn all_keys(options: &Options) -> anyhow::Result<Vec<String>> {
     let mut keys = options.keys.clone();
     if let Some(path) = &options.keys_from {
-        let input: Box<dyn Read> = match path == Path::new("-") {
+        let standard = is_standard_input(path);
+        let input: Box<dyn Read> = match standard {
             true => Box::new(std::io::stdin()),
             false => {
                 Box::new(File::open(path).with_context(|| format!("{}: cannot read keys", path.display()))?)
             }
         };
-        let name = if path == Path::new("-") { Path::new("standard input") } else { path };
+        let name = if standard { Path::new("standard input") } else { path };
         for line in text::lines(input, name, options.encoding.unwrap_or_default())? {
             keys.push(String::from_utf8(line).expect("lines of a text are UTF-8"));
         }

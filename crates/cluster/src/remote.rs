@@ -214,7 +214,7 @@ impl Responder for RemoteShares {
             .zip(&keys)
             .map(|(query, keys)| Query { bytes: query.bytes, keys: keys.map(|keys| &keys.joining) })
             .collect();
-        // What passes is no client's mistake: a worker that refuses it, or a partial that does not combine, is a worker's.
+        // A client's mistakes end here: a refusal by a worker, or a partial that does not combine, is the worker's fault.
         self.joins.check(&joined)?;
         let ask = self.ask(queries, &keys)?;
         let answered = self.runtime.block_on(self.ending.unless_ended(self.partials(&ask)))?;

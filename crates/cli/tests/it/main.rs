@@ -3,6 +3,7 @@
 mod cli;
 mod cluster;
 mod command;
+mod encodings;
 mod gpu;
 mod habits;
 mod load;

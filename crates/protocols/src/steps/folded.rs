@@ -52,7 +52,7 @@ const MAX_DROPPED_BITS: u32 = 8;
 const DROPPED_BITS: [u32; 5] = [0, 4, 5, 6, 7];
 /// What the probability of a failure must stay below, as log2, for bits to be dropped: it is an estimate.
 const DROPPING_FAILURE_LOG2: f64 = -80.0;
-/// What the bound for every database must stay below, as log2, where there is one beside the estimate.
+/// The largest bound for every database, as log2, that a shape is chosen with, where there is one beside the estimate.
 const WORST_FAILURE_LOG2: f64 = -40.0;
 /// The most columns of a first fold: the failure bound allows no more.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;

@@ -74,7 +74,7 @@ pub(crate) fn preferred<P>(
     best.map(|(_, candidate)| candidate)
 }
 
-/// What a candidate must pass.
+/// A check that a candidate must pass.
 type Check<P> = fn(&P) -> Result<(), ProtocolError>;
 
 /// The candidate that is preferred, of those that pass all `checks`, which are made in order.

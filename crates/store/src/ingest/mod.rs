@@ -158,7 +158,7 @@ impl Format {
         }
     }
 
-    /// Whether it has named columns.
+    /// Tests that files of this format have named columns.
     pub fn has_columns(self) -> bool {
         matches!(self, Self::Csv(_) | Self::Jsonl { .. } | Self::Parquet)
     }

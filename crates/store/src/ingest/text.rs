@@ -41,7 +41,7 @@ impl FromStr for Encoding {
     }
 }
 
-/// What is wrong with a text, and in which line.
+/// A fault of a text, and the line that has it.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {detail}")]
 pub(crate) struct Fault {
@@ -196,7 +196,8 @@ impl<R: Read> TextReader<R> {
                     Ok(text) => (text.len(), true),
                     Err(error) => (error.valid_up_to(), error.error_len().is_none()),
                 };
-                self.text.extend(self.raw.drain(..valid));
+                self.text.extend_from_slice(&self.raw[..valid]);
+                self.raw.drain(..valid);
                 match self.raw.first() {
                     Some(byte) if !is_cut || self.ended => {
                         let detail = format!(
@@ -231,16 +232,13 @@ impl<R: Read> TextReader<R> {
 
 impl<R: Read> Read for TextReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.given == self.text.len() && !buffer.is_empty() {
-            if let Some(Fault { line, detail }) = &self.fault {
-                return Err(Fault::error(*line, detail.clone()));
-            }
+        if self.given == self.text.len() && self.fault.is_none() && !buffer.is_empty() {
             self.fill()?;
-            if let (Some(Fault { line, detail }), true) = (&self.fault, self.text.is_empty()) {
-                return Err(Fault::error(*line, detail.clone()));
-            }
         }
         let left = &self.text[self.given..];
+        if let (true, Some(Fault { line, detail })) = (left.is_empty(), &self.fault) {
+            return Err(Fault::error(*line, detail.clone()));
+        }
         let count = left.len().min(buffer.len());
         buffer[..count].copy_from_slice(&left[..count]);
         self.given += count;
