@@ -116,11 +116,11 @@ test-system: tests-built web $(ENVIRONMENT)
 	$(PYTEST) $(T)
 
 # Parts of it, by the names that documents use.
-SYSTEM_TESTS = test-constant-time test-cuda-asan test-openapi test-deploy test-avx512 test-reference-client test-rtl check-cuda-pack
+SYSTEM_TESTS = test-constant-time test-constant-time-web test-cuda-asan test-openapi test-deploy test-avx512 test-reference-client test-rtl check-cuda-pack
 .PHONY: $(SYSTEM_TESTS)
 test-constant-time test-deploy test-avx512 test-rtl: $(ENVIRONMENT)
 	$(PYTEST) tests/system/$(subst -,_,$@).py
-test-cuda-asan test-openapi test-reference-client: tests-built $(ENVIRONMENT)
+test-constant-time-web test-cuda-asan test-openapi test-reference-client: tests-built $(ENVIRONMENT)
 	$(PYTEST) tests/system/$(subst -,_,$@).py
 check-cuda-pack: $(ENVIRONMENT)
 	$(PYTEST) tests/system/test_cuda_pack.py

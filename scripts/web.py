@@ -4,7 +4,8 @@
 
 usage: web.py [--check-reproducible | --vectors]
 
-Compiles the client to WebAssembly with 128-bit vectors, and keeps the module in target/web under the hash of its sources.
+Compiles the client to WebAssembly with 128-bit vectors, and keeps the module in target/web under the hash of its sources,
+beside the same module with the names of its functions, which the check of constant time reads.
 Takes rustup's target wasm32-unknown-unknown if it is there or can be added; otherwise builds the standard library from
 Debian's rustc-web, rust-web-src and lld-19.
 
@@ -20,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import debian
@@ -44,6 +46,8 @@ SOURCES = [
     ),
 ]
 MODULE = "spirea.wasm"
+# The same with the names of its functions.
+NAMED = "spirea-named.wasm"
 # What the package is made of besides.
 PACKAGE = [
     "LICENSE",
@@ -102,7 +106,7 @@ class Toolchain:
         )
 
     def compile(self, folder, *features):
-        """Compiles the client into a target folder; returns the module's file."""
+        """Compiles the client into a target folder; returns the module, with the names of its functions."""
         home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
         # Paths of this machine are in no file that others are to make too.
         remapped = [
@@ -136,7 +140,24 @@ class Toolchain:
         if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
             sys.exit("web: the client could not be compiled to WebAssembly; the compiler's message is above")
         say(f"compiled in {processor_seconds() - before:.0f} s of processor time")
-        return Path(folder) / TRIPLE / "wasm" / "spirea_wasm.wasm"
+        return (Path(folder) / TRIPLE / "wasm" / "spirea_wasm.wasm").read_bytes()
+
+
+def stripped(module):
+    """The module without its custom sections, which have names alone: what ships."""
+    kept, rest = bytearray(module[:8]), memoryview(module)[8:]
+    while rest:
+        length = place = 0
+        # LEB128: seven bits a byte, low ones first.
+        for place, byte in enumerate(rest[1:6]):
+            length |= (byte & 0x7F) << (7 * place)
+            if byte < 0x80:
+                break
+        end = 2 + place + length
+        if rest[0] != 0:
+            kept += rest[:end]
+        rest = rest[end:]
+    return bytes(kept)
 
 
 def files(names):
@@ -173,26 +194,27 @@ def vectors(toolchain):
         return
     say("compiling the module for test vectors")
     # The client's dependencies are compiled already.
-    file = toolchain.compile(KEPT / "build", "--features", "vectors")
+    compiled = toolchain.compile(KEPT / "build", "--features", "vectors")
     mark.unlink(missing_ok=True)
-    shutil.copy(file, made)
+    made.write_bytes(stripped(compiled))
     mark.write_text(digest)
 
 
 def module(toolchain):
-    """The compiled client's bytes, from what is kept or made now."""
+    """The folder with the compiled client, MODULE and NAMED, from what is kept or made now."""
     kept = KEPT / source(toolchain)
     if not (kept / MODULE).is_file():
         say(f"compiling the client to WebAssembly by {toolchain.name}")
-        made = toolchain.compile(KEPT / "build").read_bytes()
+        made = toolchain.compile(KEPT / "build")
         for other in KEPT.glob("?" * 32):
             shutil.rmtree(other)
         fresh = KEPT / "fresh"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)
-        (fresh / MODULE).write_bytes(made)
+        (fresh / MODULE).write_bytes(stripped(made))
+        (fresh / NAMED).write_bytes(made)
         fresh.rename(kept)
-    return (kept / MODULE).read_bytes()
+    return kept
 
 
 def check_node():
@@ -251,22 +273,28 @@ def check_size():
 
 def check_reproducible(toolchain, compiled):
     with tempfile.TemporaryDirectory(prefix="spirea-web-") as folder:
-        again = toolchain.compile(folder).read_bytes()
+        again = stripped(toolchain.compile(folder))
     if again != compiled:
         sys.exit(f"web: {MODULE} is not what was compiled before of the same sources")
     say("compiled again, the module has the same bytes")
 
 
+@contextmanager
+def alone():
+    """Keeps other processes from making the same: parts of the tests that need the package run side by side."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (KEPT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def main():
     if sys.argv[1:] not in ([], ["--check-reproducible"], ["--vectors"]):
         sys.exit(__doc__)
-    KEPT.mkdir(parents=True, exist_ok=True)
     check_node()
-    # Parts of the tests that need the package run side by side.
-    with (KEPT / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone():
         toolchain = Toolchain()
-        compiled = module(toolchain)
+        compiled = (module(toolchain) / MODULE).read_bytes()
         install()
         package(compiled)
         check_size()

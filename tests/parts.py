@@ -128,6 +128,13 @@ PARTS = [
         environment={"SPIREA": str(ROOT / "target/debug/spirea")},
     ),
     Part(
+        "constant-time-web",
+        "the WebAssembly module that ships, interpreted with its secrets marked",
+        [system("constant_time_web")],
+        needs=("environment", "rust-build", "web"),
+        environment={"SPIREA": str(ROOT / "target/debug/spirea")},
+    ),
+    Part(
         "python",
         "the Python package, installed as its users do",
         [system("package"), pytest("python/tests")],

@@ -1,8 +1,11 @@
 //! Where secrets begin and where they end, said in the code so that a test can follow them in between.
 //!
 //! Client code has no branch and no address that depends on a secret. `make test-constant-time` runs it under valgrind
-//! with every secret marked as undefined, and fails where one steers the program. In any other build these functions do
-//! nothing. (docs/constant-time.md)
+//! with every secret marked as undefined, and `make test-constant-time-web` interprets the WebAssembly module that ships; both
+//! fail where a secret steers the program. In any other build these functions do nothing. (docs/constant-time.md)
+
+/// The reason for which kept evaluation keys may steer the client.
+pub const DAMAGED_KEYS_ARE_DROPPED: &str = "kept evaluation keys that are damaged are dropped";
 
 /// A mask made of a secret, as a value that the compiler knows nothing of: where it can tell that one is all ones or
 /// zero, it puts a branch back in place of the arithmetic.
@@ -29,6 +32,12 @@ pub fn declassify<T: Copy>(value: T, why: &'static str) -> T {
         checked::declassify(&mut value, why);
         value
     };
+    #[cfg(target_arch = "wasm32")]
+    let value = {
+        let mut value = value;
+        declassified((&raw mut value).cast(), size_of::<T>(), why);
+        value
+    };
     let _ = why;
     value
 }
@@ -38,7 +47,17 @@ pub fn declassify<T: Copy>(value: T, why: &'static str) -> T {
 pub fn declassify_bytes(bytes: &mut [u8], why: &'static str) {
     #[cfg(feature = "memcheck")]
     checked::declassify(bytes, why);
+    #[cfg(target_arch = "wasm32")]
+    declassified(bytes.as_mut_ptr(), bytes.len(), why);
     let _ = (bytes, why);
+}
+
+/// Does nothing: the scan of the WebAssembly module that ships finds this call and ends the mark of `bytes` bytes there.
+/// The compiler must take the bytes for changed, so it cannot move their use before the call.
+#[cfg(target_arch = "wasm32")]
+#[inline(never)]
+fn declassified(start: *mut u8, bytes: usize, why: &'static str) {
+    std::hint::black_box((start, bytes, why));
 }
 
 #[cfg(feature = "memcheck")]

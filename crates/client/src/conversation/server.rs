@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_math::random::{NoEntropy, SecretRng};
+use spirea_math::secret::declassify_bytes;
 use spirea_protocols::Party;
 use spirea_protocols::hint_rows::HintRows;
 use spirea_wire::{
@@ -328,6 +329,7 @@ fn hexadecimal(hash: &[u8; 32]) -> String {
 fn request_id() -> Result<String, NoEntropy> {
     let mut bits = [0; 16];
     SecretRng::from_os()?.fill(&mut bits);
+    declassify_bytes(&mut bits, "the name of a request travels with it");
     Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -3,7 +3,7 @@
 use spirea_math::Ring;
 use spirea_math::random::{SecretRng, Seed};
 use spirea_math::sample::{LWE_NOISE, ternary};
-use spirea_math::secret::declassify;
+use spirea_math::secret::{DAMAGED_KEYS_ARE_DROPPED, declassify};
 use zeroize::Zeroizing;
 
 use super::{LatticeError, RingSet, SEED_BYTES};
@@ -46,7 +46,8 @@ impl RingSecret {
     pub fn from_bytes(set: RingSet, bytes: &[u8]) -> Result<Self, LatticeError> {
         // One branch, which goes the same way for every secret.
         let wrong = bytes.iter().fold(0, |wrong, &byte| wrong | 2u16.wrapping_sub(byte.into()) >> 15);
-        if bytes.len() != set.ring().degree() || wrong != 0 {
+        let wrong = declassify(wrong != 0, DAMAGED_KEYS_ARE_DROPPED);
+        if bytes.len() != set.ring().degree() || wrong {
             return Err(LatticeError { what: "secret", detail: "it is no ternary polynomial".into() });
         }
         let entries: Zeroizing<Vec<i32>> =

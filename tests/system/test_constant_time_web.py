@@ -1,0 +1,99 @@
+"""The WebAssembly module that ships, interpreted with its secrets marked: no branch, address or division depends on one.
+
+`conformance/taint` interprets it and carries its conversations to real servers. What is drawn and what is asked for is
+marked bit by bit. Marks that are kept must be found, and docs/constant-time.md must list what is declassified.
+"""
+
+import json
+import subprocess
+
+import pytest
+
+import web
+from system import reasons
+from system.programs import cargo, target_folder
+from system.reference_world import CHANGED, NAMES, ROWS, database, served, value
+
+KEYED = {"wanted": [{"keys": ["k17", "k1", "never"]}], "values": [[value(17), "17"], [*CHANGED.values()], "absent"]}
+ROWS_WANTED = {"wanted": [{"indices": [17, 2, ROWS]}], "values": [[value(17)], "absent", ["added"]]}
+BINS = {"wanted": [{"indices": [17, 1, 2]}, {"indices": [2]}], "values": [[value(17)], ["changed"], "dropped", "absent"]}
+# Evaluation keys are stored, and a second client goes on with them.
+RESUMED = {"wanted": KEYED["wanted"], "values": KEYED["values"] * 2, "resume": True}
+VISITS = {
+    **{f"{name}-keyed": (name, database(name, "keyed"), KEYED) for name in NAMES},
+    "hybrid-resumed": ("hybrid", "hybrid-keyed", RESUMED),
+    "simple-rows": ("simple", "simple-rows", ROWS_WANTED),
+    "dpf-xor-rows": ("dpf-xor", "dpf-xor-rows", ROWS_WANTED),
+    "dpf-xor-bins": ("dpf-xor", "dpf-xor-bins", BINS | {"fetch": True}),
+}
+# A hint; evaluation keys, and what is kept of them; two servers. Their kinds of tables have all the code of tables.
+SHORT = ("simple-keyed", "hybrid-resumed", "dpf-xor-keyed", "dpf-xor-rows", "dpf-xor-bins")
+# The quickest, in which marks are kept.
+QUICK = ("dpf-xor-keyed", "dpf-xor-rows", "dpf-xor-bins")
+
+
+@pytest.fixture(scope="module")
+def world(spirea, tmp_path_factory):
+    with served(spirea, tmp_path_factory.mktemp("taint")) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def interpreter():
+    """The command that interprets the module. With features of the whole workspace nothing is compiled again."""
+    cargo("build", "--locked", "--workspace", "--bin", "taint")
+    with web.alone():
+        folder = web.module(web.Toolchain())
+    return [target_folder() / "debug/taint", folder / web.MODULE, folder / web.NAMED]
+
+
+@pytest.fixture(scope="module")
+def visit(world, interpreter):
+    """Makes a visit of a name; returns what was found, once its values are right."""
+
+    def make(name, **more):
+        protocol, table, plan = VISITS[name]
+        given = {key: part for key, part in plan.items() if key != "values"}
+        plan_text = json.dumps({"addresses": world.urls(protocol), "database": table, **given, **more})
+        done = subprocess.run([*interpreter, plan_text], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        assert said["values"] == plan["values"]
+        return said
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def outcomes(visit, side_by_side):
+    """The chosen visits, side by side."""
+    return side_by_side("test_no_secret_steers_the_module_that_ships", "name", visit)
+
+
+def shown(found):
+    return "\n".join(f"{place['what']}, at byte {place['offset']}: {' < '.join(place['calls'])}" for place in found)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in SHORT else pytest.mark.full) for name in VISITS])
+def test_no_secret_steers_the_module_that_ships(outcomes, name):
+    said = outcomes[name].result()
+    assert not said["found"], shown(said["found"])
+    listed = reasons.listed(reasons.PROTOCOLS) | reasons.listed(reasons.SESSION)
+    missing = set(said["reasons"]) - listed
+    assert not missing, f"docs/constant-time.md leaves out {sorted(missing)}"
+    print(f"{name}: {said['instructions']:,} instructions, {said['selects']} places where `select` has a secret condition")
+
+
+def test_documented_reasons_of_a_session_are_all_there_are(outcomes):
+    if not set(SHORT) <= outcomes.keys():
+        pytest.skip("only some visits were chosen, and each has reasons of its own")
+    found = set().union(*(future.result()["reasons"] for future in outcomes.values()))
+    unfound = reasons.listed(reasons.SESSION) - found
+    assert not unfound, f"docs/constant-time.md has besides {sorted(unfound)}"
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_mark_that_is_kept_is_found(visit, name):
+    """What a reason excuses steers the module: without it, the place is found."""
+    for reason in visit(name)["reasons"]:
+        assert visit(name, keep=reason)["found"], f"nothing was found without '{reason}'"
