@@ -42,7 +42,7 @@ check:
 .PHONY: test-all
 test-all:
 	CI_FULL=1 $(MAKE) test
-	$(MAKE) torture check-whole-cuda-pack check-web rtl ive
+	$(MAKE) torture check-whole-cuda-pack check-web timing-web rtl ive
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda --package spirea-cluster \
 		--package spirea-server
 	SPIREA_CONFORMANCE=long CI_FULL=1 $(MAKE) test-constant-time test-cuda-asan
@@ -136,7 +136,7 @@ test-python: tests-built $(ENVIRONMENT)
 
 # The package for JavaScript and the demo page, compiled where it is not kept: docs/browser.md. Its tests in Chromium without a
 # window and in Node; CI_FULL=1 is their long form. And what look-ups take in Chromium, as JSON.
-.PHONY: web check-web test-web bench-web
+.PHONY: web check-web test-web bench-web timing-web
 web: | check-rust
 	CARGO="$(CARGO)" python3 scripts/web.py
 
@@ -146,6 +146,11 @@ check-web: | check-rust
 test-web: tests-built
 	CARGO="$(CARGO)" python3 scripts/web.py --vectors
 	cd clients/ts && SPIREA="$(CURDIR)/target/debug/spirea" npm test
+
+# Whether times of the client's primitives in Node depend on secrets: figures that nothing holds to a limit.
+timing-web: | check-rust
+	CARGO="$(CARGO)" python3 scripts/web.py --timing
+	cd clients/ts && npm run --silent timing
 
 bench-web: demo-build
 	@CARGO="$(CARGO)" python3 scripts/web.py >&2

@@ -2,7 +2,7 @@
 """Builds the package for JavaScript with the demo page: clients/ts/dist, and a copy in target/share/spirea/web, where
 `spirea serve --demo` looks for it.
 
-usage: web.py [--check-reproducible | --vectors]
+usage: web.py [--check-reproducible | --timing | --vectors]
 
 Compiles the client to WebAssembly with 128-bit vectors, and keeps the module in target/web under the hash of its sources,
 beside the same module with the names of its functions, which the check of constant time reads.
@@ -10,7 +10,8 @@ Takes rustup's target wasm32-unknown-unknown if it is there or can be added; oth
 Debian's rustc-web, rust-web-src and lld-19.
 
 With --check-reproducible it compiles the client again in a fresh folder, and both modules must have the same bytes. With
---vectors it also makes target/web/vectors.wasm: the client with one more export, which computes the vectors of tests.
+--vectors it also makes target/web/vectors.wasm: the client with one more export, which computes the vectors of tests. With
+--timing it makes target/web/timing.wasm, whose exports run the client's primitives.
 """
 
 import fcntl
@@ -187,14 +188,14 @@ def source(toolchain):
     return hash_of(toolchain.version.encode(), *parts)
 
 
-def vectors(toolchain):
-    """The module that computes vectors, from what is kept or made now."""
-    made, mark, digest = KEPT / "vectors.wasm", KEPT / "vectors", source(toolchain)
+def for_tests(toolchain, feature):
+    """Makes the module with a feature for tests, if it is not kept."""
+    made, mark, digest = KEPT / f"{feature}.wasm", KEPT / feature, source(toolchain)
     if made.is_file() and mark.is_file() and mark.read_text() == digest:
         return
-    say("compiling the module for test vectors")
+    say(f"compiling the module with {feature}")
     # The client's dependencies are compiled already.
-    compiled = toolchain.compile(KEPT / "build", "--features", "vectors")
+    compiled = toolchain.compile(KEPT / "build", "--features", feature)
     mark.unlink(missing_ok=True)
     made.write_bytes(stripped(compiled))
     mark.write_text(digest)
@@ -289,7 +290,7 @@ def alone():
 
 
 def main():
-    if sys.argv[1:] not in ([], ["--check-reproducible"], ["--vectors"]):
+    if sys.argv[1:] not in ([], ["--check-reproducible"], ["--timing"], ["--vectors"]):
         sys.exit(__doc__)
     check_node()
     with alone():
@@ -300,8 +301,8 @@ def main():
         check_size()
         if sys.argv[1:] == ["--check-reproducible"]:
             check_reproducible(toolchain, compiled)
-        if sys.argv[1:] == ["--vectors"]:
-            vectors(toolchain)
+        if sys.argv[1:] in (["--timing"], ["--vectors"]):
+            for_tests(toolchain, sys.argv[1].removeprefix("--"))
 
 
 if __name__ == "__main__":

@@ -52,8 +52,10 @@ def system(*modules):
     return pytest(*(f"tests/system/test_{module}.py" for module in modules))
 
 
+# Features that only builds for tests have.
+FEATURES = "spirea-constant-time/memcheck,spirea-wasm/timing,spirea-wasm/vectors"
 # Of a lint, only the full form looks at tests and examples too.
-TARGETS = ["--all-targets", "--features", "spirea-constant-time/memcheck,spirea-wasm/vectors"] if FULL else []
+TARGETS = ["--all-targets", "--features", FEATURES] if FULL else []
 # Without a change in these, clippy says what it said of the base commit, which passed.
 RUST = (
     "Cargo.lock",

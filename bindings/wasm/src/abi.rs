@@ -105,6 +105,27 @@ extern "C" fn describe() {
     with(Shim::describe);
 }
 
+/// Puts [`crate::timing::names`] into the output.
+#[cfg(feature = "timing")]
+#[unsafe(no_mangle)]
+extern "C" fn primitives() {
+    with(|shim| shim.output.write(&crate::timing::names(), &[]));
+}
+
+/// See [`crate::timing::prepare`].
+#[cfg(feature = "timing")]
+#[unsafe(no_mangle)]
+extern "C" fn prepare(primitive: usize, input: u64) {
+    crate::timing::prepare(primitive, input);
+}
+
+/// See [`crate::timing::run`].
+#[cfg(feature = "timing")]
+#[unsafe(no_mangle)]
+extern "C" fn run() {
+    crate::timing::run();
+}
+
 /// See [`crate::vectors::compute`].
 #[cfg(feature = "vectors")]
 #[unsafe(no_mangle)]

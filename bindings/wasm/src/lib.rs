@@ -13,5 +13,7 @@ mod environment;
 mod errors;
 mod message;
 mod shim;
+#[cfg(feature = "timing")]
+mod timing;
 #[cfg(feature = "vectors")]
 mod vectors;

@@ -12,13 +12,15 @@ export const CLIENT = join(ROOT, "clients", "ts");
 export const FULL = process.env["CI_FULL"] === "1";
 
 const TARGET = resolve(process.env["CARGO_TARGET_DIR"] ?? join(ROOT, "target"));
+/** The folder with the modules for tests; screenshots go there too. */
+export const WEB = resolve(process.env["SPIREA_WEB"] ?? join(TARGET, "web"));
 
 export interface Machine {
   /** The program `spirea`. */
   spirea: string;
   /** Chromium, or undefined: the tests in a browser are skipped then. */
   chromium: string | undefined;
-  /** The folder with the module for test vectors; screenshots go there too. */
+  /** {@link WEB}. */
   web: string;
   /** The folder of the demo page. */
   demo: string;
@@ -33,10 +35,9 @@ export function machine(): Machine {
   const spirea = resolve(process.env["SPIREA"] ?? join(TARGET, "debug", "spirea"));
   need(spirea, "build the program (cargo build --locked --package spirea-cli), or set SPIREA to its path");
   need(join(CLIENT, "dist", "browser.js"), "build the package (python3 scripts/web.py)");
-  const web = resolve(process.env["SPIREA_WEB"] ?? join(TARGET, "web"));
-  const demo = join(web, "..", "share", "spirea", "web");
+  const demo = join(WEB, "..", "share", "spirea", "web");
   need(join(demo, "demo.js"), "build the demo page (python3 scripts/web.py)");
-  return { spirea, chromium: findChromium(), web, demo };
+  return { spirea, chromium: findChromium(), web: WEB, demo };
 }
 
 /** @throws Missing: there is no such file; names the remedy. */
