@@ -17,10 +17,13 @@ from system.reference_world import CHANGED, NAMES, ROWS, database, served, value
 KEYED = {"wanted": [{"keys": ["k17", "k1", "never"]}], "values": [[value(17), "17"], [*CHANGED.values()], "absent"]}
 ROWS_WANTED = {"wanted": [{"indices": [17, 2, ROWS]}], "values": [[value(17)], "absent", ["added"]]}
 BINS = {"wanted": [{"indices": [17, 1, 2]}, {"indices": [2]}], "values": [[value(17)], ["changed"], "dropped", "absent"]}
+# More than one unit of `onion`'s: a table of one needs no keys.
+LARGE = {"wanted": [{"indices": [170, 3]}], "values": [["170 " * 75], ["3 " * 75]]}
 # Evaluation keys are stored, and a second client goes on with them.
 RESUMED = {"wanted": KEYED["wanted"], "values": KEYED["values"] * 2, "resume": True}
 VISITS = {
-    **{f"{name}-keyed": (name, database(name, "keyed"), KEYED) for name in NAMES},
+    **{f"{name}-keyed": (name, database(name, "keyed"), KEYED) for name in NAMES if name != "onion"},
+    "onion-large": ("onion", "onion-large", LARGE),
     "hybrid-resumed": ("hybrid", "hybrid-keyed", RESUMED),
     "simple-rows": ("simple", "simple-rows", ROWS_WANTED),
     "dpf-xor-rows": ("dpf-xor", "dpf-xor-rows", ROWS_WANTED),
@@ -39,6 +42,16 @@ def world(spirea, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def large(world):
+    """The address of a server of a table with several units."""
+    tables = world.tables
+    tables.write("large.csv", "\n".join(["note", *(f"{row} " * 75 for row in range(200))]) + "\n")
+    tables.run("build", "--input", "large.csv", "--value", "note", "--protocol", "onion", "--out", "onion-large")
+    with tables.serving("onion-large") as urls:
+        yield urls
+
+
+@pytest.fixture(scope="module")
 def interpreter():
     """The command that interprets the module. With features of the whole workspace nothing is compiled again."""
     cargo("build", "--locked", "--workspace", "--bin", "taint")
@@ -48,13 +61,14 @@ def interpreter():
 
 
 @pytest.fixture(scope="module")
-def visit(world, interpreter):
+def visit(world, large, interpreter):
     """Makes a visit of a name; returns what was found, once its values are right."""
 
     def make(name, **more):
         protocol, table, plan = VISITS[name]
         given = {key: part for key, part in plan.items() if key != "values"}
-        plan_text = json.dumps({"addresses": world.urls(protocol), "database": table, **given, **more})
+        urls = large if plan is LARGE else world.urls(protocol)
+        plan_text = json.dumps({"addresses": urls, "database": table, **given, **more})
         done = subprocess.run([*interpreter, plan_text], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         said = json.loads(done.stdout)
