@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import operator
 import os
 import threading
 import time
@@ -16,6 +15,7 @@ from ._frames import joined, keys_of_column
 from ._progress import Progress, reporting
 from ._records import Costs, Fetched, Records, fetched_of, records_of
 from ._server import Server, ServerProcess
+from ._text import Key, bytes_of_key, whole
 from .errors import OptionError, RefusedError, StoppedError, UnreachableError
 
 if TYPE_CHECKING:
@@ -27,33 +27,13 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _Frame = TypeVar("_Frame")
 Address: TypeAlias = "str | Server | ServerProcess"
-Key: TypeAlias = "str | bytes | SupportsIndex"
-"""Integers, numpy's too, are looked up by their text."""
 
 _PAUSE = 0.1
 _UNAVAILABLE = 503
 
 
-def _whole(value: object) -> int | None:
-    """An integer of Python or numpy, which a truth value is not; `None` for anything else."""
-    try:
-        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-
-
-def _key(key: Key) -> bytes:
-    if isinstance(key, bytes):
-        return key
-    if isinstance(key, str):
-        return key.encode()
-    if (number := _whole(key)) is not None:
-        return str(number).encode()
-    raise OptionError(f"a key is text, bytes or an integer, not {type(key).__name__}")
-
-
 def _index(index: SupportsIndex) -> int:
-    if (number := _whole(index)) is None:
+    if (number := whole(index)) is None:
         raise OptionError(f"an index is an integer, not {type(index).__name__}")
     if not 0 <= number < 1 << 64:
         raise OptionError("an index is from 0 up to the number of rows")
@@ -230,7 +210,7 @@ class Client(_Connection):
 
     def get_many(self, keys: Iterable[Key]) -> Records:
         """The values of keys, a query for each, in as few requests as they fit."""
-        return self._records(self._waited(self._core.look_up_keys([_key(key) for key in keys])))
+        return self._records(self._waited(self._core.look_up_keys([bytes_of_key(key) for key in keys])))
 
     def get_index(self, index: SupportsIndex) -> Record | None:
         """The value at an index, from 0; `None` for a row that was deleted."""
@@ -243,7 +223,7 @@ class Client(_Connection):
     def fetch(self, keys: Iterable[Key]) -> Fetched:
         """What one query brings of the values of keys, for the work of one look-up: a value of each of the table's bins,
         however many keys there are, even none. What is dropped is `DROPPED`. Servers see the same of every fetch."""
-        return self._fetched(self._waited(self._core.fetch_keys([_key(key) for key in keys])))
+        return self._fetched(self._waited(self._core.fetch_keys([bytes_of_key(key) for key in keys])))
 
     def fetch_indices(self, indices: Iterable[SupportsIndex]) -> Fetched:
         """The same of the values at indices."""
@@ -297,7 +277,7 @@ class AsyncClient(_Connection):
 
     async def get_many(self, keys: Iterable[Key]) -> Records:
         """As `Client.get_many`."""
-        wanted = [_key(key) for key in keys]
+        wanted = [bytes_of_key(key) for key in keys]
         async with self._turn:
             return self._records(await self._done(self._core.look_up_keys(wanted)))
 
@@ -313,7 +293,7 @@ class AsyncClient(_Connection):
 
     async def fetch(self, keys: Iterable[Key]) -> Fetched:
         """As `Client.fetch`."""
-        wanted = [_key(key) for key in keys]
+        wanted = [bytes_of_key(key) for key in keys]
         async with self._turn:
             return self._fetched(await self._done(self._core.fetch_keys(wanted)))
 

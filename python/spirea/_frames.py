@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .errors import OptionError
 
 if TYPE_CHECKING:
-    from ._client import Key
     from ._records import Records
+    from ._text import Key
 
 _Frame = TypeVar("_Frame")
 

@@ -48,7 +48,9 @@ def source_of(
                 "an array has no named columns: leave key and value away, the table is by position; or give columns by "
                 'their names, such as {"key": keys, "value": array}'
             )
-        return _rows_of_array(numpy, table), []
+        if table.dtype.kind not in "UT":
+            return _rows_of_array(numpy, table), []
+        table, wanted = _column_of_text(table), ["value"]
     if not hasattr(table, "__arrow_c_stream__"):
         raise OptionError(
             f"a {name} is no table: give a data frame of pandas or polars, a pyarrow table, a numpy array, a mapping of "
@@ -107,8 +109,12 @@ def _with_columns(table: Any) -> Any:
     module = type(table).__module__.partition(".")[0]
     if module in ("pandas", "polars") and hasattr(table, "to_frame") and not hasattr(table, "columns"):
         return table.to_frame("value") if module == "pandas" else table.alias("value").to_frame()
-    if module == "polars" and hasattr(table, "collect"):
-        return table.collect()
+    if module == "polars":
+        import polars
+
+        table = table.collect() if hasattr(table, "collect") else table
+        # polars exports columns that have nulls alone in a form that others do not read.
+        return table.cast({polars.Null: polars.String}) if hasattr(table, "cast") else table
     if hasattr(table, "__arrow_c_stream__"):
         return table
     if isinstance(table, Mapping):
@@ -147,11 +153,22 @@ def _pyarrow(what: str) -> Any:
 
 def _column(pyarrow: Any, column: Any) -> Any:
     numpy = sys.modules.get("numpy")
-    if numpy is None or not isinstance(column, numpy.ndarray) or column.ndim == 1:
+    if numpy is None or not isinstance(column, numpy.ndarray):
+        return column
+    # pyarrow has numbers of the machine's byte order alone.
+    column = column.astype(column.dtype.newbyteorder("="), copy=False)
+    if column.ndim == 1:
         return column
     if column.ndim != 2 or column.dtype.hasobject:
         raise TableError(f"a column of {column.ndim} dimensions of type {column.dtype}: reshape it to two, of numbers")
     return pyarrow.FixedSizeListArray.from_arrays(numpy.ascontiguousarray(column).reshape(-1), column.shape[1])
+
+
+def _column_of_text(array: Any) -> Any:
+    if array.ndim != 1:
+        raise TableError(f"the array has text in {array.ndim} dimensions; give a column, or a data frame")
+    pyarrow = _pyarrow("an array of text")
+    return pyarrow.table({"value": pyarrow.array(array.tolist(), pyarrow.string())})
 
 
 def _rows_of_array(numpy: Any, array: Any) -> _spirea.Source:
@@ -164,9 +181,8 @@ def _rows_of_array(numpy: Any, array: Any) -> _spirea.Source:
         )
     if array.dtype.names is not None:
         raise TableError("the array has named fields; give a plain array, or a data frame")
-    if array.dtype.kind in "UT":
-        raise TableError("the array holds text; give its bytes (numpy.char.encode), or a data frame")
-    array = numpy.ascontiguousarray(array)
+    # Numbers are stored with their lowest byte first.
+    array = numpy.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     row_bytes = array.dtype.itemsize * (array.shape[1] if array.ndim == 2 else 1)
     if row_bytes == 0:
         raise TableError("the array's rows have no bytes")

@@ -4,8 +4,11 @@ import { type ConnectOptions, settings } from "./options.js";
 import { type Ears, type Platform, type Port, provided } from "./platform.js";
 import { Value } from "./value.js";
 
-/** A key: text, which is taken as UTF-8, or bytes; in a table without keys, an index. */
-export type Key = string | Uint8Array | number;
+/**
+ * A key: text, which is taken as UTF-8; bytes; or an integer as a bigint, a truth value or a moment, which are asked for by their
+ * one text (docs/tables.md, "Types"). In a table without keys, an index.
+ */
+export type Key = string | Uint8Array | bigint | boolean | Date | number;
 
 /** What ends a look-up. */
 export interface LookUpOptions {
@@ -244,9 +247,21 @@ function wanted(keys: readonly Key[]): Wanted {
     throw new SpireaError("bad-request", "an index is a whole number of at least 0");
   }
   const bytes = (key: Key) => {
-    if (typeof key === "string") return new TextEncoder().encode(key);
     if (key instanceof Uint8Array) return key.slice();
-    throw new SpireaError("bad-request", "a key is a string or a Uint8Array, an index is a number, and all are alike");
+    const text = textOf(key);
+    if (text !== undefined) return new TextEncoder().encode(text);
+    const kinds = "a string, a Uint8Array, a bigint, a boolean or a Date up to the year 9999";
+    throw new SpireaError("bad-request", `a key is ${kinds}, an index is a number, and all are alike`);
   };
   return { keys: keys.map(bytes) };
+}
+
+/** The one text of a key; `undefined` if it has none. */
+function textOf(key: Key): string | undefined {
+  if (typeof key === "string") return key;
+  if (typeof key === "bigint" || typeof key === "boolean") return String(key);
+  if (!(key instanceof Date) || Number.isNaN(key.getTime())) return undefined;
+  // Zeros at the end of a fraction belong to no text.
+  const text = key.toISOString().replace(/\.?0*Z$/, "Z");
+  return /^\d{4}-/.test(text) ? text : undefined;
 }

@@ -120,6 +120,22 @@ describe.for(RUNTIMES)("$where", ({ among, test }) => {
     expect(await get(runtime, "key-7")).toEqual(value(7));
   });
 
+  test("a key that is no text is asked for by its one text", async ({ runtime, spirea }) => {
+    const moment = new Date("2024-05-01T14:34:56.500+02:00");
+    const keys = [new Date(0), moment, 18446744073709551615n, -7n, true];
+    const texts = ["1970-01-01T00:00:00Z", "2024-05-01T12:34:56.5Z", "18446744073709551615", "-7", "true"];
+    const table = `typed-${runtime.name}.csv`;
+    await writeFile(spirea.path(table), ["k,v", ...texts.map((text, i) => `${text},${i}`), ""].join("\n"));
+    const snapshot = spirea.path(`typed-${runtime.name}`);
+    await spirea.run("build", "--input", table, "--key", "k", "--value", "v", "--name", "typed", "--out", snapshot);
+    await using server = await Server.start(spirea, snapshot);
+    await connect(runtime, server.url, "typed");
+    expect(done(await runtime.call("lookUp", "client", keys)).values).toEqual(texts.map((_, i) => [String(i)]));
+    for (const key of [new Date(NaN), new Date(8.64e15), 1.5]) {
+      failed(await runtime.call("lookUp", "client", [key]), "bad-request");
+    }
+  });
+
   test("a table without keys is asked by index", async ({ runtime, spirea }) => {
     const snapshot = spirea.path(`rows-${runtime.name}`);
     await spirea.run("build", "--input", "table.csv", "--value", "value", "--name", "rows", "--out", snapshot);

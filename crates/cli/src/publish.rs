@@ -208,13 +208,18 @@ fn describe(record: &VersionRecord) -> String {
         TableKind::Index => "rows",
         TableKind::Keyword => "values",
     };
+    let count = match record.values {
+        Some(values) => format!("{values} {what}"),
+        // An earlier release did not count them.
+        None => format!("{} {what} in the base", table.entries),
+    };
     let delta = record.delta.as_ref().map_or("no changes".into(), |delta| {
         let manifest = delta.manifest();
         let (count, size) = (manifest.table.entries, bytes(manifest.protocol.matrix_bytes()));
         format!("{count} changed in a delta of {size}")
     });
     let signed = record.signature.as_ref().map_or("not signed".into(), |by| format!("signed by {}", by.key));
-    format!("number {}, {} {what}, {delta}, {signed}", record.sequence, table.entries)
+    format!("number {}, {count}, {delta}, {signed}", record.sequence)
 }
 
 /// Versions of a repository, each in two lines.

@@ -14,13 +14,15 @@ pub struct Served {
     base: Arc<Database>,
     delta: Option<Arc<Database>>,
     signature: Option<Arc<Signature>>,
+    values: Option<u64>,
     lane: Lane,
 }
 
 impl From<Database> for Served {
     fn from(base: Database) -> Self {
-        let version = base.identity().version;
-        Self { version, base: Arc::new(base), delta: None, signature: None, lane: Lane::default() }
+        let (version, values) = (base.identity().version, base.identity().table.entries);
+        let base = Arc::new(base);
+        Self { version, base, delta: None, signature: None, values: Some(values), lane: Lane::default() }
     }
 }
 
@@ -44,12 +46,23 @@ impl Served {
         }
         let version =
             delta::version(base.identity().version, delta.as_ref().map(|delta| delta.identity().version));
-        Ok(Self { version, base, delta, signature: None, lane: Lane::default() })
+        let values = delta.is_none().then_some(base.identity().table.entries);
+        Ok(Self { version, base, delta, signature: None, values, lane: Lane::default() })
     }
 
     /// The same, with the operator's signature.
     pub fn signed(self, signature: Option<Signature>) -> Self {
         Self { signature: signature.map(Arc::new), ..self }
+    }
+
+    /// The same, with the number of values that base and delta have together, if it is known.
+    pub fn with_values(self, values: Option<u64>) -> Self {
+        Self { values: values.or(self.values), ..self }
+    }
+
+    /// Values that base and delta have together, or rows of a table by position; none if nobody has counted them.
+    pub fn values(&self) -> Option<u64> {
+        self.values
     }
 
     /// The operator's signature, if there is one.

@@ -10,6 +10,14 @@ def _soon(monkeypatch):
     monkeypatch.setattr("spirea.cluster.program._LEAST_PAUSE", 0.01)
 
 
+@pytest.fixture
+def controller():
+    """A controller that has only what a test gives it; nothing of Ray runs. The full form alone has Ray."""
+    from spirea.cluster.controller import Controller
+
+    return Controller.__new__(Controller)
+
+
 @pytest.fixture(scope="module")
 def nodes():
     """Ray: a head without room for workers, and nodes with room."""

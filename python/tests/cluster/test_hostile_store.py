@@ -14,7 +14,6 @@ import work_bed
 
 import spirea
 from spirea.cluster import command, config, files
-from spirea.cluster.controller import Controller
 from spirea.cluster.files import MANIFEST, Folder, Wanted, fetch, upload
 from spirea.cluster.gateway import Gateway
 from spirea.cluster.state import State
@@ -78,11 +77,13 @@ def test_a_file_that_no_snapshot_has_is_not_copied(keyed, tmp_path):
     assert not (tmp_path / "store" / "id_rsa").exists()
 
 
-def test_a_store_that_names_a_path_first_has_nothing_written_by_the_controller(hostile, keyed, tmp_path, monkeypatch):
+@pytest.mark.full
+def test_a_store_that_names_a_path_first_has_nothing_written_by_the_controller(
+    controller, hostile, keyed, tmp_path, monkeypatch
+):
     whole = (Path(os.fspath(keyed)) / MANIFEST).read_bytes()
     said = iter([json.dumps({"blake3": "../../evil"}).encode()])
     monkeypatch.setattr(Folder, "read", lambda self, name: next(said, whole))
-    controller = Controller.__new__(Controller)
     controller._config, controller._folder = conf(tmp_path), tmp_path / "state"
     controller._state, controller._lock, controller._keep = State(), threading.RLock(), lambda: None
     with pytest.raises(spirea.ClusterError):
@@ -90,8 +91,8 @@ def test_a_store_that_names_a_path_first_has_nothing_written_by_the_controller(h
     assert not (tmp_path / "evil").exists() and not list(tmp_path.glob("state/**/*.json"))
 
 
-def test_the_controller_takes_the_published_version_only(keyed, other, tmp_path):
-    controller = Controller.__new__(Controller)
+@pytest.mark.full
+def test_the_controller_takes_the_published_version_only(controller, keyed, other, tmp_path):
     controller._config, controller._folder = conf(tmp_path), tmp_path / "state"
     controller._state, controller._lock, controller._keep = State(), threading.RLock(), lambda: None
     with pytest.raises(spirea.ClusterError, match=other.version[:16]):

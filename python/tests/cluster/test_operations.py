@@ -14,7 +14,6 @@ from cryptography import x509
 
 import spirea
 from spirea.cluster import authority, command, config, files, pages, rows
-from spirea.cluster.controller import Controller
 from spirea.cluster.files import Folder
 from spirea.cluster.state import State
 
@@ -118,8 +117,8 @@ class Hands:
         self.given[number] = certificate
 
 
-def test_a_request_that_cannot_be_signed_keeps_no_other_worker_waiting(tmp_path):
-    controller = Controller.__new__(Controller)
+@pytest.mark.full
+def test_a_request_that_cannot_be_signed_keeps_no_other_worker_waiting(controller, tmp_path):
     controller._hands = Hands()
     controller._authorities = {role: authority.Authority(tmp_path, role) for role in authority.ROLES}
     controller._config = config.Config("library", "/store", "/state", "/work", (config.Database("a", "/a", 1),))
@@ -131,8 +130,8 @@ def test_a_request_that_cannot_be_signed_keeps_no_other_worker_waiting(tmp_path)
     assert str(name.value) == "10.0.0.1"
 
 
-def test_the_state_is_its_owners_alone(tmp_path):
-    controller = Controller.__new__(Controller)
+@pytest.mark.full
+def test_the_state_is_its_owners_alone(controller, tmp_path):
     controller._kept, controller._text, controller._state = tmp_path / "state.json", "", State(next_number=1)
     before = os.umask(0)
     try:

@@ -93,7 +93,7 @@ impl Library {
         let base = database(&version.base)?;
         let delta = version.delta.as_ref().map(database).transpose()?;
         let served = Served::new(base, delta).map_err(|error| error.to_string())?;
-        Ok(served.signed(version.signature.clone()))
+        Ok(served.signed(version.signature.clone()).with_values(version.values))
     }
 
     /// Gives a device up that failed, and opens elsewhere what was on it.

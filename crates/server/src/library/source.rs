@@ -39,7 +39,7 @@ impl Source {
         if !Repository::is_one(folder) {
             let base = Snapshot::open(folder)?;
             let signature = base.signature()?;
-            return Ok(Self::Snapshot(Box::new(Version { base, delta: None, signature })));
+            return Ok(Self::Snapshot(Box::new(Version { base, delta: None, signature, values: None })));
         }
         let key = signing_key.map(|file| signer_of(file, folder)).transpose()?;
         // As many as the engine keeps.
@@ -87,11 +87,13 @@ pub(crate) struct Version {
     pub base: Snapshot,
     pub delta: Option<Snapshot>,
     pub signature: Option<Signature>,
+    /// Values that base and delta have together, if anybody has counted them.
+    pub values: Option<u64>,
 }
 
 impl From<VersionRecord> for Version {
-    fn from(VersionRecord { base, delta, signature, .. }: VersionRecord) -> Self {
-        Self { base, delta, signature }
+    fn from(VersionRecord { base, delta, values, signature, .. }: VersionRecord) -> Self {
+        Self { base, delta, values, signature }
     }
 }
 

@@ -87,7 +87,7 @@ fn describe(status: &Status) -> Value {
             if let [newest, ..] = &versions[..] {
                 let identity = newest.base().identity();
                 described["protocol"] = json!(identity.params.name());
-                described["entries"] = json!(identity.table.entries);
+                described["entries"] = json!(newest.values().unwrap_or(identity.table.entries));
                 described["changes"] =
                     json!(newest.delta().map_or(0, |delta| delta.identity().table.entries));
             }

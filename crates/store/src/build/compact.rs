@@ -11,7 +11,7 @@
 //! Records with inclusion proofs are always made anew: a record that changes is part of the proofs of all records under
 //! its root, so that a few changes touch nearly all proofs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -76,16 +76,7 @@ impl Edits {
             return Ok(None);
         }
         let boundaries = table.boundaries();
-        let mut touched = BTreeMap::<u64, Vec<(&[u8], Change<'_>)>>::new();
-        for (key, change) in changes.iter() {
-            let record = match &table.places {
-                Some(places) => {
-                    boundaries.of_place(EntryPlace::new(places, &KeyHash::new(&table.salt, key).tag))
-                }
-                None => boundaries.of_row(row_of(key)),
-            };
-            touched.entry(record).or_default().push((key, change));
-        }
+        let touched = by_record(table, changes.iter());
         if touched.len() as u64 * STAYING > table.records {
             return Ok(None);
         }
@@ -174,6 +165,61 @@ impl Edits {
         self.statistics.entry_bytes += framed(bytes) as u64;
         self.statistics.longest_value_bytes = self.statistics.longest_value_bytes.max(bytes as u64);
     }
+}
+
+/// Changes by the record of the base that has their key.
+fn by_record<'c>(
+    table: &Table,
+    changes: impl Iterator<Item = (&'c [u8], Change<'c>)>,
+) -> BTreeMap<u64, Vec<(&'c [u8], Change<'c>)>> {
+    let boundaries = table.boundaries();
+    let mut touched = BTreeMap::<_, Vec<_>>::new();
+    for (key, change) in changes {
+        let record = match &table.places {
+            Some(places) => boundaries.of_place(EntryPlace::new(places, &KeyHash::new(&table.salt, key).tag)),
+            None => boundaries.of_row(row_of(key)),
+        };
+        touched.entry(record).or_default().push((key, change));
+    }
+    touched
+}
+
+/// Values that `base` has with the changes `before` and then `changes`; `values` of them with `before` alone. Rows of a table by
+/// position count even where they have no value.
+///
+/// # Errors
+/// [`StoreError::Damaged`] if a record that they touch cannot be read, [`StoreError::Io`].
+pub(crate) fn values_with(
+    base: &Snapshot,
+    values: u64,
+    before: &Changes,
+    changes: &Changes,
+) -> Result<u64, StoreError> {
+    let table = &base.manifest().table;
+    if table.kind == TableKind::Index {
+        return Ok(values.max(changes.rows_of(table)));
+    }
+    let is_put = |change: &Change<'_>| matches!(change, Change::Put(_));
+    let (mut gained, mut lost) = (0, 0);
+    let mut count = |was_there, change: &Change<'_>| match (was_there, is_put(change)) {
+        (false, true) => gained += 1,
+        (true, false) => lost += 1,
+        _ => {}
+    };
+    let (again, anew): (Vec<_>, Vec<_>) = changes.iter().partition(|(key, _)| before.get(key).is_some());
+    for (key, change) in &again {
+        count(before.get(key).is_some_and(|change| is_put(&change)), change);
+    }
+    let mut file = RecordFile::open(base.manifest().protocol.stored(), &base.matrix_path())?;
+    for (index, changes) in by_record(table, anew.into_iter()) {
+        let record = file.read(index)?;
+        let tags = entries(unseal(base, index, &record)?).map(|entry| entry.map(|(tag, _)| *tag));
+        let tags = tags.collect::<Result<HashSet<_>, _>>()?;
+        for (key, change) in &changes {
+            count(tags.contains(&KeyHash::new(&table.salt, key).tag), change);
+        }
+    }
+    Ok(values + gained - lost)
 }
 
 /// The payload of a base's record.

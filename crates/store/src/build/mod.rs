@@ -32,7 +32,7 @@ use crate::ingest::RowSource;
 use crate::manifest::{MATRIX_FILE, Statistics};
 use crate::{Progress, Snapshot, StoreError, time};
 
-pub(crate) use compact::compact;
+pub(crate) use compact::{compact, values_with};
 pub(crate) use delta::{Shape, build_delta};
 use draft::Draft;
 use draws::Draws;

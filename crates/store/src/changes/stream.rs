@@ -21,7 +21,7 @@ use spirea_protocols::{Table, TableKind};
 
 use super::Changes;
 use super::read::Reader;
-use crate::ingest::jsonl::cell;
+use crate::ingest::jsonl::{cell, key_cell};
 use crate::ingest::text::{TextReader, explain};
 use crate::ingest::{Encoding, MAX_LINE_BYTES};
 use crate::{Location, StoreError};
@@ -69,7 +69,7 @@ impl Changes {
                 (None, Some(true)) => None,
                 _ => return Err(malformed(format!("it is neither a value nor a deletion; {form}"))),
             };
-            let key = cell(change.key.get()).map_err(malformed)?;
+            let key = key_cell(change.key.get()).map_err(malformed)?;
             reader.add_at(&key, value, place())?;
         }
         Ok(reader.changes)

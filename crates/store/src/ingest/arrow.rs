@@ -1,16 +1,15 @@
 //! Arrow batches: tables in memory, and what other formats are read into.
 //!
 //! Strings and binary columns are their bytes. Rows of a fixed number of numbers, such as those of a matrix, are the bytes of
-//! these. Other types are their text as Arrow displays it.
+//! these. Other types are their one text (`typed`).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, RecordBatch, RecordBatchReader, StringArray};
-use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, DataType, Schema};
 
+use super::typed::{Role, as_bytes, check};
 use super::{Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
@@ -86,46 +85,15 @@ impl<R: RecordBatchReader> RowSource for BatchRows<R> {
     }
 }
 
-/// Refuses types of which no key or no value can be told: whoever has them in memory can make others of them.
-fn check_types(schema: &SchemaRef, columns: &[usize], selection: &Selection) -> Result<(), String> {
-    for (cell, &column) in columns.iter().enumerate() {
-        let field = schema.field(column);
-        let (name, kind) = (field.name(), plain(field.data_type()));
-        if cell == 0 && selection.key.is_some() {
-            if kind.is_floating() {
-                return Err(format!(
-                    "the keys in column {name:?} are of type {kind}, whose text nobody can be sure to repeat; make them \
-                     integers or text (integers become such numbers where one is missing: drop rows without a key first)"
-                ));
-            }
-            if kind.is_nested() {
-                return Err(format!(
-                    "the keys in column {name:?} are of type {kind}; make them text, bytes or integers"
-                ));
-            }
-        } else if kind.is_nested() && numbers(kind).is_none() {
-            return Err(format!(
-                "the values in column {name:?} are of type {kind}, which may differ in length and form from row to row; make \
-                 them text, bytes, numbers, or lists of a fixed size of numbers"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// What a type is behind its encoding.
-fn plain(kind: &DataType) -> &DataType {
-    match kind {
-        DataType::Dictionary(_, values) => plain(values),
-        DataType::RunEndEncoded(_, values) => plain(values.data_type()),
-        other => other,
-    }
-}
-
-/// Of lists of a fixed size of numbers: how many, and the bytes of one.
-fn numbers(kind: &DataType) -> Option<(usize, usize)> {
-    let DataType::FixedSizeList(item, count) = kind else { return None };
-    Some((usize::try_from(*count).ok()?, item.data_type().primitive_width()?))
+/// Refuses columns, of keys and then of values at these positions, of types that have no text.
+///
+/// # Errors
+/// What is wrong with a column, and a remedy.
+pub(super) fn check_types(schema: &Schema, columns: &[usize], selection: &Selection) -> Result<(), String> {
+    columns.iter().enumerate().try_for_each(|(cell, &column)| {
+        let role = if cell == 0 && selection.key.is_some() { Role::Key } else { Role::Value };
+        check(schema.field(column), role)
+    })
 }
 
 /// A batch, of which rows are taken one after another.
@@ -139,9 +107,9 @@ pub(super) struct Cells {
 impl Cells {
     /// The columns at these positions of a batch.
     pub(super) fn of(batch: &RecordBatch, columns: &[usize]) -> Result<Self, ArrowError> {
-        let columns =
-            columns.iter().map(|&column| as_bytes(batch.column(column))).collect::<Result<_, _>>()?;
-        Ok(Self { columns, next: 0 })
+        let schema = batch.schema_ref();
+        let of = |&column: &usize| as_bytes(batch.column(column), schema.field(column));
+        Ok(Self { columns: columns.iter().map(of).collect::<Result<_, _>>()?, next: 0 })
     }
 
     pub(super) fn is_exhausted(&self) -> bool {
@@ -169,47 +137,6 @@ impl Cells {
     }
 }
 
-/// The column as one of the types that [`bytes_at`] knows, in its own memory where that is possible.
-fn as_bytes(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    match column.data_type() {
-        DataType::Utf8
-        | DataType::LargeUtf8
-        | DataType::Utf8View
-        | DataType::Binary
-        | DataType::LargeBinary
-        | DataType::BinaryView
-        | DataType::FixedSizeBinary(_) => Ok(Arc::clone(column)),
-        DataType::Dictionary(_, values) => as_bytes(&arrow_cast::cast(column, values)?),
-        kind if let Some((count, bytes)) = numbers(kind) => rows_of_numbers(column, count, bytes),
-        _ => {
-            let options = FormatOptions::default();
-            let text = ArrayFormatter::try_new(column, &options)?;
-            let cell = |row| match column.is_null(row) {
-                true => Ok(None),
-                false => text.value(row).try_to_string().map(Some),
-            };
-            let cells = (0..column.len()).map(cell).collect::<Result<Vec<_>, _>>()?;
-            Ok(Arc::new(StringArray::from(cells)))
-        }
-    }
-}
-
-/// Lists of `count` numbers of `bytes` bytes each, as the bytes of these, which lie one after another.
-fn rows_of_numbers(column: &ArrayRef, count: usize, bytes: usize) -> Result<ArrayRef, ArrowError> {
-    let lists = column.as_fixed_size_list();
-    let numbers = lists.values();
-    let has_hole = |row: usize| !lists.is_null(row) && lists.value(row).null_count() > 0;
-    if numbers.null_count() > 0 && (0..lists.len()).any(has_hole) {
-        return Err(ArrowError::InvalidArgumentError("a number within a list is missing; fill it in".into()));
-    }
-    let data = numbers.to_data();
-    let from = data.offset() * bytes;
-    let values = data.buffers()[0].slice_with_length(from, numbers.len() * bytes);
-    let row =
-        i32::try_from(count * bytes).map_err(|error| ArrowError::InvalidArgumentError(error.to_string()))?;
-    Ok(Arc::new(FixedSizeBinaryArray::try_new(row, values, lists.nulls().cloned())?))
-}
-
 fn bytes_at(column: &ArrayRef, row: usize) -> &[u8] {
     match column.data_type() {
         DataType::Utf8 => column.as_string::<i32>().value(row).as_bytes(),
@@ -225,11 +152,13 @@ fn bytes_at(column: &ArrayRef, row: usize) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use arrow_array::types::Float32Type;
     use arrow_array::{
-        FixedSizeListArray, Float64Array, Int64Array, ListArray, RecordBatchIterator, StringViewArray,
+        FixedSizeListArray, Float64Array, Int64Array, ListArray, RecordBatchIterator, StringArray,
+        StringViewArray,
     };
-    use arrow_schema::Schema;
 
     use super::*;
     use crate::ingest::Nulls;
@@ -309,7 +238,6 @@ mod tests {
             (Some("floats"), "text", "drop rows without a key"),
             (Some("ragged"), "text", "make them text, bytes or integers"),
             (Some("text"), "floats", "row 2: column \"text\" is null"),
-            (None, "ragged", "fixed size of numbers"),
             (None, "floats", "row 2: column \"floats\" is null"),
             (None, "holes", "a number within a list is missing"),
             (None, "none", "there are \"floats\", \"ragged\", \"text\", \"holes\""),

@@ -105,7 +105,11 @@ impl<R: Read> JsonlRows<R> {
                         return Ok(false);
                     }
                 }
-                Some(text) => *slot = cell(text).map_err(|error| self.malformed(error))?,
+                Some(text) => {
+                    let is_key = i == 0 && self.selection.key.is_some();
+                    let bytes = if is_key { key_cell(text) } else { cell(text) };
+                    *slot = bytes.map_err(|error| self.malformed(error))?;
+                }
             }
         }
         Ok(true)
@@ -127,6 +131,21 @@ pub(crate) fn cell(json: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     push_compact(&mut bytes, json);
     Ok(bytes)
+}
+
+/// The bytes of a JSON value that is a key, which must be one that people can repeat.
+///
+/// # Errors
+/// What is wrong with it: a list, an object, a number that is no integer, or that of [`cell`].
+pub(crate) fn key_cell(json: &str) -> Result<Vec<u8>, String> {
+    let remedy = "make keys text, integers or truth values";
+    if json.starts_with(['{', '[']) {
+        return Err(format!("its key is a list or an object; {remedy}"));
+    }
+    if !json.starts_with('"') && json.contains(['.', 'e', 'E']) && !matches!(json, "true" | "false") {
+        return Err(format!("its key is {json}, whose text nobody can be sure to repeat; {remedy}"));
+    }
+    cell(json)
 }
 
 /// Appends valid JSON without the white space between its tokens.

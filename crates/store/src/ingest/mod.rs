@@ -9,6 +9,8 @@ pub mod npy;
 pub mod parquet;
 pub mod raw;
 pub mod text;
+#[cfg(feature = "arrow")]
+mod typed;
 
 use std::fmt;
 use std::fs::File;

@@ -1,10 +1,12 @@
-//! NumPy's `.npy`: one array of one or two dimensions in C order. The bytes of row i are value i.
+//! NumPy's `.npy`: one array of one or two dimensions in C order. The bytes of row i are value i, numbers with their lowest byte
+//! first; the value of a row of text is this text in UTF-8.
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::raw::FixedRows;
+use super::{Row, RowSource};
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
@@ -12,11 +14,64 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Headers are padded to 64 bytes and hold three short members; this is far beyond any.
 const MAX_HEADER_BYTES: usize = 1 << 16;
 
+/// Rows of an array.
+pub struct NpyRows {
+    rows: FixedRows,
+    items: Items,
+    path: PathBuf,
+}
+
+impl RowSource for NpyRows {
+    fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
+        if !self.rows.next(row)? {
+            return Ok(false);
+        }
+        let cell = &mut row.cells[0];
+        match self.items {
+            Items::AsTheyAre { .. } => {}
+            Items::Reversed { number, .. } => cell.chunks_exact_mut(number).for_each(<[u8]>::reverse),
+            Items::Text { order, .. } => match text(cell, order) {
+                Some(text) => *cell = text.into_bytes(),
+                None => {
+                    let detail = "its text has a code that is no character; save the array again";
+                    return Err(StoreError::malformed(Location::Row(self.path.clone(), self.done()), detail));
+                }
+            },
+        }
+        Ok(true)
+    }
+
+    fn place(&self) -> Location {
+        self.rows.place()
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        self.rows.progress()
+    }
+}
+
+impl NpyRows {
+    fn done(&self) -> u64 {
+        self.rows.progress().0
+    }
+}
+
+/// The text of four bytes a character, without the zeros that fill it up; none if that is no text.
+fn text(cell: &[u8], order: Order) -> Option<String> {
+    let code = |bytes: &[u8]| {
+        let bytes = bytes.try_into().expect("they are four");
+        if order == Order::Big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    };
+    let codes: Vec<u32> = cell.chunks_exact(4).map(code).collect();
+    let filled = codes.iter().rposition(|&code| code != 0).map_or(0, |last| last + 1);
+    codes[..filled].iter().map(|&code| char::from_u32(code)).collect()
+}
+
 /// Opens an array in a file of `bytes` bytes.
 ///
 /// # Errors
 /// [`StoreError::Malformed`] for what is not such an array, with a remedy.
-pub fn open(mut file: File, bytes: u64, path: &Path) -> Result<FixedRows, StoreError> {
+pub fn open(mut file: File, bytes: u64, path: &Path) -> Result<NpyRows, StoreError> {
     let malformed = |detail: String| StoreError::malformed(Location::File(path.into()), detail);
     let cut_off = || malformed("its header is cut off; save the array again".into());
     let mut start = [0; 8];
@@ -44,7 +99,7 @@ pub fn open(mut file: File, bytes: u64, path: &Path) -> Result<FixedRows, StoreE
     }
     let mut header = vec![0; length];
     file.read_exact(&mut header).at("read", path)?;
-    let (row_bytes, rows) = parse_header(&String::from_utf8_lossy(&header)).map_err(malformed)?;
+    let (row_bytes, rows, items) = parse_header(&String::from_utf8_lossy(&header)).map_err(malformed)?;
     let (expected, stored) = (u128::from(rows) * row_bytes as u128, u128::from(bytes - data));
     if expected != stored {
         return Err(malformed(format!(
@@ -54,11 +109,36 @@ pub fn open(mut file: File, bytes: u64, path: &Path) -> Result<FixedRows, StoreE
     if row_bytes == 0 && rows > 0 {
         return Err(malformed("its rows have no bytes".into()));
     }
-    FixedRows::new(file, path, row_bytes, rows)
+    Ok(NpyRows { rows: FixedRows::new(file, path, row_bytes, rows)?, items, path: path.into() })
 }
 
-/// Bytes of a row and number of rows, from the header: a Python dictionary of three members.
-fn parse_header(header: &str) -> Result<(usize, u64), String> {
+/// The order of the bytes of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Little,
+    Big,
+}
+
+/// The items of an array, of so many bytes each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Items {
+    /// Their bytes are the value's.
+    AsTheyAre { bytes: usize },
+    /// Their numbers, of so many bytes each, have the highest byte first.
+    Reversed { bytes: usize, number: usize },
+    /// Text of four bytes a character.
+    Text { bytes: usize, order: Order },
+}
+
+impl Items {
+    fn bytes(self) -> usize {
+        let (Self::AsTheyAre { bytes } | Self::Reversed { bytes, .. } | Self::Text { bytes, .. }) = self;
+        bytes
+    }
+}
+
+/// Bytes of a row, number of rows and their items, from the header: a Python dictionary of three members.
+fn parse_header(header: &str) -> Result<(usize, u64, Items), String> {
     let member = |name: &str| {
         ['\'', '"']
             .iter()
@@ -67,7 +147,7 @@ fn parse_header(header: &str) -> Result<(usize, u64), String> {
             .map(str::trim_start)
             .ok_or_else(|| format!("its header lacks {name:?}; save the array again"))
     };
-    let item = item_bytes(member("descr")?)?;
+    let items = parse_items(member("descr")?)?;
     let shape = member("shape")?
         .strip_prefix('(')
         .and_then(|shape| shape.split_once(')'))
@@ -87,26 +167,38 @@ fn parse_header(header: &str) -> Result<(usize, u64), String> {
     if member("fortran_order")?.starts_with("True") && shape.len() == 2 {
         return Err("its array is in Fortran order; save numpy.ascontiguousarray(array)".into());
     }
-    let row_bytes = usize::try_from(width).ok().and_then(|width| width.checked_mul(item));
-    Ok((row_bytes.ok_or("its shape is out of range; save the array again")?, rows))
+    if matches!(items, Items::Text { .. }) && shape.len() == 2 {
+        return Err("its array has text in two dimensions; save a column, or use Parquet".into());
+    }
+    let row_bytes = usize::try_from(width).ok().and_then(|width| width.checked_mul(items.bytes()));
+    Ok((row_bytes.ok_or("its shape is out of range; save the array again")?, rows, items))
 }
 
-/// Bytes of an item of a type such as `'<f4'`.
-fn item_bytes(descr: &str) -> Result<usize, String> {
+/// The items of a type such as `'<f4'`.
+fn parse_items(descr: &str) -> Result<Items, String> {
     if descr.starts_with('[') {
         return Err("its array has named fields; save a plain array, or use Parquet".into());
     }
     let unknown = || "its type cannot be read; save an array of numbers or of fixed-width bytes".to_string();
     let quote = descr.chars().next().filter(|quote| matches!(quote, '\'' | '"')).ok_or_else(unknown)?;
     let (name, _) = descr[1..].split_once(quote).ok_or_else(unknown)?;
+    let order = if name.starts_with('>') { Order::Big } else { Order::Little };
     let name = name.trim_start_matches(['<', '>', '|', '=']);
     let kind = name.chars().next().ok_or_else(unknown)?;
     let digits = name[kind.len_utf8()..].split('[').next().unwrap_or_default();
     let count: usize = digits.parse().map_err(|_| unknown())?;
-    match kind {
-        'b' | 'i' | 'u' | 'f' | 'c' | 'm' | 'M' | 'S' | 'a' | 'V' => Ok(count),
-        'U' => count.checked_mul(4).ok_or_else(unknown),
-        'O' => Err("its array holds Python objects; save an array of numbers or of fixed-width bytes".into()),
+    match (kind, order) {
+        ('U', order) => Ok(Items::Text { bytes: count.checked_mul(4).ok_or_else(unknown)?, order }),
+        ('i' | 'u' | 'f' | 'm' | 'M', Order::Big) if count > 1 => {
+            Ok(Items::Reversed { bytes: count, number: count })
+        }
+        ('c', Order::Big) if count > 1 => Ok(Items::Reversed { bytes: count, number: count / 2 }),
+        ('b' | 'i' | 'u' | 'f' | 'c' | 'm' | 'M' | 'S' | 'a' | 'V', _) => {
+            Ok(Items::AsTheyAre { bytes: count })
+        }
+        ('O', _) => {
+            Err("its array holds Python objects; save an array of numbers or of fixed-width bytes".into())
+        }
         _ => Err(unknown()),
     }
 }
@@ -118,11 +210,30 @@ mod tests {
     #[test]
     fn headers_as_numpy_writes_them() {
         for (header, expected) in [
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 5), }   \n", (20, 3)),
-            ("{'descr': '|u1', 'fortran_order': False, 'shape': (7,), }", (1, 7)),
-            ("{'descr': '<U3', 'fortran_order': False, 'shape': (7, 2), }", (24, 7)),
-            ("{'descr': '|S16', 'fortran_order': True, 'shape': (9,), }", (16, 9)),
-            ("{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (9L,), }", (8, 9)),
+            (
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 5), }   \n",
+                (20, 3, Items::AsTheyAre { bytes: 4 }),
+            ),
+            (
+                "{'descr': '|u1', 'fortran_order': False, 'shape': (7,), }",
+                (1, 7, Items::AsTheyAre { bytes: 1 }),
+            ),
+            (
+                "{'descr': '>U3', 'fortran_order': False, 'shape': (7,), }",
+                (12, 7, Items::Text { bytes: 12, order: Order::Big }),
+            ),
+            (
+                "{'descr': '|S16', 'fortran_order': True, 'shape': (9,), }",
+                (16, 9, Items::AsTheyAre { bytes: 16 }),
+            ),
+            (
+                "{'descr': '>M8[ns]', 'fortran_order': False, 'shape': (9L,), }",
+                (8, 9, Items::Reversed { bytes: 8, number: 8 }),
+            ),
+            (
+                "{'descr': '>c16', 'fortran_order': False, 'shape': (9, 2), }",
+                (32, 9, Items::Reversed { bytes: 16, number: 8 }),
+            ),
         ] {
             assert_eq!(parse_header(header).unwrap(), expected);
         }
@@ -139,6 +250,7 @@ mod tests {
             ("{'descr': '|O8', 'fortran_order': False, 'shape': (3,), }", "Python objects"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (3", "shape"),
             ("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 18446744073709551615), }", "range"),
+            ("{'descr': '<U3', 'fortran_order': False, 'shape': (7, 2), }", "save a column"),
             ("{}", "descr"),
             ("", "descr"),
         ] {

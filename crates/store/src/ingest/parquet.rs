@@ -10,7 +10,7 @@ use arrow_schema::ArrowError;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
-use super::arrow::Cells;
+use super::arrow::{Cells, check_types};
 use super::{Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
@@ -34,7 +34,8 @@ impl ParquetRows {
     /// Rows of a file.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchColumn`] that lists the columns, [`StoreError::Malformed`] if it is not Parquet.
+    /// [`StoreError::NoSuchColumn`] that lists the columns, [`StoreError::Malformed`] if it is not Parquet or a column's type has
+    /// no text.
     pub fn new(file: File, path: &Path, selection: &Selection) -> Result<Self, StoreError> {
         let place = Location::File(path.into());
         let malformed = |error: &dyn std::fmt::Display| {
@@ -45,6 +46,8 @@ impl ParquetRows {
             .map_err(|cause| malformed(&cause))?;
         let columns: Vec<_> = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
         let wanted = positions(&place, &columns, &selection.columns())?;
+        check_types(builder.schema(), &wanted, selection)
+            .map_err(|detail| StoreError::malformed(place.clone(), detail))?;
         let projected = BTreeSet::from_iter(wanted.iter().copied());
         let columns = wanted.iter().map(|column| projected.range(..column).count()).collect();
         let metadata = builder.metadata();

@@ -34,6 +34,9 @@ pub struct VersionRecord {
     pub base: Snapshot,
     /// What has changed since, if anything.
     pub delta: Option<Snapshot>,
+    /// Values that base and delta have together, or rows of a table by position; none in a record of an earlier release that has a
+    /// delta.
+    pub values: Option<u64>,
     /// The operator's word for it.
     pub signature: Option<Signature>,
 }
@@ -65,6 +68,8 @@ struct Stored {
     base: [u8; 32],
     #[serde(default, skip_serializing_if = "Option::is_none", with = "spirea_protocols::hex::optional")]
     delta: Option<[u8; 32]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    values: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     signature: Option<Signature>,
 }
@@ -121,6 +126,7 @@ pub(super) fn write(folder: &Path, record: &VersionRecord) -> Result<(), StoreEr
         created: record.created.clone(),
         base: record.base.version(),
         delta: record.delta.as_ref().map(Snapshot::version),
+        values: record.delta.as_ref().and(record.values),
         signature: record.signature.clone(),
     };
     replace(&record_path(folder, record.sequence), &stored.to_bytes())
@@ -164,6 +170,7 @@ fn read_record(folder: &Path, path: &Path) -> Result<VersionRecord, StoreError> 
         version: delta::version(stored.base, stored.delta),
         sequence: stored.sequence,
         created: stored.created,
+        values: if delta.is_some() { stored.values } else { Some(base.manifest().table.entries) },
         base,
         delta,
         signature: stored.signature,

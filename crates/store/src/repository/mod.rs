@@ -34,7 +34,7 @@ pub use log::{VERSIONS, VersionRecord};
 pub use staging::Staging;
 use staging::WORK;
 
-use crate::build::{Shape, build_delta, compact};
+use crate::build::{Shape, build_delta, compact, values_with};
 use crate::error::IoContext;
 use crate::files::{sync, sync_folder};
 use crate::{Changes, Progress, Snapshot, StoreError, time};
@@ -225,7 +225,7 @@ impl Repository {
         if let Some(current) = self.current().filter(|current| is_of(current, &base, None)) {
             return Ok(current);
         }
-        self.commit(base, None, signature)
+        self.commit(Content::of(base), signature)
     }
 
     /// Adds changes to those of the current version, and makes the result the current version. When this returns,
@@ -246,8 +246,9 @@ impl Repository {
         if changes.is_empty() {
             return Ok(current);
         }
-        let mut all = changes_of(&current)?;
-        all.extend(changes);
+        let before = changes_of(&current)?;
+        let mut all = before.clone();
+        all.extend(changes.clone());
         all.check(&current.base.manifest().table)?;
         if current.base.manifest().protocol.bins() > 1 {
             // A delta would be asked for each bin: the table is made anew instead, which for two servers is a copy.
@@ -255,11 +256,13 @@ impl Repository {
             compact(&current.base, &all, staging.path(), backend, progress)?;
             let snapshot = Snapshot::open(staging.path())?;
             let base = self.install(staging, &snapshot, BASES)?;
-            return self.commit(base, None, None);
+            return self.commit(Content::of(base), None);
         }
-        let before = current.delta.as_ref().and_then(Shape::of);
-        let delta = self.make_delta(&current.base, before, &all, backend, progress)?;
-        self.commit(current.base, Some(delta), None)
+        let count = |values| values_with(&current.base, values, &before, &changes);
+        let values = current.values.map(count).transpose()?;
+        let shape = current.delta.as_ref().and_then(Shape::of);
+        let delta = self.make_delta(&current.base, shape, &all, backend, progress)?;
+        self.commit(Content { base: current.base, delta: Some(delta), values }, None)
     }
 
     /// Makes an earlier version current again: `to`, or the one before. It gets a new sequence number.
@@ -273,12 +276,12 @@ impl Repository {
             Some(version) => records.iter().find(|record| record.version == version),
             None => records.get(1),
         };
-        let Some(VersionRecord { base, delta, .. }) = wanted.cloned() else {
+        let Some(VersionRecord { base, delta, values, .. }) = wanted.cloned() else {
             let kept = records.iter().map(VersionRecord::version_hex).collect::<Vec<_>>().join(", ");
             let detail = format!("no such version is kept; there are {kept}");
             return Err(StoreError::NoSuchVersion { path: self.folder.clone(), detail });
         };
-        self.commit(base, delta, None)
+        self.commit(Content { base, delta, values }, None)
     }
 
     /// Makes a new base of the current base and its delta, and makes that current, with the changes that came meanwhile
@@ -312,11 +315,12 @@ impl Repository {
         }
         let rest = changes_of(&now)?.since(&compacted).ok_or_else(superseded)?;
         let base = self.install(staging, &snapshot, BASES)?;
-        let delta = match rest.is_empty() {
-            true => None,
-            false => Some(self.make_delta(&base, None, &rest, backend, progress)?),
-        };
-        self.commit(base, delta, None)
+        if rest.is_empty() {
+            return self.commit(Content::of(base), None);
+        }
+        let values = values_with(&base, base.manifest().table.entries, &Changes::new(), &rest)?;
+        let delta = self.make_delta(&base, None, &rest, backend, progress)?;
+        self.commit(Content { base, delta: Some(delta), values: Some(values) }, None)
     }
 
     fn expect_current(&self) -> Result<VersionRecord, StoreError> {
@@ -353,12 +357,8 @@ impl Repository {
 
     /// Makes a version current, and removes what no kept version names. A version is signed with the repository's key;
     /// without one, by the signature that it came with, if that is newer than the current version.
-    fn commit(
-        &self,
-        base: Snapshot,
-        delta: Option<Snapshot>,
-        brought: Option<Signature>,
-    ) -> Result<VersionRecord, StoreError> {
+    fn commit(&self, content: Content, brought: Option<Signature>) -> Result<VersionRecord, StoreError> {
+        let Content { base, delta, values } = content;
         let last = self.current().map_or(0, |current| current.sequence);
         let version = delta::version(base.version(), delta.as_ref().map(Snapshot::version));
         let mut record = VersionRecord {
@@ -368,6 +368,7 @@ impl Repository {
             created: time::created()?,
             base,
             delta,
+            values,
             signature: None,
         };
         match (&self.settings.key, brought) {
@@ -429,6 +430,21 @@ impl Repository {
             sync_folder(&folder)?;
         }
         Ok(())
+    }
+}
+
+/// The content of a version that is made.
+struct Content {
+    base: Snapshot,
+    delta: Option<Snapshot>,
+    values: Option<u64>,
+}
+
+impl Content {
+    /// A base alone.
+    fn of(base: Snapshot) -> Self {
+        let values = Some(base.manifest().table.entries);
+        Self { base, delta: None, values }
     }
 }
 

@@ -213,6 +213,9 @@ fn malformed_jsonl_names_the_line_and_a_remedy() {
         ("{\"k\":1,\"k\":2,\"v\":1}\n", "data.jsonl:1: two members are called \"k\""),
         ("{\"k\":1,\"v\":\"\\ud800\"}\n", "data.jsonl:1: "),
         ("{\"k\":1,\"v\":2}\n{\n", "data.jsonl:2: "),
+        ("{\"k\":5.0,\"v\":2}\n", "data.jsonl:1: its key is 5.0, whose text nobody can be sure to repeat"),
+        ("{\"k\":1e3,\"v\":2}\n", "data.jsonl:1: its key is 1e3"),
+        ("{\"k\":[1],\"v\":2}\n", "data.jsonl:1: its key is a list or an object"),
     ] {
         let message = message("data.jsonl", content, &selection);
         assert!(message.starts_with(expected), "{message}");
@@ -270,7 +273,7 @@ fn parquet_of_every_compression_and_type() {
         let first = ["a", "\u{1}\u{2}", "b", "c", "red", "-5", "0.1", "true"].map(text).to_vec();
         assert_eq!(rows[0], (Some(vec![0xff, 0]), first));
         let mut second =
-            ["é", "", "", "longer than twelve bytes", "red", "9223372036854775807", "2.0", "false"]
+            ["é", "", "", "longer than twelve bytes", "red", "9223372036854775807", "2", "false"]
                 .map(text)
                 .to_vec();
         second[1] = vec![3, 0xfe];
@@ -344,6 +347,25 @@ fn npy_rows_are_their_bytes() {
     assert_eq!(rows, [(None, vec![b"abcdef".to_vec()]), (None, vec![b"ghijkl".to_vec()])]);
     let content = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", b"abc");
     assert_eq!(read_bytes("data.npy", &content, &Selection::default()).unwrap().len(), 3);
+}
+
+#[test]
+fn npy_of_other_byte_orders_and_of_text_is_converted() {
+    let rows = |descr: &str, data: &[u8]| {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (2,), }}");
+        let rows = read_bytes("data.npy", npy(&header, data), &Selection::default());
+        rows.map(|rows| rows.into_iter().map(|(_, mut fields)| fields.remove(0)).collect::<Vec<_>>())
+    };
+    assert_eq!(rows(">i4", b"\0\0\x01\x02\0\0\0\x03").unwrap(), [b"\x02\x01\0\0", b"\x03\0\0\0"]);
+    assert_eq!(rows(">c4", b"abcdefgh").unwrap(), [b"badc", b"fehg"]);
+    assert_eq!(rows("|u1", b"ab").unwrap(), [b"a", b"b"]);
+    let text = ['\u{e9}', 'z', '\0', 'a', '\0', '\0'].map(u32::from);
+    let [little, big] = [u32::to_le_bytes, u32::to_be_bytes].map(|bytes| text.map(bytes).concat());
+    for (descr, data) in [("<U3", little), (">U3", big)] {
+        assert_eq!(rows(descr, &data).unwrap(), ["\u{e9}z".as_bytes(), b"a"]);
+    }
+    let error = rows("<U1", &[0, 0xd8, 0, 0, b'a', 0, 0, 0]).unwrap_err().to_string();
+    assert!(error.contains("row 1") && error.contains("no character"), "{error}");
 }
 
 #[test]

@@ -13,3 +13,4 @@ mod repository;
 mod round_trip;
 mod rows;
 mod stored_bytes;
+mod types;

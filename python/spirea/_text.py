@@ -1,0 +1,99 @@
+"""The one text of each type, by which keys are stored and asked for (docs/tables.md, "Types")."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, SupportsIndex, TypeAlias
+from uuid import UUID
+
+from .errors import OptionError
+
+Key: TypeAlias = str | bytes | SupportsIndex | date | time | timedelta | Decimal | UUID
+"""A key: text or bytes, or anything that has one text, numpy's and pandas' kinds too (docs/tables.md, "Types")."""
+
+
+def whole(value: object) -> int | None:
+    """An integer of Python or numpy, which a truth value is not; `None` for anything else."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def bytes_of_key(key: Key) -> bytes:
+    """The bytes of a key: those of text in UTF-8, and of the text of anything else that has one."""
+    if isinstance(key, bytes):
+        return key
+    if isinstance(key, (bytearray, memoryview)):
+        return bytes(key)
+    if isinstance(key, str):
+        return key.encode()
+    text = _text(key)
+    if text is None:
+        # Not the key itself, which is what nobody is to learn.
+        raise OptionError(
+            f"a key is text, bytes, an integer, a truth value, a decimal number, a date, a time, a duration or a UUID, "
+            f"not {type(key).__name__}"
+        )
+    return text.encode()
+
+
+def _text(key: Any) -> str | None:
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(key, (numpy.bool_, numpy.datetime64, numpy.timedelta64)):
+        return _numpy_text(numpy, key)
+    if isinstance(key, bool):
+        return str(key).lower()
+    if (number := whole(key)) is not None:
+        return str(number)
+    match key:
+        case datetime():
+            # pandas calls a missing time one, too.
+            return _moment(key) if key == key else None
+        case date() | time() if getattr(key, "tzinfo", None) is None:
+            return _shortest(key.isoformat())
+        case timedelta():
+            nanoseconds = (key.days * 86400 + key.seconds) * 10**9 + key.microseconds * 1000
+            return _duration(nanoseconds + getattr(key, "nanoseconds", 0))
+        case Decimal() if key.is_finite():
+            return _shortest(format(key, "f")) if key else "0"
+        case UUID():
+            return str(key)
+    return None
+
+
+def _numpy_text(numpy: Any, key: Any) -> str | None:
+    if isinstance(key, numpy.bool_):
+        return str(bool(key)).lower()
+    unit, _ = numpy.datetime_data(key.dtype)
+    if numpy.isnat(key) or unit in ("generic", "ps", "fs", "as", "Y", "M", "W"):
+        return None
+    if isinstance(key, numpy.timedelta64):
+        return _duration(int(key.astype("timedelta64[ns]")))
+    if unit in ("h", "m"):
+        key = key.astype("datetime64[s]")
+    return _shortest(str(numpy.datetime_as_string(key)))
+
+
+def _moment(moment: datetime) -> str:
+    aware = moment.tzinfo is not None
+    if aware:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    # pandas counts nanoseconds.
+    precision = "nanoseconds" if hasattr(moment, "nanosecond") else "microseconds"
+    return _shortest(moment.isoformat(timespec=precision)) + ("Z" if aware else "")
+
+
+def _duration(nanoseconds: int) -> str:
+    if nanoseconds == 0:
+        return "P0D"
+    seconds, rest = divmod(abs(nanoseconds), 10**9)
+    return f"{'-' if nanoseconds < 0 else ''}PT{_shortest(f'{seconds}.{rest:09}')}S"
+
+
+def _shortest(text: str) -> str:
+    """A number or a time without zeros at the end of its fraction."""
+    return text.rstrip("0").rstrip(".") if "." in text else text

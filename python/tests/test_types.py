@@ -1,0 +1,144 @@
+"""Every type has one text: a key is found by the object that it was built of."""
+
+import datetime
+from decimal import Decimal
+from uuid import UUID
+
+import numpy
+import pandas
+import polars
+import pyarrow
+import pytest
+
+import spirea
+from spirea._text import bytes_of_key
+
+DAY = datetime.date(2024, 5, 1)
+NOON = datetime.datetime(2024, 5, 1, 12, 34, 56, 500_000)
+BERLIN = datetime.timezone(datetime.timedelta(hours=2))
+ID = UUID("01234567-89ab-cdef-fedc-ba9876543210")
+
+TEXTS = [
+    ("caf\u00e9", "caf\u00e9"),
+    (b"caf\xc3\xa9", "caf\u00e9"),
+    (bytearray(b"a"), "a"),
+    (True, "true"),
+    (numpy.False_, "false"),
+    (-128, "-128"),
+    (numpy.uint64(2**64 - 1), "18446744073709551615"),
+    (Decimal("5.00"), "5"),
+    (Decimal("-12.50"), "-12.5"),
+    (Decimal("1E+3"), "1000"),
+    (Decimal("-0.0"), "0"),
+    (DAY, "2024-05-01"),
+    (datetime.date(1, 1, 1), "0001-01-01"),
+    (datetime.time(12, 34, 56, 500_000), "12:34:56.5"),
+    (datetime.time(0), "00:00:00"),
+    (NOON, "2024-05-01T12:34:56.5"),
+    (NOON.replace(microsecond=0, tzinfo=BERLIN), "2024-05-01T10:34:56Z"),
+    (numpy.datetime64(NOON, "ns"), "2024-05-01T12:34:56.5"),
+    (numpy.datetime64("2024-05-01T12", "h"), "2024-05-01T12:00:00"),
+    (numpy.datetime64(DAY), "2024-05-01"),
+    (pandas.Timestamp("2024-05-01T12:34:56.000000001", tz="UTC"), "2024-05-01T12:34:56.000000001Z"),
+    (datetime.timedelta(seconds=-3.5), "-PT3.5S"),
+    (datetime.timedelta(), "P0D"),
+    (pandas.Timedelta(1, "ns"), "PT0.000000001S"),
+    (numpy.timedelta64(90, "s"), "PT90S"),
+    (ID, "01234567-89ab-cdef-fedc-ba9876543210"),
+]
+
+
+@pytest.mark.parametrize(("key", "text"), TEXTS)
+def test_key_has_this_text(key, text):
+    assert bytes_of_key(key) == text.encode()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        1.0,
+        numpy.float32(1),
+        None,
+        ["a"],
+        Decimal("NaN"),
+        pandas.NaT,
+        pandas.NA,
+        pandas.Period("2024-05"),
+        numpy.datetime64("2024-05"),
+        numpy.datetime64("NaT"),
+        datetime.time(12, tzinfo=datetime.UTC),
+    ],
+)
+def test_object_without_one_text_is_no_key(key):
+    with pytest.raises(spirea.OptionError, match=f"a key is text, .*not {type(key).__name__}$"):
+        bytes_of_key(key)
+
+
+def found(table, keys, **options):
+    """Values of keys in a table of columns `k` and `v`."""
+    snapshot = spirea.build(table, key="k", value="v", **options)
+    with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+        return [None if value is None else value["v"] for value in client.get_many(keys)]
+
+
+KEYS = [
+    [True, False],
+    [5, -7],
+    [DAY, datetime.date(1969, 12, 31)],
+    [NOON, NOON.replace(microsecond=0)],
+    [NOON.replace(tzinfo=datetime.UTC), NOON.replace(microsecond=0, tzinfo=BERLIN)],
+    [datetime.time(1, 2, 3), datetime.time(1, 2, 3, 4)],
+    [datetime.timedelta(seconds=1.5), datetime.timedelta(days=2)],
+    [Decimal("5.00"), Decimal("-12.50")],
+]
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=lambda keys: type(keys[0]).__name__)
+@pytest.mark.parametrize("frame", [pyarrow.table, polars.DataFrame, pandas.DataFrame], ids=lambda frame: frame.__module__)
+def test_key_is_found_by_the_object_that_it_was_built_of(frame, keys):
+    assert found(frame({"k": keys, "v": ["a", "b"]}), keys) == [b"a", b"b"]
+
+
+def test_uuids_and_nanoseconds_are_found():
+    ids = pyarrow.array([ID.bytes, bytes(16)], pyarrow.uuid())
+    assert found(pyarrow.table({"k": ids, "v": ["a", "b"]}), [ID, UUID(int=0)]) == [b"a", b"b"]
+    moments = pandas.Series(
+        pandas.to_datetime(["2024-05-01T12:34:56.000000001", "2024-05-01T00:00:00.0"]).tz_localize("Europe/Berlin")
+    )
+    assert found(pandas.DataFrame({"k": moments, "v": ["a", "b"]}), list(moments)) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("frame", [pyarrow.table, polars.DataFrame, pandas.DataFrame], ids=lambda frame: frame.__module__)
+def test_columns_of_nulls_are_nulls(frame):
+    table = frame({"k": ["a", "b"], "v": [None, None]})
+    with pytest.raises(spirea.TableError, match='row 1: column "v" is null'):
+        spirea.build(table, key="k", value="v")
+    assert found(table, ["a", "b"], nulls="empty") == [b"", b""]
+    with pytest.raises(spirea.TableError):
+        spirea.build(table, key="v", value="k", nulls="empty")
+
+
+@pytest.mark.parametrize("frame", [pyarrow.table, polars.DataFrame, pandas.DataFrame], ids=lambda frame: frame.__module__)
+def test_nested_values_are_json(frame):
+    table = frame({"k": ["a", "b"], "v": [["a, b"], ["a", "b"]], "w": [{"x": 1.0, "y": None}, {"x": 0.5, "y": "z"}]})
+    with spirea.Server(spirea.build(table, key="k")) as server, spirea.Client(server) as client:
+        assert dict(client.get("a")) == {"v": b'["a, b"]', "w": b'{"x":1,"y":null}'}
+        assert dict(client.get("b")) == {"v": b'["a","b"]', "w": b'{"x":0.5,"y":"z"}'}
+
+
+def test_types_that_pandas_alone_knows_are_refused():
+    frame = pandas.DataFrame({"k": pandas.period_range("2024-05", periods=2, freq="M"), "v": ["a", "b"]})
+    with pytest.raises(spirea.TableError, match=r"of type pandas.period; make them text first, such as with astype\(str\)"):
+        spirea.build(frame, key="k", value="v")
+
+
+def test_arrays_of_other_byte_orders_and_of_text():
+    numbers = numpy.array([[1, 2], [3, 4]])
+    for other in (numbers.astype(">i4"), {"value": numbers.astype(">i4")}):
+        snapshot = spirea.build(other)
+        with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+            assert client.get_index(1)["value"] == numbers[1].astype("<i4").tobytes()
+    for text in (numpy.array(["caf\u00e9", "z"]), numpy.array(["caf\u00e9", "z"], dtype=">U7")):
+        snapshot = spirea.build(text)
+        with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+            assert [value["value"] for value in client.get_indices([0, 1])] == ["caf\u00e9".encode(), b"z"]
